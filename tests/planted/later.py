@@ -236,8 +236,8 @@ LATER = (
     Fault(
         "a grad function is not asked about arrays that the function changes",
         AUTODIFF,
-        "{name: self.drawn(arguments[name]) for name in self.changed}",
-        "{name: np.zeros(arguments[name].shape) for name in self.changed}",
+        "{name: self.drawn(left[name]) for name in self.changed}",
+        "{name: np.zeros(left[name].shape) for name in self.changed}",
         ("tests/runtime/test_rulecheck_arrays.py",),
     ),
     Fault(

@@ -56,20 +56,26 @@ class Noisy(Interpreted):
         super().__init__(self._chunk, MOST_THREADS)
 
     def _chunk(self, *given: Any) -> Chunk:
-        made = _NoisyChunk(*given)
-        made.level = self
-        return made
+        return NoisyChunk(self.noise, self.rng, *given)
 
 
 MOST_THREADS = 1 << 20
 
 
-class _NoisyChunk(Chunk):
-    level: Noisy
+class NoisyChunk(Chunk):
+    """A run of some threads in which every value is multiplied by a number that is 1 up to `noise`."""
+
+    def __init__(self, noise: float, rng: "np.random.Generator", *given: Any) -> None:
+        super().__init__(*given)
+        self.noise, self.rng = noise, rng
 
     def let(self, stmt: Let, frame: Frame) -> None:
         super().let(stmt, frame)
         if is_differentiable(type_of(stmt.out)):
             values = frame.values(stmt.out)
-            factors = 1.0 + self.level.noise * self.level.rng.uniform(-1.0, 1.0, values.shape)
-            frame.define(stmt.out, values * factors)
+            frame.define(stmt.out, noisy(values, self.noise, self.rng))
+
+
+def noisy(values: "np.ndarray[Any, Any]", noise: float, rng: "np.random.Generator") -> Any:
+    """Values multiplied by numbers that are 1 up to `noise`."""
+    return values * (1.0 + noise * rng.uniform(-1.0, 1.0, values.shape))

@@ -17,57 +17,51 @@ from weakref import WeakSet
 import numpy as np
 
 from kernelab import hooks
-from kernelab.backend.common import packing
-from kernelab.backend.common.backends import Entry
-from kernelab.backend.interpreter import interpreter
-from kernelab.errors import Diagnostic, KernelError, KernelWarning, Related
-from kernelab.lang.build import Builder, elem_of, type_of
-from kernelab.lang.ir import (
-    Call,
-    Const,
-    Custom,
-    CustomRules,
-    For,
-    Function,
-    Native,
-    RuleName,
-    Var,
-    While,
-    walk,
+from kernelab.autodiff.checks.interpreted import noisy
+from kernelab.autodiff.checks.rule_samples import (
+    NOISE,
+    Caller,
+    Point,
+    calling,
+    far_samples,
+    joined,
+    one_by_one,
+    samples,
+    with_results,
 )
-from kernelab.lang.types import Array, int32, is_differentiable, scalar_of, shape_of
+from kernelab.autodiff.checks.slopes import ROUNDINGS, slopes
+from kernelab.errors import Diagnostic, KernelError, KernelWarning, Related
+from kernelab.lang.build import type_of
+from kernelab.lang.ir import Const, Custom, CustomRules, For, Function, Native, RuleName, While, walk
+from kernelab.lang.types import Array, is_differentiable, shape_of
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
 from kernelab.passes.common.effects import effects
-from kernelab.passes.common.inline import inline, lay_out
-from kernelab.passes.common.scalarise import scalarise
-from kernelab.passes.common.simplify import simplify
+from kernelab.passes.common.inline import inline
 from kernelab.passes.common.widen import widen_rules
-from kernelab.runtime.memory.device import CPU
 
 Numpy = np.ndarray[Any, Any]
-Point = Mapping[str, Numpy]
+MOST_NAMED = 4
+"""From how many cotangents on they are not named."""
 
-POINTS, RUNS, ATTEMPTS = 32, 6, 60
-"""The points sampled at once; comparisons of a function that takes arrays, and arguments drawn for these.
+RUNS = 6
+"""How often a function that takes arrays is compared."""
 
-Indices and extents of slices that are drawn at random seldom fit each other.
-"""
-
-EXTENT = 5
-"""The extent of every axis; integers are below 4, so that they are indices."""
-
-STEP = 1e-5
-WIDER = (3e-4, 1e-2)
-"""Steps over which a function that moves in small jumps, such as a bisection, has another slope."""
-
-TOLERANCE = 1e-3
-"""Relative; where the differences to both sides disagree by more there is a kink, and nothing to compare."""
+TOLERANCE = 1e-5
+"""Relative to the derivative."""
 
 LOOSE = 3e-2
 """The same for a function that ends a loop where a result is close enough: its slope is no better."""
 
-FACTOR = -2.5
+ROUGH = 1e-3
+"""The same for one that has another loop, or is C++, which may compute in floats."""
+
+FACTORS = (-1.0, 2.0**-20, 2.0**20)
+SUMS = (*((factor, 0.0) for factor in FACTORS), (1.0, 1.0))
+"""How two cotangents are added up; powers of two do not round."""
+
+LINEAR = 1e-7
+"""How far a sum may be off, relative to its largest component."""
 
 _seen: "WeakSet[CustomRules]" = WeakSet()
 
@@ -92,28 +86,51 @@ def leave_unchecked(function: Function) -> None:
 
 def mistakes(rules: CustomRules) -> list[Diagnostic]:
     """What is wrong with the rules that claim to be right, at most one mistake for each."""
-    found: dict[RuleName, Diagnostic] = {}
     kinds = {kind for kind in rules.checked if getattr(rules, kind) is not None}
     if rules.grad is not None and "grad" not in kinds:
         kinds -= {"jvp"}  # the tangent of a surrogate
-    check = _Check(rules) if kinds else None
-    if check is None:
+    if not kinds:
         return []
-    compared = Counter[RuleName]()
-    for points in _samples(check.function):
+    check = _Check(rules)
+    found = _compared(check, kinds, samples(check.function, not check.is_rough), RUNS)
+    left = kinds - check.compared
+    if left:
+        found |= _compared(check, left, _inside(check), 1)
+    told = [found[kind] if kind in found else check.never_compared(kind) for kind in sorted(kinds)]
+    return [each for each in told if each is not None]
+
+
+def _compared(
+    check: "_Check", kinds: set[RuleName], points: Iterator[Point], most: int
+) -> dict[RuleName, Diagnostic]:
+    """The first mistake in each of some rules, compared so often with samples."""
+    found: dict[RuleName, Diagnostic] = {}
+    runs = Counter[RuleName]()
+    for each in points:
         for kind in sorted(kinds - found.keys()):
-            if compared[kind] == RUNS:
+            if runs[kind] == most:
                 continue
             try:
-                wrong = check.of[kind](points)
+                wrong = check.of[kind](each)
             except KernelError:
                 # An index or an assertion of the function does not hold at one of these points; or the kernel
                 # cannot be differentiated, which whoever differentiates the user's own is told.
                 continue
-            compared[kind] += 1
+            runs[kind] += kind in check.compared
             if wrong is not None:
                 found[kind] = wrong
-    return list(found.values())
+    return found
+
+
+def _inside(check: "_Check") -> Iterator[Point]:
+    """Points at which a function is defined, where it is not at the usual ones."""
+    for points in far_samples(check.function):
+        if check.arrays or check.runs(points):
+            yield points
+            continue
+        some = [point for point in one_by_one(points) if check.runs(point)]
+        if some:
+            yield joined(some)
 
 
 def mistake_at(rules: CustomRules, points: Sequence[Numpy]) -> Diagnostic | None:
@@ -131,99 +148,11 @@ def evaluate(function: Function, *points: Numpy) -> list[Numpy]:
 
     Raises BuildError where it is C++ and there is no compiler, and the function's own errors.
     """
-    kernel = _calling(function)
+    kernel = calling(function)
     given = [(param.hint, x) for param, x in zip(function.params, points, strict=True)]
-    arguments = _with_results(kernel, given, len(points[0]))
-    _Program(kernel).run(len(points[0]), arguments)
+    arguments = with_results(kernel, given, len(points[0]))
+    Caller(kernel).run(len(points[0]), arguments)
     return [arguments[param.hint] for param in kernel.params[len(points) :]]
-
-
-# ------------------------------------------------------------------------------------------ points
-
-
-def _samples(function: Function) -> Iterator[Point]:
-    """Random arguments, every other time between -2 and 2, else between 0.1 and 3."""
-    rng, is_single = np.random.default_rng(0), _takes_arrays(function)
-    for k in range(ATTEMPTS if is_single else 2):
-        yield {
-            param.hint: _drawn(rng, param, 1 if is_single else POINTS, k % 2 == 1)
-            for param in function.params
-        }
-
-
-def _drawn(rng: "np.random.Generator", param: Var, count: int, positive: bool) -> Numpy:
-    """An array of `EXTENT` along each axis, or some numbers, vectors or matrices."""
-    is_array = isinstance(param.type, Array)
-    elem = elem_of(param) if is_array else type_of(param)
-    outer = (EXTENT,) * param.type.ndim if isinstance(param.type, Array) else (count,)
-    scalar, shape = scalar_of(elem), (*outer, *shape_of(elem))
-    if not scalar.is_float:
-        return rng.integers(0, 2 if scalar.kind == "bool" else 4, shape).astype(scalar.dtype)
-    return rng.uniform(*((0.1, 3.0) if positive else (-2.0, 2.0)), shape)
-
-
-def _takes_arrays(function: Function) -> bool:
-    return any(isinstance(param.type, Array) for param in function.params)
-
-
-# ------------------------------------------------------------------------------------------ programs
-
-
-class _Program:
-    """A kernel as it is run here: on the interpreter, or on the CPU where a part of it is C++."""
-
-    def __init__(self, kernel: Function) -> None:
-        flat = simplify(inline(kernel))
-        self._parts: list[interpreter.Patient] = []
-        self._entry: Entry = (
-            CPU.backend.build([scalarise(flat)])[flat.name]
-            if any(isinstance(stmt, Native) for stmt in walk(flat.body))
-            else interpreter.entry(flat, chunk=self._part)
-        )
-
-    def _part(self, *given: Any) -> interpreter.Patient:
-        self._parts.append(interpreter.Patient(*given))
-        return self._parts[-1]
-
-    def run(self, threads: int, arguments: Mapping[str, Any]) -> Numpy:
-        """Run some threads; which of them did not end."""
-        self._parts.clear()
-        with np.errstate(all="ignore"):
-            self._entry(packing.pack(self._entry.info.layout, (threads,), arguments))
-        endless = np.zeros(threads, np.bool_)
-        for part in self._parts:
-            endless[part.threads.start : part.threads.stop] = part.given_up
-        return endless
-
-
-def _calling(function: Function) -> Function:
-    """The kernel whose thread i calls the function for element i of its numbers and stores results there."""
-    thread, builder = Var(int32, "i", function.span), Builder(function.span)
-    params = tuple(
-        Var(param.type if isinstance(param.type, Array) else Array(type_of(param), 1), param.hint, param.span)
-        for param in function.params
-    )
-    types = [type_of(atom) for atom in function.body.yields]
-    results = tuple(Var(Array(type, 1), f"{function.name}_result_{k}") for k, type in enumerate(types))
-    args = tuple(
-        own if isinstance(param.type, Array) else builder.load(own, [thread], own.hint)
-        for param, own in zip(function.params, params, strict=True)
-    )
-    outs = tuple(Var(type) for type in types)
-    builder.emit(Call(outs, function, args, function.span))
-    for result, out in zip(results, outs, strict=True):
-        builder.store(result, [thread], out)
-    name = f"{function.name}_checked"
-    return simplify(lay_out(Function(name, (*params, *results), builder.close(), (thread,), function.span)))
-
-
-def _with_results(kernel: Function, points: Sequence[tuple[str, Numpy]], threads: int) -> dict[str, Numpy]:
-    """The arguments of a kernel that calls a function: copies of some points, and zeros for the results."""
-    arguments = {name: np.array(value, order="C") for name, value in points}
-    for param in kernel.params[len(points) :]:
-        elem = elem_of(param)
-        arguments[param.hint] = np.zeros((threads, *shape_of(elem)), scalar_of(elem).dtype)
-    return arguments
 
 
 # ------------------------------------------------------------------------------------------ comparisons
@@ -243,35 +172,42 @@ class _Check:
             "replay": self.replay,
             "jvp": self.jvp,
         }
-        self.kernel = _calling(replace(self.function, custom=replace(self.wide, replay=None)))
-        self.primal = _Program(self.kernel)
+        self.kernel = calling(replace(self.function, custom=replace(self.wide, replay=None)))
+        self.primal = Caller(self.kernel)
         self.arrays = [param.hint for param in self.function.params if isinstance(param.type, Array)]
         self.floats = [param.hint for param in self.function.params if is_differentiable(param.type)]
         self.active = [param.hint for param in self.kernel.params if is_differentiable(param.type)]
         flat = inline(self.kernel)
         self.changed = [var.hint for var in effects(flat).changed if var.hint in self.active]
         loops = [stmt for stmt in walk(flat.body) if isinstance(stmt, For | While)]
-        self.tolerance = LOOSE if any(loop.stop is not None for loop in loops) else TOLERANCE
+        self.is_rough = bool(loops) or any(isinstance(stmt, Native) for stmt in walk(flat.body))
+        ends_early = any(loop.stop is not None for loop in loops)
+        self.tolerance = LOOSE if ends_early else ROUGH if self.is_rough else TOLERANCE
+        self.compared: set[RuleName] = set()
         results = [type_of(atom) for atom in self.function.body.yields]
         self.is_number = not self.arrays and [shape_of(type) for type in results] == [()]
         self.rng = np.random.default_rng(1)
         self.endless = np.zeros(1, np.bool_)
 
     @cached_property
-    def adjoint(self) -> tuple[_Program, list[str]] | None:
+    def adjoint(self) -> tuple[Caller, list[str]] | None:
         """The adjoint and the names of the adjoints there; None for what a launch would have to keep."""
         program = vjp(self.kernel, self.active)
         bars = [bar.hint for bar in program.adjoint.params[len(self.kernel.params) :]]
-        return None if program.residuals else (_Program(program.adjoint), bars)
+        return None if program.residuals else (Caller(program.adjoint), bars)
 
     @cached_property
-    def tangent(self) -> _Program:
-        return _Program(jvp(self.kernel, self.active))
+    def noisy(self) -> Caller:
+        return Caller(self.kernel, is_noisy=True)
+
+    @cached_property
+    def tangent(self) -> Caller:
+        return Caller(jvp(self.kernel, self.active))
 
     @cached_property
     def replayed(self) -> Function:
         assert self.wide.replay is not None
-        return _calling(self.wide.replay)
+        return calling(self.wide.replay)
 
     # ---- the three kinds
 
@@ -285,26 +221,30 @@ class _Check:
             is_plain = not self.arrays and points[name].ndim == 1
             direction = np.ones(points[name].shape) if is_plain else self.drawn(points[name])
             claimed = self.inner(adjoints[name], direction)
-            found = self.wrong(points, weights, name, direction, claimed)
+            found = self.wrong("grad", points, weights, name, direction, claimed)
             if found is not None:
                 along = adjoint_of(name) + " along a direction" * (not is_plain)
                 at, _, slope = found
                 never = self.never(name, at, slope, points)
                 return never or self.told(self.rules.grad, along, *found, points)
-        return self.out_of_proportion(points, weights, adjoints) if self.is_number else None
+        return self.not_linear(points, weights, adjoints)
 
     def jvp(self, points: Point) -> Diagnostic | None:
         """What is wrong with the jvp function at some points."""
         rule, weights = self.rules.jvp, self.started(points)
         assert rule is not None
         for k, name in enumerate(self.floats):
-            direction = self.drawn(points[name])
+            direction, dot = self.drawn(points[name]), rule.params[len(points) + k].hint
             claimed = self.pushed(points, weights, name, direction)
-            found = self.wrong(points, weights, name, direction, claimed)
+            found = self.wrong("jvp", points, weights, name, direction, claimed)
             if found is not None:
-                dot, is_plain = rule.params[len(points) + k].hint, self.is_number and direction.ndim == 1
+                is_plain = self.is_number and direction.ndim == 1
                 along = f"{dot} = {shown(direction[found[0]])}" if is_plain else f"{dot} along a direction"
                 return self.told(rule, along, *found, points)
+            for factor in FACTORS:
+                scaled = self.pushed(points, weights, name, factor * direction)
+                if self.differs_from(factor * claimed, 0.0, scaled):
+                    return self.no_factor(rule, f"what {rule.name} returns", [dot])
         return None
 
     def replay(self, points: Point) -> Diagnostic | None:
@@ -313,18 +253,18 @@ class _Check:
         left = self.run(self.primal, self.arguments(points))
         parameters = zip(self.replayed.params, points, strict=False)
         given = [(param.hint, left[name]) for param, name in parameters]
-        again = _with_results(self.replayed, given, self.threads)
-        self.run(_Program(self.replayed), again)
+        again = with_results(self.replayed, given, self.threads)
+        self.run(Caller(self.replayed), again)
         for own, other in zip(
             self.kernel.params[len(points) :], self.replayed.params[len(points) :], strict=True
         ):
             result, value = left[own.hint], again[other.hint]
             with np.errstate(all="ignore"):
-                size = np.maximum(
-                    np.abs(result), np.nanmax(np.abs(result), initial=0.0, where=np.isfinite(result))
-                )
-                wrong = np.isfinite(result) & ~(np.abs(value - result) <= self.tolerance * size)
-            wrong &= ~self.endless.reshape(-1, *(1,) * (result.ndim - 1))
+                allowed = self.tolerance * np.abs(result) + ROUNDINGS * self.terms[own.hint]
+                wrong = np.isfinite(result) & ~(np.abs(value - result) <= allowed)
+            usable = ~self.endless.reshape(-1, *(1,) * (result.ndim - 1))
+            self.note("replay", usable & np.isfinite(result))
+            wrong &= usable
             if wrong.any():
                 at = int(np.argwhere(wrong)[0][0])
                 return self.differs(shown(value[at]), shown(result[at]), at, points)
@@ -336,35 +276,73 @@ class _Check:
         """The weights for a comparison at some points."""
         self.threads = 1 if self.arrays else len(next(iter(points.values()), (0,)))
         self.endless = np.zeros(self.threads, np.bool_)
-        arguments = self.arguments(points)
+        left = self.run(self.primal, self.arguments(points))
+        self.terms = self.terms_of(points, left)
         if self.is_number:
             return {name: np.ones(self.threads) for name in self.changed}
-        return {name: self.drawn(arguments[name]) for name in self.changed}
+        return {name: self.drawn(left[name]) for name in self.changed}
 
     def drawn(self, like: Numpy) -> Numpy:
         return np.asarray(self.rng.normal(size=like.shape))
 
     def arguments(self, points: Point) -> dict[str, Numpy]:
-        return _with_results(self.kernel, list(points.items()), self.threads)
+        return with_results(self.kernel, list(points.items()), self.threads)
 
-    def run(self, program: _Program, arguments: dict[str, Numpy]) -> dict[str, Numpy]:
+    def run(self, program: Caller, arguments: dict[str, Numpy]) -> dict[str, Numpy]:
         self.endless |= program.run(self.threads, arguments)
         return arguments
 
-    def inner(self, a: Numpy, b: Numpy) -> Numpy:
-        found: Numpy = np.sum((a * b).reshape(self.threads, -1), axis=1)
+    def inner(self, a: Numpy, b: Numpy, threads: int = 0) -> Numpy:
+        found: Numpy = np.sum((a * b).reshape(threads or self.threads, -1), axis=1)
         return found
 
-    def weighted(self, values: Point, weights: Point, suffix: str = "") -> Numpy:
+    def weighted(self, values: Point, weights: Point, suffix: str = "", threads: int = 0) -> Numpy:
+        """The sum over all that the function changes and returns, a point a row."""
         with np.errstate(all="ignore"):
-            return sum(
-                (self.inner(w, values[name + suffix]) for name, w in weights.items()), np.zeros(self.threads)
-            )
+            parts = [self.inner(weight, values[name + suffix], threads) for name, weight in weights.items()]
+            return np.sum(parts, axis=0) if parts else np.zeros(threads or self.threads)
 
-    def value(self, points: Point, weights: Point, name: str = "", move: Numpy | float = 0.0) -> Numpy:
-        """The weighted sum of what the function changes and returns, with one argument moved."""
-        moved = {**points, name: points[name] + move} if name else points
-        return self.weighted(self.run(self.primal, self.arguments(moved)), weights)
+    def runs(self, points: Point) -> bool:
+        """Whether no index and no assertion of the function fails at some points."""
+        try:
+            self.started(points)
+        except KernelError:
+            return False
+        return True
+
+    def moved(self, points: Point, weights: Point, name: str, direction: Numpy) -> Callable[[Numpy], Numpy]:
+        """The weighted sum of what the function changes and returns, as it moves along a direction."""
+
+        def moved_by(shift: float) -> Numpy:
+            given = {**points, name: points[name] + shift * direction}
+            try:
+                return self.weighted(self.run(self.primal, self.arguments(given)), weights)
+            except KernelError:  # a step out of the domain
+                return np.full(self.threads, np.nan)
+
+        def look(shifts: Numpy) -> Numpy:
+            many, threads = len(shifts), self.threads * len(shifts)
+            repeated = {other: np.concatenate([values] * many) for other, values in points.items()}
+            repeated[name] = repeated[name] + np.concatenate([shift * direction for shift in shifts])
+            arguments = with_results(self.kernel, list(repeated.items()), threads)
+            try:
+                self.endless |= self.primal.run(threads, arguments).reshape(many, -1).any(axis=0)
+            except KernelError:
+                return np.stack([moved_by(shift) for shift in shifts])
+            tiled = {each: np.concatenate([weight] * many) for each, weight in weights.items()}
+            return self.weighted(arguments, tiled, threads=threads).reshape(many, -1)
+
+        return (lambda shifts: np.stack([moved_by(s) for s in shifts])) if self.arrays else look
+
+    def terms_of(self, points: Point, left: Point) -> Point:
+        """The size of the terms that each value of what the function changes and returns is a sum of."""
+        near = {
+            name: noisy(values, NOISE, self.rng) if name in self.floats else values
+            for name, values in points.items()
+        }
+        found = self.run(self.noisy, self.arguments(near))
+        with np.errstate(all="ignore"):
+            return {name: np.abs(found[name] - left[name]) / NOISE + np.abs(left[name]) for name in left}
 
     def adjoints(self, points: Point, weights: Point) -> Point:
         """What the adjoint makes of the weights, where the function has left its arrays."""
@@ -386,48 +364,82 @@ class _Check:
     # ---- against differences
 
     def wrong(
-        self, points: Point, weights: Point, name: str, direction: Numpy, claimed: Numpy
+        self, kind: RuleName, points: Point, weights: Point, name: str, direction: Numpy, claimed: Numpy
     ) -> tuple[int, float, float] | None:
         """The first point where a derivative along a direction is not that of differences, and both."""
-        here = self.value(points, weights)
-        ahead, behind = (self.value(points, weights, name, s * direction) for s in (STEP, -STEP))
+        sizes = {each: np.abs(weight) for each, weight in weights.items()}
+        look = self.moved(points, weights, name, direction)
+        found = slopes(look, self.weighted(self.terms, sizes), self.tolerance, self.is_rough)
         with np.errstate(all="ignore"):
-            slope = (ahead - behind) / (2 * STEP)
-            bend = np.abs(ahead - 2 * here + behind) / STEP
-            size = np.maximum(np.abs(slope), np.abs(claimed))
-            smooth = np.isfinite(slope) & ~(bend > TOLERANCE * np.maximum(1.0, np.abs(slope)))
-            wrong = smooth & ~(np.abs(slope - claimed) <= self.tolerance * size + 1e-6)
-            if wrong.any():
-                wrong &= ~(np.abs(slope - claimed) <= self.roughness(points, weights, name, direction, slope))
-        wrong &= ~self.endless
+            allowed = self.tolerance * np.maximum(np.abs(found.values), np.abs(claimed)) + found.errors
+            is_right = np.isfinite(claimed) & (np.abs(found.values - claimed) <= allowed)
+        known = found.known & ~self.endless
+        self.note(kind, known)
+        wrong = known & ~is_right
         at = int(np.argmax(wrong))
-        return (at, float(claimed[at]), float(slope[at])) if wrong.any() else None
+        return (at, float(claimed[at]), float(found.values[at])) if wrong.any() else None
 
-    def roughness(self, points: Point, weights: Point, name: str, direction: Numpy, slope: Numpy) -> Numpy:
-        """By how much a slope may be off, as those over wider steps tell."""
-        found = np.zeros(self.threads)
-        for wide in WIDER:
-            ahead, behind = (self.value(points, weights, name, s * direction) for s in (wide, -wide))
-            apart = np.abs(slope - (ahead - behind) / (2 * wide))
-            found = np.maximum(found, np.where(np.isfinite(apart), apart, 0.0))
-        return 2.0 * found
+    def note(self, kind: RuleName, known: Numpy) -> None:
+        """Remember that a rule has been compared, if it was at any point."""
+        if known.any():
+            self.compared.add(kind)
 
-    def out_of_proportion(self, points: Point, weights: Point, adjoints: Point) -> Diagnostic | None:
-        """The cotangent was 1 so far, which a grad function can forget without being found out."""
-        scaled = self.adjoints(points, {name: FACTOR * weight for name, weight in weights.items()})
-        for name in self.floats:
-            one, other = adjoints[name], scaled[name]
-            with np.errstate(all="ignore"):
-                wrong = np.isfinite(one) & ~(np.abs(other - FACTOR * one) <= TOLERANCE * np.abs(one) + 1e-6)
-            if wrong[~self.endless].any():
-                assert self.rules.grad is not None
-                cotangent, bar = self.rules.grad.params[len(points)].hint, adjoint_of(name)
-                message = f"{bar} of {self.rules.grad.name} is not in proportion to {cotangent}"
-                hint = f"multiply what is added to {bar} by {cotangent}, or write check=False"
-                return self.diagnostic(self.rules.grad, message, hint)
+    def not_linear(self, points: Point, weights: Point, adjoints: Point) -> Diagnostic | None:
+        """What to say of adjoints that do not follow their cotangents, which were about 1 so far."""
+        rule = self.rules.grad
+        assert rule is not None
+        second = {name: self.drawn(weight) for name, weight in weights.items()}
+        beside = self.adjoints(points, second)
+        for a, b in SUMS[: len(FACTORS) if self.is_number else None]:
+            mixed = {name: a * weight + b * second[name] for name, weight in weights.items()}
+            found = self.adjoints(points, mixed)
+            for name in self.floats:
+                if self.differs_from(a * adjoints[name], b * beside[name], found[name]):
+                    cotangents = [param.hint for param in rule.params[len(points) :]]
+                    return self.no_factor(rule, adjoint_of(name), cotangents)
         return None
 
+    def differs_from(self, first: Numpy, second: Numpy | float, found: Numpy) -> bool:
+        """Whether a derivative is not the sum of two, in any thread."""
+        with np.errstate(all="ignore"):
+            size = (np.abs(first) + np.abs(second)).reshape(self.threads, -1)
+            off = np.abs(first + second - found).reshape(size.shape)
+            wrong = np.isfinite(size) & ~(off <= LINEAR * size.max(axis=1, keepdims=True, initial=0.0))
+        return bool(wrong[~self.endless].any())
+
     # ---- messages
+
+    def no_factor(self, rule: Function, what: str, factors: Sequence[str]) -> Diagnostic:
+        """What to say of a rule that is not linear."""
+        names = " and ".join(factors) if len(factors) < MOST_NAMED else "what it is given"
+        message = f"{what} of {rule.name}" if rule is self.rules.grad else what
+        hint = f"multiply what is added by {names}, or write check=False"
+        return self.diagnostic(rule, f"{message} is not in proportion to {names}", hint)
+
+    def never_compared(self, kind: RuleName) -> Diagnostic | None:
+        """What to say of a rule for which no point was found, unless nothing could be compared at any."""
+        rule = {"grad": self.rules.grad, "jvp": self.rules.jvp, "replay": self.rules.replay}[kind]
+        assert rule is not None
+        if kind in self.compared or not self.can_compare(kind):
+            return None
+        name = self.rules.function.name
+        message = f"{rule.name} was not compared with {name}: no arguments were found at which {name} "
+        message += "runs, ends, and has a derivative" if kind != "replay" else "runs, ends, and is a number"
+        hint = "check it at your own arguments, with kl.autograd.gradcheck, and write check=False"
+        return self.diagnostic(rule, message, hint)
+
+    def can_compare(self, kind: RuleName) -> bool:
+        """Whether there is something to compare; a kernel without adjoint or tangent says so by itself."""
+        try:
+            match kind:
+                case "grad":
+                    return bool(self.floats) and self.adjoint is not None
+                case "jvp":
+                    return bool(self.floats) and self.tangent is not None
+                case "replay":
+                    return len(self.kernel.params) > len(self.function.params)
+        except KernelError:
+            return False
 
     def told(
         self, rule: Function | None, along: str, at: int, claimed: float, slope: float, points: Point
