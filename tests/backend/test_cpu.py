@@ -371,6 +371,34 @@ def test_what_a_signal_handler_raises_comes_out_of_the_launch(entries: dict[str,
         signal.signal(signal.SIGALRM, before)
 
 
+def test_launches_of_a_signal_handler_leave_the_launch_that_they_interrupt_alone(
+    entries: dict[str, Entry],
+) -> None:
+    class Enough(BaseException):
+        pass
+
+    errors: list[KernelAssertionError] = []
+
+    def ring(*_: object) -> None:
+        one = np.ones(1, np.float32)
+        launch(entries["saxpy"], kernels.saxpy().function, (1,), x=one, y=one.copy(), a=2.0)
+        with pytest.raises(KernelAssertionError) as caught:
+            launch(entries["checked"], kernels.checked(), (1, 1), x=np.full(1, 9, np.float32), limit=3.5)
+        errors.append(caught.value)
+        if len(errors) == 3:
+            raise Enough
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+    try:
+        with pytest.raises(Enough):
+            launch(entries["endless"], kernels.endless(), (1,), y=np.zeros(1, np.float32))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(errors) == 3
+
+
 # ------------------------------------------------------------------------------------------ threads
 
 

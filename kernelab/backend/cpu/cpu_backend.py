@@ -95,10 +95,8 @@ class CpuEntry:
 
     def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
         """Run threads of the grid; raises a KernelError, or what a signal's handler raised meanwhile."""
-        try:
-            block: _Block = _thread.block
-        except AttributeError:
-            block = _thread.block = _Block()
+        free = _thread.free_blocks
+        block = free.pop() if free else _Block()
         bounded = limit or done or room
         if bounded:
             block.status[LIMIT], block.status[DONE] = limit, done
@@ -108,15 +106,19 @@ class CpuEntry:
             block.status[LIMIT] = block.status[DONE] = block.status[ROOM] = 0
         if self.info.messages and block.status[PRINTS]:
             block.print(self.info)
-        if code:
-            del _thread.block
-            if isinstance(block.caught, KeyboardInterrupt):
-                raise interrupted(self.info.name)
-            raise block.caught or failure(self.info, list(block.status), slots_of(args)[:GRID_SLOTS])
+        if not code:
+            free.append(block)
+            return
+        if isinstance(block.caught, KeyboardInterrupt):
+            raise interrupted(self.info.name)
+        raise block.caught or failure(self.info, list(block.status), slots_of(args)[:GRID_SLOTS])
 
 
 class _Block:
-    """The status block of an OS thread, with the callback that lets signals in while an entry runs."""
+    """The status block of a launch, with the callback that lets signals in while its entry runs.
+
+    A signal's handler may launch too, in the middle of it: that launch has a block of its own.
+    """
 
     def __init__(self) -> None:
         self.status = (ctypes.c_longlong * STATUS_FIELDS)()
@@ -152,7 +154,8 @@ class _Block:
 
 
 class _Local(threading.local):
-    block: _Block
+    def __init__(self) -> None:
+        self.free_blocks: list[_Block] = []
 
 
 _thread = _Local()
