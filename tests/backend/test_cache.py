@@ -338,3 +338,67 @@ def test_what_was_not_used_for_longest_is_removed_first(folder: Path) -> None:
     Builder().get(Cache(), "used")
     Builder().get(Cache(limit_bytes=2500), "fresh")
     assert {path.stem for path in folder.glob("*.so")} == {"used", "newer", "fresh"}
+
+
+# ------------------------------------------------------------------------------------------ other users
+
+
+def belongs_to(monkeypatch: pytest.MonkeyPatch, path: Path, owner: int) -> None:
+    """Let a file or folder seem to belong to a user, which only root could arrange."""
+    status = Path.stat
+
+    def seen(self: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        true = status(self, follow_symlinks=follow_symlinks)
+        return os.stat_result([*true[:4], owner, *true[5:]]) if self == path else true
+
+    monkeypatch.setattr(Path, "stat", seen)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770])
+def test_a_folder_that_others_can_write_to_is_refused(folder: Path, mode: int) -> None:
+    folder.mkdir()
+    folder.chmod(mode)
+    assert "other users can write to it" in warned(Builder(), Cache())
+    assert list(folder.iterdir()) == []
+
+
+def test_a_folder_of_another_user_is_refused_with_all_that_it_holds(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Builder("planted").get(Cache())
+    belongs_to(monkeypatch, folder, os.getuid() + 1)
+    cache, builder = Cache(), Builder()
+    assert "it belongs to another user" in warned(builder, cache)
+    assert builder.get(cache) == "code"
+    assert cache.known("key") == b"code"
+
+
+def test_a_library_of_another_user_is_built_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Builder("planted").get(Cache())
+    belongs_to(monkeypatch, folder / "key.so", os.getuid() + 1)
+    builder = Builder("own")
+    builder.get(Cache())
+    assert builder.builds == 1
+
+
+def test_a_library_that_others_can_write_to_is_built_again(folder: Path) -> None:
+    Builder("planted").get(Cache())
+    (folder / "key.so").chmod(0o766)
+    assert Builder("own").get(Cache()) == "own"
+    assert (folder / "key.so").stat().st_mode & 0o077 == 0
+
+
+def test_a_link_that_another_user_made_is_refused(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    folder.symlink_to(tmp_path / "elsewhere")
+    assert Builder().get(Cache()) == "code"
+    status = Path.lstat
+
+    def seen(self: Path) -> os.stat_result:
+        true = status(self)
+        return os.stat_result([*true[:4], os.getuid() + 1, *true[5:]]) if self == folder else true
+
+    monkeypatch.setattr(Path, "lstat", seen)
+    assert "it belongs to another user" in warned(Builder(), Cache())

@@ -3,13 +3,16 @@
 A library is one file named by the hash of everything that decides its content, with a checksum at its end.
 It is built in a private folder and renamed into place, so another process sees all of it or nothing; nobody
 waits for anybody, and two who build the same at once leave one of two equal files.  Where the folder cannot
-be used, a temporary one serves for the rest of the process.  Knows files, not compilers.
+be used, or other users can write to it, a temporary one serves for the rest of the process.  Knows files, not
+compilers.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 import time
 import warnings
@@ -97,6 +100,7 @@ class Cache:
         for folder in (cache_dir(), self._own):
             if folder is not None and _is_intact(path := folder / f"{key}.so"):
                 with contextlib.suppress(OSError):  # somebody may remove the file just now
+                    _require_private(folder)
                     data = path.read_bytes()[:-_DIGEST_BYTES]
                     _touch(path)
                     return data
@@ -106,13 +110,14 @@ class Cache:
         self, folder: Path, key: str, build: Callable[[Path], None], load: Callable[[Path], Loaded]
     ) -> Loaded:
         path = folder / f"{key}.so"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _require_private(folder)
         if _is_intact(path):
             # Somebody may remove the file just now, or the checksum may fit what another system wrote.
             with contextlib.suppress(OSError):
                 loaded = load(path)
                 _touch(path)
                 return loaded
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._tidy(folder)
         with tempfile.TemporaryDirectory(prefix=_BUILD, dir=folder, ignore_cleanup_errors=True) as private:
             built = Path(private, "library.so")
@@ -134,7 +139,7 @@ class Cache:
         said = problem.strerror or str(problem)
         warnings.warn(
             f"the cache {folder} cannot be used ({said}): kernels are compiled anew in every session;"
-            " set KERNELAB_CACHE_DIR to a folder that can be written",
+            " set KERNELAB_CACHE_DIR to a folder that you, and nobody else, can write to",
             KernelWarning,
             stacklevel=2,
         )
@@ -158,6 +163,17 @@ def _remove_own(folder: Path, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _require_private(path: Path) -> None:
+    """Raise PermissionError for a folder or file that another user could have filled with code to run."""
+    if not hasattr(os, "getuid"):
+        return
+    status = path.stat()
+    if not {status.st_uid, path.lstat().st_uid} <= {os.getuid(), 0}:
+        raise PermissionError(errno.EPERM, "it belongs to another user")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(errno.EPERM, "other users can write to it")
+
+
 def _build(build: Callable[[Path], None], path: Path) -> None:
     try:
         build(path)
@@ -172,10 +188,12 @@ def _seal(path: Path) -> None:
     digest = hashlib.sha256(path.read_bytes()).digest()
     with path.open("ab") as file:
         file.write(digest)
+    path.chmod(0o700)
 
 
 def _is_intact(path: Path) -> bool:
     try:
+        _require_private(path)
         data = path.read_bytes()
     except OSError:
         return False
