@@ -5,7 +5,6 @@ import pytest
 import kernelab as kl
 from kernelab.backend.cuda import nvrtc
 from kernelab.errors import BuildError, Diagnostic
-from kernelab.views.kernel import kernel_facts as machine
 from kernelab.views.kernel.code_view import FOLDED, PANES
 from kernelab.views.kernel.kernel_facts import parts_of, view
 from kernelab.views.pages.markup import Node
@@ -39,7 +38,7 @@ def test_the_pane_is_there_when_it_is_asked_for_and_not_before(monkeypatch: pyte
     kernel = kl.compile(TEXT)["bend"]
     assert "ptx" in PANES and "ptx" not in FOLDED
     assert "sqrt.rn.f32" in shown(view(kernel, ("ptx",)))
-    monkeypatch.setattr(machine, "compile_to_ptx", None)  # nobody calls it
+    monkeypatch.setattr(nvrtc, "compile_to_ptx", None)  # nobody calls it
     assert "sqrt.rn" not in shown(view(kernel))
 
 

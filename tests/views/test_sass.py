@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import kernelab as kl
-from kernelab.backend.cuda import nvdisasm
+from kernelab.backend.cuda import nvrtc
 from kernelab.errors import BuildError
 from kernelab.views.kernel.code_view import FOLDED, PANES
 from kernelab.views.kernel.kernel_facts import parts_of, view
@@ -42,7 +42,7 @@ def test_the_pane_is_there_when_it_is_asked_for_and_not_before() -> None:
 
 
 def test_without_a_disassembler_the_pane_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvdisasm, "find", lambda: None)
+    monkeypatch.setattr(nvrtc, "find_disassembler", lambda: None)
     told = repr(view(kl.compile(TEXT)["bend"], ("source", "sass")))
     assert "There is no SASS to show: nvdisasm is not installed" in told
     assert "pip install nvidia-cuda-nvdisasm" in told
@@ -50,7 +50,7 @@ def test_without_a_disassembler_the_pane_says_what_to_install(monkeypatch: pytes
 
 def test_a_disassembler_that_fails_is_named_with_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BuildError, match="nvdisasm could not read the machine code: "):
-        nvdisasm.sass(b"no machine code")
-    monkeypatch.setattr(nvdisasm, "find", lambda: str(Path(__file__)))
+        nvrtc.sass(b"no machine code")
+    monkeypatch.setattr(nvrtc, "find_disassembler", lambda: str(Path(__file__)))
     with pytest.raises(BuildError, match=r"test_sass\.py could not read the machine code"):
-        nvdisasm.sass(b"")
+        nvrtc.sass(b"")

@@ -6,6 +6,7 @@ status block, in memory that host and device share, says what went wrong, and is
 launch ABI; must not know arrays or tapes.
 """
 
+import math
 import struct
 import warnings
 from collections.abc import Sequence
@@ -101,7 +102,10 @@ class CudaBackend:
         """
         unit = emit(functions, Cuda())
         for info in unit.entries:
-            _require_few(info)
+            if info.layout.slots > MOST_SLOTS:
+                message = f"`{info.name}` needs {8 * info.layout.slots:,} bytes of arguments on a CUDA device"
+                hint = f"there is room for {8 * MOST_SLOTS:,}: split the kernel, or launch it on the CPU"
+                raise BuildError(Diagnostic(message, code="cuda", hint=hint))
         if ahead:
             BETTER.give_way()
         with BETTER.urgent():
@@ -141,23 +145,8 @@ class CudaBackend:
         return stream
 
 
-def _require_few(info: EntryInfo) -> None:
-    if info.layout.slots > MOST_SLOTS:
-        message = f"`{info.name}` needs {8 * info.layout.slots:,} bytes of arguments on a CUDA device"
-        hint = f"there is room for {8 * MOST_SLOTS:,}: split the kernel, or launch it on the CPU"
-        raise BuildError(Diagnostic(message, code="cuda", hint=hint))
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchDims:
-    """The threads of the device that run a grid."""
-
-    blocks: int
-    threads: int
-
-    @property
-    def count(self) -> int:
-        return self.blocks * self.threads
+Dims = tuple[int, int]
+"""The blocks, and the threads of a block, that run a grid."""
 
 
 class CudaEntry:
@@ -170,7 +159,7 @@ class CudaEntry:
         self._backend = backend
         self._loaded = loaded
         self._workspace = Workspace.of(function)
-        self._told = False
+        self._has_warned = False
         self._function = function
         self._summed = summed(function)
         self._accepted: list[int] = []
@@ -227,7 +216,7 @@ class CudaEntry:
         workspace, scratch = self._workspace, Scratch(self._backend.driver)
         filled, dims = [*slots], self._dims(slots, workspace.arena)
         try:
-            workspace.allocate(self.info.layout, filled, dims.count, threads_of(slots), scratch)
+            workspace.allocate(self.info.layout, filled, math.prod(dims), threads_of(slots), scratch)
             self._backend.pending.add(self._launch(filled, dims, limit, place))
         except KernelMemoryError as problem:
             scratch.release()
@@ -270,22 +259,18 @@ class CudaEntry:
         """The same function, built without preconditions; raises LaunchError in a capture."""
         if self._fallback is None:
             if self._backend.pending.captured is not None:
-                raise LaunchError(self._unbuilt(place))
+                where = f", launched in {place}," if place else ""
+                message = (
+                    f"`{self.info.name}`{where} gets arrays that share memory, run backwards or are very "
+                    "large: that takes another build of it, and nothing can be built during a capture"
+                )
+                hint = "run the block once with these arrays before it is captured"
+                raise LaunchError(Diagnostic(message, code="capture", hint=hint))
             function = replace(self._function, aliased=True)
-            made = self._backend.build([function])[function.name]
-            assert isinstance(made, CudaEntry)
-            self._fallback = made
+            entry = self._backend.build([function])[function.name]
+            assert isinstance(entry, CudaEntry)
+            self._fallback = entry
         return self._fallback
-
-    def _unbuilt(self, place: object) -> Diagnostic:
-        """The error of the first launch of a capture that needs another build."""
-        where = f", launched in {place}," if place else ""
-        message = (
-            f"`{self.info.name}`{where} gets arrays that share memory, run backwards or are very large: "
-            "that takes another build of it, and nothing can be built during a capture"
-        )
-        hint = "run the block once with these arrays before it is captured"
-        return Diagnostic(message, code="capture", hint=hint)
 
     def _bound(self, slots: Sequence[int], limit: int) -> int:
         """The bytes that a thread may save for loops, where many do so at once; 0 is any number."""
@@ -299,7 +284,7 @@ class CudaEntry:
         workspace, scratch = self._workspace, Scratch(self._backend.driver)
         filled, dims = [*slots], self._dims(slots, workspace.arena)
         try:
-            workspace.allocate(self.info.layout, filled, dims.count, threads_of(slots), scratch)
+            workspace.allocate(self.info.layout, filled, math.prod(dims), threads_of(slots), scratch)
             launch = self._launch(filled, dims, limit, place)
             status = self._finished(launch)
             if status[CODE] == OK:
@@ -319,7 +304,7 @@ class CudaEntry:
 
     # ---------------------------------------------------------------------------------------- running
 
-    def _dims(self, slots: Sequence[int], arena: int) -> LaunchDims:
+    def _dims(self, slots: Sequence[int], arena: int) -> Dims:
         """The threads of the device for a launch, each with so many bytes of the arena.
 
         It is one where the threads of the grid run one after another.
@@ -330,8 +315,8 @@ class CudaEntry:
         if settings().deterministic:
             alone = alone or self._unordered
         if alone:
-            self._tell(alone)
-            return LaunchDims(1, 1)
+            self._warn_of_one_thread(alone)
+            return 1, 1
         total, config, most = threads_of(slots), LAUNCH_CONFIG.get(), WAVES * self._backend.driver.processors
         if most * config.threads * arena > CHEAP:
             free, _ = self._backend.driver.memory()
@@ -340,7 +325,7 @@ class CudaEntry:
             most = 1  # only within a block sums are float64, and of one order
         if config.blocks:
             most = min(most, config.blocks)
-        return LaunchDims(max(1, min(-(-total // config.threads), most)), config.threads)
+        return max(1, min(-(-total // config.threads), most)), config.threads
 
     def _warn_of_narrow_sums(self) -> None:
         message = (
@@ -348,25 +333,22 @@ class CudaEntry:
             f"hundreds of ones: on {self._backend.name} each addition is rounded"
         )
         hint = "add up in float32, and convert the sums; on the CPU they are taken in float64"
-        shown = Diagnostic(message, None, "sums", "warning", hint=hint).render()
         self._narrow = []
-        warnings.warn(shown, KernelWarning, stacklevel=2)
+        _warn("sums", message, hint)
 
-    def _tell(self, why: str) -> None:
-        if self._told:
-            return
-        self._told = True
-        message = f"`{self.info.name}` runs on one thread of {self._backend.name}: {why}"
-        hint = "that gives what the CPU gives, slowly; sums by atomics may come in any order"
-        shown = Diagnostic(message, None, "order", "warning", hint=hint).render()
-        warnings.warn(shown, KernelWarning, stacklevel=2)
+    def _warn_of_one_thread(self, why: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            message = f"`{self.info.name}` runs on one thread of {self._backend.name}: {why}"
+            hint = "that gives what the CPU gives, slowly; sums by atomics may come in any order"
+            _warn("order", message, hint)
 
-    def _launch(self, slots: Sequence[int], dims: LaunchDims, limit: int, place: object) -> PendingLaunch:
+    def _launch(self, slots: Sequence[int], dims: Dims, limit: int, place: object) -> PendingLaunch:
         """Start, and say what is under way."""
         backend, packed = self._backend, struct.pack(f"={len(slots)}q", *slots)
         stream, block = backend.stream(), backend.pending.block(limit)
         loaded = self._loaded.now(may_load=backend.pending.captured is None)
-        backend.driver.launch(loaded, dims.blocks, dims.threads, packed, block[1], stream)
+        backend.driver.launch(loaded, *dims, packed, block[1], stream)
         return PendingLaunch(self.info, slots, block, stream, place)
 
     def _finished(self, launch: PendingLaunch) -> list[int]:
@@ -376,3 +358,8 @@ class CudaEntry:
         status = list(fields(launch.block))
         pending.give_back(launch.block)
         return status
+
+
+def _warn(code: str, message: str, hint: str) -> None:
+    shown = Diagnostic(message, None, code, "warning", hint=hint).render()
+    warnings.warn(shown, KernelWarning, stacklevel=3)

@@ -7,7 +7,8 @@ first asked for, and never before.  Must not know kernels or arrays.
 
 import ctypes
 import sys
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -36,17 +37,17 @@ class NoDriverError(KernelError):
 def api() -> Any:
     """The functions of the driver, initialised; raises NoDriverError."""
     try:
-        found = import_module("cuda.bindings.driver")
+        driver = import_module("cuda.bindings.driver")
     except ImportError:
         raise NoDriverError(Diagnostic("cuda-python is not installed", code="cuda", hint=_INSTALL)) from None
     try:
-        code = found.cuInit(0)[0].name
+        code = driver.cuInit(0)[0].name
     except RuntimeError as problem:  # cuda-python's way to say that it cannot load the library
         reason = "this machine has no CUDA driver that can be loaded"
         raise NoDriverError(Diagnostic(reason, code="cuda", hint=_NO_DRIVER)) from problem
     if code != "CUDA_SUCCESS":
         raise NoDriverError(*fault(code, "starting the CUDA driver", "cuda").diagnostics)
-    return found
+    return driver
 
 
 def count_devices() -> int:
@@ -77,9 +78,7 @@ def open_driver(ordinal: int) -> "NvidiaDriver":
     if not 0 <= ordinal < count:
         have = "no CUDA device" if not count else f"{count} CUDA device{'s' * (count > 1)}"
         hint = 'use device="cpu"' if not count else f'use one of "cuda:0" to "cuda:{count - 1}"'
-        raise LaunchError(
-            Diagnostic(f"there is no device 'cuda:{ordinal}': this machine has {have}", hint=hint)
-        )
+        raise LaunchError(Diagnostic(f"{absent}: this machine has {have}", hint=hint))
     return NvidiaDriver(ordinal)
 
 
@@ -105,14 +104,12 @@ def _of_versions(problem: BuildError) -> Diagnostic:
     return replace(why, message=message, hint=hint)
 
 
+@dataclass(frozen=True, slots=True)
 class _Loaded:
     """A function of a module, which stays loaded: it may be under way; `most` threads are a block at most."""
 
-    __slots__ = ("function", "most")
-
-    def __init__(self, function: Any, most: int) -> None:
-        self.function = function
-        self.most = most
+    function: Any
+    most: int
 
 
 class _Graph:
@@ -130,7 +127,7 @@ class _Graph:
 
 
 class NvidiaDriver:
-    """One CUDA device; satisfies `kernelab.backend.cuda.driver.Driver`."""
+    """One CUDA device; satisfies `kernelab.backend.cuda.driver.Driver`, which says what each method does."""
 
     def __init__(self, ordinal: int) -> None:
         self._api = api()
@@ -139,73 +136,72 @@ class NvidiaDriver:
         self._capturing = False
         self._aside: Any = None
         self._reached: dict[int, bool] = {}
-        self._device = self._do("opening the device", self._api.cuDeviceGet(ordinal))
-        self._context = self._do("opening the device", self._api.cuDevicePrimaryCtxRetain(self._device))
-        self._enter()
+        self._device = _done(self._api.cuDeviceGet(ordinal), "opening the device", self.name)
+        self._context = _done(
+            self._api.cuDevicePrimaryCtxRetain(self._device), "opening the device", self.name
+        )
         major, minor, self.processors = map(
             self._attribute, ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR", "MULTIPROCESSOR_COUNT")
         )
         self.architecture = f"sm_{major}{minor}"
         self._reads_the_host = bool(self._attribute("PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES"))
         """Whether copies may read the host's pages after they were asked for: both share page tables."""
-        self._stream = self._do("opening the device", self._api.cuStreamCreate(_NON_BLOCKING))
-        self._keep_freed_memory()
+        self._stream = self._do("opening the device", self._api.cuStreamCreate, _NON_BLOCKING)
+        # Asking the system for freed memory again would wait for the device: the pool keeps it.
+        attribute = self._api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+        most = self._api.cuuint64_t(2**64 - 1)
+        doing = "opening the memory pool"
+        self._do(doing, self._api.cuMemPoolSetAttribute, self._pool(doing), attribute, most)
 
     def _attribute(self, name: str) -> int:
         attribute = getattr(self._api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-        return int(self._do("asking the device", self._api.cuDeviceGetAttribute(attribute, self._device)))
+        return int(self._do("asking the device", self._api.cuDeviceGetAttribute, attribute, self._device))
 
-    def _keep_freed_memory(self) -> None:
-        """Make the pool keep freed memory: asking the system for it again would wait for the device."""
-        pool = self._do("opening the memory pool", self._api.cuDeviceGetDefaultMemPool(self._device))
-        attribute = self._api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
-        most = self._api.cuuint64_t(2**64 - 1)
-        self._do("opening the memory pool", self._api.cuMemPoolSetAttribute(pool, attribute, most))
+    def _pool(self, doing: str) -> Any:
+        return self._do(doing, self._api.cuDeviceGetDefaultMemPool, self._device)
 
-    def _do(self, doing: str, returned: Any) -> Any:
-        return _done(returned, doing, self.name)
+    def _do(self, doing: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The result of a call in the device's context, entered each time: any thread may launch."""
+        self._enter()
+        return _done(function(*arguments), doing, self.name)
 
     def _enter(self) -> None:
-        """Make the context that of the calling thread: any thread may launch."""
-        self._do("entering the device", self._api.cuCtxSetCurrent(self._context))
+        _done(self._api.cuCtxSetCurrent(self._context), "entering the device", self.name)
 
     @property
     def identity(self) -> str:
-        """The architecture and the version of NVRTC."""
         return f"{self.architecture} {nvrtc.version()}"
+
+    @property
+    def own_stream(self) -> int:
+        return int(self._stream)
 
     # ---------------------------------------------------------------------------------------- code
 
     @property
     def hurries(self) -> bool:
-        """Whether NVRTC has a quick mode."""
         return nvrtc.hurries()
 
     def compile(self, text: str, quickly: bool = False) -> bytes:
-        """Machine code for the device, or PTX for one that NVRTC does not know yet; raises BuildError."""
         return nvrtc.compile_for(text, self.architecture, quickly)
 
     def load(self, code: bytes, symbol: str) -> object:
-        """A function of machine code; raises BuildError."""
-        self._enter()
+        doing = "loading a kernel"
         try:
-            module = self._do("loading a kernel", self._api.cuModuleLoadData(code))
+            module = self._do(doing, self._api.cuModuleLoadData, code)
         except BuildError as problem:
             raise BuildError(_of_versions(problem)) from problem
-        function = self._do("loading a kernel", self._api.cuModuleGetFunction(module, symbol.encode()))
+        function = self._do(doing, self._api.cuModuleGetFunction, module, symbol.encode())
         attribute = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
-        most = self._do("loading a kernel", self._api.cuFuncGetAttribute(attribute, function))
-        return _Loaded(function, int(most))
+        return _Loaded(function, int(self._do(doing, self._api.cuFuncGetAttribute, attribute, function)))
 
     # ---------------------------------------------------------------------------------------- memory
 
     def allocate(self, nbytes: int) -> int:
-        """The address of new memory; raises KernelMemoryError."""
-        self._enter()
         doing = f"allocating {nbytes:,} bytes"
-        address = int(self._do(doing, self._api.cuMemAllocAsync(max(nbytes, 1), self._for_memory)))
+        address = int(self._do(doing, self._api.cuMemAllocAsync, max(nbytes, 1), self._for_memory))
         if self._capturing:
-            self._do(doing, self._api.cuStreamSynchronize(self._for_memory))
+            self._do(doing, self._api.cuStreamSynchronize, self._for_memory)
         return address
 
     @property
@@ -214,32 +210,22 @@ class NvidiaDriver:
         if not self._capturing:
             return self._stream
         if self._aside is None:
-            self._aside = self._do("opening a stream", self._api.cuStreamCreate(_NON_BLOCKING))
+            self._aside = self._do("opening a stream", self._api.cuStreamCreate, _NON_BLOCKING)
         return self._aside
 
     def free(self, address: int) -> None:
-        """Give memory back, when what was started has ended."""
-        self._enter()
-        self._do("freeing memory", self._api.cuMemFreeAsync(address, self._for_memory))
+        self._do("freeing memory", self._api.cuMemFreeAsync, address, self._for_memory)
 
     def memory(self) -> tuple[int, int]:
         """The bytes that are free, with those that the pool keeps, and the bytes in total."""
-        self._enter()
-        free, total = self._do("asking for free memory", self._api.cuMemGetInfo())
-        pool = self._do("asking for free memory", self._api.cuDeviceGetDefaultMemPool(self._device))
-        kinds = self._api.CUmemPool_attribute
+        doing, kinds = "asking for free memory", self._api.CUmemPool_attribute
+        free, total = self._do(doing, self._api.cuMemGetInfo)
+        pool = self._pool(doing)
         reserved, used = (
-            int(self._do("asking for free memory", self._api.cuMemPoolGetAttribute(pool, kind)))
+            int(self._do(doing, self._api.cuMemPoolGetAttribute, pool, kind))
             for kind in (kinds.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, kinds.CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
         )
         return int(free) + reserved - used, int(total)
-
-    def upload(self, address: int, source: int, nbytes: int) -> None:
-        """Copy from the host, whose bytes the driver has taken when this returns."""
-        self._enter()
-        self._do("copying", self._api.cuMemcpyHtoDAsync(address, source, nbytes, self._stream))
-        if self._reads_the_host and not self._capturing:
-            self.wait()
 
     def owns(self, address: int) -> bool:
         """Whether the driver knows an address as one of this device: of its memory, not of pinned memory."""
@@ -250,82 +236,68 @@ class NvidiaDriver:
             kinds.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: self._ordinal,
         }
         for kind, value in wanted.items():
-            code, found = self._api.cuPointerGetAttribute(kind, address)
-            if code.name != "CUDA_SUCCESS" or int(found) != value:
+            code, answer = self._api.cuPointerGetAttribute(kind, address)
+            if code.name != "CUDA_SUCCESS" or int(answer) != value:
                 return False
         return True
 
-    @property
-    def own_stream(self) -> int:
-        """The driver's handle of the device's own stream."""
-        return int(self._stream)
+    def upload(self, address: int, source: int, nbytes: int) -> None:
+        """Copy from the host, whose bytes the driver has taken when this returns."""
+        self.start_upload(address, source, nbytes)
+        if self._reads_the_host and not self._capturing:
+            self.wait()
 
     def download(self, target: int, address: int, nbytes: int) -> None:
-        """Copy to the host."""
-        self._enter()
-        self._do("copying", self._api.cuMemcpyDtoHAsync(target, address, nbytes, self._stream))
+        self.start_download(target, address, nbytes)
         self.wait()
 
+    def start_upload(self, address: int, source: int, nbytes: int) -> None:
+        self._do("copying", self._api.cuMemcpyHtoDAsync, address, source, nbytes, self._stream)
+
+    def start_download(self, target: int, address: int, nbytes: int) -> None:
+        self._do("copying", self._api.cuMemcpyDtoHAsync, target, address, nbytes, self._stream)
+
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copy within the device, after what was started before and before what comes."""
-        self._enter()
-        self._do("copying", self._api.cuMemcpyDtoDAsync(target, source, nbytes, self._stream))
+        self._do("copying", self._api.cuMemcpyDtoDAsync, target, source, nbytes, self._stream)
 
     def reaches(self, other: Driver) -> bool:
         """Whether the driver knows a way between the two; then the other's memory is opened to this one."""
         if not isinstance(other, NvidiaDriver):
             return False
         if other._ordinal not in self._reached:
-            asked = self._api.cuDeviceCanAccessPeer(self._device, other._device)
-            found = bool(self._do("asking for the way to another device", asked))
-            if found:
+            doing = "asking for the way to another device"
+            reached = bool(self._do(doing, self._api.cuDeviceCanAccessPeer, self._device, other._device))
+            if reached:
                 other.open_to(self._ordinal)
-            self._reached[other._ordinal] = found
+            self._reached[other._ordinal] = reached
         return self._reached[other._ordinal]
 
     def open_to(self, ordinal: int) -> None:
         """Give another device access to the memory of the pool."""
-        self._enter()
-        doing = "opening the memory to another device"
-        pool = self._do(doing, self._api.cuDeviceGetDefaultMemPool(self._device))
-        access = self._api.CUmemAccessDesc()
+        doing, access = "opening the memory to another device", self._api.CUmemAccessDesc()
         access.location.type = self._api.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
         access.location.id = ordinal
         access.flags = self._api.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-        self._do(doing, self._api.cuMemPoolSetAccess(pool, [access], 1))
+        self._do(doing, self._api.cuMemPoolSetAccess, self._pool(doing), [access], 1)
 
     def fetch(self, target: int, other: Driver, source: int, nbytes: int) -> None:
-        """Copy from another device, in the own stream."""
         assert isinstance(other, NvidiaDriver)
-        self._enter()
         places = (target, self._context, source, other._context)
-        self._do("copying between devices", self._api.cuMemcpyPeerAsync(*places, nbytes, self._stream))
-
-    def start_upload(self, address: int, source: int, nbytes: int) -> None:
-        """Begin to copy from page-locked memory of the host."""
-        self._enter()
-        self._do("copying", self._api.cuMemcpyHtoDAsync(address, source, nbytes, self._stream))
-
-    def start_download(self, target: int, address: int, nbytes: int) -> None:
-        """Begin to copy to page-locked memory of the host."""
-        self._enter()
-        self._do("copying", self._api.cuMemcpyDtoHAsync(target, address, nbytes, self._stream))
+        self._do("copying between devices", self._api.cuMemcpyPeerAsync, *places, nbytes, self._stream)
 
     def fill(self, address: int, pattern: bytes, count: int) -> None:
-        """Write one, two or four bytes so often, likewise."""
-        self._enter()
         ways = {1: self._api.cuMemsetD8Async, 2: self._api.cuMemsetD16Async, 4: self._api.cuMemsetD32Async}
         value = int.from_bytes(pattern, sys.byteorder)
-        self._do("filling memory", ways[len(pattern)](address, value, count, self._stream))
+        self._do("filling memory", ways[len(pattern)], address, value, count, self._stream)
 
     def shared(self, nbytes: int) -> tuple[int, int]:
-        """Page-locked memory of the host that the device reaches; it lives as long as the process."""
-        self._enter()
-        nbytes = max(nbytes, 1)
-        host = int(self._do("allocating shared memory", self._api.cuMemHostAlloc(nbytes, _MAPPED)))
+        nbytes, doing = max(nbytes, 1), "allocating shared memory"
+        host = int(self._do(doing, self._api.cuMemHostAlloc, nbytes, _MAPPED))
         ctypes.memset(host, 0, nbytes)
-        device = self._do("allocating shared memory", self._api.cuMemHostGetDevicePointer(host, 0))
-        return host, int(device)
+        return host, int(self._do(doing, self._api.cuMemHostGetDevicePointer, host, 0))
+
+    def unshare(self, address: int) -> None:
+        self._do("freeing memory", self._api.cuMemFreeHost, address)
 
     # ---------------------------------------------------------------------------------------- running
 
@@ -338,11 +310,12 @@ class NvidiaDriver:
         run more of the grid's.
         """
         assert isinstance(function, _Loaded)
-        self._enter()
-        given = ctypes.create_string_buffer(slots, len(slots))
+        packed = ctypes.create_string_buffer(slots, len(slots))
         block = ctypes.c_void_p(status)
-        parameters = (ctypes.c_void_p * 2)(ctypes.addressof(given), ctypes.addressof(block))
-        started = self._api.cuLaunchKernel(
+        parameters = (ctypes.c_void_p * 2)(ctypes.addressof(packed), ctypes.addressof(block))
+        self._do(
+            "launching",
+            self._api.cuLaunchKernel,
             function.function,
             *(blocks, 1, 1),
             *(min(threads, function.most), 1, 1),
@@ -351,21 +324,20 @@ class NvidiaDriver:
             ctypes.addressof(parameters),
             0,
         )
-        self._do("launching", started)
 
     def finished(self, stream: int = 0) -> bool:
-        """Whether all that was started has ended; raises the error that a kernel has caused."""
-        self._enter()
-        ended = self._ready(self._api.cuStreamQuery(stream or self._stream))
+        ended = self._ready(self._api.cuStreamQuery, stream or self._stream)
         if ended:
             # Nothing is left to wait for, but what kernels have printed is shown by a wait alone.
-            self._do("running a kernel", self._api.cuStreamSynchronize(stream or self._stream))
+            self._do("running a kernel", self._api.cuStreamSynchronize, stream or self._stream)
         return ended
 
-    def _ready(self, returned: Any) -> bool:
-        if returned[0].name == "CUDA_ERROR_NOT_READY":
+    def _ready(self, query: Callable[[Any], Any], asked: Any) -> bool:
+        self._enter()
+        answer = query(asked)
+        if answer[0].name == "CUDA_ERROR_NOT_READY":
             return False
-        self._do("running a kernel", returned)
+        _done(answer, "running a kernel", self.name)
         return True
 
     def wait(self, stream: int = 0) -> None:
@@ -373,39 +345,27 @@ class NvidiaDriver:
         wait_until(lambda: self.finished(stream))
 
     def wait_for_all(self) -> None:
-        """Return when the context has nothing left to do."""
-        self._enter()
-        self._do("running a kernel", self._api.cuCtxSynchronize())
+        self._do("running a kernel", self._api.cuCtxSynchronize)
 
     # ---------------------------------------------------------------------------------------- graphs
 
-    def unshare(self, address: int) -> None:
-        """Give memory back that host and device share."""
-        self._enter()
-        self._do("freeing memory", self._api.cuMemFreeHost(address))
-
     def begin_capture(self) -> None:
         """Capture the device's own stream; other calls, of any thread, stay possible."""
-        self._enter()
         mode = self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        self._do("capturing launches", self._api.cuStreamBeginCapture(self._stream, mode))
+        self._do("capturing launches", self._api.cuStreamBeginCapture, self._stream, mode)
         self._capturing = True
 
     def end_capture(self) -> object:
-        """The graph of what was noted, instantiated."""
-        self._enter()
         self._capturing = False
-        graph = self._do("capturing launches", self._api.cuStreamEndCapture(self._stream))
+        graph = self._do("capturing launches", self._api.cuStreamEndCapture, self._stream)
         try:
-            return _Graph(self, self._do("making a graph", self._api.cuGraphInstantiate(graph, 0)))
+            return _Graph(self, self._do("making a graph", self._api.cuGraphInstantiate, graph, 0))
         finally:
             self._api.cuGraphDestroy(graph)
 
     def replay(self, graph: object, stream: int = 0) -> None:
-        """Start a graph."""
         assert isinstance(graph, _Graph)
-        self._enter()
-        self._do("starting a graph", self._api.cuGraphLaunch(graph.executable, stream or self._stream))
+        self._do("starting a graph", self._api.cuGraphLaunch, graph.executable, stream or self._stream)
 
     def destroy(self, executable: Any) -> None:
         """Give a graph back; what has been started of it ends."""
@@ -416,38 +376,26 @@ class NvidiaDriver:
 
     def open_stream(self) -> int:
         """A stream that does not wait for the legacy default stream."""
-        self._enter()
-        return int(self._do("opening a stream", self._api.cuStreamCreate(_NON_BLOCKING)))
+        return int(self._do("opening a stream", self._api.cuStreamCreate, _NON_BLOCKING))
 
     def close_stream(self, stream: int) -> None:
-        """Give a stream back."""
-        self._enter()
-        self._do("closing a stream", self._api.cuStreamDestroy(stream))
+        self._do("closing a stream", self._api.cuStreamDestroy, stream)
 
     def open_event(self, timed: bool) -> int:
         """A new event; one that notes no time costs less."""
-        self._enter()
-        return int(self._do("opening an event", self._api.cuEventCreate(0 if timed else _UNTIMED)))
+        return int(self._do("opening an event", self._api.cuEventCreate, 0 if timed else _UNTIMED))
 
     def close_event(self, event: int) -> None:
-        """Give an event back."""
-        self._enter()
-        self._do("closing an event", self._api.cuEventDestroy(event))
+        self._do("closing an event", self._api.cuEventDestroy, event)
 
     def record(self, event: int, stream: int) -> None:
-        """Record an event after the work so far of a stream."""
-        self._enter()
-        self._do("recording an event", self._api.cuEventRecord(event, stream or self._stream))
+        self._do("recording an event", self._api.cuEventRecord, event, stream or self._stream)
 
     def hold(self, stream: int, event: int) -> None:
-        """Make a stream wait for an event."""
-        self._enter()
-        self._do("waiting for an event", self._api.cuStreamWaitEvent(stream or self._stream, event, 0))
+        self._do("waiting for an event", self._api.cuStreamWaitEvent, stream or self._stream, event, 0)
 
     def happened(self, event: int) -> bool:
-        """Whether an event has happened."""
-        self._enter()
-        return self._ready(self._api.cuEventQuery(event))
+        return self._ready(self._api.cuEventQuery, event)
 
     def wait_for(self, event: int) -> None:
         """Return when an event has happened; an interrupt ends the wait."""
@@ -455,5 +403,4 @@ class NvidiaDriver:
 
     def elapsed(self, start: int, end: int) -> float:
         """Milliseconds, to half a microsecond."""
-        self._enter()
-        return float(self._do("reading events", self._api.cuEventElapsedTime(start, end)))
+        return float(self._do("reading events", self._api.cuEventElapsedTime, start, end))

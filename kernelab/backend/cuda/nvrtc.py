@@ -1,11 +1,15 @@
-"""Compilation of CUDA C++ to PTX and machine code by NVRTC, which needs no GPU.
+"""NVIDIA's tools that need no GPU: NVRTC, which compiles CUDA C++, and nvdisasm, which reads machine code.
 
-Knows NVIDIA's run-time compiler through ctypes; must not know devices.  Nothing is loaded before it is used.
+Must not know devices.  Nothing is loaded before it is used.
 """
 
 import ctypes
-from collections.abc import Sequence
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 
 from kernelab.errors import BuildError, Diagnostic
 
@@ -33,6 +37,11 @@ OLDEST = 60
 
 LOCATED = ("--generate-line-info",)
 
+DISASSEMBLERS = ("nvidia-cuda-nvdisasm", "nvidia-cuda-nvdisasm-cu13", "nvidia-cuda-nvdisasm-cu12")
+TOOLKIT = Path("/usr/local/cuda/bin/nvdisasm")
+PATIENCE = 60
+"""Seconds after which the disassembler is given up."""
+
 
 def compile_to_ptx(text: str, architecture: str = "sm_80", located: bool = False) -> str:
     """The PTX of a unit of CUDA C++ for an architecture and later ones.
@@ -41,11 +50,7 @@ def compile_to_ptx(text: str, architecture: str = "sm_80", located: bool = False
     the compiler's log, or where NVRTC is not installed.
     """
     virtual = f"compute_{architecture.removeprefix('sm_')}"
-    return (
-        _compiled(text, virtual, "nvrtcGetPTX", LOCATED if located else ())
-        .rstrip(b"\0")
-        .decode(errors="replace")
-    )
+    return _text(_compiled(text, virtual, "nvrtcGetPTX", LOCATED if located else ()))
 
 
 def compile_to_cubin(text: str, architecture: str, located: bool = False, quickly: bool = False) -> bytes:
@@ -65,8 +70,7 @@ def compile_to_cubin(text: str, architecture: str, located: bool = False, quickl
 def resources(text: str, architecture: str) -> str:
     """The assembler's report on each kernel of a unit: registers, stack, spills; raises as the others."""
     _require_known(architecture)
-    log = _compiled(text, architecture, "nvrtcGetProgramLog", ("--ptxas-options=-v",))
-    return log.rstrip(b"\0").decode(errors="replace")
+    return _text(_compiled(text, architecture, "nvrtcGetProgramLog", ("--ptxas-options=-v",)))
 
 
 def _require_known(architecture: str) -> None:
@@ -130,18 +134,21 @@ def _compiled(text: str, architecture: str, getter: str, flags: Sequence[str] = 
         options = (*FLAGS, *flags, f"-arch={architecture}")
         # What is left out may be missed, and an older NVRTC does not know how to leave it out.
         if not _compiles(library, program, (*LEAN, *options)) and not _compiles(library, program, options):
-            log = _output(library, "nvrtcGetProgramLog", program).rstrip(b"\0").decode(errors="replace")
-            raise BuildError(
-                Diagnostic(f"NVRTC refused the CUDA text that kernelab generated:\n{log}", code="nvrtc")
-            )
+            log = _text(_output(library, "nvrtcGetProgramLog", program))
+            message = f"NVRTC refused the CUDA text that kernelab generated:\n{log}"
+            raise BuildError(Diagnostic(message, code="nvrtc"))
         return _output(library, getter, program)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
 def _compiles(library: ctypes.CDLL, program: ctypes.c_void_p, options: Sequence[str]) -> bool:
-    given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
-    return bool(library.nvrtcCompileProgram(program, len(options), given) == 0)
+    encoded = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+    return bool(library.nvrtcCompileProgram(program, len(options), encoded) == 0)
+
+
+def _text(output: bytes) -> str:
+    return output.rstrip(b"\0").decode(errors="replace")
 
 
 def is_installed() -> bool:
@@ -155,30 +162,27 @@ def is_installed() -> bool:
 
 @cache
 def _library() -> ctypes.CDLL:
-    for path in (*_packaged(), "libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"):
+    for path in (*_installed(PACKAGES, "libnvrtc.so"), "libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"):
         try:
             library = ctypes.CDLL(path)
         except OSError:
             continue
         library.nvrtcGetErrorString.restype = ctypes.c_char_p
         return library
-    raise BuildError(
-        Diagnostic("NVRTC is not installed", code="nvrtc", hint="pip install 'kernelab[cuda]' installs it")
-    )
+    hint = "pip install 'kernelab[cuda]' installs it"
+    raise BuildError(Diagnostic("NVRTC is not installed", code="nvrtc", hint=hint))
 
 
-def _packaged() -> Sequence[str]:
-    """The paths at which Python packages install the library."""
+def _installed(packages: Sequence[str], name: str) -> Iterator[str]:
+    """The files of Python packages whose names begin so."""
     from importlib import metadata  # takes its time, and few ask
 
-    found: list[str] = []
-    for package in PACKAGES:
+    for package in packages:
         try:
             files = metadata.files(package) or []
         except metadata.PackageNotFoundError:
             continue
-        found += [str(file.locate()) for file in files if file.name.startswith("libnvrtc.so")]
-    return found
+        yield from (str(file.locate()) for file in files if file.name.startswith(name))
 
 
 def _output(library: ctypes.CDLL, getter: str, program: ctypes.c_void_p) -> bytes:
@@ -193,3 +197,37 @@ def _check(library: ctypes.CDLL, code: int) -> None:
     if code != 0:
         said = library.nvrtcGetErrorString(code).decode()
         raise BuildError(Diagnostic(f"NVRTC failed: {said}", code="nvrtc"))
+
+
+# ---------------------------------------------------------------------------------------- disassembly
+
+
+def sass(cubin: bytes) -> str:
+    """The instructions of a cubin, with comments that say of which line of the text they are.
+
+    Raises BuildError where there is no disassembler, or it fails.
+    """
+    program = find_disassembler()
+    if program is None:
+        hint = "pip install nvidia-cuda-nvdisasm installs it"
+        raise BuildError(Diagnostic("nvdisasm is not installed", code="nvdisasm", hint=hint))
+    with tempfile.TemporaryDirectory(prefix="kernelab-") as folder:
+        path = Path(folder, "kernel.cubin")
+        path.write_bytes(cubin)
+        command = [program, "--print-code", "--print-line-info-inline", str(path)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
+        except (OSError, subprocess.SubprocessError) as problem:
+            said = (
+                problem.stderr.strip() if isinstance(problem, subprocess.CalledProcessError) else str(problem)
+            )
+            hint = "its version has to be that of NVRTC, or a later one"
+            message = f"{program} could not read the machine code: {said}"
+            raise BuildError(Diagnostic(message, code="nvdisasm", hint=hint)) from problem
+    return done.stdout
+
+
+def find_disassembler() -> str | None:
+    """The path of nvdisasm: that of the Python package, one on the path, or the toolkit's."""
+    packaged = next(_installed(DISASSEMBLERS, "nvdisasm"), None)
+    return packaged or shutil.which("nvdisasm") or (str(TOOLKIT) if TOOLKIT.is_file() else None)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kernelab.backend.common.backends import failure, interrupted, outgrown_error, thread_text
-from kernelab.backend.cuda.driver import Driver, LostError, wait_until
+from kernelab.backend.cuda.driver import Driver, LostError
 from kernelab.codegen.common.entry import (
     CODE,
     FULL,
@@ -30,8 +30,11 @@ from kernelab.errors import Diagnostic, KernelError
 MOST = 1024
 """The most pending launches: the next one waits for all of them."""
 
-TOLD = 4
+NAMED = 4
 """The number of launches that the message of a lost device names."""
+
+BLOCK = 8 * STATUS_FIELDS
+"""The bytes of a status block."""
 
 Block = tuple[int, int]
 """A status block: its address for the host, and for the device."""
@@ -59,19 +62,17 @@ class PendingLaunch:
 
     def failure(self, status: Sequence[int]) -> KernelError:
         """The error that its status block stands for, with the line that launched."""
-        found = self._outgrown(status) or failure(self.info, status, self.grid[:GRID_SLOTS])
+        extents = self.grid[:GRID_SLOTS]
+        if status[CODE] in (MEMORY, FULL):  # of workspace, and it is not run again with more
+            thread = thread_text(status[THREAD], extents, self.info.coordinates)
+            error: KernelError = outgrown_error(self.info.name, self.info.sites[status[SITE]], thread)
+        else:
+            error = failure(self.info, status, extents)
         if self.place:
-            first, *rest = found.diagnostics
+            first, *rest = error.diagnostics
             message = f"{first.message}, launched in {self.place}"
-            found.diagnostics = (replace(first, message=message), *rest)
-        return found
-
-    def _outgrown(self, status: Sequence[int]) -> KernelError | None:
-        """The error of a launch that ran out of workspace and is not run again with more."""
-        if status[CODE] not in (MEMORY, FULL):
-            return None
-        place = thread_text(status[THREAD], self.grid[:GRID_SLOTS], self.info.coordinates)
-        return outgrown_error(self.info.name, self.info.sites[status[SITE]], place)
+            error.diagnostics = (replace(first, message=message), *rest)
+        return error
 
     def stop(self) -> None:
         """Ask the launch to end."""
@@ -115,10 +116,10 @@ class PendingGraph:
 
     def error(self) -> KernelError | None:
         """The first error, if any; clears the status blocks."""
-        found = [error for launch in self.launches if (error := launch.error()) is not None]
+        errors = [launch.error() for launch in self.launches]
         for launch in self.launches:
-            ctypes.memset(launch.block[0], 0, 8 * STATUS_FIELDS)
-        return found[0] if found else None
+            ctypes.memset(launch.block[0], 0, BLOCK)
+        return next(filter(None, errors), None)
 
     def stop(self) -> None:
         """Tell them to end."""
@@ -159,16 +160,13 @@ class PendingLaunches:
         with self._turn:
             if len(self._pending) >= MOST:
                 self.synchronize()
-            made = self._blocks.pop() if self._blocks else self._new()
-        ctypes.memset(made[0], 0, 8 * STATUS_FIELDS)
-        fields(made)[LIMIT] = limit
-        return made
-
-    def _new(self) -> Block:
-        size = 8 * STATUS_FIELDS
-        host, device = self._driver.shared(size * 64)
-        self._blocks += [(host + size * k, device + size * k) for k in range(63, 0, -1)]
-        return host, device
+            if not self._blocks:
+                host, device = self._driver.shared(BLOCK * 64)
+                self._blocks += [(host + BLOCK * k, device + BLOCK * k) for k in range(63, -1, -1)]
+            block = self._blocks.pop()
+        ctypes.memset(block[0], 0, BLOCK)
+        fields(block)[LIMIT] = limit
+        return block
 
     def give_back(self, block: Block) -> None:
         """Return the status block of an ended launch to the pool."""
@@ -231,42 +229,31 @@ class PendingLaunches:
         """Wait for launches, and ask some of them what went wrong."""
         try:
             for stream in dict.fromkeys(launch.stream for launch in awaited):
-                wait(self._driver, stream)
+                self._driver.wait(stream)
         except KeyboardInterrupt:
-            self._stop(awaited)
-            raise interrupted(self._running(awaited).info.name) from None
+            for launch in awaited:
+                launch.stop()
+            for stream in dict.fromkeys(launch.stream for launch in awaited):
+                self._driver.wait(stream)
+            stopped = next((launch for launch in awaited if launch.reports), awaited[0])
+            raise interrupted(stopped.info.name) from None
         except LostError as problem:
-            self.lost = self._told(awaited, problem)
+            self.lost = _loss(awaited, problem)
             raise LostError(self.lost) from problem
         errors = [error for launch in asked if (error := launch.error()) is not None]
         self._blocks += [block for launch in asked for block in launch.freed]
         if errors:
             raise errors[0]
 
-    def _stop(self, awaited: list[Pending]) -> None:
-        for launch in awaited:
-            launch.stop()
-        for stream in dict.fromkeys(launch.stream for launch in awaited):
-            self._driver.wait(stream)
 
-    def _running(self, awaited: list[Pending]) -> Pending:
-        """The interrupted launch: the first that was stopped before its end."""
-        return next((launch for launch in awaited if launch.reports), awaited[0])
-
-    def _told(self, awaited: list[Pending], problem: KernelError) -> Diagnostic:
-        """The error of a lost device, with the launches that may have caused it."""
-        (why,) = problem.diagnostics
-        names = ", ".join(launch.named for launch in awaited[:TOLD])
-        more = len(awaited) - TOLD
-        names += f" and {more} more" if more > 0 else ""
-        who = f"running {names}" if len(awaited) == 1 else f"one of the launches {names}"
-        message = why.message.replace("running a kernel", who)
-        hint = why.hint
-        if len(awaited) > 1:
-            hint = f"{hint}; kl.synchronize() behind each launch then shows which one it is"
-        return replace(why, message=message, hint=hint)
-
-
-def wait(driver: Driver, stream: int) -> None:
-    """Wait for a stream so that Python handles signals meanwhile."""
-    wait_until(lambda: driver.finished(stream))
+def _loss(awaited: list[Pending], problem: KernelError) -> Diagnostic:
+    """The error of a lost device, with the launches that may have caused it."""
+    (why,) = problem.diagnostics
+    names = ", ".join(launch.named for launch in awaited[:NAMED])
+    if len(awaited) > NAMED:
+        names += f" and {len(awaited) - NAMED} more"
+    who, hint = f"running {names}", why.hint
+    if len(awaited) > 1:
+        who = f"one of the launches {names}"
+        hint = f"{hint}; kl.synchronize() behind each launch then shows which one it is"
+    return replace(why, message=why.message.replace("running a kernel", who), hint=hint)

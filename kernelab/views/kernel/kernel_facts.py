@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 from kernelab import hooks
-from kernelab.backend.cuda import nvdisasm
-from kernelab.backend.cuda.nvrtc import compile_to_cubin, compile_to_ptx
+from kernelab.backend.cuda import nvrtc
 from kernelab.codegen.common.entry import Line, Unit
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cpu, Cuda
@@ -37,7 +36,7 @@ _BOOKKEEPING = re.compile(r"\s*\.file\b|\$L__tmp\d+:")
 
 def ptx(unit: Unit) -> Unit:
     """The PTX of a unit, for the first CUDA device in use; raises BuildError, without NVRTC too."""
-    return Unit(tuple(_lines(unit, compile_to_ptx(unit.text, shown_architecture(), located=True))), ())
+    return Unit(tuple(_lines(unit, nvrtc.compile_to_ptx(unit.text, shown_architecture(), located=True))), ())
 
 
 def shown_architecture() -> str:
@@ -72,8 +71,8 @@ _PADDING = re.compile(r"\s*/\*[0-9a-f]+\*/\s*NOP;?")
 
 def sass(unit: Unit) -> Unit:
     """The SASS of a unit, for the first CUDA device in use; raises BuildError, without the tools too."""
-    cubin = compile_to_cubin(unit.text, shown_architecture(), located=True)
-    return Unit(tuple(_sass_lines(unit, nvdisasm.sass(cubin))), ())
+    cubin = nvrtc.compile_to_cubin(unit.text, shown_architecture(), located=True)
+    return Unit(tuple(_sass_lines(unit, nvrtc.sass(cubin))), ())
 
 
 def _sass_lines(unit: Unit, text: str) -> Iterator[Line]:
