@@ -140,10 +140,12 @@ def build(kernels: Iterable[Kernel]) -> None:
     """Make the machine code that a launch, a recorded launch and its adjoint need, before they need it."""
     for kernel in kernels:
         active = differentiable(kernel)
-        kernel.entry("primal")
+        programs = [kernel.program]
         if active and not refusal(kernel):
-            kernel.entry("augmented", active)
-            kernel.entry("adjoint", active)
+            pullback = kernel.program.pullback(kernel.positions(active))
+            programs += [pullback.primal, pullback.adjoint]
+        for program in programs:
+            _ = program.entry
 
 
 def tell(diagnostics: Sequence[Diagnostic]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ import kernelab as kl
 from kernelab.errors import GradientError, KernelTypeError, KernelValueError
 from kernelab.lang.ir import Block, Function, Let
 from kernelab.lang.ops import Partials
-from kernelab.passes.ad.vjp import Vjp
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.program import Program
 
 CELL = """
 def wave(x: array[float], gain: float, y: array[float]):
@@ -95,24 +96,30 @@ def test_the_number_of_elements_can_be_limited(kernels: dict[str, Any]) -> None:
     assert pair.entries == 6
 
 
-class Faulty(Kernel):
-    """A kernel whose adjoint multiplies by partials that are off by a factor."""
+class FaultyProgram(Program):
+    """A program whose adjoint multiplies by partials that are off by a factor."""
 
-    factor = 1.0
-
-    def reverse(self, active: tuple[str, ...], *others: Any) -> Any:
-        made = super().reverse(active, *others)
-        made.program = replace(made.program, adjoint=scaled(made.program, self.factor).adjoint)
+    def pullback(self, *given: Any) -> Any:
+        made = super().pullback(*given)
+        made.adjoint = self._once(("faulty", made), lambda: Program(scaled(made.adjoint.flat, Faulty.factor)))
         return made
 
 
-def scaled(program: Vjp, factor: float) -> Vjp:
+class Faulty(Kernel):
+    """A kernel with such a program."""
+
+    factor = 1.0
+
+    @cached_property
+    def program(self) -> Program:
+        return FaultyProgram(super().program.function)
+
+
+def scaled(adjoint: Function, factor: float) -> Function:
     """The same adjoint, with the first cosine in it multiplied."""
-    adjoint = program.adjoint
     stmts = [planted(stmt, factor) for stmt in adjoint.body.stmts]
     body = Block(tuple(stmts), adjoint.body.yields)
-    changed = Function(adjoint.name, adjoint.params, body, adjoint.threads, adjoint.span, adjoint.linear)
-    return replace(program, adjoint=changed)
+    return Function(adjoint.name, adjoint.params, body, adjoint.threads, adjoint.span, adjoint.linear)
 
 
 def planted(stmt: Any, factor: float) -> Any:

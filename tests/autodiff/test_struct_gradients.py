@@ -8,7 +8,6 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import KernelError, KernelWarning, TapeError
-from kernelab.runtime.launch.launch import sharing
 
 TEXT = """
 class Mass:
@@ -200,9 +199,10 @@ def test_the_leaves_of_one_array_share_no_bytes(made: dict[str, Any]) -> None:
 
 def test_leaves_of_one_array_are_no_group_and_two_arguments_over_one_memory_are(made: dict[str, Any]) -> None:
     ms = masses(made)
-    assert sharing(made["couple"], [*ms.leaves, ms["weight"]]) == ()
+    assert made["couple"].program.sharing([*ms.leaves, ms["weight"]]) == ()
     both = kl.compile("class Mass:\n    pos: vec2\n    weight: float64\n    id: int\n" + BOTH)["both"]
-    assert sharing(both, [*ms.leaves, *ms.leaves]) == (("one.pos", "two.pos"),)
+    (group,) = both.program.sharing([*ms.leaves, *ms.leaves])
+    assert both.program.names(group) == ("one.pos", "two.pos")
 
 
 BOTH = """

@@ -16,7 +16,7 @@ from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.common.simplify import simplify
-from kernelab.runtime.kernel.derived import Reverse
+from kernelab.runtime.kernel.program import Pullback
 from tests.codegen import kernels
 from tests.codegen.kernels import CASES
 from tests.codegen.writer import Writer
@@ -71,8 +71,8 @@ def test_the_kernels_of_operators_reductions_and_optimisers_compile() -> None:
         kl.optim.SGD([x]).step([kl.zeros(3)])
     programs: list[Function] = []
     for k, launch in enumerate(tape.launches):
-        assert isinstance(launch.reverse, Reverse)
-        program = launch.reverse.program
+        assert isinstance(launch.reverse, Pullback)
+        program = launch.reverse.vjp
         parts = {"primal": launch.kernel.primal, "kept": program.primal, "adjoint": program.adjoint}
         programs += [_named(function, f"{part}_{k}") for part, function in parts.items()]
     assert ptx(*programs).count(".visible .entry") == 3 * len(tape.launches)

@@ -144,3 +144,41 @@ def squared(x: float) -> float: ...  # type: ignore[empty-body]
 def opaque(x: kl.array[float], y: kl.array[float]):  # type: ignore[no-untyped-def,valid-type]
     i = kl.tid()
     y[i] = squared(x[i])
+
+
+SURROGATE = """
+def steps(a: float64):
+    return floor(a)
+
+@func_grad(steps, check=False)
+def adj_steps(a: float64, adj_ret: float64):
+    adjoint[a] += 2.0 * a * adj_ret
+
+def squares(x: array[float64], y: array[float64]):
+    i = tid()
+    r = steps(x[i])
+    y[i] = r * r
+"""
+
+
+def tangent_of(f: Any) -> Any:
+    return lambda x: kl.func.jvp(f, (x,), (kl.ones_like(x),))[1]
+
+
+@pytest.mark.parametrize("outer", [kl.func.jacfwd, kl.func.jacrev])
+@pytest.mark.parametrize("inner", [kl.func.grad, tangent_of])
+def test_derivatives_of_second_order_use_the_rule_in_every_order_of_transforms(
+    inner: Callable[[Any], Any], outer: Callable[[Any], Any]
+) -> None:
+    kernel = kl.compile(SURROGATE)["squares"]
+
+    def f(x: Any) -> Any:
+        y = kl.zeros_like(x)
+        kl.launch(kernel, 1, inputs=[x], outputs=[y])
+        return y
+
+    x = 1.5
+    # y' = 2 r r' and y'' = 2 r' r' + 2 r r'', with r = 1 and the rule r' = 2 x.
+    expected = 2.0 * (2.0 * x) ** 2 + 2.0 * 1.0 * 2.0
+    found = outer(inner(f))(kl.array([x], dtype=kl.float64))
+    assert found.numpy().ravel().tolist() == [expected]

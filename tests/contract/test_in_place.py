@@ -241,16 +241,17 @@ def compiled() -> dict[str, Any]:
         kernel = kernels[name]
         given = tuple(launched(kernel, case.arguments(), requires_grad=True))
         settled = Call(kernel, grid_of(case.grid), given, ()).settled(())
-        reverse = kernel.reverse(tuple(active_names(kernel.primal)), (), settled)
+        active = kernel.positions(active_names(kernel.primal))
+        reverse = kernel.program.pullback(active, (), settled)
         parts += [
-            (kernel, "primal_entry", kernel.primal),
-            (reverse, "primal_entry", reverse.program.primal),
-            (reverse, "adjoint_entry", reverse.program.adjoint),
+            (kernel.program, kernel.primal),
+            (reverse.primal, reverse.primal.flat),
+            (reverse.adjoint, reverse.adjoint.flat),
         ]
-    functions = [replace(function, name=f"part_{i}") for i, (_, _, function) in enumerate(parts)]
+    functions = [replace(function, name=f"part_{i}") for i, (_, function) in enumerate(parts)]
     entries = CPU.backend.build([scalarise(function) for function in functions])
-    for i, (holder, attribute, _) in enumerate(parts):
-        holder.__dict__[attribute] = entries[f"part_{i}"]
+    for i, (program, _) in enumerate(parts):
+        program.entry = entries[f"part_{i}"]
     return kernels
 
 

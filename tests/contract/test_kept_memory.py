@@ -12,7 +12,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import KernelInterrupt, KernelMemoryError
-from kernelab.runtime.kernel import derived
+from kernelab.runtime.kernel import memory_budget
 
 TEXT = """
 def endless(a: array[float64]):
@@ -130,11 +130,11 @@ def test_a_loop_that_runs_again_to_be_swept_saves_no_more(kernels: dict[str, Any
 
 
 def test_half_of_the_free_memory_may_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert derived.free_memory() or not Path("/proc/meminfo").exists()
-    for free, room in ((None, 0), (1 << 30, 1 << 29), (10, derived.LEAST)):
-        monkeypatch.setattr(derived, "free_memory", lambda free=free: free)
-        monkeypatch.setattr(derived, "_free", derived._FreeMemory())
-        assert derived.room_to_keep() == room
+    assert memory_budget.free_memory() or not Path("/proc/meminfo").exists()
+    for free, room in ((None, 0), (1 << 30, 1 << 29), (10, memory_budget.LEAST)):
+        monkeypatch.setattr(memory_budget, "free_memory", lambda free=free: free)
+        monkeypatch.setattr(memory_budget, "_free", memory_budget._FreeMemory())
+        assert memory_budget.room_to_keep() == room
 
 
 def test_a_launch_that_keeps_can_be_interrupted(kernels: dict[str, Any], config: Any) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend.common.backends import Args, Entry, StorageFull
-from kernelab.runtime.kernel.derived import run_within_budget
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.memory_budget import run_within_budget
 from kernelab.settings import SETTINGS
 from kernelab.views.kernel.kernel_facts import view
 from kernelab.views.pages.markup import render
@@ -85,10 +85,6 @@ def gradient(kernel: Kernel, dim: int | tuple[int, ...], steps: int) -> np.ndarr
     return found
 
 
-def spilled(kernel: Kernel) -> int:
-    return sum(reverse.spilled for reverse in kernel._reverse.values())
-
-
 @pytest.mark.parametrize("backend", ["", "interp"])
 @pytest.mark.parametrize(
     ("name", "dim"), [("growth", 7), ("search", 5), ("shared", (3, 4)), ("shared", (4, 3)), ("kept", 4)]
@@ -106,7 +102,7 @@ def test_beyond_the_budget_the_gradient_is_the_same_to_the_last_bit(
         # The interpreter runs threads together: where they add to one element, their order may differ.
         rtol = 1e-12 if (name, backend) == ("shared", "interp") else 0.0
         np.testing.assert_allclose(gradient(kernel, dim, 40), expected, rtol=rtol, atol=0.0)
-    assert spilled(kernel) >= (1 if name in ("kept", "search") else 3)
+    assert kernel.spilled >= (1 if name in ("kept", "search") else 3)
 
 
 def test_derivatives_of_any_order_stay_within_the_budget(
@@ -123,7 +119,7 @@ def test_derivatives_of_any_order_stay_within_the_budget(
         kl.launch(kernels["shared"], (1, 3), inputs=[rate, 0.3, 20], outputs=[population])
         return population
 
-    monkeypatch.setattr("kernelab.autodiff.transforms.levels.run_within_budget", counted)
+    monkeypatch.setattr("kernelab.runtime.kernel.program.run_within_budget", counted)
     rate = kl.array([0.2, 0.3, 0.4], dtype=kl.float64)
     for transform in (kl.func.grad(energy), kl.func.hessian(energy)):
         budget.loop_memory = 0
@@ -138,10 +134,10 @@ def test_derivatives_of_any_order_stay_within_the_budget(
 def test_threads_that_fit_before_one_does_not_are_swept_once(kernels: dict[str, Any], budget: Any) -> None:
     kernel = kernels["fewer"]
     budget.loop_memory = 0
-    expected, before = gradient(kernel, 4, 10), spilled(kernel)
+    expected, before = gradient(kernel, 4, 10), kernel.spilled
     budget.loop_memory = 1000
     np.testing.assert_array_equal(gradient(kernel, 4, 10), expected)
-    assert spilled(kernel) == before + 1
+    assert kernel.spilled == before + 1
 
 
 @pytest.mark.parametrize("of", ["a function", "a kernel"])
@@ -170,7 +166,7 @@ def test_beyond_the_budget_transforms_and_jacobians_keep_checkpoints(
     population = kl.zeros(1, dtype=kl.float64)
     budget.loop_memory = 0
     expected = kl.func.grad(grown)(rate).numpy()
-    monkeypatch.setattr("kernelab.autodiff.transforms.levels.run_within_budget", run_frugally)
+    monkeypatch.setattr("kernelab.runtime.kernel.program.run_within_budget", run_frugally)
     if of == "a function":
         found = kl.func.grad(grown)(rate)
     else:
@@ -181,21 +177,21 @@ def test_beyond_the_budget_transforms_and_jacobians_keep_checkpoints(
 
 
 def test_a_loop_within_the_budget_saves_every_iteration(kernels: dict[str, Any], budget: Any) -> None:
-    before = spilled(kernels["growth"])
+    before = kernels["growth"].spilled
     budget.loop_memory = 8 * 100
     gradient(kernels["growth"], 1, 100)
-    assert spilled(kernels["growth"]) == before
+    assert kernels["growth"].spilled == before
     gradient(kernels["growth"], 1, 101)
-    assert spilled(kernels["growth"]) == before + 1
+    assert kernels["growth"].spilled == before + 1
 
 
 def test_ten_million_steps_in_one_thread_have_a_gradient_under_the_default_budget(
     kernels: dict[str, Any],
 ) -> None:
-    before = spilled(kernels["growth"])
+    before = kernels["growth"].spilled
     # The population is full long before: all that is left of the derivative is the way there.
     assert np.abs(gradient(kernels["growth"], 1, 10_000_000)).max() < 1e-12
-    assert spilled(kernels["growth"]) == before + 1
+    assert kernels["growth"].spilled == before + 1
 
 
 def test_a_million_steps_have_the_derivative_of_their_differences(kernels: dict[str, Any]) -> None:

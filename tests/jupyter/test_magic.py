@@ -78,9 +78,9 @@ def test_quiet_shows_nothing_and_show_chooses_the_panes(notebook: Notebook) -> N
 
 def test_device_builds_the_machine_code_at_once(notebook: Notebook) -> None:
     notebook.run(SCALE)
-    assert notebook.run("'primal_entry' in vars(scale)").text == "False"
+    assert notebook.run("'entry' in vars(scale.program)").text == "False"
     notebook.run(with_options("--device cpu"))
-    assert notebook.run("'primal_entry' in vars(scale)").text == "True"
+    assert notebook.run("'entry' in vars(scale.program)").text == "True"
 
 
 WRONG_RULE = """%%kernel --quiet OPTION

@@ -8,7 +8,6 @@ import pytest
 import kernelab as kl
 from kernelab.autodiff.jacobians.jacobian import Selection, columns, jacobians
 from kernelab.autodiff.jacobians.subject import of_kernel
-from kernelab.autodiff.records.programs import Program
 from kernelab.lang.types import Array, scalar_of
 from kernelab.lang.verify import verify
 from tests.support.zoo import ZOO, Animal
@@ -39,7 +38,7 @@ def arguments(animal: Animal, kernel: Any, seed: int) -> list[Any]:
 
 @pytest.mark.parametrize("animal", ZOO, ids=NAMES)
 def test_programs_with_lanes_and_bits_obey_the_rules(animal: Animal) -> None:
-    program = Program.of(kernel_of(animal))
+    program = kernel_of(animal).program
     pullback = program.pullback(program.floats)
     made = [program, program.tangent(program.floats), pullback.primal, pullback.adjoint]
     for each in made:

@@ -220,7 +220,7 @@ def test_random_indices_stay_in_their_boxes(drawn: dict[str, Any], monkeypatch: 
     small = settled = 0
     for kernel in drawn.values():
         function = forward(kernel.primal)
-        rank, contested = len(function.threads), kernel.contests
+        rank, contested = len(function.threads), kernel.program.contests
         for _ in range(LAUNCHES):
             grid = tuple(rng.randint(1, 5) for _ in range(rank))
             arguments = {
@@ -418,5 +418,5 @@ def test_arithmetic_that_does_not_fit_32_bits_tells_nothing() -> None:
 
 
 def test_a_kernel_that_changes_nothing_it_reads_has_nothing_to_settle() -> None:
-    assert not kernels["inner"].contests
+    assert not kernels["inner"].program.contests
     assert not contests(kernels["looked_up"].primal)

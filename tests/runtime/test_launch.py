@@ -9,7 +9,6 @@ import pytest
 import kernelab as kl
 from kernelab.errors import KernelError, KernelIndexError, LaunchError
 from kernelab.runtime.launch.grid import MAX_THREADS, grid_of
-from kernelab.runtime.launch.launch import sharing
 
 TEXT = """
 def scale(x: array[float], factor: float, y: array[float]):
@@ -263,16 +262,16 @@ Pick = Callable[[kl.array], tuple[kl.array, kl.array, kl.array]]
     ("pick", "groups"),
     [
         (lambda a: (a[0:2], a[2:4], a[4:6]), ()),
-        (lambda a: (a[0:2], a[0:2], a[4:6]), (("x", "y"),)),
+        (lambda a: (a[0:2], a[0:2], a[4:6]), ((0, 1),)),
         (lambda a: (a[0:2], a[4:6], a[0:2]), ()),
-        (lambda a: (a[0:2], a[1:3], a[2:4]), (("x", "y", "z"),)),
+        (lambda a: (a[0:2], a[1:3], a[2:4]), ((0, 1, 2),)),
         (lambda a: (a[0:4:2], a[1:4:2], a[4:6]), ()),
     ],
 )
 def test_arguments_share_where_bytes_that_are_written_coincide(
-    kernels: dict[str, Any], pick: Pick, groups: tuple[tuple[str, ...], ...]
+    kernels: dict[str, Any], pick: Pick, groups: tuple[tuple[int, ...], ...]
 ) -> None:
-    assert sharing(kernels["smooth"], pick(kl.zeros(6))) == groups
+    assert kernels["smooth"].program.sharing(pick(kl.zeros(6))) == groups
 
 
 def test_the_adjoint_alone_adds_to_the_gradients(scale: kl.Kernel) -> None:

@@ -179,7 +179,7 @@ def test_what_a_snippet_adds_to_keeps_its_adjoint() -> None:
 
 
 def test_a_tangent_passes_through_the_adjoint_of_a_function_of_numbers() -> None:
-    entry = squares.entry("tangent", ["x", "y"])
+    entry = squares.program.tangent(squares.positions(["x", "y"])).entry
     assert "square_adj" in str(entry) or entry.info.name == "squares_tangent"
     assert kl.autograd.gradcheck(squares, 2, inputs=[numbers(1.0, 2.0)], outputs=[numbers(0.0, 0.0)])
 
@@ -209,7 +209,7 @@ def test_what_is_wrong_in_a_snippet_is_told_at_its_line() -> None:
     )
     kernel = made(text)
     with pytest.raises(KernelSyntaxError) as caught:
-        kernel.entry("primal")
+        _ = kernel.program.entry
     (found,) = caught.value.diagnostics
     assert "bb" in found.message and found.span is not None
     assert (found.span.line, found.span.column, found.span.end_column) == (3, 15, 17)
@@ -223,7 +223,7 @@ def kernel(x: array[float]):
     f(x)
 """
     with pytest.raises(KernelSyntaxError, match="read-only"):
-        made(text).entry("primal")
+        _ = made(text).program.entry
 
 
 def test_words_of_cuda_are_refused_on_a_cpu() -> None:
@@ -235,7 +235,7 @@ def kernel(x: array[float]):
 """
     kernel = made(text)
     with pytest.raises(KernelTypeError, match="f uses __shared__, which only a CUDA device has"):
-        kernel.entry("primal")
+        _ = kernel.program.entry
     if is_installed():
         compile_to_ptx(emit([scalarise(kernel.primal)], Cuda()).text)
 

@@ -26,8 +26,8 @@ from kernelab.lang.types import is_differentiable
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
 from kernelab.passes.common.scalarise import scalarise
-from kernelab.runtime.kernel.derived import flat, flat_pair
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.program import flat
 
 VARIABLE = "KERNELAB_HARVEST"
 
@@ -72,12 +72,12 @@ def _programs(kernel: Kernel) -> Iterator[Function]:
         active = [param.hint for param in kernel.primal.params if is_differentiable(param.type)]
         if not active or not kernel.has_backward:
             return
-        reverse = flat_pair(vjp(kernel.laid_out, active))
-        yield reverse.primal
-        yield reverse.adjoint
+        reverse = vjp(kernel.laid_out, active)
+        yield flat(reverse.primal)
+        yield flat(reverse.adjoint)
         yield flat(jvp(kernel.laid_out, active))
         inputs = [param.hint for param in reverse.adjoint.params if is_differentiable(param.type)]
-        yield flat(jvp(reverse.adjoint, inputs))
+        yield flat(jvp(flat(reverse.adjoint), inputs))
     except KernelError:
         return
 

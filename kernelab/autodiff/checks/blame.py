@@ -19,7 +19,6 @@ from kernelab.autodiff.checks import operation_check
 from kernelab.autodiff.checks.interpreted import Interpreted
 from kernelab.autodiff.checks.rule_check import evaluate, mistake_at
 from kernelab.autodiff.jacobians.subject import Subject
-from kernelab.autodiff.records.programs import Program
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.backend.interpreter.chunk import Chunk
 from kernelab.backend.interpreter.lanes import Frame
@@ -29,6 +28,7 @@ from kernelab.lang.ir import Atom, Custom, CustomRules, Function, Let, Native, S
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.passes.common.inline import inline
+from kernelab.runtime.kernel.program import Program
 
 Numpy = np.ndarray[Any, Any]
 

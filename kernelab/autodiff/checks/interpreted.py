@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.records.programs import Argument, Extents, Program
-from kernelab.autodiff.transforms.levels import BASE, packed, will_write
+from kernelab.autodiff.records.program_arguments import Argument, Extents, packed
+from kernelab.autodiff.transforms.levels import BASE, will_write
 from kernelab.autodiff.transforms.wide import Wide
 from kernelab.backend.interpreter import interpreter
 from kernelab.backend.interpreter.chunk import Chunk
@@ -18,6 +18,7 @@ from kernelab.backend.interpreter.lanes import Frame
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import Function, Let, Native, walk
 from kernelab.lang.types import is_differentiable
+from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.grid import grid_of
 from kernelab.runtime.launch.launch import packed_slots
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelab.autodiff.jacobians.subject import Key, Subject
-from kernelab.autodiff.records.programs import Argument, Extents, Program
+from kernelab.autodiff.records.program_arguments import Argument, Extents
 from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.memory.interop import HostArray
 
 SUMS = 1e-3
@@ -44,7 +45,7 @@ class Reordered(Level):
 
 def races(subject: Subject, labels: Sequence[str] = ()) -> dict[Key, Raced]:
     """By the key of each output that depends on the order of threads, where it does first."""
-    if subject.kernel is not None and not Program.of(subject.kernel).meets:
+    if subject.kernel is not None and not subject.kernel.program.meets:
         return {}
     level = Reordered(BASE)
     turned = subject.start().go(level)

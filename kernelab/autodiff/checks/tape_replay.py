@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from kernelab.autodiff.records.coverage import WHOLE, box_in
 from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
-from kernelab.autodiff.records.programs import Program
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord, checkpoint
 from kernelab.autodiff.tape.tape import Tape
@@ -80,7 +79,7 @@ class Line:
     def meets(self) -> bool:
         """Whether threads of any launch may meet."""
         kernels = {kernel for play in self._plays for kernel in play.kernels}
-        return any(Program.of(kernel.by_leaves).meets for kernel in kernels)
+        return any(kernel.program.meets for kernel in kernels)
 
     def run(self, count: int, level: Level = BASE) -> "Run":
         """The first `count` records, at a level, over copies of their own."""

@@ -22,7 +22,7 @@ from kernelab.guidance.bad_calls import telling
 from kernelab.lang.types import bfloat16, float16, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import RECORDER, caller
-from kernelab.runtime.kernel.derived import Reverse
+from kernelab.runtime.kernel.program import Pullback
 
 _CALL = "write kl.contributions(tape, x, index, loss), of an array x"
 
@@ -160,8 +160,10 @@ class _Sweep:
 
     def watched(self, record: Record) -> list[Change] | None:
         """Run a launch thread by thread if it has the element in reach; None if it has not been run."""
-        reverse = record.reverse if isinstance(record, LaunchRecord) else None
-        if not isinstance(record, LaunchRecord) or not isinstance(reverse, Reverse) or record.is_switched_off:
+        if not isinstance(record, LaunchRecord):
+            return None
+        reverse = record.reverse
+        if not isinstance(reverse, Pullback) or record.is_switched_off:
             return None
         near = any(reached.allocation is self.primal.allocation for reached in record.active)
         if not near or not can_be_pointed(reverse.adjoint_by_line):

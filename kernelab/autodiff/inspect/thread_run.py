@@ -17,11 +17,11 @@ from kernelab.runtime.arguments.arguments import Reference, ordered, require_arg
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import readable
 from kernelab.runtime.context.conversion import described
-from kernelab.runtime.kernel.derived import Reverse
-from kernelab.runtime.kernel.kernel import Groups, Kernel
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.program import Groups, Pullback
 from kernelab.runtime.launch.command import no_grid
 from kernelab.runtime.launch.grid import Grid, grid_of
-from kernelab.runtime.launch.launch import bind, sharing
+from kernelab.runtime.launch.launch import bind
 from kernelab.runtime.launch.residual import Residual
 from kernelab.runtime.memory.memory import Allocation, allocate
 
@@ -72,19 +72,19 @@ def trace_thread(
     require_arguments_readable(arguments)
     given = tuple(arguments)
     copies = _copied(kernel, arguments, parts)
-    reverse = _reverse(kernel, sharing(kernel, given))
+    reverse = _reverse(kernel, kernel.program.sharing(given))
     if isinstance(reverse, KernelTypeError):
         seen = watch(kernel.primal, b"".join(parts), linear, MOST)
         return ThreadRun(kernel.name, position, tuple(seen), (), reverse.diagnostics[0].message)
     kept = [Residual(type, grid.threads) for type in reverse.residuals]
-    program = reverse.program
-    primal = watch(program.primal, b"".join([*parts, *(one.packed for one in kept)]), linear, MOST)
+    function = reverse.primal.flat
+    primal = watch(function, b"".join([*parts, *(one.packed for one in kept)]), linear, MOST)
     bars = _bars(kernel, reverse, arguments, copies)
     _seed(kernel, given, bars, adjoints)
     saved = [made for one in kept for made in one.arrays()]
     slots = [*parts, *(bars[i].packed for i in reverse.active), *(made.packed for made in saved)]
     adjoint = watch(reverse.adjoint_by_line, b"".join(slots), linear, MOST)
-    known = {param.hint for param in program.primal.params}
+    known = {param.hint for param in function.params}
     return ThreadRun(
         kernel.name, position, tuple(primal), tuple(one for one in adjoint if _is_adjoint(one, known))
     )
@@ -128,20 +128,20 @@ def _copied(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> dict[Al
     return copies
 
 
-def _reverse(kernel: Kernel, shared: Groups) -> Reverse | KernelTypeError:
+def _reverse(kernel: Kernel, shared: Groups) -> Pullback | KernelTypeError:
     plan = kernel.plan
     active = sorted({*plan.floats, *plan.numbers})
     if not active:
         message = "no parameter is a float or an array of floats, so there is no adjoint"
         return KernelTypeError(Diagnostic(message, kernel.span))
     try:
-        return kernel.reverse(tuple(plan.parameters[i].name for i in active), shared)
+        return kernel.program.pullback(tuple(active), shared)
     except KernelTypeError as error:
         return error
 
 
 def _bars(
-    kernel: Kernel, reverse: Reverse, arguments: Sequence[Any], copies: Mapping[Allocation, Allocation]
+    kernel: Kernel, reverse: Pullback, arguments: Sequence[Any], copies: Mapping[Allocation, Allocation]
 ) -> dict[int, array]:
     """Adjoints of zeros: of arrays in memory of the same layout, of numbers one element."""
     memories = {copy: allocate(copy.nbytes, cleared=True) for copy in copies.values()}

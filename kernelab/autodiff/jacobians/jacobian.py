@@ -13,9 +13,8 @@ import numpy as np
 
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.programs import Pullback
 from kernelab.autodiff.transforms.batch_level import Batch
-from kernelab.autodiff.transforms.levels import BASE, Forward, Level, fresh, sharing
+from kernelab.autodiff.transforms.levels import BASE, Forward, Level, fresh
 from kernelab.autodiff.transforms.progress import steps
 from kernelab.autodiff.transforms.reverse import Reverse, Run
 from kernelab.autodiff.transforms.transforms import chunks, unit_vectors
@@ -25,6 +24,7 @@ from kernelab.errors import Diagnostic, GradientError, KernelKeyError, KernelVal
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of, size_of
 from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel.program import Pullback
 
 Values = np.ndarray[Any, Any]
 Pair = tuple[int, int]
@@ -339,7 +339,7 @@ class Trace:
         run = self.level.entries[0] if len(self.level.entries) == 1 else None
         if not isinstance(run, Run) or not isinstance(run.pullback, Pullback):
             return None
-        if sharing(run.program, run.arguments) or run.grid != output.shape:
+        if run.program.sharing(run.arguments) or run.grid != output.shape:
             return None
         places = [i for i, given in enumerate(run.arguments) if _is_same(given, output)]
         memories = [given.allocation for given in run.arguments if isinstance(given, array)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernelab.autodiff.jacobians.subject import Subject, Variable
-from kernelab.autodiff.records.programs import Argument, Extents, Program
+from kernelab.autodiff.records.program_arguments import Argument, Extents
 from kernelab.autodiff.transforms.batch_level import Batch
 from kernelab.autodiff.transforms.levels import BASE, Level, known
 from kernelab.lang.types import Scalar, bytes_of, is_differentiable, scalar_of, size_of, uint64
@@ -20,6 +20,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.host.create import from_numpy
 from kernelab.runtime.kernel.decorators import kernel
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.launch import launch
 from kernelab.runtime.memory.device import CPU
 from kernelab.runtime.memory.memory import Allocation, allocate

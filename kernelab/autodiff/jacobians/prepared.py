@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.jacobians.subject import Subject
-from kernelab.autodiff.records.programs import Argument, Extents, Positions, Program
+from kernelab.autodiff.records.program_arguments import Argument, Extents
 from kernelab.autodiff.transforms.batch_level import with_lanes
 from kernelab.autodiff.transforms.levels import BASE, fresh
 from kernelab.errors import KernelIndexError
 from kernelab.lang.types import Array
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.memory.memory import duplicate_of
 from kernelab.settings import settings
 
@@ -80,7 +81,7 @@ def prepared(subject: Subject, i: int, j: int, seeds: Values) -> PreparedTangent
     assert outputs is not None
     if 0 in subject.grid or 1 < kernel.plan.coordinates != len(subject.grid):
         return None  # nothing runs, or the launch has something to say
-    program = Program.of(kernel)
+    program = kernel.program
     source = _position(subject, subject.sources[i].elements)
     target = _position(subject, outputs[j].elements)
     if source in program.changed or target not in program.changed or source not in program.floats:

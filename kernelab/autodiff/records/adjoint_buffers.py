@@ -6,7 +6,7 @@ Knows arrays, their memory and what programs take; must not know records or tape
 import ctypes
 from collections.abc import Iterable
 
-from kernelab.autodiff.records.programs import Argument, Kept, KeptValues
+from kernelab.autodiff.records.program_arguments import Argument, Kept, KeptValues
 from kernelab.runtime.array.array import array
 from kernelab.runtime.memory.memory import Allocation, allocate, zeros_beside
 

@@ -90,7 +90,8 @@ def box_in(record: Record, how: Literal["read", "written"], k: int) -> Box | Non
         return WHOLE
     call, outline, is_read = record.call, record.outline, how == "read"
     i = (outline.read if is_read else outline.written)[k]
-    found = (call.kernel.regions_read_in_text if is_read else call.kernel.regions_changed).get(i)
+    kernel = call.kernel
+    found = (kernel.regions_read_in_text if is_read else kernel.program.regions_changed).get(i)
     argument = call.arguments[i]
     if found is None or not isinstance(argument, array):
         return WHOLE

@@ -10,8 +10,8 @@ from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.runtime.arguments.arguments import Reference
-from kernelab.runtime.kernel.derived import Reverse
-from kernelab.runtime.kernel.kernel import Groups, Kernel
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.program import Groups, Positions, Pullback
 from kernelab.runtime.launch.launch import Call
 
 Pick = Callable[[Sequence[Any]], Sequence[Any]]
@@ -29,7 +29,7 @@ class Outline:
     `switched_off` says that the user wants none.  In a launch that `is_plain` no chain ends.
     """
 
-    reverse: Reverse | KernelTypeError | None
+    reverse: Pullback | KernelTypeError | None
     read: tuple[int, ...]
     reached: tuple[int, ...]
     written: tuple[int, ...]
@@ -52,34 +52,30 @@ def _pick(positions: tuple[int, ...]) -> Pick:
 
 
 def reverse_of(
-    kernel: Kernel,
-    active: Collection[int],
-    groups: Groups,
-    settled: tuple[str, ...] = (),
-) -> Reverse | KernelTypeError:
+    kernel: Kernel, active: Collection[int], groups: Groups, settled: Positions = ()
+) -> Pullback | KernelTypeError:
     """Reverse mode with respect to the parameters at some positions, or why there is none."""
-    names = tuple(kernel.plan.parameters[i].name for i in sorted(active))
     try:
-        return kernel.reverse(names, groups, settled)
+        return kernel.program.pullback(tuple(sorted(active)), groups, settled)
     except KernelTypeError as error:
         return error  # raised by backward(), if a gradient has to pass through this kernel
 
 
-def outline_of(call: Call, groups: Groups, settled: tuple[str, ...]) -> Outline:
+def outline_of(call: Call, groups: Groups, settled: Positions) -> Outline:
     """The shared facts of a launch, by which arguments share memory and which of them are saved."""
     plan, arguments = call.kernel.plan, call.arguments
     references = {i for i in plan.numbers if arguments[i].__class__ is Reference}
     # In what shares memory with an array that it changes, a launch reads what it has written.
-    together = {i for i in plan.floats if any(plan.parameters[i].name in group for group in groups)}
+    together = {i for i in plan.floats if any(i in group for group in groups)}
     changed = together.union(plan.written)
     active = {i for i in plan.floats if arguments[i].requires_grad or i in changed} | references
     used = references.union(i for i in plan.read if i in plan.floats)
     read = references.union(i for i in plan.read_in_text if i in plan.floats)
     reverse = reverse_of(call.kernel, active, groups, settled) if active else None
-    if isinstance(reverse, Reverse):
-        reverse.build_ahead(call.space)
+    if isinstance(reverse, Pullback):
+        reverse.adjoint.build_ahead(call.space)
     off = isinstance(reverse, KernelTypeError) and not call.kernel.has_backward
-    reached = used.intersection(reverse.reached) if isinstance(reverse, Reverse) else used if not off else ()
+    reached = used.intersection(reverse.reached) if isinstance(reverse, Pullback) else used if not off else ()
     written = tuple(i for i in plan.written if i in plan.floats)
     first = tuple(sorted(read))
     positions = first, first if read == set(reached) else tuple(sorted(reached)), written

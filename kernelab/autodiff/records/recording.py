@@ -21,7 +21,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import set_to_computed
 from kernelab.runtime.context.recorder import Place, caller
 from kernelab.runtime.host.structarray import leaves_of
-from kernelab.runtime.kernel.derived import Reverse
+from kernelab.runtime.kernel.program import Pullback
 from kernelab.runtime.launch.launch import Call
 from kernelab.runtime.memory.interop import HostArray
 from kernelab.runtime.memory.memory import Allocation
@@ -121,7 +121,7 @@ class Recording:
         if known is not None:
             known.exposed()
 
-    def _wait(self, record: LaunchRecord, reverse: Reverse) -> None:
+    def _wait(self, record: LaunchRecord, reverse: Pullback) -> None:
         """Watch what the adjoint of a record reads, as soon as it is about to change."""
         for i, _ in reverse.needed:
             memory = record.call.arguments[i].allocation
@@ -139,7 +139,7 @@ class Recording:
     def _watch_for(self, record: LaunchRecord, memory: Allocation) -> None:
         """Watch what the adjoint of a record reads of a memory."""
         reverse, arguments = record.reverse, record.call.arguments
-        assert isinstance(reverse, Reverse)
+        assert isinstance(reverse, Pullback)
         watched = {i for i, _ in record.watches}
         record.watches += tuple(
             (i, self._watch(record, region))
@@ -177,7 +177,7 @@ class Recording:
             if self.times is not None:
                 call.build(reverse)  # a time is that of the launch alone
                 began = perf_counter_ns()
-            if reverse.__class__ is Reverse and reverse.residuals:
+            if reverse.__class__ is Pullback and reverse.residuals:
                 residuals = call.augmented(reverse)
             else:
                 call.primal()
@@ -200,7 +200,7 @@ class Recording:
         """Record a launch that was run elsewhere; raises TapeError if its adjoint needs residuals."""
         memories = call.memories()
         outline = self._outline(call, memories)
-        if isinstance(outline.reverse, Reverse) and outline.reverse.residuals:
+        if isinstance(outline.reverse, Pullback) and outline.reverse.residuals:
             raise TapeError(not_kept(call.kernel))
         self._record(call, outline, (), memories, caller())
 
@@ -249,7 +249,7 @@ class Recording:
             self.provenance.passed_on(len(self.records), [(i, call.arguments[i]) for i in plan.numbers])
         record = LaunchRecord(call, outline, residuals, versions, place)
         self.records.append(record)
-        if isinstance(reverse, Reverse) and reverse.needed:
+        if isinstance(reverse, Pullback) and reverse.needed:
             self._wait(record, reverse)
         for i in plan.written:
             self.has_written(call.arguments[i].allocation)
@@ -257,7 +257,7 @@ class Recording:
     def _outline(self, call: Call, memories: Sequence[Allocation]) -> Outline:
         kernel, arguments = call.kernel, call.arguments
         shared = call.groups() if len(set(memories)) < len(memories) else ()
-        settled = call.settled(shared) if kernel.contests else ()
+        settled = call.settled(shared) if kernel.program.contests else ()
         plan = kernel.plan
         given = tuple([arguments[i].__class__ is Reference for i in plan.numbers]) if plan.numbers else ()
         key = kernel, shared, settled, given, plan.straight.wanted(memories)

@@ -18,8 +18,8 @@ from kernelab.lang.types import bytes_of
 from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place
-from kernelab.runtime.kernel.derived import Culprit, Reverse
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.program import Culprit, Pullback
 from kernelab.runtime.launch.grid import Grid
 from kernelab.runtime.launch.launch import Call, trace
 from kernelab.runtime.memory.streams import configured
@@ -96,7 +96,7 @@ class LaunchRecord:
         return self.call.grid
 
     @property
-    def reverse(self) -> Reverse | KernelTypeError | None:
+    def reverse(self) -> Pullback | KernelTypeError | None:
         """The programs of the adjoint, or why there is none."""
         return self.outline.reverse
 
@@ -158,13 +158,13 @@ class LaunchRecord:
             or getattr(getattr(argument, "array", argument), "allocation", None) is primal.allocation
         ]
         reverse = reverse_of(self.kernel, {*active, *given}, self.call.groups())
-        return not isinstance(reverse, Reverse) or any(i in reverse.reached for i in given)
+        return not isinstance(reverse, Pullback) or any(i in reverse.reached for i in given)
 
     def would_reach_number(self, position: int) -> bool:
         """Whether adjoints would flow to a number among the arguments, if an array stood for it."""
         active = getattr(self.reverse, "active", ())
         reverse = reverse_of(self.kernel, {*active, position}, self.call.groups())
-        return not isinstance(reverse, Reverse) or position in reverse.reached
+        return not isinstance(reverse, Pullback) or position in reverse.reached
 
     @property
     def written(self) -> Sequence[array]:
@@ -196,23 +196,23 @@ class LaunchRecord:
         reverse = self.outline.reverse
         if self.outline.switched_off:
             self._end_here(adjoints)
-        elif isinstance(reverse, Reverse):
+        elif isinstance(reverse, Pullback):
             saved = self.saved()  # alive until the launch is over
             args = b"".join(self.adjoint_parts(adjoints, saved))
             if self.call.config is DEFAULT_CONFIG:
-                reverse.sweep(args)
+                reverse.adjoint.run(args)
                 return
             with configured(self.call.config):
-                reverse.sweep(args)
+                reverse.adjoint.run(args)
         elif reverse is not None:
             raise self._refused(reverse)
 
     def trace(self, adjoints: Adjoints) -> Culprit | None:
         """Run the adjoint again, to find where a value turned NaN or infinite; it adds to the adjoints."""
-        assert isinstance(self.reverse, Reverse)
+        assert isinstance(self.reverse, Pullback)
         saved = self.saved()
         parts = self.adjoint_parts(adjoints, saved)
-        return trace(self.reverse.tracing, parts, self.grid.threads, self.call.place)
+        return trace(self.reverse.adjoint.tracing, parts, self.grid.threads, self.call.place)
 
     def saved(self) -> dict[int, array]:
         """Arrays with what was overwritten since of the arguments that the adjoint reads, by position."""

@@ -21,7 +21,7 @@ from kernelab.errors import Diagnostic, NotFiniteError, Related
 from kernelab.lang.types import shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import called, caller
-from kernelab.runtime.kernel.derived import Culprit, Reverse
+from kernelab.runtime.kernel.program import Culprit, Pullback
 from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of, zeros_beside
 
 
@@ -86,15 +86,14 @@ def _culprit(record: LaunchRecord) -> Culprit | None:
     inputs = _inputs(record)
     if inputs is not None:
         return record.call.trace_primal(_with_copies(record, inputs, plan.read))
-    again = record.reverse.tracing_again if isinstance(record.reverse, Reverse) else None
+    again = record.reverse.again if isinstance(record.reverse, Pullback) else None
     if again is None:
         return None
-    tracing, reads = again
-    read = [i for i in reads if i in plan.read]
+    read = [i for i in plan.read if i in again.reads]
     inputs = _inputs_again(record, read)
     if inputs is None:
         return None
-    return record.call.trace_again(tracing, record.residuals, _with_copies(record, inputs, read))
+    return record.call.trace_again(again.tracing, record.residuals, _with_copies(record, inputs, read))
 
 
 def _culprit_inside(record: CheckpointRecord) -> Diagnostic | None:
@@ -250,7 +249,7 @@ def _turned(
 ) -> Diagnostic:
     """The diagnostic for a record whose adjoint, run on these adjoints, makes one that is not finite."""
     culprit = None
-    if isinstance(record, LaunchRecord) and isinstance(record.reverse, Reverse):
+    if isinstance(record, LaunchRecord) and isinstance(record.reverse, Pullback):
         culprit = record.trace(adjoints)
     if culprit is None:
         return Diagnostic(

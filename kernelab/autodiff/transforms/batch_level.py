@@ -12,13 +12,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from kernelab.autodiff.records.programs import Argument, Extents, Kept, KeptStarts, Positions, Program
-from kernelab.autodiff.transforms.levels import Level, announce, changed_part, fresh, known, sharing
+from kernelab.autodiff.records.program_arguments import Argument, Extents, Kept, KeptStarts
+from kernelab.autodiff.transforms.levels import Level, announce, changed_part, fresh, known
 from kernelab.backend.common.backends import Outside, index_error, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelIndexError
 from kernelab.lang.types import scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import called, caller
+from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.memory.interop import HostArray, itemsize
 from kernelab.runtime.memory.memory import Allocation, allocate, youngest
 
@@ -156,7 +157,7 @@ class Batch(Level):
 
     def _differing(self, program: Program, arguments: Sequence[Argument], found: set[int]) -> tuple[int, ...]:
         """The arguments that differ between lanes if the found ones do; arrays of one memory do together."""
-        groups = sharing(program, arguments)
+        groups = program.sharing(arguments)
         while True:
             more = found.union(program.to_widen(tuple(sorted(found)), groups))
             arrays = {i: a.allocation for i in program.arrays if isinstance(a := arguments[i], array)}

@@ -19,16 +19,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.records.outline import reverse_of
-from kernelab.autodiff.records.programs import (
-    Argument,
-    Extents,
-    Kept,
-    KeptStarts,
-    KeptValues,
-    Positions,
-    Program,
-    box_among,
-)
+from kernelab.autodiff.records.program_arguments import Argument, Extents, Kept, KeptValues, box_among, packed
 from kernelab.autodiff.records.provenance import ArrayFromHost, NumberFromHost, Provenance, Reader
 from kernelab.autodiff.records.unseen import WrittenMemory
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, TapeError
@@ -36,19 +27,17 @@ from kernelab.host.traced import Origins
 from kernelab.lang.types import Value
 from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array import inplace
-from kernelab.runtime.array.layout import groups_sharing
 from kernelab.runtime.array.transfers import set_to_computed
 from kernelab.runtime.context.recorder import RECORDER, caller, name_of_memory
 from kernelab.runtime.host.create import array
 from kernelab.runtime.host.structarray import leaves_of
-from kernelab.runtime.kernel.derived import run_within_budget
+from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.launch.grid import grid_of
 from kernelab.runtime.launch.launch import Call, packed_slots
-from kernelab.runtime.launch.residual import Residual
 from kernelab.runtime.launch.touched import part
 from kernelab.runtime.memory.interop import HostArray, itemsize
 from kernelab.runtime.memory.memory import Allocation, allocate, contiguous_strides, zeros_beside
-from kernelab.runtime.memory.spaces import Space, space_of
+from kernelab.runtime.memory.spaces import space_of
 
 
 class Level:
@@ -157,7 +146,8 @@ class Level:
             _warn_of_arguments(self._provenance, call)
         references = tuple(i for i in plan.numbers if isinstance(call.arguments[i], Reference))
         given = zip(call.arguments, call.parts[1:], strict=True)
-        self.run(Program.of(call.kernel, references), call.grid.extents, [_argument(*pair) for pair in given])
+        program = call.kernel.program.reading(references)
+        self.run(program, call.grid.extents, [_argument(*pair) for pair in given])
 
     def left_out(self, call: Call) -> None:
         """Do nothing: writes that no level has seen are looked for where they matter."""
@@ -301,11 +291,9 @@ class Base(Level):
         made = grid_of(grid)
         will_write(program, grid, arguments)
         if made.threads:
-            shares = program.totals and bool(sharing(program, arguments))
             space = next((space_of(a.allocation) for a in arguments if isinstance(a, array)), None)
             parts = [made.packed, *(packed(given, made.threads, space) for given in arguments)]
-            usual, slots = program.entry_for(shares), packed_slots(parts)
-            run_within_budget(usual, lambda: program.frugal_entry(shares), slots)
+            program.run(packed_slots(parts), program.shares(arguments))
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         dest.allocation.will_write(dest)
@@ -329,22 +317,6 @@ class Base(Level):
 
 
 BASE = Base()
-
-
-def packed(given: Argument, threads: int, space: Space | None) -> bytes:
-    """An argument as an entry takes it, for a launch of some threads."""
-    match given:
-        case array():
-            return given.packed
-        case bytes():
-            return given
-        case Kept():
-            given.residual = Residual(given.elem, threads, space)
-            return given.residual.packed
-        case KeptValues(kept):
-            return kept.arrays()[0].packed
-        case KeptStarts(kept, inner):
-            return kept.arrays(inner)[1].packed
 
 
 def will_write(program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
@@ -372,14 +344,6 @@ def changed_part(program: Program, grid: Extents, arguments: Sequence[Argument],
         return target
     box = box_among(program.regions_changed[position], grid, arguments)
     return target[:0] if box is None else part(target, box)
-
-
-def sharing(program: Program, arguments: Sequence[Argument]) -> tuple[Positions, ...]:
-    """The array parameters of a program that share elements that it changes, in disjoint groups."""
-    given = {i: elements for i in program.arrays if isinstance(elements := arguments[i], array)}
-    if len({elements.allocation for elements in given.values()}) == len(given):
-        return ()
-    return groups_sharing(given, program.changed)
 
 
 def active_with(found: Container[int], program: Program, groups: Sequence[Positions]) -> Positions:
@@ -432,7 +396,7 @@ class Forward(Level):
             self.parent.run(program, grid, arguments)
             self.note_written(program, arguments)
             return
-        active = active_with(found, program, sharing(program, arguments))
+        active = active_with(found, program, program.sharing(arguments))
         dots = [self._tangent(arguments[i]) for i in active]
         self.parent.run(program.tangent(active), grid, [*arguments, *dots])
         self.note_written(program, arguments)

@@ -12,7 +12,6 @@ from functools import cache
 from typing import Protocol
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.programs import Program
 from kernelab.autodiff.transforms.levels import BASE, Level, fresh
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.errors import Source
@@ -103,7 +102,7 @@ def narrow_sums(
 
 def _run(name: str, level: Level, bar: array, total: array) -> None:
     half = scalar_of(bar.dtype)
-    level.run(Program.of(_kernels(half, bar.ndim)[name]), bar.shape, [bar, total])
+    level.run(_kernels(half, bar.ndim)[name].program, bar.shape, [bar, total])
 
 
 @cache

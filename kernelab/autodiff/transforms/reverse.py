@@ -9,23 +9,22 @@ from dataclasses import dataclass
 
 from kernelab.autodiff.overwrites.keeping import room
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.programs import (
+from kernelab.autodiff.records.program_arguments import (
     Argument,
     Extents,
     Kept,
     KeptStarts,
     KeptValues,
-    Program,
-    Pullback,
     box_among,
 )
-from kernelab.autodiff.transforms.levels import Level, active_with, fresh, sharing
+from kernelab.autodiff.transforms.levels import Level, active_with, fresh
 from kernelab.autodiff.transforms.narrow_sums import narrow_sums
 from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, LaunchConfig
 from kernelab.errors import KernelTypeError
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.access.access_regions import Box, Region
 from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel.program import Program, Pullback
 from kernelab.runtime.launch.touched import part
 from kernelab.runtime.memory.memory import Allocation
 from kernelab.runtime.memory.streams import configured
@@ -190,7 +189,7 @@ class Reverse(Level):
             self.parent.run(program, grid, arguments)
             self.note_written(program, arguments)
             return
-        groups = sharing(program, arguments)
+        groups = program.sharing(arguments)
         active = active_with(found, program, groups)
         try:
             pullback: Pullback | KernelTypeError = program.pullback(active, groups)
@@ -202,11 +201,10 @@ class Reverse(Level):
         if isinstance(pullback, Pullback):
             kept = tuple(Kept(elem) for elem in pullback.residuals)
             self.parent.run(pullback.primal, grid, [*arguments, *kept])
-            read = ((i, arguments[i]) for i in pullback.needed)
             keepers = tuple(
-                (i, self._keeper(given, pullback.adjoint.regions_read[i], grid, arguments))
-                for i, given in read
-                if isinstance(given, array)
+                (i, self._keeper(given, region, grid, arguments))
+                for i, region in pullback.needed
+                if isinstance(given := arguments[i], array)
             )
         else:
             self.parent.run(program, grid, arguments)

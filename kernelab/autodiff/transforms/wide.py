@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from kernelab.autodiff.records.programs import Argument, Extents, Kept, Program
+from kernelab.autodiff.records.program_arguments import Argument, Extents, Kept
 from kernelab.autodiff.transforms.levels import Level, will_write
 from kernelab.lang.types import Array, Scalar, Type, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.memory.interop import HostArray
 from kernelab.runtime.memory.memory import Allocation, allocate
 

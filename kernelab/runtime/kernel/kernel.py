@@ -6,11 +6,10 @@ The one module that composes frontend, passes and backend.  Must not know launch
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from kernelab import hooks
 from kernelab.backend.common.backends import Entry
-from kernelab.codegen.cpp.wide_accumulators import is_deferred
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span
 from kernelab.frontend import (
     Definition,
@@ -22,21 +21,17 @@ from kernelab.frontend import (
     lower_source,
 )
 from kernelab.hooks import Displayed
-from kernelab.lang.ir import Custom, Function, Native, Storage, Var, walk
+from kernelab.lang.ir import Function, Var
 from kernelab.lang.structs import AnyType
 from kernelab.lang.types import Array, Type, is_differentiable
 from kernelab.passes.access.access_regions import Region, regions
 from kernelab.passes.access.integer_casts import Cast, casts
-from kernelab.passes.access.no_clobber import Contest, contests
 from kernelab.passes.ad.expand_grad import expand_gradients
-from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.loop_savings import LoopStorage, loop_storage
-from kernelab.passes.ad.vjp import Vjp, vjp
+from kernelab.passes.ad.vjp import Vjp
 from kernelab.passes.common.effects import Effects, effects
-from kernelab.passes.common.inline import expanded, lay_out
-from kernelab.passes.common.load_forwarding import forward
+from kernelab.passes.common.inline import lay_out
 from kernelab.passes.common.simplify import simplify
-from kernelab.passes.common.widen import widen
 from kernelab.runtime.arguments.arguments import (
     Loaded,
     Parameter,
@@ -50,13 +45,10 @@ from kernelab.runtime.arguments.signature import Formals, formals_of, types_of
 from kernelab.runtime.array.array_attributes import KernelHints
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.host.struct_instances import Instance, class_of
-from kernelab.runtime.kernel.derived import Reverse, Tracing, build, flat, flat_pair, traced
 from kernelab.runtime.kernel.loading import Module, loader, names_around, refuse_unknown
+from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.kernel.stale_constants import Constants, constants_of
 from kernelab.settings import settings
-
-Groups = tuple[tuple[str, ...], ...]
-Kind = Literal["primal", "augmented", "adjoint", "tangent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +59,9 @@ class Plan:
     kernel changes, `read` those that it loads, `read_in_text` also those whose elements its text loads and
     does not use, `arrays` and `floats` all arrays and all float arrays (`of_floats` says of each of the
     former whether it is among the latter), `numbers` the floats and vectors for which a one-element array may
-    stand.  `coordinates` counts the thread indices that it unpacks.  `totals` says that sums reach memory
-    late, which arrays that share memory must not see.  `formals` are the parameters as written, where a
-    struct is among them: all else counts its leaves.  `constants` are what it captured, where a launch is to
-    look whether that has changed.
+    stand.  `coordinates` counts the thread indices that it unpacks.  `formals` are the parameters
+    as written, where a struct is among them: all else counts its leaves.  `constants` are what it captured,
+    where a launch is to look whether that has changed.
     """
 
     parameters: tuple[Parameter, ...]
@@ -85,7 +76,6 @@ class Plan:
     read_in_text: tuple[int, ...]
     written: tuple[int, ...]
     coordinates: int
-    totals: bool
     formals: Formals | None
     constants: Constants | None
 
@@ -110,27 +100,18 @@ class Kernel(KernelHints, Displayed):
         self.__doc__ = func.__doc__
 
     @classmethod
-    def of(
-        cls, name: str, load: Callable[[], Loaded], widened: bool = False, by_leaves: bool = False
-    ) -> Self:
+    def of(cls, name: str, load: Callable[[], Loaded]) -> Self:
         """The kernel whose definition `load` gives when it is first needed."""
         made = cls.__new__(cls)
-        made._begin(name, load, widened, by_leaves)
+        made._begin(name, load)
         return made
 
-    def _begin(
-        self, name: str, load: Callable[[], Loaded], widened: bool = False, by_leaves: bool = False
-    ) -> None:
+    def _begin(self, name: str, load: Callable[[], Loaded]) -> None:
         self.name = name
         self._instances: dict[KernelDefinition, Kernel] = {}
         self.__name__ = name
         self._load = load
-        self._widened = widened
-        self._by_leaves = by_leaves or widened
-        self.sharing: dict[tuple[bytes, ...], Groups] = {}
-        self._reverse: dict[tuple[tuple[str, ...], Groups, tuple[str, ...]], Reverse] = {}
-        self._tangents: dict[tuple[str, ...], Function] = {}
-        self._tangent_entries: dict[tuple[str, ...], Entry] = {}
+        self._by_leaves = False
         self.beside: dict[str, Any] = {}
 
     __kernelab_kernel__ = True
@@ -222,54 +203,34 @@ class Kernel(KernelHints, Displayed):
         return self.loaded.span
 
     @cached_property
-    def primal(self) -> Function:
-        """The kernel as IR, calls inlined and simplified."""
-        return flat(self.laid_out)
-
-    @cached_property
     def text(self) -> Function:
         """The kernel as it is written, calls inlined: what it loads and does not use is still there."""
         return lay_out(expand_gradients(self.definition.function))
 
     @cached_property
+    def program(self) -> Program:
+        """The kernel as IR that can run and be differentiated; it holds all that is derived of it."""
+        return Program(simplify(self.text), check=self._check)
+
+    @property
+    def primal(self) -> Function:
+        """The kernel as IR, calls inlined and simplified."""
+        return self.program.flat
+
+    @property
     def laid_out(self) -> Function:
         """The kernel as it is differentiated: functions with custom derivatives are not inlined."""
-        function = simplify(self.text)
-        return simplify(widen(function)) if self._widened else function
+        return self.program.function
 
-    @cached_property
+    @property
     def effects(self) -> Effects:
         """The array parameters that the kernel reads, writes and accumulates into."""
-        return effects(self.primal)
-
-    @cached_property
-    def regions_read(self) -> dict[int, Region]:
-        """The elements of its array parameters that the kernel reads, by position."""
-        return regions(self.primal, "read")
+        return self.program.effects
 
     @cached_property
     def regions_read_in_text(self) -> dict[int, Region]:
         """The elements of its array parameters that the kernel's text reads, used or not, by position."""
         return regions(self.text, "read")
-
-    def clearer(self, needed: Region) -> Region:
-        """The adjoint's read region, or the kernel's where that is tighter."""
-        read = self.regions_read.get(needed.position, needed)
-        # What users write as derivatives may read other elements than the kernel does.
-        has_rules = any(isinstance(stmt, Custom | Native) for stmt in walk(self.laid_out.body))
-        return needed if not needed.vague or read.vague or has_rules else read
-
-    @cached_property
-    def regions_changed(self) -> dict[int, Region]:
-        """The elements of its array parameters that the kernel changes, by position."""
-        return regions(self.primal, "change")
-
-    @cached_property
-    def contests(self) -> Mapping[int, tuple[Contest, ...]]:
-        """For arrays that the kernel reads and changes, by position: whether it reads what it changes."""
-        if self.effects.reads.isdisjoint(self.effects.changed):
-            return {}
-        return contests(forward(expanded(self.laid_out)))
 
     @cached_property
     def casts(self) -> tuple[Cast, ...]:
@@ -302,110 +263,60 @@ class Kernel(KernelHints, Displayed):
             read_in_text=tuple(i for i in arrays if self.text.params[i] in named),
             written=written,
             coordinates=len(self.primal.threads),
-            totals=is_deferred(self.primal),
             formals=None if self._by_leaves else formals_of(self.definition.signature),
             constants=constants_of(self.definition),
         )
 
     # -------------------------------------------------------------------------------------- derived programs
 
-    def vjp(self, active: Iterable[str], groups: Groups = ()) -> Vjp:
+    def _check(self, reverse: bool) -> None:
+        """Raise KernelError where custom derivatives are wrong, or the adjoint is switched off."""
+        if reverse and not self.has_backward:
+            raise KernelTypeError(_no_backward(self))
+        hooks.check_rules(self.laid_out)
+
+    def vjp(self, active: Iterable[str]) -> Vjp:
         """The augmented primal and the adjoint with respect to the named parameters."""
-        return self.reverse(self._ordered(active), groups).program
+        return self.program.pullback(self.positions(active)).vjp
 
-    def reverse(self, active: tuple[str, ...], groups: Groups = (), intact: tuple[str, ...] = ()) -> Reverse:
-        """Reverse mode with respect to the named parameters; `groups` name arrays that share memory.
-
-        `intact` names arrays that still hold what the kernel has read of them when it is done.
-        """
-        key = (active, groups, intact)
-        if key not in self._reverse:
-            if not self.has_backward:
-                raise KernelTypeError(_no_backward(self))
-            if not self._widened:
-                hooks.check_rules(self.laid_out)
-            shared = [[self.primal.param(name) for name in group] for group in groups]
-            function = replace(self.laid_out, aliased=bool(groups))
-
-            @put_off()
-            def derive(storage: Storage, by_line: bool = False) -> Vjp:
-                return flat_pair(vjp(function, active, shared, storage, intact, by_line))
-
-            program = derive("save")
-            names = [param.hint for param in self.primal.params]
-            positions = tuple(i for i, name in enumerate(names) if name in active)
-            self._reverse[key] = Reverse(self.primal, program, positions, derive, self.clearer)
-        return self._reverse[key]
+    def jvp(self, active: Iterable[str]) -> Function:
+        """The tangent program with respect to the named parameters."""
+        return self.program.tangent(self.positions(active)).flat
 
     @property
     def spilled(self) -> int:
         """The number of sweeps that used checkpoints because their loops would have saved too much."""
-        return sum(reverse.spilled for reverse in self._reverse.values())
+        return sum(pullback.adjoint.spilled for pullback in self.program.pullbacks)
 
     def loops(self, active: Iterable[str] | None = None) -> tuple[LoopStorage, ...]:
         """The values that the adjoint by the named parameters, or by all, saves of each loop."""
         every = [param.hint for param in self.primal.params if is_differentiable(param.type)]
         return loop_storage(self.primal, self.vjp(every if active is None else active).adjoint)
 
-    def jvp(self, active: Iterable[str]) -> Function:
-        """The tangent program with respect to the named parameters."""
-        key = self._ordered(active)
-        if key not in self._tangents:
-            if not self._widened:
-                hooks.check_rules(self.laid_out)
-            self._tangents[key] = flat(jvp(self.laid_out, key))
-        return self._tangents[key]
-
-    def widened(self) -> "Kernel":
-        """The same kernel over float64."""
-        return self if self._widened else self._wide
+    def positions(self, names: Iterable[str]) -> Positions:
+        """The positions of the named parameters, and of the floats in the named structs."""
+        known = frozenset(names)
+        return tuple(i for i, param in enumerate(self.primal.params) if _is_named(param, known))
 
     @cached_property
     def _wide(self) -> "Kernel":
-        return Kernel.of(self.name, lambda: self.definition, widened=True)
+        return self._like(self.program.widened)
+
+    def widened(self) -> "Kernel":
+        """The same kernel over float64."""
+        return self._wide
 
     @cached_property
     def by_leaves(self) -> "Kernel":
         """The same kernel, launched with the leaves of its structs as arguments."""
-        if self.plan.formals is None:
-            return self
-        return Kernel.of(self.name, lambda: self.definition, by_leaves=True)
+        return self if self.plan.formals is None else self._like(self.program)
 
-    def _ordered(self, active: Iterable[str]) -> tuple[str, ...]:
-        names = frozenset(active)
-        return tuple(param.hint for param in self.primal.params if _is_named(param, names))
-
-    # -------------------------------------------------------------------------------------- entries
-
-    @cached_property
-    def primal_entry(self) -> Entry:
-        """The kernel, built."""
-        return build(self.primal)
-
-    @cached_property
-    def aliased_entry(self) -> Entry:
-        """The kernel, built for arrays that share memory: every sum is in memory at once."""
-        return build(replace(self.primal, aliased=True))
-
-    @cached_property
-    def tracing(self) -> Tracing:
-        """The kernel, built to find where values turn NaN or infinite."""
-        return traced(self.primal)
-
-    def entry(self, kind: Kind = "primal", active: Iterable[str] = (), groups: Groups = ()) -> Entry:
-        """One of the kernel's programs, built: the second and third need the active parameters' names."""
-        key = self._ordered(active)
-        match kind:
-            case "primal":
-                return self.primal_entry
-            case "augmented":
-                return self.reverse(key, groups).primal_entry
-            case "adjoint":
-                return self.reverse(key, groups).adjoint_entry
-            case "tangent":
-                if key not in self._tangent_entries:
-                    self._tangent_entries[key] = build(self.jvp(key))
-                return self._tangent_entries[key]
+    def _like(self, program: Program) -> "Kernel":
+        """The kernel with another program, launched with the leaves of its structs as arguments."""
+        made = Kernel.of(self.name, lambda: self.definition)
+        made._by_leaves = True
+        made.program = program
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,7 +352,7 @@ def _entry_of(text: str, name: str) -> Entry:
     compiled.raise_errors()
     kernel = compiled.definitions[name]
     assert isinstance(kernel, Kernel)
-    return kernel.primal_entry
+    return kernel.program.entry
 
 
 Made = Kernel | UserFunction | type[Instance]

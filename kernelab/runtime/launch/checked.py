@@ -8,7 +8,7 @@ from kernelab.runtime.arguments.arguments import ordered, require_arguments_read
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.command import no_kernel, require_lists
 from kernelab.runtime.launch.grid import grid_of
-from kernelab.runtime.launch.launch import bind, sharing
+from kernelab.runtime.launch.launch import bind
 from kernelab.runtime.launch.races import Races, races_of
 
 
@@ -33,5 +33,5 @@ def find_races(
     require_arguments_readable(arguments)
     if not grid.threads:
         return Races((), kernel.name)
-    found = races_of(kernel, grid.extents, arguments, parts, sharing(kernel, arguments))
+    found = races_of(kernel, grid.extents, arguments, parts)
     return Races(found, kernel.name)

@@ -22,10 +22,9 @@ from kernelab.lang.types import Array, Type, int32, is_differentiable
 from kernelab.runtime.arguments.arguments import Parameter, Reference, ordered, wrong_count
 from kernelab.runtime.arguments.signature import flattened, flattened_adjoints, structs_in
 from kernelab.runtime.array.array import Gathered, array, duplicate
-from kernelab.runtime.array.layout import groups_sharing
 from kernelab.runtime.context.recorder import RECORDER, caller
-from kernelab.runtime.kernel.derived import Culprit, Reverse, Tracing, run_keeping
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.program import Culprit, Groups, Positions, Pullback, Tracing
 from kernelab.runtime.launch.command import Launch, no_grid, no_kernel, require_lists
 from kernelab.runtime.launch.grid import Grid, grid_of
 from kernelab.runtime.launch.races import refuse_races
@@ -39,9 +38,6 @@ from kernelab.runtime.memory.streams import Stream, configured, flowing, stream_
 from kernelab.settings import settings
 
 _LISTS = (list, tuple)
-
-_REMEMBERED = 64
-"""For how many layouts of its arguments a kernel knows which of them share bytes."""
 
 
 @hooks.launch.provide
@@ -145,7 +141,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
             recorder.launched_nothing(kernel.name, [arguments[i] for i in plan.written])
         return
     if settings().check_races and (recorder is None or recorder.sees_values):
-        refuse_races(kernel, grid.extents, arguments, parts, sharing(kernel, arguments))
+        refuse_races(kernel, grid.extents, arguments, parts)
     if recorder is not None and record_tape:
         if not usual:
             _set_apart(kernel, arguments)
@@ -156,8 +152,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         if will_write(kernel, grid, arguments) and record_tape:
             read, written = ([arguments[i].allocation for i in those] for those in (plan.read, plan.written))
             note_origin(kernel.name, read, written)
-        entry = _entry_for(kernel, arguments) if plan.totals else kernel.primal_entry
-        entry(b"".join(parts))
+        kernel.program.entry_for(arguments)(b"".join(parts))
     if not usual:
         _put_back(kernel, arguments)
 
@@ -193,7 +188,7 @@ def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> bool:
             continue
         memory.alert()
         if memory.watches.starts:
-            changed = touched(kernel.regions_changed[i], grid.extents, arguments)
+            changed = touched(kernel.program.regions_changed[i], grid.extents, arguments)
             target = target[:0] if changed is None else changed
         memory.will_write(target)
     return traced
@@ -250,12 +245,6 @@ def _require_writable(parameter: Parameter, argument: Any) -> None:
         raise parameter.wrong(found, "pick each element once", "index")
 
 
-def _entry_for(kernel: Kernel, arguments: Sequence[Any]) -> Entry:
-    if kernel.plan.totals and sharing(kernel, arguments):
-        return kernel.aliased_entry
-    return kernel.primal_entry
-
-
 def packed_slots(parts: Sequence[bytes]) -> Args:
     """The slots of a launch, the grid's first."""
     return b"".join(parts)
@@ -301,50 +290,50 @@ class Call:
         """The device of the launch."""
         return device_of(self.space)
 
-    def groups(self) -> tuple[tuple[str, ...], ...]:
-        """The names of parameters that share memory which the launch changes, in groups."""
-        return sharing(self.kernel, self.arguments)
+    def groups(self) -> Groups:
+        """The arguments that share memory which the launch changes, in groups."""
+        return self.kernel.program.sharing(self.arguments)
 
     def will_write(self) -> None:
         """Warn those who need what the launch overwrites, and count the writes."""
         will_write(self.kernel, self.grid, self.arguments)
 
-    def settled(self, groups: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-        """The names of arrays that the launch changes, but nothing of what it reads of them."""
-        contests, plan = self.kernel.contests, self.kernel.plan
-        if not contests:
-            return ()
-        found = [
-            i for i, several in contests.items() if is_settled(several, self.grid.extents, self.arguments)
-        ]
-        names = [plan.parameters[i].name for i in sorted(found)]
-        return tuple([name for name in names if not any(name in group for group in groups)])
+    def settled(self, groups: Groups) -> Positions:
+        """The arrays that the launch changes, but nothing of what it reads of them."""
+        contests = self.kernel.program.contests
+        return tuple(
+            [
+                i
+                for i in sorted(contests)
+                if is_settled(contests[i], self.grid.extents, self.arguments)
+                and not any(i in group for group in groups)
+            ]
+        )
 
-    def build(self, reverse: object) -> Entry:
-        """Build `augmented`, or `primal` where there is no backward pass, unless it is built."""
-        if isinstance(reverse, Reverse) and reverse.residuals:
-            return reverse.primal_entry
-        return _entry_for(self.kernel, self.arguments)
+    def build(self, pullback: object) -> None:
+        """Build what `augmented`, or `primal` where there is no backward pass, will run."""
+        if isinstance(pullback, Pullback) and pullback.residuals:
+            _ = pullback.primal.entry
+        else:
+            self.kernel.program.entry_for(self.arguments)
 
     def primal(self) -> None:
         """Run the kernel."""
-        kernel = self.kernel
-        entry = _entry_for(kernel, self.arguments) if kernel.plan.totals else kernel.primal_entry
+        entry = self.kernel.program.entry_for(self.arguments)
         if self.config is DEFAULT_CONFIG:
             entry(b"".join(self.parts))
             return
         with configured(self.config):
             entry(b"".join(self.parts))
 
-    def augmented(self, reverse: Reverse) -> tuple[array, ...]:
+    def augmented(self, pullback: Pullback) -> tuple[array, ...]:
         """Run the kernel keeping its residuals: each one's values and where each thread's begin."""
-        if not reverse.residuals:
+        if not pullback.residuals:
             self.primal()
             return ()
-        kept = [Residual(type, self.grid.threads, self.space) for type in reverse.residuals]
-        packed = [*self.parts, *(residual.packed for residual in kept)]
+        kept = [Residual(type, self.grid.threads, self.space) for type in pullback.residuals]
         with configured(self.config):
-            run_keeping(reverse.primal_entry, packed_slots(packed))
+            pullback.primal.run(packed_slots([*self.parts, *(residual.packed for residual in kept)]))
         return tuple(made for residual in kept for made in residual.arrays())
 
     def parts_with(self, replaced: dict[int, array]) -> tuple[bytes, ...]:
@@ -356,7 +345,7 @@ class Call:
 
     def trace_primal(self, replaced: dict[int, array]) -> Culprit | None:
         """Find where a value of the kernel became NaN or infinite; `replaced` copies what it writes."""
-        return trace(self.kernel.tracing, self.parts_with(replaced), self.grid.threads, self.place)
+        return trace(self.kernel.program.tracing, self.parts_with(replaced), self.grid.threads, self.place)
 
     def trace_again(
         self, tracing: Tracing, residuals: Sequence[array], replaced: dict[int, array]
@@ -373,23 +362,6 @@ def trace(tracing: Tracing, parts: Sequence[bytes], threads: int, place: Device)
     return tracing.culprit(found.seen())
 
 
-def sharing(kernel: Kernel, arguments: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
-    """The names of array parameters whose arguments have changed bytes in common, in disjoint groups."""
-    plan = kernel.plan
-    allocations = plan.straight.memories(arguments)
-    if not plan.written or len(set(allocations)) == len(allocations):
-        return ()
-    layouts = tuple([arguments[i].packed for i in plan.arrays])
-    known = kernel.sharing.get(layouts)
-    if known is None:
-        groups = groups_sharing({i: arguments[i] for i in plan.arrays}, plan.written)
-        known = tuple(tuple(plan.parameters[i].name for i in group) for group in groups)
-        kernel.sharing[layouts] = known
-        if len(kernel.sharing) > _REMEMBERED:
-            del kernel.sharing[next(iter(kernel.sharing))]
-    return known
-
-
 def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], given: list[Any]) -> None:
     """Run the adjoint program alone, on the gradients given, else on those of the arrays."""
     grid = grid_of(dim)
@@ -404,24 +376,26 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
         message = "picked elements have an adjoint on a tape only"
         raise LaunchError(Diagnostic(message, kernel.span, "index", hint="pass x.contiguous()"))
     bars = _bars(kernel, arguments, [*given, *(None,) * (len(arguments) - len(given))])
-    reverse = kernel.reverse(tuple(bars), sharing(kernel, arguments))
-    if reverse.residuals:
+    program = kernel.program
+    pullback = program.pullback(tuple(bars), program.sharing(arguments))
+    if pullback.residuals:
         message = f"`{kernel.name}` overwrites values that its adjoint needs, so its adjoint cannot run alone"
         raise LaunchError(Diagnostic(message, kernel.span, "residual", hint="launch it under a Tape"))
     for bar in bars.values():
         bar.allocation.will_write(bar)
     if grid.threads:
-        reverse.sweep(b"".join([*parts, *(bar.packed for bar in bars.values())]))
+        pullback.adjoint.run(b"".join([*parts, *(bar.packed for bar in bars.values())]))
 
 
-def _bars(kernel: Kernel, arguments: list[Any], given: list[Any]) -> dict[str, array]:
-    bars: dict[str, array] = {}
-    for parameter, argument, bar in zip(kernel.plan.parameters, arguments, given, strict=True):
+def _bars(kernel: Kernel, arguments: list[Any], given: list[Any]) -> dict[int, array]:
+    bars: dict[int, array] = {}
+    parameters = kernel.plan.parameters
+    for i, (parameter, argument, bar) in enumerate(zip(parameters, arguments, given, strict=True)):
         if bar is None:
             primal = argument.array if isinstance(argument, Reference) else argument
             bar = primal.grad if isinstance(primal, array) and primal.requires_grad else None
         if bar is not None and _has_adjoint(parameter.type):
-            bars[parameter.name] = _checked_bar(parameter, bar)
+            bars[i] = _checked_bar(parameter, bar)
     return bars
 
 

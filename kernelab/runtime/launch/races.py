@@ -23,7 +23,8 @@ from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.programs.race_marks import UNMARKED, USES, Marked, Use, contested, marked, stored, unseen
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.dispatch import place
-from kernelab.runtime.kernel.kernel import Groups, Kernel
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.program import Groups
 from kernelab.runtime.memory.interop import HostArray
 from kernelab.runtime.memory.memory import Allocation, allocate, duplicate_of
 
@@ -110,22 +111,22 @@ class Races(tuple[Race, ...]):
 
 
 def refuse_races(
-    kernel: Kernel, extents: Sequence[int], arguments: Sequence[Any], parts: Sequence[bytes], groups: Groups
+    kernel: Kernel, extents: Sequence[int], arguments: Sequence[Any], parts: Sequence[bytes]
 ) -> None:
     """Raise KernelRaceError where a launch has races, before anything is changed."""
-    found = races_of(kernel, extents, arguments, parts, groups)
+    found = races_of(kernel, extents, arguments, parts)
     if found:
         raise KernelRaceError(*(race.describe() for race in found))
 
 
 def races_of(
-    kernel: Kernel, extents: Sequence[int], arguments: Sequence[Any], parts: Sequence[bytes], groups: Groups
+    kernel: Kernel, extents: Sequence[int], arguments: Sequence[Any], parts: Sequence[bytes]
 ) -> tuple[Race, ...]:
     """The races of a launch that is bound but has not run: one for each array and pair of places.
 
-    `parts` are the packed slots, the grid's first, `groups` the names of arrays that share memory.  Nothing
-    is changed.  Raises what the launch would raise.
+    `parts` are the packed slots, the grid's first.  Nothing is changed.  Raises what the launch would raise.
     """
+    groups = kernel.program.sharing(arguments)
     watched = _watched(kernel, extents, groups)
     _warn_of_snippets(kernel)
     if not watched:
@@ -152,8 +153,9 @@ def _watched(kernel: Kernel, extents: Sequence[int], groups: Groups) -> frozense
     alone = coordinates < 2 or math.prod(extents[coordinates:]) == 1
     found = set(contested(kernel.primal) if alone else targets)
     for group in groups:
-        if not targets.isdisjoint(group):
-            found |= set(group)
+        names = kernel.program.names(group)
+        if not targets.isdisjoint(names):
+            found |= set(names)
     return frozenset(found)
 
 

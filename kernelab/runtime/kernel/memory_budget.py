@@ -1,0 +1,82 @@
+"""The memory that a launch may keep, and how a program runs within it."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kernelab.backend.common.backends import Args, Entry, StorageFull
+from kernelab.settings import settings
+
+FRESH = 0.25
+"""For how many seconds it is remembered how much memory is free."""
+
+LEAST = 1 << 20
+"""What a launch may keep however little is free: so little is not what memory runs out of."""
+
+
+def run_within_budget(usual: Entry, frugal: Callable[[], Entry], args: Args) -> bool:
+    """Run a program, and another of the same function where it saves too much; whether it did.
+
+    Raises KernelMemoryError where it keeps more than a launch may.
+    """
+    info = usual.info
+    room = room_to_keep() if info.saves or info.keeps else 0
+    try:
+        usual(args, settings().loop_memory if info.saves else 0, room=room)
+    except StorageFull as full:
+        frugal()(args, done=full.done, room=room)
+        return True
+    return False
+
+
+def room_to_keep() -> int:
+    """The number of bytes that a launch that begins now may keep, 0 for any number."""
+    wanted = settings().kept_memory
+    if wanted is not None:
+        return wanted
+    free = _free.now()
+    return 0 if free is None else max(LEAST, free // 2)
+
+
+class _FreeMemory:
+    """The amount of free memory, sampled now and then: a query takes as long as a small launch."""
+
+    def __init__(self) -> None:
+        self.asked = -FRESH
+        self.found: int | None = None
+
+    def now(self) -> int | None:
+        moment = time.monotonic()
+        if moment - self.asked >= FRESH:
+            self.asked, self.found = moment, free_memory()
+        return self.found
+
+
+_free = _FreeMemory()
+
+
+def free_memory() -> int | None:
+    """The free memory of the machine or of the container around the process in bytes; None if unknown."""
+    return min([*_free_of_machine(), *_free_of_container()], default=None)
+
+
+def _free_of_machine() -> list[int]:
+    lines = _text("/proc/meminfo").splitlines()
+    return [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+
+
+def _free_of_container() -> list[int]:
+    """The free memory in bytes under the limits of control groups of both versions."""
+    places = (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    )
+    found = [(_text(limit).strip(), _text(used).strip()) for limit, used in places]
+    return [max(0, int(limit) - int(used)) for limit, used in found if limit.isdigit() and used.isdigit()]
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except OSError:  # no such file on this machine
+        return ""

@@ -1,0 +1,471 @@
+"""Programs of the IR and the programs derived from them, each derived and built once.
+
+A program's parameters are told by position, so that programs can be derived of derived ones: the tangent of
+an adjoint, and many lanes of both.  Knows passes and how to build; must not know what runs where.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+from kernelab.backend.common.backends import Args, Entry
+from kernelab.backend.common.tiered import AHEAD, Pending
+from kernelab.codegen.cpp.wide_accumulators import is_deferred
+from kernelab.errors import Span
+from kernelab.lang.build import elem_of
+from kernelab.lang.ir import Block, Const, Custom, Function, Load, Native, Storage, Store, Var, defs, walk
+from kernelab.lang.rounding import epsilon
+from kernelab.lang.types import Array, int32, is_differentiable, scalar_of
+from kernelab.passes.access.access_regions import Region, regions
+from kernelab.passes.access.independence import independent, may_meet
+from kernelab.passes.access.no_clobber import Contest, contests
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import Vjp, vjp
+from kernelab.passes.common.effects import Effects, effects
+from kernelab.passes.common.inline import expanded, inline
+from kernelab.passes.common.load_forwarding import forward
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.passes.common.simplify import simplify
+from kernelab.passes.common.widen import widen
+from kernelab.passes.programs import batch
+from kernelab.passes.programs.dependence_bits import dependencies, traceable
+from kernelab.passes.programs.nan_provenance import Poisoned, poison
+from kernelab.runtime.array.array import array
+from kernelab.runtime.array.layout import groups_sharing
+from kernelab.runtime.context.garbage import put_off
+from kernelab.runtime.kernel.dispatch import Placed, place
+from kernelab.runtime.kernel.memory_budget import run_within_budget
+from kernelab.runtime.memory.interop import HostArray
+from kernelab.runtime.memory.spaces import Space
+
+Positions = tuple[int, ...]
+Groups = tuple[Positions, ...]
+Made = TypeVar("Made")
+
+_REMEMBERED = 64
+"""For how many layouts of its arguments a program knows which of them share bytes."""
+
+
+class Program:
+    """A function over arrays and numbers, compared by identity.
+
+    `frugal` makes the same program with checkpoints in its loops, if it is an adjoint.  `check` is called
+    before a tangent or, with True, an adjoint is derived; it raises KernelError where there is to be none.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        frugal: "Callable[[], Program] | None" = None,
+        check: Callable[[bool], None] | None = None,
+    ) -> None:
+        self.function = function
+        self.spilled = 0
+        self._frugal = frugal
+        self._check = check
+        self._made: dict[Hashable, Any] = {}
+        self._sharing: dict[tuple[bytes, ...], Groups] = {}
+        self._ahead: Pending[Placed] | None = None
+
+    def __repr__(self) -> str:
+        return f"<program {self.function.name}>"
+
+    @property
+    def name(self) -> str:
+        return self.function.name
+
+    # -------------------------------------------------------------------------------------- what it does
+
+    @cached_property
+    def flat(self) -> Function:
+        """The function with all calls in it written out."""
+        return flat(self.function)
+
+    @cached_property
+    def arrays(self) -> Positions:
+        return tuple(i for i, param in enumerate(self.function.params) if isinstance(param.type, Array))
+
+    @cached_property
+    def floats(self) -> Positions:
+        """The arrays whose elements have derivatives."""
+        params = self.function.params
+        return tuple(i for i in self.arrays if is_differentiable(params[i].type))
+
+    @cached_property
+    def epsilon(self) -> float:
+        """The distance from 1 to the next float of the coarsest precision in it; 0 without floats."""
+        values = (*self.flat.params, *(var for stmt in walk(self.flat.body) for var in defs(stmt)))
+        types = {var.type.elem if isinstance(var.type, Array) else var.type for var in values}
+        return max((epsilon(scalar_of(type).dtype) for type in types if is_differentiable(type)), default=0.0)
+
+    @cached_property
+    def effects(self) -> Effects:
+        """The array parameters that it reads, writes and accumulates into."""
+        return effects(self.flat)
+
+    @cached_property
+    def changed(self) -> frozenset[int]:
+        """The arrays whose elements it changes."""
+        return frozenset(i for i, param in enumerate(self.flat.params) if param in self.effects.changed)
+
+    @cached_property
+    def reads(self) -> frozenset[int]:
+        """The arrays whose elements it loads."""
+        return frozenset(i for i, param in enumerate(self.flat.params) if param in self.effects.reads)
+
+    @cached_property
+    def regions_read(self) -> dict[int, Region]:
+        """The elements of its arguments that it loads, by position."""
+        return regions(self.flat, "read")
+
+    @cached_property
+    def regions_changed(self) -> dict[int, Region]:
+        """The elements of its arguments that it changes, by position."""
+        return regions(self.flat, "change")
+
+    @cached_property
+    def contests(self) -> Mapping[int, tuple[Contest, ...]]:
+        """For arrays that it reads and changes, by position: whether it reads what it changes."""
+        if self.reads.isdisjoint(self.changed):
+            return {}
+        return contests(forward(expanded(self.function)))
+
+    @cached_property
+    def draws(self) -> bool:
+        """Whether it draws random numbers."""
+        return batch.draws(self.flat)
+
+    @cached_property
+    def is_opaque(self) -> bool:
+        """Whether its lanes cannot run together."""
+        return batch.is_opaque(self.flat)
+
+    @cached_property
+    def meets(self) -> bool:
+        """Whether its threads may meet, so that their order may matter."""
+        return may_meet(self.flat)
+
+    def writes_own(self, position: int) -> bool:
+        """Whether each thread writes the element of an array that its indices name, and no other does.
+
+        No thread may see what another one wrote.
+        """
+        param, threads = self.flat.params[position], self.flat.threads
+        accesses = [stmt for stmt in walk(self.flat.body) if getattr(stmt, "array", None) is param]
+        own = all(isinstance(stmt, Store | Load) and stmt.indices == threads for stmt in accesses)
+        is_written = position in self.changed
+        return bool(threads) and is_written and own and not self.is_opaque and independent(self.flat)
+
+    def narrower(self, needed: Region) -> Region:
+        """The region that an adjoint reads, or the program's own where that is tighter."""
+        read = self.regions_read.get(needed.position, needed)
+        if not needed.vague or read.vague:
+            return needed
+        # What users write as derivatives may read other elements than the kernel does.
+        has_rules = any(isinstance(stmt, Custom | Native) for stmt in walk(self.function.body))
+        return needed if has_rules else read
+
+    def sharing(self, arguments: Sequence[Any]) -> Groups:
+        """The arguments that are arrays with bytes in common which it changes, in disjoint groups."""
+        given = {i: found for i in self.arrays if isinstance(found := arguments[i], array)}
+        if not self.changed or len({found.allocation for found in given.values()}) == len(given):
+            return ()
+        layouts = tuple([found.packed for found in given.values()])
+        known = self._sharing.get(layouts)
+        if known is None:
+            known = self._sharing[layouts] = groups_sharing(given, self.changed)
+            if len(self._sharing) > _REMEMBERED:
+                del self._sharing[next(iter(self._sharing))]
+        return known
+
+    # -------------------------------------------------------------------------------------- how it runs
+
+    @cached_property
+    def entry(self) -> Entry:
+        return build(self.flat) if self._ahead is None else self._ahead.result()
+
+    @cached_property
+    def aliased_entry(self) -> Entry:
+        """The entry for arrays that share memory: every sum is in memory at once."""
+        return build(replace(self.flat, aliased=True))
+
+    @cached_property
+    def totals(self) -> bool:
+        """Whether its sums reach memory late, which arrays that share memory must not see."""
+        return is_deferred(self.flat)
+
+    def shares(self, arguments: Sequence[Any]) -> bool:
+        """Whether these arguments share memory so that they need an entry of their own."""
+        return self.totals and bool(self.sharing(arguments))
+
+    def entry_for(self, arguments: Sequence[Any]) -> Entry:
+        """The entry for these arguments, which may share memory."""
+        return self.aliased_entry if self.shares(arguments) else self.entry
+
+    def run(self, args: Args, shares: bool = False) -> None:
+        """Run the entry within the memory that it may keep, or, with `shares`, that for shared memory.
+
+        `spilled` counts the runs that went on with checkpoints.  Raises KernelMemoryError.
+        """
+        usual = self.aliased_entry if shares else self.entry
+        if self._keeps:
+            self.spilled += run_within_budget(usual, lambda: self._frugal_entry(shares), args)
+        else:
+            usual(args)
+
+    @cached_property
+    def _keeps(self) -> bool:
+        return self.entry.info.saves or self.entry.info.keeps
+
+    def _frugal_entry(self, shares: bool) -> Entry:
+        """The entry to go on with where the usual one would save too much; itself if there is no other."""
+        program = self if self._frugal is None else self._frugal()
+        return program.aliased_entry if shares else program.entry
+
+    def build_ahead(self, space: Space | None) -> None:
+        """Start to build it in the background for where it will run, None for the CPU."""
+        if self._ahead is None and "entry" not in self.__dict__:
+            self._ahead = AHEAD.begin(partial(_ready, self.flat, space), was_told=True)
+
+    @cached_property
+    def tracing(self) -> "Tracing":
+        """The program, built to find where values turn NaN or infinite."""
+        program = poison(scalarise(self.flat))
+        return Tracing(program, place(program.function))
+
+    # -------------------------------------------------------------------------------------- what is derived
+
+    def _derived(self, function: Function, again: "Callable[[Program], Program]") -> "Program":
+        """A program derived from this one; `again` derives it from another."""
+        frugal = self._frugal
+        return Program(function, None if frugal is None else lambda: again(frugal()))
+
+    def _once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """The result of `make`, which runs on first use."""
+        if key not in self._made:
+            self._made[key] = make()
+        found: Made = self._made[key]
+        return found
+
+    def tangent(self, active: Positions) -> "Program":
+        """The tangent program; its last parameters are the tangents of the active ones."""
+
+        def make() -> Program:
+            if self._check is not None:
+                self._check(False)
+            function = self.unlike(jvp(self.function, self.names(active)))
+            return self._derived(function, lambda other: other.tangent(active))
+
+        return self._once(("tangent", active), make)
+
+    def pullback(self, active: Positions, groups: Groups = (), intact: Positions = ()) -> "Pullback":
+        """Reverse mode with respect to the arguments `active`, where those in `groups` share memory.
+
+        `intact` are arrays that still hold what the program has read of them when it is done.
+        """
+
+        def make() -> Pullback:
+            if self._check is not None:
+                self._check(True)
+            return Pullback(self, active, groups, intact)
+
+        return self._once(("pullback", active, groups, intact), make)
+
+    @property
+    def pullbacks(self) -> "list[Pullback]":
+        """Reverse mode as far as it was asked for."""
+        return [made for made in self._made.values() if isinstance(made, Pullback)]
+
+    @cached_property
+    def widened(self) -> "Program":
+        """The same program over float64."""
+        return Program(widen(self.function))
+
+    @cached_property
+    def turned(self) -> "Program":
+        """The same program, the last thread of which runs first."""
+        flat = self.flat
+        return Program(replace(flat, name=f"{flat.name}_turned", descending=not flat.descending))
+
+    @cached_property
+    def dependencies(self) -> "Program | None":
+        """The program that propagates bits, for each array of floats; None where they cannot be followed."""
+        # The derivative of a `Custom` is not that of its body.
+        if not traceable(self.function) or not traceable(self.flat):
+            return None
+        return Program(dependencies(scalarise(self.flat)))
+
+    def reading(self, numbers: Positions) -> "Program":
+        """The program that reads some of its numbers from arrays of one element."""
+        if not numbers:
+            return self
+        return self._once(
+            ("reading", numbers), lambda: Program(_reading(self.function, numbers), None, self._check)
+        )
+
+    def batched(self, wide: Positions, rank: int, distinct: bool = False) -> "Program":
+        """The program for many lanes; `wide` are the arrays with an axis for them."""
+
+        def make() -> Program:
+            function = batch.batched(self.flat, wide, rank, distinct)
+            return self._derived(function, lambda other: other.batched(wide, rank, distinct))
+
+        return self._once(("batched", wide, rank, distinct), make)
+
+    def to_widen(self, wide: Positions, groups: Sequence[Positions] = ()) -> frozenset[int]:
+        """The changed arrays that differ between lanes, if those of `wide` do."""
+        shared = [[self.flat.params[i] for i in group] for group in groups]
+        key = "to widen", wide, tuple(groups)
+        return self._once(key, lambda: batch.to_widen(self.flat, wide, shared))
+
+    def by_thread(self, wide: Positions) -> "Program":
+        """The program in which each thread has its own copy of some arrays, along a new first axis."""
+
+        def make() -> Program:
+            function = batch.by_thread(self.flat, wide)
+            return self._derived(function, lambda other: other.by_thread(wide))
+
+        return self._once(("by thread", wide), make)
+
+    def names(self, positions: Positions) -> tuple[str, ...]:
+        """The names of the parameters at some positions."""
+        return tuple(self.function.params[i].hint for i in positions)
+
+    def unlike(self, derived: Function) -> Function:
+        """A derived function whose new parameters have distinct names."""
+        known = {param.hint for param in self.function.params}
+        for param in derived.params[len(self.function.params) :]:
+            while param.hint in known:
+                param.hint += "_"
+            known.add(param.hint)
+        return derived
+
+
+class Pullback:
+    """Reverse mode of a program: what runs forwards and keeps the residuals, and what takes adjoints back.
+
+    `active` are the positions whose adjoints the second takes, `reached` those of them that it changes,
+    `needed` the arrays whose elements it reads, with their regions; `residuals` are the element types of what
+    the first keeps.  Where the program is itself one of reverse mode, `reopened` are the positions of
+    residuals that it appends to, and `memories` those of residuals of its own that stand for its stacks
+    (`kernelab.passes.ad.vjp`).
+    """
+
+    def __init__(self, program: Program, active: Positions, groups: Groups, intact: Positions) -> None:
+        self._program = program
+        self._groups = groups
+        self._intact = intact
+        self.active = active
+        self._derived = made = self._derive("save")
+        self.primal = Program(made.primal)
+        self.adjoint = Program(program.unlike(made.adjoint), lambda: self._frugal)
+        count = len(program.function.params)
+        known = self.adjoint.regions_read
+        self.needed = tuple((i, program.narrower(known[i])) for i in range(count) if i in self.adjoint.reads)
+        self.reached = tuple(i for k, i in enumerate(active) if count + k in self.adjoint.changed)
+        self.residuals = tuple(elem_of(residual.array) for residual in made.residuals)
+        self.reopened = made.reopened
+        self.memories = made.memories
+
+    @put_off()
+    def _derive(self, storage: Storage, by_line: bool = False) -> Vjp:
+        program, params = self._program, self._program.function.params
+        shared = [[params[i] for i in group] for group in self._groups]
+        function = replace(program.function, aliased=bool(shared))
+        active, intact = program.names(self.active), program.names(self._intact)
+        return vjp(function, active, shared, storage, intact, by_line)
+
+    @cached_property
+    def vjp(self) -> Vjp:
+        """The two functions, with all calls in them written out."""
+        return replace(self._derived, primal=self.primal.flat, adjoint=self.adjoint.flat)
+
+    @cached_property
+    def _frugal(self) -> Program:
+        """The adjoint whose loops keep checkpoints, or the usual one if that needs more residuals."""
+        other = self._derive("checkpoint")
+        same = other.sites == self._derived.sites
+        return Program(self._program.unlike(other.adjoint)) if same else self.adjoint
+
+    @cached_property
+    def adjoint_by_line(self) -> Function:
+        """The adjoint that adds up what each line contributes to an element on its own, if available."""
+        found = self._derive("save", by_line=True)
+        known = [param.type for param in self.adjoint.function.params]
+        same = [param.type for param in found.adjoint.params] == known and found.sites == self._derived.sites
+        return flat(found.adjoint) if same else self.adjoint.flat
+
+    @cached_property
+    def again(self) -> Program | None:
+        """The primal, reading residuals; None where these do not hold all that it would need."""
+        return None if self._derived.again is None else Program(self._derived.again)
+
+
+# --------------------------------------------------------------------------------------------------- tracing
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """A program built so that it finds where values turn NaN or infinite."""
+
+    program: Poisoned
+    entry: Entry
+
+    def culprit(self, marks: HostArray) -> "Culprit | None":
+        """Decode the marks of the threads; the first thread that has one counts."""
+        marked = marks.nonzero()[0]
+        if not len(marked):
+            return None
+        thread = int(marked[0])
+        site, word = self.program.where_it_began(int(marks[thread]))
+        return Culprit(site.span, site.array, site.value, word, thread)
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """The place where a value became NaN or infinite: the line, the value, and the thread.
+
+    `array` is the parameter whose element was so when it was read there, `value` the number that was passed
+    so, if that is how it came.
+    """
+
+    span: Span
+    array: str
+    value: str
+    word: str
+    thread: int
+
+
+# -------------------------------------------------------------------------------------------------- functions
+
+
+def flat(function: Function) -> Function:
+    """The function with its custom derivatives inlined."""
+    if not any(isinstance(stmt, Custom) for stmt in walk(function.body)):
+        return function
+    return simplify(inline(function))
+
+
+@put_off()
+def build(function: Function) -> Placed:
+    """The entry of a function, ready to run."""
+    return place(scalarise(function))
+
+
+def _ready(function: Function, space: Space | None) -> Placed:
+    made = build(function)
+    made.compile_ahead(space)
+    return made
+
+
+def _reading(function: Function, numbers: Positions) -> Function:
+    """The function with some numbers read from arrays of one element."""
+    params, loads = list(function.params), []
+    for i in numbers:
+        number = params[i]
+        assert not isinstance(number.type, Array)
+        params[i] = Var(Array(number.type, 1), number.hint, number.span)
+        loads.append(Load(number, params[i], (Const(0, int32),), number.span))
+    body = Block((*loads, *function.body.stmts), function.body.yields)
+    return replace(function, params=tuple(params), body=body)
