@@ -7,7 +7,9 @@ Comm callbacks run on another thread than cells: everything behind `_lock`.
 
 import json
 import threading
+import warnings
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +18,7 @@ import traitlets
 from IPython.core.getipython import get_ipython
 
 from kernelab.autodiff.tape.tape import Tape
+from kernelab.errors import KernelWarning
 from kernelab.views.pages import page
 from kernelab.views.pages.display import bundle
 from kernelab.views.pages.markup import words
@@ -59,9 +62,9 @@ class Pump:
     def flush(self) -> None:
         """Tell everything now: what calls this may end the process next."""
         for shown in self._shown():
-            if shown.refresh() or self._quiet.get(shown, QUIET) < QUIET:
+            if self._told(shown, shown.refresh) or self._quiet.get(shown, QUIET) < QUIET:
                 self._quiet[shown] = QUIET
-                shown.settle()
+                self._told(shown, shown.settle)
 
     def _shown(self) -> list[Shown]:
         with self._lock:
@@ -79,7 +82,7 @@ class Pump:
 
     def _look(self, shown: Shown) -> bool:
         """Whether it may change again at once."""
-        changed = shown.refresh()
+        changed = self._told(shown, shown.refresh)
         with self._lock:
             if changed is None:
                 self._quiet.pop(shown, None)
@@ -88,8 +91,19 @@ class Pump:
             now = 0.0 if changed else min(QUIET, before + ACTIVE)
             self._quiet[shown] = now
         if before < QUIET <= now:
-            shown.settle()
+            self._told(shown, shown.settle)
         return now < QUIET
+
+    def _told(self, shown: Shown, tell: Callable[[], bool | None]) -> bool | None:
+        """What `tell` returns; a view that fails is looked after no more, and no other with it."""
+        try:
+            return tell()
+        except Exception as problem:  # noqa: BLE001 (whatever it is, the other views go on)
+            with self._lock:
+                self._quiet.pop(shown, None)
+            message = f"a live view stopped: {type(problem).__name__}: {problem}; show it again"
+            warnings.warn(message, KernelWarning, stacklevel=2)
+            return None
 
 
 PUMP = Pump()
@@ -173,7 +187,7 @@ class TapeWidget(anywidget.AnyWidget):
 def widget_of(tape: Tape) -> TapeWidget:
     """The widget of a tape, made when it is first shown."""
     found = _SHOWN.get(tape)
-    if found is None:
+    if found is None or found.comm is None:  # it has none after Widget.close_all()
         tape.observe()
         _settle_after_cells()
         found = _SHOWN[tape] = _class()(tape)

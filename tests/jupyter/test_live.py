@@ -177,6 +177,54 @@ def test_a_flush_tells_everything_at_once() -> None:
     assert len(shown.settled) == 1
 
 
+class Failing(Shown):
+    """Cannot be looked at, or cannot be told."""
+
+    def __init__(self, when: str) -> None:
+        super().__init__(1)
+        self.when = when
+
+    def refresh(self) -> bool | None:
+        if self.when == "refresh":
+            raise RuntimeError("the object of a user")
+        return super().refresh()
+
+    def settle(self) -> None:
+        raise RuntimeError("the object of a user")
+
+
+@pytest.mark.parametrize("when", ["refresh", "settle"])
+@pytest.mark.filterwarnings("ignore:a live view stopped")
+def test_a_view_that_fails_ends_no_other(when: str) -> None:
+    pump, failing, shown = Pump(), Failing(when), Shown(1)
+    pump.add(failing)
+    wait_for(lambda: failing not in pump._quiet)
+    pump.add(shown)
+    wait_for(lambda: shown.settled)
+    shown.gone = True
+    wait_for(lambda: pump._thread is None)
+
+
+@pytest.mark.parametrize("when", ["refresh", "settle"])
+def test_a_view_that_fails_is_named_where_a_cell_ends(when: str) -> None:
+    pump, failing, shown = Pump(), Failing(when), Shown(1)
+    pump._quiet |= {failing: 0.0, shown: 0.0}
+    with pytest.warns(kl.KernelWarning, match="a live view stopped: RuntimeError: the object of a user"):
+        pump.flush()
+    assert len(shown.settled) == 1
+    assert list(pump._quiet) == [shown]
+
+
+def test_a_tape_is_shown_again_after_all_widgets_were_closed(comms: None, tape: kl.Tape) -> None:
+    first = live.widget_of(tape)
+    assert live.widget_of(tape) is first
+    first.close()
+    second = live.widget_of(tape)
+    assert second is not first
+    assert second.comm is not None
+    second.close()
+
+
 def test_without_a_front_end_the_static_forms_say_why(monkeypatch: pytest.MonkeyPatch, tape: kl.Tape) -> None:
     monkeypatch.setattr(live, "is_built", lambda: False)
     shown = live.live_bundle(tape, {"text/plain": "tape", "text/html": "<p>tape</p>"})

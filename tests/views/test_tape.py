@@ -1,6 +1,8 @@
 """A tape as a table: its records in order, where they were made, and what was saved."""
 
 import re
+import weakref
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 import kernelab as kl
 from kernelab.views.pages import markup
 from kernelab.views.tape.digest import TapeData
-from kernelab.views.tape.tape_view import SHOWN_FIRST, SHOWN_LAST, tape_view
+from kernelab.views.tape.tape_view import SHOWN_FIRST, SHOWN_LAST, names_of, tape_view
 from kernelab.views.tape.timeline import FIRST, LAST, timeline
 
 KERNELS = kl.compile(
@@ -58,6 +60,30 @@ def test_arrays_have_the_names_that_their_user_gave_them_and_else_those_of_param
         kl.launch(LIFT, dim=3, inputs=[angle], outputs=[nodes])
     first, second = (row.split()[3:5] for row in shown(tape)[-2:])
     assert (first, second) == (["angle", "y"], ["angle", "nodes.height"])
+
+
+class Hostile:
+    """A key, and an object, that cannot be looked at."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        raise RuntimeError("no fields")
+
+
+class HostileDict(dict[str, Any]):
+    def items(self) -> Any:
+        raise RuntimeError("no items")
+
+
+def test_objects_that_cannot_be_looked_at_have_no_names_and_hide_no_others() -> None:
+    x, y, z = (kl.zeros(1) for _ in range(3))
+    gone = weakref.proxy(Hostile())
+    namespace = {"a": Hostile(), "b": {Hostile(): x}, "c": HostileDict(x=x), "d": gone, "e": [y], "z": z}
+    memories = [one.allocation for one in (x, y, z)]
+    assert names_of(memories, namespace) == {y.allocation: "e[0]", z.allocation: "z"}
 
 
 def test_a_copy_is_a_record_too() -> None:

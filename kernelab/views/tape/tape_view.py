@@ -3,6 +3,7 @@
 Pure functions from a tape to markup; must not know how a tape records or sweeps.
 """
 
+import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -45,27 +46,29 @@ def names_now(memories: Iterable[Allocation]) -> Mapping[Allocation, str]:
 
 def _variables(namespace: Mapping[str, Any]) -> Iterator[tuple[str, array]]:
     for name, held in tuple(namespace.items()):
-        if isinstance(held, array) and not name.startswith("_"):
+        if issubclass(type(held), array) and not name.startswith("_"):
             yield name, held
 
 
 def _inside(namespace: Mapping[str, Any]) -> Iterator[tuple[str, array]]:
     for name, held in tuple(namespace.items()):
-        if name.startswith("_") or isinstance(held, array | type):
+        if name.startswith("_") or issubclass(type(held), array | type):
             continue
-        match held:
-            case list() | tuple():
-                found = enumerate(held[:MOST])
-                places: Iterable[tuple[str, Any]] = ((f"{name}[{i}]", one) for i, one in found)
-            case dict():
-                places = ((f"{name}[{key!r}]", one) for key, one in tuple(held.items())[:MOST])
-            case _:
-                fields = getattr(held, "__dict__", None)
-                places = () if not isinstance(fields, dict) else _fields(name, fields)
-        yield from ((place, one) for place, one in places if isinstance(one, array))
+        # Objects of users may raise whatever they like where they are looked at: they then have no names.
+        with contextlib.suppress(Exception):
+            yield from [(place, one) for place, one in _places(name, held) if isinstance(one, array)]
 
 
-def _fields(name: str, fields: dict[str, Any]) -> list[tuple[str, Any]]:
+def _places(name: str, held: Any) -> list[tuple[str, Any]]:
+    """What a variable holds, each with the expression for it."""
+    match held:
+        case list() | tuple():
+            return [(f"{name}[{i}]", one) for i, one in enumerate(held[:MOST])]
+        case dict():
+            return [(f"{name}[{key!r}]", one) for key, one in tuple(held.items())[:MOST]]
+    fields = getattr(held, "__dict__", None)
+    if not isinstance(fields, dict):
+        return []
     return [(f"{name}.{field}", one) for field, one in tuple(fields.items())[:MOST]]
 
 
