@@ -8,7 +8,7 @@ Importing this package fills the table.
 from kernelab.builtins.scalars import arithmetic, convert, scalar, special, surrogate
 
 # isort: split
-from kernelab.builtins.vectors import matrix, selection, vector, vector_operators
+from kernelab.builtins.vectors import componentwise, matrix, vector
 
 # isort: split
 from kernelab.builtins.composed import (

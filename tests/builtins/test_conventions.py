@@ -14,8 +14,8 @@ from kernelab.backend.interpreter import interpreter
 from kernelab.builtins.scalars.arithmetic import floordiv, mod, pow_, shl, shr, where
 from kernelab.builtins.scalars.convert import extract, insert, row
 from kernelab.builtins.scalars.scalar import bit_count, log, rint, round_, sign, sqrt, step
+from kernelab.builtins.vectors.componentwise import argmax, argmin
 from kernelab.builtins.vectors.matrix import determinant, inverse, matrix_product
-from kernelab.builtins.vectors.selection import argmax, argmin
 from kernelab.builtins.vectors.vector import cross, dot, normalize, outer
 from kernelab.codegen.common.entry import layout_of
 from kernelab.lang.build import Builder, Expr

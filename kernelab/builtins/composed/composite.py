@@ -12,31 +12,27 @@ from typing import Any
 import numpy as np
 
 from kernelab.builtins.records.components import matrix, parts, rows, stacked, stacked_rows, vector
-from kernelab.builtins.records.table import ANYWHERE, Interval, builtin
-from kernelab.builtins.scalars.arithmetic import and_, le, or_, where
-from kernelab.builtins.scalars.scalar import acos, asin, atan2, cbrt, cos, floor, log, sin, sqrt
+from kernelab.builtins.records.table import builtin
+from kernelab.builtins.scalars.arithmetic import and_, bit_xor, eq, le, mod_unsigned, or_, shr, where
+from kernelab.builtins.scalars.scalar import abs_, acos, asin, atan2, cbrt, cos, floor, log, sin, sqrt
 from kernelab.builtins.vectors.vector import length, length_numpy, normalize, normalize_numpy
 from kernelab.lang.build import Expr, integer
 from kernelab.lang.ir import For, Var
 from kernelab.lang.ops import Derivative, Expanded, KindPattern, MatPattern, Pattern, VecPattern
 from kernelab.lang.rounding import converted, epsilon
-from kernelab.lang.types import SCALARS, Scalar, int32, scalar_of
+from kernelab.lang.types import SCALARS, Mat, Scalar, Vec, int32, scalar_of
+
+_EXPANDED = Expanded()
 
 
 class Functions:
     """The operations of the table as functions of expressions, for the definitions of composed ones."""
 
-    sqrt, sin, cos, asin, acos, atan2, log = (
-        staticmethod(f) for f in (sqrt, sin, cos, asin, acos, atan2, log)
+    sqrt, sin, cos, asin, acos, atan2, log, cbrt, floor = (
+        staticmethod(f) for f in (sqrt, sin, cos, asin, acos, atan2, log, cbrt, floor)
     )
-    where, both, either, le = (staticmethod(f) for f in (where, and_, or_, le))
-
-    cbrt, floor = staticmethod(cbrt), staticmethod(floor)
-
-    @staticmethod
-    def magnitude(x: Expr) -> Expr:
-        """The absolute value."""
-        return x.apply("abs")
+    where, both, either, le, equal = (staticmethod(f) for f in (where, and_, or_, le, eq))
+    magnitude, shr, xor, rem = (staticmethod(f) for f in (abs_, shr, bit_xor, mod_unsigned))
 
     @staticmethod
     def epsilon(x: Expr) -> float:
@@ -44,16 +40,18 @@ class Functions:
         return epsilon(scalar_of(x.type).dtype)
 
     @staticmethod
-    def equal(x: Expr, y: Any) -> Expr:
-        """Whether two numbers are equal."""
-        return x.eq(y)
-
-    @staticmethod
     def repeated(
         count: int, body: Callable[[Sequence[Expr]], Sequence[Expr]], values: Sequence[Expr]
     ) -> list[Expr]:
         """`body` applied to values so many times, in a loop."""
-        return _loop(count, body, values)
+        builder = values[0].builder
+        carries, outs = ([Var(x.type, "", builder.span) for x in values] for _ in range(2))
+        with builder.block() as inner:
+            after = [x.atom for x in body([Expr(builder, carry) for carry in carries])]
+        inits, block = tuple(x.atom for x in values), inner.close(*after)
+        index, span = Var(int32, "k"), builder.span
+        builder.emit(For(tuple(outs), index, integer(count), tuple(carries), inits, block, span))
+        return [Expr(builder, out) for out in outs]
 
     @staticmethod
     def norm(v: Sequence[Any]) -> Any:
@@ -75,39 +73,18 @@ class Functions:
         """The type of a number."""
         return scalar_of(x.type)
 
-    @staticmethod
-    def shr(x: Expr, by: Any) -> Expr:
-        """The bits of an unsigned number moved down."""
-        return x.apply("shr", by)
-
-    @staticmethod
-    def xor(x: Expr, y: Expr) -> Expr:
-        """The bits set in exactly one."""
-        return x.apply("bit_xor", y)
-
-    @staticmethod
-    def rem(x: Expr, y: Expr) -> Expr:
-        """The remainder of unsigned numbers, of which the second is not 0."""
-        return x.apply("mod", y)
-
 
 class NumpyFunctions:
     """The same of NumPy arrays."""
 
-    sqrt, sin, cos, asin, acos, atan2, log = (
-        staticmethod(f) for f in (np.sqrt, np.sin, np.cos, np.arcsin, np.arccos, np.arctan2, np.log)
+    sqrt, sin, cos, asin, acos, atan2, log, cbrt, floor = (
+        staticmethod(f)
+        for f in (np.sqrt, np.sin, np.cos, np.arcsin, np.arccos, np.arctan2, np.log, np.cbrt, np.floor)
     )
-    both, either, le, equal = (
-        staticmethod(f) for f in (np.logical_and, np.logical_or, np.less_equal, np.equal)
+    where, both, either, le, equal = (
+        staticmethod(f) for f in (np.where, np.logical_and, np.logical_or, np.less_equal, np.equal)
     )
-
-    @staticmethod
-    def where(cond: Any, a: Any, b: Any) -> Any:
-        """`a` where `cond`, else `b`; a number takes the type of the other."""
-        return np.where(cond, a, b)
-
-    cbrt, floor = staticmethod(np.cbrt), staticmethod(np.floor)
-    shr, xor, rem = (staticmethod(f) for f in (np.right_shift, np.bitwise_xor, np.mod))
+    magnitude, shr, xor, rem = (staticmethod(f) for f in (np.abs, np.right_shift, np.bitwise_xor, np.mod))
 
     @staticmethod
     def to(x: Any, scalar: Scalar) -> Any:
@@ -118,8 +95,6 @@ class NumpyFunctions:
     def type_of(x: Any) -> Scalar:
         """The type of a number."""
         return next(scalar for scalar in SCALARS if scalar.dtype == np.asarray(x).dtype)
-
-    magnitude = staticmethod(np.abs)
 
     @staticmethod
     def epsilon(x: Any) -> float:
@@ -147,31 +122,13 @@ class NumpyFunctions:
         return [found[..., k] for k in range(len(v))]
 
 
-def _loop(count: int, body: Callable[[Sequence[Expr]], Sequence[Expr]], values: Sequence[Expr]) -> list[Expr]:
-    builder = values[0].builder
-    carries, outs = ([Var(x.type, "", builder.span) for x in values] for _ in range(2))
-    with builder.block() as inner:
-        after = [x.atom for x in body([Expr(builder, carry) for carry in carries])]
-    inits = tuple(x.atom for x in values)
-    block = inner.close(*after)
-    builder.emit(
-        For(tuple(outs), Var(int32, "k"), integer(count), tuple(carries), inits, block, builder.span)
-    )
-    return [Expr(builder, out) for out in outs]
-
-
 def composite(
-    meaning: Callable[..., Any],
-    *,
-    derivative: Derivative | None = None,
-    domain: Interval | tuple[Interval, ...] = ANYWHERE,
-    exact: bool = False,
-    name: str = "",
-    symbol: str = "",
-    tags: Sequence[str] = (),
-    parts: Sequence[Pattern] = (),
+    meaning: Callable[..., Any], *, derivative: Derivative = _EXPANDED, **record: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function's record; ``meaning(functions, *operands)`` says what it computes."""
+    """Register the decorated function's record; ``meaning(functions, *operands)`` says what it computes.
+
+    `record` are more arguments of `builtin`.
+    """
 
     def decorate(template: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(template)
@@ -180,23 +137,21 @@ def composite(
         return builtin(
             expand=lambda *xs: _expression(result, meaning(Functions, *map(_taken_apart, xs))),
             numpy=lambda *xs: _array(result, meaning(NumpyFunctions, *map(_columns, operands, xs))),
-            derivative=Expanded() if derivative is None else derivative,
-            domain=domain,
-            exact=exact,
-            name=name,
-            symbol=symbol,
-            tags=tags,
-            parts=parts,
+            derivative=derivative,
+            **record,
         )(template)
 
     return decorate
 
 
 def _taken_apart(x: Expr) -> Any:
-    found: list[Any] = parts(x)
-    if len(getattr(x.type, "shape", ())) == 2:
-        return rows(x)
-    return found if hasattr(x.type, "shape") else x
+    match x.type:
+        case Scalar():
+            return x
+        case Vec():
+            return parts(x)
+        case Mat():
+            return rows(x)
 
 
 def _expression(pattern: Pattern, value: Any) -> Expr:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from kernelab.builtins.composed.composite import composite
 from kernelab.builtins.composed.quaternion import crossed, dotted
@@ -10,10 +10,7 @@ from kernelab.builtins.records.table import ANYWHERE, Float, Vec3
 from kernelab.lang.ops import Zero
 from kernelab.lang.types import int32
 
-if TYPE_CHECKING:
-    Flag: TypeAlias = Any
-else:
-    Flag = int32
+Flag: Any = int32
 
 Point = Sequence[Any]
 

@@ -9,7 +9,7 @@ degree.  The noise is 0 at the points, between -1 and 1, and twice differentiabl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from kernelab.builtins.composed.composite import composite
 from kernelab.builtins.composed.random import STATES, hashed
@@ -17,11 +17,8 @@ from kernelab.builtins.records.components import added
 from kernelab.builtins.records.table import Float, Vec2, Vec3, Vec4
 from kernelab.lang.types import Scalar, int32, uint32
 
-if TYPE_CHECKING:
-    State: TypeAlias = Any
-    Period: TypeAlias = Any
-else:
-    State, Period = uint32, int32
+State: Any = uint32
+Period: Any = int32
 
 PERIODS = (1.0, 5.0)
 

@@ -9,22 +9,18 @@ with respect to the bounds.
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from kernelab.builtins.composed.composite import composite
 from kernelab.builtins.records.table import Float
 from kernelab.lang.ops import VecPattern, Zero
 from kernelab.lang.types import float32, int32, uint32
 
-if TYPE_CHECKING:
-    State: TypeAlias = Any
-    Single: TypeAlias = Any
-    Seed: TypeAlias = Any
-    Pair: TypeAlias = Any
-    Triple: TypeAlias = Any
-else:
-    State, Single, Seed = uint32, float32, int32
-    Pair, Triple = VecPattern(float32, 2), VecPattern(float32, 3)
+State: Any = uint32
+Single: Any = float32
+Seed: Any = int32
+Pair: Any = VecPattern(float32, 2)
+Triple: Any = VecPattern(float32, 3)
 
 STATES = (0.0, 4e9)
 SEEDS = (-2e9, 2e9)

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from kernelab.builtins.records.table import define, title_of
-from kernelab.builtins.vectors import matrix, vector_operators  # whose operations get other names
+from kernelab.builtins.vectors import componentwise, matrix  # whose operations get other names
 from kernelab.lang import ops
 from kernelab.lang.ops import Op, Parameter, Zero
 from kernelab.lang.types import Scalar, float32, float64, int32, int64, uint32, uint64
 
-assert vector_operators
+assert componentwise
 assert matrix
 
 FAMILY = title_of(__name__)

@@ -9,6 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -357,6 +358,10 @@ def builtin(
         return operation
 
     return decorate
+
+
+piecewise_constant = partial(builtin, derivative=Zero(), exact=True)
+"""The decorator of operations whose derivative is zero wherever it exists, computed exactly everywhere."""
 
 
 def _of_matrices(pattern: Pattern) -> Pattern:

@@ -20,6 +20,7 @@ from kernelab.builtins.records.table import (
     Unsigned,
     Whole,
     builtin,
+    piecewise_constant,
 )
 from kernelab.lang.build import Expr
 from kernelab.lang.ir import Const
@@ -122,11 +123,9 @@ def chain(d: Float, p: Float) -> Float:
     """A derivative times a partial: ``d * p``, and 0 where ``d`` is 0, even if ``p`` is infinite or NaN."""
 
 
-@builtin(
+@piecewise_constant(
     cpp="({b} == -1 ? ({T})-{a} : ({T})({a} / {b} - ({a} % {b} != 0 && ({a} % {b} < 0) != ({b} < 0))))",
     numpy=np.floor_divide,
-    derivative=Zero(),
-    exact=True,
     symbol="//",
     domain=((-9.0, 9.0), (1.0, 5.0)),
 )
@@ -134,25 +133,17 @@ def floordiv(a: Signed, b: Signed) -> Signed:
     """The quotient rounded down, as in Python: ``-7 // 2`` is -4.  An error where ``b`` is 0."""
 
 
-@builtin(
-    cpp="({a} / {b})",
-    numpy=np.floor_divide,
-    derivative=Zero(),
-    exact=True,
-    symbol="//",
-    name="floordiv",
-    domain=((0.0, 9.0), (1.0, 5.0)),
+@piecewise_constant(
+    cpp="({a} / {b})", numpy=np.floor_divide, symbol="//", name="floordiv", domain=((0.0, 9.0), (1.0, 5.0))
 )
 def floordiv_unsigned(a: Unsigned, b: Unsigned) -> Unsigned:
     """The quotient rounded down.  The launch ends with an error where ``b`` is 0."""
 
 
-@builtin(
+@piecewise_constant(
     cpp="({b} == -1 ? ({T})0 : ({T})({a} % {b} + "
     "({a} % {b} != 0 && ({a} % {b} < 0) != ({b} < 0) ? {b} : 0)))",
     numpy=np.mod,
-    derivative=Zero(),
-    exact=True,
     symbol="%",
     domain=((-9.0, 9.0), (1.0, 5.0)),
 )
@@ -160,15 +151,7 @@ def mod(a: Signed, b: Signed) -> Signed:
     """The remainder with the sign of ``b``, as in Python: ``-7 % 3`` is 2.  An error where ``b`` is 0."""
 
 
-@builtin(
-    cpp="({a} % {b})",
-    numpy=np.mod,
-    derivative=Zero(),
-    exact=True,
-    symbol="%",
-    name="mod",
-    domain=((0.0, 9.0), (1.0, 5.0)),
-)
+@piecewise_constant(cpp="({a} % {b})", numpy=np.mod, symbol="%", name="mod", domain=((0.0, 9.0), (1.0, 5.0)))
 def mod_unsigned(a: Unsigned, b: Unsigned) -> Unsigned:
     """The remainder.  The launch ends with an error where ``b`` is 0."""
 
@@ -281,116 +264,74 @@ def pow_int(x: Float, y: Int) -> Float:
     """The power ``x ** y`` with a whole exponent, which is rounded to the type of ``x``; ``x ** 0`` is 1."""
 
 
-@builtin(cpp="({a} < {b})", numpy=np.less, derivative=Zero(), exact=True, symbol="<")
+@piecewise_constant(cpp="({a} < {b})", numpy=np.less, symbol="<")
 def lt(a: Number, b: Number) -> Bool:
     """Whether ``a`` is less than ``b``."""
 
 
-@builtin(cpp="({a} <= {b})", numpy=np.less_equal, derivative=Zero(), exact=True, symbol="<=")
+@piecewise_constant(cpp="({a} <= {b})", numpy=np.less_equal, symbol="<=")
 def le(a: Number, b: Number) -> Bool:
     """Whether ``a`` is at most ``b``."""
 
 
-@builtin(cpp="({a} > {b})", numpy=np.greater, derivative=Zero(), exact=True, symbol=">")
+@piecewise_constant(cpp="({a} > {b})", numpy=np.greater, symbol=">")
 def gt(a: Number, b: Number) -> Bool:
     """Whether ``a`` is greater than ``b``."""
 
 
-@builtin(cpp="({a} >= {b})", numpy=np.greater_equal, derivative=Zero(), exact=True, symbol=">=")
+@piecewise_constant(cpp="({a} >= {b})", numpy=np.greater_equal, symbol=">=")
 def ge(a: Number, b: Number) -> Bool:
     """Whether ``a`` is at least ``b``."""
 
 
-@builtin(cpp="({a} == {b})", numpy=np.equal, derivative=Zero(), exact=True, symbol="==", tags=COMMUTATIVE)
+@piecewise_constant(cpp="({a} == {b})", numpy=np.equal, symbol="==", tags=COMMUTATIVE)
 def eq(a: Element, b: Element) -> Bool:
     """Whether the two are equal; NaN equals nothing."""
 
 
-@builtin(cpp="({a} != {b})", numpy=np.not_equal, derivative=Zero(), exact=True, symbol="!=", tags=COMMUTATIVE)
+@piecewise_constant(cpp="({a} != {b})", numpy=np.not_equal, symbol="!=", tags=COMMUTATIVE)
 def ne(a: Element, b: Element) -> Bool:
     """Whether the two differ."""
 
 
-@builtin(
-    cpp="({a} && {b})",
-    numpy=np.logical_and,
-    derivative=Zero(),
-    exact=True,
-    symbol="and",
-    name="and",
-    tags=COMMUTATIVE,
-)
+@piecewise_constant(cpp="({a} && {b})", numpy=np.logical_and, symbol="and", name="and", tags=COMMUTATIVE)
 def and_(a: Bool, b: Bool) -> Bool:
     """Whether both hold."""
 
 
-@builtin(
-    cpp="({a} || {b})",
-    numpy=np.logical_or,
-    derivative=Zero(),
-    exact=True,
-    symbol="or",
-    name="or",
-    tags=COMMUTATIVE,
-)
+@piecewise_constant(cpp="({a} || {b})", numpy=np.logical_or, symbol="or", name="or", tags=COMMUTATIVE)
 def or_(a: Bool, b: Bool) -> Bool:
     """Whether at least one holds."""
 
 
-@builtin(cpp="(!{a})", numpy=np.logical_not, derivative=Zero(), exact=True, symbol="not", name="not")
+@piecewise_constant(cpp="(!{a})", numpy=np.logical_not, symbol="not", name="not")
 def not_(a: Bool) -> Bool:
     """Whether ``a`` does not hold."""
 
 
-@builtin(
-    cpp="({a} & {b})",
-    numpy=np.bitwise_and,
-    derivative=Zero(),
-    exact=True,
-    symbol="&",
-    tags=COMMUTATIVE,
-    domain=(0.0, 9.0),
-)
+@piecewise_constant(cpp="({a} & {b})", numpy=np.bitwise_and, symbol="&", tags=COMMUTATIVE, domain=(0.0, 9.0))
 def bit_and(a: Whole, b: Whole) -> Whole:
     """The bits set in both."""
 
 
-@builtin(
-    cpp="({a} | {b})",
-    numpy=np.bitwise_or,
-    derivative=Zero(),
-    exact=True,
-    symbol="|",
-    tags=COMMUTATIVE,
-    domain=(0.0, 9.0),
-)
+@piecewise_constant(cpp="({a} | {b})", numpy=np.bitwise_or, symbol="|", tags=COMMUTATIVE, domain=(0.0, 9.0))
 def bit_or(a: Whole, b: Whole) -> Whole:
     """The bits set in at least one."""
 
 
-@builtin(
-    cpp="({a} ^ {b})",
-    numpy=np.bitwise_xor,
-    derivative=Zero(),
-    exact=True,
-    symbol="^",
-    tags=COMMUTATIVE,
-    domain=(0.0, 9.0),
-)
+@piecewise_constant(cpp="({a} ^ {b})", numpy=np.bitwise_xor, symbol="^", tags=COMMUTATIVE, domain=(0.0, 9.0))
 def bit_xor(a: Whole, b: Whole) -> Whole:
     """The bits set in exactly one."""
 
 
-@builtin(cpp="(~{a})", numpy=np.invert, derivative=Zero(), exact=True, symbol="~", domain=(0.0, 9.0))
+@piecewise_constant(cpp="(~{a})", numpy=np.invert, symbol="~", domain=(0.0, 9.0))
 def invert(a: Int) -> Int:
     """All bits flipped."""
 
 
-@builtin(
+@piecewise_constant(
     cpp="(({U}){b} < sizeof({T}) * 8 ? ({T})(({U}){a} << {b}) : ({T})0)",
     numpy=np.left_shift,
-    derivative=Zero(),
-    exact=True,
     symbol="<<",
     domain=((-9.0, 9.0), (0.0, 9.0)),
 )
@@ -398,11 +339,9 @@ def shl(a: Int, b: Int) -> Int:
     """The bits of ``a`` moved up by ``b``; 0 where ``b`` is negative or not less than the width."""
 
 
-@builtin(
+@piecewise_constant(
     cpp="(({U}){b} < sizeof({T}) * 8 ? ({T})({a} >> {b}) : ({T})-({a} < 0))",
     numpy=np.right_shift,
-    derivative=Zero(),
-    exact=True,
     symbol=">>",
     domain=((-9.0, 9.0), (0.0, 9.0)),
 )

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from kernelab.builtins.records.components import Numpy, or_zero, zero_of
-from kernelab.builtins.records.table import Bool, Float, Index, Int, Number, builtin
+from kernelab.builtins.records.table import Bool, Float, Index, Int, Number, builtin, piecewise_constant
 from kernelab.builtins.scalars.arithmetic import SELECTS, bit_and, chain, gt, lt, shr, where
 from kernelab.lang.build import Expr
-from kernelab.lang.ops import Rules, Zero
+from kernelab.lang.ops import Rules
 from kernelab.lang.types import Scalar, scalar_of
 
 UNIT = (-0.95, 0.95)
@@ -161,28 +161,22 @@ def abs_(x: Float) -> Float:
     """The absolute value of ``x``; derivative 0 at 0."""
 
 
-@builtin(cpp="({x} < 0 ? ({T})-{x} : {x})", numpy=np.abs, name="abs", derivative=Zero(), exact=True)
+@piecewise_constant(cpp="({x} < 0 ? ({T})-{x} : {x})", numpy=np.abs, name="abs")
 def abs_int(x: Int) -> Int:
     """The absolute value of ``x``; the least integer is its own."""
 
 
-@builtin(
-    cpp="({x} < 0 ? ({T})-1 : ({T})1)", numpy=lambda x: np.where(x < 0, -1, 1), derivative=Zero(), exact=True
-)
+@piecewise_constant(cpp="({x} < 0 ? ({T})-1 : ({T})1)", numpy=lambda x: np.where(x < 0, -1, 1))
 def sign(x: Number) -> Number:
     """-1 where ``x`` is less than 0, else 1."""
 
 
-@builtin(
-    cpp="({x} == 0 ? ({T})0 : ({T})1)", numpy=lambda x: np.where(x == 0, 0, 1), derivative=Zero(), exact=True
-)
+@piecewise_constant(cpp="({x} == 0 ? ({T})0 : ({T})1)", numpy=lambda x: np.where(x == 0, 0, 1))
 def nonzero(x: Number) -> Number:
     """0 where ``x`` is 0, else 1."""
 
 
-@builtin(
-    cpp="({x} < 0 ? ({T})1 : ({T})0)", numpy=lambda x: np.where(x < 0, 1, 0), derivative=Zero(), exact=True
-)
+@piecewise_constant(cpp="({x} < 0 ? ({T})1 : ({T})0)", numpy=lambda x: np.where(x < 0, 1, 0))
 def step(x: Number) -> Number:
     """1 where ``x`` is less than 0, else 0."""
 
@@ -214,7 +208,7 @@ def _bits_expand(x: Expr) -> Expr:
     return counted.apply("int32")
 
 
-@builtin(expand=_bits_expand, numpy=_bits_numpy, derivative=Zero(), exact=True, domain=(-99.0, 99.0))
+@piecewise_constant(expand=_bits_expand, numpy=_bits_numpy, domain=(-99.0, 99.0))
 def bit_count(x: Int) -> Index:
     """The number of bits of ``x`` that are set."""
 
@@ -290,22 +284,22 @@ def clamp(x: Number, low: Number, high: Number) -> Number:
     """``min(max(x, low), high)``; on a bound the derivative goes to ``x``."""
 
 
-@builtin(cpp="{m}floor{f}({x})", numpy=np.floor, derivative=Zero(), exact=True)
+@piecewise_constant(cpp="{m}floor{f}({x})", numpy=np.floor)
 def floor(x: Float) -> Float:
     """``x`` rounded down to a whole number."""
 
 
-@builtin(cpp="{m}ceil{f}({x})", numpy=np.ceil, derivative=Zero(), exact=True)
+@piecewise_constant(cpp="{m}ceil{f}({x})", numpy=np.ceil)
 def ceil(x: Float) -> Float:
     """``x`` rounded up to a whole number."""
 
 
-@builtin(cpp="{m}trunc{f}({x})", numpy=np.trunc, derivative=Zero(), exact=True)
+@piecewise_constant(cpp="{m}trunc{f}({x})", numpy=np.trunc)
 def trunc(x: Float) -> Float:
     """``x`` rounded towards 0."""
 
 
-@builtin(cpp="{m}rint{f}({x})", numpy=np.rint, derivative=Zero(), exact=True)
+@piecewise_constant(cpp="{m}rint{f}({x})", numpy=np.rint)
 def rint(x: Float) -> Float:
     """``x`` rounded to the nearest whole number, halves to the even one."""
 
@@ -317,7 +311,7 @@ def _round_half_away(x: Numpy) -> Numpy:
     return result
 
 
-@builtin(cpp="{m}round{f}({x})", numpy=_round_half_away, name="round", derivative=Zero(), exact=True)
+@piecewise_constant(cpp="{m}round{f}({x})", numpy=_round_half_away, name="round")
 def round_(x: Float) -> Float:
     """``x`` rounded to the nearest whole number, halves away from 0; Python's ``round`` is `rint`."""
 
@@ -329,17 +323,17 @@ def frac(x: Float) -> Float:
     """The fractional part ``x - trunc(x)``, with the sign of ``x``; derivative 1, also across the jumps."""
 
 
-@builtin(cpp="({a} != {a})", numpy=np.isnan, derivative=Zero(), exact=True)
+@piecewise_constant(cpp="({a} != {a})", numpy=np.isnan)
 def isnan(a: Float) -> Bool:
     """Whether ``a`` is not a number."""
 
 
-@builtin(cpp="({a} == {a} && {a} - {a} != 0)", numpy=np.isinf, derivative=Zero(), exact=True)
+@piecewise_constant(cpp="({a} == {a} && {a} - {a} != 0)", numpy=np.isinf)
 def isinf(a: Float) -> Bool:
     """Whether ``a`` is infinite."""
 
 
-@builtin(cpp="({a} - {a} == 0)", numpy=np.isfinite, derivative=Zero(), exact=True)
+@piecewise_constant(cpp="({a} - {a} == 0)", numpy=np.isfinite)
 def isfinite(a: Float) -> Bool:
     """Whether ``a`` is neither infinite nor NaN."""
 

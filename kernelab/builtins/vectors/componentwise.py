@@ -1,19 +1,52 @@
-"""Vectors: choices and comparisons.
+"""Vectors: component by component.
 
-What looks at each component: minimum, maximum, absolute value, equality, and tests for NaN and infinities.
+Minimum, maximum, absolute value, comparisons, tests for NaN and infinities, and the operators that are not
+those of linear algebra: bits of integers, remainders, and a number divided by each component.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from kernelab.builtins.records.components import Numpy, each, or_zero, parts, zero_of
-from kernelab.builtins.records.table import AnyVecN, Bool, Index, Number, NumVecN, VecN, builtin
-from kernelab.builtins.scalars.arithmetic import COMMUTATIVE, SELECTS, WHERE, and_, eq, gt, lt, ne, or_, where
+from kernelab.builtins.records.table import (
+    ANYWHERE,
+    AnyVecN,
+    Bool,
+    Float,
+    Index,
+    IntVecN,
+    Number,
+    NumVecN,
+    VecN,
+    builtin,
+    piecewise_constant,
+)
+from kernelab.builtins.scalars.arithmetic import (
+    COMMUTATIVE,
+    NONZERO,
+    SELECTS,
+    WHERE,
+    and_,
+    bit_and,
+    bit_or,
+    bit_xor,
+    eq,
+    gt,
+    invert,
+    lt,
+    mod,
+    ne,
+    or_,
+    shl,
+    shr,
+    where,
+)
 from kernelab.builtins.scalars.scalar import abs_, isfinite, isinf, isnan, max_, min_, sign
 from kernelab.builtins.vectors.vector import cw_mul
 from kernelab.lang.build import Expr
-from kernelab.lang.ops import Rules, Zero
+from kernelab.lang.ops import Expanded, Rules, overloads
 from kernelab.lang.types import int32
 
 
@@ -108,12 +141,12 @@ def _of_component(place: Any) -> Rules:
     )
 
 
-@builtin(expand=_place_expand(lt), numpy=_place_numpy(np.less), derivative=Zero(), exact=True)
+@piecewise_constant(expand=_place_expand(lt), numpy=_place_numpy(np.less))
 def argmin(a: NumVecN) -> Index:
     """The index of the least component, of the first of these if there are several."""
 
 
-@builtin(expand=_place_expand(gt), numpy=_place_numpy(np.greater), derivative=Zero(), exact=True)
+@piecewise_constant(expand=_place_expand(gt), numpy=_place_numpy(np.greater))
 def argmax(a: NumVecN) -> Index:
     """The index of the greatest component, of the first of these if there are several."""
 
@@ -157,13 +190,7 @@ def abs_vector(x: NumVecN) -> NumVecN:
     """The absolute value of each component; derivative 0 at 0."""
 
 
-@builtin(
-    expand=lambda v: each(sign, v),
-    numpy=lambda v: np.where(v < 0, -1, 1),
-    name="sign",
-    derivative=Zero(),
-    exact=True,
-)
+@piecewise_constant(expand=lambda v: each(sign, v), numpy=lambda v: np.where(v < 0, -1, 1), name="sign")
 def sign_vector(x: NumVecN) -> NumVecN:
     """-1 in the components that are less than 0, 1 in the others."""
 
@@ -205,12 +232,10 @@ def _differ(a: Expr, b: Expr) -> Expr:
     return _any([ne(x, y) for x, y in zip(parts(a), parts(b), strict=True)])
 
 
-@builtin(
+@piecewise_constant(
     expand=_equal,
     numpy=lambda a, b: np.all(a == b, axis=-1),
     name="eq",
-    derivative=Zero(),
-    exact=True,
     symbol="==",
     tags=COMMUTATIVE,
     matrices=lambda a, b: np.all(a == b, axis=(-2, -1)),
@@ -219,12 +244,10 @@ def eq_vectors(a: AnyVecN, b: AnyVecN) -> Bool:
     """Whether all components are equal."""
 
 
-@builtin(
+@piecewise_constant(
     expand=_differ,
     numpy=lambda a, b: np.any(a != b, axis=-1),
     name="ne",
-    derivative=Zero(),
-    exact=True,
     symbol="!=",
     tags=COMMUTATIVE,
     matrices=lambda a, b: np.any(a != b, axis=(-2, -1)),
@@ -233,37 +256,113 @@ def ne_vectors(a: AnyVecN, b: AnyVecN) -> Bool:
     """Whether any components differ."""
 
 
-@builtin(
+@piecewise_constant(
     expand=lambda v: _any([isnan(x) for x in parts(v)]),
     numpy=lambda v: np.isnan(v).any(axis=-1),
     name="isnan",
-    derivative=Zero(),
-    exact=True,
     matrices=lambda m: np.isnan(m).any(axis=(-2, -1)),
 )
 def isnan_vector(a: VecN) -> Bool:
     """Whether any component is not a number."""
 
 
-@builtin(
+@piecewise_constant(
     expand=lambda v: _any([isinf(x) for x in parts(v)]),
     numpy=lambda v: np.isinf(v).any(axis=-1),
     name="isinf",
-    derivative=Zero(),
-    exact=True,
     matrices=lambda m: np.isinf(m).any(axis=(-2, -1)),
 )
 def isinf_vector(a: VecN) -> Bool:
     """Whether any component is infinite."""
 
 
-@builtin(
+@piecewise_constant(
     expand=lambda v: _all([isfinite(x) for x in parts(v)]),
     numpy=lambda v: np.isfinite(v).all(axis=-1),
     name="isfinite",
-    derivative=Zero(),
-    exact=True,
     matrices=lambda m: np.isfinite(m).all(axis=(-2, -1)),
 )
 def isfinite_vector(a: VecN) -> Bool:
     """Whether every component is neither infinite nor NaN."""
+
+
+# ------------------------------------------------------------------------- operators
+
+
+def _by_component(operation: Any) -> Callable[..., Expr]:
+    def expand(*operands: Expr) -> Expr:
+        return each(operation, *operands)
+
+    return expand
+
+
+for _operation in (bit_and, bit_or, bit_xor, shl, shr):
+    _op = overloads(_operation.__name__)[0]
+
+    @piecewise_constant(
+        name=_op.name,
+        symbol=_op.symbol,
+        expand=_by_component(_operation),
+        numpy=_op.numpy,
+        domain=_op.domain,
+        tags=sorted(_op.tags),
+        matrices=_op.numpy,
+    )
+    def bits_of_vectors(a: IntVecN, b: IntVecN) -> IntVecN:
+        """The same component by component."""
+
+
+@piecewise_constant(
+    name="invert",
+    symbol="~",
+    expand=_by_component(invert),
+    numpy=np.invert,
+    domain=(0.0, 9.0),
+    matrices=np.invert,
+)
+def invert_vector(a: IntVecN) -> IntVecN:
+    """All bits of each component flipped."""
+
+
+def _mod_or_zero(a: Expr, b: Expr) -> Expr:
+    is_zero = b.eq(zero_of(b))
+    remainder: Expr = where(is_zero, zero_of(a), mod(a, where(is_zero, b.const(1), b)))
+    return remainder
+
+
+@piecewise_constant(
+    name="mod",
+    symbol="%",
+    expand=_by_component(_mod_or_zero),
+    numpy=lambda a, b: np.where(b == 0, 0, np.mod(a, np.where(b == 0, 1, b))),
+    domain=((-9.0, 9.0), (-3.0, 3.0)),
+)
+def mod_vectors(a: IntVecN, b: IntVecN) -> IntVecN:
+    """The remainder component by component, as Python's ``%``; 0 where a component of ``b`` is 0."""
+
+
+@builtin(
+    name="mod",
+    symbol="%",
+    expand=_by_component(mod),
+    numpy=overloads("mod")[2].numpy,
+    derivative=Expanded(),
+    exact=True,
+    domain=(ANYWHERE, NONZERO),
+)
+def mod_float_vectors(a: VecN, b: VecN) -> VecN:
+    """The remainder component by component, as Python's ``%``."""
+
+
+@builtin(
+    name="div",
+    symbol="/",
+    expand=_by_component(Expr.__truediv__),
+    numpy=lambda s, v: s[..., None] / v,
+    derivative=Expanded(),
+    exact=True,
+    domain=(ANYWHERE, NONZERO),
+    matrices=lambda s, m: s[..., None, None] / m,
+)
+def div_by_vector(a: Float, b: VecN) -> VecN:
+    """The number ``a`` divided by each component."""
