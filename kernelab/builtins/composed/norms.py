@@ -14,13 +14,9 @@ from kernelab.builtins.records.table import ANYWHERE, Float, VecN
 DELTA = (ANYWHERE, (0.5, 2.0))
 
 
-def _squared(v: Sequence[Any]) -> Any:
-    return added([x * x for x in v])
-
-
 def _huber(m: Any, v: Sequence[Any], delta: Any) -> Any:
     size = m.norm(v)
-    return m.where(m.le(size, delta), 0.5 * _squared(v), delta * (size - 0.5 * delta))
+    return m.where(m.le(size, delta), 0.5 * added([x * x for x in v]), delta * (size - 0.5 * delta))
 
 
 def _pseudo_huber(m: Any, v: Sequence[Any], delta: Any) -> Any:

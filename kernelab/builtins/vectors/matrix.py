@@ -35,10 +35,7 @@ from kernelab.builtins.records.table import (
     Vec3,
     builtin,
 )
-from kernelab.builtins.scalars.arithmetic import (
-    COMMUTATIVE,
-    where,
-)
+from kernelab.builtins.scalars.arithmetic import COMMUTATIVE, where
 from kernelab.builtins.vectors.vector import outer
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import Bilinear, Linear, Rules

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, Span
+from kernelab.frontend.expressions.expressions import any_expr
 from kernelab.frontend.meaning import fence
 from kernelab.frontend.meaning.byref import Calls, hand_back
 from kernelab.frontend.meaning.frame import Frame, Wishes, evaluated
@@ -123,8 +124,9 @@ def lower_def(
             names.within(),
             facts,
             wishes,
+            any_expr,
             is_kernel,
-            _uses_warp(template.node),
+            any(isinstance(part, ast.Name) and part.id == "wp" for part in nodes(template.node)),
             result,
             refused | handed.refused,
         )
@@ -164,10 +166,6 @@ def _handed_back(template: Template, callee: ast.expr) -> HandsBack | None:
     except Unknown:
         return None
     return found.function.hands_back if isinstance(found, FunctionRef) else None
-
-
-def _uses_warp(node: ast.FunctionDef) -> bool:
-    return any(isinstance(part, ast.Name) and part.id == "wp" for part in nodes(node))
 
 
 def kept(captured: Mapping[str, Any]) -> dict[str, Any]:

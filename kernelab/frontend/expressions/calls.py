@@ -6,15 +6,9 @@ from dataclasses import dataclass
 
 from kernelab.frontend.expressions import constructors, division, library_functions, print_calls, words
 from kernelab.frontend.expressions.constructors import number
-from kernelab.frontend.expressions.passing import (
-    Argument,
-    Arguments,
-    call_function,
-    in_order,
-    in_order_of,
-)
+from kernelab.frontend.expressions.passing import Argument, Arguments, call_function, in_order, in_order_of
 from kernelab.frontend.meaning import habit_hints, local_arrays, shaped
-from kernelab.frontend.meaning.frame import Evaluate, Frame
+from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     BuiltinRef,
@@ -212,7 +206,7 @@ class FromValues:
 class FromSyntax:
     """A word that takes the call as it is written."""
 
-    lower: Callable[[Frame, ast.Call, Evaluate], Meaning | None]
+    lower: Callable[[Frame, ast.Call], Meaning | None]
 
 
 _OPERATION = FromValues(_operation)

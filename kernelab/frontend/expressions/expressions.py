@@ -28,7 +28,7 @@ from kernelab.frontend.meaning.meanings import (
     is_struct,
     is_truth,
 )
-from kernelab.frontend.meaning.name_lookup import SPECIAL, Unknown
+from kernelab.frontend.meaning.name_lookup import Unknown
 from kernelab.frontend.meaning.promote import as_number, materialise, operate
 from kernelab.frontend.places import presence, slices, struct_values, variables
 from kernelab.frontend.places.attribute_reads import attribute, extent
@@ -92,17 +92,6 @@ _COMPARE: dict[type[ast.cmpop], str] = {
 }
 
 
-def expr(frame: Frame, node: ast.expr) -> Meaning:
-    """The value of an expression; raises Mistake, or Poisoned where a mistake has been reported before."""
-    value = any_expr(frame, node)
-    if value is None:
-        own = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SPECIAL
-        hint = "call it on a line of its own"
-        hint = hint if own else f"add a return with a value to the function, or {hint}"
-        raise frame.error(node, f"{frame.places.text(node)} returns nothing", hint=hint)
-    return value
-
-
 def any_expr(frame: Frame, node: ast.expr) -> Meaning | None:
     """The value of an expression, None for a call that returns nothing."""
     if node in frame.refused:
@@ -130,14 +119,14 @@ def any_expr(frame: Frame, node: ast.expr) -> Meaning | None:
             case ast.Subscript() | ast.Attribute():
                 return struct_values.loaded(frame, _selection(frame, node))
             case ast.Tuple(elts=elements):
-                return TupleOf(tuple(expr(frame, element) for element in elements))
+                return TupleOf(tuple(frame.value(element) for element in elements))
             case _:
                 raise Poisoned
 
 
 def number(frame: Frame, node: ast.expr) -> Weak | Typed:
     """An expression that is a number, vector or matrix."""
-    return as_number(frame, expr(frame, node), node)
+    return as_number(frame, frame.value(node), node)
 
 
 # ------------------------------------------------------------------------- parts of values
@@ -146,22 +135,22 @@ def number(frame: Frame, node: ast.expr) -> Weak | Typed:
 def _selection(frame: Frame, node: ast.Subscript | ast.Attribute) -> Meaning:
     match node:
         case ast.Subscript(value=ast.Attribute(value=inner, attr="shape"), slice=axis):
-            base = expr(frame, inner)
+            base = frame.value(inner)
             if isinstance(base, ArrayRef | View):
-                return extent(frame, base, expr(frame, axis), axis)
+                return extent(frame, base, frame.value(axis), axis)
         case ast.Attribute(value=inner, attr=attr) if attr not in COMPONENTS:
             return attribute(frame, node, _base(frame, inner))
     root, groups = chain(node)
     base = _base(frame, root)
     if isinstance(base, ModuleRef) and isinstance(node, ast.Attribute):
         return attribute(frame, node, base)
-    return struct_values.read(frame, base, groups, expr, node)
+    return struct_values.read(frame, base, groups, node)
 
 
 def _base(frame: Frame, node: ast.expr) -> Meaning:
     """The base of a selection: of an element of an array of structs, only the fields used are loaded."""
     if not isinstance(node, ast.Subscript | ast.Attribute) or node in frame.refused:
-        return expr(frame, node)
+        return frame.value(node)
     with frame.builder.at(frame.places(node)):
         return _selection(frame, node)
 
@@ -170,7 +159,7 @@ def _base(frame: Frame, node: ast.expr) -> Meaning:
 
 
 def _binary(frame: Frame, node: ast.BinOp) -> Meaning:
-    values = [expr(frame, part) for part in (node.left, node.right)]
+    values = [frame.value(part) for part in (node.left, node.right)]
     overloaded = _operator(frame, _FUNCTIONS.get(type(node.op), ""), values, (node.left, node.right), node)
     if overloaded is not None:
         return overloaded
@@ -201,7 +190,7 @@ def _operator(
 def _unary(frame: Frame, node: ast.UnaryOp) -> Meaning:
     if isinstance(node.op, ast.Not):
         return _boolean(_not(frame, condition(frame, node.operand)))
-    value = expr(frame, node.operand)
+    value = frame.value(node.operand)
     name = {ast.USub: "neg", ast.UAdd: "pos"}.get(type(node.op), "")
     overloaded = _operator(frame, name, [value], [node.operand], node)
     if overloaded is not None:
@@ -233,7 +222,7 @@ def condition(frame: Frame, node: ast.expr) -> Atom:
             case ast.Compare():
                 return _comparison(frame, node)
             case _:
-                value = presence.evaluated(frame, node, expr)
+                value = presence.evaluated(frame, node)
                 there = presence.has_elements(frame, value)
                 return _truth(frame, as_number(frame, value, node), node) if there is None else there
 
@@ -312,7 +301,7 @@ def _comparison(frame: Frame, node: ast.Compare) -> Atom:
     if fence.is_search(node.ops[0]):
         return _membership(frame, node)
     if isinstance(node.ops[0], ast.Is | ast.IsNot):
-        return presence.is_none(frame, presence.evaluated(frame, node.left, expr), node)
+        return presence.is_none(frame, presence.evaluated(frame, node.left), node)
     left_node, left = node.left, number(frame, node.left)
 
     def link(left: Weak | Typed, rest: int, left_node: ast.expr) -> Atom:
@@ -345,7 +334,7 @@ def _membership(frame: Frame, node: ast.Compare) -> Atom:
     left, searched = number(frame, node.left), node.comparators[0]
     found: list[tuple[Meaning, ast.expr]]
     if isinstance(searched, ast.List | ast.Tuple):
-        found = [(expr(frame, part), part) for part in searched.elts]
+        found = [(frame.value(part), part) for part in searched.elts]
     else:
         found = [(item, searched) for item in _items_searched(frame, searched, node)]
     result: Atom = FALSE
@@ -356,7 +345,7 @@ def _membership(frame: Frame, node: ast.Compare) -> Atom:
 
 
 def _items_searched(frame: Frame, searched: ast.expr, node: ast.Compare) -> Sequence[Meaning]:
-    match expr(frame, searched):
+    match frame.value(searched):
         case TupleOf(items, None):
             return items
         case _:
@@ -368,12 +357,12 @@ def _ternary(frame: Frame, node: ast.IfExp) -> Meaning:
     """`a if c else b`: a branch, as only one side is evaluated."""
     cond = condition(frame, node.test)
     if isinstance(cond, Const):
-        return expr(frame, node.body if cond.value else node.orelse)
+        return frame.value(node.body if cond.value else node.orelse)
     saved = frame.env.get(THE_VALUE)
 
     def side(part: ast.expr) -> Callable[[], None]:
         def evaluate() -> None:
-            frame.env[THE_VALUE] = expr(frame, part)
+            frame.env[THE_VALUE] = frame.value(part)
             frame.set_at[THE_VALUE] = frame.places(part)
 
         return evaluate
@@ -393,13 +382,13 @@ def _call(frame: Frame, node: ast.Call) -> Meaning | None:
     callee = _callee(frame, node.func)
     match callee:
         case BuiltinRef(name) if isinstance(word := calls.WORDS.get(name), calls.FromSyntax):
-            return word.lower(frame, node, expr)
+            return word.lower(frame, node)
         case TypeRef(Scalar() as scalar) if [_is_text(frame, part) for part in node.args] == [True]:
             return calls.call(frame, callee, [_special_float(frame, scalar, node)], node)
     if any(word in frame.refused for word in node.keywords):
         raise Poisoned
     arguments = [argument for part in node.args for argument in _arguments(frame, part)]
-    arguments += [Argument(expr(frame, word.value), word.value, word.arg) for word in node.keywords]
+    arguments += [Argument(frame.value(word.value), word.value, word.arg) for word in node.keywords]
     return calls.call(frame, callee, arguments, node)
 
 
@@ -421,18 +410,18 @@ def _special_float(frame: Frame, scalar: Scalar, node: ast.Call) -> Argument:
 def _callee(frame: Frame, node: ast.expr) -> Meaning:
     if isinstance(node, ast.Name) and frame.facts.reads.get(node, "outer") == "outer":
         return variables.outer(frame, node, True)
-    return expr(frame, node)
+    return frame.value(node)
 
 
 def _arguments(frame: Frame, node: ast.expr) -> list[Argument]:
     """An argument, or with a star those that a tuple, vector, matrix or slice of known length stands for."""
     if not isinstance(node, ast.Starred):
-        return [Argument(expr(frame, node), node)]
+        return [Argument(frame.value(node), node)]
     if isinstance(node.value, ast.Subscript) and isinstance(node.value.slice, ast.Slice):
-        few = slices.few(frame, expr(frame, node.value.value), node.value.slice, expr)
+        few = slices.few(frame, frame.value(node.value.value), node.value.slice)
         if few is not None:
             return [Argument(item, node) for item in few]
-    match expr(frame, node.value):
+    match frame.value(node.value):
         case TupleOf(items, None):
             found: Sequence[Meaning] = items
         case Typed(atom) as value if isinstance(value.type, Vec | Mat):

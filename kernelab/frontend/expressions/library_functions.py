@@ -85,7 +85,7 @@ def call(frame: Frame, gradient: GradRef, arguments: Arguments, node: ast.Call) 
     found = entered(frame, callee, arguments, node, _strong)
     function, result = found.instance.function, found.instance.results
     _refuse_effects(frame, function, node)
-    if not isinstance(result, Typed) or not _is_float(result.type):
+    if not isinstance(result, Typed) or not (isinstance(result.type, Scalar) and result.type.is_float):
         what = "nothing" if result is None else describe(result)
         message = f"grad takes a function that returns one float, and {function.name} returns {what}"
         raise frame.error(node, message, hint="return one number, such as the sum of what it computes")
@@ -99,10 +99,6 @@ def call(frame: Frame, gradient: GradRef, arguments: Arguments, node: ast.Call) 
     frame.builder.emit(Call(outs, function, tuple(found.atoms), frame.builder.span, gradient=True))
     values = tuple(Typed(out) for out in outs)
     return values[0] if len(values) == 1 else TupleOf(values)
-
-
-def _is_float(type: Value) -> bool:
-    return isinstance(type, Scalar) and type.is_float
 
 
 def _strong(frame: Frame, parameter: Parameter, argument: Argument) -> Argument:

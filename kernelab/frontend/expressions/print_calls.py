@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 from itertools import product
 
-from kernelab.frontend.meaning.frame import Evaluate, Frame, counted
+from kernelab.frontend.meaning.frame import Frame, counted
 from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, TupleOf, Typed, Weak, describe
 from kernelab.frontend.meaning.promote import cast, materialise
 from kernelab.lang.build import integer
@@ -42,7 +42,7 @@ class _Line:
         frame.builder.emit(printed)
 
 
-def print_(frame: Frame, node: ast.Call, evaluate: Evaluate) -> None:
+def print_(frame: Frame, node: ast.Call) -> None:
     """`print(a, "text", b, sep=" ", end="\\n")`, as in Python."""
     for word in node.keywords:
         if word.arg not in ("sep", "end"):
@@ -55,7 +55,7 @@ def print_(frame: Frame, node: ast.Call, evaluate: Evaluate) -> None:
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
             line.say(part.value)
         else:
-            _show(frame, line, evaluate(frame, part), part)
+            _show(frame, line, frame.value(part), part)
     line.say(words.get("end", "\n"))
     line.emit(frame)
 
@@ -99,7 +99,7 @@ def _show_components(frame: Frame, line: _Line, value: Typed) -> None:
     line.say("]" * len(shape))
 
 
-def printf(frame: Frame, node: ast.Call, evaluate: Evaluate) -> None:
+def printf(frame: Frame, node: ast.Call) -> None:
     """`printf("x = %f\\n", x)`, as in C; each conversion has to suit its value."""
     match node.args:
         case [ast.Constant(value=str() as form), *rest] if not node.keywords:
@@ -123,7 +123,7 @@ def printf(frame: Frame, node: ast.Call, evaluate: Evaluate) -> None:
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
             line.say(_inserted(frame, part, part.value, spec))
             continue
-        line.show(_converted(frame, evaluate(frame, part), spec, part), spec)
+        line.show(_converted(frame, frame.value(part), spec, part), spec)
     line.say(form[position:])
     line.emit(frame)
 

@@ -7,8 +7,8 @@ from typing import get_args
 from kernelab.errors import Related
 from kernelab.frontend.expressions.passing import Argument, Arguments, in_order
 from kernelab.frontend.meaning import array_views
-from kernelab.frontend.meaning.array_views import index
-from kernelab.frontend.meaning.frame import Evaluate, Frame, counted
+from kernelab.frontend.meaning.array_views import index_of
+from kernelab.frontend.meaning.frame import Frame, counted
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     Meaning,
@@ -28,7 +28,7 @@ from kernelab.lang.ir import Atom, AtomicKind, Const, Var
 from kernelab.lang.types import HALVES, Mat, Quat, Scalar, Transform, Value, Vec, bool_, int32, scalar_of
 
 
-def thread_index(frame: Frame, node: ast.Call, evaluate: Evaluate) -> Typed:
+def thread_index(frame: Frame, node: ast.Call) -> Typed:
     """`tid()` as one index."""
     return threads(frame, node, ("i",))[0]
 
@@ -135,8 +135,7 @@ def atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Mea
             f"{describe(array)} takes {counted(array.ndim, 'index')}, not {len(indices)}",
             hint=f"write {name}({array.var.hint}, {', '.join('ijkl'[: array.ndim])}, value)",
         )
-    known = {id(argument.node): argument.value for argument in arguments}
-    atoms = tuple(index(frame, a.node, lambda _, part: known[id(part)]) for a in indices)
+    atoms = tuple(index_of(frame, argument.value, argument.node) for argument in indices)
     if array.var in frame.locals:
         hint = f"write {frame.places.text(target)}[i] += value"
         raise frame.error(node, f"{name} works on array parameters, not on a local array", hint=hint)
@@ -187,35 +186,35 @@ _TOLERANCE = 1e-6
 """The tolerance of `expect_near` where the call names none."""
 
 
-def expect_eq(frame: Frame, node: ast.Call, evaluate: Evaluate) -> None:
+def expect_eq(frame: Frame, node: ast.Call) -> None:
     """`expect_eq(a, b)`: end the launch with an error where two values differ."""
-    _expect_comparison(frame, "eq", "expect_eq", node, evaluate)
+    _expect_comparison(frame, "eq", "expect_eq", node)
 
 
-def expect_neq(frame: Frame, node: ast.Call, evaluate: Evaluate) -> None:
+def expect_neq(frame: Frame, node: ast.Call) -> None:
     """`expect_neq(a, b)`: end the launch with an error where two values are equal."""
-    _expect_comparison(frame, "ne", "expect_neq", node, evaluate)
+    _expect_comparison(frame, "ne", "expect_neq", node)
 
 
-def expect_near(frame: Frame, node: ast.Call, evaluate: Evaluate) -> None:
+def expect_near(frame: Frame, node: ast.Call) -> None:
     """`expect_near(a, b, tolerance)`: end the launch with an error where two values differ by more.
 
     Vectors are near where their largest difference is, matrices where its Frobenius norm is.
     """
-    values, parts = _expected(frame, "expect_near", ("a", "b", "tolerance"), node, evaluate)
+    values, parts = _expected(frame, "expect_near", ("a", "b", "tolerance"), node)
     tolerance = values[2] if len(values) == 3 else Weak(_TOLERANCE)
     holds = _near(frame, values[0], values[1], tolerance, node, parts)
     frame.builder.check(holds, "assertion", frame.places.text(node))
 
 
-def _expect_comparison(frame: Frame, operator: str, name: str, node: ast.Call, evaluate: Evaluate) -> None:
-    values, parts = _expected(frame, name, ("a", "b"), node, evaluate)
+def _expect_comparison(frame: Frame, operator: str, name: str, node: ast.Call) -> None:
+    values, parts = _expected(frame, name, ("a", "b"), node)
     holds = materialise(frame, operate(frame, operator, values, node, parts), node)
     frame.builder.check(holds, "assertion", frame.places.text(node))
 
 
 def _expected(
-    frame: Frame, name: str, names: tuple[str, ...], node: ast.Call, evaluate: Evaluate
+    frame: Frame, name: str, names: tuple[str, ...], node: ast.Call
 ) -> tuple[list[Weak | Typed], tuple[ast.expr, ast.expr]]:
     """The values of an expectation in the order of its arguments, and the two that are compared."""
     written = dict(zip(names, node.args, strict=False)) | {
@@ -224,7 +223,7 @@ def _expected(
     if len(node.args) > len(names) or not {"a", "b"} <= set(written) <= set(names):
         wanted = "two values and a tolerance" if "tolerance" in names else "two values"
         raise frame.error(node, f"{name} takes {wanted}", hint=f"write {name}({', '.join(names)})")
-    values = {part: as_number(frame, evaluate(frame, value), value) for part, value in written.items()}
+    values = {part: as_number(frame, frame.value(value), value) for part, value in written.items()}
     return [values[part] for part in names if part in values], (written["a"], written["b"])
 
 

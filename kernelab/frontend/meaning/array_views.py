@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from kernelab.errors import Span
 from kernelab.frontend.meaning import habit_hints
-from kernelab.frontend.meaning.frame import Evaluate, Frame, counted
+from kernelab.frontend.meaning.frame import Frame, counted
 from kernelab.frontend.meaning.meanings import (
     Along,
     ArrayRef,
@@ -32,16 +32,21 @@ from kernelab.lang.ops import SHAPE, TRIPS
 from kernelab.lang.types import Array, Scalar, Type, int32, int64
 
 
-def index(frame: Frame, node: ast.expr, evaluate: Evaluate) -> Atom:
+def index(frame: Frame, node: ast.expr) -> Atom:
     """The value of an index; raises Mistake for a slice, and for what is no integer."""
     if isinstance(node, ast.Slice):
         raise frame.error(node, "a slice cannot stand here", hint="take one index after another")
-    match evaluate(frame, node):
+    return index_of(frame, frame.value(node), node)
+
+
+def index_of(frame: Frame, value: Meaning, node: ast.expr) -> Atom:
+    """A value as an index; raises Mistake for what is no integer."""
+    match value:
         case Weak(int() as number) if not isinstance(number, bool):
             return convert(frame, Weak(number), int32, node, "an index is")
-        case Typed(atom) as value if isinstance(value.type, Scalar) and value.type.is_int:
+        case Typed(atom) if isinstance(value.type, Scalar) and value.type.is_int:
             return atom
-        case value:
+        case _:
             text = frame.places.text(node)
             hint = f"write int({text})" if is_number(value) else habit_hints.of_uncalled(value, text)
             raise frame.error(node, f"an index is an integer, not {describe(value)}", hint=hint)
@@ -76,9 +81,7 @@ def has_slice(group: Sequence[ast.expr]) -> bool:
     return any(isinstance(part, ast.Slice) for part in group)
 
 
-def enter(
-    frame: Frame, array: ArrayRef | View, group: Sequence[ast.expr], evaluate: Evaluate, node: ast.expr
-) -> ArrayRef | View:
+def enter(frame: Frame, array: ArrayRef | View, group: Sequence[ast.expr], node: ast.expr) -> ArrayRef | View:
     """The part of an array that indices and slices select; an element is a row without axes."""
     picks = list(picks_of(array))
     free = [axis for axis, pick in enumerate(picks) if pick is None or isinstance(pick, Along)]
@@ -89,9 +92,9 @@ def enter(
         pick = picks[axis]
         along = pick if isinstance(pick, Along) else None
         if isinstance(part, ast.Slice):
-            picks[axis] = _slice(frame, array.var, axis, along, part, evaluate)
+            picks[axis] = _slice(frame, array.var, axis, along, part)
         else:
-            picks[axis] = _place(frame, along, index(frame, part, evaluate), node)
+            picks[axis] = _place(frame, along, index(frame, part), node)
     return viewed(array.var, picks)
 
 
@@ -125,17 +128,15 @@ def _times(frame: Frame, step: int | Atom, k: Atom) -> Atom:
     return frame.builder.apply("mul", k, factor)
 
 
-def _slice(
-    frame: Frame, var: Var, axis: int, along: Along | None, node: ast.Slice, evaluate: Evaluate
-) -> Along | None:
+def _slice(frame: Frame, var: Var, axis: int, along: Along | None, node: ast.Slice) -> Along | None:
     """A slice of an axis, or of a slice of it, with Python's meaning of what is left out or negative."""
-    b, step = frame.builder, _step(frame, node, evaluate)
+    b, step = frame.builder, _step(frame, node)
     extent = b.let(SHAPE, (var, integer(axis)), int32) if along is None else along.count
     last, none = b.apply("sub", extent, integer(1)), integer(0)
     ends = [((none, extent), (none, extent)), ((integer(-1), last), (last, integer(-1)))]
     (low, high), (first, end) = _forward_or_back(frame, step, *ends)
-    start = first if node.lower is None else _bound(frame, node.lower, extent, low, high, evaluate)
-    stop = end if node.upper is None else _bound(frame, node.upper, extent, low, high, evaluate)
+    start = first if node.lower is None else _bound(frame, node.lower, extent, low, high)
+    stop = end if node.upper is None else _bound(frame, node.upper, extent, low, high)
     if step == 1 and node.lower is None and node.upper is None:
         return along
     count = _counted(frame, start, stop, step)
@@ -171,10 +172,10 @@ def _product(frame: Frame, a: int | Atom, b: int | Atom) -> int | Atom:
     return _times(frame, a, integer(b) if isinstance(b, int) else b)
 
 
-def _step(frame: Frame, node: ast.Slice, evaluate: Evaluate) -> int | Atom:
+def _step(frame: Frame, node: ast.Slice) -> int | Atom:
     if node.step is None:
         return 1
-    match cast(frame, index(frame, node.step, evaluate), int32):
+    match cast(frame, index(frame, node.step), int32):
         case Const(step) if step == 0:
             hint = "leave it out to take every element"
             raise frame.error(node.step, "the step of a slice cannot be zero", "value", hint)
@@ -187,9 +188,9 @@ def _step(frame: Frame, node: ast.Slice, evaluate: Evaluate) -> int | Atom:
             return step
 
 
-def _bound(frame: Frame, node: ast.expr, extent: Atom, low: Atom, high: Atom, evaluate: Evaluate) -> Atom:
+def _bound(frame: Frame, node: ast.expr, extent: Atom, low: Atom, high: Atom) -> Atom:
     """A bound of a slice, counted from the start and inside the axis."""
-    b, given = frame.builder, index(frame, node, evaluate)
+    b, given = frame.builder, index(frame, node)
     type = _signed(given)
     bound, least, most, n = (cast(frame, atom, type) for atom in (given, low, high, extent))
     if not (isinstance(bound, Const) and bound.value >= 0):

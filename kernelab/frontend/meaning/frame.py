@@ -12,7 +12,7 @@ from typing import Any
 
 from kernelab.errors import Diagnostic, Related, Span
 from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, Origin, Poison
-from kernelab.frontend.meaning.name_lookup import Scope
+from kernelab.frontend.meaning.name_lookup import SPECIAL, Scope
 from kernelab.frontend.meaning.source import Place, Places
 from kernelab.frontend.syntax.scope import Facts
 from kernelab.lang.build import Builder
@@ -81,6 +81,7 @@ class Frame:
     scope: Scope
     facts: Facts
     wishes: Wishes
+    lower: Callable[["Frame", ast.expr], Meaning | None]
     is_kernel: bool
     uses_warp: bool = False
     result: AnyType | None = None
@@ -96,6 +97,20 @@ class Frame:
     broken: bool = False
     unknown: set[str] = field(default_factory=set)
     set_at: dict[str, Span] = field(default_factory=dict)
+
+    def any_value(self, node: ast.expr) -> Meaning | None:
+        """The value of an expression, None for a call that returns nothing."""
+        return self.lower(self, node)
+
+    def value(self, node: ast.expr) -> Meaning:
+        """The value of an expression; raises Mistake, or Poisoned after a mistake that has been reported."""
+        value = self.lower(self, node)
+        if value is None:
+            own = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SPECIAL
+            hint = "call it on a line of its own"
+            hint = hint if own else f"add a return with a value to the function, or {hint}"
+            raise self.error(node, f"{self.places.text(node)} returns nothing", hint=hint)
+        return value
 
     def error(
         self,
@@ -134,10 +149,6 @@ def counted(number: int, noun: str) -> str:
     """`1 index`, `2 indices`, `3 arguments`."""
     plural = {"index": "indices"}.get(noun, noun + "s")
     return f"{number} {noun if number == 1 else plural}"
-
-
-Evaluate = Callable[[Frame, ast.expr], Meaning]
-"""A function that lowers an expression: passed down, since `expressions` imports its callers."""
 
 
 # ------------------------------------------------------------------------------------------------ evaluation

@@ -188,7 +188,7 @@ def _conversion(frame: Frame, value: Meaning, type: Value, node: Place) -> str:
             return f"take one component, such as {text}[0]" if typed.type != type else ""
         case ((Weak() | Typed()), _):
             return f"write {type}({text})"
-        case ((ArrayRef() | View()), _):
+        case (ArrayRef() | View(), _):
             return f"write {text}[i], where i = tid()"
         case TupleOf(items, None), Vec(_, n) if len(items) == n and text.startswith("("):
             return f"write {type}{text}"

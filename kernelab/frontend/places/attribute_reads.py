@@ -35,11 +35,11 @@ def attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
     match base, node.attr:
         case ModuleRef(), _:
             return _of_module(frame, node, base)
-        case ((ArrayRef() | View()), "shape"):
+        case (ArrayRef() | View(), "shape"):
             return TupleOf(tuple(places.shape(frame, base, axis) for axis in range(base.ndim)))
-        case ((ArrayRef() | View()), "ndim"):
+        case (ArrayRef() | View(), "ndim"):
             return Weak(base.ndim)
-        case ((ArrayRef() | View()), "size"):
+        case (ArrayRef() | View(), "size"):
             return _size(frame, base, node)
         case Typed(atom), ("p" | "q") if isinstance(base.type, Transform):
             return Typed(frame.builder.apply(several.PARTS[node.attr][0], atom))

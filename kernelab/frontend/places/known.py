@@ -8,7 +8,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from kernelab.frontend.meaning.frame import Evaluate, Frame, evaluated
+from kernelab.frontend.meaning.frame import Frame, evaluated
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     HostArray,
@@ -40,7 +40,7 @@ class _Sized:
         return self._length
 
 
-def static(frame: Frame, node: ast.Call, evaluate: Evaluate) -> Meaning:
+def static(frame: Frame, node: ast.Call) -> Meaning:
     """`static(expression)`, evaluated by Python when the kernel is compiled."""
     if len(node.args) != 1 or node.keywords:
         raise frame.error(node, "static(...) takes one expression")
@@ -155,9 +155,9 @@ def extent(meaning: Meaning, name: str) -> Meaning | None:
             return None
 
 
-def type_of(frame: Frame, node: ast.Call, evaluate: Evaluate) -> Meaning:
+def type_of(frame: Frame, node: ast.Call) -> Meaning:
     """`type(x)`, which converts: ``type(x)(1)`` is 1 of the type of x."""
-    match [evaluate(frame, part) for part in node.args]:
+    match [frame.value(part) for part in node.args]:
         case [Typed() as only]:
             return TypeRef(only.type)
         case [Weak(number)]:

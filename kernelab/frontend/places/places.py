@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kernelab.frontend.meaning import array_views
 from kernelab.frontend.meaning.array_views import index
-from kernelab.frontend.meaning.frame import Evaluate, Frame, counted
+from kernelab.frontend.meaning.frame import Frame, counted
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     HostArray,
@@ -70,30 +70,28 @@ def at_end(new: ast.expr, node: ast.expr, width: int) -> ast.expr:
     return new
 
 
-def read(frame: Frame, base: Meaning, groups: Groups, evaluate: Evaluate, node: ast.expr) -> Meaning:
+def read(frame: Frame, base: Meaning, groups: Groups, node: ast.expr) -> Meaning:
     """Read the part of a value that the indices select."""
     while groups:
         refuse_component(frame, base, groups[0], node)
-        base, groups = _step(frame, base, groups, evaluate, node)
+        base, groups = _step(frame, base, groups, node)
     return base
 
 
-def _step(
-    frame: Frame, base: Meaning, groups: Groups, evaluate: Evaluate, node: ast.expr
-) -> tuple[Meaning, Groups]:
+def _step(frame: Frame, base: Meaning, groups: Groups, node: ast.expr) -> tuple[Meaning, Groups]:
     match base:
-        case View() | ArrayRef() if isinstance(base, View) or array_views.has_slice(groups[0]):
-            return element(frame, array_views.enter(frame, base, groups[0], evaluate, node)), groups[1:]
+        case ArrayRef() | View() if isinstance(base, View) or array_views.has_slice(groups[0]):
+            return element(frame, array_views.enter(frame, base, groups[0], node)), groups[1:]
         case ArrayRef():
-            return _enter_array(frame, base, groups[0], evaluate, node), groups[1:]
+            return _enter_array(frame, base, groups[0], node), groups[1:]
         case Typed() if isinstance(base.type, Vec | Mat) and array_views.has_slice(groups[0]):
-            chosen = _part(frame, base.type, groups[0], evaluate)
+            chosen = _part(frame, base.type, groups[0])
             return Typed(slices.read(frame, base.atom, chosen)), groups[1:]
         case Typed() if not isinstance(base.type, Scalar):
             indices, rest = _component_indices(base.type, groups)
-            return _component(frame, base, indices, evaluate), rest
+            return _component(frame, base, indices), rest
         case TupleOf(items):
-            return _item(frame, items, groups[0], evaluate), groups[1:]
+            return _item(frame, items, groups[0]), groups[1:]
         case _:
             raise frame.error(
                 node,
@@ -128,10 +126,8 @@ def refuse_component(frame: Frame, base: Meaning, group: Sequence[ast.expr], nod
     raise frame.error(node, f"{describe(base)} has no {name}", "name", hint)
 
 
-def _enter_array(
-    frame: Frame, array: ArrayRef, group: Sequence[ast.expr], evaluate: Evaluate, node: ast.expr
-) -> Meaning:
-    indices = tuple(index(frame, part, evaluate) for part in group)
+def _enter_array(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast.expr) -> Meaning:
+    indices = tuple(index(frame, part) for part in group)
     if len(indices) > array.ndim:
         raise too_many(frame, array, group, node)
     return element(frame, ArrayRef(array.var, (*array.indices, *indices)))
@@ -163,15 +159,13 @@ def _component_indices(type: Value, groups: Groups) -> tuple[list[ast.expr], Gro
     return first, groups[1:]
 
 
-def _component(frame: Frame, base: Typed, indices: Sequence[ast.expr], evaluate: Evaluate) -> Typed:
-    atoms = component_atoms(frame, base.type, indices, evaluate)
+def _component(frame: Frame, base: Typed, indices: Sequence[ast.expr]) -> Typed:
+    atoms = component_atoms(frame, base.type, indices)
     operation = "row" if isinstance(base.type, Mat) and len(atoms) == 1 else "extract"
     return Typed(frame.builder.apply(operation, base.atom, *atoms))
 
 
-def component_atoms(
-    frame: Frame, type: Value, indices: Sequence[ast.expr], evaluate: Evaluate
-) -> tuple[Atom, ...]:
+def component_atoms(frame: Frame, type: Value, indices: Sequence[ast.expr]) -> tuple[Atom, ...]:
     """Component indices, counted from the start and inside the vector or matrix."""
     assert isinstance(type, Vec | Mat)
     if len(indices) > len(type.shape):
@@ -180,25 +174,23 @@ def component_atoms(
             f"{type} takes {counted(len(type.shape), 'index')}, not {len(indices)}",
         )
     return tuple(
-        _component_index(frame, part, extent, type, evaluate)
-        for part, extent in zip(indices, type.shape, strict=False)
+        _component_index(frame, part, extent, type) for part, extent in zip(indices, type.shape, strict=False)
     )
 
 
-def _part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr], evaluate: Evaluate) -> slices.Part:
+def _part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr]) -> slices.Part:
     if len(group) > len(type.shape):
         raise frame.error(group[0], f"{type} takes {counted(len(type.shape), 'index')}, not {len(group)}")
     return slices.part(
         frame,
         type,
         group,
-        lambda node, extent: _component_index(frame, node, extent, type, evaluate),
-        evaluate,
+        lambda node, extent: _component_index(frame, node, extent, type),
     )
 
 
-def _component_index(frame: Frame, node: ast.expr, extent: int, type: Value, evaluate: Evaluate) -> Atom:
-    atom = index(frame, node, evaluate)
+def _component_index(frame: Frame, node: ast.expr, extent: int, type: Value) -> Atom:
+    atom = index(frame, node)
     if isinstance(atom, Const):
         number = int(atom.value)
         if not -extent <= number < extent:
@@ -223,9 +215,9 @@ def _component_index(frame: Frame, node: ast.expr, extent: int, type: Value, eva
         return narrow
 
 
-def _item(frame: Frame, items: Sequence[Meaning], group: Sequence[ast.expr], evaluate: Evaluate) -> Meaning:
+def _item(frame: Frame, items: Sequence[Meaning], group: Sequence[ast.expr]) -> Meaning:
     is_slice = isinstance(group[0], ast.Slice)
-    match evaluate(frame, group[0]) if len(group) == 1 and not is_slice else None:
+    match frame.value(group[0]) if len(group) == 1 and not is_slice else None:
         case Weak(int() as number) if -len(items) <= number < len(items):
             return items[number]
         case Typed() as value if items and isinstance(value.type, Scalar) and value.type.is_int:
@@ -298,23 +290,21 @@ class Place:
                 return self.held
 
 
-def place(frame: Frame, target: ast.expr, evaluate: Evaluate) -> Place:
+def place(frame: Frame, target: ast.expr) -> Place:
     """The place that a subscript or component on the left of an assignment names."""
     root, groups = chain(target, assigned=True)
-    base = evaluate(frame, root)
+    base = frame.value(root)
     if not groups:
         raise _not_assignable(frame, target, base)
     if isinstance(base, View):
-        return _view_place(frame, base, groups, target, evaluate)
+        return _view_place(frame, base, groups, target)
     if isinstance(base, ArrayRef):
-        return array_place(frame, base, groups, target, evaluate)
+        return array_place(frame, base, groups, target)
     if not isinstance(root, ast.Name) or root.id not in frame.env or not isinstance(base, Typed):
         raise _not_assignable(frame, target, base)
     if isinstance(base.type, Scalar):
         raise frame.error(target, f"{root.id} is {describe(base)}: it has no components to assign")
-    return Place(
-        target, root.id, None, (), base.type, component_path(frame, base.type, groups, target, evaluate)
-    )
+    return Place(target, root.id, None, (), base.type, component_path(frame, base.type, groups, target))
 
 
 def _not_assignable(frame: Frame, target: ast.expr, base: Meaning) -> Exception:
@@ -330,29 +320,27 @@ def _not_assignable(frame: Frame, target: ast.expr, base: Meaning) -> Exception:
     )
 
 
-def _view_place(
-    frame: Frame, base: ArrayRef | View, groups: Groups, target: ast.expr, evaluate: Evaluate
-) -> Place:
+def _view_place(frame: Frame, base: ArrayRef | View, groups: Groups, target: ast.expr) -> Place:
     while groups and base.ndim:
         refuse_component(frame, base, groups[0], target)
-        base, groups = array_views.enter(frame, base, groups[0], evaluate, target), groups[1:]
+        base, groups = array_views.enter(frame, base, groups[0], target), groups[1:]
     if isinstance(base, View) or base.ndim:
         # `rows` takes the rows and slices of variables; this is one of what a call has given.
         hint = "write a loop over its elements"
         raise frame.error(target, f"{describe(base)} cannot be assigned at once", hint=hint)
-    return array_place(frame, base, groups, target, evaluate)
+    return array_place(frame, base, groups, target)
 
 
-def array_place(frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr, evaluate: Evaluate) -> Place:
+def array_place(frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr) -> Place:
     """The place of an element, or of a component of one."""
     if array.ndim and any(map(array_views.has_slice, groups)):
-        return _view_place(frame, array, groups, target, evaluate)
+        return _view_place(frame, array, groups, target)
     rest = ArrayRef(array.var, array.indices)
     while groups and rest.ndim:
         refuse_component(frame, rest, groups[0], target)
         if len(groups[0]) > rest.ndim:
             raise too_many(frame, rest, groups[0], target)
-        found = tuple(index(frame, part, evaluate) for part in groups[0])
+        found = tuple(index(frame, part) for part in groups[0])
         rest, groups = ArrayRef(array.var, (*rest.indices, *found)), groups[1:]
     if rest.ndim:
         raise frame.error(
@@ -366,12 +354,12 @@ def array_place(frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr,
         array.var,
         rest.indices,
         array.elem,
-        component_path(frame, array.elem, groups, target, evaluate),
+        component_path(frame, array.elem, groups, target),
     )
 
 
 def component_path(
-    frame: Frame, type: Value, groups: Groups, target: ast.expr, evaluate: Evaluate
+    frame: Frame, type: Value, groups: Groups, target: ast.expr
 ) -> tuple[Atom, ...] | slices.Part:
     """The indices of a component, or a slice, that is to be written within a vector or matrix."""
     if not groups:
@@ -381,11 +369,11 @@ def component_path(
     if isinstance(type, Mat):
         refuse_component(frame, Typed(zero(type)), groups[0], target)
     if array_views.has_slice(groups[0]) and len(groups) == 1:
-        return _part(frame, type, groups[0], evaluate)
+        return _part(frame, type, groups[0])
     indices, rest = _component_indices(type, groups)
     if rest:
         raise frame.error(target, f"{type} has too many indices here")
-    return component_atoms(frame, type, indices, evaluate)
+    return component_atoms(frame, type, indices)
 
 
 def load(frame: Frame, target: Place) -> Typed:

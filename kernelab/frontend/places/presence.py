@@ -4,7 +4,6 @@ An array that has no elements counts as none, and a launch hands one over for No
 """
 
 import ast
-from collections.abc import Callable
 
 from kernelab.frontend.meaning.frame import Frame, NotSet
 from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, NoArray, StructArrayRef, View, describe
@@ -14,10 +13,10 @@ from kernelab.lang.ir import Atom
 from kernelab.lang.types import Array, float32, int32
 
 
-def evaluated(frame: Frame, node: ast.expr, evaluate: Callable[[Frame, ast.expr], Meaning]) -> Meaning:
+def evaluated(frame: Frame, node: ast.expr) -> Meaning:
     """The meaning of an expression, which may be an array field that is not set."""
     try:
-        return evaluate(frame, node)
+        return frame.value(node)
     except NotSet as mistake:
         # `r.links` itself is asked about; what is done with one inside `node` stays a mistake.
         if mistake.diagnostic.span != frame.places(node):

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Sequence
 
 from kernelab.frontend.meaning import array_views
-from kernelab.frontend.meaning.frame import Evaluate, Frame
+from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import ArrayRef, Evaluated, Meaning, TupleOf, Typed, View, describe
 from kernelab.frontend.meaning.promote import convert
 from kernelab.frontend.places import places
@@ -22,7 +22,7 @@ Target = ArrayRef | View
 Combine = Callable[[Typed, Meaning], Meaning]
 
 
-def target(frame: Frame, node: ast.expr, value: Meaning | None, evaluate: Evaluate) -> Target | None:
+def target(frame: Frame, node: ast.expr, value: Meaning | None) -> Target | None:
     """The row or slice of an array that an assignment names; None where it names something else.
 
     A row without a slice takes a row only: a number there is an index that was forgotten.
@@ -34,7 +34,7 @@ def target(frame: Frame, node: ast.expr, value: Meaning | None, evaluate: Evalua
         return None
     if not isinstance(_variable(frame, root), ArrayRef | View | TupleOf):
         return None
-    base = evaluate(frame, root)
+    base = frame.value(root)
     if not isinstance(base, ArrayRef | View):
         return None
     if base.ndim <= sum(not isinstance(part, ast.Slice) for part in parts):
@@ -42,7 +42,7 @@ def target(frame: Frame, node: ast.expr, value: Meaning | None, evaluate: Evalua
     for group in groups:
         if not base.ndim:
             return None
-        base = array_views.enter(frame, base, group, evaluate, node)
+        base = array_views.enter(frame, base, group, node)
     return base
 
 

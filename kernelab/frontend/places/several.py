@@ -7,10 +7,10 @@ Below the frontend an operation has one result: the components of all of them, i
 """
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
-from kernelab.frontend.meaning.frame import Evaluate, Frame
+from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import Evaluated, Meaning, TupleOf, Typed, Weak, describe
 from kernelab.frontend.meaning.promote import convert, operate
 from kernelab.frontend.places import places, struct_values
@@ -107,82 +107,76 @@ def _holds(before: Weak | Typed, type: Value) -> bool:
     return isinstance(type, Scalar) and type != bool_ and not isinstance(before.number, bool)
 
 
-def is_part(frame: Frame, node: ast.Attribute, evaluate: Callable[[Frame, ast.expr], Meaning | None]) -> bool:
+def is_part(frame: Frame, node: ast.Attribute) -> bool:
     """Whether `node` is `p` or `q` of a transform; what it takes to find out is not kept."""
     if node.attr not in PARTS:
         return False
     before, notes = dict(frame.env), len(frame.notes)
     with frame.builder.block():
-        value = evaluate(frame, node.value)
+        value = frame.any_value(node.value)
     frame.env.clear()
     frame.env.update(before)
     del frame.notes[notes:]
     return isinstance(value, Typed) and isinstance(value.type, Transform)
 
 
-def assign_part(
-    frame: Frame, whole: ast.expr, part: str, value: Meaning, source: ast.expr, evaluate: Evaluate
-) -> None:
+def assign_part(frame: Frame, whole: ast.expr, part: str, value: Meaning, source: ast.expr) -> None:
     """Replace the translation or the rotation of a transform, which is a variable, an element or a field."""
     if isinstance(whole, ast.Name):
-        held = evaluate(frame, whole)
+        held = frame.value(whole)
         assert isinstance(held, Typed)
         frame.env[whole.id] = _with_part(frame, held, part, value, source)
         frame.set_at[whole.id] = frame.places(whole)
         return
-    place = struct_values.place(frame, whole, evaluate)
+    place = struct_values.place(frame, whole)
     assert isinstance(place, places.Place)
     new = _with_part(frame, places.load(frame, place), part, value, source)
     places.store(frame, place, new.atom)
 
 
-def part_around(
-    frame: Frame, target: ast.expr, evaluate: Callable[[Frame, ast.expr], Meaning | None]
-) -> ast.Attribute | None:
+def part_around(frame: Frame, target: ast.expr) -> ast.Attribute | None:
     """The `t.p` in `t.p.x` or `t.p[0]`, where `t` is a transform; None in any other target."""
     inner = target
     while isinstance(inner, ast.Attribute | ast.Subscript):
         inner = inner.value
-        if isinstance(inner, ast.Attribute) and is_part(frame, inner, evaluate):
+        if isinstance(inner, ast.Attribute) and is_part(frame, inner):
             return inner
     return None
 
 
 def assign_within(
-    frame: Frame, target: ast.expr, part: ast.Attribute, value: Meaning, source: ast.expr, evaluate: Evaluate
+    frame: Frame, target: ast.expr, part: ast.Attribute, value: Meaning, source: ast.expr
 ) -> None:
     """Replace components of the translation or the rotation of a transform: `t.p.x = 1.0`."""
-    held = evaluate(frame, part)
-    root = ast.copy_location(ast.Name(_HELD, ast.Load()), part)
+    held = frame.value(part)
+    root = ast.copy_location(Evaluated(_HELD, held), part)
     frame.env[_HELD] = held
-    place = places.place(
-        frame, replaced(target, part, root), lambda f, node: held if node is root else evaluate(f, node)
-    )
+    place = places.place(frame, replaced(target, part, root))
     places.store(frame, place, convert(frame, value, place.type, source, "this component is"))
-    assign_part(frame, part.value, part.attr, frame.env.pop(_HELD), source, evaluate)
+    assign_part(frame, part.value, part.attr, frame.env.pop(_HELD), source)
 
 
-def with_known_indices(frame: Frame, target: ast.expr, evaluate: Evaluate) -> ast.expr:
+def with_known_indices(frame: Frame, target: ast.expr) -> ast.expr:
     """The same target with its indices evaluated once: it is lowered twice, to be read and to be written."""
     match target:
         case ast.Attribute(value=whole, attr=attr, ctx=ctx):
-            made: ast.expr = ast.Attribute(with_known_indices(frame, whole, evaluate), attr, ctx)
+            made: ast.expr = ast.Attribute(with_known_indices(frame, whole), attr, ctx)
         case ast.Subscript(value=whole, slice=ast.Tuple(elts=parts), ctx=ctx):
-            whole = with_known_indices(frame, whole, evaluate)
-            known: ast.expr = ast.Tuple([_known(frame, part, evaluate) for part in parts], ast.Load())
+            whole = with_known_indices(frame, whole)
+            known: ast.expr = ast.Tuple([_known(frame, part) for part in parts], ast.Load())
             made = ast.Subscript(whole, ast.copy_location(known, target.slice), ctx)
         case ast.Subscript(value=whole, slice=part, ctx=ctx):
-            whole = with_known_indices(frame, whole, evaluate)
-            made = ast.Subscript(whole, _known(frame, part, evaluate), ctx)
+            whole = with_known_indices(frame, whole)
+            made = ast.Subscript(whole, _known(frame, part), ctx)
         case _:
             return target
     return ast.copy_location(made, target)
 
 
-def _known(frame: Frame, part: ast.expr, evaluate: Evaluate) -> ast.expr:
+def _known(frame: Frame, part: ast.expr) -> ast.expr:
     if isinstance(part, ast.Slice) or not any(isinstance(node, ast.Call) for node in nodes(part)):
         return part
-    known = Evaluated(frame.places.text(part), evaluate(frame, part))
+    known = Evaluated(frame.places.text(part), frame.value(part))
     return ast.copy_location(known, part)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from kernelab.frontend.meaning.frame import Evaluate, Frame
+from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, Typed, View, Weak
 from kernelab.lang.build import integer, zero
 from kernelab.lang.ir import Atom, Const
@@ -25,14 +25,14 @@ class Part:
     places: tuple[tuple[Atom, ...], ...]
 
 
-def part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr], index: Index, evaluate: Evaluate) -> Part:
+def part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr], index: Index) -> Part:
     """The part of a vector or matrix that indices and slices select."""
     axes: list[list[Atom]] = []
     lengths: list[int] = []
     for axis, extent in enumerate(type.shape):
         node = group[axis] if axis < len(group) else None
         if node is None or isinstance(node, ast.Slice):
-            chosen = range(extent) if node is None else positions(frame, node, extent, type, evaluate)
+            chosen = range(extent) if node is None else positions(frame, node, extent, type)
             axes.append([integer(k) for k in chosen])
             lengths.append(len(chosen))
         else:
@@ -51,11 +51,11 @@ class Swizzle(ast.Slice):
         self.letters = letters
 
 
-def positions(frame: Frame, node: ast.Slice, extent: int, type: Value, evaluate: Evaluate) -> Sequence[int]:
+def positions(frame: Frame, node: ast.Slice, extent: int, type: Value) -> Sequence[int]:
     """The positions of a slice, of which there may be none."""
     if isinstance(node, Swizzle):
         return _lettered(frame, node, extent, type)
-    bounds = _bounds(frame, node, evaluate)
+    bounds = _bounds(frame, node)
     if bounds is None:
         hint = "pick the components one by one"
         raise frame.error(node, f"the bounds of a slice of {type} have to be constants", hint=hint)
@@ -73,10 +73,10 @@ def _lettered(frame: Frame, node: Swizzle, extent: int, type: Value) -> Sequence
     return chosen
 
 
-def _bounds(frame: Frame, node: ast.Slice, evaluate: Evaluate) -> list[int | None] | None:
+def _bounds(frame: Frame, node: ast.Slice) -> list[int | None] | None:
     bounds: list[int | None] = []
     for bound in (node.lower, node.upper, node.step):
-        match None if bound is None else evaluate(frame, bound):
+        match None if bound is None else frame.value(bound):
             case None:
                 bounds.append(None)
             case Weak(int() as number) | Typed(Const(int() as number)):
@@ -106,9 +106,9 @@ def _positions(type: Vec | Mat) -> list[tuple[Atom, ...]]:
     return list(product(*([integer(k) for k in range(extent)] for extent in type.shape)))
 
 
-def few(frame: Frame, array: Meaning, node: ast.Slice, evaluate: Evaluate) -> list[Meaning] | None:
+def few(frame: Frame, array: Meaning, node: ast.Slice) -> list[Meaning] | None:
     """The elements that a slice with constant bounds from the start of a whole array has; None for others."""
-    bounds = _bounds(frame, node, evaluate)
+    bounds = _bounds(frame, node)
     if not isinstance(array, ArrayRef | View) or bounds is None or bounds[1] is None:
         return None
     if (

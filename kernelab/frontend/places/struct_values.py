@@ -18,7 +18,7 @@ import numpy as np
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.meaning import array_views
 from kernelab.frontend.meaning.array_views import index
-from kernelab.frontend.meaning.frame import Evaluate, Frame, Mistake, NotSet, Poisoned, counted
+from kernelab.frontend.meaning.frame import Frame, Mistake, NotSet, Poisoned, counted
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     HostArray,
@@ -197,22 +197,20 @@ def _unset(frame: Frame, node: ast.expr, struct: Struct, name: str) -> Mistake:
     return NotSet(Diagnostic(message, frame.places(node), "unset", hint=hint))
 
 
-def read(frame: Frame, base: Meaning, groups: Groups, evaluate: Evaluate, node: ast.expr) -> Meaning:
+def read(frame: Frame, base: Meaning, groups: Groups, node: ast.expr) -> Meaning:
     """Read the part that indices and component names select; whole structs of an array are not loaded."""
     while groups:
         if is_struct(base):
-            base = _enter(frame, base, groups[0], evaluate, node)
+            base = _enter(frame, base, groups[0], node)
         elif isinstance(base, TupleOf):
-            base = places.read(frame, base, groups[:1], evaluate, node)
+            base = places.read(frame, base, groups[:1], node)
         else:
-            return places.read(frame, base, groups, evaluate, node)
+            return places.read(frame, base, groups, node)
         groups = groups[1:]
     return base
 
 
-def _enter(
-    frame: Frame, base: Meaning, group: Sequence[ast.expr], evaluate: Evaluate, node: ast.expr
-) -> Meaning:
+def _enter(frame: Frame, base: Meaning, group: Sequence[ast.expr], node: ast.expr) -> Meaning:
     if isinstance(group[0], Component):
         return field(frame, base, COMPONENTS[int(str(group[0].value))], node)
     if not isinstance(base, StructArrayRef) or base.ndim == 0:
@@ -221,16 +219,14 @@ def _enter(
         raise frame.error(
             node, f"a {struct} is not indexed", hint=f"take a field: {struct.fields[0].name}, for example"
         )
-    return indexed(frame, base, group, evaluate, node)
+    return indexed(frame, base, group, node)
 
 
-def indexed(
-    frame: Frame, base: StructArrayRef, group: Sequence[ast.expr], evaluate: Evaluate, node: ast.expr
-) -> StructArrayRef:
+def indexed(frame: Frame, base: StructArrayRef, group: Sequence[ast.expr], node: ast.expr) -> StructArrayRef:
     """A row or an element of an array of structs."""
     if len(group) > base.ndim:
         raise frame.error(node, f"{describe(base)} takes {counted(base.ndim, 'index')}, not {len(group)}")
-    found = tuple(index(frame, part, evaluate) for part in group)
+    found = tuple(index(frame, part) for part in group)
     return StructArrayRef(base.name, base.struct, base.vars, (*base.indices, *found))
 
 
@@ -302,14 +298,14 @@ class Spot:
     element: StructArrayRef | None
 
 
-def place(frame: Frame, target: ast.expr, evaluate: Evaluate) -> places.Place | Spot:
+def place(frame: Frame, target: ast.expr) -> places.Place | Spot:
     """The place that a subscript or attribute on the left of an assignment names."""
     if any(part in frame.refused for part in ast.walk(target)):
         raise Poisoned
     root, steps = _steps(target)
-    base = evaluate(frame, root) if isinstance(root, ast.Name) else None
+    base = frame.value(root) if isinstance(root, ast.Name) else None
     if base is None or not is_struct(base):
-        return places.place(frame, target, evaluate)
+        return places.place(frame, target)
     assert isinstance(root, ast.Name)
     path: list[int] = []
     while steps and is_struct(base):
@@ -323,8 +319,8 @@ def place(frame: Frame, target: ast.expr, evaluate: Evaluate) -> places.Place | 
                 base = base.items[k]
                 path.append(k)
         else:
-            base = _enter(frame, base, step, evaluate, target)
-    return _place(frame, target, root.id, tuple(path), base, _groups(frame, base, steps), evaluate)
+            base = _enter(frame, base, step, target)
+    return _place(frame, target, root.id, tuple(path), base, _groups(frame, base, steps))
 
 
 def _place(
@@ -334,17 +330,16 @@ def _place(
     path: tuple[int, ...],
     base: Meaning,
     groups: Groups,
-    evaluate: Evaluate,
 ) -> places.Place | Spot:
     match base:
         case Typed():
-            components = places.component_path(frame, base.type, groups, target, evaluate) if groups else ()
+            components = places.component_path(frame, base.type, groups, target) if groups else ()
             return places.Place(target, name, None, (), base.type, components, path)
         case ArrayRef(var, ()) if not groups and path:
             assert isinstance(var.type, Array)
             return Spot(target, var.type, name, path, None)
         case ArrayRef():
-            return places.array_place(frame, base, groups, target, evaluate)
+            return places.array_place(frame, base, groups, target)
         case NoArray(type) if not groups:
             return Spot(target, type, name, path, None)
         case StructArrayRef(struct=struct) if base.ndim == 0:

@@ -347,7 +347,7 @@ def _closed(frame: Frame, opened: Meaning, entry: Side, end: Side, carries: _Car
                     for item, start, last in zip(items, entry.value.items, ends, strict=True)
                 ]
             )
-        case (ArrayRef() | View()) as view, end_view if array_views.alike(view, end_view):
+        case ArrayRef() | View() as view, end_view if array_views.alike(view, end_view):
             given = [Typed(atom) for atom in array_views.atoms(view)]
             befores, afters = view_sides(entry, 0), view_sides(end, 0)
             closed = [

@@ -184,7 +184,7 @@ def _weak_type(value: Meaning | None) -> Scalar:
 def mixed(name: str, sides: Sequence[Side]) -> Mistake:
     """The mistake of a variable that has two types, with the lines of both."""
     first, *others = sides
-    other = next((side for side in others if not _alike(first, side)), others[0])
+    other = next((side for side in others if _describe(first) != _describe(side)), others[0])
     what = "the returned value" if name == RETURNED else name
     if array_views.same_array(first.value, other.value):
         return _two_views(what, first, other)
@@ -223,10 +223,6 @@ def _array_name(value: Meaning | None) -> str:
             return name
         case _:
             return ""
-
-
-def _alike(a: Side, b: Side) -> bool:
-    return _describe(a) == _describe(b)
 
 
 def _describe(side: Side) -> str:

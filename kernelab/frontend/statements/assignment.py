@@ -8,7 +8,7 @@ after the right side.
 import ast
 
 from kernelab.errors import Span
-from kernelab.frontend.expressions.expressions import any_expr, binary, expr, number
+from kernelab.frontend.expressions.expressions import binary, number
 from kernelab.frontend.expressions.words import accumulate, threads
 from kernelab.frontend.meaning import habit_hints, local_arrays
 from kernelab.frontend.meaning.annotations import annotation
@@ -48,12 +48,12 @@ def _right_side(frame: Frame, stmt: ast.Assign) -> Meaning:
     match stmt.value, stmt.targets[0]:
         case ast.Call(func=callee, args=[], keywords=[]) as call, ast.Tuple(elts=elements):
             hints = tuple(part.id if isinstance(part, ast.Name) else "" for part in elements)
-            if expr(frame, callee) == BuiltinRef("tid"):
+            if frame.value(callee) == BuiltinRef("tid"):
                 return TupleOf(threads(frame, call, hints))
         case ast.Call(func=callee, args=[], keywords=[]) as call, ast.Name(name):
-            if expr(frame, callee) == BuiltinRef("tid"):
+            if frame.value(callee) == BuiltinRef("tid"):
                 return threads(frame, call, (name,))[0]
-    value = expr(frame, stmt.value)
+    value = frame.value(stmt.value)
     text = frame.places.text(stmt.value)
     if hint := habit_hints.of_uncalled(value, text):
         raise frame.error(stmt.value, f"{text} is {describe(value)}, not an index", hint=hint)
@@ -71,14 +71,14 @@ def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> 
             items = unpacked(frame, value, len(elements), target, source)
             for element, item in zip(elements, items, strict=True):
                 assign(frame, element, item, source)
-        case ast.Attribute(value=whole, attr=part) if several.is_part(frame, target, any_expr):
-            several.assign_part(frame, whole, part, value, source, expr)
-        case ast.Subscript() | ast.Attribute() if several.part_around(frame, target, any_expr):
-            _assign_within(frame, several.with_known_indices(frame, target, expr), value, source)
-        case ast.Subscript() if (row := rows.target(frame, target, value, expr)) is not None:
+        case ast.Attribute(value=whole, attr=part) if several.is_part(frame, target):
+            several.assign_part(frame, whole, part, value, source)
+        case ast.Subscript() | ast.Attribute() if several.part_around(frame, target):
+            _assign_within(frame, several.with_known_indices(frame, target), value, source)
+        case ast.Subscript() if (row := rows.target(frame, target, value)) is not None:
             rows.store(frame, row, value, target, source)
         case ast.Subscript() | ast.Attribute():
-            place = struct_values.place(frame, target, expr)
+            place = struct_values.place(frame, target)
             if isinstance(place, struct_values.Spot):
                 struct_values.store(frame, place, value, source)
             else:
@@ -99,7 +99,7 @@ def _beyond_tuples(frame: Frame, target: ast.expr) -> ast.expr:
     for prefix in longer[:-1]:
         if not isinstance(found, TupleOf) or found.struct is not None:
             return target
-        found = expr(frame, prefix)
+        found = frame.value(prefix)
         if isinstance(found, ArrayRef | View | StructArrayRef):
             known = ast.copy_location(Evaluated(frame.places.text(prefix), found), prefix)
             return several.replaced(target, prefix, known)
@@ -108,9 +108,9 @@ def _beyond_tuples(frame: Frame, target: ast.expr) -> ast.expr:
 
 def _assign_within(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> None:
     """Give a component of the translation or the rotation of a transform a value."""
-    part = several.part_around(frame, target, any_expr)
+    part = several.part_around(frame, target)
     assert part is not None
-    several.assign_within(frame, target, part, value, source, expr)
+    several.assign_within(frame, target, part, value, source)
 
 
 def _holds(place: places.Place) -> str:
@@ -136,7 +136,7 @@ def annotated(frame: Frame, stmt: ast.AnnAssign) -> None:
     type = annotation(frame.scope, frame.places, stmt.annotation)
     if stmt.value is None:
         return
-    value = expr(frame, stmt.value)
+    value = frame.value(stmt.value)
     what = f"{stmt.target.id} is" if isinstance(stmt.target, ast.Name) else "this is"
     value = struct_values.require(frame, value, type, stmt.value, what)
     assign(frame, stmt.target, value, stmt.value)
@@ -153,17 +153,17 @@ def augmented(frame: Frame, stmt: ast.AugAssign) -> None:
         case ast.Name(name) as target:
             value = _augmented(frame, stmt, target)
             set_name(frame, name, value, frame.places(stmt.target))
-        case ast.Attribute() as target if several.is_part(frame, target, any_expr):
-            whole = several.with_known_indices(frame, target.value, expr)
+        case ast.Attribute() as target if several.is_part(frame, target):
+            whole = several.with_known_indices(frame, target.value)
             value = _augmented(frame, stmt, ast.copy_location(ast.Attribute(whole, target.attr), target))
-            several.assign_part(frame, whole, target.attr, value, stmt.value, expr)
-        case ast.Subscript() | ast.Attribute() as target if several.part_around(frame, target, any_expr):
-            known = several.with_known_indices(frame, target, expr)
+            several.assign_part(frame, whole, target.attr, value, stmt.value)
+        case ast.Subscript() | ast.Attribute() as target if several.part_around(frame, target):
+            known = several.with_known_indices(frame, target)
             _assign_within(frame, known, _augmented(frame, stmt, known), stmt.value)
         case ast.Subscript() as target if _augments_row(frame, stmt, target):
             pass
         case ast.Subscript() | ast.Attribute() as target:
-            place = struct_values.place(frame, target, expr)
+            place = struct_values.place(frame, target)
             if isinstance(place, struct_values.Spot):
                 raise struct_values.no_number(frame, place)
             _augment_place(frame, stmt, place)
@@ -173,10 +173,10 @@ def augmented(frame: Frame, stmt: ast.AugAssign) -> None:
 
 def _augments_row(frame: Frame, stmt: ast.AugAssign, target: ast.Subscript) -> bool:
     """Change a row or slice of an array at once, where that is what stands there."""
-    row = rows.target(frame, target, None, expr)
+    row = rows.target(frame, target, None)
     if row is None:
         return False
-    value = expr(frame, stmt.value)
+    value = frame.value(stmt.value)
     if row.var not in frame.locals and isinstance(stmt.op, ast.Add | ast.Sub):
         rows.add(frame, row, value, isinstance(stmt.op, ast.Sub), target, stmt.value)
         return True

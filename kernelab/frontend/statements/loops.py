@@ -7,13 +7,12 @@ for i in range(3)           the same with 0, 1 and 2, where the body has static(
 """
 
 import ast
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kernelab.errors import Diagnostic
-from kernelab.frontend.expressions.expressions import expr
 from kernelab.frontend.meaning import fence
 from kernelab.frontend.meaning.frame import Frame, Mistake
 from kernelab.frontend.meaning.meanings import Meaning, TupleOf, Typed, Weak, describe
@@ -99,7 +98,7 @@ def _surely_fits(start: Atom, step: Atom) -> bool:
 def _bounds(frame: Frame, call: ast.Call) -> tuple[Atom, Atom, Atom]:
     if not 1 <= len(call.args) <= 3:
         raise frame.error(call, f"range takes 1 to 3 integers, not {len(call.args)}")
-    parts = [(_counted(frame, expr(frame, part)), part) for part in call.args]
+    parts = [(_counted(frame, frame.value(part)), part) for part in call.args]
     types = {
         value.type for value, part in parts if _is_bound(frame, value, part) and isinstance(value, Typed)
     }
@@ -231,7 +230,7 @@ def static_indices(frame: Frame, stmt: ast.For, call: ast.Call) -> list[Meaning]
     assert isinstance(stmt.target, ast.Name)
     if not any(_names(part, stmt.target.id) for inner in stmt.body for part in ast.walk(inner)):
         return None
-    bounds = [expr(frame, part) for part in call.args]
+    bounds = [frame.value(part) for part in call.args]
     numbers = [bound.number for bound in bounds if isinstance(bound, Weak) and type(bound.number) is int]
     if len(numbers) != len(bounds) or not 1 <= len(numbers) <= 3 or numbers[2:] == [0]:
         return None
@@ -256,13 +255,13 @@ def _names(part: ast.AST, name: str) -> bool:
 def _items(frame: Frame, node: ast.expr, stmt: ast.For) -> Items:
     match node:
         case ast.Call(func=ast.Name("enumerate"), args=[inner, *start], keywords=[]) if len(start) < 2:
-            first = expr(frame, start[0]) if start else Weak(0)
+            first = frame.value(start[0]) if start else Weak(0)
             return _numbered(frame, _items(frame, inner, stmt), first, node)
         case ast.Call(func=ast.Name("zip"), args=[_, *_] as parts, keywords=[]):
             return _together(frame, [_items(frame, part, stmt) for part in parts], node)
         case ast.List(elts=elements):
-            return [expr(frame, element) for element in elements]
-    value = expr(frame, node)
+            return [frame.value(element) for element in elements]
+    value = frame.value(node)
     found = items_of(frame, value, node)
     if found is None:
         hint = fence.refusal_of("iteration").hint
@@ -316,10 +315,6 @@ def carried(frame: Frame, stmt: ast.For | ast.While, jumps: Collection[Jump]) ->
     ordered = [name for name in frame.facts.assignments if name in names]
     others = sorted(names - set(ordered))
     watches = [WATCH + name for name in ordered if name in frame.facts.watched and WATCH + name in frame.env]
-    own = {WATCH + name for name in _targets(stmt)}
+    own = {WATCH + name for name in (name.id for name in targets(stmt))}
     result = [RETURNED] if "return" in jumps and not frame.is_kernel else []
     return [*ordered, *others, *(watch for watch in watches if watch not in own), *result]
-
-
-def _targets(stmt: ast.stmt) -> Iterator[str]:
-    return (name.id for name in targets(stmt))

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from kernelab.errors import Diagnostic
-from kernelab.frontend.expressions.expressions import any_expr, condition, expr
+from kernelab.frontend.expressions.expressions import any_expr, condition
 from kernelab.frontend.meaning import fence
 from kernelab.frontend.meaning.frame import BrokenCall, Frame, Mistake, Poisoned
 from kernelab.frontend.meaning.meanings import (
@@ -250,7 +250,7 @@ def _return(frame: Frame, stmt: ast.Return) -> None:
             "a kernel cannot return a value",
             hint="store the result into an array parameter, or make this a function with @func",
         )
-    value = expr(frame, stmt.value)
+    value = frame.value(stmt.value)
     if not isinstance(value, Weak | Typed | TupleOf | ArrayRef | View | StructArrayRef):
         raise frame.error(
             stmt.value,
