@@ -33,7 +33,7 @@ from kernelab.autodiff.transforms.trees import (
     shaped,
 )
 from kernelab.errors import GradientError, KernelValueError, a_thing
-from kernelab.guidance.offers import face
+from kernelab.guidance.public_names import face
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel import decorators
 

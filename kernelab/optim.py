@@ -24,7 +24,7 @@ from kernelab.errors import (
 )
 from kernelab.guidance.bad_calls import telling
 from kernelab.guidance.objects import OPTIMISERS
-from kernelab.guidance.offers import face
+from kernelab.guidance.public_names import face
 from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of, size_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described

@@ -5,10 +5,9 @@ Knows the language and the table of operations; must not know backends, arrays o
 
 from kernelab.frontend.definitions.anonymous import lower_python
 from kernelab.frontend.definitions.cell import Definition, Lowered, lower_source, lower_tree
-from kernelab.frontend.definitions.custom_derivatives import attach
+from kernelab.frontend.definitions.custom_derivatives import attach, rule_from
 from kernelab.frontend.definitions.functions import Overloads, UserFunction
 from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition
-from kernelab.frontend.definitions.rules import rule_from
 from kernelab.frontend.meaning.classes import StructDefinition, struct_of
 from kernelab.frontend.meaning.name_lookup import Constant
 from kernelab.frontend.meaning.source import file_of, source_of

@@ -1,5 +1,9 @@
-"""Hints for names of Warp, NumPy and PyTorch that kernelab's modules lack."""
+"""Hints for names of Warp, NumPy and PyTorch that kernelab lacks, and the names that completion offers."""
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, NoReturn
+
+from kernelab.errors import KernelAttributeError
 from kernelab.guidance.hint_table import Table
 
 PUBLIC_NAMES = Table(r"""
@@ -55,3 +59,31 @@ build|context|codegen: this is about how Warp builds and runs modules => kernela
 nn|Module|Parameter: there are no layers => write kernels; kl.optim has SGD and Adam
 """)
 """By name, for `kernelab` and its public modules."""
+
+
+def missing(module: str, name: str, known: Iterable[str]) -> KernelAttributeError:
+    """The error for a name that a public module has not: why and what to write instead, or one like it."""
+    found = PUBLIC_NAMES.find(name)
+    if found is None:
+        return KernelAttributeError.of(f"{module} has no {name}", None, name, known)
+    return KernelAttributeError.of(f"{module} has no {name}: {found.reason}", found.hint, name)
+
+
+def face(module: str, names: Sequence[str]) -> tuple[Callable[[str], NoReturn], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a public module, for what it has not and for what it has."""
+
+    def answer(name: str) -> NoReturn:
+        raise missing(module, name, names)
+
+    return answer, lambda: [*names]
+
+
+class Offers:
+    """An object of which completion shows the names that serve a user, and not the machinery."""
+
+    __slots__ = ()
+    OFFERED: ClassVar[tuple[str, ...]] = ()
+
+    def __dir__(self) -> list[str]:
+        """The names that a completer offers."""
+        return sorted({*(name for name in super().__dir__() if name.startswith("__")), *self.OFFERED})

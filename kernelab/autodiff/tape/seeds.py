@@ -20,7 +20,7 @@ from kernelab.errors import (
     a_thing,
 )
 from kernelab.guidance.objects import TAPES
-from kernelab.guidance.offers import Offers
+from kernelab.guidance.public_names import Offers
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime.array import inplace

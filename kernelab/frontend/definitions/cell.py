@@ -20,7 +20,7 @@ from kernelab.errors import (
     Source,
     Span,
 )
-from kernelab.frontend.definitions import native_defs, rules
+from kernelab.frontend.definitions import custom_derivatives, native_defs
 from kernelab.frontend.definitions.definitions import Template, template
 from kernelab.frontend.definitions.functions import Overloads, UserFunction
 from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition, is_generic, lower_kernel
@@ -106,7 +106,7 @@ def _lower(
     for stmt in tree.body:
         cell.statement(stmt)
     cell.classify()
-    cell.notes += rules.attach_all(cell.rules, cell.scope, cell.places, cell.functions, cell.collect)
+    cell.attach_rules()
     cell.lower()
     return cell.lowered()
 
@@ -142,7 +142,7 @@ class _Cell:
 
     def statement(self, stmt: ast.stmt) -> None:
         match stmt:
-            case ast.FunctionDef() if rules.decorator(stmt) is not None:
+            case ast.FunctionDef() if custom_derivatives.decorator(stmt) is not None:
                 self.rules.append(stmt)
             case ast.FunctionDef():
                 self.define(stmt)
@@ -324,9 +324,14 @@ class _Cell:
         several = self.overloads.get(name)
         return UserFunction(found) if several is None else Overloads(several)
 
+    def attach_rules(self) -> None:
+        self.notes += custom_derivatives.attach_all(
+            self.rules, self.scope, self.places, self.functions, self.collect
+        )
+
     def ruled(self) -> set[str]:
         """The functions that rules belong to or call; what asks for `tid()` is a kernel all the same."""
-        names = {name for rule in self.rules for name in rules.named(rule) | _called(rule)}
+        names = {name for rule in self.rules for name in custom_derivatives.named(rule) | _called(rule)}
         return {name for name in names if name in self.templates and not self.asks_for_thread(name)}
 
     def asks_for_thread(self, name: str) -> bool:

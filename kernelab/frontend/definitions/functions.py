@@ -31,7 +31,7 @@ from kernelab.frontend.meaning.name_lookup import Constants, meaning_of
 from kernelab.frontend.places import struct_values
 from kernelab.frontend.regions.joins import RETURNED
 from kernelab.frontend.syntax.jumps import leaves, returns_value, states_result
-from kernelab.guidance.offers import Offers
+from kernelab.guidance.public_names import Offers
 from kernelab.host.single import Single
 from kernelab.lang.ir import Atom, CustomRules, Function
 from kernelab.lang.structs import AnyType, StructArray

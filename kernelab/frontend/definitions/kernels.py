@@ -11,13 +11,12 @@ from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Sp
 from kernelab.frontend.definitions.definitions import Template, default_of, kept, lower_def
 from kernelab.frontend.meaning import fence, local_arrays
 from kernelab.frontend.meaning.annotations import annotation, is_any, open_ndim
-from kernelab.frontend.meaning.frame import Mistake
+from kernelab.frontend.meaning.frame import Frame, Mistake
 from kernelab.frontend.meaning.meanings import Meaning, Poison
 from kernelab.frontend.meaning.name_lookup import Constant
 from kernelab.frontend.places import struct_values
-from kernelab.frontend.statements import purpose
 from kernelab.frontend.syntax.walking import nodes
-from kernelab.lang.ir import Function
+from kernelab.lang.ir import Append, Assert, Atomic, Block, Call, Function, Native, Print, Store, walk
 from kernelab.lang.structs import AnyType, StructArray
 from kernelab.lang.types import Array
 from kernelab.lang.verify import verify
@@ -92,7 +91,7 @@ def lower_kernel(template: Template, given: Mapping[str, AnyType] | None = None)
     function = Function(template.name, vars, frame.builder.close(), frame.threads, template.span)
     if (exceeded := local_arrays.too_many(function)) is not None:
         return Outcome(None, (exceeded,), tuple(frame.notes))
-    purpose.note_no_effect(frame, function.body, template.body, template.span)
+    _note_no_effect(frame, function.body, template.body, template.span)
     kernel = KernelDefinition(
         template.name,
         verify(function),
@@ -243,3 +242,28 @@ def is_open(template: Template, argument: ast.arg) -> bool:
 def is_generic(template: Template) -> bool:
     """Whether a def has a parameter whose type is left to the launch."""
     return any(is_open(template, argument) for argument in template.arguments)
+
+
+def _note_no_effect(frame: Frame, body: Block, written: Sequence[ast.stmt], span: Span) -> None:
+    """Warn where a kernel changes nothing, unless it says so, or a line of it has been pointed out."""
+    if all(isinstance(stmt, ast.Pass | ast.Return) or _is_text(stmt) for stmt in written):
+        return
+    if any(note.code in ("unused", "unreached") for note in frame.notes) or _does_something(body):
+        return
+    message = f"the kernel {frame.name} changes nothing"
+    hint = "store what it computes into an array parameter: y[i] = ..."
+    frame.notes.append(Diagnostic(message, span, "unused", "warning", hint=hint))
+
+
+def _is_text(stmt: ast.stmt) -> bool:
+    return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
+
+
+def _does_something(body: Block) -> bool:
+    for stmt in walk(body):
+        match stmt:
+            case Store() | Atomic() | Append() | Assert() | Print() | Native():
+                return True
+            case Call(_, function) if _does_something(function.body):
+                return True
+    return False

@@ -24,7 +24,7 @@ from kernelab.frontend.meaning.meanings import (
     describe,
 )
 from kernelab.frontend.meaning.promote import operate
-from kernelab.frontend.places import known, presence, several, struct_values
+from kernelab.frontend.places import known, reads, several, struct_values
 from kernelab.lang import ops
 from kernelab.lang.build import zero
 from kernelab.lang.types import Scalar, bool_
@@ -180,7 +180,7 @@ def _select(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
 
 def _has_elements(frame: Frame, arguments: Arguments) -> Typed | None:
     """Whether the one argument is an array that is there; None where it is no array."""
-    there = presence.has_elements(frame, arguments[0].value) if len(arguments) == 1 else None
+    there = reads.has_elements(frame, arguments[0].value) if len(arguments) == 1 else None
     return None if there is None else Typed(there)
 
 

@@ -30,8 +30,7 @@ from kernelab.frontend.meaning.meanings import (
 )
 from kernelab.frontend.meaning.name_lookup import Unknown
 from kernelab.frontend.meaning.promote import as_number, materialise, operate
-from kernelab.frontend.places import presence, slices, struct_values, variables
-from kernelab.frontend.places.attribute_reads import attribute, extent
+from kernelab.frontend.places import reads, slices, struct_values
 from kernelab.frontend.places.places import COMPONENTS, chain
 from kernelab.frontend.regions.control import THE_VALUE, branch
 from kernelab.frontend.syntax.scope import advanced
@@ -103,7 +102,7 @@ def any_expr(frame: Frame, node: ast.expr) -> Meaning | None:
             case Evaluated(meaning=meaning):
                 return meaning
             case ast.Name():
-                return variables.name(frame, node)
+                return reads.name(frame, node)
             case ast.BinOp():
                 return _binary(frame, node)
             case ast.UnaryOp():
@@ -137,13 +136,13 @@ def _selection(frame: Frame, node: ast.Subscript | ast.Attribute) -> Meaning:
         case ast.Subscript(value=ast.Attribute(value=inner, attr="shape"), slice=axis):
             base = frame.value(inner)
             if isinstance(base, ArrayRef | View):
-                return extent(frame, base, frame.value(axis), axis)
+                return reads.extent(frame, base, frame.value(axis), axis)
         case ast.Attribute(value=inner, attr=attr) if attr not in COMPONENTS:
-            return attribute(frame, node, _base(frame, inner))
+            return reads.attribute(frame, node, _base(frame, inner))
     root, groups = chain(node)
     base = _base(frame, root)
     if isinstance(base, ModuleRef) and isinstance(node, ast.Attribute):
-        return attribute(frame, node, base)
+        return reads.attribute(frame, node, base)
     return struct_values.read(frame, base, groups, node)
 
 
@@ -222,8 +221,8 @@ def condition(frame: Frame, node: ast.expr) -> Atom:
             case ast.Compare():
                 return _comparison(frame, node)
             case _:
-                value = presence.evaluated(frame, node)
-                there = presence.has_elements(frame, value)
+                value = reads.evaluated(frame, node)
+                there = reads.has_elements(frame, value)
                 return _truth(frame, as_number(frame, value, node), node) if there is None else there
 
 
@@ -301,7 +300,7 @@ def _comparison(frame: Frame, node: ast.Compare) -> Atom:
     if fence.is_search(node.ops[0]):
         return _membership(frame, node)
     if isinstance(node.ops[0], ast.Is | ast.IsNot):
-        return presence.is_none(frame, presence.evaluated(frame, node.left), node)
+        return reads.is_none(frame, reads.evaluated(frame, node.left), node)
     left_node, left = node.left, number(frame, node.left)
 
     def link(left: Weak | Typed, rest: int, left_node: ast.expr) -> Atom:
@@ -372,7 +371,7 @@ def _ternary(frame: Frame, node: ast.IfExp) -> Meaning:
     result = frame.env.pop(THE_VALUE)
     if saved is not None:
         frame.env[THE_VALUE] = saved
-    return variables.known(result)
+    return reads.unpoisoned(result)
 
 
 # ------------------------------------------------------------------------- calls
@@ -409,7 +408,7 @@ def _special_float(frame: Frame, scalar: Scalar, node: ast.Call) -> Argument:
 
 def _callee(frame: Frame, node: ast.expr) -> Meaning:
     if isinstance(node, ast.Name) and frame.facts.reads.get(node, "outer") == "outer":
-        return variables.outer(frame, node, True)
+        return reads.outer(frame, node, True)
     return frame.value(node)
 
 

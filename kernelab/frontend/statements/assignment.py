@@ -7,7 +7,7 @@ after the right side.
 
 import ast
 
-from kernelab.errors import Span
+from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.expressions.expressions import binary, number
 from kernelab.frontend.expressions.words import accumulate, threads
 from kernelab.frontend.meaning import habit_hints, local_arrays
@@ -30,17 +30,16 @@ from kernelab.frontend.places import places, rows, several, struct_values
 from kernelab.frontend.places.items import unpacked
 from kernelab.frontend.regions.changing import may_change
 from kernelab.frontend.regions.control import WATCH
-from kernelab.frontend.statements import purpose
 from kernelab.lang.types import Scalar
 
 
 def plain(frame: Frame, stmt: ast.Assign) -> None:
     """Lower `x = value`."""
-    purpose.note_sign(frame, stmt)
+    _note_sign(frame, stmt)
     value = _right_side(frame, stmt)
     for target in stmt.targets:
         if frame.is_kernel and isinstance(target, ast.Name):
-            purpose.note_renamed(frame, stmt, target, value)
+            _note_renamed(frame, stmt, target, value)
         assign(frame, target, value, stmt.value)
 
 
@@ -227,3 +226,33 @@ def _added(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> Weak | Typ
 def _whole(stmt: ast.AugAssign) -> ast.expr:
     """An expression that stands where the statement stands, for messages."""
     return ast.copy_location(ast.BinOp(stmt.target, stmt.op, stmt.value), stmt)
+
+
+# ------------------------------------------------------------------------------------------------ warnings
+
+
+def _note_renamed(frame: Frame, stmt: ast.Assign, target: ast.Name, value: Meaning) -> None:
+    """Warn where the name of an array parameter is given to something else that nobody reads."""
+    before = frame.env.get(target.id)
+    given = frame.facts.assignments.get(target.id, [None])[0]
+    if not isinstance(before, ArrayRef | StructArrayRef) or not isinstance(given, ast.arg):
+        return
+    if target.id in frame.facts.live_after[stmt]:
+        return
+    index = ", ".join("ijkl"[: before.ndim])
+    text = frame.places.text(stmt.value)
+    element = f"{text}[{index}]" if isinstance(value, ArrayRef | StructArrayRef | View) else text
+    message = f"this gives the name {target.id} to something else: the array {target.id} stays as it is"
+    hint = f"write {target.id}[{index}] = {element}"
+    frame.notes.append(Diagnostic(message, frame.places(stmt), "unused", "warning", hint=hint))
+
+
+def _note_sign(frame: Frame, stmt: ast.Assign) -> None:
+    """Warn where a sign touches the = before it rather than what it belongs to, as in `x =+ 1`."""
+    text = frame.places.text(stmt.value)
+    if not text.startswith(("+ ", "- ")) or not frame.places.before(stmt.value).endswith("="):
+        return
+    sign = text[0]
+    message = f"={sign} assigns, and {'adds' if sign == '+' else 'subtracts'} nothing"
+    hint = f"did you mean {sign}=? If not, put a space before the {sign}"
+    frame.notes.append(Diagnostic(message, frame.places(stmt), "sign", "warning", hint=hint))

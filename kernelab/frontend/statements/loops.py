@@ -14,17 +14,16 @@ import numpy as np
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend.meaning import fence
-from kernelab.frontend.meaning.frame import Frame, Mistake
+from kernelab.frontend.meaning.frame import Frame, Mistake, Poisoned
 from kernelab.frontend.meaning.meanings import Meaning, TupleOf, Typed, Weak, describe
 from kernelab.frontend.meaning.promote import cast, convert, spelled
 from kernelab.frontend.places.items import Items, Many, items_of
 from kernelab.frontend.regions.control import FLAGS, WATCH, LoopHead, branch, loop, truth
 from kernelab.frontend.regions.joins import RETURNED
-from kernelab.frontend.regions.loop_storage import chosen_storage
 from kernelab.frontend.syntax.jumps import Jump, escaping
 from kernelab.frontend.syntax.scope import targets
 from kernelab.lang.build import integer
-from kernelab.lang.ir import Atom, Const, Var
+from kernelab.lang.ir import Atom, Const, Storage, Var
 from kernelab.lang.ops import TRIPS
 from kernelab.lang.types import Scalar, bool_, int32
 
@@ -66,7 +65,7 @@ def head(frame: Frame, call: ast.Call, name: str) -> tuple[LoopHead, Atom, Atom]
     index = Var(count.type, name if plain else "k", frame.places(call))
     if plain and isinstance(count, Const):
         frame.bounds[index] = int(count.value)
-    return LoopHead(index, count, chosen_storage(frame, call)), start, step
+    return LoopHead(index, count, _chosen_storage(frame, call)), start, step
 
 
 def _trips(frame: Frame, call: ast.Call, start: Atom, stop: Atom, step: Atom) -> Atom:
@@ -318,3 +317,37 @@ def carried(frame: Frame, stmt: ast.For | ast.While, jumps: Collection[Jump]) ->
     own = {WATCH + name for name in (name.id for name in targets(stmt))}
     result = [RETURNED] if "return" in jumps and not frame.is_kernel else []
     return [*ordered, *others, *(watch for watch in watches if watch not in own), *result]
+
+
+# ------------------------------------------------------------------------------------------------- storage
+
+
+_STORAGES: dict[str, Storage] = {"save": "save", "recompute": "recompute", "checkpoint": "checkpoint"}
+
+_STORAGE_HINT = (
+    '"save" keeps the values of every iteration, "recompute" runs the loop again when its adjoint comes, '
+    '"checkpoint" keeps about sqrt(n) of n iterations and runs those between again'
+)
+
+
+def _chosen_storage(frame: Frame, call: ast.Call) -> Storage | None:
+    """The word that a `range` gives for `adjoint`; None where it gives none."""
+    found: Storage | None = None
+    for word in call.keywords:
+        if word in frame.refused:
+            raise Poisoned
+        if word.arg != "adjoint":
+            message = f"range takes no keyword {word.arg}"
+            raise frame.error(word, message, hint="write range(start, stop, step), and adjoint=... behind it")
+        found = _storage(frame, word.value)
+    return found
+
+
+def _storage(frame: Frame, value: ast.expr) -> Storage:
+    match value:
+        case ast.Constant(str(text)) if text in _STORAGES:
+            return _STORAGES[text]
+        case _:
+            words = '"save", "recompute" or "checkpoint"'
+            message = f"adjoint is {words}, not {frame.places.text(value)}"
+            raise frame.error(value, message, "value", hint=_STORAGE_HINT)

@@ -5,7 +5,7 @@ from typing import Any
 
 from kernelab.errors import Diagnostic, KernelAttributeError, KernelError, KernelTypeError
 from kernelab.guidance.objects import ARRAYS, FIXED, KERNELS
-from kernelab.guidance.offers import Offers
+from kernelab.guidance.public_names import Offers
 from kernelab.host.single import Single
 
 
