@@ -207,11 +207,11 @@ def gradcheck(
 
     `function`, `dim`, `inputs`, `outputs` and `input_output_mask` are those of `jacobian`.  The differences
     are taken of a float64 build, with a step of `eps`.  An entry passes if the adjoint in float64 is within a
-    thousandth of the difference, or within what differences cannot resolve, measured against the row and
+    100,000th of the difference, or within what differences cannot resolve, measured against the row and
     column of the entry, and if the adjoint as it runs is that in float64 up to the rounding of its precision.
     With `atol` or `rtol` it passes if ``|adjoint - difference| <= atol + rtol |difference|``.
     `max_inputs_per_var` and `max_outputs_per_var` limit how many elements of an array
-    are checked.
+    are checked.  Rules that users wrote have to be linear besides, and the tangent that of the adjoint.
 
     With `fast`, the adjoint and the differences are compared along random directions, both in float64, where
     one wrong entry among thousands shows; only where they do not agree is every entry compared.  The default
@@ -366,7 +366,8 @@ def taylor_test(
     `function`, `dim`, `inputs` and `outputs` are those of `jacobian`.  All inputs are moved along one random
     direction, in float64: the remainder falls with the square of the step if the gradient is the derivative,
     else with the step.  The report also holds the errors of central differences over the step; it is true
-    if the slope is 2, and shows two plots and a table unless `show_summary` is false.
+    if the slope is 2, and rules that users wrote are linear and agree in both modes, and shows two plots and
+    a table unless `show_summary` is false.
     """
     subject, _ = _subject("taylor_test", function, dim, inputs, outputs, device, None)
     report = taylor(subject)
@@ -477,6 +478,10 @@ def _failure(report: GradcheckReport, subject: Subject) -> Diagnostic:
     span = None if subject.kernel is None else subject.kernel.span
     if worst.verdict == "race":
         message = f"the result of {report.kernel} depends on the order of its threads: {worst.explanation}"
+        return Diagnostic(message, worst.span or span, "gradcheck", hint=_advice(report))
+    if worst.verdict in ("nonlinear", "tangent"):
+        message = f"a derivative that {report.kernel} uses is wrong where differences cannot tell"
+        message += f": {worst.explanation}" * bool(worst.explanation)
         return Diagnostic(message, worst.span or span, "gradcheck", hint=_advice(report))
     if worst.verdict == "host":
         message = f"the gradient of {report.kernel} leaves out what the host computes for {worst.output}"

@@ -18,7 +18,7 @@ import numpy as np
 
 from kernelab.autodiff.checks.blame import blame, blame_infinite
 from kernelab.autodiff.checks.order_check import Raced, races
-from kernelab.autodiff.checks.screening import Screened, screen
+from kernelab.autodiff.checks.screening import Screened, faults, screen
 from kernelab.autodiff.checks.witnesses import (
     Pair,
     Tolerance,
@@ -31,9 +31,11 @@ from kernelab.autodiff.checks.witnesses import (
 )
 from kernelab.autodiff.jacobians.differences import Floats
 from kernelab.autodiff.jacobians.host_chains import through_host
-from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection
+from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection, Trace
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, apart
+from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.trees import refusal
+from kernelab.autodiff.transforms.wide import Wide
 from kernelab.errors import GradientError, KernelValueError, Span
 from kernelab.runtime.launch.checked import find_races
 
@@ -115,6 +117,10 @@ VERDICTS = {
     "race between threads, or a wrong custom gradient",
     "not finite": "a derivative, or the function beside these inputs, is infinite or not a number: choose "
     "inputs inside the domain, away from its border",
+    "nonlinear": "the adjoint is not in proportion to the cotangent: a rule that a user wrote clips, rounds "
+    "or branches on what it has to multiply by",
+    "tangent": "the tangent is not that of the adjoint, which agrees with the differences: correct the jvp "
+    "function that a user wrote",
     "both": "adjoint and tangent agree with each other: the inputs are near a kink or a jump, or a custom "
     "derivative is wrong",
     "all differ": "adjoint, tangent and differences all differ: a custom derivative is wrong, or the inputs "
@@ -199,6 +205,8 @@ def check(
     require_choice(fast, "fast", "gradcheck")
     with apart("gradcheck"):
         report = _compared(subject, limit, chosen, labels, fast)
+        if report:
+            report = _with_rules(subject, report, chosen, labels)
         by_host = through_host(subject, labels)
     if not by_host:
         return report
@@ -206,6 +214,24 @@ def check(
         replace(pair, passed=False, verdict="host") if pair.output in by_host else pair
         for pair in report.pairs
     )
+    return replace(report, pairs=tuple(pairs))
+
+
+def _with_rules(
+    subject: Subject, report: GradcheckReport, chosen: Selection, labels: Sequence[str]
+) -> GradcheckReport:
+    """The report, where rules that users wrote fail by what neither entries nor differences show."""
+    exact = Trace(subject, labels, Wide(BASE))
+    found = {
+        (subject.sources[i].label, exact.targets[j].label): fault
+        for (i, j), fault in faults(exact, chosen, labels).items()
+    }
+    pairs = []
+    for pair in report.pairs:
+        fault = found.get((pair.input, pair.output))
+        if fault is not None:
+            pair = replace(pair, passed=False, verdict=fault.verdict, explanation=fault.told, span=fault.span)
+        pairs.append(pair)
     return replace(report, pairs=tuple(pairs))
 
 

@@ -11,7 +11,7 @@ again and again down to the columns whose products differ.  The check of entries
 not know reports.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,8 +21,13 @@ import numpy as np
 from kernelab.autodiff.jacobians.differences import Floats, along
 from kernelab.autodiff.jacobians.jacobian import Selection, Trace
 from kernelab.autodiff.jacobians.subject import Subject, Variable
-from kernelab.autodiff.transforms.levels import BASE
+from kernelab.autodiff.transforms.batch_level import Batch
+from kernelab.autodiff.transforms.levels import BASE, Forward
+from kernelab.autodiff.transforms.reverse import Run
+from kernelab.autodiff.transforms.trees import scalars
 from kernelab.autodiff.transforms.wide import Wide
+from kernelab.errors import KernelError, Span
+from kernelab.lang.ir import Custom, Native, walk
 
 DIRECTIONS = 3
 """How many random vectors are tried of each input, and of each output."""
@@ -38,6 +43,14 @@ AGAIN = (1.0, 0.03)
 
 OWN = 1e-3
 """How far the adjoint in its own precision may be from that in float64, unless the precision is coarser."""
+
+FACTORS = (-1.0, 2.0**-10, 2.0**10)
+"""What cotangents and tangents, which are float16 too, are multiplied by to see whether rules are linear."""
+
+NOT_LINEAR = "{} is not in proportion to {}"
+
+LINEAR, OWN_ROUNDING = 1e-6, 1e-11
+"""How far it may be off, relative to each component and to the largest."""
 
 ALIKE = 1e3
 """By which factor rows, or columns, may differ that are not rescaled."""
@@ -143,6 +156,105 @@ def same_up_to_rounding(own: Floats, exact: Floats, rounding: float = OWN) -> bo
         off = np.abs(own.astype(np.float64) - exact)
         largest = np.abs(exact).max(initial=0.0)
     return bool(np.all(off <= rounding * (np.abs(exact) + 0.1 * largest)))
+
+
+# ------------------------------------------------------------------------------------------ rules of users
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What products tell of a rule that a user wrote, though entries and differences agree."""
+
+    verdict: str
+    told: str
+    span: Span | None
+
+
+def rules_in(entries: Iterable[Any]) -> list[Custom | Native]:
+    """The statements of recorded programs whose derivatives users wrote."""
+    programs = {entry.program: None for entry in entries if isinstance(entry, Run)}
+    written = (stmt for program in programs for stmt in walk(program.function.body))
+    return [stmt for stmt in written if isinstance(stmt, Custom | Native)]
+
+
+def faults(exact: Trace, selection: Selection, labels: Sequence[str]) -> dict[tuple[int, int], Fault]:
+    """By input and output: rules that are not linear, and tangents that are not those of the adjoint."""
+    rules, found = rules_in(exact.level.entries), dict[tuple[int, int], Fault]()
+    if not rules:
+        return found
+    sources, rng = exact.subject.sources, np.random.default_rng(1)
+    pairs = selection.pairs(sources, exact.targets)
+    has_jvp = any(isinstance(stmt, Custom) and stmt.rules.jvp is not None for stmt in rules)
+    spans = {stmt.span if isinstance(stmt, Native) else _written(stmt) for stmt in rules}
+    span = next(iter(spans)) if len(spans) == 1 else None
+    for j in dict.fromkeys(j for _, j in pairs):
+        u = directions(rng, exact.targets[j].count, selection.rows(exact.targets[j]))
+        wanted = [i for i, k in pairs if k == j]
+        for i, pulled in zip(wanted, exact.products(j, mixed(u), wanted), strict=True):
+            if not is_linear(pulled, len(u)):
+                found[i, j] = Fault("nonlinear", NOT_LINEAR.format("the adjoint", "a cotangent"), span)
+            elif has_jvp:
+                v = directions(rng, sources[i].count, selection.columns(sources[i]))
+                told = _tangent_told(exact, i, j, (u, pulled[: len(u)], v), labels)
+                if told:
+                    found[i, j] = Fault("tangent", told, span)
+    return found
+
+
+def _written(stmt: Custom) -> Span:
+    rules = stmt.rules
+    written = rules.jvp or rules.grad or rules.replay or rules.function
+    return written.span
+
+
+def mixed(u: Floats) -> Floats:
+    """Some vectors, then multiples of the first and a sum of two; powers of two do not round."""
+    return np.concatenate([u, np.outer(FACTORS, u[0]), u[:1] + u[1:2]])
+
+
+def is_linear(products: Floats, count: int) -> bool:
+    """Whether the products of `count` vectors, mixed, are those of a linear function."""
+    first, second, others = products[0], products[1], products[count:]
+    parts = [(factor * first, np.zeros_like(first)) for factor in FACTORS] + [(first, second)]
+    with np.errstate(invalid="ignore", over="ignore"):
+        for (a, b), other in zip(parts, others, strict=True):
+            size = np.abs(a) + np.abs(b)
+            allowed = LINEAR * size + OWN_ROUNDING * size.max(initial=0.0, where=np.isfinite(size))
+            if np.any(np.isfinite(size) & ~(np.abs(a + b - other) <= allowed)):
+                return False
+    return True
+
+
+def _tangent_told(
+    exact: Trace, i: int, j: int, vectors: tuple[Floats, Floats, Floats], labels: Sequence[str]
+) -> str:
+    """How a product with the tangent differs from that with the adjoint, for `u`, ``J^T u`` and `v`."""
+    u, pulled, v = vectors
+    try:
+        pushed = _pushed(exact, i, j, mixed(v), labels)
+    except KernelError:  # what has an adjoint may have no tangent
+        return ""
+    if not is_linear(pushed, len(v)):
+        return NOT_LINEAR.format("what the tangent gives", "the tangent of an input")
+    with np.errstate(invalid="ignore", over="ignore"):
+        by_adjoint, by_tangent = pulled @ v.T, u @ pushed[: len(v)].T
+        scale = np.sqrt(np.maximum(pulled**2 @ v.T**2, u**2 @ pushed[: len(v)].T ** 2))
+        off = np.abs(by_adjoint - by_tangent) - EXACT * scale
+    if not (off > 0).any():
+        return ""
+    k = np.unravel_index(int(np.argmax(off)), off.shape)
+    return f"along a direction the tangent is {by_tangent[k]:.6g} where the adjoint is {by_adjoint[k]:.6g}"
+
+
+def _pushed(exact: Trace, i: int, j: int, v: Floats, labels: Sequence[str]) -> Floats:
+    """``J v`` for each row of `v`, of output `j` by input `i`, in float64."""
+    base, started = Wide(BASE), exact.subject.start()
+    batch = Batch(base, len(v))
+    level, source = Forward(batch), started.inputs[i]
+    with batch.active():
+        batch.move(level.dot(source), batch.seeds(level.dot(source), v))
+        found = started.go(level)
+    return scalars(base.wide(batch.view(level.dot(found[j])))).host().reshape(len(v), -1)
 
 
 Back = dict[int, tuple[Floats, Floats]]

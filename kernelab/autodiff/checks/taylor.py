@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernelab.autodiff.checks.screening import directions
+from kernelab.autodiff.checks.screening import directions, faults
 from kernelab.autodiff.jacobians.differences import Floats
-from kernelab.autodiff.jacobians.jacobian import Trace
+from kernelab.autodiff.jacobians.jacobian import Selection, Trace
 from kernelab.autodiff.jacobians.subject import Subject, apart
 from kernelab.autodiff.transforms.batch_level import Batch
 from kernelab.autodiff.transforms.levels import BASE
@@ -44,7 +44,8 @@ class TaylorReport:
 
     `changes`, `remainders` and `errors` are the three quantities in the order of the module's formulas.
     `slope` is how fast the remainder falls, 2 for a right gradient and 1 for a wrong one; NaN where it is
-    rounding from the first step on, as it is for a function that is linear.
+    rounding from the first step on, as it is for a function that is linear.  `fault` says what is wrong with
+    a rule that a user wrote, though the adjoint is the derivative along the direction.
     """
 
     function: str
@@ -55,9 +56,10 @@ class TaylorReport:
     slope: float
     derivative: float
     shown_in: int | None = None
+    fault: str = ""
 
     def __bool__(self) -> bool:
-        return self.is_finite and bool(np.isnan(self.slope) or self.slope >= LEAST_SLOPE)
+        return self.is_finite and not self.fault and bool(np.isnan(self.slope) or self.slope >= LEAST_SLOPE)
 
     def __repr__(self) -> str:
         return f"<Taylor test of {self.function}: slope {self.slope:.2f}>"
@@ -91,13 +93,15 @@ def taylor(subject: Subject, labels: Sequence[str] = ()) -> TaylorReport:
             sum(part[0] @ move for parts in pulled for part, move in zip(parts, v, strict=True))
         )
         values, size = _values(subject, v, u)
+        told = [fault.told for fault in faults(adjoint, Selection(), labels).values()]
     ahead, behind = values[: len(STEPS)], values[len(STEPS) :]
     with np.errstate(invalid="ignore", over="ignore"):
         changes = np.abs(ahead)
         remainders = np.abs(ahead - STEPS * derivative)
         errors = np.abs((ahead - behind) / (2.0 * STEPS) - derivative)
     slope = _slope(remainders, ROUNDING * size)
-    return TaylorReport(subject.name, STEPS, changes, remainders, errors, slope, derivative)
+    fault = told[0] if told else ""
+    return TaylorReport(subject.name, STEPS, changes, remainders, errors, slope, derivative, fault=fault)
 
 
 def _values(subject: Subject, v: Sequence[Floats], u: Sequence[Floats]) -> tuple[Floats, float]:

@@ -296,7 +296,10 @@ class _Compressed(Witnesses):
 
 
 RELATIVE = 1e-3
-"""The default tolerance, relative to the entry of the Jacobian."""
+"""The default tolerance of an adjoint in fewer digits than float64, relative to the entry of the Jacobian."""
+
+EXACT = 1e-5
+"""The same of the adjoint in float64."""
 
 UNRESOLVED = 1e-9
 """What differences of an entry may be off besides, relative to the entries of its row and column."""
@@ -381,7 +384,7 @@ def _scatters(look: Look, pair: Pair) -> Any:
 
 def _resolved(pair: Pair, exact: Floats, numeric: Floats) -> Floats:
     sizes = np.minimum(_sizes(pair, exact), _sizes(pair, numeric))
-    return np.asarray(RELATIVE * np.abs(numeric) + UNRESOLVED * sizes)
+    return np.asarray(EXACT * np.abs(numeric) + UNRESOLVED * sizes)
 
 
 def _rounding(pair: Pair, adjoint: Floats, exact: Floats) -> Floats:

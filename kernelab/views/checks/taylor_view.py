@@ -27,6 +27,8 @@ def _verdict(report: TaylorReport) -> tuple[Run, ...]:
     mark = Run("✓ PASS", "good") if report else Run("✗ FAIL", "bad")
     if not report.is_finite:
         return mark, Run(f"  Taylor test of {report.function}: nothing finite to compare")
+    if report.fault:
+        return mark, Run(f"  Taylor test of {report.function}: {report.fault}")
     if np.isnan(report.slope):
         return mark, Run(f"  Taylor test of {report.function}: the remainder is rounding at every step")
     return mark, Run(f"  Taylor test of {report.function}: the remainder falls as h^{report.slope:.2f}")
@@ -35,6 +37,8 @@ def _verdict(report: TaylorReport) -> tuple[Run, ...]:
 def _meaning(report: TaylorReport) -> str:
     if not report.is_finite:
         return VERDICTS["not finite"]
+    if report.fault:
+        return "a rule that a user wrote is wrong, though the adjoint is the derivative along this direction"
     off = np.nanmin(report.errors)
     best = f"central differences are best with h = {report.best_step:.0e}, off by {off:.1e}"
     if np.isnan(report.slope):
