@@ -1,6 +1,5 @@
 """The recorder of a tape: runs launches so that their adjoints can follow, and makes their records."""
 
-import weakref
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from time import perf_counter_ns
 from typing import Any
@@ -11,7 +10,7 @@ from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, overwrit
 from kernelab.autodiff.records.outline import Outline, not_kept, outline_of
 from kernelab.autodiff.records.provenance import Provenance
 from kernelab.autodiff.records.records import LaunchRecord, Record, Scope
-from kernelab.autodiff.records.unseen import UnseenRecord, WrittenMemory
+from kernelab.autodiff.records.unseen import UnseenRecord, Witness, WrittenMemory
 from kernelab.errors import TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
@@ -27,7 +26,7 @@ from kernelab.runtime.memory.interop import HostArray
 from kernelab.runtime.memory.memory import Allocation
 
 
-class Recording:
+class Recording(Witness):
     """The recorder of a tape: runs launches so that they can be differentiated, and keeps the records.
 
     `epoch` counts how often it forgot them; `times`, if wanted, are nanoseconds of launches by record.
@@ -37,6 +36,7 @@ class Recording:
     copies_again = False
 
     def __init__(self, guard: Guard) -> None:
+        super().__init__()
         self.guard = guard
         self.epoch = 0
         self.times: dict[int, int] | None = None
@@ -45,9 +45,7 @@ class Recording:
         self._open: list[tuple[str, Any, int]] = []
         self._watches: dict[Hashable, Watch] = {}
         self._outlines: dict[Hashable, Outline] = {}
-        self._written: dict[Allocation, WrittenMemory] = {}
         self._waiting: dict[Allocation, LaunchRecord | list[LaunchRecord]] = {}
-        self._as_witness = (weakref.ref(self),)
         self._marks: list[Marked] = []
         self.lost: WeakKeyDictionary[Allocation, Record] = WeakKeyDictionary()
         self.idle: WeakKeyDictionary[Allocation, tuple[str, Place]] = WeakKeyDictionary()
@@ -95,14 +93,6 @@ class Recording:
         if found:
             known.note()
 
-    def has_written(self, memory: Allocation) -> None:
-        """Note that the tape knows the present contents of some memory."""
-        known = self._written.get(memory)
-        if known is None:
-            known = self._written[memory] = WrittenMemory(memory)
-            memory.witness(self._as_witness)
-        known.note()
-
     # -------------------------------------------------------------------------------------- as a witness
 
     def alert(self, memory: Allocation) -> None:
@@ -110,16 +100,6 @@ class Recording:
         waiting = self._waiting.pop(memory, ())
         for record in waiting if isinstance(waiting, list | tuple) else (waiting,):
             self._watch_for(record, memory)
-
-    def before_write(self, target: array) -> None:
-        known = self._written.get(target.allocation)
-        if known is not None:
-            known.before_write(target)
-
-    def is_exposed(self, memory: Allocation) -> None:
-        known = self._written.get(memory)
-        if known is not None:
-            known.exposed()
 
     def _wait(self, record: LaunchRecord, reverse: Pullback) -> None:
         """Watch what the adjoint of a record reads, as soon as it is about to change."""

@@ -1,10 +1,11 @@
-"""Detects writes that a tape did not see to memory that it had written.
+"""Detects writes to memory that a tape or a transform follows, and that it did not see.
 
 A launch with ``record_tape=False``, one that failed half way, a host write between two ``with`` blocks, or
 one through a NumPy view changes what the tape computed behind its back.  The next record finds out and leaves
 a mark on the tape; only if an adjoint has to pass the mark is it an error.
 """
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -62,7 +63,7 @@ def _unseen(record: UnseenRecord) -> Diagnostic:
 
 
 class WrittenMemory:
-    """Memory that a tape has written, and what was written to it since by others, as its owner is told."""
+    """Memory whose contents are known, and what was written to it since by others, as its owner is told."""
 
     __slots__ = ("_checksum", "_known", "_memory", "_others", "_poked", "_summed")
 
@@ -118,3 +119,32 @@ class WrittenMemory:
         start, nbytes = self._summed
         skipped = start - self._memory.address
         return checksum(memoryview(self._memory.seen())[skipped : skipped + nbytes])
+
+
+class Witness:
+    """Tells what a tape or a transform itself has written from what others write to the same memory."""
+
+    def __init__(self) -> None:
+        self._written: dict[Allocation, WrittenMemory] = {}
+        self._as_witness = (weakref.ref(self),)
+
+    def has_written(self, memory: Allocation) -> None:
+        """Note that the present contents of some memory are known."""
+        known = self._written.get(memory)
+        if known is None:
+            known = self._written[memory] = WrittenMemory(memory)
+            memory.witness(self._as_witness)
+        known.note()
+
+    def alert(self, memory: Allocation) -> None:
+        """A memory is about to change; nobody waits for that here."""
+
+    def before_write(self, target: array) -> None:
+        known = self._written.get(target.allocation)
+        if known is not None:
+            known.before_write(target)
+
+    def is_exposed(self, memory: Allocation) -> None:
+        known = self._written.get(memory)
+        if known is not None:
+            known.exposed()

@@ -90,8 +90,7 @@ class Batch(Level):
             self.wide[memory] = made
         return self.view(elements)
 
-    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        self.look_at_arguments(arguments)
+    def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         self._refuse_outside([arguments[i] for i in program.changed])
         differing = known(arguments, program.arrays, self.wide)
         starts = tuple(
@@ -112,7 +111,6 @@ class Batch(Level):
             target.allocation.tell_watchers(target)
         self._will_write([target for i, target in written.items() if i in wide])
         self._run_wide(program, grid, arguments, wide, distinct)
-        self.note_written(program, arguments)
 
     def _run_wide(
         self,
@@ -198,13 +196,11 @@ class Batch(Level):
             raise GradientError(Diagnostic(message, program.function.span, "randomness", hint=hint))
         return self.randomness == "different" and program.draws
 
-    def move(self, dest: array, src: array, add: bool = False) -> None:
-        self.look_at_arguments((dest, src))
+    def _move(self, dest: array, src: array, add: bool) -> None:
         self._refuse_outside((dest,))
         if src.allocation in self.wide or dest.allocation in self.wide:
             self._will_write((dest,))
             self.parent.move(self.view(dest), self.view(src), add)
-            self.note(dest.allocation)
         else:
             self.parent.move(dest, src, add)
 

@@ -11,7 +11,6 @@ So transforms compose: the levels of ``jacfwd(jacrev(f))`` are a batch, a forwar
 and a program goes through all of them, innermost first.  Nothing here knows which kernel a program is of.
 """
 
-import weakref
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,7 +20,7 @@ import numpy as np
 from kernelab.autodiff.records.outline import reverse_of
 from kernelab.autodiff.records.program_arguments import Argument, Extents, Kept, KeptValues, box_among, packed
 from kernelab.autodiff.records.provenance import ArrayFromHost, NumberFromHost, Provenance, Reader
-from kernelab.autodiff.records.unseen import WrittenMemory
+from kernelab.autodiff.records.unseen import Witness
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import Value
@@ -40,24 +39,36 @@ from kernelab.runtime.memory.memory import Allocation, allocate, contiguous_stri
 from kernelab.runtime.memory.spaces import space_of
 
 
-class Level:
+class Level(Witness):
     """The place where programs run; also the recorder of a user's launches and copies."""
 
     sees_values = False
     copies_again = True
 
     def __init__(self, parent: "Level") -> None:
+        super().__init__()
         self.parent = parent
         self._provenance: Provenance | None = None
-        self._known: dict[Allocation, WrittenMemory] = {}
-        self._as_witness = (weakref.ref(self),)
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        """Run a program."""
+        """Run a program; raises GradientError where what it is given has changed unseen."""
+        self.look_at_arguments(arguments)
+        self._run(program, grid, arguments)
+        for i in program.changed:
+            given = arguments[i]
+            if isinstance(given, array):
+                self.note(given.allocation)
+
+    def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         raise NotImplementedError
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         """Copy the elements of `src` to `dest`, or add them; extents may be repeated by strides of zero."""
+        self.look_at_arguments((dest, src))
+        self._move(dest, src, add)
+        self.note(dest.allocation)
+
+    def _move(self, dest: array, src: array, add: bool) -> None:
         raise NotImplementedError
 
     def forget(self, memory: Allocation) -> None:
@@ -74,48 +85,24 @@ class Level:
 
     def look(self, memory: Allocation, own: int = 0) -> None:
         """Raise GradientError where a memory has changed unseen, not counting its `own` last writes."""
-        known = self._known.get(memory)
+        known = self._written.get(memory)
         if known is not None and known.may_be_unseen(own) and known.unseen(own):
             raise GradientError(_unseen(memory))
 
     def look_at_arguments(self, arguments: Sequence[Argument]) -> None:
         """The same of all that a program is given."""
-        for given in arguments if self._known else ():
+        for given in arguments if self._written else ():
             if isinstance(given, array):
                 self.look(given.allocation)
 
     def note(self, memory: Allocation) -> None:
         """Note that this level wrote the present contents of a memory."""
         if memory in self.followed():
-            known = self._known.get(memory)
-            if known is None:
-                known = self._known[memory] = WrittenMemory(memory)
-                memory.witness(self._as_witness)
-            known.note()
-
-    def alert(self, memory: Allocation) -> None:
-        """Nobody waits here."""
-
-    def before_write(self, target: array) -> None:
-        known = self._known.get(target.allocation)
-        if known is not None:
-            known.before_write(target)
-
-    def is_exposed(self, memory: Allocation) -> None:
-        known = self._known.get(memory)
-        if known is not None:
-            known.exposed()
+            self.has_written(memory)
 
     def unfollow(self, memory: Allocation) -> None:
         """Whether a memory changes is no matter from now on."""
-        self._known.pop(memory, None)
-
-    def note_written(self, program: Program, arguments: Sequence[Argument]) -> None:
-        """The same of all that a program has changed."""
-        for i in program.changed:
-            given = arguments[i]
-            if isinstance(given, array):
-                self.note(given.allocation)
+        self._written.pop(memory, None)
 
     def _has_changed(self, dest: array) -> None:
         """The host has made a write that it announced; all levels learn of it next."""
@@ -137,7 +124,7 @@ class Level:
             yield
         finally:
             RECORDER.reset(token)
-        for memory in self._known:
+        for memory in self._written:
             self.look(memory)
 
     def launch(self, call: Call) -> None:
@@ -389,17 +376,14 @@ class Forward(Level):
     def carries(self, memory: Allocation) -> bool:
         return memory in self.dots
 
-    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        self.look_at_arguments(arguments)
+    def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         found = {i for i in program.floats if self._moves(arguments[i])}
         if not found:
             self.parent.run(program, grid, arguments)
-            self.note_written(program, arguments)
             return
         active = active_with(found, program, program.sharing(arguments))
         dots = [self._tangent(arguments[i]) for i in active]
         self.parent.run(program.tangent(active), grid, [*arguments, *dots])
-        self.note_written(program, arguments)
 
     def forget(self, memory: Allocation) -> None:
         self.unfollow(memory)
@@ -429,9 +413,7 @@ class Forward(Level):
             case _:
                 raise AssertionError("neither numbers nor starts have tangents")
 
-    def move(self, dest: array, src: array, add: bool = False) -> None:
-        self.look_at_arguments((dest, src))
+    def _move(self, dest: array, src: array, add: bool) -> None:
         self.parent.move(dest, src, add)
         if dest.allocation in self.dots or src.allocation in self.dots:
             self.parent.move(self.dot(dest), self.dot(src), add)
-        self.note(dest.allocation)

@@ -182,12 +182,10 @@ class Reverse(Level):
         self.entries: list[Run | Move] = []
         self._keepers: dict[Hashable, weakref.ref[Keeper]] = {}
 
-    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        self.look_at_arguments(arguments)
+    def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         found = {i for i in program.floats if self._is_tracked(arguments[i])}
         if not found:
             self.parent.run(program, grid, arguments)
-            self.note_written(program, arguments)
             return
         groups = program.sharing(arguments)
         active = active_with(found, program, groups)
@@ -217,7 +215,6 @@ class Reverse(Level):
                 self._track(given.allocation)
             elif isinstance(given, Kept):
                 self._appended.add(given)
-        self.note_written(program, arguments)
 
     def _track(self, memory: Allocation) -> None:
         """The last entry has made what stands in a memory: nothing before it has an adjoint there."""
@@ -245,14 +242,12 @@ class Reverse(Level):
         later = (memory for i, made in self._made.items() if i >= entry for memory in made)
         return self.tracked.difference(later)
 
-    def move(self, dest: array, src: array, add: bool = False) -> None:
-        self.look_at_arguments((dest, src))
+    def _move(self, dest: array, src: array, add: bool) -> None:
         self.parent.move(dest, src, add)
         touched = dest.allocation in self.tracked or src.allocation in self.tracked
         if touched and is_differentiable(dest.dtype):
             self.entries.append(Move(dest, src, add))
             self._track(dest.allocation)
-        self.note(dest.allocation)
 
     def _keeper(
         self, elements: array, region: Region, grid: Extents, arguments: Sequence[Argument]
