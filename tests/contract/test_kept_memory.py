@@ -36,6 +36,10 @@ def swept_again(a: array[float64], n: int):
     for k in range(n, adjoint="recompute"):
         s = sin(s) * a[i]
     a[i] = s
+
+def forward(trajectory: array2d[float64], t: int):
+    i = tid()
+    trajectory[t + 1, i] = sin(trajectory[t, i]) * trajectory[t, i]
 """
 THREADS = 3
 
@@ -120,6 +124,20 @@ def test_transforms_keep_no_more(kernels: dict[str, Any], config: Any) -> None:
     config.kept_memory = 100
     with pytest.raises(KernelMemoryError, match="would take more than 100 bytes"):
         kl.func.grad(f)(x)
+
+
+def test_transforms_keep_nothing_of_rows_that_stay_as_they_were(kernels: dict[str, Any], config: Any) -> None:
+    def f(x: Any) -> Any:
+        trajectory = kl.zeros((4, 1), dtype=kl.float64)
+        trajectory[0].assign(x)
+        for t in range(3):
+            kernels["forward"][1](trajectory, t)
+        return trajectory[3]
+
+    x = kl.array([0.7], dtype=kl.float64)
+    expected = kl.func.jvp(f, (x,), (kl.ones_like(x),))[1].numpy()
+    config.kept_memory = 1
+    np.testing.assert_allclose(kl.func.grad(f)(x).numpy(), expected, rtol=1e-12)
 
 
 def test_a_loop_that_runs_again_to_be_swept_saves_no_more(kernels: dict[str, Any], config: Any) -> None:

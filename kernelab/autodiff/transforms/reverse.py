@@ -16,6 +16,7 @@ from kernelab.autodiff.records.program_arguments import (
     KeptStarts,
     KeptValues,
     box_among,
+    settled,
 )
 from kernelab.autodiff.transforms.levels import Level, active_with, fresh
 from kernelab.autodiff.transforms.narrow_sums import narrow_sums
@@ -189,8 +190,9 @@ class Reverse(Level):
             return
         groups = program.sharing(arguments)
         active = active_with(found, program, groups)
+        intact = settled(program, grid, arguments, groups)
         try:
-            pullback: Pullback | KernelTypeError = program.pullback(active, groups)
+            pullback: Pullback | KernelTypeError = program.pullback(active, groups, intact)
         except KernelTypeError as error:
             pullback = error  # raised where an adjoint has to pass
         kept: tuple[Kept, ...] = ()

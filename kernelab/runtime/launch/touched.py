@@ -43,7 +43,9 @@ def touched(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) 
     return None if box is None else part(argument, box)
 
 
-def is_settled(contests: tuple[Contest, ...], extents: tuple[int, ...], arguments: Sequence[Any]) -> bool:
+def is_settled(
+    contests: tuple[Contest, ...], extents: tuple[int, ...], arguments: Sequence[Any] | Mapping[int, Any]
+) -> bool:
     """Whether all contests over one array are settled in a launch of a grid."""
     facts = [_facts(region, arguments) for one in contests for region in (one.read, one.change)]
     return _settled(contests, extents, *facts)
