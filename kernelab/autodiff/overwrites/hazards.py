@@ -20,7 +20,7 @@ from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, called, caller, name_in_caller, name_of_memory
 from kernelab.runtime.launch.launch import Call
-from kernelab.runtime.launch.touched import box_of, part
+from kernelab.runtime.launch.touched import box_of, overwrites, part
 from kernelab.runtime.memory.interop import checksum
 from kernelab.settings import Policy
 
@@ -45,6 +45,10 @@ class Reader:
     def box(self) -> Box | None:
         """The indices of the elements, None if there are none."""
         return box_of(self.region, self.call.grid.extents, self.call.arguments)
+
+    def loses(self, target: array, elements: array) -> bool:
+        """Whether a write to `target` changes any of the elements, which may be less than the box."""
+        return overwrites(target, elements, self.region, self.call.grid.extents, self.call.arguments)
 
     @property
     def argument(self) -> str:
@@ -148,6 +152,8 @@ class Watch:
             return
         needed = self._needed()
         if needed is None or (target is not needed and not target.overlaps(needed)):
+            return
+        if self._fingerprint is None and not self.reader.loses(target, self.elements):
             return
         if self.guard.policy == "error" and not self.guard.swept:
             self._note_overwrite("refused")

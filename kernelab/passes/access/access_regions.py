@@ -11,8 +11,9 @@ Index arithmetic counts as exact only while it stays within 32 bits.  Negative i
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, NamedTuple
 
 from kernelab.lang.ir import Function
@@ -98,13 +99,16 @@ class Region:
         shape = situation.arguments[self.position].shape
         hull: list[Range] | None = None
         for place in self.places:
-            found = _ranges(place, shape, situation)
-            if found is not None:
+            for found in _ranges(place, shape, situation):
                 pairs = zip(hull or found, found, strict=True)
                 hull = [_hull(before, more) for before, more in pairs]
-        if hull is None:
-            return None
-        return tuple((low, (high - low) // step + 1 if step else 1, step or 1) for low, high, step in hull)
+        return None if hull is None else _box(hull)
+
+    def boxes(self, situation: Situation) -> tuple[Box, ...]:
+        """Boxes that hold all accesses, one for each, and more where indices count from the end as well."""
+        shape = situation.arguments[self.position].shape
+        found = (_box(ranges) for place in self.places for ranges in _ranges(place, shape, situation))
+        return tuple(dict.fromkeys(found))
 
     def wraps(self, situation: Situation) -> bool:
         """Whether an index may count from the end, or is not known."""
@@ -204,13 +208,17 @@ def _uses(forms: Iterable[Form]) -> set[int]:
 # ------------------------------------------------------------------------- at a launch
 
 
-def _ranges(place: Place, shape: Sequence[int], situation: Situation) -> list[Range] | None:
-    """The indices of an access along each axis, None if it never happens."""
+def _ranges(place: Place, shape: Sequence[int], situation: Situation) -> Iterator[tuple[Range, ...]]:
+    """The indices of an access along each axis; none if it never happens."""
     here = _reached(place, situation)
-    if here is None:
-        return None
-    found = [_clipped(_index(limits, *here), n) for limits, n in zip(place.axes, shape, strict=True)]
-    return None if any(low > high for low, high, _ in found) else found
+    if here is not None:
+        yield from product(
+            *(_clipped(_index(limits, *here), n) for limits, n in zip(place.axes, shape, strict=True))
+        )
+
+
+def _box(ranges: Iterable[Range]) -> Box:
+    return tuple((low, (high - low) // step + 1 if step else 1, step or 1) for low, high, step in ranges)
 
 
 def _reached(place: Place, situation: Situation) -> tuple[Situation, frozenset[int]] | None:
@@ -276,18 +284,15 @@ def _through(known: Range, bound: int) -> Range:
     return Range(low, high + (bound - high) // step * step, step) if step else NOTHING
 
 
-def _clipped(known: Range | None, extent: int) -> Range:
-    """The indices that are inside of an axis, counted from its start."""
+def _clipped(known: Range | None, extent: int) -> list[Range]:
+    """The indices that are inside of an axis, counted from its start: of those below 0, and of the others."""
     if known is None:
-        return Range(0, extent - 1, 1)
-    low, high, step = _through(_from(known, -extent), extent - 1)
-    if low > high:
-        return NOTHING
-    if high < 0:
-        low, high = low + extent, high + extent
-    if low < 0:
-        return Range(0, extent - 1, 1)
-    return Range(low, high, step if low < high else 0)
+        return [Range(0, extent - 1, 1)]
+    below, others = _through(_from(known, -extent), -1), _through(_from(known, 0), extent - 1)
+    counted = Range(below.low + extent, below.high + extent, below.step)
+    return [
+        Range(low, high, step if low < high else 0) for low, high, step in (counted, others) if low <= high
+    ]
 
 
 def _hull(a: Range, b: Range) -> Range:

@@ -34,6 +34,18 @@ def box_of(
     return _box(region, extents, *_facts(region, arguments))[0]
 
 
+def overwrites(
+    target: array,
+    elements: array,
+    region: Region,
+    extents: tuple[int, ...],
+    arguments: Sequence[Any],
+) -> bool:
+    """Whether a write to `target` changes an element of an array that a region is in a launch of a grid."""
+    boxes = region.boxes(_situation(region, extents, _facts(region, arguments)))
+    return any(target.overlaps(part(elements, box)) for box in boxes)
+
+
 def touched(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) -> array | None:
     """The part of its argument that a region is in a launch of a grid, None if it touches nothing."""
     box, is_whole = _box(region, extents, *_facts(region, arguments))
