@@ -101,7 +101,7 @@ class FaultyProgram(Program):
 
     def pullback(self, *given: Any) -> Any:
         made = super().pullback(*given)
-        made.adjoint = self._once(("faulty", made), lambda: Program(scaled(made.adjoint.flat, Faulty.factor)))
+        made.adjoint = self.once(("faulty", made), lambda: Program(scaled(made.adjoint.flat, Faulty.factor)))
         return made
 
 

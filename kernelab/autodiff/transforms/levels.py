@@ -21,6 +21,7 @@ from kernelab.autodiff.records.outline import reverse_of
 from kernelab.autodiff.records.program_arguments import Argument, Extents, Kept, KeptValues, box_among, packed
 from kernelab.autodiff.records.provenance import ArrayFromHost, NumberFromHost, Provenance, Reader
 from kernelab.autodiff.records.unseen import Witness
+from kernelab.autodiff.transforms.interpretation import Interpretation
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import Value
@@ -36,7 +37,7 @@ from kernelab.runtime.launch.launch import Call, packed_slots
 from kernelab.runtime.launch.touched import part
 from kernelab.runtime.memory.interop import HostArray, itemsize
 from kernelab.runtime.memory.memory import Allocation, allocate, contiguous_strides, zeros_beside
-from kernelab.runtime.memory.spaces import space_of
+from kernelab.runtime.memory.spaces import OPEN, space_of
 
 
 class Level(Witness):
@@ -280,7 +281,9 @@ class Base(Level):
         if made.threads:
             space = next((space_of(a.allocation) for a in arguments if isinstance(a, array)), None)
             parts = [made.packed, *(packed(given, made.threads, space) for given in arguments)]
-            program.run(packed_slots(parts), program.shares(arguments))
+            interpreted = program.is_check and not OPEN and Interpretation.of(program).begin(made.threads)
+            run = interpreted or program.run
+            run(packed_slots(parts), program.shares(arguments))
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         dest.allocation.will_write(dest)

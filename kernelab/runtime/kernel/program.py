@@ -52,6 +52,7 @@ class Program:
 
     `frugal` makes the same program with checkpoints in its loops, if it is an adjoint.  `check` is called
     before a tangent or, with True, an adjoint is derived; it raises KernelError where there is to be none.
+    Programs with `is_check`, and those derived of them, check others and run only a few times.
     """
 
     def __init__(
@@ -59,8 +60,10 @@ class Program:
         function: Function,
         frugal: "Callable[[], Program] | None" = None,
         check: Callable[[bool], None] | None = None,
+        is_check: bool = False,
     ) -> None:
         self.function = function
+        self.is_check = is_check
         self.spilled = 0
         self._frugal = frugal
         self._check = check
@@ -239,9 +242,9 @@ class Program:
     def _derived(self, function: Function, again: "Callable[[Program], Program]") -> "Program":
         """A program derived from this one; `again` derives it from another."""
         frugal = self._frugal
-        return Program(function, None if frugal is None else lambda: again(frugal()))
+        return Program(function, None if frugal is None else lambda: again(frugal()), None, self.is_check)
 
-    def _once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """The result of `make`, which runs on first use."""
         if key not in self._made:
             self._made[key] = make()
@@ -257,7 +260,7 @@ class Program:
             function = self.unlike(jvp(self.function, self.names(active)))
             return self._derived(function, lambda other: other.tangent(active))
 
-        return self._once(("tangent", active), make)
+        return self.once(("tangent", active), make)
 
     def pullback(self, active: Positions, groups: Groups = (), intact: Positions = ()) -> "Pullback":
         """Reverse mode with respect to the arguments `active`, where those in `groups` share memory.
@@ -270,7 +273,7 @@ class Program:
                 self._check(True)
             return Pullback(self, active, groups, intact)
 
-        return self._once(("pullback", active, groups, intact), make)
+        return self.once(("pullback", active, groups, intact), make)
 
     @property
     def pullbacks(self) -> "list[Pullback]":
@@ -280,7 +283,7 @@ class Program:
     @cached_property
     def widened(self) -> "Program":
         """The same program over float64."""
-        return Program(widen(self.function))
+        return Program(widen(self.function), is_check=True)
 
     @cached_property
     def turned(self) -> "Program":
@@ -294,13 +297,13 @@ class Program:
         # The derivative of a `Custom` is not that of its body.
         if not traceable(self.function) or not traceable(self.flat):
             return None
-        return Program(dependencies(scalarise(self.flat)))
+        return Program(dependencies(scalarise(self.flat)), is_check=True)
 
     def reading(self, numbers: Positions) -> "Program":
         """The program that reads some of its numbers from arrays of one element."""
         if not numbers:
             return self
-        return self._once(
+        return self.once(
             ("reading", numbers), lambda: Program(_reading(self.function, numbers), None, self._check)
         )
 
@@ -311,13 +314,13 @@ class Program:
             function = batch.batched(self.flat, wide, rank, distinct)
             return self._derived(function, lambda other: other.batched(wide, rank, distinct))
 
-        return self._once(("batched", wide, rank, distinct), make)
+        return self.once(("batched", wide, rank, distinct), make)
 
     def to_widen(self, wide: Positions, groups: Sequence[Positions] = ()) -> frozenset[int]:
         """The changed arrays that differ between lanes, if those of `wide` do."""
         shared = [[self.flat.params[i] for i in group] for group in groups]
         key = "to widen", wide, tuple(groups)
-        return self._once(key, lambda: batch.to_widen(self.flat, wide, shared))
+        return self.once(key, lambda: batch.to_widen(self.flat, wide, shared))
 
     def by_thread(self, wide: Positions) -> "Program":
         """The program in which each thread has its own copy of some arrays, along a new first axis."""
@@ -326,7 +329,7 @@ class Program:
             function = batch.by_thread(self.flat, wide)
             return self._derived(function, lambda other: other.by_thread(wide))
 
-        return self._once(("by thread", wide), make)
+        return self.once(("by thread", wide), make)
 
     def names(self, positions: Positions) -> tuple[str, ...]:
         """The names of the parameters at some positions."""
