@@ -383,8 +383,8 @@ HAZARDS = (
     Fault(
         "an index from the end counts from the start",
         PASSES,
-        "low, high = low + extent, high + extent",
-        "low, high = -low, -high",
+        "counted = Range(below.low + extent, below.high + extent, below.step)",
+        "counted = Range(-below.high, -below.low, below.step)",
         TAPES,
     ),
     Fault("the policy error is ignored", AUTODIFF, 'self.guard.policy == "error"', "False", TAPES),
