@@ -30,9 +30,8 @@ _AT_FIRST = Settings()
 SETTINGS: ContextVar[Settings] = ContextVar("kernelab settings", default=_AT_FIRST)
 
 
-def settings() -> Settings:
-    """The settings of the current context."""
-    return SETTINGS.get()
+settings = SETTINGS.get
+"""Returns the settings of the current context."""
 
 
 def change_settings(**changed: Any) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from benchmarks.walk import TEXT, recorded, walked
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from tests.support.chains import kernels, scale, square, step, total, twice
 from tests.support.leaves import gradient, leaf, result
@@ -457,6 +458,47 @@ def test_a_recorded_launch_leaves_few_objects_for_the_collector_to_visit() -> No
         run(1000)
         gc.collect()
         assert len(gc.get_objects()) - before <= 6 * 1000 + 200
+
+
+def test_a_warm_backward_of_one_record_passes_few_modules_and_functions() -> None:
+    tape, y = recorded(kl.compile(TEXT)["eighth"])
+    ones = {y: kl.ones_like(y)}
+    tape.backward(grads=ones)
+    modules, functions = walked(lambda: tape.backward(grads=ones))
+    assert modules <= 12 and functions <= 60
+
+
+def test_buffers_that_serve_again_start_from_zero() -> None:
+    x, y, z = leaf(1, 2), result(2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+        square[2](y, z)
+    for times in range(1, 5):
+        tape.backward(grads={z: [1, 1]})
+        assert gradient(x) == [times * 4, times * 32] and gradient(y) == [2, 8]
+
+
+def test_a_gradient_is_no_buffer_of_a_later_backward_pass() -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+    tape.backward(grads={y: [1, 1]})
+    first = x.grad
+    for _ in range(3):
+        x.grad = None
+        tape.backward(grads={y: [10, 10]})
+    assert first is not None and first.list() == [2, 4] and gradient(x) == [20, 40]
+
+
+def test_a_gradient_that_a_function_keeps_is_not_used_again() -> None:
+    x, y, z, kept = leaf(1, 2), result(2), result(2), []
+    with kl.Tape() as tape:
+        square[2](x, y)
+        tape.record_func(lambda: kept.append(y.grad), [y])
+        square[2](y, z)
+    for _ in range(4):
+        tape.backward(grads={z: [1, 1]})
+    assert len({one.ptr for one in kept}) == len(kept)
 
 
 def test_python_looks_for_garbage_in_functions_of_the_user_and_not_in_a_sweep() -> None:

@@ -229,8 +229,8 @@ LATER = (
     Fault(
         "an input that the tape overwrites is taken for its own",
         AUTODIFF,
-        "_History(is_input=True)",
-        "_History()",
+        "self.is_input = first is None",
+        "self.is_input = False",
         VERSIONS,
     ),
     Fault(

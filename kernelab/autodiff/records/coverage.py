@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Literal
 
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.passes.access.access_regions import Axis, Box, covers
+from kernelab.passes.access.access_regions import Axis, Box
 from kernelab.runtime.array.array import array
-from kernelab.runtime.launch.touched import box_of, part
+from kernelab.runtime.launch.touched import box_and_whole, part
 
 MOST = 64
 """How many boxes are told apart: what does not fit any more is left out."""
@@ -95,40 +95,37 @@ def box_in(record: Record, how: Literal["read", "written"], k: int) -> Box | Non
     argument = call.arguments[i]
     if found is None or not isinstance(argument, array):
         return WHOLE
-    box = box_of(found, call.grid.extents, call.arguments)
-    return WHOLE if box is not None and covers(box, argument.shape) else box
+    box, is_whole = box_and_whole(found, call.grid.extents, call.arguments)
+    return WHOLE if is_whole else box
+
+
+Writes = list[tuple[Record, int]]
+"""Records, each with the number of one of the arrays that it has written."""
 
 
 class Written:
-    """The part of an array that has been written, computed on demand."""
+    """The part of an array that has been written: the boxes of `writes`, which may still grow."""
 
-    __slots__ = ("_boxes", "_records", "_whole", "target")
+    __slots__ = ("_boxes", "_whole", "_writes", "target")
 
-    def __init__(self, target: array) -> None:
+    def __init__(self, target: array, writes: Writes) -> None:
         self.target = target
-        self._records: list[tuple[Record, int]] = []
+        self._writes = writes
         self._boxes = Coverage()
         self._whole = False
 
-    def add(self, record: Record, k: int) -> None:
-        """Count what a record wrote of its k-th array."""
-        if not self._whole:
-            self._records.append((record, k))
-
     def parts(self) -> list[array]:
         """The parts that have been written."""
-        for record, k in self._records:
+        for record, k in self._writes:
             box = box_in(record, "written", k)
             self._whole = self._whole or box is WHOLE or self._boxes.is_full
             if box is not None and not self._whole:
                 self._boxes.add(box)
-        self._records.clear()
+        self._writes.clear()
         return [self.target] if self._whole else [part(self.target, box) for box in self._boxes]
 
-    def unread(self, read: Coverage | None) -> list[array]:
+    def unread(self, read: Coverage) -> list[array]:
         """The written parts of which some element is not in what has been read."""
-        if read is None:
-            return [self.target]
         parts = self.parts()
         if self._whole:
             return parts

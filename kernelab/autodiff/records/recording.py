@@ -29,7 +29,8 @@ from kernelab.runtime.memory.memory import Allocation
 class Recording(Witness):
     """The recorder of a tape: runs launches so that they can be differentiated, and keeps the records.
 
-    `epoch` counts how often it forgot them; `times`, if wanted, are nanoseconds of launches by record.
+    `epoch` counts how often it forgot them; `times`, if wanted, are nanoseconds of launches by record.  While
+    it `is_plain`, only an array that requires no gradients can end a chain: no launch does, nor the host.
     """
 
     sees_values = True
@@ -50,12 +51,7 @@ class Recording(Witness):
         self.lost: WeakKeyDictionary[Allocation, Record] = WeakKeyDictionary()
         self.idle: WeakKeyDictionary[Allocation, tuple[str, Place]] = WeakKeyDictionary()
         self.provenance = Provenance()
-        self._are_plain = True
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether chains of gradients can only end at arrays that require none: no other end was noted."""
-        return self._are_plain and not self.provenance.has_taken
+        self.is_plain = True
 
     def clear(self) -> None:
         """Forget everything."""
@@ -69,6 +65,7 @@ class Recording(Witness):
         self._waiting.clear()
         self._marks.clear()
         self.provenance.clear()
+        self.is_plain = all(outline.is_plain for outline in self._outlines.values())
         self.lost.clear()
         self.idle.clear()
         self.guard.clear()
@@ -244,7 +241,7 @@ class Recording(Witness):
         found = self._outlines.get(key)
         if found is None:
             found = self._outlines[key] = outline_of(call, shared, settled)
-            self._are_plain = self._are_plain and found.is_plain
+            self.is_plain = self.is_plain and found.is_plain
         return found
 
     def left_out(self, call: Call) -> None:
@@ -281,6 +278,7 @@ class Recording(Witness):
         """Note what of the tape's leaves and results the host takes."""
         memory = elements.allocation
         if memory in self._written or memory.requires_grad or self.provenance.is_made_of_takings(memory):
+            self.is_plain = False
             return self.provenance.take(elements, len(self.records))
         return ()
 

@@ -197,7 +197,7 @@ class LaunchRecord:
         if self.outline.switched_off:
             self._end_here(adjoints)
         elif isinstance(reverse, Pullback):
-            saved = self.saved()  # alive until the launch is over
+            saved = self.saved() if self.watches else {}  # alive until the launch is over
             args = b"".join(self.adjoint_parts(adjoints, saved))
             if self.call.config is DEFAULT_CONFIG:
                 reverse.adjoint.run(args)
@@ -216,8 +216,6 @@ class LaunchRecord:
 
     def saved(self) -> dict[int, array]:
         """Arrays with what was overwritten since of the arguments that the adjoint reads, by position."""
-        if not self.watches:
-            return {}
         for _, watch in self.watches:
             watch.check()
         return {i: saved for i, watch in self.watches if (saved := watch.saved) is not None}

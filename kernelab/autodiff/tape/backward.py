@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.coverage import WHOLE, Coverage, Written, box_in
+from kernelab.autodiff.records.coverage import WHOLE, Coverage, Writes, Written, box_in
 from kernelab.autodiff.records.moves import FunctionRecord
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
@@ -32,6 +32,12 @@ from kernelab.runtime.memory.interop import HostArray, itemsize
 from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of
 
 # ---------------------------------------------------------------------------------------------------- plan
+
+_NOTHING: Any = object()
+"""The history of memory that no record has touched.
+
+Of what was written once, a history is that write; of what has been read as a whole, it is None.
+"""
 
 
 Values = HostArray | array | None
@@ -80,16 +86,15 @@ class BackwardPlan:
         self.computes_passive = False
         self.narrow: NarrowSums | None = None
         self._first: dict[Allocation, int] = {}
-        self._histories: dict[Allocation, _History | None] = {}
+        self._histories: dict[Allocation, Any] = {}
         self._look_forward()
         self._look_back()
         if shared is None:
             self._publish_seeds()
-            self._find_mixed()
-            self._retire({one.elements.allocation for _, one in self.inputs})
+            shared = self._find_inputs()
         else:
             self._publish_nothing()
-            self._retire(shared)
+        self._retire(shared)
 
     def _look_forward(self) -> None:
         """Find out what each record touches, and which gradients are those of values that it reads first."""
@@ -114,12 +119,14 @@ class BackwardPlan:
                     self.computes_passive = True
                     continue
                 history = histories.get(memory, _NOTHING)
-                if history is not None:
-                    if history is _NOTHING:
-                        history = histories[memory] = _History()
-                    history.write(record, k, target)
+                if history is _NOTHING:
+                    histories[memory] = target, (record, k)
+                elif history is not None:
+                    self._history(memory).write(record, k, target)
         for history in histories.values():
-            if history is not None:
+            if history.__class__ is tuple:
+                self.before.append(history[0])
+            elif history is not None:
                 self.before += history.unread()
 
     def _read(self, i: int, k: int, source: array) -> None:
@@ -129,23 +136,33 @@ class BackwardPlan:
         from its first read on.  Of other memory, each box of indices that a launch reads counts by itself.
         """
         memory = source.allocation
-        history = self._histories.get(memory)
-        if history is None:
-            history = self._histories[memory] = _History(is_input=True)
-        if source.packed in history.whole:
+        known = self._histories.get(memory)
+        is_input = known is None or (known.__class__ is _History and known.is_input)
+        box = WHOLE if is_input else box_in(self.records[i], "read", k)
+        if box is WHOLE and source.is_whole:
+            # Nothing that happens to this memory later is published.
+            is_new = known is None or (is_input and not known.has_written(source))
+            self._histories[memory] = None
+            self._publish(i, Publication(source, is_new, source))
             return
-        box = WHOLE if history.is_input else box_in(self.records[i], "read", k)
-        if box is None:
+        history = self._history(memory)
+        if source.packed in history.whole or box is None:
             return
         if box is not WHOLE:
             publication = history.read_box(source, box)
             if publication is not None:
                 self._publish(i, publication)
             return
-        self._publish(i, Publication(source, not history.has_written(source), source))
         history.whole.add(source.packed)
-        if source.is_whole:
-            self._histories[memory] = None
+        self._publish(i, Publication(source, not history.has_written(source), source))
+
+    def _history(self, memory: Allocation) -> "_History":
+        """What has been read and written of a memory, of which no array that is all of it has been read."""
+        known = self._histories.get(memory)
+        if known.__class__ is _History:
+            return known
+        history = self._histories[memory] = _History(known)
+        return history
 
     def _publish(self, i: int, publication: Publication) -> None:
         if publication.is_input and publication.source.allocation not in self.replaced:
@@ -179,7 +196,7 @@ class BackwardPlan:
         """Publish what the sweep starts from: an input adds it to its gradient, a result shows it."""
         shown = set(map(id, self.before))
         for seed in self.seeds:
-            if not seed.requires_grad or id(seed) in shown:
+            if not seed.allocation.requires_grad or id(seed) in shown:
                 continue
             # Of elements that no record touches, too, the gradient is that of the value at the end.
             if any(seed.overlaps(target) for step in reversed(self.steps) for target in step.written):
@@ -193,8 +210,8 @@ class BackwardPlan:
         self.after.clear()
         self.inputs.clear()
 
-    def _find_mixed(self) -> None:
-        """Find the memory of inputs in which the sweep publishes other gradients, too."""
+    def _find_inputs(self) -> set[Allocation]:
+        """The memory of inputs; find where the sweep publishes other gradients in it."""
         inputs: set[Allocation] = set()
         for _, (elements, _, _) in self.inputs:
             memory = elements.allocation
@@ -202,6 +219,7 @@ class BackwardPlan:
                 self.mixed.add(memory)
             inputs.add(memory)
         self.mixed |= inputs.intersection([elements.allocation for elements in self.before])
+        return inputs
 
     def _retire(self, kept: Collection[Allocation]) -> None:
         """Find the first record that touches a memory: after its adjoint, those there are done with."""
@@ -209,41 +227,45 @@ class BackwardPlan:
             if memory not in kept:
                 self.retired.setdefault(i, []).append(memory)
 
-    def leaves(self) -> list[tuple[int, array]]:
-        """The arrays that the records read before they write them, each with the first that reads it."""
+    def leaves(self) -> list[tuple[int, Publication]]:
+        """What the records read before they write it, each with the first that reads it."""
         others = ((i, one) for i, group in self.after.items() for one in group if one.is_input)
-        return [(i, publication.source) for i, publication in (*self.inputs, *others)]
-
-
-_NOTHING: Any = object()
+        return [*self.inputs, *others]
 
 
 class _History:
-    """What has been read and written so far of a memory, which `is_input` if it was read first.
+    """What has been read and written so far of a memory, beginning with the `first` write.
 
-    Arrays that have been read as a `whole` are known by their packed layout.
+    It `is_input` if there was none: it was read before.
+    Arrays are known by their packed layout: those that were read as a `whole`, those of which boxes were
+    read, and those that were written.
     """
 
-    __slots__ = ("_boxes", "_targets", "is_input", "whole")
+    __slots__ = ("_boxes", "_writes", "_written", "is_input", "whole")
 
-    def __init__(self, is_input: bool = False) -> None:
-        self.is_input = is_input
+    def __init__(self, first: tuple[array, tuple[Record, int]] | None) -> None:
+        self.is_input = first is None
         self.whole: set[bytes] = set()
-        self._targets: dict[bytes, Written] = {}
         self._boxes: dict[bytes, Coverage] = {}
+        self._writes: dict[bytes, tuple[array, Writes]] = {}
+        self._written: dict[bytes, Written] = {}
+        if first is not None:
+            target, write = first
+            self._writes[target.packed] = target, [write]
 
     def write(self, record: Record, k: int, target: array) -> None:
         """Count that a record has written `target`, its k-th array."""
-        written = self._targets.get(target.packed)
-        if written is None:
-            written = self._targets[target.packed] = Written(target)
-        written.add(record, k)
+        known = self._writes.get(target.packed)
+        if known is None:
+            self._writes[target.packed] = target, [(record, k)]
+        else:
+            known[1].append((record, k))
 
     def has_written(self, source: array) -> bool:
         """Whether an array has been written of which `source` has some elements."""
-        if source.packed in self._targets:
+        if source.packed in self._writes:
             return True
-        return any(written.target.overlaps(source) for written in self._targets.values())
+        return any(target.overlaps(source) for target, _ in self._writes.values())
 
     def read_box(self, source: array, box: Box) -> Publication | None:
         """Count that a box of an array is read; its publication, unless all of it has been read before."""
@@ -252,17 +274,43 @@ class _History:
             return None
         read.add(box)
         elements = part(source, box)
-        parts = (one for written in self._targets.values() for one in written.parts())
+        parts = (one for packed in self._writes for one in self._parts_of(packed).parts())
         return Publication(elements, not any(map(elements.overlaps, parts)), source)
 
     def unread(self) -> Iterator[array]:
         """The parts that were written and not read: their gradients are the cotangents."""
-        for packed, written in self._targets.items():
-            if packed not in self.whole:
-                yield from written.unread(self._boxes.get(packed))
+        for packed, (target, _) in self._writes.items():
+            if packed in self.whole:
+                continue
+            read = self._boxes.get(packed)
+            yield from [target] if read is None else self._parts_of(packed).unread(read)
+
+    def _parts_of(self, packed: bytes) -> Written:
+        known = self._written.get(packed)
+        if known is None:
+            known = self._written[packed] = Written(*self._writes[packed])
+        return known
 
 
 # --------------------------------------------------------------------------------------------------- check
+
+
+def check(plan: BackwardPlan, recording: Recording) -> list[Cut]:
+    """The places where chains of gradients end; marks the arrays of which that is to be said if asked."""
+    leaves = plan.leaves() if plan.replaced else plan.inputs
+    is_made_elsewhere = any(one.source.allocation.origin is not None for _, one in leaves)
+    if recording.is_plain and not plan.computes_passive and not is_made_elsewhere:
+        return []
+    cuts, leaves = ends_on_the_way(plan, recording), plan.leaves()
+    on_the_way = [(i, one.source) for i, one in leaves if one.source.allocation in plan.on_the_way]
+    strangers = unrecorded(plan.steps, on_the_way)
+    if len(strangers) == len(on_the_way):
+        return [*cuts, *strangers]
+    # Next to other leaves they may be meant as such: only who asks for their gradient hears of it.
+    for cut in strangers:
+        for memory in cut.sources:
+            memory.missing = cut.describe()
+    return cuts
 
 
 def ends_on_the_way(plan: BackwardPlan, recording: Recording) -> list[Cut]:
@@ -271,22 +319,6 @@ def ends_on_the_way(plan: BackwardPlan, recording: Recording) -> list[Cut]:
         return []
     cuts = cuts_between(plan.steps, plan.live, plan.on_the_way)
     return [*cuts, *detours(recording.provenance, plan.steps, plan.live, plan.on_the_way, plan.seeds)]
-
-
-def check(plan: BackwardPlan, recording: Recording) -> list[Cut]:
-    """The places where chains of gradients end, also in launches that the tape did not see."""
-    cuts, leaves = ends_on_the_way(plan, recording), plan.leaves()
-    if not any(leaf.allocation.origin for _, leaf in leaves):
-        return cuts
-    leaves = [(i, leaf) for i, leaf in leaves if leaf.allocation in plan.on_the_way]
-    strangers = unrecorded(plan.steps, leaves)
-    if len(strangers) == len(leaves):
-        return [*cuts, *strangers]
-    # Next to other leaves they may be meant as such: only who asks for their gradient hears of it.
-    for cut in strangers:
-        for memory in cut.sources:
-            memory.missing = cut.describe()
-    return cuts
 
 
 def tell(plan: BackwardPlan, recording: Recording, cuts: Sequence[Cut]) -> None:
@@ -302,7 +334,12 @@ def tell(plan: BackwardPlan, recording: Recording, cuts: Sequence[Cut]) -> None:
             tell_inputs_without_gradients(plan.steps, plan.live)
         for i in sorted(plan.live):
             _refuse_latecomers(plan.records[i])
-    _refuse_shared_gradients(plan)
+    shown = [one.elements.allocation.adjoint for group in plan.after.values() for one in group]
+    shown += [one.elements.allocation.adjoint for _, one in plan.inputs]
+    shown += [elements.allocation.adjoint for elements in plan.before]
+    gradients = [gradient for gradient in shown if gradient is not None]
+    if len(set(gradients)) < len(gradients):
+        _refuse_shared_gradients(plan)
 
 
 def _leads_nowhere(seeds: Iterable[array]) -> Diagnostic:
@@ -366,15 +403,10 @@ def _refuse_shared_gradients(plan: BackwardPlan) -> None:
 # --------------------------------------------------------------------------------------------------- sweep
 
 Puller = Callable[[Sequence[Record], int, Adjoints], None]
-"""Takes the adjoints through a record, by its position."""
+"""Takes the adjoints through a record, by its position, and looks at them."""
 
 
-def pull(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
-    """Take the adjoints through record `i`, and do nothing else."""
-    records[i].pull(adjoints)
-
-
-def sweep(plan: BackwardPlan, adjoints: Adjoints, pull: Puller = pull) -> None:
+def sweep(plan: BackwardPlan, adjoints: Adjoints, puller: Puller | None = None) -> None:
     """Run the adjoints of the live records in reverse, and publish what they are about to change."""
     records, live, after, retired, narrow = plan.records, plan.live, plan.after, plan.retired, plan.narrow
     if plan.mixed:
@@ -385,7 +417,10 @@ def sweep(plan: BackwardPlan, adjoints: Adjoints, pull: Puller = pull) -> None:
         publish(elements, adjoints)
     for i in range(len(records) - 1, -1, -1):
         if i in live:
-            pull(records, i, adjoints)
+            if puller is None:
+                records[i].pull(adjoints)
+            else:
+                puller(records, i, adjoints)
             if narrow is not None:
                 narrow.take(i, adjoints)
         if i in after:
@@ -405,23 +440,24 @@ def publish(elements: array, adjoints: Adjoints) -> None:
     """Set the gradient of some elements to their adjoint."""
     memory = elements.allocation
     buffer, gradient = adjoints.memory.get(memory), memory.adjoint
+    is_whole = elements.is_whole
     if gradient is None and buffer is None:
         return
-    is_whole = elements.is_whole
     if gradient is None and buffer is not None and memory.missing is None and is_whole:
         memory.adjoint = duplicate_of(buffer)
         return
-    target = _about_to_change(elements)
-    if buffer is None:
-        if not inplace.clear(target):
-            target.host()[...] = 0
-    elif is_whole or elements.is_contiguous:
-        nbytes = buffer.nbytes if is_whole else elements.size * itemsize(elements.dtype)
-        copy_bytes(target.allocation, target.offset, buffer, elements.offset, nbytes)
+    gradient = _about_to_change(elements)
+    if buffer is not None and is_whole:
+        copy_bytes(gradient, 0, buffer, 0, buffer.nbytes)
         return
-    elif not inplace.copy(target, adjoints.of(elements)):
-        target.host()[...] = adjoints.of(elements).seen()
-    target.allocation.publish()
+    if buffer is not None and elements.is_contiguous:
+        nbytes = elements.size * itemsize(elements.dtype)
+        copy_bytes(gradient, elements.offset, buffer, elements.offset, nbytes)
+        return
+    target, bar = elements.twin(gradient), adjoints.known(elements)
+    if not (inplace.clear(target) if bar is None else inplace.copy(target, bar)):
+        target.host()[...] = 0 if bar is None else bar.seen()
+    gradient.publish()
 
 
 def publish_inputs(plan: BackwardPlan, adjoints: Adjoints) -> None:
@@ -453,11 +489,12 @@ def _add(elements: array, adjoints: Adjoints) -> None:
     if memory.adjoint is None or memory.space is not None or memory.adjoint.space is not None:
         _publish_sum(elements, _gradient_now(elements), adjoints)
         return
-    target = _about_to_change(elements)
-    values = target.host()
-    more = np.ndarray(values.shape, values.dtype, buffer.buffer(), elements.offset, values.strides)
+    gradient, like, offset = _about_to_change(elements), elements.outline(), elements.offset
+    values, more = (
+        np.ndarray(like.shape, like.dtype, one.buffer(), offset, like.strides) for one in (gradient, buffer)
+    )
     np.add(values, more, out=values)
-    target.allocation.publish()
+    gradient.publish()
 
 
 def _publish_sum(elements: array, before: Values, adjoints: Adjoints) -> None:
@@ -465,12 +502,13 @@ def _publish_sum(elements: array, before: Values, adjoints: Adjoints) -> None:
     if before is None:
         publish(elements, adjoints)
         return
-    target, bar = _about_to_change(elements), adjoints.known(elements)
+    gradient, bar = _about_to_change(elements), adjoints.known(elements)
+    target = elements.twin(gradient)
     if isinstance(before, array):
         transfer(target, before if bar is None else before + bar, "assign")
         return
     np.add(before, 0 if bar is None else bar.seen(), out=target.host())
-    target.allocation.publish()
+    gradient.publish()
 
 
 def _gradients_now(several: Iterable[array]) -> dict[array, Values]:
@@ -487,9 +525,14 @@ def _gradient_now(elements: array) -> Values:
     return elements.grad.seen().copy()
 
 
-def _about_to_change(elements: array) -> array:
-    """The gradient of some elements, which is about to be written."""
-    gradient = elements.grad
-    assert gradient is not None
-    gradient.allocation.will_write(gradient)
+def _about_to_change(elements: array) -> Allocation:
+    """The gradients of the memory of some elements, which are about to be written."""
+    gradient = elements.allocation.adjoint
+    if gradient is None or gradient.watches.starts or gradient.witnesses:
+        shown = elements.grad
+        assert shown is not None
+        gradient = shown.allocation
+        gradient.will_write(shown)
+    else:
+        gradient.version += 1
     return gradient

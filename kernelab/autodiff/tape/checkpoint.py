@@ -18,7 +18,7 @@ from kernelab.autodiff.overwrites.hazards import Guard, Keep
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.moves import Flowing
 from kernelab.autodiff.records.recording import Recording
-from kernelab.autodiff.tape.backward import BackwardPlan, Puller, ends_on_the_way, pull, sweep
+from kernelab.autodiff.tape.backward import BackwardPlan, Puller, ends_on_the_way, sweep
 from kernelab.autodiff.tape.cuts import warn_of
 from kernelab.errors import Diagnostic, KernelTypeError, TapeError
 from kernelab.host.traced import Origins
@@ -372,10 +372,10 @@ class CheckpointRecord(Flowing):
     def would_reach(self, primal: array) -> bool:
         return True
 
-    def pull(self, adjoints: Adjoints, pull: Puller = pull) -> None:
+    def pull(self, adjoints: Adjoints, puller: Puller | None = None) -> None:
         """Run the function again, with all as it was, and take the adjoints through what it records."""
         with self.again() as (inner, results):
-            self._sweep(inner, results, adjoints, pull)
+            self._sweep(inner, results, adjoints, puller)
 
     @contextmanager
     def again(self) -> Iterator[tuple["Replaying", list[array]]]:
@@ -408,7 +408,7 @@ class CheckpointRecord(Flowing):
         inner: Replaying,
         again: Sequence[array],
         adjoints: Adjoints,
-        pull: Puller,
+        puller: Puller | None,
     ) -> None:
         bars = Adjoints()
         for first, second in zip(self.made, again, strict=True):
@@ -418,7 +418,7 @@ class CheckpointRecord(Flowing):
         seeds = [elements for elements in (*again, *self.outside) if is_differentiable(elements.dtype)]
         plan = BackwardPlan(tuple(inner.records), seeds, shared=frozenset(bars.memory))
         warn_of(ends_on_the_way(plan, inner))
-        sweep(plan, bars, pull)
+        sweep(plan, bars, puller)
 
 
 def _alike(again: Sequence[array], made: Sequence[array]) -> bool:

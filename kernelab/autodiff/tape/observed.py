@@ -27,11 +27,14 @@ class Magnitude:
     norms: tuple[tuple[array, float], ...]
 
 
-def measuring(pull: Puller, found: list[Magnitude]) -> Puller:
+def measuring(puller: Puller | None, found: list[Magnitude]) -> Puller:
     """The same way of taking adjoints through records, which notes the norms of what they reach."""
 
     def measured(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
-        pull(records, i, adjoints)
+        if puller is None:
+            records[i].pull(adjoints)
+        else:
+            puller(records, i, adjoints)
         reached = [primal for primal in dict.fromkeys(records[i].reached) if primal.requires_grad]
         bars = [(primal, adjoints.known(primal)) for primal in reached]
         found.append(Magnitude(i, tuple((primal, norm(bar)) for primal, bar in bars if bar is not None)))

@@ -150,7 +150,8 @@ def seeds_of(
 
 
 def _add_cotangents(seeds: dict[array, Cotangent], grads: Mapping[array, Any]) -> None:
-    _require_mapping(grads)
+    if not isinstance(grads, Mapping) or not grads:
+        raise _no_mapping(grads)
     for named, given in grads.items():
         pairs = [(named, given)] if named.__class__ is array else by_leaves({named: given})
         for target, cotangent in pairs:
@@ -169,7 +170,9 @@ def kept(seeds: Seeds, is_watched: bool) -> dict[array, HostArray] | None:
     if not few or len(memories) < len(seeds) or any(memory.space is not None for memory in memories):
         return None
     return {
-        target: np.array(np.broadcast_to(values_of(cotangent), target.outline().shape))
+        target: cotangent.seen().copy()
+        if isinstance(cotangent, array)
+        else np.array(np.broadcast_to(cotangent, target.outline().shape))
         for target, cotangent in seeds.items()
     }
 
@@ -179,29 +182,28 @@ def values_of(cotangent: Cotangent) -> HostArray:
     return cotangent.seen() if isinstance(cotangent, array) else cotangent
 
 
-def seeded(seeds: Seeds, replaced: Collection[Allocation], adjoints: Adjoints) -> None:
+def seeded(seeds: Seeds, replaced: Collection[Allocation], adjoints: Adjoints) -> Adjoints:
     """Set the adjoints of the seeds to their cotangents; those in `replaced` memory count once."""
     for target, cotangent in seeds.items():
         is_first = target.allocation not in adjoints.memory
         # Final arrays may be overlapping views of one memory, whose gradients are to be taken once.
-        if is_first or target.allocation in replaced:
-            _set(target, cotangent, adjoints, is_first)
-            continue
-        bar = adjoints.of(target)
-        if not (isinstance(cotangent, array) and inplace.add(bar, cotangent)):
-            values = bar.host()
-            values[...] = values + values_of(cotangent)
-
-
-def _set(target: array, cotangent: Cotangent, adjoints: Adjoints, is_first: bool) -> None:
-    if isinstance(cotangent, array):
-        if is_first and target.is_whole and cotangent.is_contiguous:
+        if not is_first and target.allocation not in replaced:
+            bar = adjoints.of(target)
+            if not (isinstance(cotangent, array) and inplace.add(bar, cotangent)):
+                values = bar.host()
+                values[...] = values + values_of(cotangent)
+        elif is_first and isinstance(cotangent, array) and target.is_whole and cotangent.is_contiguous:
             buffer = adjoints.start(target.allocation)
             copy_bytes(buffer, 0, cotangent.allocation, cotangent.offset, buffer.nbytes)
         else:
-            move(adjoints.of(target), cotangent)
+            _set(adjoints.of(target), cotangent)
+    return adjoints
+
+
+def _set(bar: array, cotangent: Cotangent) -> None:
+    if isinstance(cotangent, array):
+        move(bar, cotangent)
         return
-    bar = adjoints.of(target)
     # One number for all elements is set on a device without their coming here.
     on_device = bar.allocation.space is not None and not cotangent.ndim
     if not (on_device and inplace.fill(bar, np.asarray(cotangent, scalar_of(bar.dtype).dtype).tobytes())):
@@ -264,13 +266,10 @@ def _checked_loss(loss: Any) -> array:
     return loss
 
 
-def _require_mapping(grads: Any) -> None:
-    """Raise TapeError where `grads` says nothing of any array."""
-    if isinstance(grads, Mapping) and grads:
-        return
+def _no_mapping(grads: Any) -> TapeError:
     found = "nothing" if isinstance(grads, Mapping) else a_thing(grads)
     hint = "write backward(grads={y: ones_like(y)}), or backward(loss)"
-    raise refusal("seed", f"grads= maps arrays to their cotangents, and here it is {found}", hint)
+    return refusal("seed", f"grads= maps arrays to their cotangents, and here it is {found}", hint)
 
 
 def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:

@@ -8,6 +8,7 @@ tape.backward(l)                                          # x.grad, y.grad
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from contextvars import Token
 from os import PathLike
 from typing import Any
@@ -17,7 +18,7 @@ from kernelab.autodiff.overwrites.hazards import POLICIES, Guard
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Spare
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Scope
-from kernelab.autodiff.tape.backward import BackwardPlan, Puller, check, publish_inputs, pull, sweep, tell
+from kernelab.autodiff.tape.backward import BackwardPlan, Puller, check, publish_inputs, sweep, tell
 from kernelab.autodiff.tape.cuts import described
 from kernelab.autodiff.tape.finite import check_seeds, check_sums, pull_finite
 from kernelab.autodiff.tape.observed import Observed, measuring
@@ -43,6 +44,9 @@ from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.grid import grid_of
 from kernelab.runtime.launch.launch import Call, bind
 from kernelab.settings import Policy, settings
+
+FEW = 64
+"""How many records leave the collector so little to visit that it is not worth while to pause it."""
 
 
 class Tape(Observed, Habits, Displayed):
@@ -245,37 +249,35 @@ class Tape(Observed, Habits, Displayed):
         seeds = seeds_of(recording, loss, grads)
         is_final = loss is None and grads is None
         replaced = frozenset([target.allocation for target in seeds]) if is_final else frozenset()
-        with put_off():
-            plan = BackwardPlan(tuple(recording.records), seeds, replaced)
-            cuts = check(plan, recording)
-            self._findings = described(cuts) if cuts else ()
-            tell(plan, recording, cuts)
-            self._seeds = list(seeds)
-            adjoints = Adjoints(self._spare)
-            seeded(seeds, replaced, adjoints)
-            token = RECORDER.set(None)
-            try:
-                sweep(plan, adjoints, self._puller(plan, seeds, check_finite))
+        token = RECORDER.set(None)
+        try:
+            with put_off() if len(recording.records) > FEW else nullcontext():
+                plan = BackwardPlan(tuple(recording.records), seeds, replaced)
+                cuts = check(plan, recording)
+                self._findings = described(cuts) if cuts else ()
+                tell(plan, recording, cuts)
+                puller = self._begin(plan, seeds, check_finite)
+                adjoints = seeded(seeds, replaced, Adjoints(self._spare))
+                sweep(plan, adjoints, puller)
                 publish_inputs(plan, adjoints)
-            except NotFiniteError as error:
-                self._findings = (*self._findings, *error.diagnostics)
-                raise
-            finally:
-                RECORDER.reset(token)
-        spare = adjoints.end()
-        self._spare = spare if recording.guard.swept else {}
+        except NotFiniteError as error:
+            self._findings = (*self._findings, *error.diagnostics)
+            raise
+        finally:
+            RECORDER.reset(token)
+        self._spare = adjoints.end() if recording.guard.swept else {}
         recording.guard.swept = True
 
-    def _puller(self, plan: BackwardPlan, seeds: Seeds, check_finite: bool) -> Puller:
-        """Begin a sweep: how it takes adjoints through records."""
-        is_observed = self._magnitudes is not None
+    def _begin(self, plan: BackwardPlan, seeds: Seeds, check_finite: bool) -> Puller | None:
+        """Begin a sweep; returns how it takes adjoints through records, None for the plain way."""
+        self._seeds = list(seeds)
         self._sweeps += 1
-        self._cotangents = kept(seeds, is_observed)
+        self._cotangents = kept(seeds, self._magnitudes is not None)
         if check_finite:
             check_seeds(plan.records, plan.live, seeds)
-            check_sums(leaf for _, leaf in plan.leaves())
-        puller = pull_finite if check_finite else pull
-        if not is_observed:
+            check_sums(one.source for _, one in plan.leaves())
+        puller = pull_finite if check_finite else None
+        if self._magnitudes is None:
             return puller
         self._magnitudes = []
         return measuring(puller, self._magnitudes)

@@ -19,10 +19,9 @@ def run_within_budget(usual: Entry, frugal: Callable[[], Entry], args: Args) -> 
 
     Raises KernelMemoryError where it keeps more than a launch may.
     """
-    info = usual.info
-    room = room_to_keep() if info.saves or info.keeps else 0
+    saves, room = usual.info.layout.arena is not None, room_to_keep()
     try:
-        usual(args, settings().loop_memory if info.saves else 0, room=room)
+        usual(args, settings().loop_memory if saves else 0, room=room)
     except StorageFull as full:
         frugal()(args, done=full.done, room=room)
         return True

@@ -31,7 +31,16 @@ def box_of(
     region: Region, extents: tuple[int, ...], arguments: Sequence[Any] | Mapping[int, Any]
 ) -> Box | None:
     """The box of a region in a launch of a grid, None if it touches nothing."""
-    return _box(region, extents, *_facts(region, arguments))[0]
+    return box_and_whole(region, extents, arguments)[0]
+
+
+def box_and_whole(
+    region: Region, extents: tuple[int, ...], arguments: Sequence[Any] | Mapping[int, Any]
+) -> tuple[Box | None, bool]:
+    """The same, and whether the box is the whole array."""
+    if not region.uses:
+        return _box(region, extents, arguments[region.position].shape)
+    return _box(region, extents, *_facts(region, arguments))
 
 
 def overwrites(
@@ -48,7 +57,7 @@ def overwrites(
 
 def touched(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) -> array | None:
     """The part of its argument that a region is in a launch of a grid, None if it touches nothing."""
-    box, is_whole = _box(region, extents, *_facts(region, arguments))
+    box, is_whole = box_and_whole(region, extents, arguments)
     argument: array = arguments[region.position]
     if is_whole:
         return argument

@@ -353,8 +353,8 @@ def duplicate_of(memory: Allocation) -> Allocation:
 
 def copy_bytes(dest: Allocation, start: int, source: Allocation, at: int, nbytes: int) -> None:
     """Copy bytes between places that do not overlap, on any devices."""
-    if dest.space is None and source.space is None:
-        ctypes.memmove(dest.host_address + start, source.host_address + at, nbytes)
+    if dest.space is source.space is None:
+        ctypes.memmove(dest.address + start, source.address + at, nbytes)
     elif dest.takes_from(source):
         dest.copy_from(start, source, at, nbytes)  # type: ignore[attr-defined]
     else:
