@@ -9,6 +9,7 @@ import difflib
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Literal, Self
 
@@ -55,6 +56,11 @@ def with_article(name: object) -> str:
     return f"{'an' if str(name)[:1].lower() in 'aeio' else 'a'} {name}"
 
 
+@lru_cache(8)
+def _lines(text: str) -> list[str]:
+    return text.split("\n")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
     """The text that kernels were written in, with the label a message shows for it (``Cell In[3]``)."""
@@ -65,7 +71,7 @@ class Source:
 
     def line(self, number: int) -> str:
         """The text of a line, counted from `first_line`; empty outside the text."""
-        lines = self.text.split("\n")
+        lines = _lines(self.text)
         index = number - self.first_line
         return lines[index] if 0 <= index < len(lines) else ""
 

@@ -1,8 +1,10 @@
 """Folding of IR for a listing: nests single-use values in expressions and lets values share names."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from typing import TypeGuard
 
 from kernelab.lang import ir
@@ -232,16 +234,20 @@ def _can_wait(choice: ir.If, after: tuple[ir.Stmt, ...]) -> bool:
 # ------------------------------------------------------------------------------------------------ coalescing
 
 
-Live = frozenset[ir.Var]
+Live = int
+"""A set of Vars as the bits of a number: unions of sets of thousands take no time."""
+
+MOST_CLASSES = 64
+"""How many classes of one name are tried for another Var; in longer kernels it gets a name of its own."""
 
 
 def coalesce(function: ir.Function, folded: Folded, reserved: frozenset[str]) -> Callable[[ir.Var], str]:
     """The name of each Var of a function."""
     fixed = (*function.params, *function.threads, *([function.linear] if function.linear else []))
     interference = _Interference(folded)
-    interference.assign(fixed, interference.block(function.body, frozenset()))
+    interference.assign(fixed, interference.block(function.body, 0))
     hints = {out: hint_of(out, stmt) for stmt in ir.walk(function.body) for out in ir.defs(stmt)}
-    classes = _Classes(interference.edges, hints)
+    classes = _Classes(interference, hints)
     for stmt in ir.walk(function.body):
         for one, other in _copies(stmt):
             classes.merge(one, other)
@@ -300,7 +306,7 @@ def _reuse_names(fixed: tuple[ir.Var, ...], body: ir.Block, classes: "_Classes")
         if not classes.hint(var) or isinstance(var.type, Array):
             continue
         same = representatives.setdefault(classes.hint(var), [])
-        if not any(classes.merge(earlier, var) for earlier in same):
+        if not any(classes.merge(earlier, var) for earlier in same[:MOST_CLASSES]):
             same.append(var)
 
 
@@ -314,23 +320,30 @@ def _defined(block: ir.Block) -> Iterable[ir.Var]:
 
 
 class _Interference:
-    """The interference graph: pairs of Vars that are live at the same time."""
+    """The interference graph: `met` holds, for each Var, those that are live where it is assigned."""
 
     def __init__(self, folded: Folded) -> None:
         self.folded = folded
-        self.edges: dict[ir.Var, set[ir.Var]] = {}
+        self.met: dict[ir.Var, Live] = {}
+        self._bits: dict[ir.Var, Live] = {}
+
+    def bit(self, var: ir.Var) -> Live:
+        """The set of one Var."""
+        return self._bits.setdefault(var, 1 << len(self._bits))
+
+    def set_of(self, vars: Iterable[ir.Var]) -> Live:
+        return reduce(or_, map(self.bit, vars), 0)
 
     def read(self, items: Iterable[ir.Atom]) -> Live:
-        return frozenset(leaf for atom in items for leaf in leaves(atom, self.folded))
+        return self.set_of(leaf for atom in items for leaf in leaves(atom, self.folded))
 
     def assign(self, outs: Iterable[ir.Var], live: Live) -> Live:
         """The outs are assigned together while `live` are still needed; what is live before that."""
-        outs = frozenset(outs)
+        outs = tuple(outs)
+        assigned = self.set_of(outs)
         for out in outs:
-            self.edges.setdefault(out, set()).update((live | outs) - {out})
-            for other in (live | outs) - {out}:
-                self.edges.setdefault(other, set()).add(out)
-        return live - outs
+            self.met[out] = self.met.get(out, 0) | ((live | assigned) & ~self.bit(out))
+        return live & ~assigned
 
     def block(self, block: ir.Block, live: Live) -> Live:
         live |= self.read(block.yields)
@@ -355,9 +368,9 @@ class _Interference:
     def loop(self, stmt: ir.For | ir.While, heads: tuple[ir.Var, ...], live: Live) -> Live:
         after = self.assign(stmt.outs, live)
         # Python counts a range once, but a reader would be misled if its name changed inside.
-        count = self.read([stmt.count]) if isinstance(stmt, ir.For) else frozenset()
+        count = self.read([stmt.count]) if isinstance(stmt, ir.For) else 0
         around = after | self.free(stmt.body, heads) | count
-        index = {stmt.index} if isinstance(stmt, ir.For) else set()
+        index = self.bit(stmt.index) if isinstance(stmt, ir.For) else 0
         begin = self.block(stmt.body, around | index)
         before = self.assign(heads, begin | around)
         if stmt.stop is not None:
@@ -366,27 +379,27 @@ class _Interference:
 
     def read_after_copies(self, yields: tuple[ir.Atom, ...], stop: int, carries: tuple[ir.Var, ...]) -> None:
         """The stop of a loop is read after the carried values are assigned: they must not overwrite it."""
-        for leaf in self.read([yields[stop]]):
+        for leaf in leaves(yields[stop], self.folded):
             others = (carry for carry, value in zip(carries, yields, strict=True) if value is not leaf)
-            self.assign([leaf], frozenset(others))
+            self.assign([leaf], self.set_of(others))
 
     def free(self, body: ir.Block, heads: tuple[ir.Var, ...]) -> Live:
         """The Vars that a body reads from outside: needed until the last iteration."""
         inner = [body, *(block for stmt in ir.walk(body) for block in ir.blocks(stmt))]
         used = self.read(a for block in inner for a in block.yields)
         used |= self.read(a for stmt in ir.walk(body) for a in ir.atoms(stmt))
-        inside = {*heads, *_defined(body)}
-        return used - inside
+        return used & ~self.set_of((*heads, *_defined(body)))
 
 
 class _Classes:
-    """The Vars that share a name: a union-find whose roots know the members and bear the hint."""
+    """The Vars that share a name: a union-find whose roots know the members, and whom these meet."""
 
-    def __init__(self, edges: dict[ir.Var, set[ir.Var]], hints: dict[ir.Var, str]) -> None:
-        self.edges = edges
+    def __init__(self, interference: _Interference, hints: dict[ir.Var, str]) -> None:
         self.hints = hints
         self.parent: dict[ir.Var, ir.Var] = {}
-        self.members: dict[ir.Var, set[ir.Var]] = {}
+        self.members = defaultdict[ir.Var, Live](int)
+        self.met = defaultdict[ir.Var, Live](int, interference.met)
+        self._bit = interference.bit
 
     def hint(self, var: ir.Var) -> str:
         """The user's name for a Var, empty if there is none."""
@@ -410,9 +423,10 @@ class _Classes:
             return False
         a, b = (a, b) if self.hint(a) else (b, a)
         self.parent[b] = a
-        self.members[a] = self.members.get(a, {a}) | self.members.get(b, {b})
+        self.members[a] |= self.members[b] | self._bit(a) | self._bit(b)
+        self.met[a] |= self.met[b]
         return True
 
     def clash(self, a: ir.Var, b: ir.Var) -> bool:
-        mine, theirs = self.members.get(a, {a}), self.members.get(b, {b})
-        return any(self.edges.get(var, set()) & theirs for var in mine)
+        mine, theirs = self.members[a] | self._bit(a), self.members[b] | self._bit(b)
+        return bool(self.met[a] & theirs or self.met[b] & mine)

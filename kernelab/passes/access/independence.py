@@ -118,8 +118,9 @@ def may_meet(function: ir.Function) -> bool:
     if any(isinstance(stmt, ir.Atomic) and stmt.out in seen for stmt in ir.walk(function.body)):
         return False
     stores: dict[ir.Var, list[Place]] = {}
+    own = ir.locals_of(function.body)
     for stmt in ir.walk(function.body):
-        if isinstance(stmt, ir.Store) and stmt.array not in ir.locals_of(function.body):
+        if isinstance(stmt, ir.Store) and stmt.array not in own:
             stores.setdefault(stmt.array, []).append(stmt.indices)
     return not independent(function) or not all(is_apart(function, places) for places in stores.values())
 
