@@ -15,6 +15,7 @@ from kernelab.builtins.records.table import host_type
 from kernelab.codegen.listing.listing import Listing
 from kernelab.lang import ops
 from kernelab.lang.ir import Function
+from tests.support import python_oracle
 
 
 class ReadError(AssertionError):
@@ -52,7 +53,8 @@ def _enter_thread(namespace: dict[str, Any], linear: int, place: tuple[Any, ...]
 
 def _namespace() -> dict[str, Any]:
     words = {name: partial(_apply, name) for name in ops.names()}
-    return {**words, "insert": _insert, "atomic_add": _atomic_add, "zeros": lambda shape, _: np.zeros(shape)}
+    own = {"insert": _insert, "atomic_add": _atomic_add, "zeros": lambda shape, _: np.zeros(shape)}
+    return {**words, **own, "int": python_oracle.WORDS["int"]}
 
 
 def _apply(name: str, *operands: Any) -> Any:
