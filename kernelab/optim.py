@@ -19,7 +19,6 @@ from kernelab.errors import (
     KernelAttributeError,
     KernelTypeError,
     KernelValueError,
-    Source,
     a_thing,
 )
 from kernelab.guidance.bad_calls import telling
@@ -29,7 +28,7 @@ from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scal
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.host.create import zeros
-from kernelab.runtime.kernel.kernel import Kernel, compile_source
+from kernelab.runtime.kernel.kernel import Kernel, kernels_of
 from kernelab.runtime.launch.launch import run
 
 _TEXT = """
@@ -249,11 +248,7 @@ def _precision(param: array) -> Scalar:
 @lru_cache(maxsize=32)
 def _kernel(name: str, elem: Scalar) -> Kernel:
     names = {"T": elem, "C": float32 if elem in HALVES else elem}
-    compiled = compile_source(Source(_TEXT.strip("\n"), "<optim>"), names)
-    compiled.raise_errors()
-    made = compiled.definitions[name]
-    assert isinstance(made, Kernel)
-    return made
+    return kernels_of(_TEXT.strip("\n"), "<optim>", names)[name]
 
 
 __all__ = ["SGD", "Adam", "Optimizer"]

@@ -14,10 +14,9 @@ from typing import Protocol
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.transforms.levels import BASE, Level, fresh
 from kernelab.autodiff.transforms.trees import scalars
-from kernelab.errors import Source
 from kernelab.lang.types import HALVES, Array, Scalar, float32, scalar_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.kernel.kernel import Kernel, compile_source
+from kernelab.runtime.kernel.kernel import Kernel, kernels_of
 from kernelab.runtime.memory.memory import Allocation
 
 INDICES = ("i", "j", "k", "l")
@@ -109,7 +108,4 @@ def _run(name: str, level: Level, bar: array, total: array) -> None:
 def _kernels(half: Scalar, ndim: int) -> dict[str, Kernel]:
     kind = "array" if ndim == 1 else f"array{ndim}d"
     arrays, at = f"bar: {kind}[{half}], total: {kind}[float32]", ", ".join(INDICES[:ndim])
-    compiled = compile_source(Source(TEXT.format(arrays=arrays, at=at, half=half), "kernelab sums"))
-    compiled.raise_errors()
-    found = compiled.definitions.values()
-    return {kernel.name: kernel for kernel in found if isinstance(kernel, Kernel)}
+    return kernels_of(TEXT.format(arrays=arrays, at=at, half=half), "kernelab sums")

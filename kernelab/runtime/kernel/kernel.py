@@ -346,13 +346,16 @@ def compile_source(source: Source, namespace: Mapping[str, Any] | None = None, *
     return Compiled(definitions, lowered.assigned, lowered.diagnostics, lowered.errors, lowered)
 
 
+def kernels_of(text: str, label: str, names: Mapping[str, Any] | None = None) -> dict[str, Kernel]:
+    """The kernels of a text of kernelab's own, by name; raises KernelError where the types do not fit."""
+    compiled = compile_source(Source(text, label), names)
+    compiled.raise_errors()
+    return {name: made for name, made in compiled.definitions.items() if isinstance(made, Kernel)}
+
+
 @hooks.compile_entry.provide
 def _entry_of(text: str, name: str) -> Entry:
-    compiled = compile_source(Source(text, "kernelab elements"))
-    compiled.raise_errors()
-    kernel = compiled.definitions[name]
-    assert isinstance(kernel, Kernel)
-    return kernel.program.entry
+    return kernels_of(text, "kernelab elements")[name].program.entry
 
 
 Made = Kernel | UserFunction | type[Instance]

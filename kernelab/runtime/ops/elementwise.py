@@ -19,7 +19,7 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.backend.cuda.launch_config import config_of
-from kernelab.errors import Diagnostic, KernelError, KernelTypeError, KernelValueError, Source, a_thing
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError, KernelValueError, a_thing
 from kernelab.frontend import Lowered, UserFunction
 from kernelab.frontend.meaning.frame import BrokenCall
 from kernelab.frontend.meaning.meanings import HostArray, Meaning, TupleOf, Typed, Weak
@@ -31,7 +31,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import readable, transfer
 from kernelab.runtime.array.viewing import is_picked
 from kernelab.runtime.context.recorder import RECORDER, caller
-from kernelab.runtime.kernel.kernel import Kernel, compile_source
+from kernelab.runtime.kernel.kernel import Kernel, kernels_of
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.streams import configured
@@ -381,11 +381,7 @@ def _kernel(
 ) -> Kernel:
     head, words = declared(params, types)
     lines = [f"def {name}({', '.join(head)}):", *(f"    {line}" for line in body)]
-    compiled = compile_source(Source("\n".join(lines), f"<{name}>"), {"function": callee} | words)
-    compiled.raise_errors()
-    made = compiled.definitions[name]
-    assert isinstance(made, Kernel)
-    return made
+    return kernels_of("\n".join(lines), f"<{name}>", {"function": callee} | words)[name]
 
 
 __all__ = ["apply", "change", "map", "operate"]

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 
 from kernelab import hooks
-from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError, Source
+from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
 from kernelab.hooks import Displayed
 from kernelab.host.traced import traced
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import int32
 from kernelab.runtime.array.array import Gathered, array, duplicate, require_array
 from kernelab.runtime.array.array_attributes import Fixed, Hints
-from kernelab.runtime.array.host_annotations import array_annotation
+from kernelab.runtime.array.host_annotations import Ranked, array_annotation
 from kernelab.runtime.array.host_operators import Arithmetic
 from kernelab.runtime.array.transfers import look_at, readable, tabulate, unreadable
 from kernelab.runtime.array.viewing import keys_of, require_inside
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import RECORDER
-from kernelab.runtime.kernel.kernel import Kernel, compile_source
+from kernelab.runtime.kernel.kernel import Kernel, kernels_of
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.interop import HostArray
@@ -271,27 +271,9 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
         return np.ix_(*rows)
 
 
-class Ranked:
-    """``indexedarray2d(...)`` picks from two dimensions; ``indexedarray2d[float]`` annotates a parameter."""
-
-    def __init__(self, ndim: int) -> None:
-        self.ndim = ndim
-        self.__name__ = self.__kernelab_name__ = name = f"indexedarray{ndim}d"
-        axes = f"{ndim} dimension{'s' * (ndim > 1)}"
-        self.__doc__ = f"``{name}(data, indices)`` picks from {axes}, ``{name}[float]`` annotates."
-
-    def __repr__(self) -> str:
-        return f"<kernelab {self.__name__}>"
-
-    def __getitem__(self, dtype: Any) -> Any:
-        return array_annotation(dtype, self.ndim)
-
-    def __call__(self, data: Any = None, indices: Any = None, dtype: Any = None) -> Any:
-        """Picked elements; raises KernelTypeError where the array has another number of dimensions."""
-        return indexedarray(data, indices, dtype, ndim=self.ndim)
-
-
-indexedarray1d, indexedarray2d, indexedarray3d, indexedarray4d = (Ranked(ndim) for ndim in (1, 2, 3, 4))
+indexedarray1d, indexedarray2d, indexedarray3d, indexedarray4d = (
+    Ranked(indexedarray, "indexedarray", "(data, indices)`` picks from", ndim) for ndim in (1, 2, 3, 4)
+)
 
 
 @hooks.pick.provide
@@ -348,6 +330,4 @@ def _kernels(type: Any) -> dict[str, Kernel]:
         threads=", ".join(threads),
         picked=", ".join(f"index_{axis}[{axis}]" for axis in threads),
     )
-    compiled = compile_source(Source(text, "<indexedarray>"), {"T": type.elem})
-    compiled.raise_errors()
-    return {name: made for name, made in compiled.definitions.items() if isinstance(made, Kernel)}
+    return kernels_of(text, "<indexedarray>", {"T": type.elem})

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, Source
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Array, Scalar, Value, bool_, scalar_of, shape_of
 from kernelab.runtime.array.array import array, duplicate, require_array
-from kernelab.runtime.kernel.kernel import Kernel, compile_source
+from kernelab.runtime.kernel.kernel import Kernel, kernels_of
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.memory.device import Device
 from kernelab.runtime.ops.elementwise import apply, cast_function, component_indices
@@ -244,11 +244,7 @@ def _compiled(text: str, rows: Array) -> Kernel:
     text = text.strip("\n").format(**(_ONE if rows.ndim == 1 else _ROWS), product=_product(elem))
     name = text.partition("(")[0].removeprefix("def ")
     names = {"T": elem, "S": scalar_of(elem), "BLOCK": BLOCK}
-    compiled = compile_source(Source(text, f"<{name}>"), names)
-    compiled.raise_errors()
-    made = compiled.definitions[name]
-    assert isinstance(made, Kernel)
-    return made
+    return kernels_of(text, f"<{name}>", names)[name]
 
 
 def _product(elem: Value) -> str:
