@@ -37,7 +37,7 @@ from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.trees import refusal
 from kernelab.autodiff.transforms.wide import Wide
 from kernelab.errors import GradientError, KernelValueError, Span
-from kernelab.runtime.launch.checked import find_races
+from kernelab.runtime.launch.launch import find_races
 
 LARGE = 1 << 14
 """From how many entries on random directions are compared first."""

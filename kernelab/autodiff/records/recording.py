@@ -17,23 +17,20 @@ from kernelab.lang.types import is_differentiable
 from kernelab.passes.access.access_regions import Region
 from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.transfers import set_to_computed
-from kernelab.runtime.context.recorder import Place, caller
+from kernelab.runtime.context.recorder import Place, Recorder, caller
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.program import Pullback
 from kernelab.runtime.launch.launch import Call
-from kernelab.runtime.memory.interop import HostArray
 from kernelab.runtime.memory.memory import Allocation
 
 
-class Recording(Witness):
+class Recording(Witness, Recorder):
     """The recorder of a tape: runs launches so that they can be differentiated, and keeps the records.
 
     `epoch` counts how often it forgot them; `times`, if wanted, are nanoseconds of launches by record.  While
     it `is_plain`, only an array that requires no gradients can end a chain: no launch does, nor the host.
     """
 
-    sees_values = True
     copies_again = False
 
     def __init__(self, guard: Guard) -> None:
@@ -244,9 +241,6 @@ class Recording(Witness):
             self.is_plain = self.is_plain and found.is_plain
         return found
 
-    def left_out(self, call: Call) -> None:
-        """Do nothing: writes by others are looked for where they matter."""
-
     def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
         """Remember which kernel wrote nothing here, and where it was launched."""
         self.idle |= dict.fromkeys((target.allocation for target in targets), (name, caller()))
@@ -261,13 +255,6 @@ class Recording(Witness):
             self.look_for_unseen(dest, own=1)
             self.has_written(dest.allocation)
             self.records += made
-
-    def unreadable(self, elements: array) -> None:
-        """A tape runs what it records: every value is there."""
-
-    def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
-        """Ints have no derivative."""
-        set_to_computed(target, sources, compute)
 
     def marked_read(self, elements: array) -> None:
         """Complain of later writes, where they are not saved anyway."""

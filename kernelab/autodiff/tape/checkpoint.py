@@ -25,10 +25,9 @@ from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.transfers import set_to_computed
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.garbage import as_the_user_has_it
-from kernelab.runtime.context.recorder import RECORDER, Place, caller
+from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.launch.launch import Call
@@ -165,11 +164,8 @@ class Signature:
         self.sum = checksum(more, self.sum)
 
 
-class Observer:
+class Observer(Recorder):
     """The recorder of a first run: runs launches plainly, and notes what comes from outside."""
-
-    sees_values = True
-    copies_again = True
 
     def __init__(self, recording: Recording, place: Place) -> None:
         self._recording = recording
@@ -249,9 +245,6 @@ class Observer:
                 self._keeps.setdefault(elements.packed, Keep(elements))
         self.signature.launch(call)
 
-    def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
-        """Nothing has changed."""
-
     def copied(self, dest: array, src: array, how: str) -> None:
         """Note a copy."""
         self._look_for_unseen(dest, own=1)
@@ -283,21 +276,11 @@ class Observer:
             self.reads(leaf)
         return ()
 
-    def unreadable(self, elements: array) -> None:
-        """Every value is there."""
-
     def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
         """Note what decides, which the second run reads again."""
         for source in sources:
             self.reads(source)
-        set_to_computed(target, sources, compute)
-
-    def scope_begin(self, name: str, metadata: Any = None) -> None:
-        """Scopes inside a checkpoint are not shown."""
-
-    def scope_end(self, drop_if_empty: bool = True) -> bool:
-        """Scopes inside a checkpoint are not shown."""
-        return True
+        super().tabulate(target, sources, compute)
 
 
 def read_by(call: Call) -> Iterator[array]:

@@ -213,12 +213,10 @@ class Batch(Level):
     def split(self, elements: array, axis: int = 0) -> array:
         """An array whose lanes are the slices of another along an axis."""
         order = (axis, *(k for k in range(elements.ndim) if k != axis))
-        shape, strides = (tuple(values[k] for k in order) for values in (elements.shape, elements.strides))
-        moved = array.over(elements.allocation, elements.offset, shape, strides, elements.dtype)
-        if len(shape) == 1:
-            moved = array.over(
-                elements.allocation, elements.offset, (*shape, 1), (*strides, 0), elements.dtype
-            )
+        moved = elements.transpose(order)
+        if moved.ndim == 1:
+            shape, strides = (*moved.shape, 1), (*moved.strides, 0)
+            moved = array.over(moved.allocation, moved.offset, shape, strides, moved.dtype)
         made = fresh(moved.shape[1:], elements.dtype, elements)
         self.parent.move(self.widen(made, copy=False), moved)
         return made
@@ -241,8 +239,7 @@ class Batch(Level):
         self.parent.move(made, view)
         order = [k + 1 for k in range(elements.ndim)]
         order.insert(axis, 0)
-        shape, strides = (tuple(values[k] for k in order) for values in (made.shape, made.strides))
-        return array.over(made.allocation, 0, shape, strides, made.dtype)
+        return made.transpose(order)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,7 @@ from kernelab.host.traced import Origins
 from kernelab.lang.types import Value
 from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array import inplace
-from kernelab.runtime.array.transfers import set_to_computed
-from kernelab.runtime.context.recorder import RECORDER, caller, name_of_memory
+from kernelab.runtime.context.recorder import RECORDER, Recorder, caller, name_of_memory
 from kernelab.runtime.host.create import array
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.program import Positions, Program
@@ -40,11 +39,10 @@ from kernelab.runtime.memory.memory import Allocation, allocate, contiguous_stri
 from kernelab.runtime.memory.spaces import OPEN, space_of
 
 
-class Level(Witness):
+class Level(Witness, Recorder):
     """The place where programs run; also the recorder of a user's launches and copies."""
 
     sees_values = False
-    copies_again = True
 
     def __init__(self, parent: "Level") -> None:
         super().__init__()
@@ -137,12 +135,6 @@ class Level(Witness):
         program = call.kernel.program.reading(references)
         self.run(program, call.grid.extents, [_argument(*pair) for pair in given])
 
-    def left_out(self, call: Call) -> None:
-        """Do nothing: writes that no level has seen are looked for where they matter."""
-
-    def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
-        """Nothing has changed."""
-
     def copied(self, dest: array, src: array, how: str) -> None:
         self._has_changed(dest)
         for target, source in zip(leaves_of(dest), leaves_of(src), strict=True):
@@ -188,15 +180,6 @@ class Level(Witness):
                 self._provenance.tell(
                     ArrayFromHost(elements, values, values.taken[0], None, in_transform=True)
                 )
-
-    def marked_read(self, elements: array) -> None:
-        """Do nothing: reads other than launches do not concern a transform."""
-
-    def scope_begin(self, name: str, metadata: Any = None) -> None:
-        """Names of scopes mean nothing here."""
-
-    def scope_end(self, drop_if_empty: bool = True) -> bool:
-        return True
 
 
 def _unseen(memory: Allocation) -> Diagnostic:
@@ -272,6 +255,9 @@ def duplicate(elements: array) -> array:
 class Base(Level):
     """Runs programs as they are."""
 
+    tabulate = Recorder.tabulate
+    unreadable = Recorder.unreadable
+
     def __init__(self) -> None:
         super().__init__(self)
 
@@ -298,12 +284,6 @@ class Base(Level):
             values = values.sum(axis=tuple(repeated), keepdims=True, dtype=values.dtype)
             target = target[tuple(slice(0, 1) if k in repeated else slice(None) for k in range(target.ndim))]
         target += values
-
-    def unreadable(self, elements: array) -> None:
-        """None: the arrays hold the values of what runs here."""
-
-    def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
-        set_to_computed(target, sources, compute)
 
 
 BASE = Base()

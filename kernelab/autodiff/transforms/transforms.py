@@ -434,8 +434,7 @@ def _turned(joined: array, dim: int) -> array:
     """The array with its first axis moved."""
     order = list(range(1, joined.ndim))
     order.insert(dim % joined.ndim, 0)
-    shape, strides = (tuple(values[k] for k in order) for values in (joined.shape, joined.strides))
-    return array.over(joined.allocation, joined.offset, shape, strides, joined.dtype)
+    return joined.transpose(order)
 
 
 __all__ = [

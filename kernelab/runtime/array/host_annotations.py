@@ -3,6 +3,7 @@
 The frontend reads annotations from the text of a kernel; this module only lets Python evaluate the same text.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
 
@@ -38,6 +39,27 @@ def array_annotation(dtype: Any, ndim: int) -> Any:
     except KernelTypeError:
         # The kernel that has this parameter says so, at its line; the module around it goes on.
         return AnyOf(f"array[{elem}]")
+
+
+class Ranked:
+    """``array2d(...)`` makes an array of so many dimensions; ``array2d[float]`` annotates a parameter."""
+
+    def __init__(self, make: Callable[..., Any], word: str, says: str, ndim: int) -> None:
+        self._make = make
+        self.ndim = ndim
+        self.__name__ = self.__kernelab_name__ = name = f"{word}{ndim}d"
+        axes = f"{ndim} dimension{'s' * (ndim > 1)}"
+        self.__doc__ = f"``{name}{says} {axes}, ``{name}[float]`` annotates."
+
+    def __repr__(self) -> str:
+        return f"<kernelab {self.__name__}>"
+
+    def __getitem__(self, dtype: Any) -> Any:
+        return array_annotation(dtype, self.ndim)
+
+    def __call__(self, *given: Any, **options: Any) -> Any:
+        """An array; raises KernelTypeError where the data have another number of dimensions."""
+        return self._make(*given, **options, ndim=self.ndim)
 
 
 def shaped_annotation(name: str, extents: tuple[Any, ...], dtype: Any) -> AnyOf | None:

@@ -16,7 +16,7 @@ from kernelab.host.traced import Origins
 from kernelab.runtime.array import inplace
 from kernelab.runtime.array.layout import Strided, share_bytes
 from kernelab.runtime.array.viewing import other_shape
-from kernelab.runtime.context.recorder import RECORDER
+from kernelab.runtime.context.recorder import RECORDER, Recorder
 from kernelab.runtime.memory.device import Device
 from kernelab.runtime.memory.interop import HostArray, itemsize, strides_tuple
 from kernelab.runtime.memory.memory import Allocation, allocate, bounds, contiguous_strides, copy_bytes
@@ -83,17 +83,8 @@ def readable(elements: Strided) -> HostArray:
 
 def tabulate(target: Strided, sources: Sequence[Strided], compute: Callable[..., HostArray]) -> Strided:
     """Set `target`, a new array of ints, to ``compute(*values)`` of `sources`: in each lane its own."""
-    recorder = RECORDER.get()
-    if recorder is None:
-        set_to_computed(target, sources, compute)
-    else:
-        recorder.tabulate(target, sources, compute)
+    (RECORDER.get() or Recorder()).tabulate(target, sources, compute)
     return target
-
-
-def set_to_computed(target: Strided, sources: Sequence[Strided], compute: Callable[..., HostArray]) -> None:
-    """Set an array to what NumPy computes of the values of others, without notifications."""
-    target.blank()[...] = compute(*(source.seen() for source in sources))
 
 
 def transfer(dest: Strided, src: Strided, how: str) -> None:

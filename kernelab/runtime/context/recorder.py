@@ -1,4 +1,4 @@
-"""The current recorder, the protocol it implements, and the place in the user's code that called.
+"""The current recorder, its base class, and the place in the user's code that called.
 
 The runtime reports to the recorder of the current context; it knows no tape.
 """
@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 from kernelab.errors import Diagnostic, Source, Span, label_of
 from kernelab.host.traced import Origins
@@ -20,18 +20,19 @@ Elements = Any
 """An array; its class reports to the recorder."""
 
 
-class Recorder(Protocol):
-    """The protocol by which the runtime reports launches, copies and writes to a recorder.
+class Recorder:
+    """What the runtime reports launches, copies and writes to; what a recorder does not override, it ignores.
 
     It `sees_values` where the arrays of a launch hold what the kernel computes with.  It `copies_again` where
     it makes copies once more of which it hears: the source must still hold its elements then.
     """
 
-    sees_values: bool
-    copies_again: bool
+    sees_values = True
+    copies_again = True
 
     def launch(self, call: Any) -> None:
         """Run a validated launch, a `launch.Call`, and record it."""
+        raise NotImplementedError
 
     def left_out(self, call: Any) -> None:
         """A validated launch that is not to be recorded is about to run."""
@@ -47,12 +48,15 @@ class Recorder(Protocol):
 
     def looked_at(self, elements: Elements) -> Origins:
         """The host gets the values of an array; the origins that these are to carry."""
+        return ()
 
     def unreadable(self, elements: Elements) -> Diagnostic | None:
         """Explain why the host cannot read an array, whose lanes differ; None where it can."""
+        return None
 
     def tabulate(self, target: Elements, sources: Sequence[Elements], compute: Callable[..., Any]) -> None:
         """Set a new array of ints to what the host computes of the values of others."""
+        target.blank()[...] = compute(*(source.seen() for source in sources))
 
     def marked_read(self, elements: Elements) -> None:
         """Code that is no kernel has read an array."""
@@ -65,6 +69,7 @@ class Recorder(Protocol):
 
     def scope_end(self, drop_if_empty: bool = True) -> bool:
         """The innermost scope ends here; False if none is open."""
+        return True
 
 
 RECORDER: ContextVar[Recorder | None] = ContextVar("kernelab recorder", default=None)

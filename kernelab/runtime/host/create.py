@@ -14,7 +14,7 @@ from kernelab.lang.structs import Struct
 from kernelab.lang.types import bfloat16, scalar_of
 from kernelab.runtime.array.array import array, duplicate, require_array
 from kernelab.runtime.array.exchange import Capsule, from_capsule, no_dlpack
-from kernelab.runtime.array.host_annotations import array_annotation
+from kernelab.runtime.array.host_annotations import Ranked
 from kernelab.runtime.array.transfers import allocate_on, laid_out, put, transfer
 from kernelab.runtime.array.viewing import is_picked
 from kernelab.runtime.context.conversion import described
@@ -298,27 +298,9 @@ def _require_shaped(src: Any, wants: str) -> None:
         require_array(src, wants)
 
 
-class Ranked:
-    """``array2d(...)`` makes an array of so many dimensions; ``array2d[float]`` annotates a parameter."""
-
-    def __init__(self, ndim: int) -> None:
-        self.ndim = ndim
-        self.__name__ = self.__kernelab_name__ = name = f"array{ndim}d"
-        axes = f"{ndim} dimension{'s' * (ndim > 1)}"
-        self.__doc__ = f"``{name}(data, dtype)`` makes an `array` of {axes}, ``{name}[float]`` annotates."
-
-    def __repr__(self) -> str:
-        return f"<kernelab {self.__name__}>"
-
-    def __getitem__(self, dtype: Any) -> Any:
-        return array_annotation(dtype, self.ndim)
-
-    def __call__(self, data: Any = None, dtype: Any = None, shape: Any = None, **options: Any) -> Any:
-        """An array; raises KernelTypeError where the data have another number of dimensions."""
-        return array(data, dtype, shape, **options, ndim=self.ndim)
-
-
-array1d, array2d, array3d, array4d = (Ranked(ndim) for ndim in (1, 2, 3, 4))
+array1d, array2d, array3d, array4d = (
+    Ranked(array, "array", "(data, dtype)`` makes an `array` of", ndim) for ndim in (1, 2, 3, 4)
+)
 
 
 def _beside(src: array, device: Device | str | None) -> Device | str:
