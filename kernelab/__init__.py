@@ -94,9 +94,8 @@ if _TYPE_CHECKING:
         capture_end,
         capture_launch,
     )
-    from kernelab.runtime.launch.checked import find_races
     from kernelab.runtime.launch.command import Launch
-    from kernelab.runtime.launch.launch import launch
+    from kernelab.runtime.launch.launch import find_races, launch
     from kernelab.runtime.launch.scoped import (
         ScopedDevice,
         ScopedTimer,
@@ -167,9 +166,8 @@ _HOMES = {
     "runtime.kernel.decorators": "compile func_grad func_jvp func_native func_replay kernel overload struct",
     "runtime.kernel.kernel": "Kernel",
     "runtime.launch.capture": "Graph ScopedCapture capture_begin capture_end capture_launch",
-    "runtime.launch.checked": "find_races",
     "runtime.launch.command": "Launch",
-    "runtime.launch.launch": "launch",
+    "runtime.launch.launch": "find_races launch",
     "runtime.launch.scoped": (
         "ScopedDevice ScopedTimer get_preferred_device is_cpu_available is_cuda_available set_device "
         "synchronize"

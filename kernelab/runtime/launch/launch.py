@@ -17,9 +17,15 @@ from kernelab import hooks
 from kernelab.backend.common.backends import Args, Entry
 from kernelab.backend.cuda.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG, LaunchConfig, config_of
 from kernelab.errors import Diagnostic, KernelWarning, LaunchError
-from kernelab.guidance.bad_calls import no_argument, show_signature
+from kernelab.guidance.bad_calls import no_argument, show_signature, telling
 from kernelab.lang.types import Array, Type, int32, is_differentiable
-from kernelab.runtime.arguments.arguments import Parameter, Reference, ordered, wrong_count
+from kernelab.runtime.arguments.arguments import (
+    Parameter,
+    Reference,
+    ordered,
+    require_arguments_readable,
+    wrong_count,
+)
 from kernelab.runtime.arguments.signature import flattened, flattened_adjoints, structs_in
 from kernelab.runtime.array.array import Gathered, array, duplicate
 from kernelab.runtime.context.recorder import RECORDER, caller
@@ -27,7 +33,7 @@ from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Culprit, Groups, Positions, Pullback, Tracing
 from kernelab.runtime.launch.command import Launch, no_grid, no_kernel, require_lists
 from kernelab.runtime.launch.grid import Grid, grid_of
-from kernelab.runtime.launch.races import refuse_races
+from kernelab.runtime.launch.races import Races, races_of, refuse_races
 from kernelab.runtime.launch.residual import Residual
 from kernelab.runtime.launch.touched import is_settled, touched
 from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
@@ -420,3 +426,28 @@ def _require_place(kernel: Kernel, place: Device, arguments: Sequence[Any]) -> N
             message = f"`{kernel.name}` is to run on {place}, and its argument `{name}` is on {found}"
             hint = f'a launch runs where its arrays are: leave device= away, or pass {name}.to("{place}")'
             raise LaunchError(Diagnostic(message, kernel.span, "device", hint=hint))
+
+
+@telling()
+def find_races(
+    kernel: Kernel, dim: int | Sequence[int], inputs: Sequence[Any] = (), outputs: Sequence[Any] = ()
+) -> Races:
+    """The data races that a launch of `kernel` with these arguments would have; nothing is changed.
+
+    A race is an element that one thread plainly stores to and another one stores to, reads, or changes by an
+    atomic.  There is one `Race` for each array and pair of lines, which as text names the element, the lines
+    and two threads; what comes back is a tuple of them, empty if there is none.  What C++ snippets change is
+    not seen: a warning.  Raises what the launch would raise, and GradientError in a lane of `vmap`.
+    """
+    if not isinstance(kernel, Kernel):
+        raise no_kernel(kernel)
+    require_lists(inputs=inputs, outputs=outputs)
+    arguments = ordered(kernel.loaded, [*inputs, *outputs], {})
+    kernel, grid = kernel.of_arguments(arguments), grid_of(dim)
+    parts = [grid.packed]
+    bind(kernel, arguments, parts)
+    require_arguments_readable(arguments)
+    if not grid.threads:
+        return Races((), kernel.name)
+    found = races_of(kernel, grid.extents, arguments, parts)
+    return Races(found, kernel.name)
