@@ -7,6 +7,7 @@ import ast
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend.meaning.source import Places
@@ -69,8 +70,16 @@ def refused(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
         yield from refused(child)
 
 
+_BY_PARTS = (ast.For, ast.Compare, ast.Constant, ast.Subscript, ast.keyword)
+"""The classes of nodes that are refused for what is in them."""
+
+_LEAVES = (ast.Name, ast.Constant, ast.operator, ast.expr_context)
+
+
 def _refusal(node: ast.AST) -> str | None:
     """The entry of SYNTAX for a construct that is refused."""
+    if not isinstance(node, _BY_PARTS):
+        return _named(type(node).__name__)
     match node:
         case ast.For(iter=ast.Call(func=ast.Name("map" | "filter" | "sorted"))):
             return "keys"
@@ -99,12 +108,18 @@ def _refusal(node: ast.AST) -> str | None:
         case ast.keyword(arg=None):
             return "star_call"
         case _:
-            name = type(node).__name__
-            return name if SYNTAX.find(name) is not None else None
+            return _named(type(node).__name__)
+
+
+@cache
+def _named(name: str) -> str | None:
+    return name if SYNTAX.find(name) is not None else None
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
     """The children of a node that the fence visits: no docstrings, messages, annotations or static parts."""
+    if isinstance(node, _LEAVES):
+        return
     match node:
         case ast.Expr(value=ast.Constant(value=str() | types.EllipsisType())):
             return

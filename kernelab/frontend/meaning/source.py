@@ -53,6 +53,7 @@ class Places:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._lines = source.text.split("\n")
+        self._is_ascii = source.text.isascii()
 
     def __call__(self, node: Place) -> Span:
         """The whole stretch of text that the node was parsed from."""
@@ -100,7 +101,7 @@ class Places:
         return self._lines[node.lineno - 1][: self._column(node.lineno, node.col_offset)]
 
     def _column(self, line: int, offset: int) -> int:
-        if not 1 <= line <= len(self._lines):
+        if self._is_ascii or not 1 <= line <= len(self._lines):
             return offset
         return len(self._lines[line - 1].encode()[:offset].decode(errors="replace"))
 

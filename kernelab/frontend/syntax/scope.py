@@ -34,7 +34,7 @@ def draws(name: str) -> int:
 def advanced(parts: Sequence[ast.AST]) -> Iterator[str]:
     """The names that calls within the syntax advance."""
     for part in parts:
-        for node in ast.walk(part):
+        for node in nodes(part):
             match node:
                 case ast.Call(func=ast.Name(name) | ast.Attribute(attr=name), args=args):
                     state = [state_of(node)] if draws(name) else []
