@@ -172,7 +172,12 @@ class Diagnosed(BaseException):
 
 
 class KernelError(Diagnosed, Exception):
-    """An error in the user's program, as one or more diagnostics."""
+    """An error in the user's program, as one or more diagnostics.
+
+    `failed` says which thread found it, in the terms of the backend; None where none did.
+    """
+
+    failed: object = None
 
 
 class KernelInterrupt(Diagnosed, KeyboardInterrupt):
@@ -211,12 +216,7 @@ class KernelMemoryError(KernelError, MemoryError):
 
 
 class KernelIndexError(KernelError, IndexError):
-    """An array index outside the array, found while a kernel ran.
-
-    `outside` says where, in the terms of the backend; None where it was not found by one.
-    """
-
-    outside: object = None
+    """An array index outside the array, found while a kernel ran."""
 
 
 class KernelKeyError(KernelError, KeyError):

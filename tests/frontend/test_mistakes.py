@@ -25,7 +25,7 @@ MISTAKES = [
     ),
     ("y = a[0] + 1.0", "a[0] is a row of a, array[float32], not a number", "index it", "a[0]"),
     ("y = x + 1.0", "x is array[float32], not a number", "index it", "x"),
-    ("x += 1.0", "x is array[float32], not a number", "index it", "x"),
+    ("x += 1.0", "x is array[float32]: its elements are changed", "write x[:] += 1.0", "x"),
     ("x[0].y = 1.0", "float has no components to assign", "", "x[0].y"),
     ("y = x[0][1]", "float32 has no components", "", "x[0][1]"),
     ("y = v[0].q", "vec3 has no q", "it has x, y and z", "v[0].q"),

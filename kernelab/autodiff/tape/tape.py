@@ -32,6 +32,7 @@ from kernelab.autodiff.tape.seeds import (
     seeded,
     seeds_of,
 )
+from kernelab.autodiff.transforms.levels import Level
 from kernelab.backend.cuda.launch_config import BLOCK, config_of
 from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, NotFiniteError, Related
 from kernelab.guidance.bad_calls import telling
@@ -79,6 +80,9 @@ class Tape(Observed, Habits, Displayed):
     # -------------------------------------------------------------------------------------- recording
 
     def __enter__(self) -> "Tape":
+        if isinstance(RECORDER.get(), Level):
+            message = "a transform runs this function, and a tape would not see through it"
+            raise refusal("nested", message, "take the gradient here with kl.func.grad or kl.func.vjp")
         if RECORDER.get() is not None:
             message = "a tape is recording already: one tape cannot be opened inside another"
             raise refusal("nested", message, "use the tape that is open")

@@ -14,8 +14,8 @@ import numpy as np
 
 from kernelab.autodiff.records.program_arguments import Argument, Extents, Kept, KeptStarts
 from kernelab.autodiff.transforms.levels import Level, announce, changed_part, fresh, known
-from kernelab.backend.common.backends import Outside, index_error, thread_text
-from kernelab.errors import Diagnostic, GradientError, KernelIndexError
+from kernelab.backend.common.backends import Failed, thread_text
+from kernelab.errors import Diagnostic, GradientError, KernelError
 from kernelab.lang.types import scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import called, caller
@@ -127,7 +127,7 @@ class Batch(Level):
         laned = with_lanes(program, grid, wide, self.lanes, self.before if distinct else None)
         try:
             self.parent.run(laned.program, laned.grid, [*parts, *laned.numbers])
-        except KernelIndexError as error:
+        except KernelError as error:
             raise _in_its_lane(error, program, grid, {program.flat.params[i].hint for i in wide}) from None
 
     def followed(self) -> Collection[Allocation]:
@@ -289,18 +289,15 @@ def drawing_again(level: Level, recorded: Level) -> Iterator[None]:
             batch.randomness = randomness
 
 
-def _in_its_lane(
-    error: KernelIndexError, program: Program, grid: Extents, wide: Collection[str]
-) -> KernelIndexError:
+def _in_its_lane(error: KernelError, program: Program, grid: Extents, wide: Collection[str]) -> KernelError:
     """The error as it would be without the axis for the lanes, and with the lane."""
-    found = error.outside
-    if not isinstance(found, Outside):
+    found = error.failed
+    if not isinstance(found, Failed):
         return error
     lane, linear = divmod(found.thread, int(np.prod(grid, dtype=np.int64)))
     padded = (*grid, *(1,) * (4 - len(grid)))
     thread = f"{thread_text(linear, padded, len(program.flat.threads))} of `{program.name}`, in lane {lane}"
-    axis = found.axis - (found.site.array in wide)
-    return index_error(found.site, found.index, found.extent, axis, thread)
+    return found.told(thread, wide)
 
 
 def _lane(view: array, lane: int) -> array:

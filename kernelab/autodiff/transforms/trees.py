@@ -154,6 +154,9 @@ def _no_leaf(value: Any, func: str, what: str) -> Exception:
 def cotangents_of(value: Any, func: Callable[..., Any]) -> list[array | None]:
     """The arrays in what stands for cotangents, in order, and None where there is none."""
     parts = value.values() if isinstance(value, dict) else value
+    if isinstance(value, np.ndarray | np.generic | int | float):
+        message = f"a cotangent for {name_of(func)} is {a_thing(value)}, not an array of kernelab"
+        raise refusal(GradientError, message, "cotangents", "write kl.array(...) around it, with its dtype")
     if not isinstance(value, tuple | list | dict):
         return [None] if value is None else [*leaves(value, func)]
     return [leaf for part in parts for leaf in cotangents_of(part, func)]
@@ -242,7 +245,8 @@ def require_like(value: Any, like: Any, what: str) -> None:
         _require_like_struct(value, like, what)
         return
     if not isinstance(value, array):
-        raise refusal(GradientError, f"{what} is {a_thing(value)}, not an array", "shape")
+        hint = "write kl.array(...) around it, with its dtype"
+        raise refusal(GradientError, f"{what} is {a_thing(value)}, not an array of kernelab", "shape", hint)
     if value.shape != like.shape or value.dtype != like.dtype:
         message = f"{what} is {value.dtype} {value.shape}, and has to be {like.dtype} {like.shape}"
         raise refusal(GradientError, message, "shape")

@@ -8,7 +8,7 @@ which backends there are, not how they work.
 import ctypes
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -112,14 +112,14 @@ def _warn_that_there_is_no_compiler() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
-    """An index outside of an array: its axis, and the thread counted through the grid."""
+class Failed:
+    """A thread that failed, counted through the grid.
 
-    site: Site
-    index: int
-    extent: int
-    axis: int
+    `told` makes the error again, of another name for the thread and of arrays with an axis for lanes.
+    """
+
     thread: int
+    told: Callable[[str, Collection[str]], KernelError]
 
 
 def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> KernelError:
@@ -128,15 +128,19 @@ def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> Kern
     place = thread_text(status[abi.THREAD], grid, info.coordinates)
     thread = f"{place} of `{info.name}`"
     match status[abi.CODE], site:
-        case abi.INDEX, Site():
-            where = status[abi.OFFENDER], status[abi.EXTENT], status[abi.AXIS]
-            error = index_error(site, *where, thread)
-            error.outside = Outside(site, *where, status[abi.THREAD])
+        case abi.INDEX | abi.ASSERTION | abi.DIVISION, Site():
+            code, index, extent, axis = (status[at] for at in (abi.CODE, abi.OFFENDER, abi.EXTENT, abi.AXIS))
+
+            def told(thread: str, with_lanes: Collection[str]) -> KernelError:
+                if code == abi.INDEX:
+                    return index_error(site, index, extent, axis - (site.array in with_lanes), thread)
+                return (
+                    assertion_error(site, thread) if code == abi.ASSERTION else division_error(site, thread)
+                )
+
+            error = told(thread, ())
+            error.failed = Failed(status[abi.THREAD], told)
             return error
-        case abi.ASSERTION, Site():
-            return assertion_error(site, thread)
-        case abi.DIVISION, Site():
-            return division_error(site, thread)
         case abi.MEMORY, _:
             return memory_error(info.name, place)
         case abi.FULL, _:

@@ -150,6 +150,7 @@ def augmented(frame: Frame, stmt: ast.AugAssign) -> None:
     """Lower `x += value` and its kin."""
     match _beyond_tuples(frame, stmt.target):
         case ast.Name(name) as target:
+            _refuse_array(frame, stmt, target)
             value = _augmented(frame, stmt, target)
             set_name(frame, name, value, frame.places(stmt.target))
         case ast.Attribute() as target if several.is_part(frame, target):
@@ -168,6 +169,16 @@ def augmented(frame: Frame, stmt: ast.AugAssign) -> None:
             _augment_place(frame, stmt, place)
         case _:
             raise Poisoned
+
+
+def _refuse_array(frame: Frame, stmt: ast.AugAssign, target: ast.Name) -> None:
+    """Raise Mistake where the name is that of an array, all of whose elements Python would change."""
+    held = frame.env.get(target.id)
+    if isinstance(held, ArrayRef | View):
+        whole = f"{target.id}[{', '.join(':' * held.ndim)}]"
+        text = ast.unparse(stmt).replace(target.id, whole, 1)
+        message = f"{target.id} is {describe(held)}: its elements are changed through an index"
+        raise frame.error(target, message, hint=f"write {text} for all of them, {target.id}[i] for one")
 
 
 def _augments_row(frame: Frame, stmt: ast.AugAssign, target: ast.Subscript) -> bool:
