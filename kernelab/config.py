@@ -4,8 +4,9 @@ verify_autograd_array_access    tapes warn of overwritten arrays and go on with 
                                 saving the old ones (`Tape(overwrite=...)` says so for one tape)
 loop_memory                     how many bytes a thread of an adjoint may save for its loops, 64 MiB at first;
                                 beyond that loops keep checkpoints and run again between them; 0 is any number
-kept_memory                     how many bytes a launch may take for what it overwrites and gradients need:
-                                half of what is free (None) at first; beyond that it ends; 0 is any
+kept_memory                     how many bytes a launch may take for what it overwrites and gradients need,
+                                and a tape for what later launches overwrite: half of what is free (None) at
+                                first; beyond that a launch ends; 0 is any
 enable_backward                 whether kernels that do not say so themselves have a backward pass
 check_races                     each launch first looks for elements at which threads meet, one of them by a
                                 plain store: KernelRaceError names the lines and two threads.  A launch then

@@ -42,6 +42,11 @@ def forward(trajectory: array2d[float64], t: int):
     trajectory[t + 1, i] = sin(trajectory[t, i]) * trajectory[t, i]
 """
 THREADS = 3
+SQUARE = kl.compile("""
+def square(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i]
+""")["square"]
 
 
 @pytest.fixture(params=["cpu", "interp"])
@@ -147,9 +152,27 @@ def test_a_loop_that_runs_again_to_be_swept_saves_no_more(kernels: dict[str, Any
         gradient(kernels["swept_again"], 500)
 
 
+def overwritten(steps: int) -> kl.Tape:
+    x, y = (kl.ones(1000, requires_grad=True) for _ in range(2))
+    with kl.Tape() as tape:
+        for _ in range(steps):
+            kl.launch(SQUARE, dim=1000, inputs=[x], outputs=[y])
+            kl.launch(SQUARE, dim=1000, inputs=[y], outputs=[x])
+    return tape
+
+
+def test_what_a_tape_keeps_of_overwritten_arrays_is_bounded(config: Any) -> None:
+    config.kept_memory = 40_000
+    overwritten(5)
+    with pytest.raises(KernelMemoryError, match=r"(?s)`x` is overwritten.*keeps 40,000 bytes.*kl.checkpoint"):
+        overwritten(6)
+    config.kept_memory = 0
+    overwritten(6)
+
+
 def test_half_of_the_free_memory_may_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory_budget.free_memory() or not Path("/proc/meminfo").exists()
-    for free, room in ((None, 0), (1 << 30, 1 << 29), (10, memory_budget.LEAST)):
+    for free, room in ((None, None), (1 << 30, 1 << 29), (10, memory_budget.LEAST)):
         monkeypatch.setattr(memory_budget, "free_memory", lambda free=free: free)
         monkeypatch.setattr(memory_budget, "_free", memory_budget._FreeMemory())
         assert memory_budget.room_to_keep() == room

@@ -14,11 +14,13 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelab.autodiff.overwrites.keeping import Kept
-from kernelab.errors import Diagnostic, KernelWarning, Related, TapeError
+from kernelab.errors import Diagnostic, KernelMemoryError, KernelWarning, Related, TapeError
+from kernelab.lang.types import bytes_of
 from kernelab.passes.access.access_regions import Box, Region, covers
 from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, called, caller, name_in_caller, name_of_memory
+from kernelab.runtime.kernel.memory_budget import room_to_keep
 from kernelab.runtime.launch.launch import Call
 from kernelab.runtime.launch.touched import box_of, overwrites, part
 from kernelab.runtime.memory.interop import checksum
@@ -172,7 +174,10 @@ class Watch:
         self._save(target, needed)
 
     def _save(self, target: array, needed: array) -> None:
-        """Keep what `target` is about to overwrite."""
+        """Keep what `target` is about to overwrite; raises KernelMemoryError beyond what a tape may keep."""
+        room = room_to_keep(self.guard.saved_bytes)
+        if room is not None and min(target.size, needed.size) * bytes_of(needed.dtype) > room:
+            raise KernelMemoryError(self._too_much())
         if self._kept is None:
             box = self.reader.box()
             assert box is not None
@@ -251,6 +256,17 @@ class Watch:
             "overwrite",
             note=self._consequence(),
             hint='write into another array, or use Tape(overwrite="save"), which keeps the old values',
+            related=(Related("it was read by this launch:", self.reader.place.span),),
+        )
+
+    def _too_much(self) -> Diagnostic:
+        return Diagnostic(
+            f"{self._name()} is overwritten here, and there is no room to keep its old values: "
+            f"the tape keeps {self.guard.saved_bytes:,} bytes already",
+            caller().span,
+            "out-of-memory",
+            hint="run stretches of the loop in kl.checkpoint(...), which keeps what enters them "
+            "and runs them again, or allow more: kl.config.kept_memory = ...",
             related=(Related("it was read by this launch:", self.reader.place.span),),
         )
 

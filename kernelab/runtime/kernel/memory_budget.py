@@ -21,20 +21,20 @@ def run_within_budget(usual: Entry, frugal: Callable[[], Entry], args: Args) -> 
     """
     saves, room = usual.info.layout.arena is not None, room_to_keep()
     try:
-        usual(args, settings().loop_memory if saves else 0, room=room)
+        usual(args, settings().loop_memory if saves else 0, room=room or 0)
     except StorageFull as full:
-        frugal()(args, done=full.done, room=room)
+        frugal()(args, done=full.done, room=room or 0)
         return True
     return False
 
 
-def room_to_keep() -> int:
-    """The number of bytes that a launch that begins now may keep, 0 for any number."""
+def room_to_keep(kept: int = 0) -> int | None:
+    """The number of bytes that may be kept from now on besides those `kept` already, None for any number."""
     wanted = settings().kept_memory
     if wanted is not None:
-        return wanted
+        return max(wanted - kept, 0) if wanted else None
     free = _free.now()
-    return 0 if free is None else max(LEAST, free // 2)
+    return None if free is None else max(LEAST, free // 2)
 
 
 class _FreeMemory:
