@@ -39,8 +39,8 @@ from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.memory.device import get_device
 from kernelab.runtime.memory.streams import configured
 from kernelab.runtime.ops.operands import require_place
-from kernelab.views.checks import heatmap, reports, sparsity
-from kernelab.views.checks.report import gradcheck_view, tape_report_view
+from kernelab.views.checks import heatmap, sparsity
+from kernelab.views.checks.report import gradcheck_view, install, tape_report_view
 from kernelab.views.checks.taylor_view import taylor_view
 from kernelab.views.pages import display, figures
 
@@ -59,7 +59,7 @@ __all__ = [
 
 __getattr__, __dir__ = face(__name__, __all__)
 
-reports.install()
+install()
 
 _PLOTTED = "plot what jacobian gives: J = kl.autograd.jacobian(kernel, dim=n, inputs=[...], outputs=[...])"
 
@@ -177,8 +177,8 @@ def _warn_of_host(subject: Subject, outputs: Sequence[str]) -> None:
     message = f"the differences of {subject.name} leave out what the host computes: {', '.join(outputs)} "
     message += "follows the inputs through NumPy or numbers"
     hint = "compute with kernels what is to be differentiated"
-    told = Diagnostic(message, place.span, "host", "warning", hint=hint)
-    warnings.warn_explicit(told.render(), KernelWarning, place.filename, place.line)
+    warning = Diagnostic(message, place.span, "host", "warning", hint=hint)
+    warnings.warn_explicit(warning.render(), KernelWarning, place.filename, place.line)
 
 
 @telling()
@@ -382,9 +382,9 @@ def _require_dict(jacobians: object) -> None:
         raise refusal(KernelTypeError, message, "plot", _PLOTTED)
 
 
-def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
+def _names(names: str | Sequence[str] | None) -> tuple[str, ...]:
     """Names of kernels, of which one may stand alone."""
-    return (given,) if isinstance(given, str) else tuple(given or ())
+    return (names,) if isinstance(names, str) else tuple(names or ())
 
 
 def _plot_labels(
@@ -398,17 +398,17 @@ def _plot_labels(
 
 
 def _plot_errors(report: GradcheckReport, relative: bool, absolute: bool) -> None:
-    asked = [("absolute", absolute), ("relative", relative)]
-    for kind, errors in ((kind, getattr(report, kind)) for kind, wanted in asked if wanted):
-        style = heatmap.Style("Reds", title=f"{kind} error of {report.kernel}", positive=True)
-        parts = heatmap.panels(errors)
-        drawn = heatmap.figure(parts, style)
-        figures.finish(drawn, partial(heatmap.figure_view, parts=parts), show=True)
+    for kind, wanted in (("absolute", absolute), ("relative", relative)):
+        if wanted:
+            style = heatmap.Style("Reds", title=f"{kind} error of {report.kernel}", positive=True)
+            parts = heatmap.panels(getattr(report, kind))
+            drawn = heatmap.figure(parts, style)
+            figures.finish(drawn, partial(heatmap.figure_view, parts=parts), show=True)
 
 
 def _subject(
     what: str,
-    function: Function,
+    function: Any,
     dim: int | Sequence[int] | None,
     inputs: Sequence[Any] | None,
     outputs: Sequence[Any] | None,
@@ -418,34 +418,35 @@ def _subject(
     """The function to differentiate, and the names of outputs that are known only after a run."""
     place = None if device is None else get_device(device)
     if not callable(function):
-        raise KernelTypeError(_no_function(what, function))
+        message = f"{what} takes a kernel or a Python function, not {a_thing(function)}"
+        hint = f"put the launch's kernel and arguments here: {what}(kernel, dim=n, inputs=[...])"
+        raise KernelTypeError(Diagnostic(message, None, what, hint=hint))
     name = function.name if isinstance(function, Kernel) else getattr(function, "__name__", "the function")
-    if inputs is None or (dim is None and isinstance(function, Kernel)):
-        missing = "inputs" if inputs is None else "dim"
-        span = function.span if isinstance(function, Kernel) else None
-        hint = (
-            "write dim=n, the number of threads that a launch has"
-            if inputs is not None
-            else "write inputs=[x]"
+    span = function.span if isinstance(function, Kernel) else None
+    if inputs is None:
+        raise KernelTypeError(
+            Diagnostic(f"{what} of {name} needs inputs=", span, what, hint="write inputs=[x]")
         )
-        raise KernelTypeError(Diagnostic(f"{what} of {name} needs {missing}=", span, what, hint=hint))
-    given, listed = _listed(what, name, "outputs", outputs), _listed(what, name, "inputs", inputs)
-    require_place(place, [*listed, *given], what)
+    if dim is None and isinstance(function, Kernel):
+        hint = "write dim=n, the number of threads that a launch has"
+        raise KernelTypeError(Diagnostic(f"{what} of {name} needs dim=", span, what, hint=hint))
+    sources, targets = _listed(what, name, "inputs", inputs), _listed(what, name, "outputs", outputs)
+    require_place(place, [*sources, *targets], what)
     if isinstance(function, Kernel):
-        subject = of_kernel(function, dim, listed, given, what)
+        subject = of_kernel(function, dim, sources, targets, what)
     else:
-        subject = of_function(function, listed, given, what)
+        subject = of_function(function, sources, targets, what)
     return _named(subject, metadata), metadata.output_labels if metadata else ()
 
 
-def _listed(what: str, name: str, role: str, given: Any) -> list[Any]:
+def _listed(what: str, name: str, role: str, arguments: Any) -> list[Any]:
     """A list of arguments, of which one array may stand alone."""
-    if given is None or isinstance(given, array):
-        return [] if given is None else [given]
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        message = f"{role}= of {what} is a list of the arguments of {name}, not {a_thing(given)}"
+    if arguments is None or isinstance(arguments, array):
+        return [] if arguments is None else [arguments]
+    if isinstance(arguments, str) or not isinstance(arguments, Sequence):
+        message = f"{role}= of {what} is a list of the arguments of {name}, not {a_thing(arguments)}"
         raise refusal(KernelTypeError, message, what, f"write {role}=[...]")
-    return list(given)
+    return list(arguments)
 
 
 def _named(subject: Subject, metadata: FunctionMetadata | None) -> Subject:
@@ -462,15 +463,6 @@ def _named(subject: Subject, metadata: FunctionMetadata | None) -> Subject:
     outputs = None if subject.outputs is None else renamed(subject.outputs, metadata.output_labels)
     sources = renamed(subject.sources, metadata.input_labels)
     return replace(subject, name=metadata.key or subject.name, sources=sources, outputs=outputs)
-
-
-def _no_function(what: str, value: object) -> Diagnostic:
-    return Diagnostic(
-        f"{what} takes a kernel or a Python function, not {a_thing(value)}",
-        None,
-        what,
-        hint=f"put the launch's kernel and arguments here: {what}(kernel, dim=n, inputs=[...])",
-    )
 
 
 def _failure(report: GradcheckReport, subject: Subject) -> Diagnostic:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from kernelab import hooks
 
@@ -21,11 +21,14 @@ MAX_SHOWN = 10
 """How many diagnostics one error message shows."""
 
 
+def running_shell() -> Any:
+    """The shell of IPython that is running, None without one; nothing here imports IPython."""
+    return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+
+
 def label_of(filename: str) -> str:
     """The label of a file in messages: ``Cell In[3]`` for a cell of a notebook, else the file's name."""
-    # Asked of the shell that is running, if one is: nothing here imports IPython.
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    describe = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)
+    describe = getattr(getattr(running_shell(), "compile", None), "format_code_name", lambda _: None)
     described = describe(filename)
     if described:
         return " ".join(described)
@@ -34,8 +37,7 @@ def label_of(filename: str) -> str:
 
 def shown_type(value: object) -> type:
     """The type that a message names: of numbers with origins, that of the numbers that they stand for."""
-    found: type = getattr(type(value), "_stands_for", type(value))
-    return found
+    return getattr(type(value), "_stands_for", type(value))
 
 
 def type_name(value: object) -> str:

@@ -10,12 +10,12 @@ from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.guidance.bad_calls import telling
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.views.checks import reports
+from kernelab.views.checks import report
 from kernelab.views.pages.display import show_now
 
 __all__ = ["contributions", "show", "trace"]
 
-reports.install()
+report.install()
 
 
 class Trace(Builtin):
@@ -53,12 +53,6 @@ class Trace(Builtin):
 
 
 trace = Trace("trace")
-
-
-def _install_reports() -> None:
-    from kernelab.views.checks import reports
-
-    reports.install()
 
 
 @telling(shown="write kl.show(x) of a kernel, an array, a report or a tape")

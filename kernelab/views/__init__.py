@@ -1,7 +1,7 @@
 """Views: pure functions from kernels, reports and errors to text and HTML.
 
 Objects of the layers to the left ask for their views through `hooks`; those of checks and Jacobians are in
-`reports`.
+`checks.report`.
 """
 
 from collections.abc import Callable

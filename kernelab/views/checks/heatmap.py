@@ -68,28 +68,24 @@ class Style:
     positive: bool = False
 
 
-def panels(
-    found: Mapping[Any, Any], labels: tuple[Sequence[str], Sequence[str]] | None = None
-) -> list[Panel]:
+Labels = tuple[Sequence[str], Sequence[str]]
+"""The names of inputs, and those of outputs."""
+
+
+def panels(matrices: Mapping[Any, Any], labels: Labels | None = None) -> list[Panel]:
     """The panels of Jacobians, or of plain matrices by pairs of positions."""
-    return [_panel(key, value, labels) for key, value in found.items()]
+    return [_panel(key, value, labels or ((), ())) for key, value in matrices.items()]
 
 
-def _panel(key: Any, value: Any, labels: tuple[Sequence[str], Sequence[str]] | None) -> Panel:
+def _panel(key: Any, value: Any, labels: Labels) -> Panel:
     if isinstance(value, Jacobian):
         sizes = size_of(value.input.elements.dtype), size_of(value.output.elements.dtype)
         shapes = value.input.shape, value.output.shape
         return Panel(value.input.label, value.output.label, value.numpy(), value.evaluated, *sizes, *shapes)
     values = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
-    names = [
-        side[k] if labels and isinstance(k, int) and k < len(side) else str(k)
-        for k, side in zip(key, labels or ((), ()), strict=True)
-    ]
+    sides = zip(key, labels, strict=True)
+    names = [side[k] if isinstance(k, int) and k < len(side) else str(k) for k, side in sides]
     return Panel(names[0], names[1], values, ~np.isnan(values))
-
-
-def _ordered(parts: Sequence[Panel]) -> tuple[list[str], list[str]]:
-    return list(dict.fromkeys(p.input for p in parts)), list(dict.fromkeys(p.output for p in parts))
 
 
 # ------------------------------------------------------------------------------------------ a figure
@@ -97,13 +93,16 @@ def _ordered(parts: Sequence[Panel]) -> tuple[list[str], list[str]]:
 
 def figure(parts: Sequence[Panel], style: Style | None = None) -> Any:
     """A `matplotlib.figure.Figure` of all panels, on a grid of inputs and outputs."""
-    chosen = style or Style()
-    inputs, outputs = _ordered(parts)
+    style = style or Style()
+    inputs, outputs = (
+        list(dict.fromkeys(p.input for p in parts)),
+        list(dict.fromkeys(p.output for p in parts)),
+    )
     side = max(1.8, min(3.2, WIDEST / max(1, len(inputs))))
     size = (1.2 + side * len(inputs), 0.8 + (side - 0.4) * len(outputs))
     drawn = figures.new(*size)
     axes = drawn.subplots(len(outputs), len(inputs), squeeze=False)
-    limit = max((_largest(p, chosen) for p in parts), default=0.0)
+    limit = max((_largest(p, style) for p in parts), default=0.0)
     by_place = {(p.output, p.input): p for p in parts}
     images = []
     for place, axis in zip(itertools.product(outputs, inputs), axes.flat, strict=True):
@@ -111,16 +110,15 @@ def figure(parts: Sequence[Panel], style: Style | None = None) -> Any:
         if panel is None:
             axis.set_axis_off()
             continue
-        images.append(_draw(axis, panel, chosen, _largest(panel, chosen) if chosen.scale_each else limit))
-        if chosen.colorbar and chosen.scale_each:
+        images.append(_draw(axis, panel, style, _largest(panel, style) if style.scale_each else limit))
+        if style.colorbar and style.scale_each:
             drawn.colorbar(images[-1], ax=axis, shrink=0.85)
-    if chosen.colorbar and images and not chosen.scale_each:
-        drawn.colorbar(images[0], ax=axes, shrink=0.85, label="log10 of the size" if chosen.log_scale else "")
-    if chosen.title:
-        drawn.suptitle(chosen.title)
-    marks = _marks(parts, chosen)
-    if marks:
-        drawn.supxlabel(marks, fontsize=8)
+    if style.colorbar and images and not style.scale_each:
+        drawn.colorbar(images[0], ax=axes, shrink=0.85, label="log10 of the size" if style.log_scale else "")
+    if style.title:
+        drawn.suptitle(style.title)
+    if legend := _legend(parts, style):
+        drawn.supxlabel(legend, fontsize=8)
     return drawn
 
 
@@ -137,14 +135,14 @@ def _is_infinite(shown: Values, style: Style) -> Values:
     return np.asarray(np.isnan(shown) | (np.isposinf(shown) if style.log_scale else np.isinf(shown)))
 
 
-def _marks(parts: Sequence[Panel], style: Style) -> str:
+def _legend(parts: Sequence[Panel], style: Style) -> str:
     """The legend of black and hatched cells, where there are any."""
-    infinite = any((p.evaluated & _is_infinite(_shown(p, style), style)).any() for p in parts)
-    left_out = any(not p.evaluated.all() for p in parts)
-    told = ["in the colour of this text: infinite or not a number"] * infinite + [
-        "hatched: not computed"
-    ] * left_out
-    return ", ".join(told)
+    lines = []
+    if any((p.evaluated & _is_infinite(_shown(p, style), style)).any() for p in parts):
+        lines.append("in the colour of this text: infinite or not a number")
+    if not all(p.evaluated.all() for p in parts):
+        lines.append("hatched: not computed")
+    return ", ".join(lines)
 
 
 def _largest(panel: Panel, style: Style) -> float:
@@ -158,25 +156,23 @@ def _draw(axis: Any, panel: Panel, style: Style, limit: float) -> Any:
 
     values = _shown(panel, style)
     rows, columns = values.shape
-    binned, known = _binned(np.where(panel.evaluated, values, 0.0), panel.evaluated)
+    binned, evaluated = _binned(np.where(panel.evaluated, values, 0.0), panel.evaluated)
     colours = colormaps[style.colormap].with_extremes(bad="white")
     top = limit or 1.0
     low = 0.0 if style.positive else -top
     drawn = {"extent": (-0.5, columns - 0.5, rows - 0.5, -0.5), "aspect": "auto", "interpolation": "nearest"}
-    nothing = ~known | (binned == 0) | ~np.isfinite(binned)
+    nothing = ~evaluated | (binned == 0) | ~np.isfinite(binned)
     image = axis.imshow(np.ma.masked_where(nothing, binned), cmap=colours, vmin=low, vmax=top, **drawn)
-    infinite = known & _is_infinite(binned, style)
+    infinite = evaluated & _is_infinite(binned, style)
     if infinite.any():
         undefined = np.ma.masked_where(~infinite, np.ones(binned.shape))
         axis.imshow(undefined, cmap="gray", vmin=1, vmax=2, **drawn)
     count_rows, count_columns = panel.evaluated.any(1).sum(), panel.evaluated.any(0).sum()
-    left_out = [(-0.5, count_rows - 0.5, columns, rows - count_rows)]
-    left_out.append((count_columns - 0.5, -0.5, columns - count_columns, count_rows))
-    for x, y, width, height in left_out:
-        if width > 0 and height > 0:
-            axis.add_patch(
-                Rectangle((x, y), width, height, facecolor="0.85", edgecolor="0.6", hatch="///", lw=0)
-            )
+    hatched: dict[str, Any] = {"facecolor": "0.85", "edgecolor": "0.6", "hatch": "///", "lw": 0}
+    if columns > 0 and rows > count_rows:
+        axis.add_patch(Rectangle((-0.5, count_rows - 0.5), columns, rows - count_rows, **hatched))
+    if columns > count_columns and count_rows > 0:
+        axis.add_patch(Rectangle((count_columns - 0.5, -0.5), columns - count_columns, count_rows, **hatched))
     _lines(axis, panel)
     figures.whole_ticks(axis)
     axis.set_label(_key(panel))
@@ -188,13 +184,11 @@ def _draw(axis: Any, panel: Panel, style: Style, limit: float) -> Any:
 def _lines(axis: Any, panel: Panel) -> None:
     """Thick lines between elements, thin dashed ones between components."""
     rows, columns = panel.values.shape
-    for count, size, draw in (
-        (rows, panel.output_size, axis.axhline),
-        (columns, panel.input_size, axis.axvline),
-    ):
-        if max(rows, columns) > MOST_LINES:
-            continue
-        few = max(rows, columns) <= FEW_LINES
+    if max(rows, columns) > MOST_LINES:
+        return
+    few = max(rows, columns) <= FEW_LINES
+    sides = (rows, panel.output_size, axis.axhline), (columns, panel.input_size, axis.axvline)
+    for count, size, draw in sides:
         for k in range(1, count):
             if k % size == 0:
                 draw(k - 0.5, color="0.25" if few else "0.8", lw=1.1 if few else 0.5)
@@ -202,19 +196,17 @@ def _lines(axis: Any, panel: Panel) -> None:
                 draw(k - 0.5, color="0.25", lw=0.5, ls=(0, (4, 4)))
 
 
-def _binned(values: Values, known: Values) -> tuple[Values, Values]:
+def _binned(values: Values, evaluated: Values) -> tuple[Values, Values]:
     """A large matrix in bins, each with its entry of the largest size, NaN where there is one."""
-    rows, columns = (-(-n // MOST_CELLS) for n in values.shape)
-    if rows <= 1 and columns <= 1:
-        return values, known
-    for axis, step in ((0, rows), (1, columns)):
+    steps = [-(-n // MOST_CELLS) for n in values.shape]
+    for axis, step in enumerate(steps):
         if step > 1:
             starts = np.arange(0, values.shape[axis], step)
             highest = np.maximum.reduceat(values, starts, axis)
             lowest = np.minimum.reduceat(values, starts, axis)
             values = np.where(-lowest > highest, lowest, highest)
-            known = np.logical_or.reduceat(known, starts, axis)
-    return values, known
+            evaluated = np.logical_or.reduceat(evaluated, starts, axis)
+    return values, evaluated
 
 
 # ------------------------------------------------------------------------------------------ views
@@ -223,12 +215,10 @@ def _binned(values: Values, known: Values) -> tuple[Values, Values]:
 def figure_view(drawn: Any, parts: Sequence[Panel]) -> Node:
     """A figure as it stands in a notebook, with tooltips, and with the text form for a terminal."""
     encoded = figures.png(drawn)
-    described = "; ".join(
-        f"d {p.output} / d {p.input}, {p.values.shape[0]} x {p.values.shape[1]}" for p in parts
-    )
+    titles = (f"d {p.output} / d {p.input}, {p.values.shape[0]} x {p.values.shape[1]}" for p in parts)
     places = {axis.get_label(): axis.get_position() for axis in drawn.axes}
     shown = [_hovered(p, places[_key(p)]) for p in parts if p.values.size and _key(p) in places]
-    html = hover.picture(encoded, figures.pixels(drawn), f"heatmaps: {described}", shown)
+    html = hover.picture(encoded, figures.pixels(drawn), f"heatmaps: {'; '.join(titles)}", shown)
     return Drawing("", html, tuple(text_lines(parts)))
 
 
@@ -249,15 +239,15 @@ def _hovered(panel: Panel, box: Any) -> hover.Matrix:
     )
 
 
-def jacobians_view(found: Jacobians) -> Node:
+def jacobians_view(jacobians: Jacobians) -> Node:
     """The view of a dict of Jacobians."""
-    parts = panels(found)
-    return figure_view(figure(parts, Style(title=f"Jacobians of {found.subject}")), parts)
+    parts = panels(jacobians)
+    return figure_view(figure(parts, Style(title=f"Jacobians of {jacobians.subject}")), parts)
 
 
-def jacobians_text(found: Jacobians) -> str:
+def jacobians_text(jacobians: Jacobians) -> str:
     """A dict of Jacobians as text."""
-    return "\n".join(text_lines(panels(found)))
+    return "\n".join(text_lines(panels(jacobians)))
 
 
 def text_lines(parts: Sequence[Panel]) -> list[str]:
@@ -273,16 +263,13 @@ def text_lines(parts: Sequence[Panel]) -> list[str]:
 
 
 def _numbers(panel: Panel) -> list[str]:
-    rows = [
-        [_number(v, k) for v, k in zip(*line, strict=True)]
-        for line in zip(panel.values, panel.evaluated, strict=True)
-    ]
-    width = max((len(text) for row in rows for text in row), default=0)
-    return ["  " + "  ".join(f"{text:>{width}}" for text in row) for row in rows]
-
-
-def _number(value: Any, known: Any) -> str:
-    return "." if value == 0 else f"{value:.4g}" if known else "/"
+    texts = np.array([f"{value:.4g}" for value in panel.values.flat], dtype=object).reshape(
+        panel.values.shape
+    )
+    texts[~panel.evaluated] = "/"
+    texts[panel.values == 0] = "."
+    width = max(map(len, texts.flat), default=0)
+    return ["  " + "  ".join(f"{text:>{width}}" for text in row) for row in texts]
 
 
 SHADES = "·░▒▓█"
@@ -303,8 +290,8 @@ def _shades(panel: Panel) -> list[str]:
     return lines
 
 
-def _shade(values: Values, known: Values, largest: float) -> str:
-    if not known.any():
+def _shade(values: Values, evaluated: Values, largest: float) -> str:
+    if not evaluated.any():
         return "/"
     if np.isnan(values).any():
         return "N"

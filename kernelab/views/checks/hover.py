@@ -76,32 +76,36 @@ def _cells(matrix: Matrix, side: int) -> Iterator[str]:
         for j in range(0, columns, wide):
             block = np.s_[i : i + high, j : j + wide]
             shape = matrix.values[block].shape
-            told = _told(matrix, block, i, j)
-            if told:
+            tooltip = _tooltip(matrix, block, i, j)
+            if tooltip:
                 box = f'x="{j}" y="{i}" width="{shape[1]}" height="{shape[0]}"'
-                yield f"<rect {box}><title>{escape(told)}</title></rect>"
+                yield f"<rect {box}><title>{escape(tooltip)}</title></rect>"
 
 
-def _told(matrix: Matrix, block: Any, i: int, j: int) -> str:
+def _tooltip(matrix: Matrix, block: Any, i: int, j: int) -> str:
     """The tooltip of a block; "" for a block of zeros."""
-    values, known = matrix.values[block], matrix.evaluated[block]
+    values, evaluated = matrix.values[block], matrix.evaluated[block]
     if values.size == 1:
-        value = f"{values[0, 0]:.6g}" if known.all() else "not computed"
-        return f"d {_name(matrix, i, 0)} / d {_name(matrix, j, 1)} = {value}"
+        value = f"{values[0, 0]:.6g}" if evaluated.all() else "not computed"
+        return f"{_entry(matrix, i, j)} = {value}"
     where = f"{matrix.output} {i}-{i + values.shape[0] - 1}, {matrix.input} {j}-{j + values.shape[1] - 1}"
-    if not known.any():
+    if not evaluated.any():
         return f"{where}: not computed"
-    sizes = np.where(known, np.abs(values), -1.0)
+    sizes = np.where(evaluated, np.abs(values), -1.0)
     sizes = np.where(np.isnan(sizes), np.inf, sizes)
     row, column = np.unravel_index(int(np.argmax(sizes)), values.shape)
     if not sizes[row, column]:
         return ""
-    entry = f"d {_name(matrix, i + int(row), 0)} / d {_name(matrix, j + int(column), 1)}"
+    entry = _entry(matrix, i + int(row), j + int(column))
     count = int(np.count_nonzero(sizes > 0))
     return f"{where}: {count} not zero, the largest {entry} = {values[row, column]:.6g}"
 
 
-def _name(matrix: Matrix, position: int, axis: int) -> str:
-    name, shape = (matrix.output, matrix.output_shape) if axis == 0 else (matrix.input, matrix.input_shape)
+def _entry(matrix: Matrix, row: int, column: int) -> str:
+    output = _element(matrix.output, matrix.output_shape, row)
+    return f"d {output} / d {_element(matrix.input, matrix.input_shape, column)}"
+
+
+def _element(name: str, shape: tuple[int, ...], position: int) -> str:
     index = ", ".join(str(int(k)) for k in np.unravel_index(position, shape)) if shape else ""
     return f"{name}[{index}]" if index else name

@@ -5,7 +5,7 @@ markup; figures are Matplotlib's, made without pyplot.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,16 +54,17 @@ class Spy:
         """A picture of at most so many rows and columns: 0 is nothing, else a group counted from 1."""
         rows, columns = self.shape
         high, wide = (max(1, -(-n // most)) for n in self.shape)
-        found = np.zeros((-(-rows // high), -(-columns // wide)), np.int64)
-        found[self.rows[::-1] // high, self.columns[::-1] // wide] = self.group[::-1] + 1
-        return found
+        bins = np.zeros((-(-rows // high), -(-columns // wide)), np.int64)
+        bins[self.rows[::-1] // high, self.columns[::-1] // wide] = self.group[::-1] + 1
+        return bins
 
     def corner(self, most: int) -> "Spy":
         """The entries of the first rows and columns."""
-        kept = (self.rows < most) & (self.columns < most)
+        near = (self.rows < most) & (self.columns < most)
         shape = min(most, self.shape[0]), min(most, self.shape[1])
-        places = self.rows[kept], self.columns[kept]
-        return Spy(self.input, self.output, *places, shape, self.group[kept], self.groups, self.by)
+        return replace(
+            self, rows=self.rows[near], columns=self.columns[near], shape=shape, group=self.group[near]
+        )
 
     def describe(self) -> str:
         """A sentence on the subject of the picture."""
@@ -72,27 +73,27 @@ class Spy:
         return f"{self.title}   {self.shape[0]} x {self.shape[1]}, {count}{groups}"
 
 
-def spies(found: Mapping[Any, Any], color_groups: bool) -> list[Spy]:
+def spies(jacobians: Mapping[Any, Any], color_groups: bool) -> list[Spy]:
     """The patterns of Jacobians."""
-    return [_spy(each, color_groups) for each in found.values()]
+    return [_spy(jacobian, color_groups) for jacobian in jacobians.values()]
 
 
-def _spy(found: Jacobian, color_groups: bool) -> Spy:
-    rows, columns = _places(found)
-    names = found.input.label, found.output.label
+def _spy(jacobian: Jacobian, color_groups: bool) -> Spy:
+    rows, columns = _places(jacobian)
+    names, shape = (jacobian.input.label, jacobian.output.label), jacobian.shape
     if not color_groups or not len(rows):
-        return Spy(*names, rows, columns, found.shape, np.zeros(len(rows), np.int64), 0, "")
-    made = Compressed(Pattern(rows.astype(np.int32), columns.astype(np.int32), found.shape))
-    colors, at, by = (made.columns, columns, "columns") if made.is_by_columns else (made.rows, rows, "rows")
-    return Spy(*names, rows, columns, found.shape, colors[at].astype(np.int64), int(made.lanes), by)
+        return Spy(*names, rows, columns, shape, np.zeros(len(rows), np.int64), 0, "")
+    runs = Compressed(Pattern(rows.astype(np.int32), columns.astype(np.int32), shape))
+    colors, at, by = (runs.columns, columns, "columns") if runs.is_by_columns else (runs.rows, rows, "rows")
+    return Spy(*names, rows, columns, shape, colors[at].astype(np.int64), int(runs.lanes), by)
 
 
-def _places(found: Jacobian) -> tuple[Values, Values]:
-    if found.entries is None:
-        rows, columns = np.nonzero(found.numpy())
+def _places(jacobian: Jacobian) -> tuple[Values, Values]:
+    if jacobian.entries is None:
+        rows, columns = np.nonzero(jacobian.numpy())
         return rows, columns
-    rows = np.repeat(np.arange(found.shape[0]), np.diff(found.entries.row_starts))
-    return rows, np.asarray(found.entries.columns, np.int64)
+    rows = np.repeat(np.arange(jacobian.shape[0]), np.diff(jacobian.entries.row_starts))
+    return rows, np.asarray(jacobian.entries.columns, np.int64)
 
 
 def figure(parts: Sequence[Spy], title: str | None = None) -> Any:

@@ -18,20 +18,20 @@ HEAD = ("step", "change", "remainder", "error of differences")
 
 def taylor_view(report: TaylorReport) -> Node:
     """The verdict, the plots where Matplotlib is installed, and the numbers."""
-    title = words(*_verdict(report), level=1)
-    notes = words(Run(_meaning(report), "dim"))
-    return Below((title, notes, *_plots(report), table(report)))
+    title, meaning = words(*_verdict(report), level=1), words(Run(_meaning(report), "dim"))
+    return Below((title, meaning, *_plots(report), table(report)))
 
 
 def _verdict(report: TaylorReport) -> tuple[Run, ...]:
     mark = Run("✓ PASS", "good") if report else Run("✗ FAIL", "bad")
+    result = f"the remainder falls as h^{report.slope:.2f}"
     if not report.is_finite:
-        return mark, Run(f"  Taylor test of {report.function}: nothing finite to compare")
-    if report.fault:
-        return mark, Run(f"  Taylor test of {report.function}: {report.fault}")
-    if np.isnan(report.slope):
-        return mark, Run(f"  Taylor test of {report.function}: the remainder is rounding at every step")
-    return mark, Run(f"  Taylor test of {report.function}: the remainder falls as h^{report.slope:.2f}")
+        result = "nothing finite to compare"
+    elif report.fault:
+        result = report.fault
+    elif np.isnan(report.slope):
+        result = "the remainder is rounding at every step"
+    return mark, Run(f"  Taylor test of {report.function}: {result}")
 
 
 def _meaning(report: TaylorReport) -> str:
@@ -88,9 +88,9 @@ def figure(report: TaylorReport) -> Any:
 
 def _at_least_a_decade(axis: Any, values: Any) -> None:
     """Errors that hardly differ are a level line, and not a curve between marks of the same name."""
-    known = values[(values > 0) & np.isfinite(values)]
-    if known.size and known.max() < 10 * known.min():
-        axis.set_ylim(known.min() / 10, known.max() * 10)
+    drawn = values[(values > 0) & np.isfinite(values)]
+    if drawn.size and drawn.max() < 10 * drawn.min():
+        axis.set_ylim(drawn.min() / 10, drawn.max() * 10)
 
 
 def _plain(values: Any) -> Any:
@@ -106,11 +106,5 @@ def _slopes(axis: Any, report: TaylorReport) -> None:
     low = max(float(report.remainders[report.remainders > 0].min()), 1e-300)
     for order, dashes in ((1, ":"), (2, "--")):
         line = first * (report.steps / report.steps[0]) ** order
-        axis.loglog(
-            report.steps,
-            np.where(line >= low, line, np.nan),
-            dashes,
-            lw=0.9,
-            color="0.35",
-            label=f"h^{order}",
-        )
+        visible = np.where(line >= low, line, np.nan)
+        axis.loglog(report.steps, visible, dashes, lw=0.9, color="0.35", label=f"h^{order}")

@@ -20,7 +20,6 @@ from kernelab.codegen.common.entry import Unit
 from kernelab.codegen.listing.listing import Line, Listing, Saving
 from kernelab.errors import NOWHERE, BuildError, Source, Span
 from kernelab.lang.ir import Function, walk
-from kernelab.lang.types import Array
 from kernelab.passes.ad.loop_savings import LoopStorage
 from kernelab.passes.common.effects import effects
 from kernelab.runtime.kernel.stale_constants import short
@@ -86,12 +85,8 @@ def kernel_view(parts: Parts, shown: Sequence[str] = DEFAULT) -> Node:
     folds: list[Node] = []
     if tuple(shown) == DEFAULT:
         panes = ((PANES[name], pane) for name in FOLDED for pane in _pane(name, parts, places, whole=False))
-        folds = [Fold(title, _untitled(pane)) for title, pane in panes]
+        folds = [Fold(title, replace(pane, title="")) for title, pane in panes if isinstance(pane, Code)]
     return Below((_title(parts), *_notes(parts), Beside(tuple(beside)), *folds))
-
-
-def _untitled(pane: Node) -> Node:
-    return replace(pane, title="") if isinstance(pane, Code) else pane
 
 
 def _pane(name: str, parts: Parts, places: "_Places", whole: bool = True) -> list[Node]:
@@ -137,14 +132,8 @@ class _Places:
             runs = highlight.python(source.text)
             wanted = _definitions(source, used)
             lines = tuple(CodeLine(runs[n - source.first_line], n, number) for n in wanted)
-            yield Code(source.label, lines, tuple(self._told(source, wanted)))
-
-    def _told(self, source: Source, wanted: Iterable[int]) -> Iterator[CodeLine]:
-        number = list(self.used).index(source)
-        for n in wanted:
-            facts = self.facts.get((source, n))
-            if facts is not None:
-                yield CodeLine((Run(facts.sentence),), n, number)
+            facts = ((n, self.facts[source, n]) for n in wanted if (source, n) in self.facts)
+            yield Code(source.label, lines, tuple(CodeLine((Run(f.sentence),), n, number) for n, f in facts))
 
     def table(self) -> Table:
         """The effects of each line, the kernel's own cell first, with line numbers as in the gutters."""
@@ -175,19 +164,18 @@ def _definitions(source: Source, used: set[int]) -> list[int]:
 
 def _listing(title: str, listing: Listing, places: _Places) -> Code:
     """A derived program; the comments that name source lines give way to the numbers in the gutter."""
-    shown = [part for line in listing.lines if not line.is_comment for part in _broken(line)]
-    runs = highlight.python("\n".join(line.text for line in shown))
-    lines = (places.line(run, line.span, line.goes_on) for run, line in zip(runs, shown, strict=True))
-    return Code(title, tuple(lines))
+    return Code(title, tuple(places.line(runs, line.span, line.goes_on) for runs, line in _lines(listing)))
 
 
 def listing_view(listing: Listing) -> Code:
     """A program by itself, each line with the number of the source line that it comes from."""
-    shown = [part for line in listing.lines if not line.is_comment for part in _broken(line)]
-    runs = highlight.python("\n".join(line.text for line in shown))
-    numbered = zip(runs, shown, strict=True)
-    lines = (CodeLine(tuple(run), line.source_line, 0, line.goes_on) for run, line in numbered)
+    lines = (CodeLine(runs, line.source_line, 0, line.goes_on) for runs, line in _lines(listing))
     return Code(listing.name, tuple(lines))
+
+
+def _lines(listing: Listing) -> Iterator[tuple[tuple[Run, ...], Line]]:
+    shown = [part for line in listing.lines if not line.is_comment for part in _broken(line)]
+    return zip(highlight.python("\n".join(line.text for line in shown)), shown, strict=True)
 
 
 def _broken(line: Line) -> Iterator[Line]:
@@ -237,25 +225,20 @@ def _machine(name: str, parts: Parts, places: _Places) -> Node:
 
 def _title(parts: Parts) -> Words:
     runs = [Run("kernel ", "dim"), Run(parts.name, "strong")]
-    for verb, names in _effects(parts.primal).items():
+    done = effects(parts.primal)
+    for verb, arrays in (("reads", done.reads), ("writes", done.writes), ("adds to", done.accumulates)):
+        names = [param.hint for param in parts.primal.params if param in arrays]
         if names:
             runs += [Run(f" · {verb} ", "dim"), Run(", ".join(names))]
     return Words(tuple(runs), level=1)
 
 
-def _effects(primal: Function) -> dict[str, list[str]]:
-    found = effects(primal)
-    arrays = [param for param in primal.params if isinstance(param.type, Array)]
-    return {
-        "reads": [param.hint for param in arrays if param in found.reads],
-        "writes": [param.hint for param in arrays if param in found.writes],
-        "adds to": [param.hint for param in arrays if param in found.accumulates],
-    }
-
-
 def _notes(parts: Parts) -> Iterator[Words]:
     if parts.captured:
-        values = ", ".join(_captured(name, value) for name, value in parts.captured.items())
+        values = ", ".join(
+            f"{name}()" if callable(value) else f"{name} = {short(value)}"
+            for name, value in parts.captured.items()
+        )
         yield words(Run("captured from the notebook: ", "dim"), values)
     if parts.adjoint is not None:
         yield words(Run("saved for the sweep: ", "dim"), _savings(parts.adjoint.savings, parts.loops))
@@ -267,10 +250,6 @@ def _notes(parts: Parts) -> Iterator[Words]:
         yield words(Run("no adjoint: ", "dim"), parts.refused)
 
 
-def _captured(name: str, value: object) -> str:
-    return f"{name}()" if callable(value) else f"{name} = {short(value)}"
-
-
 def _savings(savings: tuple[Saving, ...], loops: tuple[LoopStorage, ...] = ()) -> str:
     kept = [saving for saving in savings if saving.names]
     idle = [f"loop of line {loop.line}: nothing" for loop in loops if not loop.bytes]
@@ -279,7 +258,7 @@ def _savings(savings: tuple[Saving, ...], loops: tuple[LoopStorage, ...] = ()) -
 
 def _whole(savings: Iterable[Saving]) -> Iterator[Saving]:
     """The savings with the components of one value, which are kept one by one, as that value again."""
-    for _, group in groupby(savings, lambda one: (one.span, one.loop, one.when)):
+    for _, group in groupby(savings, lambda saving: (saving.span, saving.loop, saving.when)):
         parts = tuple(group)
         names = dict.fromkeys(_COMPONENT.sub("", name) for one in parts for name in one.names)
         yield replace(parts[0], names=tuple(names), bytes=sum(one.bytes for one in parts))

@@ -49,18 +49,14 @@ _STYLES: dict[str, Style] = {
 
 
 def _lines(text: str, pattern: re.Pattern[str]) -> list[tuple[Run, ...]]:
-    lines: list[list[Run]] = [[]]
+    runs: list[Run] = []
     done = 0
     for match in pattern.finditer(text):
-        _append(lines, text[done : match.start()], "")
-        _append(lines, match[0], _STYLES[match.lastgroup or "name"])
+        runs += Run(text[done : match.start()]), Run(match[0], _STYLES[match.lastgroup or "name"])
         done = match.end()
-    _append(lines, text[done:], "")
-    return [tuple(line) for line in lines]
-
-
-def _append(lines: list[list[Run]], text: str, style: Style) -> None:
-    first, *others = text.split("\n")
-    if first:
-        lines[-1].append(Run(first, style))
-    lines.extend([Run(other, style)] if other else [] for other in others)
+    lines: list[list[Run]] = [[]]
+    for run in (*runs, Run(text[done:])):
+        first, *others = (Run(part, run.style) for part in run.text.split("\n"))
+        lines[-1].append(first)
+        lines += [[other] for other in others]
+    return [tuple(run for run in line if run.text) for line in lines]

@@ -13,7 +13,7 @@ from kernelab.backend.cuda import nvrtc
 from kernelab.codegen.common.entry import Line, Unit
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cpu, Cuda
-from kernelab.codegen.listing.listing import Listing, listing
+from kernelab.codegen.listing.listing import listing
 from kernelab.errors import KernelError, Span
 from kernelab.lang.ir import Function, walk
 from kernelab.lang.types import is_differentiable
@@ -89,8 +89,8 @@ def _sass_lines(unit: Unit, text: str) -> Iterator[Line]:
             inlined = place[2] is not None
             continue
         inlined = False
-        if found := _REGISTERS.match(line):
-            registers = f"  // {found[1]} registers"
+        if used := _REGISTERS.match(line):
+            registers = f"  // {used[1]} registers"
         elif entry := _ENTRY.match(line):
             span = None
             yield Line(f"{entry[1]}:{registers}")
@@ -139,7 +139,7 @@ def parts_of(kernel: Kernel) -> Parts:
         None if program is None else listing(program.adjoint),
         refused,
         () if program is None else listing(program.primal).savings,
-        _tangent(kernel, active, refused),
+        None if refused or not _has_tangent(kernel, active) else lambda: listing(kernel.jvp(active)),
         _units(functions),
         _glimpses(functions),
         kernel.definition.captured,
@@ -165,10 +165,6 @@ def refusal(kernel: Kernel) -> str:
     return ""
 
 
-def _tangent(kernel: Kernel, active: list[str], refused: str) -> Callable[[], Listing] | None:
-    return None if refused or not _has_tangent(kernel, active) else lambda: listing(kernel.jvp(active))
-
-
 def _has_tangent(kernel: Kernel, active: list[str]) -> bool:
     if kernel.laid_out is kernel.primal:
         return True
@@ -186,8 +182,8 @@ def _units(functions: list[Function]) -> dict[str, Callable[[], Unit]]:
     return {
         "cpp": lambda: emit(scalarised(), Cpu()),
         "cuda": cuda,
-        "ptx": lambda: _ptx(cuda()),
-        "sass": lambda: _sass(cuda()),
+        "ptx": lambda: ptx(cuda()),
+        "sass": lambda: sass(cuda()),
     }
 
 
@@ -201,15 +197,3 @@ def _glimpses(functions: list[Function]) -> dict[str, Callable[[], Unit]]:
         return first() if statements >= MAX_GENERATED else every()
 
     return {"cpp": lambda: emit(shown(), Cpu()), "cuda": lambda: emit(shown(), Cuda())}
-
-
-def _ptx(unit: Unit) -> Unit:
-    from kernelab.views.kernel.kernel_facts import ptx
-
-    return ptx(unit)
-
-
-def _sass(unit: Unit) -> Unit:
-    from kernelab.views.kernel.kernel_facts import sass
-
-    return sass(unit)

@@ -3,7 +3,7 @@
 Pure functions from programs and savings to a table and to sentences.  A loop is told of at its own line.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelab.codegen.listing.listing import Saving
@@ -16,6 +16,7 @@ from kernelab.views.pages.markup import Cell, Table, cell
 Place = tuple[Source, int]
 
 NOTHING = "touches no array"
+NO_EFFECTS = Effects(frozenset(), frozenset(), frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,41 +52,33 @@ def facts_of(
         kept.setdefault(_place(saving.span), []).append(f"{_saving(saving)} by a tape")
     for loop in (one for one in loops if not one.bytes):
         kept.setdefault(_place(loop.span), []).append("nothing of its iterations")
-    found = effects_by_line(primal)
-    return {
-        place: _facts(primal, found.get(place), kept.get(place, ()))
-        for place in dict.fromkeys([*found, *kept])
-        if place[0] is not NOWHERE.source
-    }
+    done = effects_by_line(primal)
+    facts = {}
+    for place in dict.fromkeys([*done, *kept]):
+        if place[0] is not NOWHERE.source:
+            at = done.get(place, NO_EFFECTS)
+            reads, writes, adds = (_names(primal, some) for some in (at.reads, at.writes, at.accumulates))
+            facts[place] = Facts(reads, writes, adds, tuple(kept.get(place, ())))
+    return facts
 
 
 def lines_table(title: str, facts: Mapping[Place, Facts], names: Mapping[Place, str]) -> Table:
     """A row for each line, called by its number in the gutters of the view."""
-    rows = tuple(_row(names[place], place, facts[place]) for place in names if place in facts)
     head = ("line", "source", "reads", "writes", "adds to", "kept for the sweep")
-    return Table(title, head, rows)
+    return Table(
+        title, head, tuple(_row(names[place], place, facts[place]) for place in names if place in facts)
+    )
 
 
 def _row(name: str, place: Place, facts: Facts) -> tuple[Cell, ...]:
     source, line = place
     lists = (facts.reads, facts.writes, facts.adds, facts.kept)
-    return (
-        cell(name, is_number=True),
-        cell(source.line(line).strip()),
-        *(cell(", ".join(one)) for one in lists),
-    )
+    texts = (source.line(line).strip(), *map(", ".join, lists))
+    return (cell(name, is_number=True), *map(cell, texts))
 
 
-def _facts(primal: Function, found: Effects | None, kept: Iterable[str]) -> Facts:
-    if found is None:
-        return Facts(kept=tuple(kept))
-    several = (found.reads, found.writes, found.accumulates)
-    reads, writes, adds = (tuple(_named(primal, one)) for one in several)
-    return Facts(reads, writes, adds, tuple(kept))
-
-
-def _named(primal: Function, arrays: frozenset[Var]) -> Iterator[str]:
-    return (param.hint for param in primal.params if param in arrays)
+def _names(primal: Function, arrays: frozenset[Var]) -> tuple[str, ...]:
+    return tuple(param.hint for param in primal.params if param in arrays)
 
 
 def _saving(saving: Saving) -> str:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from kernelab.errors import running_shell
 from kernelab.views.pages import markup, page
 from kernelab.views.pages.markup import Node
 
@@ -41,15 +42,18 @@ def bundle(shown: Any, view: Callable[[Any], Node], svg: Picture | None = None) 
         pictures = {} if svg is None else {"image/svg+xml": svg(shown)}
         return {"text/plain": markup.render(node), "text/html": page.render(node), **pictures}
     except Exception as error:  # noqa: BLE001  a view must never stand between a user and a result
-        reason = f"(it cannot be shown: {type(error).__name__}: {error})"
-        return {"text/plain": f"{_name(shown)}\n{reason}"}
+        name = object.__repr__(shown) if isinstance(shown, View) else repr(shown)
+        return {"text/plain": f"{name}\n(it cannot be shown: {type(error).__name__}: {error})"}
+
+
+def running_notebook() -> Any:
+    """IPython's module of displays where a shell is running, else None."""
+    return None if running_shell() is None else sys.modules.get("IPython.display")
 
 
 def show(shown: Any, view: Callable[[Any], Node]) -> None:
     """Show a view now: in the notebook that is running, else on standard output."""
-    notebook = sys.modules.get("IPython.display")
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if notebook is not None and shell is not None:
+    if notebook := running_notebook():
         notebook.display(bundle(shown, view), raw=True)
     else:
         sys.stdout.write(bundle(shown, view)["text/plain"] + "\n")
@@ -77,20 +81,14 @@ def attach_once(cls: type, view: Callable[[Any], Node]) -> None:
 
 def cell() -> int | None:
     """The number of the cell that runs, None outside of notebooks."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    shell = running_shell()
     return None if shell is None else int(shell.execution_count)
 
 
 def show_now(shown: Any) -> None:
     """Show an object as the value of a cell is shown."""
-    notebook = sys.modules.get("IPython.display")
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if notebook is not None and shell is not None:
+    if notebook := running_notebook():
         notebook.display(shown)
         return
     forms: dict[str, Any] = getattr(shown, "_repr_mimebundle_", dict)()
     sys.stdout.write(forms.get("text/plain", repr(shown)) + "\n")
-
-
-def _name(shown: Any) -> str:
-    return object.__repr__(shown) if isinstance(shown, View) else repr(shown)

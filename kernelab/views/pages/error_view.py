@@ -15,7 +15,6 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import TracebackType
 
 from kernelab import hooks
@@ -68,24 +67,13 @@ def _coloured(line: str) -> str:
 def _calls(error: Diagnosed) -> list[str]:
     """The user's own calls that led to an error of a launch, outermost first."""
     named = {str(diagnostic.span) for diagnostic in error.diagnostics}
-    calls = [call for call in _user_calls(error.__traceback__) if call.place not in named]
-    shown = [line for call in calls[-MAX_CALLS:] for line in call.lines]
+    calls = [lines for place, lines in _user_calls(error.__traceback__) if place not in named]
+    shown = [line for lines in calls[-MAX_CALLS:] for line in lines]
     return ["", "  called from", *shown] if shown else []
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    place: str
-    function: str
-    line: str
-
-    @property
-    def lines(self) -> list[str]:
-        inside = "" if self.function.startswith("<") else f", in {self.function}"
-        return [f"  {self.place}{inside}", self.line]
-
-
-def _user_calls(trace: TracebackType | None) -> Iterator[_Call]:
+def _user_calls(trace: TracebackType | None) -> Iterator[tuple[str, list[str]]]:
+    """The places of the user's calls, and the lines that show them."""
     for frame, number in traceback.walk_tb(trace):
         module = str(frame.f_globals.get("__name__", ""))
         text = linecache.getline(frame.f_code.co_filename, number, frame.f_globals).rstrip()
@@ -93,5 +81,6 @@ def _user_calls(trace: TracebackType | None) -> Iterator[_Call]:
         is_magic = text.startswith(("%%", "get_ipython().run_cell_magic"))
         if module.partition(".")[0] in _OTHERS or not text or is_magic:
             continue
-        place = f"{label_of(frame.f_code.co_filename)}, line {number}"
-        yield _Call(place, frame.f_code.co_name, f"{number:>5} | {text}")
+        place, function = f"{label_of(frame.f_code.co_filename)}, line {number}", frame.f_code.co_name
+        inside = "" if function.startswith("<") else f", in {function}"
+        yield place, [f"  {place}{inside}", f"{number:>5} | {text}"]

@@ -129,6 +129,11 @@ class Fold:
 Node = Words | Code | Table | Drawing | Beside | Below | Fold
 
 
+def counted(number: int, one: str, several: str = "") -> str:
+    """A number with its noun: ``1 entry``, ``2 entries``."""
+    return f"{number} {one if number == 1 else several or one + 's'}"
+
+
 def words(*parts: str | Run, level: int = 0) -> Words:
     """A sentence of plain text and runs."""
     return Words(tuple(part if isinstance(part, Run) else Run(part) for part in parts), level)
@@ -152,11 +157,11 @@ def _lines(node: Node) -> list[str]:
         case Words(runs):
             return [_plain(runs)]
         case Code(title):
-            return [*_heading(title), *(gutter + line.text for gutter, line in gutters(node))]
+            return [*filter(None, [title]), *(gutter + line.text for gutter, line in gutters(node))]
         case Table():
             return _table(node)
         case Drawing(title, _, lines):
-            return [*_heading(title), *lines]
+            return [*filter(None, [title]), *lines]
         case Beside(parts) | Below(parts):
             return _stacked(parts)
         case Fold():
@@ -168,22 +173,15 @@ def _lines(node: Node) -> list[str]:
 def _stacked(parts: tuple[Node, ...]) -> list[str]:
     """The parts with an empty line between them, sentences directly under one another."""
     lines: list[str] = []
-    before: Node | None = None
-    for part in parts:
+    for before, part in zip((None, *parts), parts, strict=False):
         shown = _lines(part)
-        if lines and shown and not (isinstance(part, Words) and isinstance(before, Words)):
-            lines.append("")
-        lines += shown
-        before = part
+        is_apart = not (isinstance(part, Words) and isinstance(before, Words))
+        lines += ["", *shown] if lines and shown and is_apart else shown
     return lines
 
 
 def _plain(runs: tuple[Run, ...]) -> str:
     return "".join(run.text for run in runs)
-
-
-def _heading(title: str) -> list[str]:
-    return [title] if title else []
 
 
 def gutters(code: Code) -> list[tuple[str, CodeLine]]:
@@ -195,13 +193,10 @@ def gutters(code: Code) -> list[tuple[str, CodeLine]]:
 def _table(table: Table) -> list[str]:
     rows = [tuple(_plain(cell.runs) for cell in row) for row in table.rows]
     widths = [max(map(len, column)) for column in zip(table.head, *rows, strict=True)]
-    head = _row(table.head, table.numbers, widths)
     rule = "  ".join("-" * width for width in widths)
-    body = [
-        _row(texts, [cell.is_number for cell in row], widths)
-        for texts, row in zip(rows, table.rows, strict=True)
-    ]
-    return [*_heading(table.title), head, rule, *body]
+    numbers = ([cell.is_number for cell in row] for row in table.rows)
+    body = (_row(texts, row, widths) for texts, row in zip(rows, numbers, strict=True))
+    return [*filter(None, [table.title]), _row(table.head, table.numbers, widths), rule, *body]
 
 
 def _row(texts: Iterable[str], numbers: Iterable[bool], widths: list[int]) -> str:

@@ -63,10 +63,8 @@ class Scale:
 
     def palette(self) -> Values:
         """The colours of the indices, one in a row."""
-        at = np.linspace(0, len(self.anchors) - 1, LEVELS)
-        channels = [
-            np.interp(at, range(len(self.anchors)), channel) for channel in zip(*self.anchors, strict=True)
-        ]
+        at, anchors = np.linspace(0, len(self.anchors) - 1, LEVELS), range(len(self.anchors))
+        channels = [np.interp(at, anchors, channel) for channel in zip(*self.anchors, strict=True)]
         return np.vstack([np.stack(channels, axis=1).round(), NOT_FINITE]).astype(np.uint8)
 
     def key(self) -> str:
@@ -117,17 +115,13 @@ def photograph(values: Values, alt: str, budget: int) -> str:
 
 
 def _image(encoded: bytes, shape: tuple[int, ...], alt: str) -> str:
-    height, width = shape[:2]
-    zoom = SHOWN / max(height, width)
+    zoom = SHOWN / max(shape[:2])
     if zoom > 2:
         zoom = min(LARGEST_PIXEL, int(zoom))
+    height, width = (max(SMALLEST_SIDE, round(extent * zoom)) for extent in shape[:2])
     data = base64.b64encode(encoded).decode()
-    size = f'width="{_extent(width * zoom)}" height="{_extent(height * zoom)}"'
+    size = f'width="{width}" height="{height}"'
     return f'<img class="kl-pixels" {size} alt="{escape(alt)}" src="data:image/png;base64,{data}">'
-
-
-def _extent(pixels: float) -> int:
-    return max(SMALLEST_SIDE, round(pixels))
 
 
 def thinned(values: Values, side: int) -> Values:
@@ -158,12 +152,11 @@ def png(pixels: Values, palette: Values = NONE) -> bytes:
         (b"IDAT", zlib.compress(rows.tobytes(), 9)),
         (b"IEND", b""),
     ]
-    chunks = [_chunk(kind, data) for kind, data in parts if data or kind == b"IEND"]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    file = b"\x89PNG\r\n\x1a\n"
+    for kind, data in parts:
+        if data or kind == b"IEND":
+            file += struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return file
 
 
 # ------------------------------------------------------------------------------------------ curves
@@ -194,20 +187,13 @@ def curves(columns: Values, names: tuple[str, ...], alt: str, last: int) -> str:
         _label(WIDTH, HEIGHT - 2, str(last)),
     ]
     size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
-    return (
-        f'<svg class="kl-curves" {size} role="img" aria-label="{escape(alt)}">{"".join(parts)}</svg>'
-        + _names(names)
-    )
+    svg = f'<svg class="kl-curves" {size} role="img" aria-label="{escape(alt)}">{"".join(parts)}</svg>'
+    legend = [f'<b style="color:{_ink(k)}">{escape(name)}</b>' for k, name in enumerate(names) if name]
+    return svg + (f'<div class="kl-key">{"".join(legend)}</div>' if legend else "")
 
 
 def _ink(curve: int) -> str:
     return f"var({LINES[curve % len(LINES)]},currentColor)"
-
-
-def _names(names: tuple[str, ...]) -> str:
-    """The legend of curves that have names."""
-    shown = [f'<b style="color:{_ink(k)}">{escape(name)}</b>' for k, name in enumerate(names) if name]
-    return f'<div class="kl-key">{"".join(shown)}</div>' if shown else ""
 
 
 def _label(x: float, y: float, text: str) -> str:

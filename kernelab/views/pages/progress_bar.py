@@ -11,7 +11,9 @@ from typing import Any
 
 from kernelab import hooks
 from kernelab.autodiff.transforms.progress import Progress
+from kernelab.errors import running_shell
 from kernelab.views.pages import markup, page
+from kernelab.views.pages.display import running_notebook
 from kernelab.views.pages.markup import Drawing, Node, words
 
 PATIENCE, PACE = 1.0, 0.1
@@ -49,16 +51,12 @@ class Bar:
 def running(progress: Progress, seconds: float) -> Node:
     """The bar of work that goes on since so many seconds."""
     full = WIDTH * progress.done // progress.total
-    count = f"{progress.done:,} of {progress.total:,}, {_left(progress, seconds)} left"
+    left = seconds * (progress.total - progress.done) / max(progress.done, 1)  # at the speed so far
+    time_left = f"{left:.0f} s" if left < 100 else f"{left / 60:.0f} min"
+    count = f"{progress.done:,} of {progress.total:,}, {time_left} left"
     line = f"{progress.what} {'█' * full}{'░' * (WIDTH - full)} {count}"
     html = f'<progress max="{progress.total}" value="{progress.done}"></progress>'
     return Drawing(f"{progress.what}: {count}", html, (line,))
-
-
-def _left(progress: Progress, seconds: float) -> str:
-    """The estimated time left, at the average speed so far."""
-    left = seconds * (progress.total - progress.done) / max(progress.done, 1)
-    return f"{left:.0f} s" if left < 100 else f"{left / 60:.0f} min"
 
 
 def finished(progress: Progress, seconds: float) -> Node:
@@ -69,9 +67,8 @@ def finished(progress: Progress, seconds: float) -> Node:
 @hooks.watch.provide
 def bar(progress: Progress) -> Callable[[], Any]:
     """A bar where the user looks: in the notebook that runs, else in the terminal."""
-    notebook = sys.modules.get("IPython.display")
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if notebook is not None and shell is not None and hasattr(shell, "kernel"):
+    notebook = running_notebook()
+    if notebook is not None and hasattr(running_shell(), "kernel"):
         return Bar(progress, _Output(notebook))
     if sys.stderr is not None and sys.stderr.isatty():
         return Bar(progress, _line)

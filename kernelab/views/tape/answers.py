@@ -10,13 +10,13 @@ import numpy as np
 
 from kernelab.autodiff.inspect.contributions import Contribution, Contributions, contributions
 from kernelab.autodiff.inspect.thread_run import MOST, ThreadRun, trace_thread
-from kernelab.autodiff.records.records import LaunchRecord
+from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.backend.interpreter.watch import Seen
 from kernelab.errors import NOWHERE, KernelError
 from kernelab.runtime.array.array import array
 from kernelab.views.kernel.kernel_facts import view
 from kernelab.views.pages import markup
-from kernelab.views.pages.markup import Below, Cell, Node, Run, Style, Table, cell, words
+from kernelab.views.pages.markup import Below, Cell, Node, Run, Style, Table, cell, counted, words
 from kernelab.views.tape.arrays import array_view
 from kernelab.views.tape.digest import Digest
 
@@ -81,23 +81,17 @@ SHOWN = 40
 """How many parts have rows."""
 
 
-def contributions_view(found: Contributions) -> Node:
+def contributions_view(gradient: Contributions) -> Node:
     """The element, what it came to, and its parts."""
-    where = ", ".join(map(str, found.index))
-    title = words(
-        "gradient of element ",
-        Run(f"[{where}]", "strong"),
-        " = ",
-        Run(written(found.total), "strong"),
-        level=1,
-    )
-    if not found.parts:
+    element = Run(f"[{', '.join(map(str, gradient.index))}]", "strong")
+    title = words("gradient of element ", element, " = ", Run(written(gradient.total), "strong"), level=1)
+    if not gradient.parts:
         return Below((title, words("nothing was added to it")))
-    largest = sorted(found.parts, key=_size, reverse=True)
-    threads = {(part.record, part.thread) for part in found.parts if part.thread is not None}
+    largest = sorted(gradient.parts, key=_size, reverse=True)
+    threads = {(part.record, part.thread) for part in gradient.parts if part.thread is not None}
     launches = {record for record, _ in threads}
-    counts = f"{_count(len(found.parts), 'part')}, by {_count(len(threads), 'thread')}"
-    counts += f" of {_count(len(launches), 'launch', 'launches')}"
+    counts = f"{counted(len(gradient.parts), 'part')}, by {counted(len(threads), 'thread')}"
+    counts += f" of {counted(len(launches), 'launch', 'launches')}"
     rows = [_contributions_view_row(part) for part in largest[:SHOWN]]
     if len(largest) > SHOWN:
         rows.append((cell("⋮"), cell(f"{len(largest) - SHOWN} smaller", "dim"), cell(""), cell(""), cell("")))
@@ -105,37 +99,28 @@ def contributions_view(found: Contributions) -> Node:
     return Below((title, words(Run(counts, "dim")), table))
 
 
-def contributions_text(found: Contributions) -> str:
+def contributions_text(gradient: Contributions) -> str:
     """The same as text."""
-    return markup.render(contributions_view(found))
+    return markup.render(contributions_view(gradient))
 
 
 def _contributions_view_row(part: Contribution) -> tuple[Cell, ...]:
-    place = f"{part.title.removeprefix('the launch of ').strip('`')}"
-    number = "" if part.record is None else f"{part.record + 1} "
-    asks = "" if part.record is None else f"record {part.record}"
-    record = Cell((Run(f"{number}{place}"), Run(f" {part.place}".rstrip(), "dim")), asks=asks)
-    thread = _thread(part)
-    line = cell("") if part.line is None else cell(str(part.line))
+    title, asks, thread = part.title.removeprefix("the launch of ").strip("`"), "", cell("")
+    if part.record is not None:
+        title, asks = f"{part.record + 1} {title}", f"record {part.record}"
+    if part.thread is not None:
+        place = ",".join(map(str, part.thread))
+        thread_asks = "" if part.record is None else f"thread {part.record} {place}"
+        thread = Cell((Run(place.replace(",", ", ")),), asks=thread_asks)
+    record = Cell((Run(title), Run(f" {part.place}".rstrip(), "dim")), asks=asks)
+    line = "" if part.line is None else str(part.line)
     source = "" if part.line is None else part.line.source.line(part.line.line).strip()
-    return cell(written(part.value)), record, thread, line, cell(source)
-
-
-def _thread(part: Contribution) -> Cell:
-    if part.thread is None:
-        return cell("")
-    place = ",".join(map(str, part.thread))
-    asks = "" if part.record is None else f"thread {part.record} {place}"
-    return Cell((Run(place.replace(",", ", ")),), asks=asks)
+    return cell(written(part.value)), record, thread, cell(line), cell(source)
 
 
 def _size(part: Contribution) -> float:
     size = float(np.abs(part.value).max(initial=0.0))
     return np.inf if np.isnan(size) else size
-
-
-def _count(n: int, one: str, several: str = "") -> str:
-    return f"{n} {one if n == 1 else several or one + 's'}"
 
 
 # --------------------------------------------------------------------------------------------------- answers
@@ -160,8 +145,8 @@ def answer(digest: Digest, question: Any) -> Node:
     """The view that a question asks for; a sentence where there is none."""
     match question:
         case {"ask": "array", "number": int(number)}:
-            found = digest.held(number)
-            return words(GONE) if found is None else array_view(found, asks=True)
+            array = digest.held(number)
+            return words(GONE) if array is None else array_view(array, asks=True)
         case {"ask": "record", "number": int(number)}:
             return _record(digest, number)
         case {"ask": "thread", "number": int(number), "thread": int(thread)}:
@@ -174,12 +159,16 @@ def answer(digest: Digest, question: Any) -> Node:
             return words(f"kernelab does not know the question {question!r}")
 
 
-def _record(digest: Digest, number: int) -> Node:
+def _record_of(digest: Digest, number: int) -> Record | None:
     tape = digest.tape()
-    records = () if tape is None else tape.since(number)
-    if number < 0 or not records:
+    records = () if tape is None or number < 0 else tape.since(number)
+    return records[0] if records else None
+
+
+def _record(digest: Digest, number: int) -> Node:
+    record = _record_of(digest, number)
+    if record is None:
         return words(GONE)
-    record = records[0]
     if not isinstance(record, LaunchRecord):
         return words(f"{record.title} at {record.place}")
     rows = tuple((cell(name, "name"), cell(_argument(value))) for name, value in record.arguments.items())
@@ -191,11 +180,10 @@ def _record(digest: Digest, number: int) -> Node:
 
 
 def _answers_thread(digest: Digest, number: int, thread: int) -> Node:
-    tape = digest.tape()
-    records = () if tape is None else tape.since(number)
-    if number < 0 or not records or not isinstance(records[0], LaunchRecord):
+    record = _record_of(digest, number)
+    if not isinstance(record, LaunchRecord):
         return words(GONE)
-    call = records[0].call
+    call = record.call
     try:
         run = trace_thread(call.kernel.by_leaves, thread, call.grid.extents, call.arguments)
     except KernelError as error:
@@ -211,39 +199,32 @@ def _element(digest: Digest, number: int, index: Sequence[int]) -> Node:
         return words(NO_SWEEP)
     threads = sum(record.grid.threads for record in tape.launches)
     if threads > MOST_THREADS:
-        asked = "kl.contributions(tape, x, index, loss)"
         again = f"All {threads:,} threads of this tape would run again, one by one"
-        return words(f"{again}: ask {asked} in a cell.")
+        return words(f"{again}: ask kl.contributions(tape, x, index, loss) in a cell.")
     try:
-        found = contributions(tape, primal, index, grads=tape.last_cotangents)
+        parts = contributions(tape, primal, index, grads=tape.last_cotangents)
     except KernelError as error:
-        return words(error.diagnostics[0].message, _hint(error))
-    return Below((contributions_view(found), *_rest(primal, found)))
+        first = error.diagnostics[0]
+        return words(first.message, f": {first.hint}" if first.hint else "")
+    return Below((contributions_view(parts), *_rest(primal, parts)))
 
 
-def _hint(error: KernelError) -> str:
-    hint = error.diagnostics[0].hint
-    return f": {hint}" if hint else ""
-
-
-def _rest(primal: array, found: Contributions) -> list[Node]:
+def _rest(primal: array, parts: Contributions) -> list[Node]:
     """A word where the gradient that the array holds is another number than what the parts add up to."""
     gradient = primal.grad if primal.allocation.adjoint is not None else None
     if gradient is None:
         return []
-    held = gradient.host()[found.index]
-    sizes = sum((np.abs(part.value) for part in found.parts), np.abs(held))
-    if np.all(np.abs(held - found.total) <= CLOSE * sizes) or np.array_equal(
-        held, found.total, equal_nan=True
-    ):
+    value = gradient.host()[parts.index]
+    sizes = sum((np.abs(part.value) for part in parts.parts), np.abs(value))
+    is_close = np.all(np.abs(value - parts.total) <= CLOSE * sizes)
+    if is_close or np.array_equal(value, parts.total, equal_nan=True):
         return []
-    told = f"The gradient that it holds now is {written(held)}: "
-    told += "these are the parts of the last backward() alone."
-    return [words(Run(told, "dim"))]
+    sentence = f"The gradient that it holds now is {written(value)}: "
+    return [words(Run(f"{sentence}these are the parts of the last backward() alone.", "dim"))]
 
 
 def _argument(value: Any) -> str:
     if not isinstance(value, array):
         return str(getattr(value, "array", value))
-    extents = " × ".join(map(str, value.shape))
-    return f"array of {extents} {value.dtype}{', requires gradients' if value.requires_grad else ''}"
+    gradient = ", requires gradients" if value.requires_grad else ""
+    return f"array of {' × '.join(map(str, value.shape))} {value.dtype}{gradient}"

@@ -18,7 +18,7 @@ from kernelab.runtime.array.transfers import require_readable
 from kernelab.runtime.context.recorder import unrecorded
 from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.ops.indexed import indexedarray
-from kernelab.views.pages.markup import Below, Beside, Cell, Drawing, Node, Run, Table, Words, cell, words
+from kernelab.views.pages.markup import Below, Beside, Cell, Drawing, Node, Run, Table, cell, words
 from kernelab.views.pages.picture import LEFT, WIDTH, Values, curves, heatmap, number, photograph
 
 LONGEST_ROW, LARGEST_SIDE = 12, 8
@@ -39,13 +39,15 @@ def array_view(shown: array, *, asks: bool = False) -> Node:
     With `asks`, the elements of the gradient are marked for a live page, which asks who added to them.
     """
     require_readable(shown)
+    traced = ", requires gradients" if shown.requires_grad else ""
+    described = f" of {_extents(shown)} {shown.dtype} on {shown.device}{traced}"
+    heading = words(Run("array", "strong"), described, level=1)
     gradient = shown.grad if shown.allocation.adjoint is not None else None
-    budget = PIXELS if gradient is None else PIXELS // 2
-    parts = [_values("" if gradient is None else "values", shown, budget)]
-    if gradient is not None:
-        asked = asks and not isinstance(shown, structarray)
-        parts.append(_values("gradient", gradient, budget, asked))
-    return Below((_heading(shown), Beside(tuple(parts)) if len(parts) > 1 else parts[0]))
+    if gradient is None:
+        return Below((heading, _values("", shown, PIXELS)))
+    asked = asks and not isinstance(shown, structarray)
+    sides = _values("values", shown, PIXELS // 2), _values("gradient", gradient, PIXELS // 2, asked)
+    return Below((heading, Beside(sides)))
 
 
 def picked_view(shown: indexedarray) -> Node:
@@ -61,13 +63,6 @@ def _extents(shown: array | indexedarray) -> str:
     return " × ".join(map(str, shown.shape))
 
 
-def _heading(shown: array) -> Words:
-    extents = _extents(shown)
-    traced = ", requires gradients" if shown.requires_grad else ""
-    described = f" of {extents} {shown.dtype} on {shown.device}{traced}"
-    return words(Run("array", "strong"), described, level=1)
-
-
 def _values(title: str, shown: array, budget: int, asks: bool = False) -> Node:
     values = shown.host()
     if not shown.size:
@@ -79,9 +74,9 @@ def _values(title: str, shown: array, budget: int, asks: bool = False) -> Node:
         return _asking(table, shown) if asks else table
     step = math.ceil((shown.size / LOOKED_AT) ** (1 / shown.ndim))
     some: array = shown[(slice(None, None, step),) * shown.ndim]
-    heading = _title(title, some, some.host()) + (
-        f", of one element in {step**shown.ndim}" if step > 1 else ""
-    )
+    heading = _title(title, some, some.host())
+    if step > 1:
+        heading += f", of one element in {step**shown.ndim}"
     picture = _picture(some, some.host(), budget, shown.shape[0] - 1)
     return Drawing(heading, _clickable(picture, some, step) if asks else picture, _lines(values))
 
@@ -97,15 +92,11 @@ def _is_small(shown: array) -> bool:
 
 
 def _table(title: str, shown: array, values: Values) -> Table:
-    match shown.dtype:
-        case Vec(_, n) if shown.ndim == 1:
-            names = COMPONENTS[:n] if n <= len(COMPONENTS) else tuple(map(str, range(n)))
-            return Table(title, ("", *names), tuple(_row(str(i), row) for i, row in enumerate(values)))
-        case _ if shown.ndim == 1:
-            return Table(title, tuple(map(str, range(shown.size))), (tuple(map(_cell, values)),))
-        case _:
-            head = ("", *map(str, range(shown.shape[1])))
-            return Table(title, head, tuple(_row(str(i), row) for i, row in enumerate(values)))
+    if shown.ndim == 1 and not isinstance(shown.dtype, Vec):
+        return Table(title, tuple(map(str, range(shown.size))), (tuple(map(_cell, values)),))
+    count = shown.dtype.n if isinstance(shown.dtype, Vec) and shown.ndim == 1 else shown.shape[1]
+    names = COMPONENTS[:count] if shown.ndim == 1 and count <= len(COMPONENTS) else map(str, range(count))
+    return Table(title, ("", *names), tuple(_row(str(i), row) for i, row in enumerate(values)))
 
 
 def _structs(title: str, shown: structarray) -> Table:
@@ -178,10 +169,7 @@ def _clickable(picture: str, shown: array, step: int) -> str:
 
 def _matrix(shown: array, values: Values) -> Values:
     """The rows and columns that a picture shows: of more dimensions the last two, of one a single row."""
-    if shown.ndim == 1:
-        return values[None]
-    matrix: Values = values[(0,) * (shown.ndim - 2)]
-    return matrix
+    return values[None] if shown.ndim == 1 else np.asarray(values[(0,) * (shown.ndim - 2)])
 
 
 def _is_photograph(shown: array, matrix: Values) -> bool:
@@ -204,9 +192,8 @@ def _range(values: Values) -> str:
     finite = values[np.isfinite(values)]
     if not finite.size:
         return "no finite number"
-    lost = values.size - finite.size
     mean = number(float(finite.mean(dtype=np.float64)))
-    rest = f", {lost} not finite" if lost else ""
+    rest = f", {values.size - finite.size} not finite" if values.size > finite.size else ""
     return f"{number(finite.min())} to {number(finite.max())}, mean {mean}{rest}"
 
 

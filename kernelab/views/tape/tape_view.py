@@ -4,12 +4,12 @@ Pure functions from a tape to markup; must not know how a tape records or sweeps
 """
 
 import contextlib
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kernelab import hooks
 from kernelab.autodiff.tape.tape import Tape
+from kernelab.errors import running_shell
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import names_of_memories
 from kernelab.runtime.memory.memory import Allocation
@@ -38,10 +38,8 @@ def names_of(memories: Iterable[Allocation], namespace: Mapping[str, Any]) -> di
 
 def names_now(memories: Iterable[Allocation]) -> Mapping[Allocation, str]:
     """The variables of arrays in the running notebook; elsewhere, in the code that called kernelab."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if shell is not None:
-        return names_of(memories, shell.user_ns)
-    return names_of_memories(memories)
+    shell = running_shell()
+    return names_of_memories(memories) if shell is None else names_of(memories, shell.user_ns)
 
 
 def _variables(namespace: Mapping[str, Any]) -> Iterator[tuple[str, array]]:
