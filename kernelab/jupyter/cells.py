@@ -60,9 +60,9 @@ def _function(node: ast.FunctionDef, filename: str) -> Any:
     node.args.kw_defaults = [default and ast.Constant(...) for default in node.args.kw_defaults]
     module = ast.fix_missing_locations(ast.Module([node], []))
     code = compile(module, filename, "exec", __future__.annotations.compiler_flag, dont_inherit=True)
-    found: dict[str, Any] = {"__name__": "__main__"}
-    exec(code, found)
-    return found[node.name]
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(code, names)
+    return names[node.name]
 
 
 def _as_typed(shell: InteractiveShell, line: str, body: str) -> str:

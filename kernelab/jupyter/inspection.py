@@ -41,23 +41,22 @@ def matcher(options: Sequence[str], choices: dict[str, Sequence[str]]) -> Any:
             return _offer([], "", suppress=False)
         before = context.text_until_cursor
         if context.cursor_line == context.full_text[:first].count("\n"):
-            return _offer(_on_first_line(before, options, choices), _token(before), suppress=True)
+            token = before.rpartition(" ")[2]
+            return _offer(_on_first_line(before, token, options, choices), token, suppress=True)
         return _offer(_in_body(context.full_text, before), context.token, suppress=False)
 
     return context_matcher(identifier="kernelab")(complete)
 
 
 def _offer(offers: Sequence[Offer], token: str, *, suppress: bool) -> SimpleMatcherResult:
-    found = [SimpleCompletion(text=word, type=kind) for word, kind in offers if word.startswith(token)]
-    return SimpleMatcherResult(completions=found, suppress=suppress and bool(found))
+    completions = [SimpleCompletion(text=word, type=kind) for word, kind in offers if word.startswith(token)]
+    return SimpleMatcherResult(completions=completions, suppress=suppress and bool(completions))
 
 
-def _token(before: str) -> str:
-    return before.rpartition(" ")[2]
-
-
-def _on_first_line(before: str, options: Sequence[str], choices: dict[str, Sequence[str]]) -> list[Offer]:
-    previous = before.split()[-1 - bool(_token(before))]
+def _on_first_line(
+    before: str, token: str, options: Sequence[str], choices: dict[str, Sequence[str]]
+) -> list[Offer]:
+    previous = before.split()[-1 - bool(token)]
     if previous in choices:
         return [(choice, "value") for choice in choices[previous]]
     return [(option, "option") for option in options if option not in before.split()[:-1]]
@@ -137,8 +136,8 @@ def explain(data: Any, info: Any = None) -> Sections | None:
 
 def explain_in_html(data: Any, info: Any = None) -> Sections | None:
     """The same as HTML."""
-    found = explain(data)
-    return found and [(title, f"<pre>{escape(text)}</pre>") for title, text in found]
+    sections = explain(data)
+    return sections and [(title, f"<pre>{escape(text)}</pre>") for title, text in sections]
 
 
 def described(shown: object) -> Sections | None:
@@ -149,13 +148,13 @@ def described(shown: object) -> Sections | None:
             head = ", ".join(f"{param.hint}: {spelt(str(param.type))}" for param in params)
             names = ", ".join(param.hint for param in params)
             use = f"{shown.name}[n]({names})\nkl.launch({shown.name}, dim=n, inputs=[{names}])"
-            found = [("Signature", f"{shown.name}({head})"), ("Docstring", shown.doc), ("Launch", use)]
+            sections = [("Signature", f"{shown.name}({head})"), ("Docstring", shown.doc), ("Launch", use)]
         case UserFunction():
             head = ast.unparse(shown.template.node.args)
-            found = [("Signature", f"{shown.name}({head})"), ("Docstring", shown.__doc__ or "")]
+            sections = [("Signature", f"{shown.name}({head})"), ("Docstring", shown.__doc__ or "")]
         case _:
             return None
-    return [(title, text) for title, text in (*found, ("Defined in", str(shown.span))) if text]
+    return [(title, text) for title, text in (*sections, ("Defined in", str(shown.span))) if text]
 
 
 def documentation(word: str) -> str:

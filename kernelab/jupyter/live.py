@@ -113,8 +113,7 @@ PUMP = Pump()
 # ------------------------------------------------------------------------------------------------------ live
 
 
-STATIC = Path(__file__).with_name("static")
-FRONT_END = STATIC / "tape.js"
+FRONT_END = Path(__file__).with_name("static") / "tape.js"
 NOT_BUILT = (
     "the live view is missing: its front-end was not built when kernelab was installed, because there was no "
     "node with npm (18 or newer). Install node, then kernelab again; in a checkout: make frontend"
@@ -152,20 +151,22 @@ class TapeWidget(anywidget.AnyWidget):
     def refresh(self) -> bool | None:
         """Send what is new."""
         with self._lock:
-            alive = self._digest.look()
-            news = self._digest.news()
-            if news is not None:
-                self.send({"op": "news", "news": news})
-        return (news is not None) if alive else None
+            is_alive = self._digest.look()
+            is_new = self._send_news()
+        return is_new if is_alive else None
 
     def settle(self) -> None:
         """Put everything into the snapshot."""
         with self._lock:
             self._digest.look_for_names()
-            news = self._digest.news()
-            if news is not None:
-                self.send({"op": "news", "news": news})
+            self._send_news()
             self.snapshot = self._encoded()
+
+    def _send_news(self) -> bool:
+        news = self._digest.news()
+        if news is not None:
+            self.send({"op": "news", "news": news})
+        return news is not None
 
     def _encoded(self) -> str:
         return json.dumps(self._digest.whole(), separators=(",", ":"))
@@ -175,44 +176,34 @@ class TapeWidget(anywidget.AnyWidget):
         match question.get("op"):
             case "settle":
                 self.settle()
-                return
             case "hello":
                 self.send({"op": "here"})
-                return
-        with self._lock:
-            node = answer(self._digest, question)
-        self.send({"op": "answer", "id": question.get("id"), "html": page.render(node)})
+            case _:
+                with self._lock:
+                    node = answer(self._digest, question)
+                self.send({"op": "answer", "id": question.get("id"), "html": page.render(node)})
 
 
 def widget_of(tape: Tape) -> TapeWidget:
     """The widget of a tape, made when it is first shown."""
-    found = _SHOWN.get(tape)
-    if found is None or found.comm is None:  # it has none after Widget.close_all()
+    widget = _SHOWN.get(tape)
+    if widget is None or widget.comm is None:  # it has none after Widget.close_all()
         tape.observe()
-        _settle_after_cells()
-        found = _SHOWN[tape] = _class()(tape)
-        answer_beside_cells(found)
-        PUMP.add(found)
-    return found
-
-
-def _settle_after_cells() -> None:
-    """After the last cell a notebook may be stored and its kernel ended at once."""
-    shell = get_ipython()
-    if shell is not None and _settle not in shell.events.callbacks["post_run_cell"]:
-        shell.events.register("post_run_cell", _settle)
+        if not hasattr(TapeWidget, "_esm"):
+            TapeWidget._esm = FRONT_END.read_text(encoding="utf-8")
+            TapeWidget._css = FRONT_END.with_suffix(".css").read_text(encoding="utf-8")
+        shell = get_ipython()
+        if shell is not None and _settle not in shell.events.callbacks["post_run_cell"]:
+            shell.events.register("post_run_cell", _settle)
+        widget = _SHOWN[tape] = TapeWidget(tape)
+        answer_beside_cells(widget)
+        PUMP.add(widget)
+    return widget
 
 
 def _settle(*_: Any) -> None:
+    """After the last cell a notebook may be stored and its kernel ended at once."""
     PUMP.flush()
-
-
-def _class() -> type[TapeWidget]:
-    """The class with its front-end, read when the first tape is shown."""
-    if not hasattr(TapeWidget, "_esm"):
-        TapeWidget._esm = FRONT_END.read_text(encoding="utf-8")
-        TapeWidget._css = FRONT_END.with_suffix(".css").read_text(encoding="utf-8")
-    return TapeWidget
 
 
 def answer_beside_cells(widget: TapeWidget) -> None:
@@ -234,5 +225,5 @@ def live_bundle(tape: Tape, static: dict[str, str]) -> dict[str, Any]:
     if shown is None:
         return static
     live = shown[0] if isinstance(shown, tuple) else shown
-    kept = static if len(tape) else bundle(tape, lambda _: words(STILL_EMPTY))
-    return {**live, **kept}  # what is static stays as it is: a page without the widget shows it
+    static = static if len(tape) else bundle(tape, lambda _: words(STILL_EMPTY))
+    return {**live, **static}  # what is static stays as it is: a page without the widget shows it

@@ -55,15 +55,17 @@ def parsed(magic: Any, line: str) -> Namespace:
 
 
 def _near(word: str) -> list[str]:
-    known = OPTIONS if word.startswith("-") else CHOICES["--show"]
-    return [] if word in known else get_close_matches(word, known, 1, 0.7)
+    words = OPTIONS if word.startswith("-") else CHOICES["--show"]
+    return [] if word in words else get_close_matches(word, words, 1, 0.7)
 
 
 def without_effect(options: Namespace) -> list[Diagnostic]:
     """The warnings for options that change nothing."""
-    given = [name for name in IDLE if getattr(options, name) not in (None, False)]
-    messages = (f"{IDLE[name]} changes nothing here: {UNUSED[name]}" for name in given)
-    return [Diagnostic(message, code="option", severity="information") for message in messages]
+    return [
+        Diagnostic(f"{option} changes nothing here: {UNUSED[name]}", code="option", severity="information")
+        for name, option in IDLE.items()
+        if getattr(options, name) not in (None, False)
+    ]
 
 
 @magics_class
@@ -110,17 +112,17 @@ class KernelMagics(Magics):
         options = parsed(self.kernel, line)
         choices = {"enable_backward": False} if options.no_backward else {}
         compiled = compile_cell(self.shell, cells.running(self.shell, line, cell), **choices)
-        kernels = [one for one in compiled.definitions.values() if isinstance(one, Kernel)]
-        made = [kernel for kernel in kernels if not kernel.is_generic]
+        every = (one for one in compiled.definitions.values() if isinstance(one, Kernel))
+        kernels = [kernel for kernel in every if not kernel.is_generic]
         tell(without_effect(options))
         if options.no_check:
-            for one in made:
-                leave_unchecked(one.laid_out)
+            for kernel in kernels:
+                leave_unchecked(kernel.laid_out)
         if options.device is not None and get_device(options.device).is_cpu:
-            build(made)
+            build(kernels)
         if not options.quiet and options.show:
-            for one in made:
-                display(View(view(one, options.show)))
+            for kernel in kernels:
+                display(View(view(kernel, options.show)))
         compiled.raise_errors()
 
 

@@ -40,18 +40,18 @@ class Watch:
 
     def _reloaded(self, names: Mapping[str, Any]) -> list[Diagnostic]:
         """Kernels and functions that a module has held otherwise since it was loaded again."""
-        known, self.replaced = self.replaced, {name: one for name, one in names.items() if _is_replaced(one)}
-        return [_of_before(name, one) for name, one in self.replaced.items() if known.get(name) is not one]
+        before, self.replaced = self.replaced, {name: one for name, one in names.items() if _is_replaced(one)}
+        return [_of_before(name, one) for name, one in self.replaced.items() if before.get(name) is not one]
 
 
 def _holders(names: Mapping[str, Any]) -> Iterator[Holder]:
     """The kernels and functions that cells of this notebook defined and that it still names, each once."""
     for value in {id(value): value for value in names.values()}.values():
         # A decorated kernel that nobody has used yet has not been lowered, and holds nothing.
-        lowered = isinstance(value, UserFunction) or (
-            isinstance(value, Kernel) and "definition" in vars(value)
-        )
-        if lowered and value.source.label.startswith("Cell In["):
+        is_lowered_kernel = isinstance(value, Kernel) and "definition" in vars(value)
+        if (isinstance(value, UserFunction) or is_lowered_kernel) and value.source.label.startswith(
+            "Cell In["
+        ):
             yield value
 
 
@@ -70,22 +70,18 @@ def _hidden(holder: Holder, names: Mapping[str, Any]) -> Iterator[str]:
     for name, value in names.items():
         elsewhere = isinstance(value, UserFunction) and value.source is not holder.source
         if elsewhere and re.search(rf"(?m)^def {re.escape(name)}\b", holder.source.text):
-            called = re.search(rf"\b{re.escape(name)}\s*\(", _body(holder))
-            yield from [name] if called else []
-
-
-def _body(holder: Holder) -> str:
-    """The text of the def below its first line."""
-    lines = holder.source.text.splitlines()[holder.span.line + 1 - holder.source.first_line :]
-    return "\n".join(takewhile(lambda line: not line.strip() or line[0] in " \t)#", lines))
+            below = holder.source.text.splitlines()[holder.span.line + 1 - holder.source.first_line :]
+            body = takewhile(lambda line: not line.strip() or line[0] in " \t)#", below)
+            if re.search(rf"\b{re.escape(name)}\s*\(", "\n".join(body)):
+                yield name
 
 
 def _is_replaced(holder: Any) -> bool:
     if not isinstance(holder, Holder) or not hasattr(holder, "__wrapped__"):
         return False
-    made = inspect.unwrap(holder)
-    module = sys.modules.get(made.__module__) if made.__module__ != "__main__" else None
-    now = getattr(module, made.__qualname__, None)
+    function = inspect.unwrap(holder)
+    module = sys.modules.get(function.__module__) if function.__module__ != "__main__" else None
+    now = getattr(module, function.__qualname__, None)
     return isinstance(now, Holder) and now is not holder and hasattr(now, "__wrapped__")
 
 
