@@ -24,7 +24,8 @@ def fold(function: ir.Function, nameless: frozenset[ir.Var] = frozenset()) -> Fo
     once = {atom for atom, count in uses.items() if count == 1}
     folded: Folded = {stmt.out: stmt for stmt in ir.walk(function.body) if _is_small_index(stmt)}
     width: dict[ir.Atom, int] = {}
-    for block in reversed(list(_all_blocks(function.body))):
+    inner = (block for stmt in ir.walk(function.body) for block in ir.blocks(stmt))
+    for block in reversed([function.body, *inner]):
         mine = _candidates(block, once, nameless, folded)
         _keep_lines_short(block, mine, folded, width)
         _keep_what_is_overwritten(block, mine)
@@ -66,12 +67,6 @@ def leaves(atom: ir.Atom, folded: Folded) -> Iterator[ir.Var]:
         yield from leaves(inner, folded)
 
 
-def _all_blocks(block: ir.Block) -> Iterator[ir.Block]:
-    yield block
-    for stmt in ir.walk(block):
-        yield from ir.blocks(stmt)
-
-
 def _is_small_index(stmt: ir.Stmt) -> TypeGuard[ir.Let]:
     """``i + 1``, ``j - n``: shorter to say again than to name."""
     if not isinstance(stmt, ir.Let) or hint_of(stmt.out) or stmt.op.symbol not in ("+", "-"):
@@ -84,9 +79,8 @@ def _chooses(stmt: ir.Stmt, folded: Folded) -> TypeGuard[ir.If]:
     """Whether an If is ``a if c else b``, or ``and`` and ``or``: its branches fold into what they yield."""
     if not isinstance(stmt, ir.If) or len(stmt.outs) != 1:
         return False
-    return all(
-        ir.defs(inner) and ir.defs(inner)[0] in folded for block in ir.blocks(stmt) for inner in block.stmts
-    )
+    inner = (ir.defs(inner) for block in ir.blocks(stmt) for inner in block.stmts)
+    return all(outs and outs[0] in folded for outs in inner)
 
 
 def _is_flag(stmt: ir.Stmt) -> bool:
@@ -96,14 +90,14 @@ def _is_flag(stmt: ir.Stmt) -> bool:
 
 def _candidates(block: ir.Block, once: set[ir.Atom], nameless: frozenset[ir.Var], folded: Folded) -> Folded:
     used_at = _places(block)
-    mine: Folded = {}
+    candidates: Folded = {}
     for stmt in block.stmts:
         if isinstance(stmt, ir.Let | ir.Load) or _chooses(stmt, folded):
             (out,) = ir.defs(stmt)
             unnamed = out in nameless or _is_flag(stmt) or not hint_of(out, stmt)
             if unnamed and out in once and out in used_at:
-                mine[out] = stmt
-    return mine
+                candidates[out] = stmt
+    return candidates
 
 
 def _places(block: ir.Block) -> dict[ir.Atom, int]:
@@ -117,9 +111,8 @@ def _places(block: ir.Block) -> dict[ir.Atom, int]:
 def _keep_lines_short(block: ir.Block, mine: Folded, folded: Folded, width: dict[ir.Atom, int]) -> None:
     """Give the widest operands lines of their own until the rest fits one."""
     for stmt in block.stmts:
-        chosen = (
-            next((out for out in ir.defs(stmt) if out in mine), None) if isinstance(stmt, ir.If) else None
-        )
+        choices = ir.defs(stmt) if isinstance(stmt, ir.If) else ()
+        chosen = next((out for out in choices if out in mine), None)
         parts = ir.atoms(stmt) if chosen is None else operands(stmt)
         around = _width_around(stmt)
         for atom in sorted(set(parts), key=lambda atom: -width.get(atom, 0)):
@@ -140,11 +133,10 @@ def _width(atom: ir.Atom, mine: Folded, folded: Folded, width: dict[ir.Atom, int
 
 
 def _width_around(stmt: ir.Stmt) -> int:
-    match stmt:
-        case ir.Let(_, op, args):
-            return 3 * (len(args) - 1) if op.symbol else len(op.name) + 2 * len(args)
-        case _:
-            return 4
+    if not isinstance(stmt, ir.Let):
+        return 4
+    count = len(stmt.args)
+    return 3 * (count - 1) if stmt.op.symbol else len(stmt.op.name) + 2 * count
 
 
 def _keep_what_is_overwritten(block: ir.Block, mine: Folded) -> None:
@@ -156,19 +148,15 @@ def _keep_what_is_overwritten(block: ir.Block, mine: Folded) -> None:
             place = used_at[out]
             consumer = ir.defs(block.stmts[place]) if place < len(block.stmts) else ()
             printed_at[out] = max([place, *(printed_at[var] for var in consumer if var in mine)])
+            loaded = {inner.array for inner in _within(stmt) if isinstance(inner, ir.Load)}
             between = block.stmts[position + 1 : printed_at[out]]
-            if _loaded(stmt) & {array for other in between for array in _changed(other)}:
+            if loaded & {array for other in between for array in _changed(other)}:
                 del mine[out]
 
 
 def _within(stmt: ir.Stmt) -> list[ir.Stmt]:
     """A statement, and those in its blocks."""
     return [stmt, *(inner for block in ir.blocks(stmt) for inner in ir.walk(block))]
-
-
-def _loaded(stmt: ir.Stmt) -> set[ir.Var]:
-    """The arrays that a statement, with the blocks in it, reads."""
-    return {inner.array for inner in _within(stmt) if isinstance(inner, ir.Load)}
 
 
 def _changed(stmt: ir.Stmt) -> set[ir.Var]:
@@ -204,13 +192,9 @@ def _saving_first(body: ir.Block, carries: tuple[ir.Var, ...]) -> ir.Block:
     for position, stmt in enumerate(body.stmts):
         if isinstance(stmt, ir.Save) and set(stmt.atoms) <= set(carries):
             return ir.Block((stmt, *body.stmts[:position], *body.stmts[position + 1 :]), body.yields)
-        if any(isinstance(inner, ir.Save | ir.Restore) for inner in _reordering_within(stmt)):
+        if any(isinstance(inner, ir.Save | ir.Restore) for inner in _within(stmt)):
             return body
     return body
-
-
-def _reordering_within(stmt: ir.Stmt) -> list[ir.Stmt]:
-    return [stmt, *(inner for block in ir.blocks(stmt) for inner in ir.walk(block))]
 
 
 def _with_last(body: ir.Block, stop: object) -> ir.Block:
@@ -222,13 +206,9 @@ def _with_last(body: ir.Block, stop: object) -> ir.Block:
 
 
 def _can_wait(choice: ir.If, after: tuple[ir.Stmt, ...]) -> bool:
-    inner = _reordering_within(choice)
+    is_pure = all(isinstance(stmt, ir.Let | ir.Load | ir.If) for stmt in _within(choice))
     read: set[object] = {atom for stmt in after for atom in ir.atoms(stmt)}
-    if not all(isinstance(stmt, ir.Let | ir.Load | ir.If) for stmt in inner) or not read.isdisjoint(
-        choice.outs
-    ):
-        return False
-    return all(isinstance(stmt, ir.Let | ir.Save) for stmt in after)
+    return is_pure and read.isdisjoint(choice.outs) and all(isinstance(s, ir.Let | ir.Save) for s in after)
 
 
 # ------------------------------------------------------------------------------------------------ coalescing

@@ -83,16 +83,9 @@ def listing(function: ir.Function) -> Listing:
     if moved:
         folded = fold(function, moved)
         name = coalesce(function, folded, RESERVED)
-    printer = _Printer(name, folded, Expressions(name, folded), _read(function.body))
+    printer = _Printer(name, folded, Expressions(name, folded), frozenset(ir.reads(function.body)))
     lines = [*_signature(function, name), *_with_source(printer.function(function))]
     return Listing(function.name, tuple(lines), tuple(printer.savings))
-
-
-def _read(block: ir.Block) -> frozenset[ir.Atom]:
-    read: set[ir.Atom] = set(block.yields)
-    for stmt in ir.walk(block):
-        read.update(ir.atoms(stmt), *(inner.yields for inner in ir.blocks(stmt)))
-    return frozenset(read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +192,7 @@ class _Printer:
                 return f"assert {self.expr.show(cond)}" + (f", {message!r}" if message else "")
             case ir.Print():
                 return self.print(stmt)
-            case ir.Native(outs, snippet, args):
-                call = f"{snippet.name}({self.expr.list(args)})"
-                return f"{self.names(outs)} = {call}" if outs else call
-            case ir.Call(outs, function, args):
+            case ir.Native(outs, function, args) | ir.Call(outs, function, args):
                 call = f"{function.name}({self.expr.list(args)})"
                 return f"{self.names(outs)} = {call}" if outs else call
             case ir.Save(stack, values):
@@ -260,9 +250,8 @@ class _Printer:
 
     def note(self, values: tuple[ir.Atom, ...], span: Span, when: str = "") -> str:
         """Remember what is saved; the comment that says how much."""
-        names = tuple(self.expr.show(value) for value in values)
-        size = sum(bytes_of(type_of(value)) for value in values)
-        saving = Saving(names, size, span, self.loops[-1] if self.loops else None, when)
+        names, loop = tuple(map(self.expr.show, values)), self.loops[-1] if self.loops else None
+        saving = Saving(names, sum(bytes_of(type_of(value)) for value in values), span, loop, when)
         self.savings.append(saving)
         return f"  # {saving.size}"
 
