@@ -9,7 +9,7 @@ import ctypes
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from importlib import metadata
@@ -80,12 +80,11 @@ def cpu_works(findings: tuple[Finding, ...]) -> bool:
 def show(findings: tuple[Finding, ...]) -> str:
     """Text of the report, one finding a line, advice below it."""
     width = max(len(finding.subject) for finding in findings)
-    return "\n".join(_show(finding, width) for finding in findings)
-
-
-def _show(finding: Finding, width: int) -> str:
-    line = f"{finding.mark.value}  {finding.subject:<{width}}  {finding.found}"
-    return f"{line}\n{'':{width + 6}}{finding.advice}" if finding.advice else line
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.mark.value}  {finding.subject:<{width}}  {finding.found}")
+        lines += [f"{'':{width + 6}}{finding.advice}"] if finding.advice else []
+    return "\n".join(lines)
 
 
 # ------------------------------------------------------------------------------------------ compiler
@@ -137,15 +136,11 @@ def examine_cache(folder: Path) -> Finding:
     except OSError as problem:
         found = f"{folder} cannot be written ({problem.strerror}): every session compiles anew"
         return Finding(Mark.OPTIONAL, "cache", found, "set KERNELAB_CACHE_DIR to a folder of yours")
-    sizes = list(_library_sizes(folder))
-    return Finding(Mark.OK, "cache", f"{folder}: {len(sizes)} libraries, {sum(sizes) / 1e6:.1f} MB")
-
-
-def _library_sizes(folder: Path) -> Iterator[int]:
+    sizes = []
     for path in folder.glob("*.so"):
-        # Another session may remove it at this moment.
-        with contextlib.suppress(FileNotFoundError):
-            yield path.stat().st_size
+        with contextlib.suppress(FileNotFoundError):  # another session may remove it at this moment
+            sizes.append(path.stat().st_size)
+    return Finding(Mark.OK, "cache", f"{folder}: {len(sizes)} libraries, {sum(sizes) / 1e6:.1f} MB")
 
 
 # ------------------------------------------------------------------------------------------ packages, CUDA
@@ -198,7 +193,11 @@ def examine_driver() -> Finding:
     if driver is None or driver.cuInit(0) != 0:
         return Finding(Mark.OPTIONAL, "NVIDIA driver", "no usable GPU; kernels run on the CPU")
     version = _int_from(driver.cuDriverGetVersion)
-    names = [_device_name(driver, index) for index in range(_int_from(driver.cuDeviceGetCount))]
+    names = []
+    for device in range(_int_from(driver.cuDeviceGetCount)):
+        name = ctypes.create_string_buffer(128)
+        driver.cuDeviceGetName(name, len(name), device)  # a device's handle is its index
+        names.append(name.value.decode())
     found = f"CUDA {version // 1000}.{version % 1000 // 10}: {', '.join(names) or 'no GPU'}"
     return Finding(Mark.OK, "NVIDIA driver", found)
 
@@ -207,13 +206,6 @@ def _int_from(function: Callable[..., int]) -> int:
     value = ctypes.c_int()
     function(ctypes.byref(value))
     return value.value
-
-
-def _device_name(driver: ctypes.CDLL, index: int) -> str:
-    name = ctypes.create_string_buffer(128)
-    # A device handle is the device's index.
-    driver.cuDeviceGetName(name, len(name), index)
-    return name.value.decode()
 
 
 def _load(library: str) -> ctypes.CDLL | None:

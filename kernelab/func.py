@@ -57,8 +57,8 @@ def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Functio
 
     @wraps(func)
     def gradient(*args: Any) -> Any:
-        value, found = both(*args)
-        return (found, value[1]) if has_aux else found
+        value, gradients = both(*args)
+        return (gradients, value[1]) if has_aux else gradients
 
     return gradient if has_aux or isinstance(argnums, Sequence) else mark_gradient(gradient, argnums)
 
@@ -70,9 +70,9 @@ def value_and_grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
     def value_and_gradient(*args: Any) -> Any:
         chosen = positions(func, args, argnums)
         apart = taken_apart(func, args, chosen)
-        value, found, aux = transforms.gradients(apart.func, apart.args, apart.chosen, has_aux)
-        made = _as_asked(together_by_argument(args, chosen, found), argnums)
-        return (value, aux) if has_aux else value, made
+        value, gradients, aux = transforms.gradients(apart.func, apart.args, apart.chosen, has_aux)
+        asked = _as_asked(together_by_argument(args, chosen, gradients), argnums)
+        return (value, aux) if has_aux else value, asked
 
     return value_and_gradient
 
@@ -108,19 +108,19 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
     """
     chosen = positions(func, primals, range(len(primals)))
     apart = taken_apart(func, primals, chosen)
-    found = transforms.record(apart.func, apart.args, apart.chosen, has_aux)
+    recorded = transforms.record(apart.func, apart.args, apart.chosen, has_aux)
 
     def pull(cotangents: Any) -> tuple[array, ...]:
-        given = cotangents_of(cotangents, pull)
-        if len(given) != len(found.outputs):
-            message = f"{len(given)} cotangents for the {len(found.outputs)} arrays that were returned"
+        bars = cotangents_of(cotangents, pull)
+        if len(bars) != len(recorded.outputs):
+            message = f"{len(bars)} cotangents for the {len(recorded.outputs)} arrays that were returned"
             raise refusal(GradientError, message, "cotangents")
-        for i, (cotangent, output) in enumerate(zip(given, found.outputs, strict=True)):
+        for i, (cotangent, output) in enumerate(zip(bars, recorded.outputs, strict=True)):
             if cotangent is not None:
                 require_like(cotangent, output, f"cotangent {i}")
-        return tuple(together_by_argument(primals, chosen, found.pull(current(), given)))
+        return tuple(together_by_argument(primals, chosen, recorded.pull(current(), bars)))
 
-    return (found.result, pull, found.aux) if has_aux else (found.result, pull)
+    return (recorded.result, pull, recorded.aux) if has_aux else (recorded.result, pull)
 
 
 def jacrev(
@@ -137,11 +137,11 @@ def jacrev(
     def jacobian(*args: Any) -> Any:
         chosen = positions(func, args, argnums)
         apart = taken_apart(func, args, chosen)
-        found = transforms.record(apart.func, apart.args, apart.chosen, has_aux)
-        every = transforms.rows(found, chunk_size)
+        recorded = transforms.record(apart.func, apart.args, apart.chosen, has_aux)
+        every = transforms.rows(recorded, chunk_size)
         rows = [_as_asked(together_by_argument(args, chosen, row), argnums) for row in every]
-        made = rebuilt(found.result, iter(rows))
-        return (made, found.aux) if has_aux else made
+        jacobians = rebuilt(recorded.result, iter(rows))
+        return (jacobians, recorded.aux) if has_aux else jacobians
 
     return jacobian
 
@@ -177,12 +177,12 @@ def _forward_jacobian(
     def jacobian(*args: Any) -> Any:
         chosen = positions(func, args, argnums)
         apart = taken_apart(func, args, chosen)
-        value, found, aux = transforms.columns(
+        value, columns, aux = transforms.columns(
             apart.func, apart.args, apart.chosen, has_aux, chunk_size, randomness, asked
         )
-        rows = [_as_asked(together_by_argument(args, chosen, row), argnums) for row in found]
-        made = rebuilt(value, iter(rows))
-        return (made, aux) if has_aux else made
+        rows = [_as_asked(together_by_argument(args, chosen, row), argnums) for row in columns]
+        jacobians = rebuilt(value, iter(rows))
+        return (jacobians, aux) if has_aux else jacobians
 
     return jacobian
 
@@ -196,13 +196,13 @@ def hessian(func: Function, argnums: Argnums = 0) -> Function:
 
     @wraps(func)
     def second(*args: Any) -> Any:
-        made = _forward_jacobian("hessian", jacrev(func, argnums), argnums, randomness="same")(*args)
+        blocks = _forward_jacobian("hessian", jacrev(func, argnums), argnums, randomness="same")(*args)
         apart = taken_apart(func, args, positions(func, args, argnums))
         shapes = [scalar_shape(apart.args[n]) for n in apart.chosen]
         both = cycle([(*a, *b) for a in shapes for b in shapes])
-        parts = zip(leaves(made, func), both, strict=False)
+        parts = zip(leaves(blocks, func), both, strict=False)
         squeezed = [shaped(part, shape) if part.shape == (1, *shape) else part for part, shape in parts]
-        return rebuilt(made, iter(squeezed))
+        return rebuilt(blocks, iter(squeezed))
 
     return second
 
@@ -212,7 +212,9 @@ def hvp(func: Function, primals: Any, tangents: Any) -> tuple[Any, Any]:
 
     Each is a tuple with an entry an argument; of a function of one, the entry itself will do.
     """
-    primals, tangents = _entries(primals), _entries(tangents)
+    primals, tangents = (
+        (side,) if isinstance(side, array) or is_struct(side) else side for side in (primals, tangents)
+    )
     everything = tuple(range(len(primals)))
     gradient, moved = jvp(grad(func, everything), primals, tangents)
     return (gradient[0], moved[0]) if len(everything) == 1 else (gradient, moved)
@@ -243,15 +245,14 @@ def vmap(
     return mapped
 
 
-def _as_asked(found: list[array], argnums: Argnums) -> Any:
-    return found[0] if is_whole(argnums) else tuple(found)
+def _as_asked(by_argument: list[array], argnums: Argnums) -> Any:
+    return by_argument[0] if is_whole(argnums) else tuple(by_argument)
 
 
 def _require_chunk(size: int | None) -> None:
     if size is not None and (not is_whole(size) or size < 1):
-        raise refusal(
-            KernelValueError, f"chunk_size={size!r} is no number of lanes", "chunk", "pass 1 or more"
-        )
+        message = f"chunk_size={size!r} is no number of lanes"
+        raise refusal(KernelValueError, message, "chunk", "pass 1 or more")
 
 
 def _require_randomness(randomness: str) -> None:
@@ -260,13 +261,9 @@ def _require_randomness(randomness: str) -> None:
         raise refusal(KernelValueError, f"randomness={randomness!r} says nothing", "randomness", hint)
 
 
-def _entries(given: Any) -> Sequence[Any]:
-    return (given,) if isinstance(given, array) or is_struct(given) else given
-
-
-def _require_sequence(given: Any, name: str) -> None:
-    if not isinstance(given, tuple | list):
-        message = f"{name} is {a_thing(given)}, and has to be a tuple with one entry an argument"
+def _require_sequence(entries: Any, name: str) -> None:
+    if not isinstance(entries, tuple | list):
+        message = f"{name} is {a_thing(entries)}, and has to be a tuple with one entry an argument"
         raise refusal(GradientError, message, name, "write (x,) for one, (x, y) for two")
 
 

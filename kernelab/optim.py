@@ -17,6 +17,7 @@ import numpy as np
 from kernelab.errors import (
     Diagnostic,
     KernelAttributeError,
+    KernelError,
     KernelTypeError,
     KernelValueError,
     a_thing,
@@ -75,15 +76,13 @@ class Optimizer(ABC):
         _require_list(params, "parameters", f"write {type(self).__name__}([x])")
         for k, param in enumerate(params):
             if not isinstance(param, array) or not is_differentiable(param.dtype):
-                found = f"an array of {param.dtype}" if isinstance(param, array) else described(param)
-                message = f"parameter {k} is {found}: an optimiser changes arrays of floats"
+                what = f"an array of {param.dtype}" if isinstance(param, array) else described(param)
+                message = f"parameter {k} is {what}: an optimiser changes arrays of floats"
                 hint = "write kl.array(..., dtype=float, requires_grad=True)"
-                raise KernelTypeError(Diagnostic(message, code="optim", hint=hint))
+                raise _refusal(KernelTypeError, message, hint)
             if not param.is_contiguous:
-                hint = "pass the whole array"
-                raise KernelValueError(
-                    Diagnostic(f"parameter {k} is not contiguous", code="optim", hint=hint)
-                )
+                message = f"parameter {k} is not contiguous"
+                raise _refusal(KernelValueError, message, "pass the whole array")
         self.params = list(params)
         self.reset_internal_state()
 
@@ -101,21 +100,23 @@ class Optimizer(ABC):
         """
         if not self.params:
             message = "there are no parameters to optimise"
-            raise KernelValueError(Diagnostic(message, code="optim", hint="call set_params([...]) first"))
+            raise _refusal(KernelValueError, message, "call set_params([...]) first")
         if grad is None:
             grad = [param.grad for param in self.params]
-            _require_any(grad)
+            if all(gradient is None for gradient in grad):
+                message = "none of the parameters has a gradient"
+                hint = "create them with requires_grad=True, and call tape.backward(loss) before the step"
+                raise _refusal(KernelValueError, message, hint)
         _require_list(grad, "gradients", "pass [x.grad for x in params]")
         if len(grad) != len(self.params):
             message = f"{len(grad)} gradients for {len(self.params)} parameters"
-            raise KernelValueError(Diagnostic(message, code="optim", hint="pass [x.grad for x in params]"))
-        pairs = list(zip(self.params, grad, strict=True))
-        for k, (param, given) in enumerate(pairs):
-            _require_gradient(k, param, given)
-        for k, (param, given) in enumerate(pairs):
-            if given is not None:
+            raise _refusal(KernelValueError, message, "pass [x.grad for x in params]")
+        for k, (param, gradient) in enumerate(zip(self.params, grad, strict=True)):
+            _require_gradient(k, param, gradient)
+        for k, (param, gradient) in enumerate(zip(self.params, grad, strict=True)):
+            if gradient is not None:
                 self._steps[k] += 1
-                self._change(_flat(param), _flat(given.contiguous()), self._state[k], self._steps[k])
+                self._change(_flat(param), _flat(gradient.contiguous()), self._state[k], self._steps[k])
 
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""
@@ -178,10 +179,10 @@ class Adam(Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-08,
     ) -> None:
-        given: Any = betas
-        if not isinstance(given, Sequence) or len(given) != 2:
-            message = f"betas are two numbers, not {described(given)}"
-            raise KernelTypeError(Diagnostic(message, code="optim", hint="write betas=(0.9, 0.999)"))
+        numbers: Any = betas
+        if not isinstance(numbers, Sequence) or len(numbers) != 2:
+            message = f"betas are two numbers, not {described(numbers)}"
+            raise _refusal(KernelTypeError, message, "write betas=(0.9, 0.999)")
         _require_rates(lr=lr, eps=eps)
         _require_rates(1.0, beta1=betas[0], beta2=betas[1])
         super().__init__(params)
@@ -201,33 +202,27 @@ def _require_rates(below: float = math.inf, **rates: Any) -> None:
         if not isinstance(rate, int | float | np.number) or isinstance(rate, bool) or not 0 <= rate < below:
             limit = "of 0 or more" if below == math.inf else f"from 0 up to, not including, {below:g}"
             message = f"{name} is a number {limit}, not {described(rate)}"
-            hint = f"write {name}=0.01, or another such number"
-            raise KernelValueError(Diagnostic(message, code="optim", hint=hint))
+            raise _refusal(KernelValueError, message, f"write {name}=0.01, or another such number")
 
 
-def _require_list(given: Any, what: str, hint: str) -> None:
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        found = f"an array of shape {given.shape}" if isinstance(given, array) else f"{a_thing(given)}"
-        raise KernelTypeError(
-            Diagnostic(f"{what} are a list of arrays, not {found}", code="optim", hint=hint)
-        )
+def _refusal(error: type[KernelError], message: str, hint: str) -> KernelError:
+    return error(Diagnostic(message, code="optim", hint=hint))
 
 
-def _require_any(grads: Sequence[array | None]) -> None:
-    if all(grad is None for grad in grads):
-        message = "none of the parameters has a gradient"
-        hint = "create them with requires_grad=True, and call tape.backward(loss) before the step"
-        raise KernelValueError(Diagnostic(message, code="optim", hint=hint))
+def _require_list(arrays: Any, what: str, hint: str) -> None:
+    if not isinstance(arrays, Sequence) or isinstance(arrays, str):
+        kind = f"an array of shape {arrays.shape}" if isinstance(arrays, array) else a_thing(arrays)
+        raise _refusal(KernelTypeError, f"{what} are a list of arrays, not {kind}", hint)
 
 
 def _require_gradient(k: int, param: array, grad: Any) -> None:
     if grad is None:
         return
     if not isinstance(grad, array) or (grad.shape, grad.dtype) != (param.shape, param.dtype):
-        found = f"{grad.dtype} {grad.shape}" if isinstance(grad, array) else described(grad)
-        message = f"gradient {k} is {found}, its parameter {param.dtype} {param.shape}"
+        what = f"{grad.dtype} {grad.shape}" if isinstance(grad, array) else described(grad)
+        message = f"gradient {k} is {what}, its parameter {param.dtype} {param.shape}"
         hint = "pass [x.grad for x in params], in the order of the parameters"
-        raise KernelValueError(Diagnostic(message, code="optim", hint=hint))
+        raise _refusal(KernelValueError, message, hint)
 
 
 def _flat(values: array) -> array:

@@ -146,17 +146,13 @@ class _Sweep:
         if changes is None:
             record.pull(self.adjoints)
             mine = self.primal.allocation
-            if any(target.allocation is mine and target.overlaps(self.primal) for target in record.written):
+            is_written = any(one.allocation is mine and one.overlaps(self.primal) for one in record.written)
+            if is_written and not np.array_equal(self.now(), before, equal_nan=True):
                 # What was written is another value than before: its gradient begins here.
-                before = self.renewed(before)
+                self.parts.clear()
+                before = np.zeros_like(before)
             changes = []
         self.keep(i, record.title, str(record.place), changes, before)
-
-    def renewed(self, before: Values) -> Values:
-        if np.array_equal(self.now(), before, equal_nan=True):
-            return before
-        self.parts.clear()
-        return np.zeros_like(before)
 
     def watched(self, record: Record) -> list[Change] | None:
         """Run a launch thread by thread if it has the element in reach; None if it has not been run."""
@@ -202,13 +198,13 @@ class _Sweep:
 
 
 def _position(primal: array, index: int | Sequence[int]) -> tuple[int, ...]:
-    given = tuple(map(as_index, index)) if isinstance(index, Sequence) else (as_index(index),)
-    inside = len(given) == primal.ndim and all(-n <= k < n for k, n in zip(given, primal.shape, strict=False))
-    if not inside:
-        message = f"there is no element {list(given)} in an array of shape {primal.shape}"
+    indices = tuple(map(as_index, index)) if isinstance(index, Sequence) else (as_index(index),)
+    pairs = list(zip(indices, primal.shape, strict=False))
+    if len(indices) != primal.ndim or not all(-n <= k < n for k, n in pairs):
+        message = f"there is no element {list(indices)} in an array of shape {primal.shape}"
         hint = "name one element, by as many indices as the array has dimensions"
         raise LaunchError(Diagnostic(message, caller().span, "index", hint=hint))
-    return tuple(k % n for k, n in zip(given, primal.shape, strict=True))
+    return tuple(k % n for k, n in pairs)
 
 
 def _refused(message: str, hint: str) -> TapeError:

@@ -70,43 +70,43 @@ def trace_thread(
     kernel = kernel.of_arguments(arguments)
     bind(kernel, arguments, parts)
     require_arguments_readable(arguments)
-    given = tuple(arguments)
+    originals = tuple(arguments)
     copies = _copied(kernel, arguments, parts)
-    reverse = _reverse(kernel, kernel.program.sharing(given))
+    reverse = _reverse(kernel, kernel.program.sharing(originals))
     if isinstance(reverse, KernelTypeError):
         seen = watch(kernel.primal, b"".join(parts), linear, MOST)
         return ThreadRun(kernel.name, position, tuple(seen), (), reverse.diagnostics[0].message)
-    kept = [Residual(type, grid.threads) for type in reverse.residuals]
+    residuals = [Residual(type, grid.threads) for type in reverse.residuals]
     function = reverse.primal.flat
-    primal = watch(function, b"".join([*parts, *(one.packed for one in kept)]), linear, MOST)
+    slots = b"".join([*parts, *(residual.packed for residual in residuals)])
+    primal = watch(function, slots, linear, MOST)
     bars = _bars(kernel, reverse, arguments, copies)
-    _seed(kernel, given, bars, adjoints)
-    saved = [made for one in kept for made in one.arrays()]
-    slots = [*parts, *(bars[i].packed for i in reverse.active), *(made.packed for made in saved)]
-    adjoint = watch(reverse.adjoint_by_line, b"".join(slots), linear, MOST)
-    known = {param.hint for param in function.params}
-    return ThreadRun(
-        kernel.name, position, tuple(primal), tuple(one for one in adjoint if _is_adjoint(one, known))
+    _seed(kernel, originals, bars, adjoints)
+    saved = [values for residual in residuals for values in residual.arrays()]  # alive until the run is over
+    slots = b"".join([*parts, *(bars[i].packed for i in reverse.active), *(one.packed for one in saved)])
+    replayed = {param.hint for param in function.params}
+    adjoint = (
+        seen
+        for seen in watch(reverse.adjoint_by_line, slots, linear, MOST)
+        if (name := seen.name.partition("[")[0]).endswith("_bar") and name not in replayed
     )
+    return ThreadRun(kernel.name, position, tuple(primal), tuple(adjoint))
 
 
-def _position(thread: int | Sequence[int], grid: Grid) -> tuple[int, ...]:
-    given: Any = thread
-    found = tuple(given) if isinstance(given, tuple | list) else (given,)
-    if not all(isinstance(i, int | np.integer) for i in found):
+def _position(thread: Any, grid: Grid) -> tuple[int, ...]:
+    position = tuple(thread) if isinstance(thread, tuple | list) else (thread,)
+    if not all(isinstance(i, int | np.integer) for i in position):
         message = f"a thread is an int, or one for each dimension of the grid, not {described(thread)}"
         hint = "write kl.trace(kernel, 0, dim=n, inputs=[...])"
         raise LaunchError(Diagnostic(message, code="thread", hint=hint))
-    if len(found) == 1 < len(grid.extents) and 0 <= found[0] < grid.threads:
-        return tuple(map(int, np.unravel_index(found[0], grid.extents)))
-    inside = len(found) == len(grid.extents) and all(
-        0 <= i < n for i, n in zip(found, grid.extents, strict=True)
-    )
-    if not inside:
+    if len(position) == 1 < len(grid.extents) and 0 <= position[0] < grid.threads:
+        return tuple(map(int, np.unravel_index(position[0], grid.extents)))
+    pairs = zip(position, grid.extents, strict=False)
+    if len(position) != len(grid.extents) or not all(0 <= i < n for i, n in pairs):
         extents = " × ".join(map(str, grid.extents))
         message = f"there is no thread {thread} in a grid of {extents} threads"
         raise LaunchError(Diagnostic(message, code="thread", hint="threads count from 0"))
-    return tuple(map(int, found))
+    return tuple(map(int, position))
 
 
 def _copied(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> dict[Allocation, Allocation]:
@@ -115,9 +115,8 @@ def _copied(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> dict[Al
     for i in kernel.plan.arrays:
         primal = arguments[i]
         if primal.__class__ is not array:
-            message = (
-                f"picked elements cannot be traced: `{kernel.plan.parameters[i].name}` is an indexedarray"
-            )
+            name = kernel.plan.parameters[i].name
+            message = f"picked elements cannot be traced: `{name}` is an indexedarray"
             raise LaunchError(Diagnostic(message, kernel.span, "index", hint="pass x.contiguous()"))
         memory = primal.allocation
         if memory not in copies:
@@ -157,35 +156,27 @@ def _bars(
 
 
 def _seed(
-    kernel: Kernel, given: Sequence[Any], bars: Mapping[int, array], adjoints: Mapping[Any, Any] | None
+    kernel: Kernel, arguments: Sequence[Any], bars: Mapping[int, array], adjoints: Mapping[Any, Any] | None
 ) -> None:
-    plan = kernel.plan
     if adjoints is None:
-        for i in plan.written:
-            if i in bars:
-                bars[i].host()[...] = 1
+        for i in bars.keys() & set(kernel.plan.written):
+            bars[i].host()[...] = 1
         return
     for key, cotangent in adjoints.items():
         values = readable(cotangent) if isinstance(cotangent, array) else cotangent
-        for i in _named(kernel, given, bars, key):
+        for i in _named(kernel, arguments, bars, key):
             bars[i].host()[...] = np.asarray(values).astype(scalar_of(bars[i].dtype).dtype)
 
 
-def _named(kernel: Kernel, given: Sequence[Any], bars: Mapping[int, array], key: object) -> list[int]:
+def _named(kernel: Kernel, arguments: Sequence[Any], bars: Mapping[int, array], key: object) -> list[int]:
     """The arguments with an adjoint that a name, or the argument itself, stands for; raises LaunchError."""
     names = {kernel.plan.parameters[i].name: i for i in bars}
     if isinstance(key, str) and key in names:
         return [names[key]]
-    whole = [argument.array if isinstance(argument, Reference) else argument for argument in given]
-    found = [i for i in bars if whole[i] is key]
-    if not found:
+    whole = [argument.array if isinstance(argument, Reference) else argument for argument in arguments]
+    positions = [i for i in bars if whole[i] is key]
+    if not positions:
         called = f"`{key}`" if isinstance(key, str) else "what `adjoints` names"
         message = f"{called} is no float argument of `{kernel.name}`"
         raise LaunchError(Diagnostic(message, kernel.span, "seed", hint=f"name one of {', '.join(names)}"))
-    return found
-
-
-def _is_adjoint(seen: Seen, primal: set[str]) -> bool:
-    """Whether a value of an adjoint program belongs to the sweep, not to the replay before it."""
-    name = seen.name.partition("[")[0]
-    return name.endswith("_bar") and name not in primal
+    return positions
