@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.records.outline import reverse_of
 from kernelab.backend.interpreter.watch import Seen, watch
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
 from kernelab.lang.types import Array, bytes_of, scalar_of
@@ -129,14 +130,11 @@ def _copied(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> dict[Al
 
 def _reverse(kernel: Kernel, shared: Groups) -> Pullback | KernelTypeError:
     plan = kernel.plan
-    active = sorted({*plan.floats, *plan.numbers})
+    active = {*plan.floats, *plan.numbers}
     if not active:
         message = "no parameter is a float or an array of floats, so there is no adjoint"
         return KernelTypeError(Diagnostic(message, kernel.span))
-    try:
-        return kernel.program.pullback(tuple(active), shared)
-    except KernelTypeError as error:
-        return error
+    return reverse_of(kernel, active, shared)
 
 
 def _bars(

@@ -61,6 +61,12 @@ def reverse_of(
         return error  # raised by backward(), if a gradient has to pass through this kernel
 
 
+def would_reach(call: Call, positions: Collection[int], active: Collection[int]) -> bool:
+    """Whether adjoints would flow to one of some arguments, if these were active, too."""
+    reverse = reverse_of(call.kernel, {*active, *positions}, call.groups())
+    return not isinstance(reverse, Pullback) or any(i in reverse.reached for i in positions)
+
+
 def outline_of(call: Call, groups: Groups, settled: Positions) -> Outline:
     """The shared facts of a launch, by which arguments share memory and which of them are saved."""
     plan, arguments = call.kernel.plan, call.arguments

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from kernelab.autodiff.overwrites.hazards import Watch
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.moves import cleared
-from kernelab.autodiff.records.outline import Outline, Pick, reverse_of
+from kernelab.autodiff.records.outline import Outline, Pick, would_reach
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG
 from kernelab.errors import KernelTypeError, Related
 from kernelab.lang.types import bytes_of
@@ -157,14 +157,11 @@ class LaunchRecord:
             if getattr(argument, "array", argument) is primal
             or getattr(getattr(argument, "array", argument), "allocation", None) is primal.allocation
         ]
-        reverse = reverse_of(self.kernel, {*active, *given}, self.call.groups())
-        return not isinstance(reverse, Pullback) or any(i in reverse.reached for i in given)
+        return would_reach(self.call, given, active)
 
     def would_reach_number(self, position: int) -> bool:
         """Whether adjoints would flow to a number among the arguments, if an array stood for it."""
-        active = getattr(self.reverse, "active", ())
-        reverse = reverse_of(self.kernel, {*active, position}, self.call.groups())
-        return not isinstance(reverse, Pullback) or position in reverse.reached
+        return would_reach(self.call, (position,), getattr(self.reverse, "active", ()))
 
     @property
     def written(self) -> Sequence[array]:

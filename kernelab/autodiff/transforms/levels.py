@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.records.outline import reverse_of
+from kernelab.autodiff.records.outline import would_reach
 from kernelab.autodiff.records.program_arguments import Argument, Extents, Kept, KeptValues, box_among, packed
 from kernelab.autodiff.records.provenance import ArrayFromHost, NumberFromHost, Provenance, Reader
 from kernelab.autodiff.records.unseen import Witness
 from kernelab.autodiff.transforms.interpretation import Interpretation
-from kernelab.errors import Diagnostic, GradientError, KernelTypeError, TapeError
+from kernelab.errors import Diagnostic, GradientError, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import Value
 from kernelab.runtime.arguments.arguments import Reference
@@ -198,19 +198,13 @@ def _warn_of_arguments(known: Provenance, call: Call) -> None:
     for i, argument in enumerate(call.arguments):
         if isinstance(argument, array):
             made = known.arrays.get(argument.allocation, [])[-1:] if i in call.kernel.plan.floats else []
-            if made and not made[0].taken and _is_varied(call, i):
+            if made and not made[0].taken and would_reach(call, (i,), call.kernel.plan.floats):
                 taken = known.takings[made[0].earlier - 1]
                 known.tell(ArrayFromHost(argument, made[0], taken, Reader(title, place), in_transform=True))
             continue
         sources = known.sources(argument)
-        if sources and _is_varied(call, i):
+        if sources and would_reach(call, (i,), call.kernel.plan.floats):
             known.tell(NumberFromHost(title, place, sources[0], in_transform=True))
-
-
-def _is_varied(call: Call, position: int) -> bool:
-    """Whether what a launch computes has a derivative by one of its arguments."""
-    reverse = reverse_of(call.kernel, {*call.kernel.plan.floats, position}, call.groups())
-    return isinstance(reverse, KernelTypeError) or position in reverse.reached
 
 
 def _argument(argument: Any, packed: bytes) -> Argument:

@@ -203,7 +203,7 @@ def _require_floats(func: Callable[..., Any], args: Sequence[Any], n: int, argnu
         count = "one argument" if len(args) == 1 else f"{len(args)} arguments"
         message = f"argnums={argnums!r}: {name_of(func)} was called with {count}"
         raise refusal(KernelTypeError, message, "argnums", "arguments are counted from 0")
-    if not _trees_has_floats(args[n]):
+    if not _holds_floats(args[n]):
         raise _no_floats(args[n], f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
 
 
@@ -219,7 +219,7 @@ def _require_callable(func: object) -> None:
         )
 
 
-def _trees_has_floats(value: Any) -> bool:
+def _holds_floats(value: Any) -> bool:
     """Whether a value is an array of floats, or a struct that has some."""
     if is_struct(value):
         return any(True for _ in fields(value))

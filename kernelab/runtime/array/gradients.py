@@ -82,7 +82,8 @@ class Gradients(Strided):
             return "an array cannot be its own gradient: backward() would overwrite it", (
                 "write x.grad = kl.zeros_like(x), or x.grad.assign(x) for its values"
             )
-        if self._stands_like(value):
+        mine = self.offset, self.strides, self.allocation.nbytes
+        if mine == (value.offset, value.strides, value.allocation.nbytes):
             return None
         return "a gradient shares the memory of what it is set to, and this is laid out in another way", (
             "write x.grad.assign(g) to copy the values; or set it to an array with memory of its own, laid "
@@ -98,10 +99,6 @@ class Gradients(Strided):
     def retain_grad(self, wanted: bool) -> None:
         if wanted:
             self.requires_grad = True
-
-    def _stands_like(self, other: Strided) -> bool:
-        mine = (self.offset, self.strides, self.allocation.nbytes)
-        return mine == (other.offset, other.strides, other.allocation.nbytes)
 
 
 def warn_of_no_gradient(dtype: Any) -> None:

@@ -98,7 +98,8 @@ def _scalar(elements: Strided) -> Scalar:
 def _run(what: str, scalar: Scalar, dest: Strided, *others: Strided) -> bool:
     """Run a kernel over all scalars; not where they are too many, or stand along too many axes."""
     arrays = (dest, *others)
-    axes = _axes(dest, [_strides(elements) for elements in arrays])
+    parts = contiguous_strides(shape_of(dest.dtype), _scalar(dest).bits // 8)
+    axes = _axes(dest, [(*elements.strides, *parts) for elements in arrays])
     extents = [extent for extent, _ in axes]
     if any(extent > 1 and strides[0] == 0 for extent, strides in axes):
         return False
@@ -112,12 +113,6 @@ def _run(what: str, scalar: Scalar, dest: Strided, *others: Strided) -> bool:
         slots += [elements.allocation.address + elements.offset, *extents, *(s[n] for _, s in axes)]
     _entry(what, scalar, len(axes))(struct.pack(f"={len(slots)}q", *slots))
     return True
-
-
-def _strides(elements: Strided) -> tuple[int, ...]:
-    """The strides of the scalars of an array, with those of components."""
-    scalar = _scalar(elements)
-    return (*elements.strides, *contiguous_strides(shape_of(elements.dtype), scalar.bits // 8))
 
 
 def _axes(dest: Strided, strides: Sequence[tuple[int, ...]]) -> list[Axis]:

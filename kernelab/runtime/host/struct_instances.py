@@ -208,7 +208,9 @@ class Instance:
             value = self._values[entry.name]
             if isinstance(value, Instance):
                 value._trace(wanted)
-            elif wanted and entry.name not in self._traced and _is_traceable(entry.type, value):
+                continue
+            is_number = _is_number_of_floats(entry.type) and not isinstance(value, array)
+            if wanted and is_number and entry.name not in self._traced:
                 self._traced[entry.name] = array([value], entry.type, (1,), requires_grad=True)
                 self._values[entry.name] = _element_of(self._traced[entry.name])
 
@@ -300,10 +302,6 @@ def cleared(instance: Instance) -> Instance:
 def class_of(struct: Struct) -> type[Instance]:
     """The class that makes structs of a definition: one for each, defaults included."""
     return _class(struct, repr([struct.doc, *(entry.default for entry in _all_fields(struct))]))
-
-
-def _is_traceable(type: Any, value: Any) -> bool:
-    return _is_number_of_floats(type) and not isinstance(value, array)
 
 
 def _is_number_of_floats(type: Any) -> bool:

@@ -133,7 +133,9 @@ class Kernel(KernelHints, Displayed):
 
     def __call__(self, *_: Any) -> None:
         """A kernel runs on a grid: raises LaunchError that says how."""
-        raise _called_directly(self)
+        message = f"`{self.name}` is a kernel: it runs once for each thread of a grid"
+        hint = f"write kl.launch({self.name}, dim=n, inputs=[...]) or {self.name}[n](...)"
+        raise LaunchError(Diagnostic(message, None, "kernel", hint=hint))
 
     # -------------------------------------------------------------------------------------- what it is
 
@@ -146,7 +148,9 @@ class Kernel(KernelHints, Displayed):
     def definition(self) -> KernelDefinition:
         """The kernel for the types of its parameters; raises KernelError where some of them are `Any`."""
         if isinstance(self.loaded, GenericKernel):
-            raise KernelTypeError(_undecided(self.loaded))
+            message = f"the types of `{self.name}` are not known before it is launched: it takes Any"
+            hint = f"kl.overload({self.name}, [types]) is the kernel for certain types"
+            raise KernelTypeError(Diagnostic(message, self.loaded.span, "generic", hint=hint))
         return self.loaded
 
     @property
@@ -366,9 +370,8 @@ def _made(definition: Definition, options: Mapping[str, Any]) -> Made:
     if isinstance(definition, StructDefinition):
         return class_of(definition.struct)
     if isinstance(definition, GenericKernel):
-        generic = definition
-        generic.options |= options
-        return Kernel.of(generic.name, lambda: generic)
+        definition.options |= options
+        return Kernel.of(definition.name, lambda: definition)
     if not isinstance(definition, KernelDefinition):
         return definition
     chosen = replace(definition, options={**definition.options, **options})
@@ -389,15 +392,3 @@ def _no_backward(kernel: Kernel) -> Diagnostic:
     if "enable_backward" not in kernel.definition.options:
         message, hint = f"{message} by kl.config.enable_backward", "set kl.config.enable_backward = True"
     return Diagnostic(message, kernel.span, "backward", hint=hint)
-
-
-def _undecided(kernel: GenericKernel) -> Diagnostic:
-    message = f"the types of `{kernel.name}` are not known before it is launched: it takes Any"
-    hint = f"kl.overload({kernel.name}, [types]) is the kernel for certain types"
-    return Diagnostic(message, kernel.span, "generic", hint=hint)
-
-
-def _called_directly(kernel: Kernel) -> Exception:
-    message = f"`{kernel.name}` is a kernel: it runs once for each thread of a grid"
-    hint = f"write kl.launch({kernel.name}, dim=n, inputs=[...]) or {kernel.name}[n](...)"
-    return LaunchError(Diagnostic(message, None, "kernel", hint=hint))

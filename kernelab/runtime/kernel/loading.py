@@ -206,15 +206,13 @@ def _annotated(
             types[inner.id] = given.dtype
             handed = ast.Subscript(ast.Name("ref", ast.Load()), inner, ast.Load())
             argument.annotation = ast.fix_missing_locations(ast.copy_location(handed, argument.annotation))
-        elif argument.annotation is not None and _is_type(given):
+        elif argument.annotation is not None and (
+            isinstance(given, Value | Array | StructArray) or hasattr(given, "__kernelab_struct__")
+        ):
             name = f"__annotation_{argument.arg}"
             types[name] = given
             argument.annotation = ast.copy_location(ast.Name(name, ast.Load()), argument.annotation)
     return ChainMap(types, *maps_of(namespace)) if types else namespace
-
-
-def _is_type(given: Any) -> bool:
-    return isinstance(given, Value | Array | StructArray) or hasattr(given, "__kernelab_struct__")
 
 
 def native_of(

@@ -1,6 +1,7 @@
 """Grids: the number of threads of a launch along each dimension; must not know kernels."""
 
 import functools
+import math
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -37,18 +38,13 @@ def grid_of(dim: int | Sequence[int]) -> Grid:
 @functools.lru_cache(maxsize=4096, typed=True)
 def _grid(dim: Any) -> Grid:
     extents = dim if isinstance(dim, tuple) else (dim,)
-    if not 1 <= len(extents) <= 4 or not all(_is_extent(n) for n in extents):
+    are_ints = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in extents)
+    if not are_ints or not 1 <= len(extents) <= 4:
         hint = "pass an int, or a tuple of 1 to 4 ints"
         raise LaunchError(Diagnostic(f"a grid cannot have the dimensions {dim!r}", code="dim", hint=hint))
     extents = tuple(int(n) for n in extents)
-    threads = 1
-    for extent in extents:
-        threads *= extent
+    threads = math.prod(extents)
     if min(extents) < 0 or threads > MAX_THREADS:
         hint = f"every dimension is 0 or more, and there are at most {MAX_THREADS:,} threads"
         raise LaunchError(Diagnostic(f"a grid cannot have the dimensions {extents}", code="dim", hint=hint))
     return Grid(extents, threads, struct.pack("=4q", *extents, *(1,) * (4 - len(extents))))
-
-
-def _is_extent(n: Any) -> bool:
-    return isinstance(n, int | np.integer) and not isinstance(n, bool)

@@ -18,7 +18,7 @@ from kernelab.backend.common.backends import Args, Entry
 from kernelab.backend.cuda.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG, LaunchConfig, config_of
 from kernelab.errors import Diagnostic, KernelWarning, LaunchError
 from kernelab.guidance.bad_calls import no_argument, show_signature, telling
-from kernelab.lang.types import Array, Type, int32, is_differentiable
+from kernelab.lang.types import Array, int32, is_differentiable
 from kernelab.runtime.arguments.arguments import (
     Parameter,
     Reference,
@@ -400,20 +400,12 @@ def _bars(kernel: Kernel, arguments: list[Any], given: list[Any]) -> dict[int, a
         if bar is None:
             primal = argument.array if isinstance(argument, Reference) else argument
             bar = primal.grad if isinstance(primal, array) and primal.requires_grad else None
-        if bar is not None and _has_adjoint(parameter.type):
-            bars[i] = _checked_bar(parameter, bar)
+        # Callers may pass some number for a parameter that has no adjoint.
+        type = parameter.type if isinstance(parameter.type, Array) else Array(parameter.type, 1)
+        if bar is not None and is_differentiable(type):
+            wanted = Parameter(parameter.kernel, f"{parameter.name}_bar", type, parameter.span)
+            bars[i], _ = wanted.convert(bar)
     return bars
-
-
-def _has_adjoint(type: Type) -> bool:
-    """Whether a parameter has one; callers may pass some number where it has none."""
-    return is_differentiable(type.elem if isinstance(type, Array) else type)
-
-
-def _checked_bar(parameter: Parameter, bar: Any) -> array:
-    type = parameter.type if isinstance(parameter.type, Array) else Array(parameter.type, 1)
-    found: array = Parameter(parameter.kernel, f"{parameter.name}_bar", type, parameter.span).convert(bar)[0]
-    return found
 
 
 def _require_place(kernel: Kernel, place: Device, arguments: Sequence[Any]) -> None:

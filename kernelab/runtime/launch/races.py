@@ -175,12 +175,12 @@ def _warn_of_snippets(kernel: Kernel) -> None:
 
 
 def _program(kernel: Kernel, watched: frozenset[str], aliased: bool) -> tuple[Marked, Entry]:
-    known: dict[Any, tuple[Marked, Entry]] = kernel.beside.setdefault("races", {})
-    key = (watched, aliased)
-    if key not in known:
+
+    def make() -> tuple[Marked, Entry]:
         program = marked(scalarise(replace(kernel.primal, aliased=aliased)), watched)
-        known[key] = program, place(program.function)
-    return known[key]
+        return program, place(program.function)
+
+    return kernel.program.once(("races", watched, aliased), make)
 
 
 def _copies(kernel: Kernel, arguments: Sequence[Any]) -> dict[Allocation, Allocation]:

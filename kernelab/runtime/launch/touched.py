@@ -73,12 +73,9 @@ def is_settled(
 
 
 def _facts(region: Region, arguments: Sequence[Any] | Mapping[int, Any]) -> Facts:
-    shape = arguments[region.position].shape
-    return (shape, *[_fact(arguments[i]) for i in region.uses]) if region.uses else (shape,)
-
-
-def _fact(argument: Any) -> Any:
-    return argument.shape if isinstance(argument, array) else int(argument)
+    used = [arguments[i] for i in region.uses]
+    facts = [given.shape if isinstance(given, array) else int(given) for given in used]
+    return arguments[region.position].shape, *facts
 
 
 class _Shape(tuple[int, ...]):

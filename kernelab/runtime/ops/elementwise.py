@@ -261,16 +261,10 @@ def _check(callee: UserFunction, outs: tuple[Any, ...], results: int, shape: tup
         if not isinstance(out, array):
             message = f"out= takes an array, not {a_thing(out)}"
             raise KernelTypeError(Diagnostic(message, code="out", hint="make one: kl.empty_like(x)"))
-        if out.shape != outs[0].shape or not _stretches(shape, out.shape):
+        stretches = all(n in (1, extent) for n, extent in zip(shape[::-1], out.shape[::-1], strict=False))
+        if out.shape != outs[0].shape or len(shape) > out.ndim or not stretches:
             message = f"the results have shape {shape}, and out= has {out.shape}"
             raise KernelValueError(Diagnostic(message, code="shape"))
-
-
-def _stretches(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    try:
-        return np.broadcast_shapes(shape, wanted) == wanted
-    except ValueError:
-        return False
 
 
 # ------------------------------------------------------------------------------------------ functions
