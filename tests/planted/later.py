@@ -180,8 +180,8 @@ LATER = (
     Fault(
         "threads that were swept before the memory ran out are swept again",
         RUNTIME,
-        "frugal()(args, done=full.done, room=room)",
-        "frugal()(args, room=room)",
+        "frugal()(args, done=full.done, room=room or 0)",
+        "frugal()(args, room=room or 0)",
         (f"{CONTRACT}loop_storage.py",),
     ),
     Fault(
