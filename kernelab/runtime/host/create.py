@@ -131,9 +131,7 @@ def zeros_like(
 
     They are on its device unless another one is given.  Raises KernelTypeError for what is no array.
     """
-    _require_shaped(src, "zeros_like takes")
-    wanted = src.requires_grad if requires_grad is None else requires_grad
-    return zeros(src.shape, src.dtype, _beside(src, device), wanted, **options)
+    return zeros(*_like(src, device, requires_grad, "zeros_like takes"), **options)
 
 
 def ones_like(
@@ -143,8 +141,7 @@ def ones_like(
     **options: Unpack[Options],
 ) -> array:
     """Ones in the shape and dtype of `src`; the rest as for `zeros_like`."""
-    _require_shaped(src, "ones_like takes")
-    return full_like(src, 1, device, requires_grad, **options)
+    return ones(*_like(src, device, requires_grad, "ones_like takes"), **options)
 
 
 def empty_like(
@@ -154,9 +151,7 @@ def empty_like(
     **options: Unpack[Options],
 ) -> array:
     """Elements like those of `src` that hold whatever the memory held; the rest as for `zeros_like`."""
-    _require_shaped(src, "empty_like takes")
-    wanted = src.requires_grad if requires_grad is None else requires_grad
-    return empty(src.shape, src.dtype, _beside(src, device), wanted, **options)
+    return empty(*_like(src, device, requires_grad, "empty_like takes"), **options)
 
 
 def full_like(
@@ -170,9 +165,8 @@ def full_like(
 
     Raises KernelTypeError or KernelValueError for a value that is no element of that dtype.
     """
-    _require_shaped(src, "full_like takes first")
-    wanted = src.requires_grad if requires_grad is None else requires_grad
-    return full(src.shape, value, src.dtype, _beside(src, device), wanted, **options)
+    shape, *like = _like(src, device, requires_grad, "full_like takes first")
+    return full(shape, value, *like, **options)
 
 
 def from_numpy(
@@ -293,18 +287,17 @@ def copy(
     transfer(dest, src, "copy")
 
 
-def _require_shaped(src: Any, wants: str) -> None:
+def _like(src: array, device: Device | str | None, requires_grad: bool | None, wants: str) -> tuple[Any, ...]:
+    """The shape, dtype, device and `requires_grad` of an array like another, of which some may be given."""
     if not is_picked(src):
         require_array(src, wants)
+    wanted = src.requires_grad if requires_grad is None else requires_grad
+    return src.shape, src.dtype, src.device if device is None else device, wanted
 
 
 array1d, array2d, array3d, array4d = (
     Ranked(array, "array", "(data, dtype)`` makes an `array` of", ndim) for ndim in (1, 2, 3, 4)
 )
-
-
-def _beside(src: array, device: Device | str | None) -> Device | str:
-    return src.device if device is None else device
 
 
 def _made(
