@@ -132,3 +132,17 @@ def test_native_functions_hand_nothing_back() -> None:
             'TEXT = "x = 1.0;"\n@func_native(TEXT)\ndef f(x: ref[float]): ...\n'
             "def k(y: array[float]):\n    f(y[0])"
         )
+
+
+def test_a_loop_whose_condition_changes_the_type_of_what_it_takes_back_is_refused() -> None:
+    text = """
+def less(n: ref[int]) -> bool:
+    n -= 1.0
+    return n > 0
+
+def kernel(y: array[int], n: int):
+    while less(n):
+        y[0] += 1
+"""
+    with pytest.raises(kl.KernelTypeError, match="n is float32 here and int32 in line 6"):
+        kl.compile(text)

@@ -59,6 +59,7 @@ MISTAKES = [
     ("y = len(n)", "len takes one array or vector, not (int32)", "", "len(n)"),
     ("y = constant(n)", "constant(...) takes one number that is known", "", "constant(n)"),
     ("y = range(3)", "range(...) stands only behind for ... in", "", "range(3)"),
+    ('y = range(n, adjoint="save")', "range(...) stands only behind", "", 'range(n, adjoint="save")'),
     ("for i in range():\n        pass", "range takes 1 to 3 integers, not 0", "", "range()"),
     ("for i in range(0, 3, 0):\n        pass", "the step of range is zero", "", "range(0, 3, 0)"),
     (

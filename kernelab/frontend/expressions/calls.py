@@ -220,7 +220,7 @@ WORDS: Mapping[str, FromValues | FromSyntax] = {
     "expect_eq": FromSyntax(words.expect_eq),
     "expect_neq": FromSyntax(words.expect_neq),
     "expect_near": FromSyntax(words.expect_near),
-    "range": FromValues(words.misplaced_range),
+    "range": FromSyntax(words.misplaced_range),
     "len": FromValues(words.length),
     "constant": FromValues(words.constant),
     "cast": FromValues(words.reinterpreted),

@@ -75,7 +75,7 @@ def length(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Mea
             raise frame.error(node, f"len takes one array or vector, not ({shown})")
 
 
-def misplaced_range(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
+def misplaced_range(frame: Frame, node: ast.Call) -> Meaning:
     """The mistake of `range(...)` outside of a `for`."""
     raise frame.error(node, "range(...) stands only behind for ... in", hint="write for i in range(n)")
 

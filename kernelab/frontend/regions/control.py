@@ -356,8 +356,11 @@ def _closed(frame: Frame, opened: Meaning, entry: Side, end: Side, carries: _Car
             ]
             return array_views.with_atoms(view, [_atom(item) for item in closed])
         case Typed(Var() as var), Weak() | Typed():
-            slot = carries.slots[var]
-            carries.yields.append(_yielded(frame, slot, entry, end))
+            try:
+                carries.yields.append(_yielded(frame, carries.slots[var], entry, end))
+            except Mistake:
+                carries.keep(opened)
+                raise
             return opened
         case _ if same(opened, end.value):
             carries.keep(opened)
