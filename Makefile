@@ -6,7 +6,7 @@
 #   make lint    ruff and mypy               make format   what ruff can mend
 #   make frontend  the widgets' TypeScript, bundled (with node, or one that pip brings)
 #   make oracle  derivatives beside JAX's
-#   make bench   kernelab beside Warp        make clean    remove all that make and the tools created
+#   make bench   kernelab beside others       make clean    remove all that make and the tools created
 #   make builtins   which builtins pass their tests, how exact they are, and what they cost
 #   make fuzz    random programs             make planted  whether the tests notice planted faults
 #                (make fuzz ARGS="--minutes 30 --seed 7")
@@ -60,9 +60,9 @@ format: $(VENV)/.with-dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(VENV)/.with-bench must-compile
-	$(BIN)/python benchmarks/compare.py --warp-python $(BIN)/python $(ARGS)
-	$(BIN)/python benchmarks/jacobians.py --warp-python $(BIN)/python
+# Warp, numba and JAX are installed into build/peers; ARGS="--peers PYTHON" names another environment.
+bench: $(VENV)/.with-test must-compile
+	$(BIN)/python benchmarks/bench.py --write benchmarks/RESULTS.md $(ARGS)
 
 builtins: $(VENV)/.with-test must-compile
 	$(BIN)/python benchmarks/builtins.py $(ARGS)

@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from compare import Peer
+from peer import Peer
 from programs import SIZES
 
 from kernelab.backend.cuda.nvidia import open_driver

@@ -1,13 +1,17 @@
 """One system under measurement, in a process of its own: reads a request a line, answers a line.
 
-    python worker.py kernelab|warp
+    python worker.py kernelab|warp|numba|jax|c++
 
-A request is JSON: {"measure": "latency", "text": ..., "name": ..., "size": ...} or {"measure": "overhead"}.
-The two classes below do the same work with each system's own names.
+A request is JSON: {"measure": "kernel", "name": ...}, or the name of another function of `MEASURES` with its
+arguments; an answer is JSON too, of numbers by row.  Every system does the same work by its own names.
 """
 
+import contextlib
+import ctypes
 import importlib.util
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -15,7 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import kernels
 import numpy as np
+from kernels import Work
 
 N = 32
 LAUNCHES = 2000
@@ -114,13 +120,358 @@ def _repeat(action: Callable[[], None], times: int) -> float:
     return (time.perf_counter() - start) / times
 
 
+# ------------------------------------------------------------------------------------- throughput of kernels
+
+
+class Runs:
+    """A kernel ready to run: `primal` and `adjoint` are timed, `clear` sets gradients to zero before."""
+
+    def __init__(
+        self,
+        primal: Callable[[], Any],
+        adjoint: Callable[[], Any],
+        clear: Callable[[], Any],
+        gradients: Callable[[], dict[str, Any]],
+    ) -> None:
+        self.primal, self.adjoint, self.clear, self.gradients = primal, adjoint, clear, gradients
+
+
+def of_arrays(system: System, work: Work) -> Runs:
+    """A kernel of kernelab or Warp, recorded once; its backward pass is what is timed."""
+    lib, given = system.lib, work.arguments
+    kernel = system.compile(kernels.texts()[work.name], work.name)
+    arrays = {name: _array(lib, value) for name, value in given.items() if isinstance(value, np.ndarray)}
+    inputs = [arrays.get(name, value) for name, value in given.items()]
+    seed = _array(lib, work.seed)
+
+    def primal() -> None:
+        lib.launch(kernel, dim=work.dim, inputs=inputs)
+
+    with lib.Tape() as tape:
+        primal()
+
+    def clear() -> None:
+        for name in work.active:
+            if arrays[name].grad is not None:
+                arrays[name].grad.zero_()
+
+    def adjoint() -> None:
+        tape.backward(grads={arrays["z"]: seed})
+
+    return Runs(primal, adjoint, clear, lambda: {name: arrays[name].grad.numpy() for name in work.active})
+
+
+def _array(lib: Any, value: Any) -> Any:
+    if value.dtype == np.int32:
+        return lib.array(value, dtype=int)
+    dtype = lib.vec3 if value.ndim == 2 and value.shape[1] == 3 else float
+    return lib.array(value, dtype=dtype, requires_grad=True)
+
+
+class ByHand:
+    """What computes a kernel and its adjoint by hand, on NumPy's arrays."""
+
+    def runs(self, work: Work) -> Runs | None:
+        """The kernel ready to run; None where nobody wrote it."""
+        primal, adjoint = self.functions(work)
+        if primal is None:
+            return None
+        given = [*work.arguments.values()]
+        bars = {name: np.zeros_like(work.arguments[name]) for name in work.active}
+
+        def clear() -> None:
+            for bar in bars.values():
+                bar.fill(0)
+
+        return Runs(
+            lambda: primal(*given),
+            lambda: adjoint(*given[:-1], *bars.values(), work.seed),
+            clear,
+            lambda: bars,
+        )
+
+    def functions(self, work: Work) -> tuple[Any, Any]:
+        """The two functions."""
+        raise NotImplementedError
+
+
+class Cxx(ByHand):
+    """C++ by hand, one thread."""
+
+    def __init__(self) -> None:
+        source, self.path = (
+            Path(__file__).with_name("handwritten.cpp"),
+            Path(tempfile.mkdtemp()) / "by_hand.so",
+        )
+        options = ["-O3", "-march=native", "-shared", "-fPIC", "-o", str(self.path), str(source)]
+        subprocess.run([os.environ.get("CXX", "g++"), *options], check=True)
+        self.library = ctypes.CDLL(str(self.path))
+        lines = subprocess.run(["g++", "--version"], capture_output=True, text=True, check=True).stdout
+        self.version = lines.splitlines()[0].split()[-1]
+
+    def functions(self, work: Work) -> tuple[Any, Any]:
+        return tuple(self._function(name, work.dim) for name in (work.name, f"{work.name}_adjoint"))
+
+    def _function(self, name: str, dim: tuple[int, ...]) -> Callable[..., None]:
+        run, extents = self.library[name], [ctypes.c_long(extent) for extent in dim]
+        return lambda *given: run(*extents, *map(_pointer, given))
+
+
+def _pointer(given: Any) -> Any:
+    return given if isinstance(given, int) else ctypes.c_void_p(given.ctypes.data)
+
+
+class Numba(ByHand):
+    """numba, one thread."""
+
+    def __init__(self) -> None:
+        import by_numba
+        import numba
+
+        self.module, self.version = by_numba, numba.__version__
+
+    def functions(self, work: Work) -> tuple[Any, Any]:
+        return tuple(getattr(self.module, name, None) for name in (work.name, f"{work.name}_adjoint"))
+
+
+class Jax:
+    """JAX on the CPU, compiled; its adjoint computes the primal again, as `jax.vjp` does."""
+
+    def __init__(self) -> None:
+        import by_jax
+        import jax
+
+        self.jax, self.module, self.version = jax, by_jax, jax.__version__
+
+    def runs(self, work: Work) -> Runs:
+        """The kernel ready to run."""
+        jax, function = self.jax, getattr(self.module, work.name)
+        given = {name: value for name, value in work.arguments.items() if name != "z"}
+        fixed = {name: value for name, value in given.items() if isinstance(value, int)}
+        arrays = {name: jax.numpy.asarray(value) for name, value in given.items() if name not in fixed}
+        active = {name: arrays.pop(name) for name in work.active}
+        seed = jax.numpy.asarray(work.seed)
+        found: dict[str, Any] = {}
+
+        @jax.jit
+        def primal(active: Any, others: Any) -> Any:
+            return function(**active, **others, **fixed)
+
+        @jax.jit
+        def adjoint(active: Any, others: Any, seed: Any) -> Any:
+            return jax.vjp(lambda some: function(**some, **others, **fixed), active)[1](seed)[0]
+
+        def pull() -> None:
+            found.update(jax.block_until_ready(adjoint(active, arrays, seed)))
+
+        return Runs(
+            lambda: jax.block_until_ready(primal(active, arrays)), pull, lambda: None, lambda: dict(found)
+        )
+
+
+class Throughput:
+    """The kernel that is measured now; another one takes its place."""
+
+    def __init__(self, system: Any) -> None:
+        self.system = system
+        self.name = ""
+        self.runs: Runs | None = None
+
+    def __call__(self, name: str, shrink: int = 1) -> dict[str, Any]:
+        """Milliseconds of the primal and the adjoint; at first some of the gradients of a kernel instead."""
+        first = name != self.name
+        if first:
+            self.name, self.runs = name, None
+            work = kernels.work(name, shrink)
+            by_hand = not isinstance(self.system, Kernelab | Warp)
+            self.runs = self.system.runs(work) if by_hand else of_arrays(self.system, work)
+        if self.runs is None:
+            return {}
+        if first:
+            for _ in range(3):
+                self.runs.primal()
+                self.runs.clear()
+                self.runs.adjoint()
+            gradients = self.runs.gradients()
+            return {"gradients": {key: _some(np.asarray(value)) for key, value in gradients.items()}}
+        primal = 1e3 * _repeat(self.runs.primal, 1)
+        self.runs.clear()
+        return {"primal": primal, "adjoint": 1e3 * _repeat(self.runs.adjoint, 1)}
+
+
+def _some(values: Any) -> list[float]:
+    flat = values.reshape(-1)
+    return [float(value) for value in flat[:: max(1, len(flat) // 50)]]
+
+
+# ------------------------------------------------------------------------------------------------- tapes
+
+STEP = """
+def step(x: wp.array[float], y: wp.array[float]):
+    i = wp.tid()
+    y[i] = wp.sin(x[i]) + 0.5 * x[i]
+"""
+
+
+def chain(system: System, launches: int, kind: str) -> dict[str, Any]:
+    """Microseconds a launch to record and to go back through a chain, and the kilobytes that it keeps.
+
+    With `kind` "new" every array is made in the loop, "made" beforehand; "two" goes to and fro between two.
+    """
+    lib, kernel = system.lib, system.compile(STEP, "step")
+
+    def made() -> Any:
+        return lib.zeros(16, dtype=float, requires_grad=True)
+
+    with lib.Tape() as warm:
+        x, y = made(), made()
+        lib.launch(kernel, dim=16, inputs=[x, y])
+    warm.backward(grads={y: lib.full(16, 1.0, dtype=float)})
+    before = _resident()
+    arrays = [made() for _ in range({"new": 0, "made": launches + 1, "two": 2}[kind])]
+    x = arrays[0] if arrays else made()
+    start = time.perf_counter()
+    with lib.Tape() as tape:
+        for k in range(launches):
+            y = arrays[(k + 1) % len(arrays)] if arrays else made()
+            lib.launch(kernel, dim=16, inputs=[x, y])
+            x = y
+    recorded = time.perf_counter()
+    tape.backward(grads={x: lib.full(16, 1.0, dtype=float)})
+    end = time.perf_counter()
+    kept = (_resident() - before) / launches
+    microseconds = 1e6 / launches
+    return {
+        "record": microseconds * (recorded - start),
+        "backward": microseconds * (end - recorded),
+        "memory": kept,
+    }
+
+
+def _resident() -> float:
+    """The memory of the process in kilobytes."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1000
+
+
+# ------------------------------------------------------------------------------------- first calls of tools
+
+TOOLS = """
+def band(x: wp.array[float], y: wp.array[float]):
+    i = wp.tid()
+    s = 2.0 * wp.sin(x[i])
+    if i > 0:
+        s = s + x[i - 1] * x[i]
+    if i < x.shape[0] - 1:
+        s = s - x[i + 1] * x[i]
+    y[i] = s
+
+def total(x: wp.array[float], y: wp.array[float]):
+    wp.atomic_add(y, 0, x[wp.tid()])
+
+def cube(x: float):
+    return x * x * x
+
+@wp.func_grad(cube)
+def adjoint_cube(x: float, adj_ret: float):
+    wp.adjoint[x] += 3.0 * x * x * adj_ret
+
+def ruled(x: wp.array[float], y: wp.array[float]):
+    i = wp.tid()
+    y[i] = cube(x[i])
+"""
+
+
+def jacobian(system: Kernelab, n: int) -> dict[str, Any]:
+    """Milliseconds of the first and of a repeated sparse Jacobian of three bands."""
+    lib, band = system.lib, system.lib.compile(TOOLS)["band"]
+    find = lib.autograd.jacobian
+    x = lib.array(np.random.default_rng(1).random(n, np.float32), dtype=float, requires_grad=True)
+    y = lib.zeros(n, dtype=float, requires_grad=True)
+
+    def run() -> None:
+        (found,) = find(band, dim=n, inputs=[x], outputs=[y], sparse=True).values()
+        assert found.nnz == 3 * n - 2
+
+    return {"first": 1e3 * _repeat(run, 1), "repeated": 1e3 * min(_repeat(run, 1) for _ in range(3))}
+
+
+def checks(system: System) -> dict[str, Any]:
+    """Milliseconds of the first checks of small launches."""
+    lib, found = system.lib, dict[str, Any]()
+    step, more = (system.compile(STEP.replace("step", name), name) for name in ("first_step", "more_steps"))
+    total = TOOLS.split("\n\n")[1] + "\n"
+    x, y, z, one = (lib.full(size, 0.5, dtype=float, requires_grad=True) for size in (8, 8, 8, 1))
+    with lib.Tape() as tape:
+        lib.launch(step, dim=8, inputs=[x], outputs=[y])
+        lib.launch(more, dim=8, inputs=[y], outputs=[z])
+        lib.launch(system.compile(total, "total"), dim=8, inputs=[z], outputs=[one])
+    quiet = {"show_summary": False}
+    if isinstance(system, Warp):
+        from warp import autograd
+    else:
+        autograd = lib.autograd
+    start = time.perf_counter()
+    with contextlib.suppress(ValueError):  # Warp raises where its differences are too coarse
+        autograd.gradcheck_tape(tape, **quiet)
+    found["gradcheck_tape of three launches"] = 1e3 * (time.perf_counter() - start)
+    if isinstance(system, Kernelab):
+        ruled = lib.compile(TOOLS)["ruled"]
+        found["taylor_test"] = 1e3 * _repeat(lambda: autograd.taylor_test(step, 8, [x], [y], **quiet), 1)
+        found["gradcheck with a rule"] = 1e3 * _repeat(
+            lambda: autograd.gradcheck(ruled, 8, [x], [y], **quiet), 1
+        )
+    return found
+
+
+def statements(system: System, count: int) -> dict[str, Any]:
+    """Milliseconds of the front end, first launch and first backward of a kernel of so many statements."""
+    lines = [
+        "def many(x: wp.array[float], y: wp.array[float]):",
+        "    i = wp.tid()",
+        "    a = x[i]",
+        "    b = 0.5 * a",
+    ]
+    forms = [
+        "a = a * 0.99 + b * 0.01",
+        "b = wp.sin(a) + b * 0.5",
+        "a = a - b * a * 0.1",
+        "b = b + wp.cos(a * b)",
+    ]
+    lines += [f"    {forms[k % len(forms)]}" for k in range(count - 5)]
+    lines += [f"    y[i] = a + {np.random.default_rng().random()} * b", ""]
+    lib = system.lib
+    x, y = (lib.full(N, 0.5, dtype=float, requires_grad=True) for _ in range(2))
+    start = time.perf_counter()
+    kernel = system.compile("\n".join(lines), "many")
+    lowered = time.perf_counter()
+    with lib.Tape() as tape:
+        lib.launch(kernel, dim=N, inputs=[x, y])
+    launched = time.perf_counter()
+    tape.backward(grads={y: lib.full(N, 1.0, dtype=float)})
+    end = time.perf_counter()
+    return {
+        "front end": 1e3 * (lowered - start),
+        "first launch": 1e3 * (launched - lowered),
+        "backward": 1e3 * (end - launched),
+    }
+
+
+SYSTEMS = {"kernelab": Kernelab, "warp": Warp, "numba": Numba, "jax": Jax, "c++": Cxx}
+MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
+    measure.__name__: measure for measure in (latency, overhead, chain, jacobian, checks, statements)
+}
+
+
 def main() -> None:
-    system: System = Kernelab() if sys.argv[1] == "kernelab" else Warp()
-    print(json.dumps({"version": system.lib.__version__}), flush=True)
+    system = SYSTEMS[sys.argv[1]]()
+    throughput = Throughput(system)
+    print(json.dumps({"version": getattr(system, "version", None) or system.lib.__version__}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
         measure = request.pop("measure")
-        result = latency(system, **request) if measure == "latency" else overhead(system)
+        with contextlib.redirect_stdout(sys.stderr):
+            result = throughput(**request) if measure == "kernel" else MEASURES[measure](system, **request)
         print(json.dumps(result), flush=True)
 
 

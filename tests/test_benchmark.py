@@ -1,0 +1,53 @@
+"""The benchmark compares the same mathematics: gradients of kernelab are those of the C++ written by hand."""
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def benchmark_modules() -> Iterator[dict[str, Any]]:
+    sys.path.insert(0, str(FOLDER))
+    try:
+        yield {name: importlib.import_module(name) for name in ("kernels", "worker", "bench")}
+    finally:
+        sys.path.remove(str(FOLDER))
+
+
+def test_every_kernel_and_its_adjoint_are_those_written_by_hand(benchmark_modules: dict[str, Any]) -> None:
+    kernels, worker, bench = benchmark_modules.values()
+    ours, by_hand = worker.Throughput(worker.Kernelab()), worker.Throughput(worker.Cxx())
+    for name in kernels.texts():
+        wanted = by_hand(name, shrink=10_000 if name != "bodies" else 16)["gradients"]
+        found = ours(name, shrink=10_000 if name != "bodies" else 16)["gradients"]
+        assert bench._agree(found, wanted), name
+        off = {key: [x + 0.1 * max(map(abs, values)) for x in values] for key, values in found.items()}
+        assert not bench._agree(off, wanted), name
+        assert {*ours(name)} == {"primal", "adjoint"}
+
+
+def test_the_other_measurements_answer(benchmark_modules: dict[str, Any]) -> None:
+    worker = benchmark_modules["worker"]
+    system = worker.Kernelab()
+    for kind in ("new", "made", "two"):
+        assert {*worker.chain(system, 10, kind)} == {"record", "backward", "memory"}
+    assert worker.jacobian(system, 50).keys() == {"first", "repeated"}
+    assert len(worker.checks(system)) == 3
+    assert worker.statements(system, 20).keys() == {"front end", "first launch", "backward"}
+
+
+def test_a_table_has_medians_ratios_and_the_spread(benchmark_modules: dict[str, Any]) -> None:
+    results = benchmark_modules["bench"].Results()
+    for value in (1.0, 2.0, 9.0):
+        results.add("Table", "row", "kernelab", value)
+        results.add("Table", "row", "warp", 3.0 * value)
+    results.wrong.add(("row", "warp"))
+    assert results.markdown("Table", "ms", "kernelab").splitlines()[-1] == (
+        "| row | 2 | 3.00 (wrong gradient) | 1 to 9 |"
+    )
