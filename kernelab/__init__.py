@@ -258,15 +258,17 @@ def _imported(module: str) -> _Module:
 
 
 def __getattr__(name: str) -> _Any:
-    """Return a public name, a type or an operation of the language, or a module of kernelab."""
-    if name in _HOME_OF:
-        found = globals()[name] = getattr(_imported(f"kernelab.{_HOME_OF[name]}"), name)
-        return found
+    """Return a public name, a type or an operation of the language, or a module of kernelab, found once."""
     if name in _FACES:
         return _imported(f"kernelab.{name}")
     if name.startswith("__"):  # Python asks for __path__ and the like
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _imported("kernelab.language").word(name)
+    if name in _HOME_OF:
+        found = getattr(_imported(f"kernelab.{_HOME_OF[name]}"), name)
+    else:
+        found = _imported("kernelab.language").word(name)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

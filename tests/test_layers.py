@@ -437,6 +437,13 @@ def test_loading_a_name_leaves_the_garbage_collector_as_it_was() -> None:
     )
 
 
+def test_a_name_is_looked_up_once() -> None:
+    assert {"found", "once"} <= loaded_after(
+        "import kernelab as kl\nkl.zeros, kl.float32, kl.sin, kl.pi\n"
+        "if {'zeros', 'float32', 'sin', 'pi'} <= {*vars(kl)}: sys.modules |= {'found': kl, 'once': kl}"
+    )
+
+
 def test_every_name_can_be_imported_at_once() -> None:
     names = "{*kl.__all__} <= {*globals()} and {*kl.__all__} <= {*dir(kl)}"
     statements = f"import kernelab as kl\nfrom kernelab import *\nif {names}: sys.modules['all'] = kl"

@@ -471,3 +471,22 @@ def test_a_new_array_needs_a_shape_by_whatever_name() -> None:
     assert kl.zeros(n=3, dtype=kl.vec3).shape == kl.ones(n=3).shape == (3,)
     with pytest.raises(kl.KernelTypeError, match=r"a new array needs a shape\n.*kl\.zeros\(10\)"):
         kl.empty(dtype=int)
+
+
+@pytest.mark.parametrize("dtype", [None, float, kl.float32, kl.float64, kl.vec3, kl.mat22])
+def test_a_row_is_made_as_an_array_of_any_shape(dtype: object) -> None:
+    for maker in (kl.zeros, kl.empty):
+        row, usual = (maker(shape, dtype=dtype, requires_grad=True) for shape in (4, (4,)))
+        assert (row.shape, row.strides, row.dtype, row.requires_grad) == (
+            usual.shape,
+            usual.strides,
+            usual.dtype,
+            usual.requires_grad,
+        )
+    with pytest.raises(kl.KernelValueError):
+        kl.zeros(-1, dtype=dtype)
+
+
+def test_a_row_of_integers_warns_of_the_gradient_that_it_cannot_have() -> None:
+    with pytest.warns(kl.KernelWarning):
+        assert not kl.zeros(4, dtype=kl.int32, requires_grad=True).requires_grad

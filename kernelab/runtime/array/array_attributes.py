@@ -13,13 +13,18 @@ class FixedAttribute(KernelError, AttributeError):
     """An attribute of an array that cannot be assigned."""
 
 
+@lru_cache
+def _fixed(name: str) -> str:
+    return FIXED.hint(name)
+
+
 class Fixed:
     """The part of an array that refuses to become another one."""
 
     __slots__ = ()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        hint = FIXED.hint(name)
+        hint = _fixed(name)
         if hint:
             message = f"the {name} of an array cannot be assigned"
             raise FixedAttribute(Diagnostic(message, hint=hint, code="attribute"))

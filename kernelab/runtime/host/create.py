@@ -2,6 +2,8 @@
 
 import difflib
 from collections.abc import Sequence
+from functools import lru_cache
+from types import NoneType
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -11,7 +13,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.guidance.bad_calls import show_signature
 from kernelab.host.traced import follow
 from kernelab.lang.structs import Struct
-from kernelab.lang.types import bfloat16, scalar_of
+from kernelab.lang.types import Mat, Scalar, Value, Vec, bfloat16, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array, duplicate, require_array
 from kernelab.runtime.array.exchange import Capsule, from_capsule, no_dlpack
 from kernelab.runtime.array.host_annotations import Ranked
@@ -309,8 +311,16 @@ def _made(
     *,
     cleared: bool,
 ) -> array:
-    _require_known(options)
     place = get_device(device)
+    if shape.__class__ is int and not options and (dtype is float or dtype.__class__ in _PLAIN):
+        elem, steps, nbytes, is_active = _row(shape, dtype)
+        memory = allocate_on(place, nbytes, cleared=cleared)
+        memory.requires_grad = bool(requires_grad) and is_active
+        made = array.over(memory, 0, (shape,), steps, elem)
+        if requires_grad and not is_active:
+            made.requires_grad = True  # warns
+        return made
+    _require_known(options)
     shape = options.get("n") if shape is None else shape
     if shape is None:
         hint = "write kl.zeros(10), or kl.zeros((2, 3))"
@@ -325,6 +335,17 @@ def _made(
     if requires_grad:
         made.requires_grad = True
     return made
+
+
+_PLAIN = frozenset({Scalar, Vec, Mat, NoneType})
+"""The classes of element types for which the layout of rows is remembered, beside `float`."""
+
+
+@lru_cache(256)
+def _row(extent: int, dtype: Any) -> tuple[Value, tuple[int, ...], int, bool]:
+    """Elements, strides and bytes of an array of one dimension, and whether it can have a gradient."""
+    elem = value_type(float if dtype is None else dtype)
+    return elem, *laid_out(shape_tuple(extent), elem, None), is_differentiable(elem)
 
 
 def _stretch(whole: array, offset: int, count: int, name: str) -> array:
