@@ -8,6 +8,7 @@ import pytest
 import kernelab as kl
 from benchmarks.walk import TEXT, recorded, walked
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.records import LaunchRecord
 from tests.support.chains import kernels, scale, square, step, total, twice
 from tests.support.leaves import gradient, leaf, result
 
@@ -499,6 +500,57 @@ def test_a_gradient_that_a_function_keeps_is_not_used_again() -> None:
     for _ in range(4):
         tape.backward(grads={z: [1, 1]})
     assert len({one.ptr for one in kept}) == len(kept)
+
+
+PRODUCT = """
+def product(x: array[float], w: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * w[i]
+"""
+
+
+@pytest.mark.parametrize("change", ["nothing", "read twice", "overwritten", "shared", "a seed"])
+def test_a_gradient_that_is_there_is_added_to_whatever_else_happens_to_its_array(change: str) -> None:
+    product = kl.compile(PRODUCT)["product"]
+    x, w, y, z = leaf(1, 2), leaf(3, 4), result(2), result(2)
+    if change == "shared":
+        x.grad = w.grad = kl.zeros(2)
+    with kl.Tape() as tape:
+        product[2](x, w, y)
+        product[2](y, x if change == "read twice" else y, z)
+        if change == "overwritten":
+            x.fill_(7.0)
+    grads = {z: [1, 1], x: [10, 10]} if change == "a seed" else {z: [1, 1]}
+    for times in (1, 2, 3):
+        tape.backward(grads=grads)
+        of_x, of_w = (2 * 3 * 3, 2 * 2 * 4 * 4), (2 * 3 * 1, 2 * 4 * 2 * 2)
+        if change == "read twice":
+            of_x, of_w = (2 * 3, 2 * 2 * 4), (1, 4)
+        if change == "a seed":
+            of_x = (of_x[0] + 10, of_x[1] + 10)
+        if change == "shared":
+            of_x = of_w = (of_x[0] + of_w[0], of_x[1] + of_w[1])
+        assert gradient(x) == [times * one for one in of_x]
+        assert gradient(w) == [times * one for one in of_w]
+
+
+def test_a_gradient_of_which_a_part_was_added_when_a_launch_failed_is_nan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+    tape.backward(grads={y: [1, 1]})
+    pull = LaunchRecord.pull
+
+    def interrupted(record: LaunchRecord, adjoints: Adjoints) -> None:
+        pull(record, adjoints)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LaunchRecord, "pull", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tape.backward(grads={y: [1, 1]})
+    assert np.isnan(gradient(x)).all()
 
 
 def test_python_looks_for_garbage_in_functions_of_the_user_and_not_in_a_sweep() -> None:

@@ -130,3 +130,62 @@ class Written:
         if self._whole:
             return parts
         return [part(self.target, box) for box in self._boxes if not read.covers(box)]
+
+
+class History:
+    """What has been read and written so far of a memory, beginning with the `first` write.
+
+    It `is_input` if there was none: it was read before.
+    Arrays are known by their packed layout: those that were read as a `whole`, those of which boxes were
+    read, and those that were written.
+    """
+
+    __slots__ = ("_boxes", "_writes", "_written", "is_input", "whole")
+
+    def __init__(self, first: tuple[array, tuple[Record, int]] | None) -> None:
+        self.is_input = first is None
+        self.whole: set[bytes] = set()
+        self._boxes: dict[bytes, Coverage] = {}
+        self._writes: dict[bytes, tuple[array, Writes]] = {}
+        self._written: dict[bytes, Written] = {}
+        if first is not None:
+            target, write = first
+            self._writes[target.packed] = target, [write]
+
+    def write(self, record: Record, k: int, target: array) -> None:
+        """Count that a record has written `target`, its k-th array."""
+        known = self._writes.get(target.packed)
+        if known is None:
+            self._writes[target.packed] = target, [(record, k)]
+        else:
+            known[1].append((record, k))
+
+    def has_written(self, source: array) -> bool:
+        """Whether an array has been written of which `source` has some elements."""
+        if source.packed in self._writes:
+            return True
+        return any(target.overlaps(source) for target, _ in self._writes.values())
+
+    def read_box(self, source: array, box: Box) -> tuple[array, bool] | None:
+        """Count that a box is read; its elements and whether they are input, None if it was read before."""
+        read = self._boxes.setdefault(source.packed, Coverage())
+        if read.covers(box):
+            return None
+        read.add(box)
+        elements = part(source, box)
+        parts = (one for packed in self._writes for one in self._parts_of(packed).parts())
+        return elements, not any(map(elements.overlaps, parts))
+
+    def unread(self) -> Iterator[array]:
+        """The parts that were written and not read: their gradients are the cotangents."""
+        for packed, (target, _) in self._writes.items():
+            if packed in self.whole:
+                continue
+            read = self._boxes.get(packed)
+            yield from [target] if read is None else self._parts_of(packed).unread(read)
+
+    def _parts_of(self, packed: bytes) -> Written:
+        known = self._written.get(packed)
+        if known is None:
+            known = self._written[packed] = Written(*self._writes[packed])
+        return known

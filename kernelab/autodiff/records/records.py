@@ -148,6 +148,20 @@ class LaunchRecord:
         """The arrays of which the adjoint gets the adjoints."""
         return self._picked(self.outline.pick_active)
 
+    @property
+    def added_once(self) -> Arrays:
+        """The arrays to whose adjoints a thread adds once, to the element of its indices, and none else."""
+        outline, reverse = self.outline, self.outline.reverse
+        if outline.switched_off or outline.references or not isinstance(reverse, Pullback):
+            return ()
+        active, first = outline.pick_active(self.call.arguments), len(self.call.arguments)
+        memories = [elements.allocation for elements in active]
+        return [
+            elements
+            for k, elements in enumerate(active)
+            if memories.count(elements.allocation) == 1 and reverse.adjoint.adds_once(first + k)
+        ]
+
     def would_reach(self, primal: array) -> bool:
         plan, active = self.kernel.plan, getattr(self.reverse, "active", ())
         reading = {i: self.call.arguments[i] for i in (*plan.read, *plan.numbers)}

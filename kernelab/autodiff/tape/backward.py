@@ -8,26 +8,29 @@
 `Tape.backward` is these four steps.  Knows records; must not know how they are made.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.coverage import WHOLE, Coverage, Writes, Written, box_in
+from kernelab.autodiff.records.coverage import WHOLE, History, box_in
 from kernelab.autodiff.records.moves import FunctionRecord
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
 from kernelab.autodiff.tape.cuts import Cut, cuts_between, unrecorded, warn_of
-from kernelab.autodiff.tape.detours import detours, late_fields, tell_inputs_without_gradients
+from kernelab.autodiff.tape.detours import detours, tell_inputs_without_gradients
+from kernelab.autodiff.tape.refusals import (
+    leads_nowhere,
+    refuse_latecomers,
+    refuse_lost,
+    refuse_shared_gradients,
+)
 from kernelab.autodiff.transforms.narrow_sums import NarrowSums, has_halves, narrow_sums
-from kernelab.errors import Diagnostic, TapeError
-from kernelab.passes.access.access_regions import Box
+from kernelab.errors import TapeError
 from kernelab.runtime.array import inplace
 from kernelab.runtime.array.array import array, duplicate
 from kernelab.runtime.array.transfers import transfer
-from kernelab.runtime.context.recorder import called, caller
-from kernelab.runtime.launch.touched import part
 from kernelab.runtime.memory.interop import HostArray, itemsize
 from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of
 
@@ -60,7 +63,8 @@ class BackwardPlan:
     `inputs`, each with the record that reads it first, but for those in `replaced` memory, which do not add
     up.  Where memory is `mixed`, other gradients are published there than that of one input: the sweep begins
     with a copy of what is `held` there.  Adjoints of memory that is `retired` with a record are let go of
-    after it, unless they are `shared`: then nothing is published.
+    after it, unless they are `shared`: then nothing is published.  The record that touches
+    a memory `first` stands there.
     """
 
     def __init__(
@@ -85,7 +89,7 @@ class BackwardPlan:
         self.retired: dict[int, list[Allocation]] = {}
         self.computes_passive = False
         self.narrow: NarrowSums | None = None
-        self._first: dict[Allocation, int] = {}
+        self.first: dict[Allocation, int] = {}
         self._histories: dict[Allocation, Any] = {}
         self._look_forward()
         self._look_back()
@@ -98,7 +102,7 @@ class BackwardPlan:
 
     def _look_forward(self) -> None:
         """Find out what each record touches, and which gradients are those of values that it reads first."""
-        steps, first, histories = self.steps, self._first, self._histories
+        steps, first, histories = self.steps, self.first, self._histories
         for i, record in enumerate(self.records):
             read, reached, written = record.flow()
             steps.append(tuple.__new__(Step, (record, read, reached, written)))
@@ -137,7 +141,7 @@ class BackwardPlan:
         """
         memory = source.allocation
         known = self._histories.get(memory)
-        is_input = known is None or (known.__class__ is _History and known.is_input)
+        is_input = known is None or (known.__class__ is History and known.is_input)
         box = WHOLE if is_input else box_in(self.records[i], "read", k)
         if box is WHOLE and source.is_whole:
             # Nothing that happens to this memory later is published.
@@ -149,19 +153,19 @@ class BackwardPlan:
         if source.packed in history.whole or box is None:
             return
         if box is not WHOLE:
-            publication = history.read_box(source, box)
-            if publication is not None:
-                self._publish(i, publication)
+            read = history.read_box(source, box)
+            if read is not None:
+                self._publish(i, Publication(*read, source))
             return
         history.whole.add(source.packed)
         self._publish(i, Publication(source, not history.has_written(source), source))
 
-    def _history(self, memory: Allocation) -> "_History":
+    def _history(self, memory: Allocation) -> "History":
         """What has been read and written of a memory, of which no array that is all of it has been read."""
         known = self._histories.get(memory)
-        if known.__class__ is _History:
+        if known.__class__ is History:
             return known
-        history = self._histories[memory] = _History(known)
+        history = self._histories[memory] = History(known)
         return history
 
     def _publish(self, i: int, publication: Publication) -> None:
@@ -223,7 +227,7 @@ class BackwardPlan:
 
     def _retire(self, kept: Collection[Allocation]) -> None:
         """Find the first record that touches a memory: after its adjoint, those there are done with."""
-        for memory, i in self._first.items():
+        for memory, i in self.first.items():
             if memory not in kept:
                 self.retired.setdefault(i, []).append(memory)
 
@@ -231,65 +235,6 @@ class BackwardPlan:
         """What the records read before they write it, each with the first that reads it."""
         others = ((i, one) for i, group in self.after.items() for one in group if one.is_input)
         return [*self.inputs, *others]
-
-
-class _History:
-    """What has been read and written so far of a memory, beginning with the `first` write.
-
-    It `is_input` if there was none: it was read before.
-    Arrays are known by their packed layout: those that were read as a `whole`, those of which boxes were
-    read, and those that were written.
-    """
-
-    __slots__ = ("_boxes", "_writes", "_written", "is_input", "whole")
-
-    def __init__(self, first: tuple[array, tuple[Record, int]] | None) -> None:
-        self.is_input = first is None
-        self.whole: set[bytes] = set()
-        self._boxes: dict[bytes, Coverage] = {}
-        self._writes: dict[bytes, tuple[array, Writes]] = {}
-        self._written: dict[bytes, Written] = {}
-        if first is not None:
-            target, write = first
-            self._writes[target.packed] = target, [write]
-
-    def write(self, record: Record, k: int, target: array) -> None:
-        """Count that a record has written `target`, its k-th array."""
-        known = self._writes.get(target.packed)
-        if known is None:
-            self._writes[target.packed] = target, [(record, k)]
-        else:
-            known[1].append((record, k))
-
-    def has_written(self, source: array) -> bool:
-        """Whether an array has been written of which `source` has some elements."""
-        if source.packed in self._writes:
-            return True
-        return any(target.overlaps(source) for target, _ in self._writes.values())
-
-    def read_box(self, source: array, box: Box) -> Publication | None:
-        """Count that a box of an array is read; its publication, unless all of it has been read before."""
-        read = self._boxes.setdefault(source.packed, Coverage())
-        if read.covers(box):
-            return None
-        read.add(box)
-        elements = part(source, box)
-        parts = (one for packed in self._writes for one in self._parts_of(packed).parts())
-        return Publication(elements, not any(map(elements.overlaps, parts)), source)
-
-    def unread(self) -> Iterator[array]:
-        """The parts that were written and not read: their gradients are the cotangents."""
-        for packed, (target, _) in self._writes.items():
-            if packed in self.whole:
-                continue
-            read = self._boxes.get(packed)
-            yield from [target] if read is None else self._parts_of(packed).unread(read)
-
-    def _parts_of(self, packed: bytes) -> Written:
-        known = self._written.get(packed)
-        if known is None:
-            known = self._written[packed] = Written(*self._writes[packed])
-        return known
 
 
 # --------------------------------------------------------------------------------------------------- check
@@ -324,80 +269,23 @@ def ends_on_the_way(plan: BackwardPlan, recording: Recording) -> list[Cut]:
 def tell(plan: BackwardPlan, recording: Recording, cuts: Sequence[Cut]) -> None:
     """Warn of chains that end on the way; raise TapeError where none arrives, or one would be wrong."""
     if not plan.reached:
-        raise TapeError(cuts[0].describe() if cuts else _leads_nowhere(plan.seeds))
+        raise TapeError(cuts[0].describe() if cuts else leads_nowhere(plan.seeds))
     if recording.lost:
-        _refuse_lost(plan, recording)
+        refuse_lost(plan.reached, recording.lost)
     if cuts:
         warn_of(cuts)
     if not recording.is_plain:
         if not plan.leaves():
             tell_inputs_without_gradients(plan.steps, plan.live)
         for i in sorted(plan.live):
-            _refuse_latecomers(plan.records[i])
-    shown = [one.elements.allocation.adjoint for group in plan.after.values() for one in group]
-    shown += [one.elements.allocation.adjoint for _, one in plan.inputs]
-    shown += [elements.allocation.adjoint for elements in plan.before]
-    gradients = [gradient for gradient in shown if gradient is not None]
+            refuse_latecomers(plan.records[i])
+    shown = [(elements, False) for elements in plan.before]
+    shown += [(one.source, one.is_input) for _, one in plan.inputs]
+    shown += [(one.source, one.is_input) for group in plan.after.values() for one in group]
+    gradients = [gradient for one, _ in shown if (gradient := one.allocation.adjoint) is not None]
     if len(set(gradients)) < len(gradients):
-        _refuse_shared_gradients(plan)
-
-
-def _leads_nowhere(seeds: Iterable[array]) -> Diagnostic:
-    names = " and ".join(called(target, "the loss") for target in seeds)
-    message = f"{names} does not depend on any array that requires gradients"
-    hint = "create the arrays to differentiate by with requires_grad=True, before they are launched"
-    return Diagnostic(message, caller().span, "unreached", hint=hint)
-
-
-def _refuse_lost(plan: BackwardPlan, recording: Recording) -> None:
-    """Raise where an adjoint goes to what a function has computed and not returned."""
-    for elements in plan.reached:
-        record = recording.lost.get(elements.allocation)
-        if record is not None:
-            message = f"{called(elements)} was computed by {record.title}, but not returned"
-            hint = "return it from the function: its gradient has no other way in"
-            raise TapeError(Diagnostic(message, record.place.span, "lost", hint=hint))
-
-
-def _refuse_latecomers(record: Record) -> None:
-    """Raise where an array was set to require gradients after it was recorded."""
-    if not isinstance(record, LaunchRecord):
-        return
-    for primal in record.late:
-        message = f"{called(primal)} requires gradients, but did not when {record.title} was recorded"
-        hint = "set requires_grad=True before the launch"
-        raise TapeError(Diagnostic(message, record.place.span, "late", hint=hint))
-    for field in late_fields(record):
-        message = f"{field} requires gradients, but did not when {record.title} was recorded"
-        hint = "set requires_grad = True on the struct before the launch"
-        raise TapeError(Diagnostic(message, record.place.span, "late", hint=hint))
-
-
-def _refuse_shared_gradients(plan: BackwardPlan) -> None:
-    """Raise where one gradient array is to show those of several arrays that do not add up.
-
-    Inputs add to it, and in `replaced` memory it is what the sweep starts from; anything else replaces it.
-    """
-    shown = [(elements, False, elements) for elements in plan.before]
-    shown += [one for _, one in plan.inputs]
-    shown += [one for group in plan.after.values() for one in group]
-    first: dict[Allocation, array] = {}
-    replacing: set[Allocation] = set()
-    shared: dict[Allocation, tuple[array, array]] = {}
-    for _, is_input, source in shown:
-        gradient = source.allocation.adjoint
-        if gradient is None or source.allocation in plan.replaced:
-            continue
-        if not is_input:
-            replacing.add(gradient)
-        other = first.setdefault(gradient, source)
-        if other.allocation is not source.allocation:
-            shared[gradient] = other, source
-    for one, other in (pair for gradient, pair in shared.items() if gradient in replacing):
-        message = f"{called(one)} and {called(other)} share one gradient array, and not both are inputs, "
-        hint = "give each a gradient of its own: x.grad = None, or x.grad = kl.zeros_like(x)"
-        problem = Diagnostic(f"{message}whose gradients add up", caller().span, "shared-gradient", hint=hint)
-        raise TapeError(problem)
+        # What the sweep starts from, in `replaced` memory, is what its gradients hold.
+        refuse_shared_gradients(one for one in shown if one[0].allocation not in plan.replaced)
 
 
 # --------------------------------------------------------------------------------------------------- sweep
@@ -415,12 +303,15 @@ def sweep(plan: BackwardPlan, adjoints: Adjoints, puller: Puller | None = None) 
         )
     for elements in plan.before:
         publish(elements, adjoints)
+    last = min(live, default=-1)
     for i in range(len(records) - 1, -1, -1):
         if i in live:
-            if puller is None:
-                records[i].pull(adjoints)
-            else:
+            if puller is not None:
                 puller(records, i, adjoints)
+            elif i == last:
+                _pull_last(plan, i, adjoints)
+            else:
+                records[i].pull(adjoints)
             if narrow is not None:
                 narrow.take(i, adjoints)
         if i in after:
@@ -431,6 +322,48 @@ def sweep(plan: BackwardPlan, adjoints: Adjoints, puller: Puller | None = None) 
                 adjoints.reuse(memory)
     if narrow is not None:
         narrow.give(adjoints)
+
+
+def _pull_last(plan: BackwardPlan, i: int, adjoints: Adjoints) -> None:
+    """Take the adjoints through the last record; some arrive in the gradients themselves."""
+    own = _added_in_place(plan, i, adjoints)
+    for elements in own:
+        adjoints.share(elements.allocation, _about_to_change(elements))
+    try:
+        plan.records[i].pull(adjoints)
+    except BaseException:  # also an interrupt: some of the threads may have added
+        for elements in own:
+            adjoints.of(elements).host()[...] = np.nan
+        raise
+    for elements in own:
+        adjoints.drop(elements.allocation)
+
+
+def _added_in_place(plan: BackwardPlan, i: int, adjoints: Adjoints) -> list[array]:
+    """The inputs of the last record to whose gradients its adjoint may add straight away.
+
+    It adds all that there is to add, and once to each element, so that nothing is rounded in another way.
+    """
+    record = plan.records[i]
+    once = record.added_once if isinstance(record, LaunchRecord) else ()
+    pairs = [(one, found) for one in once if (found := one.allocation.adjoint) is not None]
+    if not pairs:
+        return []
+    others = [step for k, step in enumerate(plan.steps) if k != i and k in plan.live]
+    reached = {elements.allocation for step in others for elements in step.reached}
+    written = {elements.allocation for step in plan.steps for elements in step.written}
+    inputs = {one.elements.allocation for _, one in plan.inputs}
+    inputs = inputs.difference(plan.mixed, reached, written, adjoints.memory)
+    gradients = [gradient for _, gradient in pairs]
+    return [
+        elements
+        for elements, gradient in pairs
+        if elements.allocation in inputs
+        and elements.allocation.space is gradient.space is None
+        and gradient.writable
+        and gradients.count(gradient) == 1
+        and gradient not in plan.first
+    ]
 
 
 # ------------------------------------------------------------------------------------------------- publish

@@ -52,6 +52,17 @@ class Use:
         return self.is_read or len(self.kinds) > 1 or self.steps > 1 or self.repeats
 
 
+def adds_once(function: ir.Function, array: ir.Var) -> bool:
+    """Whether nothing happens to an array but that a thread adds, once, to the element of its indices."""
+    accesses = [(stmt, in_loop) for stmt, in_loop in _accesses(function.body, False) if stmt.array is array]
+    is_hidden = any(isinstance(stmt, ir.Native) and stmt.arrays for stmt in ir.walk(function.body))
+    if len(accesses) != 1 or is_hidden or not function.threads:
+        return False
+    ((add, in_loop),) = accesses
+    is_add = isinstance(add, ir.Atomic) and add.kind == "add" and add.out not in set(ir.reads(function.body))
+    return is_add and add.indices == function.threads and not in_loop
+
+
 @lru_cache(16)
 def uses(function: ir.Function) -> dict[ir.Var, Use]:
     """The accesses of a function to each array; a load of a value that is known already does not count."""

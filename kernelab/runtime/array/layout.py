@@ -138,6 +138,8 @@ class Strided:
     @property
     def is_whole(self) -> bool:
         """Whether the array is all of its memory, in order."""
+        if len(self.shape) == 1 and self.strides[0] == itemsize(self.dtype):
+            return self.shape[0] * self.strides[0] == self.allocation.nbytes
         return self.is_contiguous and self.size * itemsize(self.dtype) == self.allocation.nbytes
 
     @property

@@ -18,7 +18,7 @@ from kernelab.lang.ir import Block, Const, Custom, Function, Load, Native, Stora
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import Array, int32, is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Region, regions
-from kernelab.passes.access.independence import independent, may_meet
+from kernelab.passes.access.independence import adds_once, independent, may_meet
 from kernelab.passes.access.no_clobber import Contest, contests
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import Vjp, vjp
@@ -159,6 +159,10 @@ class Program:
         own = all(isinstance(stmt, Store | Load) and stmt.indices == threads for stmt in accesses)
         is_written = position in self.changed
         return bool(threads) and is_written and own and not self.is_opaque and independent(self.flat)
+
+    def adds_once(self, position: int) -> bool:
+        """Whether nothing happens to an array but that a thread adds, once, to the element of its indices."""
+        return self.once(("adds once", position), lambda: adds_once(self.flat, self.flat.params[position]))
 
     def narrower(self, needed: Region) -> Region:
         """The region that an adjoint reads, or the program's own where that is tighter."""
