@@ -150,9 +150,14 @@ class LaunchRecord:
 
     @property
     def added_once(self) -> Arrays:
-        """The arrays to whose adjoints a thread adds once, to the element of its indices, and none else."""
+        """The arrays to whose adjoints a thread adds once, to the element of its indices, and none else.
+
+        None where an error may end the adjoint half way.
+        """
         outline, reverse = self.outline, self.outline.reverse
         if outline.switched_off or outline.references or not isinstance(reverse, Pullback):
+            return ()
+        if self.watches or reverse.adjoint.keeps:  # it may fail, and what was there before has to stay
             return ()
         active, first = outline.pick_active(self.call.arguments), len(self.call.arguments)
         memories = [elements.allocation for elements in active]

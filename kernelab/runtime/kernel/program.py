@@ -216,13 +216,14 @@ class Program:
         `spilled` counts the runs that went on with checkpoints.  Raises KernelMemoryError.
         """
         usual = self.aliased_entry if shares else self.entry
-        if self._keeps:
+        if self.keeps:
             self.spilled += run_within_budget(usual, lambda: self._frugal_entry(shares), args)
         else:
             usual(args)
 
     @cached_property
-    def _keeps(self) -> bool:
+    def keeps(self) -> bool:
+        """Whether its threads save values, or append to residuals."""
         return self.entry.info.saves or self.entry.info.keeps
 
     def _frugal_entry(self, shares: bool) -> Entry:
