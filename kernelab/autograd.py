@@ -132,12 +132,12 @@ def jacobian(
     selection = Selection(input_output_mask, max_outputs_per_var)
     with apart("jacobian"), configured(config_of(block_dim, max_blocks)):
         if sparse and max_outputs_per_var <= 0:
-            found = sparse_jacobians(subject, selection, labels, always=sparse != "auto")
+            jacobians = sparse_jacobians(subject, selection, labels, always=sparse != "auto")
         else:
-            found = by_adjoint(subject, selection, labels)
+            jacobians = by_adjoint(subject, selection, labels)
     if plot_jacobians:
-        plot_kernel_jacobians(found, title=f"Jacobians of {subject.name}")
-    return found
+        plot_kernel_jacobians(jacobians, title=f"Jacobians of {subject.name}")
+    return jacobians
 
 
 @telling()
@@ -163,13 +163,13 @@ def jacobian_fd(
     subject, labels = _subject("jacobian_fd", function, dim, inputs, outputs, device, metadata)
     selection = Selection(input_output_mask, 0, max_inputs_per_var)
     with apart("jacobian_fd"), configured(config_of(block_dim, max_blocks)):
-        found = differences(subject, selection, eps, labels=labels)
+        jacobians = differences(subject, selection, eps, labels=labels)
         by_host = through_host(subject, labels)
     if by_host:
         _warn_of_host(subject, sorted(by_host))
     if plot_jacobians:
-        plot_kernel_jacobians(found, title=f"Jacobians of {subject.name} by differences")
-    return found
+        plot_kernel_jacobians(jacobians, title=f"Jacobians of {subject.name} by differences")
+    return jacobians
 
 
 def _warn_of_host(subject: Subject, outputs: Sequence[str]) -> None:

@@ -27,7 +27,6 @@ nothing here.
 import difflib
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import fields
 from types import ModuleType
 from typing import Any
@@ -39,24 +38,25 @@ from kernelab.errors import Diagnostic, KernelAttributeError, KernelValueError
 from kernelab.settings import Settings, change_settings, settings
 from kernelab.warp.ignored_settings import DEFAULTS, UNUSED
 
+_BYTES = {
+    "loop_memory": "or 0 for any number",
+    "kept_memory": "0 for any number, or None for half of what is free",
+}
+"""The settings that are numbers of bytes, and what else they can be."""
 
-def _bytes(name: str, wanted: Any, meaning: str) -> int:
+
+def _checked(name: str, wanted: Any) -> object:
+    """The value of a setting: a number of bytes, or whether something is wanted."""
+    if name not in _BYTES:
+        return bool(wanted)
+    if wanted is None and name == "kept_memory":
+        return None
     if not isinstance(wanted, int | np.integer) or isinstance(wanted, bool) or wanted < 0:
-        message = f"{name} is a number of bytes, {meaning}, not {wanted!r}"
+        message = f"{name} is a number of bytes, {_BYTES[name]}, not {wanted!r}"
         raise KernelValueError(Diagnostic(message, code="setting", hint="write 64 * 2**20 for 64 MiB"))
     return int(wanted)
 
 
-def _loop_memory(wanted: Any) -> int:
-    return _bytes("loop_memory", wanted, "or 0 for any number")
-
-
-def _kept_memory(wanted: Any) -> int | None:
-    meaning = "0 for any number, or None for half of what is free"
-    return None if wanted is None else _bytes("kept_memory", wanted, meaning)
-
-
-_CHECKED: dict[str, Callable[[Any], object]] = {"loop_memory": _loop_memory, "kept_memory": _kept_memory}
 _FIELDS = tuple(field.name for field in fields(Settings) if field.name != "overwrite")
 _ACTING = ("verify_autograd_array_access", *_FIELDS, "kernel_cache_dir")
 
@@ -107,16 +107,15 @@ class _Config(ModuleType):
     def __repr__(self) -> str:
         """The settings that change something, each as a line that would set it."""
         lines = [f"kl.config.{name} = {getattr(self, name)!r}" for name in sorted(_ACTING)]
-        return "\n".join(
-            [*lines, "help(kl.config) says what they mean, kl.config.UNUSED which change nothing"]
-        )
+        lines.append("help(kl.config) says what they mean, kl.config.UNUSED which change nothing")
+        return "\n".join(lines)
 
 
 def _field(name: str) -> property:
     """The property of a field of `Settings`; pytest's monkeypatch deletes what it set on plain attributes."""
 
     def change(_: _Config, wanted: object) -> None:
-        change_settings(**{name: _CHECKED.get(name, bool)(wanted)})
+        change_settings(**{name: _checked(name, wanted)})
 
     return property(lambda _: getattr(settings(), name), change)
 

@@ -43,8 +43,8 @@ class Trace(Builtin):
         is_alone = thread == 0 and dim is None and not inputs and not outputs and adjoints is None
         is_other = kernel_or_matrix is None or isinstance(kernel_or_matrix, str) or callable(kernel_or_matrix)
         if is_other or not is_alone:
-            found = described(kernel_or_matrix) if is_other else "a matrix and more"
-            message = f"trace takes a kernel and a thread, or a square matrix alone, not {found}"
+            what = described(kernel_or_matrix) if is_other else "a matrix and more"
+            message = f"trace takes a kernel and a thread, or a square matrix alone, not {what}"
             hint = "write kl.trace(kernel, 0, dim=n, inputs=[...], outputs=[...]), or kl.trace(m)"
             if isinstance(kernel_or_matrix, str):
                 hint = "name the kernel without quotation marks: kl.trace(kernel, 0, dim=n, inputs=[...])"

@@ -86,14 +86,14 @@ def types_equal(a: Any, b: Any) -> bool:
 
 def type_is_int(type: Any) -> bool:
     """Whether this is a type of integers."""
-    found = _known(type)
-    return isinstance(found, Scalar) and found.is_int
+    meaning = _meaning(type)
+    return isinstance(meaning, Scalar) and meaning.is_int
 
 
 def type_is_float(type: Any) -> bool:
     """Whether this is a type of floats."""
-    found = _known(type)
-    return isinstance(found, Scalar) and found.is_float
+    meaning = _meaning(type)
+    return isinstance(meaning, Scalar) and meaning.is_float
 
 
 def type_is_scalar(type: Any) -> bool:
@@ -103,38 +103,38 @@ def type_is_scalar(type: Any) -> bool:
 
 def type_is_vector(type: Any) -> bool:
     """Whether this is a type of vectors, and not of quaternions or transforms."""
-    found = _known(type)
-    return isinstance(found, Vec) and not isinstance(found, Quat | Transform)
+    meaning = _meaning(type)
+    return isinstance(meaning, Vec) and not isinstance(meaning, Quat | Transform)
 
 
 def type_is_matrix(type: Any) -> bool:
     """Whether this is a type of matrices."""
-    return isinstance(_known(type), Mat)
+    return isinstance(_meaning(type), Mat)
 
 
 def type_is_quaternion(type: Any) -> bool:
     """Whether this is a type of quaternions."""
-    return isinstance(_known(type), Quat)
+    return isinstance(_meaning(type), Quat)
 
 
 def type_is_transformation(type: Any) -> bool:
     """Whether this is a type of transforms."""
-    return isinstance(_known(type), Transform)
+    return isinstance(_meaning(type), Transform)
 
 
 def type_is_composite(type: Any) -> bool:
     """Whether values of this type have components: vectors, matrices, quaternions and transforms."""
-    return isinstance(_known(type), Vec | Mat)
+    return isinstance(_meaning(type), Vec | Mat)
 
 
 def type_is_value(type: Any) -> bool:
     """Whether this is a type of numbers, or of values with components."""
-    return isinstance(_known(type), Scalar | Vec | Mat)
+    return isinstance(_meaning(type), Scalar | Vec | Mat)
 
 
 def type_is_struct(type: Any) -> bool:
     """Whether this is a struct."""
-    return isinstance(_known(type), Struct)
+    return isinstance(_meaning(type), Struct)
 
 
 def type_is_array(type: Any) -> bool:
@@ -197,7 +197,7 @@ def is_struct(value: Any) -> bool:
     return isinstance(value, Instance)
 
 
-def _known(type: Any) -> Any:
+def _meaning(type: Any) -> Any:
     """The kernel type that this names, None if it names none."""
     if not isinstance(type, Scalar | Vec | Mat | Struct | builtins.type):
         return None
@@ -212,11 +212,11 @@ def _element(type: Any) -> Any:
 
 
 def _scalar(dtype: Any) -> Scalar:
-    found = value_type(dtype)
-    if not isinstance(found, Scalar):
-        message = f"the components of a vector or matrix are numbers, not {found}"
+    scalar = value_type(dtype)
+    if not isinstance(scalar, Scalar):
+        message = f"the components of a vector or matrix are numbers, not {scalar}"
         raise KernelTypeError(Diagnostic(message, code="dtype", hint="write float, int, kl.float64, ..."))
-    return found
+    return scalar
 
 
 def _float(dtype: Any) -> Scalar:

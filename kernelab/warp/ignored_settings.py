@@ -34,10 +34,10 @@ _BY_REASON: dict[str, dict[str, object]] = {
     "tapes know from a kernel what it reads": {"launch_array_access_mode": None},
 }  # fmt: skip
 
-DEFAULTS = {name: value for given in _BY_REASON.values() for name, value in given.items()}
+DEFAULTS = {name: value for settings in _BY_REASON.values() for name, value in settings.items()}
 """What each of them is until it is set."""
 
-UNUSED = {name: reason for reason, given in _BY_REASON.items() for name in given}
+UNUSED = {name: reason for reason, settings in _BY_REASON.items() for name in settings}
 """Why each of them changes nothing."""
 
 OPTIONS = {"fast_math": "--fast-math", "max_unroll": "--max-unroll"}

@@ -156,12 +156,12 @@ def clear_kernel_cache() -> None:
 def _names(module: Any) -> dict[str, Any]:
     if module is None:
         return sys._getframe(2).f_globals
-    found = sys.modules.get(module) if isinstance(module, str) else module
-    if not hasattr(found, "__dict__"):
+    owner = sys.modules.get(module) if isinstance(module, str) else module
+    if not hasattr(owner, "__dict__"):
         message = f"there is no module {module!r}"
         hint = "pass a Python module that is imported, or nothing"
         raise KernelValueError(Diagnostic(message, code="module", hint=hint))
-    return vars(found)
+    return vars(owner)
 
 
 __all__ = [

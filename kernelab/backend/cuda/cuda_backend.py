@@ -128,9 +128,9 @@ class CudaBackend:
         key = key_of(text, driver.identity, "cuda", str(ABI_VERSION))
         if not (settings().quick_builds and driver.hurries):
             return cache.data(key, lambda: driver.compile(text)), None
-        known = cache.known(key)
-        if known is not None:
-            return known, None
+        cached = cache.known(key)
+        if cached is not None:
+            return cached, None
         quick = driver.compile(text, quickly=True)
         return quick, BETTER.begin(lambda: cache.data(key, lambda: driver.compile(text)))
 

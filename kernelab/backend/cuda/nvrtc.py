@@ -79,11 +79,12 @@ def _require_known(architecture: str) -> None:
         message = f"a device of {architecture} is too old: it cannot add float64 numbers by atomics"
         hint = f'kernelab needs sm_{OLDEST} (of 2016) or later: use device="cpu"'
         raise BuildError(Diagnostic(message, code="nvrtc", hint=hint))
-    known = architectures()
-    if architecture not in known:
+    supported = architectures()
+    if architecture not in supported:
         message = f"NVRTC {version()} does not compile for {architecture}"
-        age = "an older" if number < int(known[0].removeprefix("sm_")) else "a newer"
-        hint = f"it knows {known[0]} to {known[-1]}: install {age} nvidia-cuda-nvrtc that knows the device"
+        age = "an older" if number < int(supported[0].removeprefix("sm_")) else "a newer"
+        span = f"{supported[0]} to {supported[-1]}"
+        hint = f"it knows {span}: install {age} nvidia-cuda-nvrtc that knows the device"
         raise BuildError(Diagnostic(message, code="nvrtc", hint=hint))
 
 
@@ -93,9 +94,9 @@ def compile_for(text: str, architecture: str, quickly: bool = False) -> bytes:
     That is for the newest that it knows before the device, and the driver makes machine code of it.  Raises
     BuildError as the others do.
     """
-    number, known = _number(architecture), architectures()
-    before = [other for other in known if _number(other) < number]
-    if architecture in known or not before:
+    number, supported = _number(architecture), architectures()
+    before = [other for other in supported if _number(other) < number]
+    if architecture in supported or not before:
         return compile_to_cubin(text, architecture, quickly=quickly)
     return compile_to_ptx(text, before[-1]).encode() + b"\0"
 
@@ -113,9 +114,9 @@ def architectures() -> tuple[str, ...]:
     """The architectures that NVRTC can compile for; raises BuildError where it is not installed."""
     library, count = _library(), ctypes.c_int()
     _check(library, library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
-    found = (ctypes.c_int * count.value)()
-    _check(library, library.nvrtcGetSupportedArchs(found))
-    return tuple(f"sm_{number}" for number in found)
+    numbers = (ctypes.c_int * count.value)()
+    _check(library, library.nvrtcGetSupportedArchs(numbers))
+    return tuple(f"sm_{number}" for number in numbers)
 
 
 def version() -> str:

@@ -132,12 +132,11 @@ class Snapshot:
         self._scratch = Scratch(driver)
         self._copies: list[tuple[int, int, int]] = []
         for name, reach in reach_of(info.layout, slots).items():
-            low, high = reach.low, reach.high
-            if name not in changed or low == high:
-                continue
-            copy = self._scratch.allocate(high - low)
-            driver.copy(copy, low, high - low)
-            self._copies.append((low, copy, high - low))
+            nbytes = reach.high - reach.low
+            if name in changed and nbytes:
+                copy = self._scratch.allocate(nbytes)
+                driver.copy(copy, reach.low, nbytes)
+                self._copies.append((reach.low, copy, nbytes))
 
     def put_back(self) -> None:
         """Undo what the launch has changed."""

@@ -1,7 +1,7 @@
 """A small markup language: what a view shows, as data that becomes text or HTML.
 
     node ::= Words(run...)                       a sentence
-           | Code(title, lines, told)            lines of code, linked by the source line they come from
+           | Code(title, lines, remarks)         lines of code, linked by the source line they come from
            | Table(title, head, rows)
            | Drawing(title, html, lines)         a picture, and the lines that a terminal shows instead
            | Beside(nodes) | Below(nodes)        next to each other where there is room | one under the other
@@ -60,11 +60,11 @@ class CodeLine:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Lines of code under a title; `told` are remarks on some lines, shown as tooltips."""
+    """Lines of code under a title; the remarks, on some of the lines, are shown as tooltips."""
 
     title: str
     lines: tuple[CodeLine, ...]
-    told: tuple[CodeLine, ...] = ()
+    remarks: tuple[CodeLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,19 +143,16 @@ def _code(code: Code) -> str:
     groups = groupby(gutters(code), lambda numbered: _link(numbered[1]))
     reached: set[str] = set()
     lines = "".join(_linked(link, group, reached) for link, group in groups)
-    title = f"<figcaption>{escape(code.title)}</figcaption>" if code.title else ""
-    label = f' role="region" aria-label="{escape(code.title)}"' if code.title else ""
-    return f'<figure class="kl-code">{title}<pre tabindex="0"{label}>{lines}</pre>{_told(code)}</figure>'
-
-
-def _told(code: Code) -> str:
-    """The remarks, all in one place: that on the line pointed at covers the others."""
-    if not code.told:
-        return ""
-    remarks = "".join(
-        f"<p class={_remark(_link(line))}>{line.mark} · {_runs(line.runs)}</p>" for line in code.told
-    )
-    return f'<div class="kl-told" aria-live="polite"><p>{INVITATION}</p>{remarks}</div>'
+    title = label = remarks = ""
+    if code.title:
+        title = f"<figcaption>{escape(code.title)}</figcaption>"
+        label = f' role="region" aria-label="{escape(code.title)}"'
+    if code.remarks:
+        # All in one place: that on the line pointed at covers the others.
+        lines_of = ((_remark(_link(line)), f"{line.mark} · {_runs(line.runs)}") for line in code.remarks)
+        remarks = "".join(f"<p class={name}>{text}</p>" for name, text in lines_of)
+        remarks = f'<div class="kl-told" aria-live="polite"><p>{INVITATION}</p>{remarks}</div>'
+    return f'<figure class="kl-code">{title}<pre tabindex="0"{label}>{lines}</pre>{remarks}</figure>'
 
 
 def _remark(link: str) -> str:
@@ -199,10 +196,8 @@ def _kind(is_number: bool) -> str:
 
 def _links(node: Node, scope: str) -> str:
     """Rules for each source line: any line that comes from it lights all of them, and shows the remark."""
-    links = sorted(_all_links(node))
-    if not links:
-        return ""
-    return f".{scope}{{{''.join(map(_rules, links))}}}"
+    rules = "".join(map(_rules, sorted(_all_links(node))))
+    return f".{scope}{{{rules}}}" if rules else ""
 
 
 def _rules(link: str) -> str:

@@ -91,14 +91,14 @@ class Digest:
     def news(self) -> dict[str, Any] | None:
         """The changes since the last call; None if there are none."""
         fresh = {part: rows[self._sent[part] :] for part, rows in self.parts.items()}
-        found: dict[str, Any] = {part: rows for part, rows in fresh.items() if rows}
-        found |= {name: self.others[name] for name in self._changed}
-        if not found:
+        changes: dict[str, Any] = {part: rows for part, rows in fresh.items() if rows}
+        changes |= {name: self.others[name] for name in self._changed}
+        if not changes:
             return None
         head = {"epoch": self.epoch, "from": {part: self._sent[part] for part in fresh if fresh[part]}}
         self._sent = {part: len(rows) for part, rows in self.parts.items()}
         self._changed.clear()
-        return head | found
+        return head | changes
 
     def whole(self) -> dict[str, Any]:
         """Everything that is known."""
@@ -129,7 +129,7 @@ class Digest:
         self._name_new()
         scopes = self.parts["scopes"]
         scopes += [[scope.name, scope.begin, scope.end] for scope in tape.scopes[len(scopes) :]]
-        self._change("findings", [_finding(found) for found in tape.findings])
+        self._change("findings", [_finding(finding) for finding in tape.findings])
         self._look_at_sweep(tape)
         return True
 
@@ -171,19 +171,19 @@ class Digest:
         else:
             arrays = [id(one) for one in (*record.read, *record.written)]
             key = (record.title, place.filename, place.line, *arrays)
-        found = self._steps.get(key)
-        if found is None:
-            found = self._steps[key] = len(self._steps)
+        number = self._steps.get(key)
+        if number is None:
+            number = self._steps[key] = len(self._steps)
             self.parts["steps"].append(self._described(record))
-        return found
+        return number
 
     def _entry(self, table: str, key: Hashable, entry: Callable[[], Any]) -> int:
         """The number of an entry in one of the tables of what much has in common."""
-        known = self._tables[table]
-        if key not in known:
-            known[key] = len(known)
+        numbers = self._tables[table]
+        if key not in numbers:
+            numbers[key] = len(numbers)
             self.parts[table].append(entry())
-        return known[key]
+        return numbers[key]
 
     def _described(self, record: Record) -> list[Any]:
         title, kind = record.title.strip("`"), "other"
@@ -220,19 +220,19 @@ class Digest:
         return number
 
     def _memory(self, parameter: str, memory: Allocation) -> int:
-        found = self._memories.get(id(memory))
-        if found is None:
-            found = self._memories[id(memory)] = len(self._memories)
-            name = parameter or f"array {found + 1}"
+        number = self._memories.get(id(memory))
+        if number is None:
+            number = self._memories[id(memory)] = len(self._memories)
+            name = parameter or f"array {number + 1}"
             self.parts["memories"].append([name, memory.nbytes, memory.requires_grad])
             self._owners.append(weakref.ref(memory))
-        return found
+        return number
 
     # -------------------------------------------------------------------------------------- what goes wrong
 
     def _look_at_overwrites(self, tape: Tape) -> None:
-        known = self.parts["overwrites"]
-        events = tape.overwrites[len(known) :]
+        overwrites = self.parts["overwrites"]
+        events = tape.overwrites[len(overwrites) :]
         if events:
             self._index_writes(tape)
         for event in events:
@@ -240,7 +240,7 @@ class Digest:
             writer = self._writer(event, reader)
             if writer == NOBODY and tape.is_recording and event.outcome != "refused":
                 return  # the record of what writes comes after the write
-            known.append(self._overwrite(event, reader, writer))
+            overwrites.append(self._overwrite(event, reader, writer))
 
     def _index_writes(self, tape: Tape) -> None:
         """Index the records that change a memory by their lines."""
@@ -276,18 +276,18 @@ class Digest:
         return [number, reader, writer, array, event.nbytes, sorted(affected)]
 
     def _look_at_sweep(self, tape: Tape) -> None:
-        known = self.parts["sweep"]
+        sweep = self.parts["sweep"]
         sweeps, magnitudes = tape.sweeps, tape.magnitudes
         if sweeps != self.others["sweeps"]:
-            known.clear()
+            sweep.clear()
             self._sent["sweep"] = 0
             self._change("sweeps", sweeps)
         fresh = [
             [step.record, [[self._array("", primal), _short(norm)] for primal, norm in step.norms]]
-            for step in magnitudes[len(known) :]
+            for step in magnitudes[len(sweep) :]
         ]
         if tape.sweeps == sweeps:  # else another sweep has begun meanwhile: next time
-            known += fresh
+            sweep += fresh
 
 
 @dataclass(frozen=True)
@@ -378,7 +378,8 @@ def _line(span: Span) -> list[str]:
     return [str(span), span.source.line(span.line).strip()]
 
 
-def _finding(found: Diagnostic) -> dict[str, Any]:
-    related: Sequence[list[str]] = [[other.message, *_line(other.span)] for other in found.related]
-    at = ["", ""] if found.span is None else _line(found.span)
-    return {"code": found.code, "message": found.message, "hint": found.hint, "at": at, "related": related}
+def _finding(finding: Diagnostic) -> dict[str, Any]:
+    related: Sequence[list[str]] = [[other.message, *_line(other.span)] for other in finding.related]
+    at = ["", ""] if finding.span is None else _line(finding.span)
+    texts = {"code": finding.code, "message": finding.message, "hint": finding.hint}
+    return texts | {"at": at, "related": related}

@@ -25,15 +25,15 @@ MOST = 20_000
 def names_of(memories: Iterable[Allocation], namespace: Mapping[str, Any]) -> dict[Allocation, str]:
     """The name of an array over each memory: that of a variable before that of a place in a container."""
     wanted = {id(memory): memory for memory in memories}
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for places in (_variables(namespace), _inside(namespace)):
-        for name, held in places:
-            key = id(held.allocation)
+        for name, elements in places:
+            key = id(elements.allocation)
             if key in wanted:
-                found.setdefault(key, name)
-        if len(found) == len(wanted):
+                names.setdefault(key, name)
+        if len(names) == len(wanted):
             break
-    return {wanted[key]: name for key, name in found.items()}
+    return {wanted[key]: name for key, name in names.items()}
 
 
 def names_now(memories: Iterable[Allocation]) -> Mapping[Allocation, str]:
@@ -43,28 +43,28 @@ def names_now(memories: Iterable[Allocation]) -> Mapping[Allocation, str]:
 
 
 def _variables(namespace: Mapping[str, Any]) -> Iterator[tuple[str, array]]:
-    for name, held in tuple(namespace.items()):
-        if issubclass(type(held), array) and not name.startswith("_"):
-            yield name, held
+    for name, value in tuple(namespace.items()):
+        if issubclass(type(value), array) and not name.startswith("_"):
+            yield name, value
 
 
 def _inside(namespace: Mapping[str, Any]) -> Iterator[tuple[str, array]]:
-    for name, held in tuple(namespace.items()):
-        if name.startswith("_") or issubclass(type(held), array | type):
+    for name, value in tuple(namespace.items()):
+        if name.startswith("_") or issubclass(type(value), array | type):
             continue
         # Objects of users may raise whatever they like where they are looked at: they then have no names.
         with contextlib.suppress(Exception):
-            yield from [(place, one) for place, one in _places(name, held) if isinstance(one, array)]
+            yield from [(place, one) for place, one in _places(name, value) if isinstance(one, array)]
 
 
-def _places(name: str, held: Any) -> list[tuple[str, Any]]:
+def _places(name: str, value: Any) -> list[tuple[str, Any]]:
     """What a variable holds, each with the expression for it."""
-    match held:
+    match value:
         case list() | tuple():
-            return [(f"{name}[{i}]", one) for i, one in enumerate(held[:MOST])]
+            return [(f"{name}[{i}]", one) for i, one in enumerate(value[:MOST])]
         case dict():
-            return [(f"{name}[{key!r}]", one) for key, one in tuple(held.items())[:MOST]]
-    fields = getattr(held, "__dict__", None)
+            return [(f"{name}[{key!r}]", one) for key, one in tuple(value.items())[:MOST]]
+    fields = getattr(value, "__dict__", None)
     if not isinstance(fields, dict):
         return []
     return [(f"{name}.{field}", one) for field, one in tuple(fields.items())[:MOST]]
