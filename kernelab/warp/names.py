@@ -1,7 +1,7 @@
-"""Warp names that have little effect in kernelab, so that programs which use them run."""
+"""Names that programs written for Warp use: devices, modules, conditions of captured launches, aliases."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from kernelab.backend.common.build_cache import clear
@@ -13,11 +13,17 @@ from kernelab.errors import (
     KernelNameError,
     KernelTypeError,
     KernelValueError,
+    LaunchError,
 )
 from kernelab.frontend.syntax.options import MODULE
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.kernel.loading import MODULE_OPTIONS, Module, refuse_unknown
+from kernelab.runtime.launch.capture import Graph
 from kernelab.runtime.memory.device import Device, get_cuda_devices, get_device
-from kernelab.warp.branches import capture_if, capture_while
+from kernelab.runtime.memory.spaces import OPEN
+from kernelab.runtime.memory.streams import Stream
 
 LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR = 10, 20, 30, 40
 """How much is logged, as ``config.log_level`` takes it: kernelab writes no log."""
@@ -162,6 +168,60 @@ def _names(module: Any) -> dict[str, Any]:
         hint = "pass a Python module that is imported, or nothing"
         raise KernelValueError(Diagnostic(message, code="module", hint=hint))
     return vars(owner)
+
+
+# ------------------------------------------------------------------ conditions that the host evaluates
+
+
+Body = Callable[..., Any] | Graph
+
+
+def capture_if(
+    condition: array,
+    on_true: Body | None = None,
+    on_false: Body | None = None,
+    stream: Stream | None = None,
+    **kwargs: Any,
+) -> None:
+    """Run `on_true` where the first element of `condition` is not 0, `on_false` otherwise.
+
+    Both are graphs, or functions, which get what is given by name.  Raises LaunchError while launches are
+    captured, and for what is neither.
+    """
+    body = on_true if _holds("capture_if", condition) else on_false
+    if body is not None:
+        _run("capture_if", body, stream, kwargs)
+
+
+def capture_while(condition: array, while_body: Body, stream: Stream | None = None, **kwargs: Any) -> None:
+    """Run `while_body` as long as the first element of `condition`, which it changes, is not 0.
+
+    It is a graph, or a function, which gets what is given by name.  Raises LaunchError while launches are
+    captured, and for what is neither.
+    """
+    while _holds("capture_while", condition):
+        _run("capture_while", while_body, stream, kwargs)
+
+
+def _holds(word: str, condition: array) -> bool:
+    if any(space.capture is not None for space in OPEN.values()):
+        message = f"{word} decides by a number in memory, and launches that are captured do not run"
+        hint = f"capture what it runs, and call {word} outside of the capture"
+        raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
+    if not isinstance(condition, array) or condition.size == 0:
+        message = f"{word} decides by the first element of an array, not by {described(condition)}"
+        raise LaunchError(Diagnostic(message, caller().span, "capture", hint="kl.ones(1, dtype=int)"))
+    return bool(condition.flatten()[:1].item())
+
+
+def _run(word: str, body: object, stream: Stream | None, named: dict[str, Any]) -> None:
+    if isinstance(body, Graph):
+        body.launch(stream)
+    elif callable(body):
+        body(**named)
+    else:
+        message = f"{word} runs a function or a graph, not {described(body)}"
+        raise LaunchError(Diagnostic(message, caller().span, "capture", hint="write a function around it"))
 
 
 __all__ = [
