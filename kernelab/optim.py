@@ -89,9 +89,8 @@ class Optimizer(ABC):
     def reset_internal_state(self) -> None:
         """Forget all earlier steps."""
         self._steps = [0] * len(self.params)
-        self._state = [
-            [zeros(_flat(param).size, _precision(param)) for _ in range(self.KEPT)] for param in self.params
-        ]
+        flat = [(_flat(param).size, _precision(scalar_of(param.dtype))) for param in self.params]
+        self._state = [[zeros(size, scalar) for _ in range(self.KEPT)] for size, scalar in flat]
 
     def step(self, grad: Sequence[array | None] | None = None) -> None:
         """Change every parameter by its gradient in `grad`, or by its own; None leaves one as it is.
@@ -234,15 +233,14 @@ def _flat(values: array) -> array:
     return array.over(values.allocation, values.offset, (count,), (scalar.dtype.itemsize,), scalar)
 
 
-def _precision(param: array) -> Scalar:
+def _precision(scalar: Scalar) -> Scalar:
     """The type in which a step computes: a square of a float of 16 bits is easily lost."""
-    scalar = scalar_of(param.dtype)
     return float32 if scalar in HALVES else scalar
 
 
 @lru_cache(maxsize=32)
 def _kernel(name: str, elem: Scalar) -> Kernel:
-    names = {"T": elem, "C": float32 if elem in HALVES else elem}
+    names = {"T": elem, "C": _precision(elem)}
     return kernels_of(_TEXT.strip("\n"), "<optim>", names)[name]
 
 

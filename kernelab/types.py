@@ -38,7 +38,11 @@ def vector(length: int, dtype: Any = float) -> Vec:
 
 def matrix(shape: tuple[int, int], dtype: Any = float) -> Mat:
     """The type of matrices of `shape`, rows first; raises KernelValueError for more than a value holds."""
-    rows, columns = _extents(shape)
+    try:
+        rows, columns = shape
+    except (TypeError, ValueError):
+        message = f"the shape of a matrix is two numbers, rows and columns, not {shape!r}"
+        raise KernelTypeError(Diagnostic(message, code="shape", hint="write matrix((2, 3), float)")) from None
     some: Any = shaped_annotation("matrix", (rows, columns), dtype)
     if some is not None:
         return some  # type: ignore[no-any-return]
@@ -225,15 +229,6 @@ def _float(dtype: Any) -> Scalar:
         message = f"quaternions and transforms are made of floats, not of {scalar}"
         raise KernelTypeError(Diagnostic(message, code="dtype", hint="write float32 or float64"))
     return scalar
-
-
-def _extents(shape: Any) -> tuple[Any, Any]:
-    try:
-        rows, columns = shape
-    except (TypeError, ValueError):
-        message = f"the shape of a matrix is two numbers, rows and columns, not {shape!r}"
-        raise KernelTypeError(Diagnostic(message, code="shape", hint="write matrix((2, 3), float)")) from None
-    return rows, columns
 
 
 def _extent(count: Any) -> int:

@@ -48,15 +48,13 @@ def parsed(magic: Any, line: str) -> Namespace:
     try:
         options: Namespace = parse_argstring(magic, line)
     except UsageError as error:
-        near = [close for word in line.replace(",", " ").split() for close in _near(word)]
+        near: list[str] = []
+        for word in line.replace(",", " ").split():
+            words = OPTIONS if word.startswith("-") else CHOICES["--show"]
+            near += [] if word in words else get_close_matches(word, words, 1, 0.7)
         guess = f"; did you mean {' and '.join(near)}?" if near else ""
         raise UsageError(f"{error}{guess}; the options are {', '.join(OPTIONS)}") from None
     return options
-
-
-def _near(word: str) -> list[str]:
-    words = OPTIONS if word.startswith("-") else CHOICES["--show"]
-    return [] if word in words else get_close_matches(word, words, 1, 0.7)
 
 
 def without_effect(options: Namespace) -> list[Diagnostic]:

@@ -36,12 +36,11 @@ class Watch:
                 stale.setdefault((holder.source, name), []).append(holder)
         new = {key: holders for key, holders in stale.items() if key not in self.told}
         self.told = {key for key in self.told | stale.keys() if key[0] in sources}
-        return [_warning(name, holders, names) for (_, name), holders in new.items()] + self._reloaded(names)
-
-    def _reloaded(self, names: Mapping[str, Any]) -> list[Diagnostic]:
-        """Kernels and functions that a module has held otherwise since it was loaded again."""
+        warnings = [_warning(name, holders, names) for (_, name), holders in new.items()]
+        # Kernels and functions that a module has held otherwise since it was loaded again.
         before, self.replaced = self.replaced, {name: one for name, one in names.items() if _is_replaced(one)}
-        return [_of_before(name, one) for name, one in self.replaced.items() if before.get(name) is not one]
+        again = ((name, one) for name, one in self.replaced.items() if before.get(name) is not one)
+        return [*warnings, *(_of_before(name, one) for name, one in again)]
 
 
 def _holders(names: Mapping[str, Any]) -> Iterator[Holder]:

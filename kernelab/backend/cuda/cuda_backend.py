@@ -286,7 +286,9 @@ class CudaEntry:
         try:
             workspace.allocate(self.info.layout, filled, math.prod(dims), threads_of(slots), scratch)
             launch = self._launch(filled, dims, limit, place)
-            status = self._finished(launch)
+            self._backend.pending.synchronize_with(launch)
+            status = list(fields(launch.block))
+            self._backend.pending.give_back(launch.block)
             if status[CODE] == OK:
                 workspace.hand_over(self.info.layout, slots, filled, scratch)
         except KernelMemoryError as problem:
@@ -350,14 +352,6 @@ class CudaEntry:
         loaded = self._loaded.now(may_load=backend.pending.captured is None)
         backend.driver.launch(loaded, *dims, packed, block[1], stream)
         return PendingLaunch(self.info, slots, block, stream, place)
-
-    def _finished(self, launch: PendingLaunch) -> list[int]:
-        """The status block of a launch at its end; raises what went wrong in launches before it."""
-        pending = self._backend.pending
-        pending.synchronize_with(launch)
-        status = list(fields(launch.block))
-        pending.give_back(launch.block)
-        return status
 
 
 def _warn(code: str, message: str, hint: str) -> None:

@@ -83,18 +83,15 @@ def _chooses(stmt: ir.Stmt, folded: Folded) -> TypeGuard[ir.If]:
     return all(outs and outs[0] in folded for outs in inner)
 
 
-def _is_flag(stmt: ir.Stmt) -> bool:
-    """``True if c else False``, whatever it is called."""
-    return isinstance(stmt, ir.If) and {type(a) for b in ir.blocks(stmt) for a in b.yields} == {ir.Const}
-
-
 def _candidates(block: ir.Block, once: set[ir.Atom], nameless: frozenset[ir.Var], folded: Folded) -> Folded:
     used_at = _places(block)
     candidates: Folded = {}
     for stmt in block.stmts:
         if isinstance(stmt, ir.Let | ir.Load) or _chooses(stmt, folded):
             (out,) = ir.defs(stmt)
-            unnamed = out in nameless or _is_flag(stmt) or not hint_of(out, stmt)
+            yields = {type(atom) for inner in ir.blocks(stmt) for atom in inner.yields}
+            is_flag = yields == {ir.Const}  # ``True if c else False``, whatever it is called
+            unnamed = out in nameless or is_flag or not hint_of(out, stmt)
             if unnamed and out in once and out in used_at:
                 candidates[out] = stmt
     return candidates

@@ -284,7 +284,8 @@ class _Printer:
         """Assignments that happen together, without those of a value to its own name."""
         pairs = [(self.name(var), atom, self.expr.show(atom)) for var, atom in copies]
         pairs = [pair for pair in pairs if pair[0] != pair[2]]
-        if any(_mentions(later[2], pair[0]) for i, pair in enumerate(pairs) for later in pairs[i + 1 :]):
+        later = ((pair[0], other[2]) for i, pair in enumerate(pairs) for other in pairs[i + 1 :])
+        if any(re.search(rf"\b{re.escape(name)}\b", text) for name, text in later):
             names, _, values = zip(*pairs, strict=True)
             return [_Row(depth, f"{', '.join(names)} = {', '.join(values)}", span)]
         return [
@@ -328,10 +329,6 @@ def _place(stmt: ir.Stmt) -> Span:
     if stmt.span.source is NOWHERE.source and isinstance(stmt, ir.Load | ir.Store | ir.Atomic):
         return stmt.array.span
     return stmt.span
-
-
-def _mentions(text: str, name: str) -> bool:
-    return re.search(rf"\b{re.escape(name)}\b", text) is not None
 
 
 def _otherwise(yes: Rows, no: Rows, depth: int, span: Span) -> Rows:

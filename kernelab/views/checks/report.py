@@ -136,12 +136,12 @@ def _rows(pair: PairResult) -> list[tuple[Cell, ...]]:
         cell(directions or _place(pair, pair)),
         *_values(pair),
     )
-    return [first, *(_other(pair, entry) for entry in pair.others)]
-
-
-def _other(pair: PairResult, entry: Entry) -> tuple[Cell, ...]:
-    errors = (cell(f"{error:.1e}", is_number=True) for error in (entry.abs_error, entry.rel_error))
-    return cell(""), cell(""), cell("", is_number=True), *errors, cell(_place(pair, entry)), *_values(entry)
+    rows: list[tuple[Cell, ...]] = [first]
+    for entry in pair.others:
+        errors = (cell(f"{error:.1e}", is_number=True) for error in (entry.abs_error, entry.rel_error))
+        place = cell(_place(pair, entry))
+        rows.append((cell(""), cell(""), cell("", is_number=True), *errors, place, *_values(entry)))
+    return rows
 
 
 def _values(of: PairResult | Entry) -> tuple[Cell, Cell]:

@@ -77,20 +77,16 @@ def figure(report: TaylorReport) -> Any:
     left.set(title="Taylor remainder", xlabel="step h")
     left.legend(fontsize=8, frameon=False)
     right.loglog(h, _plain(report.errors), "o-", ms=3, color="C3")
-    _at_least_a_decade(right, report.errors)
+    drawn_errors = report.errors[(report.errors > 0) & np.isfinite(report.errors)]
+    if drawn_errors.size and drawn_errors.max() < 10 * drawn_errors.min():
+        # Errors that hardly differ are a level line, and not a curve between marks of the same name.
+        right.set_ylim(drawn_errors.min() / 10, drawn_errors.max() * 10)
     right.axvline(report.best_step, color="0.6", lw=0.8, ls=":")
     right.set(title="error of central differences", xlabel="step h")
     for axis in (left, right):
         axis.grid(True, which="major", lw=0.4, color="0.9")
         axis.spines[["top", "right"]].set_visible(False)
     return drawn
-
-
-def _at_least_a_decade(axis: Any, values: Any) -> None:
-    """Errors that hardly differ are a level line, and not a curve between marks of the same name."""
-    drawn = values[(values > 0) & np.isfinite(values)]
-    if drawn.size and drawn.max() < 10 * drawn.min():
-        axis.set_ylim(drawn.min() / 10, drawn.max() * 10)
 
 
 def _plain(values: Any) -> Any:

@@ -101,11 +101,11 @@ def _pane(name: str, parts: Parts, places: "_Places", whole: bool = True) -> lis
             return [places.table()]
         case "tangent":
             return [] if parts.tangent is None else [_listing(PANES[name], parts.tangent(), places)]
+        case _ if name not in parts.units:
+            return []
         case "ptx" | "sass":
-            return [_machine(name, parts, places)] if name in parts.units else []
+            return [_machine(name, parts, places)]
         case _:
-            if name not in parts.units:
-                return []
             return [_unit(name, parts.units[name](), places) if whole else _glimpse(name, parts, places)]
 
 
@@ -253,7 +253,11 @@ def _notes(parts: Parts) -> Iterator[Words]:
 def _savings(savings: tuple[Saving, ...], loops: tuple[LoopStorage, ...] = ()) -> str:
     kept = [saving for saving in savings if saving.names]
     idle = [f"loop of line {loop.line}: nothing" for loop in loops if not loop.bytes]
-    return "; ".join([*map(_saving, kept), *(idle if kept else [])]) or "nothing"
+    sizes = []
+    for saving in kept:
+        where = f"loop of line {saving.loop.line}" if saving.loop else f"line {saving.span.line}"
+        sizes.append(f"{where}: {', '.join(saving.names)} ({saving.size})")
+    return "; ".join([*sizes, *(idle if kept else [])]) or "nothing"
 
 
 def _whole(savings: Iterable[Saving]) -> Iterator[Saving]:
@@ -262,11 +266,6 @@ def _whole(savings: Iterable[Saving]) -> Iterator[Saving]:
         parts = tuple(group)
         names = dict.fromkeys(_COMPONENT.sub("", name) for one in parts for name in one.names)
         yield replace(parts[0], names=tuple(names), bytes=sum(one.bytes for one in parts))
-
-
-def _saving(saving: Saving) -> str:
-    where = f"loop of line {saving.loop.line}" if saving.loop else f"line {saving.span.line}"
-    return f"{where}: {', '.join(saving.names)} ({saving.size})"
 
 
 def spill(sweeps: int) -> str:

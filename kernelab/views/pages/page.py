@@ -57,7 +57,9 @@ def render(node: Node) -> str:
     body = _html(node)
     scope = "kl-" + hashlib.sha256(body.encode()).hexdigest()[:10]
     style = STYLE.read_text(encoding="utf-8").strip()
-    return f'<div class="kl {scope}"><style>{style}{_links(node, scope)}</style>{body}</div>'
+    if rules := "".join(map(_rules, sorted(_all_links(node)))):
+        style += f".{scope}{{{rules}}}"
+    return f'<div class="kl {scope}"><style>{style}</style>{body}</div>'
 
 
 def _html(node: Node) -> str:
@@ -194,13 +196,8 @@ def _kind(is_number: bool) -> str:
     return ' class="kl-number"' if is_number else ""
 
 
-def _links(node: Node, scope: str) -> str:
-    """Rules for each source line: any line that comes from it lights all of them, and shows the remark."""
-    rules = "".join(map(_rules, sorted(_all_links(node))))
-    return f".{scope}{{{rules}}}" if rules else ""
-
-
 def _rules(link: str) -> str:
+    """Rules for a source line: any line that comes from it lights all of them, and shows the remark."""
     remark = _remark(link)
     lit = f".{link}{{background:var(--kl-lit)}}.{remark}{{visibility:visible}}"
     # What is pointed at lies over what a click holds.

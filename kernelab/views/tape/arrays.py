@@ -78,7 +78,9 @@ def _values(title: str, shown: array, budget: int, asks: bool = False) -> Node:
     if step > 1:
         heading += f", of one element in {step**shown.ndim}"
     picture = _picture(some, some.host(), budget, shown.shape[0] - 1)
-    return Drawing(heading, _clickable(picture, some, step) if asks else picture, _lines(values))
+    with np.printoptions(precision=4, threshold=60, edgeitems=3, linewidth=100):
+        lines = tuple(str(values).splitlines())
+    return Drawing(heading, _clickable(picture, some, step) if asks else picture, lines)
 
 
 def _is_small(shown: array) -> bool:
@@ -195,8 +197,3 @@ def _range(values: Values) -> str:
     mean = number(float(finite.mean(dtype=np.float64)))
     rest = f", {values.size - finite.size} not finite" if values.size > finite.size else ""
     return f"{number(finite.min())} to {number(finite.max())}, mean {mean}{rest}"
-
-
-def _lines(values: Values) -> tuple[str, ...]:
-    with np.printoptions(precision=4, threshold=60, edgeitems=3, linewidth=100):
-        return tuple(str(values).splitlines())

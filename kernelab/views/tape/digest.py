@@ -121,7 +121,8 @@ class Digest:
         records = tape.since(self._seen)
         for number, record in enumerate(records, self._seen):
             self.parts["records"].append(self._step_of(record))
-            self.parts["times"].append(_microseconds(tape.times.get(number, -1)))
+            nanoseconds = tape.times.get(number, -1)
+            self.parts["times"].append(-1 if nanoseconds < 0 else _short(nanoseconds / 1000, 3))
             if isinstance(record, LaunchRecord):
                 self._calls[id(record.call)] = number
         self._seen += len(records)
@@ -283,7 +284,7 @@ class Digest:
             self._sent["sweep"] = 0
             self._change("sweeps", sweeps)
         fresh = [
-            [step.record, [[self._array("", primal), _short(norm)] for primal, norm in step.norms]]
+            [step.record, [[self._array("", primal), _short(norm, 4)] for primal, norm in step.norms]]
             for step in magnitudes[len(sweep) :]
         ]
         if tape.sweeps == sweeps:  # else another sweep has begun meanwhile: next time
@@ -364,13 +365,9 @@ def _identity(elements: array) -> Hashable:
     return elements.packed, str(elements.dtype)
 
 
-def _microseconds(nanoseconds: int) -> float:
-    return -1 if nanoseconds < 0 else float(f"{nanoseconds / 1000:.3g}")
-
-
-def _short(norm: float) -> float | str:
-    """Four digits of a norm; what JSON has no number for, as text."""
-    return float(f"{norm:.4g}") if abs(norm) < float("inf") else str(norm)
+def _short(number: float, digits: int) -> float | str:
+    """So many digits of a number; what JSON has no number for, as text."""
+    return float(f"{number:.{digits}g}") if abs(number) < float("inf") else str(number)
 
 
 def _line(span: Span) -> list[str]:

@@ -89,7 +89,12 @@ def tape_view(tape: Tape) -> Node:
     saved = f", {_size(tape.saved_bytes)} saved from being overwritten" if tape.saved_bytes else ""
     title = words(Run(f"tape of {len(data)} record{'s' * (len(data) != 1)}", "strong"), saved, level=1)
     picture = Drawing("", timeline(data), ())
-    return Below((title, *_spills(tape), *_warnings(data), picture, Table("", HEAD, _rows(data))))
+    spills = (
+        words(Run(f"{kernel.name}, beyond the memory for loops: ", "dim"), spill(kernel.spilled))
+        for kernel in dict.fromkeys(record.kernel for record in tape.launches)
+        if kernel.spilled
+    )
+    return Below((title, *spills, *_warnings(data), picture, Table("", HEAD, _rows(data))))
 
 
 @hooks.picture.provide
@@ -113,13 +118,6 @@ def _warnings(data: TapeData) -> list[Words]:
     )
     more = [f"and {len(sentences) - MOST_WARNINGS} more"] if len(sentences) > MOST_WARNINGS else []
     return [words(Run("⚠ ", "bad"), sentence) for sentence in (*list(sentences)[:MOST_WARNINGS], *more)]
-
-
-def _spills(tape: Tape) -> Iterator[Words]:
-    """The kernels with loops that did not fit into memory."""
-    for kernel in dict.fromkeys(record.kernel for record in tape.launches):
-        if kernel.spilled:
-            yield words(Run(f"{kernel.name}, beyond the memory for loops: ", "dim"), spill(kernel.spilled))
 
 
 def _size(count: int) -> str:

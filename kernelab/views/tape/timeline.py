@@ -90,7 +90,9 @@ def timeline(data: TapeData) -> str:
         ends = (*range(FIRST), *range(count - LAST, count))
         rows = {record: row + (row >= FIRST) for row, record in enumerate(ends)}
     picture = Picture(data, rows, memories[:LANES], _versions(data))
-    body = "".join([*_lanes(picture), *_gap(picture), *_overwrites(picture), *_rows(picture)])
+    left_out = f"⋮ {count - len(rows)} more"
+    gap = _text(30, HEAD + ROW * (FIRST + 0.5) + 4, "d", left_out) if picture.is_cut else ""
+    body = "".join([*_lanes(picture), gap, *_overwrites(picture), *_rows(picture)])
     size = f'width="{picture.width:.0f}" height="{picture.height:.0f}"'
     box = f'viewBox="0 0 {picture.width:.0f} {picture.height:.0f}"'
     label = f'role="img" aria-label="tape of {count} records on {len(memories)} arrays"'
@@ -126,12 +128,6 @@ def _lanes(picture: Picture) -> Iterator[str]:
         yield _text(x, 31, "d m", " × ".join(map(str, picture.shape(memory))), LANE - 4)
     if picture.left_out:
         yield _text(picture.width - LANE / 2, 24, "d m", f"{picture.left_out} more")
-
-
-def _gap(picture: Picture) -> Iterator[str]:
-    if picture.is_cut:
-        left_out = len(picture.data) - len(picture.rows)
-        yield _text(30, HEAD + ROW * (FIRST + 0.5) + 4, "d", f"⋮ {left_out} more")
 
 
 def _rows(picture: Picture) -> Iterator[str]:
