@@ -15,8 +15,7 @@ from kernelab.frontend.meaning.frame import Frame, Wishes, evaluated
 from kernelab.frontend.meaning.meanings import FunctionRef, HandsBack, Meaning, ModuleRef, Poison, Weak
 from kernelab.frontend.meaning.name_lookup import Scope, Unknown
 from kernelab.frontend.meaning.source import Places
-from kernelab.frontend.regions.control import WATCH
-from kernelab.frontend.regions.joins import RETURNED
+from kernelab.frontend.regions.joins import RETURNED, WATCH
 from kernelab.frontend.statements.statements import block
 from kernelab.frontend.syntax.jumps import on_own_lines, plain_loops
 from kernelab.frontend.syntax.scope import analyse, changed_in

@@ -32,7 +32,8 @@ from kernelab.frontend.meaning.name_lookup import Unknown
 from kernelab.frontend.meaning.promote import as_number, materialise, operate
 from kernelab.frontend.places import reads, slices, struct_values
 from kernelab.frontend.places.places import COMPONENTS, chain
-from kernelab.frontend.regions.control import THE_VALUE, branch
+from kernelab.frontend.regions.control import branch
+from kernelab.frontend.regions.joins import THE_VALUE
 from kernelab.frontend.syntax.scope import advanced
 from kernelab.lang.build import FALSE, TRUE, integer, zero
 from kernelab.lang.ir import Atom, Const, Let, Stmt

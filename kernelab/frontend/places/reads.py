@@ -27,7 +27,8 @@ from kernelab.frontend.meaning.meanings import (
 )
 from kernelab.frontend.meaning.name_lookup import Unknown
 from kernelab.frontend.places import known, places, several, struct_values
-from kernelab.frontend.regions.control import WATCH, truth
+from kernelab.frontend.regions.control import truth
+from kernelab.frontend.regions.joins import WATCH
 from kernelab.lang.build import FALSE, TRUE, zero
 from kernelab.lang.ir import Atom, Const
 from kernelab.lang.types import Array, Mat, Scalar, Transform, Vec, float32, int32, int64

@@ -7,7 +7,7 @@ The bodies come as functions, so this module knows nothing of statements.
 """
 
 import ast
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kernelab.errors import Diagnostic, Span
@@ -27,40 +27,28 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.meaning.promote import cast, default_scalar
 from kernelab.frontend.regions.changing import may_differ
 from kernelab.frontend.regions.joins import (
-    RETURNED,
-    Joined,
+    BREAK,
+    CONTINUE,
+    FLAGS,
+    RETURN,
+    WATCH,
+    Meeting,
     Side,
     Slot,
-    Slots,
-    ViewSlots,
     fill,
-    item_sides,
+    hint_of,
     join,
+    mapped,
     mixed,
     same,
     view_sides,
 )
-from kernelab.frontend.syntax.jumps import LEFT, Jump
+from kernelab.frontend.syntax.jumps import Jump
 from kernelab.lang.build import FALSE, TRUE, zero
 from kernelab.lang.ir import Assert, Atom, Block, For, If, Stmt, Storage, Var, While
 from kernelab.lang.types import Scalar, Value, bool_, float32
 
-WATCH = "%set "
-"""Before the name of a loop's index: the variable that says whether the index is set."""
-BREAK, CONTINUE, RETURN = "%break", "%continue", "%return"
-THE_VALUE = "the value"
-"""The name under which the two sides of a ternary meet, as a message says it."""
-FLAGS: dict[Jump, str] = {"break": BREAK, "continue": CONTINUE, "return": RETURN}
-_HINTS = {BREAK: "stop", CONTINUE: "skip", RETURN: "done", RETURNED: "result", THE_VALUE: ""}
-
 Body = Callable[[], None]
-
-
-def hint_of(name: str) -> str:
-    """The name that the IR shows for a variable."""
-    if name.startswith(LEFT):
-        return "left"
-    return f"{name.removeprefix(WATCH)}_set" if name.startswith(WATCH) else _HINTS.get(name, name)
 
 
 def truth(meaning: Meaning | None) -> Atom:
@@ -97,30 +85,29 @@ def branch(frame: Frame, key: Hashable, cond: Atom, then: Body, orelse: Body, li
     names = dict.fromkeys(
         name for way in ways for name in way.env if not same(way.env[name], frame.env.get(name))
     )
-    slots: list[Slot] = []
+    outs: list[Var] = []
     fills: list[list[Atom]] = [[], []]
-    meanings: dict[str, Joined] = {}
     for name in names:
         if name.removeprefix(WATCH) not in live:
             frame.env.pop(name, None)
             continue
-        sides = [way.side(name) for way in ways]
+        meetings: list[Meeting] = []
         try:
-            meanings[name] = join(frame, (key, name), name, sides)
-            _fill(frame, meanings[name], sides, ways, slots, fills)
+            frame.env[name] = join(frame, (key, name), name, [way.side(name) for way in ways], meetings)
+            columns = [_fill(frame, meeting, ways) for meeting in meetings]
         except Mistake as mistake:
             frame.report(mistake.diagnostic)
-            meanings[name] = Poison()
-    outs = tuple(Var(slot.type, hint_of(slot.name), frame.builder.span) for slot in slots)
-    yes, no = (Block(tuple(way.stmts), tuple(atoms)) for way, atoms in zip(ways, fills, strict=True))
-    if outs or yes.stmts or no.stmts:
-        frame.builder.emit(If(outs, cond, yes, no, frame.builder.span))
-    remaining = list(outs)
-    for name, joined in meanings.items():
-        frame.env[name] = _leave(joined, remaining)
+            frame.env[name] = Poison()
+        else:
+            outs += [meeting.out for meeting in meetings]
+            for k, atoms in enumerate(fills):
+                atoms += [column[k] for column in columns]
         spans = [way.set_at[name] for way in ways if name in way.set_at]
         if spans:
             frame.set_at[name] = spans[0]
+    yes, no = (Block(tuple(way.stmts), tuple(atoms)) for way, atoms in zip(ways, fills, strict=True))
+    if outs or yes.stmts or no.stmts:
+        frame.builder.emit(If(tuple(outs), cond, yes, no, frame.builder.span))
 
 
 def _way(frame: Frame, body: Body) -> _Way:
@@ -129,50 +116,16 @@ def _way(frame: Frame, body: Body) -> _Way:
         return _Way(block.stmts, frame.env, frame.set_at)
 
 
-def _fill(
-    frame: Frame,
-    joined: Joined,
-    sides: Sequence[Side],
-    ways: Sequence[_Way],
-    slots: list[Slot],
-    fills: list[list[Atom]],
-) -> None:
-    match joined:
-        case Slot():
-            atoms = []
-            strong = [s for s in sides if isinstance(s.value, Typed) and not s.value.is_weak]
-            for side, way in zip(sides, ways, strict=True):
-                against = next((other for other in strong if other is not side), None)
-                with frame.builder.block() as tail:
-                    atoms.append(fill(frame, joined, side, against))
-                way.stmts.extend(tail.stmts)
-            slots.append(joined)
-            for atom, column in zip(atoms, fills, strict=True):
-                column.append(atom)
-        case ViewSlots(_, items):
-            columns = [view_sides(side, len(items)) for side in sides]
-            for item, pair in zip(items, zip(*columns, strict=True), strict=True):
-                _fill(frame, item, pair, ways, slots, fills)
-        case Slots(items):
-            for k, item in enumerate(items):
-                _fill(frame, item, item_sides(sides, k), ways, slots, fills)
-
-
-def _leave(joined: Joined, outs: list[Var]) -> Meaning:
-    match joined:
-        case Slot():
-            return joined.filled(outs.pop(0))
-        case ViewSlots(view, items):
-            return array_views.with_atoms(view, [_atom(_leave(item, outs)) for item in items])
-        case Slots(items, form):
-            return form.of(_leave(item, outs) for item in items)
-        case _:
-            return joined
-
-
-def _atom(meaning: Meaning) -> Atom:
-    assert isinstance(meaning, Typed)
-    return meaning.atom
+def _fill(frame: Frame, meeting: Meeting, ways: Sequence[_Way]) -> list[Atom]:
+    """The value that each way yields; conversions stand at its end."""
+    atoms = []
+    strong = [s for s in meeting.sides if isinstance(s.value, Typed) and not s.value.is_weak]
+    for side, way in zip(meeting.sides, ways, strict=True):
+        against = next((other for other in strong if other is not side), None)
+        with frame.builder.block() as tail:
+            atoms.append(fill(frame, meeting.slot, side, against))
+        way.stmts.extend(tail.stmts)
+    return atoms
 
 
 @dataclass(slots=True)
@@ -239,14 +192,14 @@ def loop(
         frame.env |= opened
         frame.env |= {BREAK: Weak(False), CONTINUE: Weak(False), RETURN: Weak(False)}
         body()
-        after: dict[str, Meaning | None] = {
+        after = {
             name: _close(frame, opened[name], entry[name], _side(frame, name), carries) for name in opened
         }
         made = frame.locals - before
         after |= {
-            name: _first_set(_side(frame, name).value, name, carries, made)
+            name: _first_set(frame.env[name], name, carries, made)
             for name in names
-            if name not in opened
+            if name not in opened and name in frame.env
         }
         returned = truth(frame.env.get(RETURN)) if "return" in jumps else FALSE
         stop = frame.builder.apply("or", truth(frame.env.get(BREAK)), returned)
@@ -267,8 +220,8 @@ def loop(
     done = flag if returned == stop else carries.flag(returned, RETURN)
     outs = tuple(Var(var.type, var.hint, frame.builder.span) for var in carries.vars)
     frame.builder.emit(_statement(frame, head, outs, carries, flag, block.close(*carries.yields)))
-    by_carry = dict(zip(carries.vars, outs, strict=True))
-    frame.env |= {name: _outside(meaning, by_carry) for name, meaning in after.items() if meaning is not None}
+    by_carry: dict[Atom, Var] = dict(zip(carries.vars, outs, strict=True))
+    frame.env |= {name: _outside(meaning, by_carry) for name, meaning in after.items()}
     frame.set_at |= {name: span for name, span in set_at.items() if name in names}
     if "return" in jumps:
         frame.env[RETURN] = Weak(False) if done is None else Typed(outs[done])
@@ -295,23 +248,14 @@ def _statement(
 
 def _open(frame: Frame, origin: Origin, name: str, side: Side, carries: _Carries) -> Meaning:
     """A variable as the body sees it at the start of an iteration."""
-    match side.value:
-        case TupleOf(items) as whole:
-            return whole.of(
-                _open(frame, (*origin, k), whole.label(name, k), Side(item, side.span), carries)
-                for k, item in enumerate(items)
-            )
-        case ArrayRef() | View() as view:
-            opened = [
-                _open(frame, (*origin, k), name, part, carries) for k, part in enumerate(view_sides(side, 0))
-            ]
-            return array_views.with_atoms(view, [_atom(item) for item in opened])
-        case Weak() | Typed() as value:
-            slot = _carried_slot(frame, origin, name, value)
-            return carries.open(slot, fill(frame, slot, side), side.span or frame.builder.span)
-        case value:
-            assert value is not None
-            return value
+
+    def opened(value: Weak | Typed, origin: Origin, name: str) -> Typed:
+        slot = _carried_slot(frame, origin, name, value)
+        init = fill(frame, slot, Side(value, side.span))
+        return carries.open(slot, init, side.span or frame.builder.span)
+
+    assert side.value is not None
+    return mapped(side.value, origin, name, opened)
 
 
 def _carried_slot(frame: Frame, origin: Origin, name: str, value: Weak | Typed) -> Slot:
@@ -325,49 +269,45 @@ def _carried_slot(frame: Frame, origin: Origin, name: str, value: Weak | Typed) 
 
 
 def _close(frame: Frame, opened: Meaning, entry: Side, end: Side, carries: _Carries) -> Meaning:
-    """A carried variable after an iteration: yields its value, converted to what the loop carries."""
+    """A carried variable after an iteration: yields its values, converted to what the loop carries."""
     try:
-        return _closed(frame, opened, entry, end, carries)
+        sound = [_close_part(frame, *part, carries) for part in _parts(opened, entry, end)]
     except Mistake as mistake:
         frame.report(mistake.diagnostic)
         return Poison()
+    return opened if all(sound) else Poison()
 
 
-def _closed(frame: Frame, opened: Meaning, entry: Side, end: Side, carries: _Carries) -> Meaning:
+def _parts(opened: Meaning, entry: Side, end: Side) -> Iterator[tuple[Meaning, Side, Side]]:
+    """The parts of a carried variable, each with its values before the loop and after the body."""
     match opened, end.value:
-        case (Poison(), _) | (_, Poison()):
-            carries.keep(opened)
-            return Poison()
-        case TupleOf(items, struct) as whole, TupleOf(ends, other) if (
+        case TupleOf(items, struct), TupleOf(ends, other) if (
             len(items) == len(ends) and struct == other and isinstance(entry.value, TupleOf)
         ):
-            return whole.of(
-                [
-                    _closed(frame, item, Side(start, entry.span), Side(last, end.span), carries)
-                    for item, start, last in zip(items, entry.value.items, ends, strict=True)
-                ]
-            )
-        case ArrayRef() | View() as view, end_view if array_views.alike(view, end_view):
-            given = [Typed(atom) for atom in array_views.atoms(view)]
-            befores, afters = view_sides(entry, 0), view_sides(end, 0)
-            closed = [
-                _closed(frame, item, start, last, carries)
-                for item, start, last in zip(given, befores, afters, strict=True)
-            ]
-            return array_views.with_atoms(view, [_atom(item) for item in closed])
-        case Typed(Var() as var), Weak() | Typed():
-            try:
-                carries.yields.append(_yielded(frame, carries.slots[var], entry, end))
-            except Mistake:
-                carries.keep(opened)
-                raise
-            return opened
-        case _ if same(opened, end.value):
-            carries.keep(opened)
-            return opened
+            for item, start, last in zip(items, entry.value.items, ends, strict=True):
+                yield from _parts(item, Side(start, entry.span), Side(last, end.span))
+        case (ArrayRef() | View()) as view, after if array_views.alike(view, after):
+            atoms = map(Typed, array_views.atoms(view))
+            yield from zip(atoms, view_sides(entry, 0), view_sides(end, 0), strict=True)
         case _:
+            yield opened, entry, end
+
+
+def _close_part(frame: Frame, opened: Meaning, entry: Side, end: Side, carries: _Carries) -> bool:
+    """Yield a part of a carried variable; False where it depends on a mistake that has been reported."""
+    if isinstance(opened, Typed) and isinstance(opened.atom, Var) and isinstance(end.value, Weak | Typed):
+        try:
+            carries.yields.append(_yielded(frame, carries.slots[opened.atom], entry, end))
+        except Mistake:
             carries.keep(opened)
-            raise mixed(slot_name(opened, carries), [entry, end])
+            raise
+        return True
+    carries.keep(opened)
+    if isinstance(opened, Poison) or isinstance(end.value, Poison):
+        return False
+    if not same(opened, end.value):
+        raise mixed(slot_name(opened, carries), [entry, end])
+    return True
 
 
 def slot_name(opened: Meaning, carries: _Carries) -> str:
@@ -396,44 +336,39 @@ def _yielded(frame: Frame, slot: Slot, entry: Side, end: Side) -> Atom:
             return fill(frame, slot, end, entry)
 
 
-def _made_in_a_loop(name: str, var: Var) -> Diagnostic:
-    message = f"the local array {name} is made inside of a loop and used after it"
-    return Diagnostic(message, var.span, "type", hint="make it before the loop")
-
-
-def _first_set(value: Meaning | None, name: str, carries: _Carries, made: Collection[Var]) -> Meaning | None:
+def _first_set(value: Meaning, name: str, carries: _Carries, made: Collection[Var]) -> Meaning:
     """A variable that is first set inside a loop: what the last iteration leaves."""
+    _refuse_after_loop(value, name, made)
+
+    def carried(value: Weak | Typed, origin: Origin, name: str) -> Weak | Typed:
+        if isinstance(value, Weak) or not isinstance(value.atom, Var):
+            return value
+        var = Var(value.type, hint_of(name), value.atom.span)
+        carries.vars.append(var)
+        carries.inits.append(zero(value.type))
+        carries.yields.append(value.atom)
+        return Typed(var, value.origins)
+
+    return mapped(value, (), name, carried)
+
+
+def _refuse_after_loop(value: Meaning, name: str, made: Collection[Var]) -> None:
+    """Raise Mistake where a value holds what ends with its loop: a local array or a row of structs."""
     match value:
         case TupleOf(items) as whole:
-            parts = (_first_set(item, whole.label(name, k), carries, made) for k, item in enumerate(items))
-            return whole.of(item for item in parts if item is not None)
+            for k, item in enumerate(items):
+                _refuse_after_loop(item, whole.label(name, k), made)
         case StructArrayRef(indices=(index, *_)):
             message = f"{name} is a row of {value.name} that a loop takes: it cannot be used after the loop"
             span = index.span if isinstance(index, Var) else None
             raise Mistake(Diagnostic(message, span, "type", hint="take the row again where it is used"))
         case ArrayRef() | View() if value.var in made:
-            raise Mistake(_made_in_a_loop(name, value.var))
-        case ArrayRef() | View():
-            found = [_first_set(Typed(atom), "", carries, made) for atom in array_views.atoms(value)]
-            return array_views.with_atoms(value, [_atom(item) for item in found if item is not None])
-        case Typed(atom, origins) if isinstance(atom, Var):
-            var = Var(value.type, hint_of(name), atom.span)
-            carries.vars.append(var)
-            carries.inits.append(zero(value.type))
-            carries.yields.append(atom)
-            return Typed(var, origins)
-        case _:
-            return value
+            message = f"the local array {name} is made inside of a loop and used after it"
+            raise Mistake(Diagnostic(message, value.var.span, "type", hint="make it before the loop"))
 
 
-def _outside(meaning: Meaning, outs: dict[Var, Var]) -> Meaning:
-    match meaning:
-        case Typed(Var() as var, origins):
-            return Typed(outs.get(var, var), origins)
-        case TupleOf(items) as whole:
-            return whole.of(_outside(item, outs) for item in items)
-        case ArrayRef() | View():
-            moved = [_outside(Typed(atom), outs) for atom in array_views.atoms(meaning)]
-            return array_views.with_atoms(meaning, [_atom(item) for item in moved])
-        case _:
-            return meaning
+def _outside(meaning: Meaning, outs: Mapping[Atom, Var]) -> Meaning:
+    def after(value: Weak | Typed, origin: Origin, name: str) -> Weak | Typed:
+        return value if isinstance(value, Weak) else Typed(outs.get(value.atom, value.atom), value.origins)
+
+    return mapped(meaning, (), "", after)

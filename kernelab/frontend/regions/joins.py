@@ -6,7 +6,7 @@ nothing reads: definite assignment has been checked on the syntax tree.
 """
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kernelab.errors import Diagnostic, Related, Span
@@ -25,12 +25,27 @@ from kernelab.frontend.meaning.meanings import (
     describe,
 )
 from kernelab.frontend.meaning.promote import cast, default_scalar, spelled, weak_constant
+from kernelab.frontend.syntax.jumps import LEFT, Jump
 from kernelab.lang.build import zero
-from kernelab.lang.ir import Atom, Const
+from kernelab.lang.ir import Atom, Const, Var
 from kernelab.lang.types import Scalar, Value, bool_, float32
 
 RETURNED = "%value"
 """The name under which the value of a return statement is kept."""
+WATCH = "%set "
+"""Before the name of a loop's index: the variable that says whether the index is set."""
+BREAK, CONTINUE, RETURN = "%break", "%continue", "%return"
+THE_VALUE = "the value"
+"""The name under which the two sides of a ternary meet, as a message says it."""
+FLAGS: dict[Jump, str] = {"break": BREAK, "continue": CONTINUE, "return": RETURN}
+_HINTS = {BREAK: "stop", CONTINUE: "skip", RETURN: "done", RETURNED: "result", THE_VALUE: ""}
+
+
+def hint_of(name: str) -> str:
+    """The name that the IR shows for a variable."""
+    if name.startswith(LEFT):
+        return "left"
+    return f"{name.removeprefix(WATCH)}_set" if name.startswith(WATCH) else _HINTS.get(name, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,40 +70,67 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
-    """The items of a tuple, or the fields of a struct."""
+class Meeting:
+    """A value that exists at run time after a join: its slot, its variable, and the sides that it has."""
 
-    items: tuple["Joined", ...]
-    form: TupleOf
-
-
-@dataclass(frozen=True, slots=True)
-class ViewSlots:
-    """The slots of the values that differ between two views of one array: indices, starts and lengths."""
-
-    view: ArrayRef | View
-    items: tuple["Joined", ...]
+    slot: Slot
+    out: Var
+    sides: Sequence[Side]
 
 
-Joined = Slot | Slots | ViewSlots | Meaning
-"""The result of a join: a slot, or one compile-time meaning."""
+Change = Callable[[Weak | Typed, Origin, str], Weak | Typed]
+"""The new value of a number, from its origin and the name of what it is a part of."""
 
 
-def join(frame: Frame, origin: Origin, name: str, sides: Sequence[Side]) -> Joined:
-    """Join the values of a variable from several sides; raises Mistake where they do not fit."""
+def mapped(value: Meaning, origin: Origin, name: str, change: Change) -> Meaning:
+    """A value with its numbers changed: its own, those of items and fields, the indices of a view."""
+    match value:
+        case TupleOf(items) as whole:
+            labelled = ((item, (*origin, k), whole.label(name, k)) for k, item in enumerate(items))
+            return whole.of([mapped(*part, change) for part in labelled])
+        case ArrayRef() | View():
+            atoms = enumerate(array_views.atoms(value))
+            return _with_parts(value, [change(Typed(atom), (*origin, k), name) for k, atom in atoms])
+        case Weak() | Typed():
+            return change(value, origin, name)
+        case _:
+            return value
+
+
+def _with_parts(view: ArrayRef | View, parts: Sequence[Meaning]) -> Meaning:
+    return array_views.with_atoms(view, [part.atom for part in parts if isinstance(part, Typed)])
+
+
+def join(frame: Frame, origin: Origin, name: str, sides: Sequence[Side], meetings: list[Meeting]) -> Meaning:
+    """Join the values of a variable from several sides; raises Mistake where they do not fit.
+
+    What exists at run time is a new variable, added to `meetings`.
+    """
     present = [side for side in sides if side.value is not None]
     values = [side.value for side in present if side.value is not None]
+    first = values[0]
     if any(isinstance(value, Poison) for value in values):
         return Poison()
     complete = len(present) == len(sides)
-    if all(same(value, values[0]) for value in values) and (complete or not _at_run_time(values[0])):
-        return values[0]
-    if all(isinstance(value, TupleOf) for value in values):
-        return _join_tuples(frame, origin, name, sides, present)
-    if all(array_views.alike(value, values[0]) for value in values):
-        return _join_views(frame, origin, name, sides, values[0])
+    if all(same(value, first) for value in values) and (complete or not _at_run_time(first)):
+        return first
+    forms = {(len(value.items), value.struct) for value in values if isinstance(value, TupleOf)}
+    if isinstance(first, TupleOf) and all(isinstance(value, TupleOf) for value in values) and len(forms) == 1:
+        return first.of(
+            [
+                join(frame, (*origin, k), first.label(name, k), _item_sides(sides, k), meetings)
+                for k in range(len(first.items))
+            ]
+        )
+    if isinstance(first, ArrayRef | View) and all(array_views.alike(value, first) for value in values):
+        columns = zip(*(view_sides(side, len(array_views.atoms(first))) for side in sides), strict=True)
+        parts = [join(frame, (*origin, k), name, part, meetings) for k, part in enumerate(columns)]
+        return _with_parts(first, parts)
     if all(isinstance(value, Weak | Typed) for value in values):
-        return _join_numbers(frame, origin, name, present)
+        slot = _slot(frame, origin, name, present)
+        out = Var(slot.type, hint_of(name), frame.builder.span)
+        meetings.append(Meeting(slot, out, sides))
+        return slot.filled(out)
     raise mixed(name, present)
 
 
@@ -113,33 +155,11 @@ def _at_run_time(value: Meaning) -> bool:
             return False
 
 
-def _join_tuples(
-    frame: Frame, origin: Origin, name: str, sides: Sequence[Side], present: Sequence[Side]
-) -> Joined:
-    forms = [side.value for side in present if isinstance(side.value, TupleOf)]
-    form = forms[0]
-    if len({(len(found.items), found.struct) for found in forms}) > 1:
-        raise mixed(name, present)
-    items = (
-        join(frame, (*origin, k), form.label(name, k), item_sides(sides, k)) for k in range(len(form.items))
-    )
-    return Slots(tuple(items), form)
-
-
-def item_sides(sides: Sequence[Side], k: int) -> list[Side]:
+def _item_sides(sides: Sequence[Side], k: int) -> list[Side]:
     """The sides of one item of a tuple; unset where the tuple is."""
     return [
         Side(side.value.items[k] if isinstance(side.value, TupleOf) else None, side.span) for side in sides
     ]
-
-
-def _join_views(
-    frame: Frame, origin: Origin, name: str, sides: Sequence[Side], view: Meaning | None
-) -> Joined:
-    assert isinstance(view, ArrayRef | View)
-    parts = [view_sides(side, len(array_views.atoms(view))) for side in sides]
-    items = [join(frame, (*origin, k), name, part) for k, part in enumerate(zip(*parts, strict=True))]
-    return ViewSlots(view, tuple(items))
 
 
 def view_sides(side: Side, count: int) -> list[Side]:
@@ -149,7 +169,7 @@ def view_sides(side: Side, count: int) -> list[Side]:
     return [Side(Typed(atom), side.span) for atom in array_views.atoms(side.value)]
 
 
-def _join_numbers(frame: Frame, origin: Origin, name: str, present: Sequence[Side]) -> Joined:
+def _slot(frame: Frame, origin: Origin, name: str, present: Sequence[Side]) -> Slot:
     wish = frame.wishes.granted.get(origin)
     strong = [side for side in present if isinstance(side.value, Typed) and not side.value.is_weak]
     types = {side.value.type for side in strong if isinstance(side.value, Typed)}

@@ -29,7 +29,7 @@ from kernelab.frontend.meaning.promote import as_number, convert
 from kernelab.frontend.places import places, rows, several, struct_values
 from kernelab.frontend.places.items import unpacked
 from kernelab.frontend.regions.changing import may_change
-from kernelab.frontend.regions.control import WATCH
+from kernelab.frontend.regions.joins import WATCH
 from kernelab.lang.types import Scalar
 
 

@@ -18,8 +18,8 @@ from kernelab.frontend.meaning.frame import Frame, Mistake, Poisoned
 from kernelab.frontend.meaning.meanings import Meaning, TupleOf, Typed, Weak, describe
 from kernelab.frontend.meaning.promote import cast, convert, spelled
 from kernelab.frontend.places.items import Items, Many, items_of
-from kernelab.frontend.regions.control import FLAGS, WATCH, LoopHead, branch, loop, truth
-from kernelab.frontend.regions.joins import RETURNED
+from kernelab.frontend.regions.control import LoopHead, branch, loop, truth
+from kernelab.frontend.regions.joins import FLAGS, RETURNED, WATCH
 from kernelab.frontend.syntax.jumps import Jump, escaping
 from kernelab.frontend.syntax.scope import targets
 from kernelab.lang.build import integer

@@ -28,8 +28,8 @@ from kernelab.frontend.meaning.meanings import (
     describe,
 )
 from kernelab.frontend.places import struct_values
-from kernelab.frontend.regions.control import FLAGS, LoopHead, branch, loop, truth
-from kernelab.frontend.regions.joins import RETURNED
+from kernelab.frontend.regions.control import LoopHead, branch, loop, truth
+from kernelab.frontend.regions.joins import FLAGS, RETURNED
 from kernelab.frontend.statements import assignment, loops
 from kernelab.frontend.syntax.jumps import Jump, escaping, leaves
 from kernelab.frontend.syntax.scope import advanced, changed_in, targets
