@@ -40,32 +40,32 @@ def show_signature(
     """Set the signature of `func` for help and Shift-Tab, less some parameters, with the options by name."""
     written = signature(func)
     kept = [p for p in written.parameters.values() if p.name not in {"self", *without}]
-    more = [Parameter(name, Parameter.KEYWORD_ONLY, default=given) for name, given in options.items()]
+    more = [Parameter(name, Parameter.KEYWORD_ONLY, default=default) for name, default in options.items()]
     shown.__signature__ = written.replace(parameters=[*kept, *more])
 
 
 def misfit(
-    func: Callable[..., Any], given: tuple[Any, ...], named: Mapping[str, Any], instead: Mapping[str, str]
+    func: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any], instead: Mapping[str, str]
 ) -> KernelTypeError:
     """The error for a call that Python refuses, with the signature of the function."""
     name = func.__qualname__.removesuffix(".__init__").rpartition("<locals>.")[2]
     accepted = signature(func).parameters
     parameters = [p for p in accepted.values() if p.name != "self"]
-    given = given["self" in accepted :]
+    arguments = arguments["self" in accepted :]
     unknown = next((key for key in named if key not in {p.name for p in parameters}), None)
     if unknown is not None:
         return no_argument(name, unknown, [p.name for p in parameters], instead)
     placed = [p.name for p in parameters if p.kind is not Parameter.KEYWORD_ONLY]
-    twice = next((key for key in placed[: len(given)] if key in named), None)
+    twice = next((key for key in placed[: len(arguments)] if key in named), None)
     needed = [p.name for p in parameters if p.default is Parameter.empty]
-    missing = [key for key in needed if key not in named and key not in placed[: len(given)]]
+    missing = [key for key in needed if key not in named and key not in placed[: len(arguments)]]
     if twice is not None:
         message = f"{name}() gets {twice} twice: by position and by name"
     elif missing:
         message = f"{name}() needs {' and '.join(missing)}"
     else:
         count = f"{len(placed)} argument{'s' * (len(placed) != 1)}"
-        message = f"{name}() takes {count} by position, not {len(given)}"
+        message = f"{name}() takes {count} by position, not {len(arguments)}"
     written = ", ".join(p.name if p.name in needed else f"{p.name}=..." for p in parameters)
     hint = next((instead[key] for key in missing if key in instead), f"write {name}({written})")
     return KernelTypeError(Diagnostic(message, code="call", hint=hint))

@@ -36,8 +36,8 @@ class Table:
 
     def hint(self, name: str) -> str:
         """The advice for a name; empty where there is none."""
-        found = self.find(name)
-        return found.hint if found is not None else ""
+        guidance = self.find(name)
+        return guidance.hint if guidance is not None else ""
 
     # Read when a name is first missing, not at import.
 

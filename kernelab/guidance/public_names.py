@@ -61,12 +61,12 @@ nn|Module|Parameter: there are no layers => write kernels; kl.optim has SGD and 
 """By name, for `kernelab` and its public modules."""
 
 
-def missing(module: str, name: str, known: Iterable[str]) -> KernelAttributeError:
+def missing(module: str, name: str, names: Iterable[str]) -> KernelAttributeError:
     """The error for a name that a public module has not: why and what to write instead, or one like it."""
-    found = PUBLIC_NAMES.find(name)
-    if found is None:
-        return KernelAttributeError.of(f"{module} has no {name}", None, name, known)
-    return KernelAttributeError.of(f"{module} has no {name}: {found.reason}", found.hint, name)
+    guidance = PUBLIC_NAMES.find(name)
+    if guidance is None:
+        return KernelAttributeError.of(f"{module} has no {name}", None, name, names)
+    return KernelAttributeError.of(f"{module} has no {name}: {guidance.reason}", guidance.hint, name)
 
 
 def face(module: str, names: Sequence[str]) -> tuple[Callable[[str], NoReturn], Callable[[], list[str]]]:

@@ -65,9 +65,9 @@ def _bases(self: Vec | Mat, _: tuple[Any, ...]) -> tuple[Any, ...]:
 def _number(self: Scalar, value: Any = 0) -> Any:
     """The NumPy scalar of this type nearest to `value`; raises for what is no number, or does not fit."""
     try:
-        given = untraced(value) if value is not None else ""
-        made = rounded(np.float64(given), BFLOAT16)[()] if self.flavor else self.dtype.type(given)
-        return follow(made, value)
+        number = untraced(value) if value is not None else ""
+        result = rounded(np.float64(number), BFLOAT16)[()] if self.flavor else self.dtype.type(number)
+        return follow(result, value)
     except (TypeError, ValueError):
         message = f"{value!r} cannot become {self}"
         raise KernelTypeError(Diagnostic(message, code="value", hint="pass a number")) from None
@@ -98,13 +98,13 @@ def made_of(type: Vec | Mat, components: tuple[Any, ...]) -> Any:
     if not components:
         return value_of(type, np.zeros(type.shape, type.scalar.dtype))
     try:
-        given = [as_components(untraced(component), type.scalar) for component in components]
+        columns = [as_components(untraced(component), type.scalar) for component in components]
     except (TypeError, ValueError, OverflowError) as error:
         message = f"{', '.join(map(repr, components))} cannot be the components of a {type}"
         raise KernelTypeError(Diagnostic(message, code="value", hint=str(error))) from None
-    if len(given) == 1 and given[0].shape in ((), type.shape):
-        return follow(value_of(type, np.broadcast_to(given[0], type.shape).copy()), *components)
-    joined = np.concatenate([component.ravel() for component in given])
+    if len(columns) == 1 and columns[0].shape in ((), type.shape):
+        return follow(value_of(type, np.broadcast_to(columns[0], type.shape).copy()), *components)
+    joined = np.concatenate([component.ravel() for component in columns])
     size = math.prod(type.shape)
     if joined.size != size:
         message = f"{type} takes 0, 1 or {size} components, not {joined.size}"
@@ -123,21 +123,21 @@ def moved_by(type: Transform, components: tuple[Any, ...], parts: dict[str, Any]
             message = f"{type} takes its numbers, or p and q, not both"
             raise KernelTypeError(Diagnostic(message, code="count", hint="write transform(p=p, q=q)"))
         return made_of(type, components)
-    given = dict(zip("pq", components, strict=False))
-    wrong = [name for name in parts if name not in ("p", "q") or name in given]
+    named = dict(zip("pq", components, strict=False))
+    wrong = [name for name in parts if name not in ("p", "q") or name in named]
     if wrong:
         message = f"{type} takes p and q, each once, not {wrong[0]}"
         raise KernelTypeError(Diagnostic(message, code="overload", hint="write transform(p=p, q=q)"))
     numbers = [
-        _part_of(type, name, (given | parts).get(name, usual))
+        _part_of(type, name, (named | parts).get(name, usual))
         for name, usual in (("p", (0, 0, 0)), ("q", (0, 0, 0, 1)))
     ]
     return follow(made_of(type, tuple(numbers)), components, parts)
 
 
-def _part_of(type: Transform, name: str, given: Any) -> Host:
-    length, found = {"p": 3, "q": 4}[name], np.asarray(widened(np.asarray(untraced(given))))
-    if found.shape != (length,) or found.dtype.kind not in "biuf":
-        message = f"{name} of a {type} is {length} numbers, not {given!r}"
+def _part_of(type: Transform, name: str, value: Any) -> Host:
+    length, part = {"p": 3, "q": 4}[name], np.asarray(widened(np.asarray(untraced(value))))
+    if part.shape != (length,) or part.dtype.kind not in "biuf":
+        message = f"{name} of a {type} is {length} numbers, not {value!r}"
         raise KernelTypeError(Diagnostic(message, code="count", hint="write transform(p=vec3(), q=quat())"))
-    return found
+    return part

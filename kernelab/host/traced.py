@@ -47,42 +47,42 @@ _PLAIN = frozenset((float, int, bool, np.float32, np.float64))
 
 def origins(*values: Any) -> Origins:
     """The origins of numbers, of those in lists, tuples and dicts too, as far as they still matter."""
-    found: Origins = ()
+    sources: Origins = ()
     for value in values:
         if value.__class__ in _PLAIN:
             continue
         if isinstance(value, Traced):
-            found += value._origins
+            sources += value._origins
         elif value.__class__ is np.ndarray and isinstance(value.base, TracedArray):
-            found += value.base._origins  # a plain view by `asarray`
+            sources += value.base._origins  # a plain view by `asarray`
         elif value.__class__ in (list, tuple):
-            found += origins(*value)
+            sources += origins(*value)
         elif value.__class__ is dict:
-            found += origins(*value.values())
-    return _that_matter(found) if found else found
+            sources += origins(*value.values())
+    return _that_matter(sources) if sources else sources
 
 
-def _that_matter(found: Origins) -> Origins:
+def _that_matter(sources: Origins) -> Origins:
     # By identity: a reference to what has gone away has no hash.
-    known = {id(origin): origin for origin in found if origin() is not None}
-    if len(known) > 1:
-        known.pop(id(CONSTANT[0]), None)
-    return tuple(known.values())[:MOST]
+    alive = {id(origin): origin for origin in sources if origin() is not None}
+    if len(alive) > 1:
+        alive.pop(id(CONSTANT[0]), None)
+    return tuple(alive.values())[:MOST]
 
 
-def traced(value: Any, found: Origins) -> Any:
+def traced(value: Any, sources: Origins) -> Any:
     """A result that knows what it comes from: floats, arrays of floats, and those in lists and tuples."""
-    if not found:
+    if not sources:
         return value
     if value.__class__ is float:
-        return _made(TracedFloat, float, value, found)
+        return _made(TracedFloat, float, value, sources)
     if isinstance(value, np.ndarray):
-        return _traced_array(value, found)
+        return _traced_array(value, sources)
     if isinstance(value, np.floating):
         base = type(value)
-        return _made(_SCALARS[base], base, value, found) if base in _SCALARS else value
+        return _made(_SCALARS[base], base, value, sources) if base in _SCALARS else value
     if isinstance(value, list | tuple):
-        parts = [traced(part, found) for part in value]
+        parts = [traced(part, sources) for part in value]
         return value.__class__(*parts) if hasattr(value, "_fields") else value.__class__(parts)
     return value
 
@@ -107,48 +107,48 @@ def untraced(value: Any) -> Any:
     return value
 
 
-def _traced_array(values: Any, found: Origins) -> Any:
+def _traced_array(values: Any, sources: Origins) -> Any:
     if not isinstance(values, Traced):
         if values.__class__ is not np.ndarray or values.dtype.kind not in "fcbiu":
             return values  # another library's, which knows better what its results are
         values = values.view(TracedArray)
-    values._origins = _of_kind(values, found)
+    values._origins = _of_kind(values, sources)
     return values
 
 
-def _of_kind(values: Any, found: Origins) -> Origins:
+def _of_kind(values: Any, sources: Origins) -> Origins:
     """The origins of an array: only floats and complex numbers have derivatives."""
-    return found if not found or values.dtype.kind in "fc" else CONSTANT
+    return sources if not sources or values.dtype.kind in "fc" else CONSTANT
 
 
-def _made(kind: Any, base: Any, value: Any, found: Origins) -> Any:
-    made = base.__new__(kind, value)
-    made._origins = found
-    return made
+def _made(kind: Any, base: Any, value: Any, sources: Origins) -> Any:
+    instance = base.__new__(kind, value)
+    instance._origins = sources
+    return instance
 
 
 def _computed(ufunc: Any, method: str, inputs: Any, options: dict[str, Any]) -> Any:
     """Apply a function of NumPy's to numbers with origins."""
     out = options.pop("out", ())
-    found = origins(*inputs, options)
+    sources = origins(*inputs, options)
     options = untraced(options) | ({"out": untraced(out)} if out else {})
     result = getattr(ufunc, method)(*untraced(inputs), **options)
     if method == "at":
-        _changed(inputs[0], found)
+        _changed(inputs[0], sources)
         return result
     if ufunc in FLAT:
-        found = CONSTANT if found else ()
+        sources = CONSTANT if sources else ()
     for target in out:
-        _changed(target, found)
+        _changed(target, sources)
     if len(out) == 1:
-        return out[0] if isinstance(out[0], Traced) else traced(result, found)
-    return traced(result, found)
+        return out[0] if isinstance(out[0], Traced) else traced(result, sources)
+    return traced(result, sources)
 
 
-def _changed(target: Any, found: Origins) -> None:
+def _changed(target: Any, sources: Origins) -> None:
     """Update the origins of a target of which some elements were assigned."""
     if isinstance(target, TracedArray) and target.dtype.kind in "fc":
-        target._origins = _that_matter((*found, *target._origins))
+        target._origins = _that_matter((*sources, *target._origins))
 
 
 FLAT = frozenset((np.sign, np.floor, np.ceil, np.trunc, np.rint, np.heaviside))
@@ -180,8 +180,8 @@ class TracedFloat(Traced, float):
         return float, (self._plain(),)
 
     def __round__(self, digits: Any = None) -> Any:
-        found = round(self._plain(), digits)
-        return traced(found, self._origins) if digits is not None else found
+        result = round(self._plain(), digits)
+        return traced(result, self._origins) if digits is not None else result
 
     def _plain(self) -> float:
         return float.__pos__(self)
@@ -204,16 +204,16 @@ def _following(compute: Callable[..., Any]) -> Callable[..., Any]:
     return computed
 
 
-def _operators(compute: Callable[[Any, Any], Any], known: tuple[type, ...]) -> tuple[Any, Any]:
+def _operators(compute: Callable[[Any, Any], Any], types: tuple[type, ...]) -> tuple[Any, Any]:
     """A binary operator from both sides; operands of other kinds may know what it means."""
 
     def ahead(self: Any, other: Any) -> Any:
-        if other.__class__ not in known and not isinstance(other, Traced | np.generic):
+        if other.__class__ not in types and not isinstance(other, Traced | np.generic):
             return NotImplemented
         return traced(compute(untraced(self), untraced(other)), origins(self, other))
 
     def behind(self: Any, other: Any) -> Any:
-        if other.__class__ not in known and not isinstance(other, Traced | np.generic):
+        if other.__class__ not in types and not isinstance(other, Traced | np.generic):
             return NotImplemented
         return traced(compute(untraced(other), untraced(self)), origins(self, other))
 
@@ -247,9 +247,9 @@ def _follow_methods(kind: Any, base: Any, names: Iterable[str]) -> None:
         setattr(kind, name, _following(getattr(base, name)))
 
 
-def _follow_operators(kind: Any, known: tuple[type, ...]) -> None:
+def _follow_operators(kind: Any, types: tuple[type, ...]) -> None:
     for name, compute in _BINARY.items():
-        ahead, behind = _operators(compute, known)
+        ahead, behind = _operators(compute, types)
         setattr(kind, f"__{name}__", ahead)
         setattr(kind, f"__r{name}__", behind)
 
@@ -276,8 +276,8 @@ def _number_of(base: Any) -> Any:
         return plain_number(self)
 
     def rounded(self: Any, digits: int | None = None) -> Any:
-        found = round(plain_number(self), digits)
-        return found if digits is None else traced(found, self._origins)
+        result = round(plain_number(self), digits)
+        return result if digits is None else traced(result, self._origins)
 
     members = {
         "__slots__": ("_origins",), "__new__": made, "__module__": __name__, "__hash__": base.__hash__,
@@ -316,8 +316,8 @@ class TracedArray(Traced, np.ndarray[Any, Any]):
         return _applied(func, args, kwargs)
 
     def __getitem__(self, key: Any) -> Any:
-        found = super().__getitem__(key)
-        return found if isinstance(found, np.ndarray) else traced(found, origins(self))
+        item = super().__getitem__(key)
+        return item if isinstance(item, np.ndarray) else traced(item, origins(self))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.view(np.ndarray)[key] = untraced(value)
@@ -338,17 +338,17 @@ class TracedArray(Traced, np.ndarray[Any, Any]):
 
 def _applied(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
     """Apply one of NumPy's functions of arrays to numbers with origins."""
-    given = dict(kwargs)
-    result = func(*untraced(args), **untraced(given))
+    options = dict(kwargs)
+    result = func(*untraced(args), **untraced(options))
     if func in _SHAPED_LIKE:
         return traced(result, CONSTANT)
     if func is np.full_like:
-        return follow(result, args[1:], given.get("fill_value"))
-    found = origins(args, given)
-    _changed(given.get("out"), found)
+        return follow(result, args[1:], options.get("fill_value"))
+    sources = origins(args, options)
+    _changed(options.get("out"), sources)
     if func is np.copyto:
-        _changed(args[0] if args else given["dst"], found)
-    return traced(result, found)
+        _changed(args[0] if args else options["dst"], sources)
+    return traced(result, sources)
 
 
 _follow_methods(

@@ -22,12 +22,12 @@ Known = Sequence[Vec | Mat | None]
 
 def no_overload(name: str, operands: Sequence[Any], types: Sequence[Type], known: Known) -> KernelTypeError:
     """No operation takes operands of these types."""
-    given = [
+    shown = [
         str(x) if kind is None else str(type) for x, type, kind in zip(operands, types, known, strict=True)
     ]
-    if len(given) == 1:
-        return KernelTypeError(Diagnostic(f"{name} takes no {given[0]}", code="overload"))
-    message = f"{SYMBOLS[name]} does not take {' and '.join(given)}"
+    if len(shown) == 1:
+        return KernelTypeError(Diagnostic(f"{name} takes no {shown[0]}", code="overload"))
+    message = f"{SYMBOLS[name]} does not take {' and '.join(shown)}"
     return KernelTypeError(Diagnostic(message, hint=_hint(name, operands, types, known), code="overload"))
 
 

@@ -88,10 +88,10 @@ class HostValue(np.ndarray[Any, Any], Traced):
     # -------------------------------------------------------------------------------------- components
 
     def __getitem__(self, key: Any) -> Any:
-        found = np.asarray(self)[key]
-        if isinstance(found, np.ndarray) and self.type is not None:
-            found = _part(found)
-        return traced(found, self._origins)
+        item = np.asarray(self)[key]
+        if isinstance(item, np.ndarray) and self.type is not None:
+            item = _part(item)
+        return traced(item, self._origins)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         type = self.type
@@ -102,15 +102,15 @@ class HostValue(np.ndarray[Any, Any], Traced):
             message = f"this {type} is a copy of an element: setting a component would not change the array"
             hint = "write x[i] = ..., or v = x[i].copy(), change v, and x[i] = v"
             raise KernelTypeError(Diagnostic(message, hint=hint, code="element"))
-        given = widened(np.asarray(untraced(value)))
-        if given.dtype.kind not in ("biuf" if type.scalar.is_float else "biu"):
+        items = widened(np.asarray(untraced(value)))
+        if items.dtype.kind not in ("biuf" if type.scalar.is_float else "biu"):
             message = f"{value!r} cannot be a component of a {type}"
             raise KernelTypeError(Diagnostic(message, hint=f"give a number of {type.scalar}", code="value"))
         try:
-            np.asarray(self)[key] = rounded(given, self.dtype)
+            np.asarray(self)[key] = rounded(items, self.dtype)
             self._origins = origins(self, value)
         except ValueError:
-            message = f"components of a {type} cannot be set to numbers of shape {given.shape}"
+            message = f"components of a {type} cannot be set to numbers of shape {items.shape}"
             raise KernelValueError(
                 Diagnostic(message, hint="give as many as are set", code="shape")
             ) from None
@@ -305,10 +305,10 @@ def frozen(type: Type, numbers: Host) -> Any:
     return value_of(type, numbers)
 
 
-def as_components(given: Any, scalar: Scalar) -> Host:
+def as_components(value: Any, scalar: Scalar) -> Host:
     """Numbers in the dtype of a scalar type; raises what NumPy does."""
-    unsuited.refuse_mask(given)
-    return rounded(given, BFLOAT16) if scalar.dtype == BFLOAT16 else np.asarray(given, scalar.dtype)
+    unsuited.refuse_mask(value)
+    return rounded(value, BFLOAT16) if scalar.dtype == BFLOAT16 else np.asarray(value, scalar.dtype)
 
 
 def type_of(value: Any) -> Vec | Mat | None:
@@ -345,9 +345,9 @@ def _plain(values: Any) -> Any:
     return values
 
 
-def _part(found: Host) -> Host:
+def _part(part: Host) -> Host:
     """Components of a value as a vector or matrix over the same memory."""
-    return found.view({1: Vector, 2: Matrix}[found.ndim]) if found.ndim in (1, 2) else found
+    return part.view({1: Vector, 2: Matrix}[part.ndim]) if part.ndim in (1, 2) else part
 
 
 def _places(type: Vec | Mat | None, name: str) -> list[int]:
@@ -397,10 +397,10 @@ def _operate(name: str, *operands: Any) -> Any:
     types = [_operand_type(operand, value) for operand in operands]
     if _divides_ints(name, operands, types):
         return _divided(name, operands, types)
-    found = ops.resolve(name, types)
-    if found is None:
+    overload = ops.resolve(name, types)
+    if overload is None:
         raise unsuited.no_overload(name, operands, types, [type_of(operand) for operand in operands])
-    op, result = found
+    op, result = overload
     numbers = [
         np.asarray(x) if type_of(x) is not None else _number(x, t)
         for x, t in zip(operands, types, strict=True)
@@ -431,11 +431,11 @@ def _divided(name: str, operands: tuple[Any, ...], types: list[Value]) -> Any:
     if name == "div":
         scalar = float64 if scalar.bits == 64 else float32
         numbers = [np.asarray(x, scalar.dtype) for x in numbers]
-    found = ops.resolve(name, [scalar, scalar])
-    assert found is not None
+    overload = ops.resolve(name, [scalar, scalar])
+    assert overload is not None
     whole = next(type for type in types if isinstance(type, Vec | Mat))
     result = Vec(scalar, whole.n) if isinstance(whole, Vec) else Mat(scalar, whole.n, whole.m)
-    return value_of(result, computed(found[0].numpy, numbers, scalar.dtype))
+    return value_of(result, computed(overload[0].numpy, numbers, scalar.dtype))
 
 
 _BY_NUMPY: dict[str, Any] = {
@@ -456,18 +456,18 @@ def _is_number(value: Any) -> bool:
 
 def _operand_type(operand: Any, model: HostValue) -> Value:
     """The type of an operand; a number takes the type of the other operand's components."""
-    known = type_of(operand)
+    type = type_of(operand)
     assert model.type is not None
-    return known if known is not None else model.type.scalar
+    return type if type is not None else model.type.scalar
 
 
 def _number(value: Any, type: Type) -> Any:
     assert isinstance(type, Scalar)
     value = untraced(value)
-    given = widened(np.asarray(value))
-    if given.dtype.kind not in ("iuf" if type.is_float else "iu"):
+    array = widened(np.asarray(value))
+    if array.dtype.kind not in ("iuf" if type.is_float else "iu"):
         message = f"{value} cannot stand for {type}"
-        hint = f"write int({value}) to cut it off" if given.dtype.kind == "f" else "give a number"
+        hint = f"write int({value}) to cut it off" if array.dtype.kind == "f" else "give a number"
         raise KernelTypeError(Diagnostic(message, hint=hint, code="value"))
     try:
         return as_components(value, type)

@@ -31,8 +31,8 @@ def constant(value: bool | int | float, type: Value) -> ir.Const:
     """`value` as a constant of a type, rounded to what the type can hold."""
     scalar = scalar_of(type)
     with np.errstate(all="ignore"):
-        held = rounded(np.array(value), scalar.dtype).item()
-    return ir.Const(held, type)
+        number = rounded(np.array(value), scalar.dtype).item()
+    return ir.Const(number, type)
 
 
 def integer(value: int) -> ir.Const:
@@ -99,10 +99,10 @@ class Builder:
 
     def apply(self, name: str, *args: ir.Atom, hint: str = "") -> ir.Atom:
         """Apply the overload of `name` that takes these operands; TypeError if there is none."""
-        found = ops.resolve(name, [arg.type for arg in args])
-        if found is None:
+        overload = ops.resolve(name, [arg.type for arg in args])
+        if overload is None:
             raise TypeError(f"no {name} of {', '.join(str(arg.type) for arg in args)}")
-        op, type = found
+        op, type = overload
         return self.let(op, args, type, hint)
 
     def load(self, array: ir.Var, indices: Sequence[ir.Atom], hint: str = "") -> ir.Var:

@@ -67,7 +67,7 @@ _POSTFIX = re.compile(r"\s*(?:\.\s*\w+|\[[^\[\]]*\]|\([^()]*\))")
 
 def plain(text: str) -> str:
     """The text with comments and literals blanked out."""
-    return _BLANKED.sub(lambda found: " " * len(found.group()), text)
+    return _BLANKED.sub(lambda match: " " * len(match.group()), text)
 
 
 def mentions(text: str, name: str) -> bool:
@@ -82,12 +82,12 @@ def _uses(text: str, name: str) -> Iterator[re.Match[str]]:
 def access(text: str, name: str) -> Access:
     """The kind of access that a snippet makes to the array `name`."""
     text = plain(text)
-    found = {_use(text, use.start(), use.end()) for use in _uses(text, name)} - {None}
-    if found <= {"read"}:
+    uses = {_use(text, use.start(), use.end()) for use in _uses(text, name)} - {None}
+    if uses <= {"read"}:
         return "read"
-    if found == {"store"}:
+    if uses == {"store"}:
         return "store"
-    return "add" if found == {"add"} else "write"
+    return "add" if uses == {"add"} else "write"
 
 
 def stores(text: str, name: str) -> bool:

@@ -51,32 +51,32 @@ def rounded(values: Any, dtype: np.dtype[Any]) -> Numpy:
         # A value of the language is an array with operators of its own, which NumPy is to compute without.
         is_array = isinstance(values, np.ndarray)
         return np.asarray(values).astype(dtype) if is_array else np.asarray(values, dtype)
-    given = np.asarray(values)
-    if given.dtype.kind == "O":
-        given = given.astype(np.float64)
+    array = np.asarray(values)
+    if array.dtype.kind == "O":
+        array = array.astype(np.float64)
     with np.errstate(all="ignore"):
-        if given.dtype.kind in "iu" and given.dtype.itemsize == 8:
-            given = _odd_whole(given)
-        if given.dtype.kind in "iuf" and given.dtype.itemsize > 2 and given.dtype != np.float32:
-            given = _odd(given.astype(np.float64))
-        return given.astype(np.float32).astype(dtype)
+        if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
+            array = _odd_whole(array)
+        if array.dtype.kind in "iuf" and array.dtype.itemsize > 2 and array.dtype != np.float32:
+            array = _odd(array.astype(np.float64))
+        return array.astype(np.float32).astype(dtype)
 
 
 def cut(values: Any, dtype: np.dtype[Any]) -> Numpy:
     """Floats as integers of a dtype, rounded towards 0: the nearest integer that there is, and 0 for NaN."""
-    given, limits = np.asarray(widened(values)), np.iinfo(dtype)
-    above = given >= 2.0 ** (limits.bits - (dtype.kind == "i"))
-    inside = (given > float(limits.min)) & ~above
-    least = np.where(given <= float(limits.min), limits.min, dtype.type(0))
-    whole = np.where(inside, given, given.dtype.type(0)).astype(dtype)
+    array, limits = np.asarray(widened(values)), np.iinfo(dtype)
+    above = array >= 2.0 ** (limits.bits - (dtype.kind == "i"))
+    inside = (array > float(limits.min)) & ~above
+    least = np.where(array <= float(limits.min), limits.min, dtype.type(0))
+    whole = np.where(inside, array, array.dtype.type(0)).astype(dtype)
     return np.where(inside, whole, np.where(above, limits.max, least).astype(dtype))
 
 
 def converted(values: Any, dtype: np.dtype[Any]) -> Numpy:
     """Numbers of any type as those of a dtype: floats to integers by `cut`, all others by `rounded`."""
-    given = np.asarray(values)
-    is_cut = dtype.kind in "iu" and given.dtype.kind not in "iub"
-    return cut(given, dtype) if is_cut else rounded(given, dtype)
+    array = np.asarray(values)
+    is_cut = dtype.kind in "iu" and array.dtype.kind not in "iub"
+    return cut(array, dtype) if is_cut else rounded(array, dtype)
 
 
 def computed(function: Callable[..., Any], operands: Sequence[Any], dtype: np.dtype[Any]) -> Numpy:

@@ -89,8 +89,8 @@ def leaves(type: AnyType, name: str) -> Iterator[Leaf]:
 
 def array_inside(struct: Struct) -> str | None:
     """The name of a field, or of a field's field, that is an array; None if there is none."""
-    found = (leaf.name for leaf in leaves(struct, "") if isinstance(leaf.type, Array))
-    return next((name.removeprefix(".") for name in found), None)
+    names = (leaf.name for leaf in leaves(struct, "") if isinstance(leaf.type, Array))
+    return next((name.removeprefix(".") for name in names), None)
 
 
 @functools.cache
@@ -120,18 +120,20 @@ class Placed(NamedTuple):
 @functools.cache
 def placed(struct: Struct) -> tuple[Placed, ...]:
     """The leaves of a struct of values, in order."""
-    found: list[Placed] = []
+    entries: list[Placed] = []
     kept = layout(struct).fields
     assert kept is not None
     for entry in struct.fields:
         offset = int(kept[entry.name][1])
         if isinstance(entry.type, Struct):
             inner = placed(entry.type)
-            found += [Placed(f"{entry.name}.{part.name}", part.type, offset + part.offset) for part in inner]
+            entries += [
+                Placed(f"{entry.name}.{part.name}", part.type, offset + part.offset) for part in inner
+            ]
         else:
             assert isinstance(entry.type, Scalar | Vec | Mat)
-            found.append(Placed(entry.name, entry.type, offset))
-    return tuple(found)
+            entries.append(Placed(entry.name, entry.type, offset))
+    return tuple(entries)
 
 
 def has_derivative(type: AnyType) -> bool:

@@ -262,10 +262,10 @@ def named_types() -> dict[str, Value]:
 @cache
 def type_named(name: str) -> Value | None:
     """The value type of a name, of any size up to 144 scalars: ``vec5``, ``mat23d``, ``mat1x12i``."""
-    known = _named().get(name)
+    type = _named().get(name)
     shaped = _SHAPED.fullmatch(name)
-    if known is not None or shaped is None or shaped[6] not in _BY_SUFFIX:
-        return known
+    if type is not None or shaped is None or shaped[6] not in _BY_SUFFIX:
+        return type
     n, *m = (int(extent) for extent in shaped.groups()[:5] if extent)
     if not 1 <= math.prod((n, *m)) <= LARGEST:
         return None

@@ -66,8 +66,8 @@ class _Verifier:
 
     def call(self, stmt: ir.Call) -> None:
         function = stmt.function
-        given, wanted = [a.type for a in stmt.args], [p.type for p in function.params]
-        _require(given == wanted, f"call of {function.name} with other types", stmt)
+        types, wanted = [a.type for a in stmt.args], [p.type for p in function.params]
+        _require(types == wanted, f"call of {function.name} with other types", stmt)
         results = [atom.type for atom in function.body.yields]
         if stmt.gradient:
             _require(len(results) == 1, f"gradient of {function.name}, which has several results", stmt)

@@ -118,8 +118,8 @@ class NumpyFunctions:
     @staticmethod
     def unit(v: Sequence[Any]) -> list[Any]:
         """The components of a vector divided by its length."""
-        found = normalize_numpy(stacked(v))
-        return [found[..., k] for k in range(len(v))]
+        unit = normalize_numpy(stacked(v))
+        return [unit[..., k] for k in range(len(v))]
 
 
 def composite(

@@ -148,14 +148,14 @@ def _by_rows(columns: Rows) -> list[Any]:
 def _polar2(m: Any, a: Rows) -> list[Any]:
     (p, q), (r, s) = a
     turn = [p + s, r - q]
-    found, one = m.norm(turn) > 0.0, 1.0 + 0.0 * p
-    cosine, sine = m.unit([m.where(found, turn[0], one), turn[1]])
+    turns, one = m.norm(turn) > 0.0, 1.0 + 0.0 * p
+    cosine, sine = m.unit([m.where(turns, turn[0], one), turn[1]])
     return _with_stretch([[cosine, -sine], [sine, cosine]], a)
 
 
 def _polar3(m: Any, a: Rows) -> list[Any]:
-    found = _svd3(m, a)
-    u, v = ([found[k : k + 3] for k in range(start, start + 9, 3)] for start in (0, 12))
+    numbers = _svd3(m, a)
+    u, v = ([numbers[k : k + 3] for k in range(start, start + 9, 3)] for start in (0, 12))
     return _with_stretch([[dotted(x, y) for y in v] for x in u], a)
 
 
@@ -183,8 +183,8 @@ def _eig3(m: Any, a: Rows) -> list[Any]:
         return [x for line in (*entries, *basis) for x in line]
 
     start = [x for line in (*symmetric, *_unit_columns(a[0][0], 3)) for x in line]
-    found = m.repeated(SWEEPS, sweep, start)
-    return [*_by_rows([found[9:12], found[12:15], found[15:18]]), found[0], found[4], found[8]]
+    numbers = m.repeated(SWEEPS, sweep, start)
+    return [*_by_rows([numbers[9:12], numbers[12:15], numbers[15:18]]), numbers[0], numbers[4], numbers[8]]
 
 
 def _qr3(m: Any, a: Rows) -> list[Any]:
@@ -210,12 +210,12 @@ def _qr3(m: Any, a: Rows) -> list[Any]:
 
 def _split(whole: Expr, *types: Vec | Mat) -> list[Expr]:
     """The results of a decomposition, of the vector that holds them all."""
-    numbers, found = parts(whole), []
+    numbers, results = parts(whole), []
     for type in types:
         size = int(np.prod(type.shape))
-        found.append(whole.make(type, *numbers[:size]))
+        results.append(whole.make(type, *numbers[:size]))
         numbers = numbers[size:]
-    return found
+    return results
 
 
 def _joined(*results: Expr) -> Expr:

@@ -65,8 +65,8 @@ def _blend(
     ]
     numbers: dict[tuple[int, ...], Any] = {(): state}
     for k, axis in enumerate(places):
-        known = product((0, 1), repeat=k)
-        numbers |= {(*c, s): hashed(m, numbers[c] + axis[s]) for c in known for s in (0, 1)}
+        corners = product((0, 1), repeat=k)
+        numbers |= {(*c, s): hashed(m, numbers[c] + axis[s]) for c in corners for s in (0, 1)}
     planes: dict[tuple[int, ...], Any] = {
         corner: _plane(m, numbers[corner], [x - step for x, step in zip(inside, corner, strict=True)], scalar)
         for corner in product((0, 1), repeat=len(whole))

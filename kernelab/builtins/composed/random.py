@@ -41,11 +41,11 @@ def _fraction(m: Any, number: Any) -> Any:
 
 def _drawn(m: Any, state: Any, count: int) -> list[Any]:
     """So many floats from 0 to 1."""
-    found = []
+    numbers = []
     for _ in range(count):
         state = hashed(m, state)
-        found.append(_fraction(m, state))
-    return found
+        numbers.append(_fraction(m, state))
+    return numbers
 
 
 def _numbers(

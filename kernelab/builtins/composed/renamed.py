@@ -33,17 +33,17 @@ for _name, _of in _SAME.items():
     _alias(_name, _of)
 
 
-def _cast(given: Scalar, wanted: Scalar) -> Op:
+def _cast(own: Scalar, wanted: Scalar) -> Op:
     return Op(
         f"cast_{wanted}",
-        (Parameter("x", given),),
+        (Parameter("x", own),),
         wanted,
         lambda x: np.asarray(x).view(wanted.dtype),
         Zero(),
         cpp="__builtin_bit_cast({T}, {x})",
         domain=((-9.0, 9.0),),
         exact=True,
-        doc=f"The bits of an {given} read as {wanted}; in a kernel also ``cast(x, {wanted})``.",
+        doc=f"The bits of an {own} read as {wanted}; in a kernel also ``cast(x, {wanted})``.",
     )
 
 

@@ -131,10 +131,10 @@ def functions() -> tuple[tuple[str, tuple[str, str]], ...]:
     """The functions in the language itself as users call them: the word, how it is written, what it does."""
     words = {meaning: word for (word, _), meaning in library.BY_COUNT.items()}
     words |= {word: word for word in library.WORDS}
-    found = (node for node in ast.parse(library.TEXT).body if isinstance(node, ast.FunctionDef))
+    definitions = (node for node in ast.parse(library.TEXT).body if isinstance(node, ast.FunctionDef))
     return tuple(
         (words[node.name], (f"{words[node.name]}({ast.unparse(node.args)})", _sentence(node)))
-        for node in found
+        for node in definitions
         if node.name in words
     )
 

@@ -131,11 +131,11 @@ class Builtin:
     def __call__(self, *operands: Any, **named: Any) -> Any:
         """The result for numbers, vectors and matrices; in a kernel, and for `Expr` in rules, a statement."""
         operands = self._in_order(operands, named)
-        given = [x for x in operands if isinstance(x, Expr)]
-        if not given:
+        expressions = [x for x in operands if isinstance(x, Expr)]
+        if not expressions:
             return self._on_host(operands)
         # A number takes the type of an operand beside it, but not that of a condition.
-        model = next((x for x in given if x.type != bool_), given[0])
+        model = next((x for x in expressions if x.type != bool_), expressions[0])
         atoms = [model.wrap(x).atom for x in operands]
         return Expr(model.builder, model.builder.apply(self.name, *atoms))
 
@@ -155,17 +155,17 @@ class Builtin:
         values = [_held(untraced(x), t) for x, t in zip(operands, types, strict=True)]
         with np.errstate(all="ignore"):
             value = computed(op.numpy, values, _dtype(result))
-        made = _taken_apart(value, op.results(result)) if op.parts else value_of(result, value)
-        return made if op.derivative.__class__ is Zero else follow(made, *operands)
+        host_value = _taken_apart(value, op.results(result)) if op.parts else value_of(result, value)
+        return host_value if op.derivative.__class__ is Zero else follow(host_value, *operands)
 
     def _resolved(self, operands: tuple[Any, ...]) -> tuple[Op, Value, list[Type]]:
-        given = [host_type(x) for x in operands]
-        kinds = list(map(_kind_of, operands, given))
-        for types in (given, kinds, *_promoted(operands, given), *_promoted(operands, kinds)):
-            found = ops.resolve(self.name, types)
-            if found is not None:
-                return *found, types
-        shown = ", ".join(str(t) for t in given)
+        own = [host_type(x) for x in operands]
+        kinds = list(map(_kind_of, operands, own))
+        for types in (own, kinds, *_promoted(operands, own), *_promoted(operands, kinds)):
+            overload = ops.resolve(self.name, types)
+            if overload is not None:
+                return *overload, types
+        shown = ", ".join(str(t) for t in own)
         wanted = "; ".join(signature(op) for op in self.overloads)
         message = f"{self.name} takes no ({shown}); it is defined as {wanted}"
         raise KernelTypeError(Diagnostic(message, code="overload"))
@@ -193,9 +193,9 @@ def _dtype(type: Type) -> np.dtype[Any]:
 
 def host_type(value: Any) -> Type:
     """The kernel type of a host value: Python numbers are 32 bits wide, NumPy arrays vectors or matrices."""
-    known = type_of(value)
-    if known is not None:
-        return known
+    type = type_of(value)
+    if type is not None:
+        return type
     match value:
         case np.generic():
             pass
@@ -288,10 +288,10 @@ def _spell(pattern: Pattern) -> str:
 
 def families() -> dict[str, list[Op]]:
     """All records by the title under which documentation lists them: the first line of their module."""
-    found: dict[str, list[Op]] = {}
+    by_title: dict[str, list[Op]] = {}
     for op, family in _FAMILIES.items():
-        found.setdefault(family, []).append(op)
-    return found
+        by_title.setdefault(family, []).append(op)
+    return by_title
 
 
 def define(op: Op, family: str) -> Builtin:

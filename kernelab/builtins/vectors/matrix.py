@@ -48,7 +48,7 @@ def _product(
 
     def decorate(template: Callable[..., Any]) -> Callable[..., Any]:
         for name, symbol in (("matmul", "@"), ("mul", "*")):
-            made = builtin(
+            operation = builtin(
                 expand=expand,
                 numpy=numpy,
                 derivative=Bilinear(left, right),
@@ -56,7 +56,7 @@ def _product(
                 symbol=symbol,
                 name=name,
             )(template)
-        return made
+        return operation
 
     return decorate
 

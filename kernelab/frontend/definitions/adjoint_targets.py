@@ -52,8 +52,8 @@ def has_floats(kind: Bound) -> bool:
     """Whether arguments of this kind have a derivative, or something in them has."""
     if isinstance(kind, Struct | StructArray):
         return any(is_differentiable(leaf.type) for leaf in leaves_of(kind, ""))
-    held = kind.array if isinstance(kind, ViewType) else kind
-    return isinstance(held, Type) and is_differentiable(held)
+    elem = kind.array if isinstance(kind, ViewType) else kind
+    return isinstance(elem, Type) and is_differentiable(elem)
 
 
 def is_float(meaning: Meaning) -> bool:
@@ -75,15 +75,15 @@ def bars(rule: Template, inputs: Mapping[str, Meaning]) -> dict[str, Bar]:
     """The adjoints of the arguments that have one."""
     taken = {part.id for part in ast.walk(rule.node) if isinstance(part, ast.Name)}
     taken |= {argument.arg for argument in rule.arguments}
-    found = {}
+    adjoints = {}
     for name, meaning in inputs.items():
         if not is_float(meaning):
             continue
         bar = f"{name}_bar"
         while bar in taken:
             bar += "_"
-        found[name] = Bar(bar, _bar(bar, meaning))
-    return found
+        adjoints[name] = Bar(bar, _bar(bar, meaning))
+    return adjoints
 
 
 def _bar(name: str, meaning: Meaning) -> Meaning:
@@ -160,12 +160,12 @@ class Fields(ast.NodeTransformer):
         is_field = names and isinstance(inner, ast.Name) and inner.id in self.inputs
         if not (is_field and is_adjoint(node.value) and is_struct(self.inputs[ast.unparse(inner)])):
             return self.generic_visit(node)
-        found: ast.expr = ast.copy_location(ast.Subscript(node.value, inner, ast.Load()), node)
+        field: ast.expr = ast.copy_location(ast.Subscript(node.value, inner, ast.Load()), node)
         for name in reversed(names):
-            found = ast.copy_location(ast.Attribute(found, name, ast.Load()), node)
-        assert isinstance(found, ast.Attribute)
-        found.ctx = node.ctx
-        return found
+            field = ast.copy_location(ast.Attribute(field, name, ast.Load()), node)
+        assert isinstance(field, ast.Attribute)
+        field.ctx = node.ctx
+        return field
 
 
 class Adjoints(ast.NodeTransformer):
@@ -249,7 +249,7 @@ class Adjoints(ast.NodeTransformer):
             case ast.Subscript(value=ast.Name(name)) if name in self.names:
                 self.error(node, "adjoint[...] takes the name of an argument", f"write adjoint[{name}][...]")
             case _:
-                known = " or ".join(f"adjoint[{name}]" for name in self.names) or "no adjoint at all"
+                targets = " or ".join(f"adjoint[{name}]" for name in self.names) or "no adjoint at all"
                 text = self.rule.places.text(node.slice)
-                self.error(node, f"{text} is no argument of {self.function}", f"write {known}")
+                self.error(node, f"{text} is no argument of {self.function}", f"write {targets}")
         return node

@@ -28,20 +28,20 @@ def lower_python(function: Callable[..., Any], namespace: Mapping[str, Any], lab
     """
     name = function.__name__
     source, tree = _lambda(function, label) if name == "<lambda>" else source_of(function)
-    found = tree.body[0]
-    if not isinstance(found, ast.FunctionDef):
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef):
         raise KernelSyntaxError(_no_text(name))
-    if not returns_value(found.body):
+    if not returns_value(definition.body):
         message = f"`{name}` returns nothing"
         hint = "return the value of one element"
-        raise KernelSyntaxError(Diagnostic(message, Places(source).head(found), "func", hint=hint))
-    _fix_defaults(found, function)
-    _drop_annotations(found)
+        raise KernelSyntaxError(Diagnostic(message, Places(source).head(definition), "func", hint=hint))
+    _fix_defaults(definition, function)
+    _drop_annotations(definition)
     lowered = lower_tree(source, tree, namespace)
     lowered.raise_errors()
-    made = lowered.definitions[found.name]
-    assert isinstance(made, UserFunction)
-    return made
+    user_function = lowered.definitions[definition.name]
+    assert isinstance(user_function, UserFunction)
+    return user_function
 
 
 def _lambda(function: Callable[..., Any], label: str) -> tuple[Source, ast.Module]:
@@ -53,13 +53,13 @@ def _lambda(function: Callable[..., Any], label: str) -> tuple[Source, ast.Modul
     except (OSError, SyntaxError):
         raise KernelSyntaxError(_no_text("this lambda")) from None
     source = Source("".join(lines), label)
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and _is_of(node, code)]
-    if not found:
+    lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and _is_of(node, code)]
+    if not lambdas:
         raise KernelSyntaxError(_no_text("this lambda"))
-    inner = min(found, key=lambda node: (_end(node.body)[0] - node.body.lineno, _length(node.body)))
+    inner = min(lambdas, key=lambda node: (_end(node.body)[0] - node.body.lineno, _length(node.body)))
     body = ast.copy_location(ast.Return(inner.body), inner.body)
-    made = ast.FunctionDef("lambda", inner.args, [body], [])
-    return source, ast.Module([ast.copy_location(made, inner)], [])
+    definition = ast.FunctionDef("lambda", inner.args, [body], [])
+    return source, ast.Module([ast.copy_location(definition, inner)], [])
 
 
 def _is_of(node: ast.Lambda, code: CodeType) -> bool:
@@ -100,8 +100,8 @@ def _drop_annotations(node: ast.FunctionDef) -> None:
 
 def _fix_defaults(node: ast.FunctionDef, function: Any) -> None:
     """A default is evaluated when Python makes the function, not when kernelab lowers it."""
-    given = function.__defaults__ or ()
-    pairs = zip(node.args.defaults, given, strict=True)
+    values = function.__defaults__ or ()
+    pairs = zip(node.args.defaults, values, strict=True)
     node.args.defaults = [_fixed(default, value) for default, value in pairs]
 
 

@@ -213,15 +213,15 @@ class _Cell:
         if isinstance(self.definitions.get(node.name), StructDefinition):
             self.error(node, f"{node.name} is a struct of this cell", "name", "rename one of them")
             return
-        made = template(node, self.places, self.scope, chosen)
+        definition = template(node, self.places, self.scope, chosen)
         if node.name in self.templates:
             first, kind_of_first = self.templates[node.name]
             if (
                 node.name not in self.natives
-                and self.is_overload(made, kind)
+                and self.is_overload(definition, kind)
                 and self.is_overload(first, kind_of_first)
             ):
-                self.overloads.setdefault(node.name, [first]).append(made)
+                self.overloads.setdefault(node.name, [first]).append(definition)
                 return
             self.error(
                 node,
@@ -231,12 +231,12 @@ class _Cell:
                 (Related("the first definition is here", first.span),),
             )
             return
-        self.templates[node.name] = made, kind
+        self.templates[node.name] = definition, kind
 
-    def is_overload(self, made: Template, kind: Kind | None) -> bool:
+    def is_overload(self, definition: Template, kind: Kind | None) -> bool:
         """Whether a def may be one of several of its name: a function whose arguments have types."""
-        is_function = kind == "func" or (kind is None and returns_value(made.body))
-        return is_function and all(argument.annotation is not None for argument in made.arguments)
+        is_function = kind == "func" or (kind is None and returns_value(definition.body))
+        return is_function and all(argument.annotation is not None for argument in definition.arguments)
 
     def decorators(self, node: ast.FunctionDef) -> tuple[Kind | None, dict[str, Any]]:
         kind: Kind | None = None
@@ -265,8 +265,10 @@ class _Cell:
     def native(self, node: ast.FunctionDef, decorator: ast.expr) -> None:
         """Remember the snippets of a function of native C++."""
         try:
-            given = self.arguments(decorator) if isinstance(decorator, ast.Call) else {}
-            self.natives[node.name] = native_defs.texts(given, node.name, (self.places.source, *self.around))
+            arguments = self.arguments(decorator) if isinstance(decorator, ast.Call) else {}
+            self.natives[node.name] = native_defs.texts(
+                arguments, node.name, (self.places.source, *self.around)
+            )
         except Mistake as mistake:
             self.errors.append(mistake.diagnostic)
         except ValueError as problem:
@@ -278,51 +280,54 @@ class _Cell:
     def arguments(self, call: ast.Call) -> dict[str, Any]:
         """The arguments of `func_native` by name; raises Mistake."""
         names = ("snippet", "adj_snippet", "replay_snippet")
-        given = {name: self.evaluate(part) for name, part in zip(names, call.args, strict=False)}
-        return given | {word.arg or "": self.evaluate(word.value) for word in call.keywords}
+        positional = {name: self.evaluate(part) for name, part in zip(names, call.args, strict=False)}
+        return positional | {word.arg or "": self.evaluate(word.value) for word in call.keywords}
 
     def options(self, decorator: ast.Call, kind: Kind) -> dict[str, Any]:
-        given = {}
+        stated = {}
         for word in decorator.keywords:
             try:
-                given[word.arg or ""] = self.evaluate(word.value, "this option")
+                stated[word.arg or ""] = self.evaluate(word.value, "this option")
             except Mistake as mistake:
                 self.errors.append(mistake.diagnostic)
-        wrong = options.unknown(kind, given)
+        wrong = options.unknown(kind, stated)
         if wrong is not None:
             self.error(decorator, wrong[0], "value", wrong[1])
-        return options.settled(given) if kind == "kernel" else {}
+        return options.settled(stated) if kind == "kernel" else {}
 
     # ---- kernels and functions
 
     def every_template(self) -> list[Template]:
         """All defs of the cell, also those that share a name."""
-        others = [made for several in self.overloads.values() for made in several[1:]]
+        others = [template for several in self.overloads.values() for template in several[1:]]
         return [*(found for found, _ in self.templates.values()), *others]
 
     def classify(self) -> None:
         """Decide what each def is, so that any of them can be named by any other."""
         called = {
-            name for found in self.every_template() for name in _called(found.node) if name != found.name
+            name
+            for definition in self.every_template()
+            for name in _called(definition.node)
+            if name != definition.name
         }
         called |= self.ruled()
-        for name, (found, kind) in self.templates.items():
+        for name, (definition, kind) in self.templates.items():
             if name in self.scope.cell:
                 continue
-            recursive = name in _called(found.node)
-            returns = returns_value(found.body) or states_result(found.node)
+            recursive = name in _called(definition.node)
+            returns = returns_value(definition.body) or states_result(definition.node)
             returns = returns and not self.asks_for_thread(name)
             if kind == "func" or (kind is None and (name in called or recursive or returns)):
-                made = self.functions[name] = self.function_of(name, found)
-                self.scope.cell[name] = FunctionRef(made if self.siblings is None else self.siblings(made))
+                function = self.functions[name] = self.function_of(name, definition)
+                self.scope.cell[name] = FunctionRef(self.siblings(function) if self.siblings else function)
             else:
                 self.scope.cell[name] = KernelRef(name)
 
-    def function_of(self, name: str, found: Template) -> UserFunction:
+    def function_of(self, name: str, template: Template) -> UserFunction:
         if name in self.natives:
-            return native_defs.NativeFunction(found, self.natives[name])
+            return native_defs.NativeFunction(template, self.natives[name])
         several = self.overloads.get(name)
-        return UserFunction(found) if several is None else Overloads(several)
+        return UserFunction(template) if several is None else Overloads(several)
 
     def attach_rules(self) -> None:
         self.notes += custom_derivatives.attach_all(
@@ -338,27 +343,27 @@ class _Cell:
         return "tid" in _called(self.templates[name][0].node)
 
     def lower(self) -> None:
-        for name, (found, _) in self.templates.items():
+        for name, (definition, _) in self.templates.items():
             if name in self.functions:
                 self.function(self.functions[name])
-            elif isinstance(self.scope.cell[name], KernelRef) and is_generic(found):
-                generic = GenericKernel(found)
+            elif isinstance(self.scope.cell[name], KernelRef) and is_generic(definition):
+                generic = GenericKernel(definition)
                 self.collect(generic.check())
                 self.definitions |= {} if generic.check() else {name: generic}
             elif isinstance(self.scope.cell[name], KernelRef):
                 try:
-                    outcome = lower_kernel(found)
+                    outcome = lower_kernel(definition)
                 except RecursionError:
-                    self.collect([_too_deep(found.name, found.span)])
+                    self.collect([_too_deep(definition.name, definition.span)])
                     continue
                 self.collect(outcome.errors)
                 self.notes += outcome.notes
                 if outcome.kernel is not None:
                     self.definitions[name] = outcome.kernel
         self.definitions = {
-            name: found
-            for name, found in self.definitions.items()
-            if not isinstance(found, UserFunction) or found.is_usable
+            name: definition
+            for name, definition in self.definitions.items()
+            if not isinstance(definition, UserFunction) or definition.is_usable
         }
         self.notes += [
             note
@@ -405,8 +410,8 @@ def _too_deep(name: str, span: Span | None = None) -> Diagnostic:
 def _functions_of(source: Source) -> Mapping[str, UserFunction]:
     lowered = lower_source(source, {})
     lowered.raise_errors()
-    found = lowered.definitions.items()
-    return {name: function for name, function in found if isinstance(function, UserFunction)}
+    definitions = lowered.definitions.items()
+    return {name: function for name, function in definitions if isinstance(function, UserFunction)}
 
 
 library_functions.lower_with(_functions_of)

@@ -92,14 +92,14 @@ class Rules:
         lowering = _Lowering(callee, inputs, instance.function, list(_leaves(instance.results)))
         if _returns_arrays(instance.results):
             raise BrokenCall(tuple(lowering.of_arrays(rule) for rule in self.of.values()))
-        made = {kind: lowering.rule(rule) for kind, rule in self.of.items()}
+        functions = {kind: lowering.rule(rule) for kind, rule in self.of.items()}
         if lowering.errors:
             raise BrokenCall(tuple(lowering.errors))
         return CustomRules(
             instance.function,
-            made.get("func_grad"),
-            made.get("func_replay"),
-            made.get("func_jvp"),
+            functions.get("func_grad"),
+            functions.get("func_replay"),
+            functions.get("func_jvp"),
             frozenset(_FIELD[kind] for kind, rule in self.of.items() if rule.checked),
         )
 
@@ -151,11 +151,11 @@ class _Lowering:
                 f"write def {rule.name}({', '.join(wanted)})",
             )
         kinds = [bound for _, bound in self.inputs] + [type for _, type in extra]
-        found: dict[str, Meaning] = {}
+        meanings: dict[str, Meaning] = {}
         for argument, kind in zip(arguments, kinds, strict=True):
             self.agree(rule, argument, kind)
-            found[argument.arg] = as_meaning(argument.arg, kind, rule.template.places(argument))
-        return found
+            meanings[argument.arg] = as_meaning(argument.arg, kind, rule.template.places(argument))
+        return meanings
 
     def agree(self, rule: Rule, argument: ast.arg, kind: Bound) -> None:
         if argument.annotation is None or not isinstance(kind, Type | Struct | StructArray):
@@ -180,14 +180,14 @@ class _Lowering:
         return [(f"adj_ret{k}", kind) for k, kind in enumerate(self.returned, 1)]
 
     def lowered(
-        self, rule: Rule, made: Template, params: Mapping[str, Meaning], results: Sequence[Type]
+        self, rule: Rule, template: Template, params: Mapping[str, Meaning], results: Sequence[Type]
     ) -> Function:
-        function = lower_rule(made, params, self.callee)
+        function = lower_rule(template, params, self.callee)
         found = [type_of(atom) for atom in function.body.yields]
         if found != list(results):
-            wanted, given = (", ".join(map(str, types)) or "nothing" for types in (results, found))
+            wanted, returned = (", ".join(map(str, types)) or "nothing" for types in (results, found))
             what = "results" if rule.kind == "func_replay" else "tangents of the float results"
-            message = f"{rule.name} returns {given}; it should return {wanted}"
+            message = f"{rule.name} returns {returned}; it should return {wanted}"
             raise self.mistake(rule, message, f"return the {what} of {self.callee.name}")
         return function
 
@@ -196,17 +196,17 @@ class _Lowering:
     def grad(self, rule: Rule) -> Function:
         params = self.parameters(rule, self.adjoints_of_results)
         inputs = dict(list(params.items())[: len(self.inputs)])
-        found = bars(rule.template, inputs)
-        names = {name: bar.name for name, bar in found.items()}
+        by_name = bars(rule.template, inputs)
+        names = {name: bar.name for name, bar in by_name.items()}
         adjoints = Adjoints(rule.template, self.callee.name, names, inputs)
-        summed = [bar for bar in found.values() if bar.is_summed]
-        made = adjoints.rewritten([bar.name for bar in summed])
+        summed = [bar for bar in by_name.values() if bar.is_summed]
+        rewritten = adjoints.rewritten([bar.name for bar in summed])
         if adjoints.errors:
             raise BrokenCall(tuple(adjoints.errors))
         self.report_missing(rule, inputs, adjoints.used)
-        params |= {bar.name: bar.meaning for bar in found.values()}
+        params |= {bar.name: bar.meaning for bar in by_name.values()}
         before = [atom for bar in summed for atom in numbers(bar.meaning)]
-        function = self.lowered(rule, made, params, [type_of(atom) for atom in before])
+        function = self.lowered(rule, rewritten, params, [type_of(atom) for atom in before])
         for was, atom in zip(before, function.body.yields, strict=True):
             if not is_differentiable(type_of(was)) and atom != was:
                 assert isinstance(was, Var)
@@ -270,13 +270,13 @@ class _Lowering:
     @property
     def tangents(self) -> list[Type]:
         """The types of what a jvp function returns, where structs have what is no float, too."""
-        found: list[Type] = []
+        types: list[Type] = []
         for kind in self.returned:
             if isinstance(kind, Struct):
-                found += [leaf.type for leaf in leaves(kind, "")]
+                types += [leaf.type for leaf in leaves(kind, "")]
             elif isinstance(kind, Type) and is_differentiable(kind):
-                found.append(kind)
-        return found
+                types.append(kind)
+        return types
 
     def require_changed(
         self, rule: Rule, params: Mapping[str, Meaning], dots: Mapping[str, str], function: Function
@@ -422,23 +422,23 @@ def _late(rule: Rule) -> Diagnostic:
 
 def rule_of(node: ast.FunctionDef, scope: Scope, places: Places, checked: bool = True) -> Rule:
     """The rule that a decorated def is; raises Mistake where the decorator says too much."""
-    found = decorator(node)
-    assert found is not None
-    word: RuleKind = next(kind for kind in KINDS if kind == _word(found))
+    call = decorator(node)
+    assert call is not None
+    word: RuleKind = next(kind for kind in KINDS if kind == _word(call))
     return Rule(word, template(node, places, scope, {}), checked)
 
 
 def _resolved(node: ast.FunctionDef, scope: Scope, places: Places) -> tuple[Rule, UserFunction]:
-    found = decorator(node)
-    assert found is not None
-    word = _word(found)
-    if not isinstance(found, ast.Call) or len(found.args) != 1 or len(node.decorator_list) > 1:
+    call = decorator(node)
+    assert call is not None
+    word = _word(call)
+    if not isinstance(call, ast.Call) or len(call.args) != 1 or len(node.decorator_list) > 1:
         hint = f"write @{word}(f) alone above the def"
         raise Mistake(
-            Diagnostic(f"{word} takes the function that it is for", places(found), "name", hint=hint)
+            Diagnostic(f"{word} takes the function that it is for", places(call), "name", hint=hint)
         )
-    target = _target(found.args[0], scope, places)
-    return rule_of(node, scope, places, _checked(found, places)), target
+    target = _target(call.args[0], scope, places)
+    return rule_of(node, scope, places, _checked(call, places)), target
 
 
 def _target(node: ast.expr, scope: Scope, places: Places) -> UserFunction:

@@ -60,9 +60,9 @@ class Template:
         arguments = self.node.args
         positional = [*arguments.posonlyargs, *arguments.args]
         last = positional[len(positional) - len(arguments.defaults) :]
-        found = dict(zip((argument.arg for argument in last), arguments.defaults, strict=True))
+        defaults = dict(zip((argument.arg for argument in last), arguments.defaults, strict=True))
         named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        return found | {argument.arg: default for argument, default in named if default is not None}
+        return defaults | {argument.arg: default for argument, default in named if default is not None}
 
 
 def template(node: ast.FunctionDef, places: Places, scope: Scope, options: Mapping[str, Any]) -> Template:
@@ -94,10 +94,10 @@ def _trips(template: Template) -> Callable[[ast.For], int | None]:
             return len(loop.iter.elts)
         ranges = fence.range_of(loop.iter)
         bounds = [None] if ranges is None else [bound(part) for part in ranges.args]
-        known = [number for number in bounds if number is not None]
-        if len(known) != len(bounds) or not 1 <= len(known) <= 3 or known[2:] == [0]:
+        numbers = [number for number in bounds if number is not None]
+        if len(numbers) != len(bounds) or not 1 <= len(numbers) <= 3 or numbers[2:] == [0]:
             return None
-        return len(range(*known))
+        return len(range(*numbers))
 
     return trips
 
@@ -156,15 +156,15 @@ def _handed_back(template: Template, callee: ast.expr) -> HandsBack | None:
     try:
         match callee:
             case ast.Name(name):
-                found = scope.lookup(name)
+                function = scope.lookup(name)
             case ast.Attribute(value=ast.Name(module), attr=name):
                 around = scope.lookup(module)
-                found = scope.attribute(around, name) if isinstance(around, ModuleRef) else Poison()
+                function = scope.attribute(around, name) if isinstance(around, ModuleRef) else Poison()
             case _:
                 return None
     except Unknown:
         return None
-    return found.function.hands_back if isinstance(found, FunctionRef) else None
+    return function.function.hands_back if isinstance(function, FunctionRef) else None
 
 
 def kept(captured: Mapping[str, Any]) -> dict[str, Any]:

@@ -150,8 +150,8 @@ class UserFunction(Offers, Single):
     @property
     def is_usable(self) -> bool:
         """Whether it has not failed for all the types that it was called with."""
-        found = self._instances.values()
-        return not found or any(isinstance(instance, Instance) for instance in found)
+        instances = self._instances.values()
+        return not instances or any(isinstance(instance, Instance) for instance in instances)
 
     def instantiate(self, bound: tuple[Bound, ...]) -> Instance:
         """The function for these arguments; raises BrokenCall if it has mistakes, Recursion inside itself."""
@@ -168,10 +168,10 @@ class UserFunction(Offers, Single):
                 self._active.remove(functions)
             # A rule may call the function that it belongs to: there it is the plain one.
             self._instances[key] = self._with_rules(self._instances[key], bound)
-        found = self._instances[key]
-        if isinstance(found, BrokenCall):
-            raise BrokenCall(found.diagnostics)
-        return found
+        instance = self._instances[key]
+        if isinstance(instance, BrokenCall):
+            raise BrokenCall(instance.diagnostics)
+        return instance
 
     def _lowered(self, bound: tuple[Bound, ...]) -> Instance | BrokenCall:
         template = self.template
@@ -193,9 +193,9 @@ class UserFunction(Offers, Single):
         self.note(frame.notes)
         return self._finished(frame, params)
 
-    def note(self, found: Sequence[Diagnostic]) -> None:
+    def note(self, notes: Sequence[Diagnostic]) -> None:
         """Keep what there is to say of the function, each thing once, and tell it to whoever listens."""
-        new = [note for note in dict.fromkeys(found) if note not in self.notes]
+        new = [note for note in dict.fromkeys(notes) if note not in self.notes]
         self.notes += new
         if new and self.listener is not None:
             self.listener(new)
@@ -278,8 +278,8 @@ def _stated(template: Template, node: ast.expr | None) -> AnyType | TupleType | 
         case ast.Subscript(value=ast.Name("tuple"), slice=inner):
             parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
             items = [_stated(template, part) for part in parts if not isinstance(part, ast.Constant)]
-            known = [item for item in items if item is not None]
-            return TupleType(tuple(known)) if len(known) == len(parts) else None
+            stated = [item for item in items if item is not None]
+            return TupleType(tuple(stated)) if len(stated) == len(parts) else None
         case _:
             return annotation(template.scope, template.places, node)
 
@@ -339,7 +339,7 @@ class Overloads(UserFunction):
 
     def check(self) -> tuple[Diagnostic, ...]:
         """The mistakes of all of them."""
-        return tuple(found for member in self.members for found in member.check())
+        return tuple(error for member in self.members for error in member.check())
 
     @property
     def is_usable(self) -> bool:
@@ -356,15 +356,15 @@ class Overloads(UserFunction):
 def _fit(parameters: Sequence[Parameter], arguments: Shape) -> int:
     """2 for an exact fit, 1 for one that converts literals, 0 for none."""
     plain = [value for keyword, value in arguments if keyword is None]
-    found = dict(zip((p.name for p in parameters), plain, strict=False))
+    values = dict(zip((p.name for p in parameters), plain, strict=False))
     named = {keyword: value for keyword, value in arguments if keyword is not None}
     names = {p.name for p in parameters}
-    if len(plain) > len(parameters) or found.keys() & named.keys() or not named.keys() <= names:
+    if len(plain) > len(parameters) or values.keys() & named.keys() or not named.keys() <= names:
         return 0
-    found |= named
-    if any(p.name not in found and p.default is None for p in parameters):
+    values |= named
+    if any(p.name not in values and p.default is None for p in parameters):
         return 0
-    return min((_match(p, found[p.name]) for p in parameters if p.name in found), default=2)
+    return min((_match(p, values[p.name]) for p in parameters if p.name in values), default=2)
 
 
 def _match(parameter: Parameter, value: Meaning) -> int:

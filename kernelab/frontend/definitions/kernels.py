@@ -65,7 +65,7 @@ class Outcome:
     notes: tuple[Diagnostic, ...]
 
 
-def lower_kernel(template: Template, given: Mapping[str, AnyType] | None = None) -> Outcome:
+def lower_kernel(template: Template, types: Mapping[str, AnyType] | None = None) -> Outcome:
     """Lower a kernel; all parameters need a type, those that are `Any` have theirs in `given`."""
     if template.hands_back is not None:
         return Outcome(None, (_hands_back(template, sorted(template.hands_back.refs)[0]),), ())
@@ -75,7 +75,7 @@ def lower_kernel(template: Template, given: Mapping[str, AnyType] | None = None)
     signature: list[Formal] = []
     for argument in template.arguments:
         try:
-            type = (given or {}).get(argument.arg) or _kernel_type(template, argument)
+            type = (types or {}).get(argument.arg) or _kernel_type(template, argument)
             params[argument.arg] = struct_values.parameter(argument.arg, type, template.places(argument))
             signature.append(Formal(argument.arg, type, template.places(argument)))
         except Mistake as mistake:
@@ -214,12 +214,12 @@ class GenericKernel:
         return self._instances[key]
 
     def _lowered(self, types: Sequence[AnyType | None]) -> KernelDefinition:
-        given: dict[str, AnyType] = {}
+        stated: dict[str, AnyType] = {}
         for argument, type in zip(self.template.arguments, types, strict=True):
             if type is not None:
                 self._refuse_rank(argument, type)
-                given[argument.arg] = type
-        outcome = lower_kernel(self.template, given)
+                stated[argument.arg] = type
+        outcome = lower_kernel(self.template, stated)
         if outcome.kernel is None:
             raise KernelTypeError(*outcome.errors)
         return replace(outcome.kernel, options=self.options)
@@ -227,8 +227,8 @@ class GenericKernel:
     def _refuse_rank(self, argument: ast.arg, type: AnyType) -> None:
         assert argument.annotation is not None
         wanted = open_ndim(argument.annotation)
-        found = type.ndim if isinstance(type, Array | StructArray) else 0
-        if wanted is not None and wanted != found:
+        ndim = type.ndim if isinstance(type, Array | StructArray) else 0
+        if wanted is not None and wanted != ndim:
             expected = f"an array of {wanted} dimension{'s' * (wanted != 1)}"
             message = f"argument `{argument.arg}` of kernel `{self.name}` expects {expected}, not {type}"
             raise LaunchError(Diagnostic(message, self.template.places(argument), "ndim"))

@@ -45,22 +45,22 @@ def is_native(node: ast.expr) -> bool:
             return False
 
 
-def texts(given: Mapping[str, Any], name: str, sources: Sequence[Source]) -> Texts:
+def texts(arguments: Mapping[str, Any], name: str, sources: Sequence[Source]) -> Texts:
     """The texts of a decorator, at their places in the sources; raises ValueError that says what is wrong."""
-    unknown = given.keys() - {"snippet", "adj_snippet", "replay_snippet", "check"}
-    if unknown or not isinstance(given.get("snippet"), str):
+    unknown = arguments.keys() - {"snippet", "adj_snippet", "replay_snippet", "check"}
+    if unknown or not isinstance(arguments.get("snippet"), str):
         raise ValueError("func_native takes snippet, adj_snippet, replay_snippet and check")
     for word in ("adj_snippet", "replay_snippet"):
-        if not isinstance(given.get(word), str | None):
-            raise ValueError(f"{word} is C++ text, not {a_thing(given[word])}")
+        if not isinstance(arguments.get(word), str | None):
+            raise ValueError(f"{word} is C++ text, not {a_thing(arguments[word])}")
 
     def lines(word: str) -> tuple[SnippetLine, ...] | None:
-        text = given.get(word)
+        text = arguments.get(word)
         return None if text is None else _located(text, f"the {word} of {name}", sources)
 
-    found = lines("snippet")
-    assert found is not None
-    return Texts(found, lines("adj_snippet"), lines("replay_snippet"), bool(given.get("check", True)))
+    snippet = lines("snippet")
+    assert snippet is not None
+    return Texts(snippet, lines("adj_snippet"), lines("replay_snippet"), bool(arguments.get("check", True)))
 
 
 def _located(text: str, label: str, sources: Sequence[Source]) -> tuple[SnippetLine, ...]:
@@ -68,9 +68,9 @@ def _located(text: str, label: str, sources: Sequence[Source]) -> tuple[SnippetL
     for source in sources:
         for node in _strings(source.text):
             if node.value == text:
-                found = _lines_at(text, source, node.lineno)
-                if found is not None:
-                    return found
+                lines = _lines_at(text, source, node.lineno)
+                if lines is not None:
+                    return lines
     own = Source(text, label)
     return tuple(
         SnippetLine(line, Span(own, number, 0, number, len(line)))
@@ -106,9 +106,9 @@ class NativeFunction(UserFunction):
 
     is_native = True
 
-    def __init__(self, template: Template, given: Texts) -> None:
+    def __init__(self, template: Template, texts: Texts) -> None:
         super().__init__(template)
-        self.texts = given
+        self.texts = texts
 
     def check(self) -> tuple[Diagnostic, ...]:
         """The errors in its signature and its snippets."""
@@ -173,15 +173,15 @@ class NativeFunction(UserFunction):
         return type
 
     def _params(self) -> dict[str, Value | Array]:
-        found: dict[str, Value | Array] = {}
+        params: dict[str, Value | Array] = {}
         for parameter in self.signature():
             type = parameter.type
             if not isinstance(type, Value | Array) or _scalar(type) in HALVES:
                 message = f"native C++ cannot take {parameter.name}: {type}"
                 hint = "pass numbers, vectors, matrices and arrays of them, not of 16 bits"
                 raise Mistake(Diagnostic(message, parameter.span, "native", hint=hint))
-            found[parameter.name] = type
-        return found
+            params[parameter.name] = type
+        return params
 
     # ---- snippets as functions of the IR
 
@@ -201,10 +201,10 @@ class NativeFunction(UserFunction):
             param: access(text, param) if isinstance(type, Array) else "value"
             for param, type in named.items()
         }
-        how |= {param: told for param, told in (accesses or {}).items() if param in named}
-        made = [SnippetParam(param, type, how[param]) for param, type in named.items()]
-        made += [SnippetParam(param, type, "sum") for param, type in (sums or {}).items()]
-        return Snippet(name, lines, tuple(made), result)
+        how |= {param: stated for param, stated in (accesses or {}).items() if param in named}
+        parameters = [SnippetParam(param, type, how[param]) for param, type in named.items()]
+        parameters += [SnippetParam(param, type, "sum") for param, type in (sums or {}).items()]
+        return Snippet(name, lines, tuple(parameters), result)
 
     def _function(
         self,
@@ -232,9 +232,9 @@ class NativeFunction(UserFunction):
     def _with_rules(self, instance: Instance | BrokenCall, bound: tuple[Bound, ...]) -> Instance | BrokenCall:
         if isinstance(instance, BrokenCall):
             return instance
-        given = self.rules.of if isinstance(self.rules, Rules) else {}
+        rules = self.rules.of if isinstance(self.rules, Rules) else {}
         try:
-            others = Rules(given).lower(self, bound, instance) if given else CustomRules(instance.function)
+            others = Rules(rules).lower(self, bound, instance) if rules else CustomRules(instance.function)
             grad = others.grad if self.texts.adj is None else self._grad()
             replay = others.replay if self.texts.replay is None else self._replay()
         except BrokenCall as broken:

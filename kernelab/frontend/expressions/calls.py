@@ -42,8 +42,8 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
         case TypeRef(type):
             return constructors.construct(frame, type, in_order_of(frame, type, arguments, node), node)
         case StructRef(struct):
-            given = [(argument.keyword, argument.value, argument.node) for argument in arguments]
-            return struct_values.construct(frame, struct, given, node)
+            fields = [(argument.keyword, argument.value, argument.node) for argument in arguments]
+            return struct_values.construct(frame, struct, fields, node)
         case FunctionRef(function):
             return call_function(frame, function, arguments, node)
         case GradRef():

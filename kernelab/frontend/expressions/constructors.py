@@ -38,9 +38,9 @@ def shaped_value(frame: Frame, name: str, arguments: Arguments, node: ast.Call) 
     named |= _extent_of(name, named, arguments)
     is_identity = name in shaped.IDENTITIES
     plain = [] if is_identity else [a for a in arguments if a.keyword is None]
-    given = [number(frame, name, argument) for argument in plain]
+    operands = [number(frame, name, argument) for argument in plain]
     first = [a.value for a in arguments if a.keyword is None and is_identity]
-    kinds = [default_scalar(o.number) if isinstance(o, Weak) else o.type for o in given]
+    kinds = [default_scalar(o.number) if isinstance(o, Weak) else o.type for o in operands]
     kinds.sort(key=lambda kind: not scalar_of(kind).is_float)
     try:
         type = shaped.shaped_type(name, shaped.bound(name, first, named), kinds)
@@ -48,7 +48,7 @@ def shaped_value(frame: Frame, name: str, arguments: Arguments, node: ast.Call) 
         raise frame.error(node, error.message, hint=error.hint) from None
     if is_identity:
         return _built(frame, type, [constant(one, type.scalar) for one in shaped.is_one(type)])
-    match given:
+    match operands:
         case [Typed() as p] if name == "transformation" and p.type == Vec(type.scalar, 3):
             return _shifted(frame, type, p)
         case _:
@@ -104,9 +104,9 @@ def construct(frame: Frame, type: Value, arguments: Arguments, node: ast.Call) -
         case [Typed() as p] if isinstance(type, Transform) and p.type == Vec(type.scalar, 3):
             return _shifted(frame, type, p)
         case _:
-            given = ", ".join(describe(operand) for operand in operands)
+            shown = ", ".join(describe(operand) for operand in operands)
             hint = f"give all {size_of(type)}, or one number for every component"
-            raise frame.error(node, f"{type} takes 0, 1 or {size_of(type)} numbers, not ({given})", hint=hint)
+            raise frame.error(node, f"{type} takes 0, 1 or {size_of(type)} numbers, not ({shown})", hint=hint)
 
 
 def _is_row(operand: Weak | Typed, type: Mat) -> bool:
@@ -115,11 +115,11 @@ def _is_row(operand: Weak | Typed, type: Mat) -> bool:
 
 def _join(operands: Sequence[Weak | Typed], type: Vec) -> bool:
     """Whether vectors, and numbers of their type, make up a longer vector, as in `vec6(v, w)`."""
-    given = [o.type for o in operands if isinstance(o, Typed)]
-    alike = all(not isinstance(t, Mat) and scalar_of(t) == type.scalar for t in given)
-    literals = len(operands) - len(given)
-    any_vector = any(isinstance(t, Vec) for t in given)
-    return alike and any_vector and sum(size_of(t) for t in given) + literals == type.n
+    types = [o.type for o in operands if isinstance(o, Typed)]
+    alike = all(not isinstance(t, Mat) and scalar_of(t) == type.scalar for t in types)
+    literals = len(operands) - len(types)
+    any_vector = any(isinstance(t, Vec) for t in types)
+    return alike and any_vector and sum(size_of(t) for t in types) + literals == type.n
 
 
 def _entries(frame: Frame, operand: Weak | Typed, type: Vec, argument: Argument) -> list[Atom]:

@@ -120,16 +120,16 @@ def _int_division(
 
 def _note_warp(frame: Frame, name: str, node: ast.expr, values: Sequence[Weak | Typed]) -> None:
     """Note an operation that gives another number elsewhere: a warning where it is called by its name."""
-    found = OF_WARP.find(name) if frame.uses_warp else None
-    if found is None:
+    guidance = OF_WARP.find(name) if frame.uses_warp else None
+    if guidance is None:
         return
     types = [scalar_of(value.type) for value in values if isinstance(value, Typed)]
     if name == "mod" and any(type.kind == "uint" for type in types):
         return
     is_call = isinstance(node, ast.Call)
-    message = found.reason.format(name if is_call else _SYMBOLS[name])
+    message = guidance.reason.format(name if is_call else _SYMBOLS[name])
     severity: Severity = "warning" if is_call else "information"
-    hint = found.hint if is_call else ""
+    hint = guidance.hint if is_call else ""
     frame.notes.append(Diagnostic(message, frame.places(node), "warp", severity, hint=hint))
 
 

@@ -274,7 +274,7 @@ def _shortcut(frame: Frame, is_and: bool, left: Atom, right: Callable[[], Atom],
     before = dict(frame.env)
     with frame.builder.block() as block:
         value = right()
-    if any(before.get(name) is not held for name, held in frame.env.items()):
+    if any(before.get(name) is not after for name, after in frame.env.items()):
         raise frame.error(
             node,
             "a random number cannot be drawn here: it depends on what stands before whether it is",
@@ -332,13 +332,13 @@ def _compared(
 def _membership(frame: Frame, node: ast.Compare) -> Atom:
     """`x in (a, b, c)`, where the items are written out."""
     left, searched = number(frame, node.left), node.comparators[0]
-    found: list[tuple[Meaning, ast.expr]]
+    items: list[tuple[Meaning, ast.expr]]
     if isinstance(searched, ast.List | ast.Tuple):
-        found = [(frame.value(part), part) for part in searched.elts]
+        items = [(frame.value(part), part) for part in searched.elts]
     else:
-        found = [(item, searched) for item in _items_searched(frame, searched, node)]
+        items = [(item, searched) for item in _items_searched(frame, searched, node)]
     result: Atom = FALSE
-    for item, part in found:
+    for item, part in items:
         equal = operate(frame, "eq", [left, as_number(frame, item, part)], node, (node.left, part))
         result = frame.builder.apply("or", result, materialise(frame, equal, node))
     return _not(frame, result) if isinstance(node.ops[0], ast.NotIn) else result
@@ -423,11 +423,11 @@ def _arguments(frame: Frame, node: ast.expr) -> list[Argument]:
             return [Argument(item, node) for item in few]
     match frame.value(node.value):
         case TupleOf(items, None):
-            found: Sequence[Meaning] = items
+            values: Sequence[Meaning] = items
         case Typed(atom) as value if isinstance(value.type, Vec | Mat):
             operation = "row" if isinstance(value.type, Mat) else "extract"
-            found = [Typed(frame.builder.apply(operation, atom, integer(k))) for k in range(value.type.n)]
+            values = [Typed(frame.builder.apply(operation, atom, integer(k))) for k in range(value.type.n)]
         case value:
             message = f"{describe(value)} cannot be unpacked: how many values it has is not known"
             raise frame.error(node, message, hint="unpack a tuple, a vector, a matrix or x[0:3]")
-    return [Argument(item, node) for item in found]
+    return [Argument(item, node) for item in values]

@@ -74,16 +74,16 @@ def gradient_of(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -
     match [argument.value for argument in in_order(frame, name, arguments, node)]:
         case [FunctionRef() | BuiltinRef() as function]:
             return GradRef(function)
-        case given:
-            shown = ", ".join(map(describe, given))
+        case values:
+            shown = ", ".join(map(describe, values))
             raise frame.error(node, f"grad takes one function, not ({shown})", hint="write grad(f)(x)")
 
 
 def call(frame: Frame, gradient: GradRef, arguments: Arguments, node: ast.Call) -> Meaning:
     """The derivatives of a function at its arguments: one value, or a tuple of them."""
     callee = _callee(frame, gradient, arguments, node)
-    found = entered(frame, callee, arguments, node, _strong)
-    function, result = found.instance.function, found.instance.results
+    entry = entered(frame, callee, arguments, node, _strong)
+    function, result = entry.instance.function, entry.instance.results
     _refuse_effects(frame, function, node)
     if not isinstance(result, Typed) or not (isinstance(result.type, Scalar) and result.type.is_float):
         what = "nothing" if result is None else describe(result)
@@ -96,7 +96,7 @@ def call(frame: Frame, gradient: GradRef, arguments: Arguments, node: ast.Call) 
     )
     if not outs:
         raise frame.error(node, f"{function.name} has no argument that is a float", hint="pass a float")
-    frame.builder.emit(Call(outs, function, tuple(found.atoms), frame.builder.span, gradient=True))
+    frame.builder.emit(Call(outs, function, tuple(entry.atoms), frame.builder.span, gradient=True))
     values = tuple(Typed(out) for out in outs)
     return values[0] if len(values) == 1 else TupleOf(values)
 

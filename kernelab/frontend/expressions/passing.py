@@ -63,15 +63,15 @@ Adapt = Callable[[Frame, Parameter, Argument], Argument]
 
 def call_function(frame: Frame, function: Callee, arguments: Arguments, node: ast.Call) -> Meaning | None:
     """The value of a call of a function, None where it returns nothing."""
-    found = entered(frame, function, arguments, node)
-    instance = found.instance
+    entry = entered(frame, function, arguments, node)
+    instance = entry.instance
     outs: list[Var] = []
-    numbers = [argument.value for _, argument in found.given if isinstance(argument.value, Typed)]
+    numbers = [argument.value for _, argument in entry.given if isinstance(argument.value, Typed)]
     result = None
     if instance.results is not None:
-        received = _Received(frame, dict(zip(instance.function.params, found.atoms, strict=True)), outs)
+        received = _Received(frame, dict(zip(instance.function.params, entry.atoms, strict=True)), outs)
         result = received.of(instance.results, numbers, ("call", frame.places(node)))
-    frame.builder.emit(Call(tuple(outs), instance.function, tuple(found.atoms), frame.builder.span))
+    frame.builder.emit(Call(tuple(outs), instance.function, tuple(entry.atoms), frame.builder.span))
     return result
 
 
@@ -93,12 +93,12 @@ def entered(
         message = f"{chosen.name} changes what it is handed, so it is called by its own name"
         raise frame.error(node, message, hint=f"write {chosen.name}(x) as a statement")
     named, function = function, chosen
-    given = _bind(frame, function, arguments, node)
+    pairs = _bind(frame, function, arguments, node)
     if adapt is not None:
-        given = [(parameter, adapt(frame, parameter, argument)) for parameter, argument in given]
+        pairs = [(parameter, adapt(frame, parameter, argument)) for parameter, argument in pairs]
     bound: list[Bound] = []
     atoms: list[Atom] = []
-    for parameter, argument in given:
+    for parameter, argument in pairs:
         kind, passed = _passed(frame, function, parameter, argument)
         bound.append(kind)
         atoms += passed
@@ -111,14 +111,14 @@ def entered(
     frame.scope.constants |= function.constants
     frame.scope.captured |= function.captured | _of_another_cell(frame, named, node)
     local_arrays.refuse_changes(frame, function.name, instance.function, atoms, node)
-    return Entered(instance, given, atoms)
+    return Entered(instance, pairs, atoms)
 
 
 def _of_another_cell(frame: Frame, function: Callee, node: ast.Call) -> dict[str, Any]:
     """The function under the notebook's name for it; nothing where the notebook has no such name."""
     name = node.func.id if isinstance(node.func, ast.Name) else ""
-    held = frame.scope.namespace.get(name)
-    return {name: held} if getattr(held, "__kernelab_function__", None) is function else {}
+    value = frame.scope.namespace.get(name)
+    return {name: value} if getattr(value, "__kernelab_function__", None) is function else {}
 
 
 def _bind(
@@ -134,19 +134,19 @@ def _bind(
             f"{function.name} takes {counted(len(parameters), 'argument')}, not {len(arguments)}",
             related=definition,
         )
-    found = dict(zip((p.name for p in parameters), plain, strict=False))
+    bound = dict(zip((p.name for p in parameters), plain, strict=False))
     for word, argument in named.items():
-        if word in found or word not in {p.name for p in parameters}:
-            what = "gets two values for" if word in found else "has no argument"
+        if word in bound or word not in {p.name for p in parameters}:
+            what = "gets two values for" if word in bound else "has no argument"
             raise frame.error(argument.node, f"{function.name} {what} {word}", related=definition)
-        found[word] = argument
-    missing = [p.name for p in parameters if p.name not in found and p.default is None]
+        bound[word] = argument
+    missing = [p.name for p in parameters if p.name not in bound and p.default is None]
     if missing:
         hint = f"write {function.name}({', '.join(p.name for p in parameters)})"
         message = f"{function.name} needs a value for {', '.join(missing)}"
         raise frame.error(node, message, hint=hint, related=definition)
     defaults = {p.name: Argument(p.default, node) for p in parameters if p.default is not None}
-    return [(p, (defaults | found)[p.name]) for p in parameters]
+    return [(p, (defaults | bound)[p.name]) for p in parameters]
 
 
 def _passed(
@@ -182,8 +182,8 @@ def _passed(
                 return type, [value.var]
             raise frame.error(argument.node, f"{purpose} {type}, not {describe(value)}")
         case Struct() | StructArray() as wanted:
-            given = struct_values.require(frame, value, wanted, argument.node, purpose)
-            return wanted, struct_values.atoms(frame, given, argument.node)
+            struct = struct_values.require(frame, value, wanted, argument.node, purpose)
+            return wanted, struct_values.atoms(frame, struct, argument.node)
         case wanted:
             return wanted, [convert(frame, value, wanted, argument.node, purpose)]
 

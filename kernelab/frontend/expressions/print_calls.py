@@ -108,9 +108,11 @@ def printf(frame: Frame, node: ast.Call) -> None:
             hint = 'write printf("x = %f\\n", x), or print(x)'
             raise frame.error(node, "printf takes text first, and then numbers", hint=hint)
     line, position, waiting = _Line(), 0, list(rest)
-    found = [match for match in CONVERSION.finditer(form) if match["letter"] != "%"]
-    if len(found) != len(rest):
-        message = f"this text has {counted(len(found), 'conversion')}, and printf gets {len(rest)} to show"
+    conversions = [match for match in CONVERSION.finditer(form) if match["letter"] != "%"]
+    if len(conversions) != len(rest):
+        message = (
+            f"this text has {counted(len(conversions), 'conversion')}, and printf gets {len(rest)} to show"
+        )
         raise frame.error(node, message, hint="each %d, %f, ... of the text takes one number")
     for conversion in CONVERSION.finditer(form):
         line.say(form[position : conversion.start()])

@@ -70,8 +70,8 @@ def length(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Mea
             return Weak(len(items))
         case [Typed() as value] if isinstance(value.type, Vec | Mat):
             return Weak(value.type.n)
-        case given:
-            shown = ", ".join(describe(value) for value in given)
+        case values:
+            shown = ", ".join(describe(value) for value in values)
             raise frame.error(node, f"len takes one array or vector, not ({shown})")
 
 
@@ -101,10 +101,10 @@ def reinterpreted(frame: Frame, name: str, arguments: Arguments, node: ast.Call)
                 return Typed(cast(frame, atom, wanted))
             if ops.resolve(f"cast_{wanted}", [value.type]) is not None:
                 return Typed(frame.builder.apply(f"cast_{wanted}", atom))
-    given = ", ".join(describe(argument.value) for argument in arguments)
+    shown = ", ".join(describe(argument.value) for argument in arguments)
     raise frame.error(
         node,
-        f"cast takes a number of 32 or 64 bits and a type as wide, not ({given})",
+        f"cast takes a number of 32 or 64 bits and a type as wide, not ({shown})",
         hint="write float(x) or int(x) to convert the number itself",
     )
 
@@ -143,12 +143,12 @@ def atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Mea
         array = array_views.at(frame, array, atoms, node)
         atoms = ()
     where = places.Place(target, None, array.var, (*array.indices, *atoms), array.elem, ())
-    given = [convert(frame, v.value, array.elem, v.node, f"{array.var.hint} holds") for v in values]
+    operands = [convert(frame, v.value, array.elem, v.node, f"{array.var.hint} holds") for v in values]
     if name in ("atomic_add", "atomic_sub"):
-        return accumulate(frame, where, given[0], name == "atomic_sub", node)
+        return accumulate(frame, where, operands[0], name == "atomic_sub", node)
     _refuse_atomic(frame, name, array.elem, node)
-    compare = given[0] if wanted == 2 else None
-    return Typed(frame.builder.atomic(_KINDS[name], array.var, where.indices, given[-1], compare))
+    compare = operands[0] if wanted == 2 else None
+    return Typed(frame.builder.atomic(_KINDS[name], array.var, where.indices, operands[-1], compare))
 
 
 def _refuse_atomic(frame: Frame, name: str, elem: Value, node: ast.expr) -> None:

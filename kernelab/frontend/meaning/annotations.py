@@ -38,11 +38,11 @@ _HINT = "write float, int, vec3, array[float], array2d[float], ..."
 
 def annotation(scope: Scope, places: Places, node: ast.expr) -> AnyType:
     """The type that an annotation means; raises Mistake."""
-    found = _meant(scope, places, node)
-    if isinstance(found, Vec | Mat) and size_of(found) == 0:
+    type = _meant(scope, places, node)
+    if isinstance(type, Vec | Mat) and size_of(type) == 0:
         hint = "leave it out: there is nothing to hand over"
-        raise _mistake(places, node, f"{found} has no components", hint)
-    return found
+        raise _mistake(places, node, f"{type} has no components", hint)
+    return type
 
 
 def _meant(scope: Scope, places: Places, node: ast.expr) -> AnyType:
@@ -176,8 +176,8 @@ def _dimensions(scope: Scope, places: Places, node: ast.expr, head: ast.expr) ->
 def _subscripted(scope: Scope, places: Places, node: ast.expr, head: ast.expr, elem: ast.expr) -> AnyType:
     ndim = _dimensions(scope, places, node, head)
     match elem:
-        case ast.Tuple(elts=[inner, ast.Constant(value=int() as given)]) if ndim == 1:
-            return _array(scope, places, node, inner, given)
+        case ast.Tuple(elts=[inner, ast.Constant(value=int() as stated)]) if ndim == 1:
+            return _array(scope, places, node, inner, stated)
         case _:
             return _array(scope, places, node, elem, ndim)
 
@@ -205,18 +205,18 @@ def _called(scope: Scope, places: Places, node: ast.Call, head: ast.expr) -> Any
         case BuiltinRef("vector" | "matrix" as name):
             return _shaped(scope, places, node, name)
     ndim = _dimensions(scope, places, node, head)
-    given = {word.arg: word.value for word in node.keywords}
-    given |= dict(zip(("dtype", "ndim"), node.args, strict=False))
-    unknown = set(given) - {"dtype", "ndim"}
-    if unknown or "dtype" not in given:
+    words = {word.arg: word.value for word in node.keywords}
+    words |= dict(zip(("dtype", "ndim"), node.args, strict=False))
+    unknown = set(words) - {"dtype", "ndim"}
+    if unknown or "dtype" not in words:
         raise _mistake(
             places, node, "an array annotation takes dtype and ndim", "write array(dtype=float, ndim=2)"
         )
-    match given.get("ndim"):
+    match words.get("ndim"):
         case None:
-            return _array(scope, places, node, given["dtype"], ndim)
+            return _array(scope, places, node, words["dtype"], ndim)
         case ast.Constant(value=int() as wanted):
-            return _array(scope, places, node, given["dtype"], wanted)
+            return _array(scope, places, node, words["dtype"], wanted)
         case other:
             raise _mistake(places, other or node, "ndim is a number from 1 to 4")
 

@@ -70,9 +70,9 @@ def picks_of(array: ArrayRef | View) -> tuple[Pick, ...]:
 
 def viewed(var: Var, picks: Sequence[Pick]) -> ArrayRef | View:
     """The view of a parameter; one that only lacks its last indices is a row."""
-    given = [pick for pick in picks if pick is not None and not isinstance(pick, Along)]
-    if list(picks[: len(given)]) == given and not any(isinstance(pick, Along) for pick in picks):
-        return ArrayRef(var, tuple(given))
+    indices = [pick for pick in picks if pick is not None and not isinstance(pick, Along)]
+    if list(picks[: len(indices)]) == indices and not any(isinstance(pick, Along) for pick in picks):
+        return ArrayRef(var, tuple(indices))
     return View(var, tuple(picks))
 
 
@@ -190,9 +190,9 @@ def _step(frame: Frame, node: ast.Slice) -> int | Atom:
 
 def _bound(frame: Frame, node: ast.expr, extent: Atom, low: Atom, high: Atom) -> Atom:
     """A bound of a slice, counted from the start and inside the axis."""
-    b, given = frame.builder, index(frame, node)
-    type = _signed(given)
-    bound, least, most, n = (cast(frame, atom, type) for atom in (given, low, high, extent))
+    b, stated = frame.builder, index(frame, node)
+    type = _signed(stated)
+    bound, least, most, n = (cast(frame, atom, type) for atom in (stated, low, high, extent))
     if not (isinstance(bound, Const) and bound.value >= 0):
         negative = b.apply("lt", bound, zero(type))
         bound = b.apply("where", negative, b.apply("add", bound, n), bound)
@@ -201,9 +201,9 @@ def _bound(frame: Frame, node: ast.expr, extent: Atom, low: Atom, high: Atom) ->
     return cast(frame, b.apply("max", b.apply("min", bound, most), least), int32)
 
 
-def at(frame: Frame, view: View, given: Sequence[Atom], node: ast.expr) -> ArrayRef:
+def at(frame: Frame, view: View, indices: Sequence[Atom], node: ast.expr) -> ArrayRef:
     """The element of a view at indices that have been lowered, as a row without axes."""
-    left = iter(given)
+    left = iter(indices)
     picks = [
         _place(frame, pick if isinstance(pick, Along) else None, next(left), node)
         if pick is None or isinstance(pick, Along)
@@ -254,19 +254,19 @@ def _atoms(picks: Sequence[Pick]) -> Iterator[Atom]:
             yield pick
 
 
-def with_atoms(array: ArrayRef | View, given: Sequence[Atom]) -> ArrayRef | View:
+def with_atoms(array: ArrayRef | View, new: Sequence[Atom]) -> ArrayRef | View:
     """The same kind of view with other atoms."""
-    return viewed(array.var, _rebuilt(picks_of(array), iter(given)))
+    return viewed(array.var, _rebuilt(picks_of(array), iter(new)))
 
 
-def _rebuilt(picks: Sequence[Pick], given: Iterator[Atom]) -> list[Pick]:
+def _rebuilt(picks: Sequence[Pick], new: Iterator[Atom]) -> list[Pick]:
     rebuilt: list[Pick] = []
     for pick in picks:
         if isinstance(pick, Along):
-            start, count = next(given), next(given)
-            rebuilt.append(Along(start, pick.step if isinstance(pick.step, int) else next(given), count))
+            start, count = next(new), next(new)
+            rebuilt.append(Along(start, pick.step if isinstance(pick.step, int) else next(new), count))
         else:
-            rebuilt.append(None if pick is None else next(given))
+            rebuilt.append(None if pick is None else next(new))
     return rebuilt
 
 

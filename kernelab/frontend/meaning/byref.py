@@ -44,7 +44,7 @@ def hand_back(node: ast.FunctionDef) -> HandsBack | None:
     refs = [argument for argument in arguments if is_ref(argument.annotation)]
     if not refs:
         return None
-    found = HandsBack(
+    handed = HandsBack(
         node.name,
         tuple(argument.arg for argument in arguments),
         frozenset(argument.arg for argument in refs),
@@ -54,11 +54,11 @@ def hand_back(node: ast.FunctionDef) -> HandsBack | None:
         assert isinstance(argument.annotation, ast.Subscript)
         argument.annotation = argument.annotation.slice
     returning = _Returning(node, [argument.arg for argument in refs])
-    node.body = [made for stmt in node.body for made in returning.statements(stmt)]
+    node.body = [statement for stmt in node.body for statement in returning.statements(stmt)]
     if not leaves(node.body):
         node.body.append(returning.at(node.body[-1], None))
     node.returns = None
-    return found
+    return handed
 
 
 class _Returning(ast.NodeTransformer):
@@ -68,8 +68,8 @@ class _Returning(ast.NodeTransformer):
         self.refs = refs
 
     def statements(self, stmt: ast.stmt) -> list[ast.stmt]:
-        made = self.visit(stmt)
-        return made if isinstance(made, list) else [made]
+        visited = self.visit(stmt)
+        return visited if isinstance(visited, list) else [visited]
 
     def visit_Return(self, node: ast.Return) -> list[ast.stmt]:
         value = node.value
@@ -79,8 +79,8 @@ class _Returning(ast.NodeTransformer):
             return [self.at(node, value)]
         target = ast.Name(self.result, ast.Store())
         converted = ast.AnnAssign(target, self.stated, value, 1)
-        made = ast.fix_missing_locations(ast.copy_location(converted, node))
-        return [made, self.at(node, ast.copy_location(ast.Name(self.result, ast.Load()), value))]
+        assignment = ast.fix_missing_locations(ast.copy_location(converted, node))
+        return [assignment, self.at(node, ast.copy_location(ast.Name(self.result, ast.Load()), value))]
 
     def at(self, place: ast.stmt, value: ast.expr | None) -> ast.Return:
         items: list[ast.expr] = [ast.Name(name, ast.Load()) for name in self.refs]
@@ -102,7 +102,7 @@ class Calls:
 
     def written(self, body: list[ast.stmt]) -> None:
         """Write the calls in a block, and in those inside it, as assignments, in place."""
-        body[:] = [made for stmt in body for made in self._statement(stmt)]
+        body[:] = [statement for stmt in body for statement in self._statement(stmt)]
 
     def _statement(self, stmt: ast.stmt) -> Iterator[ast.stmt]:
         for inner in _blocks(stmt):
@@ -111,25 +111,25 @@ class Calls:
         for node in (node for part in _own(stmt) for node in nodes(part)):
             if isinstance(node, ast.Call) and node is not call and not isinstance(node, HandedCall):
                 self._refuse_inside(stmt, node)
-        found = None if call is None or stmt in self.refused else self.find(call.func)
-        targets = None if found is None or call is None else self._targets(stmt, call, found)
-        if found is None or call is None or targets is None:
+        callee = None if call is None or stmt in self.refused else self.find(call.func)
+        targets = None if callee is None or call is None else self._targets(stmt, call, callee)
+        if callee is None or call is None or targets is None:
             yield stmt
             return
-        result = f"{found.name}_result"
-        names: list[ast.expr] = [ast.Name(result, ast.Store())] if found.gives else []
+        result = f"{callee.name}_result"
+        names: list[ast.expr] = [ast.Name(result, ast.Store())] if callee.gives else []
         handed = ast.copy_location(HandedCall(call.func, call.args, call.keywords), call)
-        made = ast.Assign([ast.Tuple([*names, *targets], ast.Store())], handed)
-        yield ast.fix_missing_locations(ast.copy_location(made, stmt))
+        assignment = ast.Assign([ast.Tuple([*names, *targets], ast.Store())], handed)
+        yield ast.fix_missing_locations(ast.copy_location(assignment, stmt))
         if not isinstance(stmt, ast.Expr):
             _replace(stmt, ast.copy_location(ast.Name(result, ast.Load()), call))
             yield stmt
 
     def _refuse_inside(self, stmt: ast.stmt, node: ast.Call) -> None:
-        found = self.find(node.func)
-        if found is not None:
+        callee = self.find(node.func)
+        if callee is not None:
             message = (
-                f"{found.name} changes what it is handed: its call stands alone, or is all of a right side"
+                f"{callee.name} changes what it is handed: its call stands alone, or is all of a right side"
             )
             self._error(stmt, node, message, f"write t = {self.places.text(node)} first, and use t")
 
@@ -137,43 +137,43 @@ class Calls:
         self.errors.append(Diagnostic(message, self.places(node), "reference", hint=hint))
         self.refused.add(stmt)
 
-    def _targets(self, stmt: ast.stmt, call: ast.Call, found: HandsBack) -> list[ast.expr] | None:
-        given = dict(zip(found.parameters, call.args, strict=False))
-        given |= {word.arg: word.value for word in call.keywords if word.arg is not None}
+    def _targets(self, stmt: ast.stmt, call: ast.Call, callee: HandsBack) -> list[ast.expr] | None:
+        arguments = dict(zip(callee.parameters, call.args, strict=False))
+        arguments |= {word.arg: word.value for word in call.keywords if word.arg is not None}
         targets: list[ast.expr] = []
-        for name in found.parameters:
-            if name not in found.refs:
+        for name in callee.parameters:
+            if name not in callee.refs:
                 continue
-            if name not in given:
-                message = f"{found.name} changes {name}, and is given no variable for it"
+            if name not in arguments:
+                message = f"{callee.name} changes {name}, and is given no variable for it"
                 self._error(stmt, call, message, f"write {name}=..., a variable, an element or a component")
                 return None
-            argument = given[name]
+            argument = arguments[name]
             if not isinstance(argument, ast.Name | ast.Attribute | ast.Subscript):
                 message = (
-                    f"{found.name} changes {name}, which has to be a variable, an element or a component"
+                    f"{callee.name} changes {name}, which has to be a variable, an element or a component"
                 )
                 self._error(stmt, argument, message, "give the value to a variable first")
                 return None
             if any(isinstance(part, ast.Call) for part in nodes(argument)):
-                message = f"{found.name} changes {self.places.text(argument)}, which must not call anything"
+                message = f"{callee.name} changes {self.places.text(argument)}, which must not call anything"
                 self._error(stmt, argument, message, "give the index to a variable first")
                 return None
             targets.append(_target(argument))
-        return targets if self._apart(stmt, call, found, targets) else None
+        return targets if self._apart(stmt, call, callee, targets) else None
 
-    def _apart(self, stmt: ast.stmt, call: ast.Call, found: HandsBack, targets: list[ast.expr]) -> bool:
+    def _apart(self, stmt: ast.stmt, call: ast.Call, callee: HandsBack, targets: list[ast.expr]) -> bool:
         changed = [*targets, stmt.target] if isinstance(stmt, ast.AugAssign) else targets
         pairs = [(one, other) for one, other in permutations(changed, 2) if one in targets]
         for one, other in pairs:
             if ast.unparse(one) == ast.unparse(other):
-                message = f"{found.name} is to change {ast.unparse(one)} twice at once"
+                message = f"{callee.name} is to change {ast.unparse(one)} twice at once"
                 self._error(stmt, call, message, "use two variables")
                 return False
         for one, other in pairs:
             # What comes back is stored in order: the second would be looked up where the first has changed.
             if _depends(other, one) or (other not in targets and _depends(one, other)):
-                message = f"{found.name} changes {ast.unparse(one)}, and {ast.unparse(other)} depends on it"
+                message = f"{callee.name} changes {ast.unparse(one)}, and {ast.unparse(other)} depends on it"
                 self._error(stmt, call, message, "give one of them, or the index, to a variable first")
                 return False
         return True
@@ -247,11 +247,11 @@ def _target(argument: ast.expr) -> ast.expr:
     """The same place as a target; what stands inside is shared with the argument."""
     match argument:
         case ast.Name(name):
-            made: ast.expr = ast.Name(name, ast.Store())
+            target: ast.expr = ast.Name(name, ast.Store())
         case ast.Attribute(value=value, attr=attr):
-            made = ast.Attribute(value, attr, ast.Store())
+            target = ast.Attribute(value, attr, ast.Store())
         case ast.Subscript(value=value, slice=slice):
-            made = ast.Subscript(value, slice, ast.Store())
+            target = ast.Subscript(value, slice, ast.Store())
         case _:
             raise AssertionError(argument)
-    return ast.copy_location(made, argument)
+    return ast.copy_location(target, argument)

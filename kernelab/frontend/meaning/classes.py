@@ -126,13 +126,13 @@ def _default(type: AnyType, value: Any, name: str, span: Span | None) -> Any:
     if not isinstance(type, Scalar | Vec | Mat):
         message = f"the field {name} of type {type} cannot have a default"
         raise Mistake(Diagnostic(message, span, "value", hint="set it where the struct is made"))
-    given = widened(np.asarray(value))
+    array = widened(np.asarray(value))
     kinds = {"bool": "b", "int": "iu", "uint": "iu", "float": "iuf"}[scalar_of(type).kind]
-    if given.dtype.kind not in kinds or given.shape != shape_of(type):
+    if array.dtype.kind not in kinds or array.shape != shape_of(type):
         raise Mistake(
             Diagnostic(f"the default of {name} is {value!r}, not {with_article(type)}", span, "value")
         )
-    stored = rounded(given, scalar_of(type).dtype)
+    stored = rounded(array, scalar_of(type).dtype)
     return stored.item() if isinstance(type, Scalar) else stored
 
 
@@ -149,35 +149,35 @@ def struct_of(cls: type, namespace: Mapping[str, Any]) -> Struct:
             raise KernelTypeError(_method(name, attr, None))
     annotations = dict(vars(cls).get("__annotations__", None) or getattr(cls, "__annotations__", {}))
     try:
-        fields = [_field(cls, entry, given, namespace) for entry, given in annotations.items()]
+        fields = [_field(cls, entry, annotation, namespace) for entry, annotation in annotations.items()]
     except Mistake as mistake:
         raise KernelTypeError(mistake.diagnostic) from None
     return Struct(name, tuple(fields), cls.__doc__ or "")
 
 
-def _field(cls: type, name: str, given: Any, namespace: Mapping[str, Any]) -> Field:
+def _field(cls: type, name: str, annotation: Any, namespace: Mapping[str, Any]) -> Field:
     if name.startswith("_"):
         raise Mistake(_underscore(name, None))
-    type = _type(cls.__name__, name, given, namespace)
+    type = _type(cls.__name__, name, annotation, namespace)
     return Field(name, type, _default(type, vars(cls).get(name), name, None))
 
 
-def _type(struct: str, field: str, given: Any, namespace: Mapping[str, Any]) -> AnyType:
-    if isinstance(given, str):
-        tree = ast.parse(given, mode="eval").body
+def _type(struct: str, field: str, stated: Any, namespace: Mapping[str, Any]) -> AnyType:
+    if isinstance(stated, str):
+        tree = ast.parse(stated, mode="eval").body
         if _names(tree, struct):
             raise Mistake(_recursive(struct, None))
         scope = Scope({}, {}, named_in(tree, namespace), namespace)
-        return annotation(scope, Places(Source(given, f"the field {field} of {struct}")), tree)
-    if isinstance(given, Array | StructArray):
-        return given
-    match meaning_of(field, given):
+        return annotation(scope, Places(Source(stated, f"the field {field} of {struct}")), tree)
+    if isinstance(stated, Array | StructArray):
+        return stated
+    match meaning_of(field, stated):
         case TypeRef(type):
             return type
         case StructRef(inner):
             return inner
         case _:
-            message = f"the field {field} of {struct} is annotated with {given!r}, which is no type"
+            message = f"the field {field} of {struct} is annotated with {stated!r}, which is no type"
             raise Mistake(
                 Diagnostic(message, None, "annotation", hint="write float, kl.vec3, kl.array[float], ...")
             )

@@ -39,18 +39,18 @@ class Checked:
 def check(function: ast.FunctionDef, places: Places) -> Checked:
     """The constructs of a def that a kernel cannot contain, in the order of the text."""
     stars = [star for star in (function.args.vararg, function.args.kwarg) if star is not None]
-    found: list[tuple[ast.AST, str]] = [(star, "star_parameters") for star in stars]
+    refusals: list[tuple[ast.AST, str]] = [(star, "star_parameters") for star in stars]
     for stmt in function.body:
-        found += refused(stmt)
-    diagnostics = tuple(_diagnostic(refusal, node, places) for node, refusal in found)
-    return Checked(frozenset(node for node, _ in found), diagnostics)
+        refusals += refused(stmt)
+    diagnostics = tuple(_diagnostic(refusal, node, places) for node, refusal in refusals)
+    return Checked(frozenset(node for node, _ in refusals), diagnostics)
 
 
 def refusal_of(name: str) -> Guidance:
     """Why a construct is refused, and what to write instead, by the name of its node or of its case."""
-    found = SYNTAX.find(name)
-    assert found is not None
-    return found
+    guidance = SYNTAX.find(name)
+    assert guidance is not None
+    return guidance
 
 
 def _diagnostic(name: str, node: ast.AST, places: Places) -> Diagnostic:

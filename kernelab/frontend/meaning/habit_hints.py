@@ -36,8 +36,8 @@ def _is_pythons(name: str) -> bool:
 def of_value(base: Meaning, attribute: str, text: str) -> str:
     """The hint for `text.attribute`; empty where nothing is known."""
     if isinstance(base, ArrayRef | View):
-        found = OF_ARRAYS.hint(attribute.rstrip("_"))
-        return found or _as_call(attribute, f"{text}[i]", 1)
+        hint = OF_ARRAYS.hint(attribute.rstrip("_"))
+        return hint or _as_call(attribute, f"{text}[i]", 1)
     match base.type if isinstance(base, Typed) else None:
         case Transform():
             return ""

@@ -32,14 +32,14 @@ class Given(Protocol):
 
 def zeros(frame: Frame, name: str, arguments: Sequence[Given], node: ast.Call) -> ArrayRef:
     """A new local array of zeros."""
-    given = dict(zip(("shape", "dtype"), (a for a in arguments if a.keyword is None), strict=False))
-    given |= {a.keyword: a for a in arguments if a.keyword is not None}
-    if len(arguments) != len(given) or not {"shape"} <= set(given) <= {"shape", "dtype"}:
+    named = dict(zip(("shape", "dtype"), (a for a in arguments if a.keyword is None), strict=False))
+    named |= {a.keyword: a for a in arguments if a.keyword is not None}
+    if len(arguments) != len(named) or not {"shape"} <= set(named) <= {"shape", "dtype"}:
         raise frame.error(
             node, "zeros in a kernel takes a shape and a dtype", hint="write zeros(8, dtype=float)"
         )
-    shape = _shape(frame, given["shape"])
-    elem = _elem(frame, given["dtype"]) if "dtype" in given else float32
+    shape = _shape(frame, named["shape"])
+    elem = _elem(frame, named["dtype"]) if "dtype" in named else float32
     size = math.prod(shape) * bytes_of(elem)
     if size > LARGEST:
         message = f"a local array of {size:,} bytes is too large: at most {LARGEST:,} fit"
@@ -72,8 +72,8 @@ def _allocations(body: Block) -> Iterator[Alloc]:
             yield from _allocations(stmt.function.body)
 
 
-def _shape(frame: Frame, given: Given) -> tuple[int, ...]:
-    items = given.value.items if isinstance(given.value, TupleOf) else (given.value,)
+def _shape(frame: Frame, argument: Given) -> tuple[int, ...]:
+    items = argument.value.items if isinstance(argument.value, TupleOf) else (argument.value,)
     shape = []
     for item in items:
         match item:
@@ -82,16 +82,18 @@ def _shape(frame: Frame, given: Given) -> tuple[int, ...]:
             case _:
                 hint = "write a number, a constant of the notebook, or a tuple of up to four"
                 message = "the shape of a local array has to be known when the kernel is compiled"
-                raise frame.error(given.node, message, hint=hint)
+                raise frame.error(argument.node, message, hint=hint)
     if not 1 <= len(shape) <= 4:
-        raise frame.error(given.node, f"an array has 1 to 4 dimensions, not {len(shape)}", "value")
+        raise frame.error(argument.node, f"an array has 1 to 4 dimensions, not {len(shape)}", "value")
     return tuple(shape)
 
 
-def _elem(frame: Frame, given: Given) -> Value:
-    if isinstance(given.value, TypeRef):
-        return given.value.type
-    raise frame.error(given.node, f"dtype is a type, not {describe(given.value)}", hint="write dtype=float")
+def _elem(frame: Frame, argument: Given) -> Value:
+    if isinstance(argument.value, TypeRef):
+        return argument.value.type
+    raise frame.error(
+        argument.node, f"dtype is a type, not {describe(argument.value)}", hint="write dtype=float"
+    )
 
 
 def refuse_alias(frame: Frame, value: Meaning, name: str, source: ast.expr) -> None:

@@ -197,8 +197,8 @@ class Scope:
         missing = PUBLIC_NAMES.find(name) if own else None
         if missing is not None:
             raise Unknown(f"{module.name} has no {name}: {missing.reason}", missing.hint)
-        known = words if own else dir(module.module)
-        raise Unknown(f"{module.name} has no {name}", _closest(name, known))
+        names = words if own else dir(module.module)
+        raise Unknown(f"{module.name} has no {name}", _closest(name, names))
 
     def _foreign(self, module: ModuleRef, name: str) -> Meaning:
         """The meaning of a name of NumPy, `math` or another module of the notebook; raises Unknown."""
@@ -265,12 +265,12 @@ def named_in(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, Any]:
     return {name: namespace[name] for name in names | operators if name in namespace}
 
 
-def _closest(name: str, known: Any) -> str:
-    known = list(dict.fromkeys(known))
-    found = difflib.get_close_matches(name, known, 1, 0.75)
-    if not found:
-        found = [word for word in known if word.lower() == name.lower()]
-    return f"did you mean {found[0]}?" if found else ""
+def _closest(name: str, names: Any) -> str:
+    names = list(dict.fromkeys(names))
+    close = difflib.get_close_matches(name, names, 1, 0.75)
+    if not close:
+        close = [word for word in names if word.lower() == name.lower()]
+    return f"did you mean {close[0]}?" if close else ""
 
 
 def meaning_of(name: str, value: Any) -> Meaning | None:
@@ -291,8 +291,8 @@ def meaning_of(name: str, value: Any) -> Meaning | None:
     match value:
         case bool() | int() | float() if type(value) in (bool, int, float):
             return Weak(value)
-        case Enum(value=bool() | int() | float() as held):
-            return Weak(held)
+        case Enum(value=bool() | int() | float() as number):
+            return Weak(number)
         case EnumType():
             return ModuleRef(name, value)
         case Scalar() | Vec() | Mat():
@@ -343,9 +343,9 @@ def _numpy_array(value: np.ndarray[Any, Any]) -> Meaning | None:
     scalar = next((s for s in SCALARS if s.dtype == value.dtype), None)
     if scalar is None or value.size > LARGEST or np.ma.is_masked(value):
         return None
-    known = type_of(value)
-    if known is not None:
-        return HostArray(np.array(value), known)
+    type = type_of(value)
+    if type is not None:
+        return HostArray(np.array(value), type)
     match value.shape:
         case ():
             return Typed(Const(value.item(), scalar))

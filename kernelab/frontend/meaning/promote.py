@@ -166,10 +166,10 @@ def convert(frame: Frame, value: Meaning, type: Value, node: Place, purpose: str
     )
 
 
-def _widens(given: Scalar, wanted: Scalar, weak: bool) -> bool:
-    if given.is_int and wanted.is_float:
+def _widens(own: Scalar, wanted: Scalar, weak: bool) -> bool:
+    if own.is_int and wanted.is_float:
         return True
-    return weak and _same_kind(given, wanted)
+    return weak and _same_kind(own, wanted)
 
 
 def _same_kind(a: Scalar, b: Scalar) -> bool:
@@ -218,10 +218,10 @@ def operate(
         if folded is not None:
             return folded
     origin: Origin = ("expression", name, frame.places(node))
-    found = _resolve(name, operands, frame.wishes.granted.get(origin))
-    if found is None:
+    resolved = _resolve(name, operands, frame.wishes.granted.get(origin))
+    if resolved is None:
         raise _no_overload(frame, name, operands, node, parts)
-    op, type, types = found
+    op, type, types = resolved
     empty = next((t for t in types if size_of(t) == 0), None)
     if empty is not None and isinstance(type, Scalar) and name not in OF_NOTHING:
         raise frame.error(node, f"{empty} has no components, so {name} of it is no number")
@@ -265,9 +265,9 @@ def _take(frame: Frame, operand: Weak | Typed, type: Value, node: ast.expr) -> A
 def _resolve(name: str, operands: Operands, wish: Wish | None) -> tuple[Op, Value, list[Value]] | None:
     width = wish.scalar if wish is not None and wish.scalar.is_float else None
     for types in _plans(name, operands, width):
-        found = ops.resolve(name, types)
-        if found is not None:
-            return *found, types
+        overload = ops.resolve(name, types)
+        if overload is not None:
+            return *overload, types
     return None
 
 
@@ -381,19 +381,21 @@ def _host_operation(name: str, numbers: list[bool | int | float]) -> Callable[..
     wide: list[Type] = [
         bool_ if isinstance(x, bool) else int64 if isinstance(x, int) else float64 for x in numbers
     ]
-    found = ops.resolve(name, wide)
-    if found is None:
+    overload = ops.resolve(name, wide)
+    if overload is None:
         wide = [t if t == bool_ else float64 for t in wide]
-        found = ops.resolve(name, wide)
-    if found is None or not isinstance(found[1], Scalar) or found[0].cpp is None:
+        overload = ops.resolve(name, wide)
+    if overload is None or not isinstance(overload[1], Scalar) or overload[0].cpp is None:
         return None
-    op, result = found
+    op, result = overload
     dtypes = [t.dtype for t in wide if isinstance(t, Scalar)]
 
     def compute(*values: Any) -> Any:
-        given = [dtype.type(value) for dtype, value in zip(dtypes, values, strict=True)]
+        operands = [dtype.type(value) for dtype, value in zip(dtypes, values, strict=True)]
         return (
-            np.asarray(op.numpy(*given)).astype(result.dtype).item() if isinstance(result, Scalar) else None
+            np.asarray(op.numpy(*operands)).astype(result.dtype).item()
+            if isinstance(result, Scalar)
+            else None
         )
 
     return compute
@@ -402,12 +404,12 @@ def _host_operation(name: str, numbers: list[bool | int | float]) -> Callable[..
 def _no_overload(
     frame: Frame, name: str, operands: Operands, node: ast.expr, parts: Sequence[ast.expr]
 ) -> Mistake:
-    given = [describe(o) for o in operands]
+    shown = [describe(o) for o in operands]
     scalars = {scalar_of(o.type) for o in operands if isinstance(o, Typed) and not o.is_weak}
-    note = f" {_SYMBOLS[name]} ".join(given) if name in _SYMBOLS else ""
+    note = f" {_SYMBOLS[name]} ".join(shown) if name in _SYMBOLS else ""
     verb = _VERBS.get(name)
     message = (
-        verb.format(*given) if verb is not None and len(given) == verb.count("{") else _takes_no(name, given)
+        verb.format(*shown) if verb is not None and len(shown) == verb.count("{") else _takes_no(name, shown)
     )
     return frame.error(
         node,
@@ -433,12 +435,12 @@ def _operator_hint(frame: Frame, name: str, operands: Operands, parts: Sequence[
             return habit_hints.of_call(name, texts)
 
 
-def _takes_no(name: str, given: list[str]) -> str:
+def _takes_no(name: str, operands: list[str]) -> str:
     if name in _SYMBOLS:
-        return f"{_SYMBOLS[name]} does not take {' and '.join(given)}"
+        return f"{_SYMBOLS[name]} does not take {' and '.join(operands)}"
     shapes = ([f"{p.name}: {_wanted(p.pattern)}" for p in op.params] for op in ops.overloads(name))
     wanted = " or ".join(dict.fromkeys(f"({', '.join(shape)})" for shape in shapes))
-    return f"{name} takes {wanted}, not ({', '.join(given)})"
+    return f"{name} takes {wanted}, not ({', '.join(operands)})"
 
 
 def _wanted(pattern: Pattern) -> str:

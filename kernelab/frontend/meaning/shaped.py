@@ -95,7 +95,7 @@ def _scalar(name: str, dtype: Meaning | None, components: Sequence[Value]) -> Sc
         case TypeRef(Scalar() as scalar):
             return scalar
         case None:
-            given = [part if isinstance(part, Scalar) else part.scalar for part in components]
-            return given[0] if given else float32
+            scalars = [part if isinstance(part, Scalar) else part.scalar for part in components]
+            return scalars[0] if scalars else float32
         case _:
             raise Unshaped(name, f"the dtype of {name} has to be a type of numbers")

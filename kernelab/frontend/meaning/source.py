@@ -143,10 +143,10 @@ def refuse_other_text(function: Callable[..., Any]) -> None:
         return
     text = "".join(linecache.getlines(code.co_filename))
     try:
-        made = compile(text, code.co_filename, "exec", dont_inherit=True)
+        compiled = compile(text, code.co_filename, "exec", dont_inherit=True)
     except SyntaxError:
         raise OSError from None
-    if code not in _codes(made):
+    if code not in _codes(compiled):
         raise OSError
 
 

@@ -65,19 +65,19 @@ def unpacked(
     frame: Frame, value: Meaning, count: int, target: ast.expr, source: ast.expr
 ) -> Sequence[Meaning]:
     """The items for `count` names; an array or a slice has to have as many elements when the kernel runs."""
-    found = value.items if isinstance(value, TupleOf) else items_of(frame, value, source)
-    if found is None:
+    items = value.items if isinstance(value, TupleOf) else items_of(frame, value, source)
+    if items is None:
         raise frame.error(source, f"{describe(value)} cannot be unpacked into {count} names")
-    if isinstance(found, Many):
-        same = frame.builder.apply("eq", found.count, integer(count))
+    if isinstance(items, Many):
+        same = frame.builder.apply("eq", items.count, integer(count))
         text = frame.places.text(source)
         frame.builder.check(same, "assertion", f"{text} has another number of elements than {count}")
-        return [found.at(integer(k)) for k in range(count)]
-    if len(found) != count:
+        return [items.at(integer(k)) for k in range(count)]
+    if len(items) != count:
         raise frame.error(
             target,
-            f"{counted(len(found), 'value')} cannot be unpacked into {count} names",
+            f"{counted(len(items), 'value')} cannot be unpacked into {count} names",
             "value",
             "write one name for each value",
         )
-    return found
+    return items

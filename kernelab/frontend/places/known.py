@@ -64,7 +64,7 @@ def static(frame: Frame, node: ast.Call) -> Meaning:
 
 def _variables(frame: Frame, expression: ast.expr) -> Mapping[str, Any]:
     """The variables of the def that an expression names, as far as they are known; raises Mistake."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     own = {
         argument.arg
         for part in ast.walk(expression)
@@ -78,8 +78,8 @@ def _variables(frame: Frame, expression: ast.expr) -> Mapping[str, Any]:
         if value is None:
             message = f"static(...) is computed before the kernel runs, and {part.id} is known only then"
             raise frame.error(part, message, "value", "leave static out, or use a constant")
-        found[part.id] = value
-    return found
+        values[part.id] = value
+    return values
 
 
 def _value(meaning: Meaning) -> Any:
@@ -102,9 +102,9 @@ def made(frame: Frame, text: str, value: Any) -> Meaning | None:
     struct = getattr(type(value), "__kernelab_struct__", None)
     if isinstance(struct, Struct):
         fields = [made(frame, f"{text}.{entry.name}", getattr(value, entry.name)) for entry in struct.fields]
-        typed = [_typed(found, entry.type) for found, entry in zip(fields, struct.fields, strict=True)]
+        typed = [_typed(field, entry.type) for field, entry in zip(fields, struct.fields, strict=True)]
         return (
-            None if None in typed else TupleOf(tuple(found for found in typed if found is not None), struct)
+            None if None in typed else TupleOf(tuple(field for field in typed if field is not None), struct)
         )
     if isinstance(value, tuple):
         items = [made(frame, f"{text}[{k}]", item) for k, item in enumerate(value)]
@@ -166,6 +166,6 @@ def type_of(frame: Frame, node: ast.Call) -> Meaning:
             return StructRef(struct)
         case [ArrayRef() | View() as array]:
             return array  # its dtype may be asked for
-        case given:
-            shown = ", ".join(describe(value) for value in given)
+        case values:
+            shown = ", ".join(describe(value) for value in values)
             raise frame.error(node, f"type takes one number, vector, matrix or struct, not ({shown})")

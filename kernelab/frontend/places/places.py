@@ -241,13 +241,13 @@ def _chosen_item(frame: Frame, items: Sequence[Meaning], index: Atom, node: ast.
     elem = types[0] if types else float32 if float in kinds else int32
     b = frame.builder
     with b.at(frame.places(node)):
-        found, k = convert(frame, items[-1], elem, node, "this item is"), cast(frame, index, int32)
+        chosen, k = convert(frame, items[-1], elem, node, "this item is"), cast(frame, index, int32)
         inside = b.apply("and", b.apply("ge", k, integer(0)), b.apply("lt", k, integer(len(items))))
         b.check(inside, "assertion", f"an index outside of a tuple of {len(items)}")
         for position, item in reversed(list(enumerate(items[:-1]))):
             here = convert(frame, item, elem, node, "this item is")
-            found = b.apply("where", b.apply("eq", k, integer(position)), here, found)
-    return Typed(found)
+            chosen = b.apply("where", b.apply("eq", k, integer(position)), here, chosen)
+    return Typed(chosen)
 
 
 def shape(frame: Frame, array: ArrayRef | View, axis: int) -> Typed:
@@ -284,8 +284,8 @@ class Place:
                 return self.held
             case Mat(scalar, _, m), 1:
                 return Vec(scalar, m)
-            case (Vec() | Mat()) as held, _:
-                return held.scalar
+            case (Vec() | Mat()) as whole, _:
+                return whole.scalar
             case _:
                 return self.held
 
@@ -340,8 +340,8 @@ def array_place(frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr)
         refuse_component(frame, rest, groups[0], target)
         if len(groups[0]) > rest.ndim:
             raise too_many(frame, rest, groups[0], target)
-        found = tuple(index(frame, part) for part in groups[0])
-        rest, groups = ArrayRef(array.var, (*rest.indices, *found)), groups[1:]
+        indices = tuple(index(frame, part) for part in groups[0])
+        rest, groups = ArrayRef(array.var, (*rest.indices, *indices)), groups[1:]
     if rest.ndim:
         raise frame.error(
             target,
@@ -378,13 +378,13 @@ def component_path(
 
 def load(frame: Frame, target: Place) -> Typed:
     """Read the value of a place."""
-    held = _held(frame, target)
+    whole = _held(frame, target)
     if isinstance(target.components, slices.Part):
-        return Typed(slices.read(frame, held, target.components))
+        return Typed(slices.read(frame, whole, target.components))
     if not target.components:
-        return Typed(held)
+        return Typed(whole)
     operation = "row" if isinstance(target.held, Mat) and len(target.components) == 1 else "extract"
-    return Typed(frame.builder.apply(operation, held, *target.components))
+    return Typed(frame.builder.apply(operation, whole, *target.components))
 
 
 def _held(frame: Frame, target: Place) -> Atom:
@@ -412,16 +412,16 @@ def store(frame: Frame, target: Place, value: Atom) -> None:
             whole.hint = target.name
 
 
-def inserted(frame: Frame, held: Atom, target: Place, value: Atom) -> Atom:
+def inserted(frame: Frame, whole: Atom, target: Place, value: Atom) -> Atom:
     """A vector or matrix with one component, or one row, replaced."""
     if isinstance(target.components, slices.Part):
-        return slices.written(frame, held, target.components, value)
+        return slices.written(frame, whole, target.components, value)
     if not (isinstance(target.held, Mat) and len(target.components) == 1):
-        return frame.builder.apply("insert", held, *target.components, value)
+        return frame.builder.apply("insert", whole, *target.components, value)
     for column in range(target.held.m):
         entry = frame.builder.apply("extract", value, integer(column))
-        held = frame.builder.apply("insert", held, target.components[0], integer(column), entry)
-    return held
+        whole = frame.builder.apply("insert", whole, target.components[0], integer(column), entry)
+    return whole
 
 
 def accumulate(frame: Frame, target: Place, value: Atom) -> Typed:

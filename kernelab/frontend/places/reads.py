@@ -135,10 +135,10 @@ def attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
             return places.swizzled(frame, node, base, letters)
         case Typed(atom), "T" if isinstance(base.type, Mat):
             return Typed(frame.builder.apply("transpose", atom))
-        case _, "dtype" if (found := known.dtype(base)) is not None:
-            return found
-        case _, _ if (told := known.extent(base, node.attr)) is not None:
-            return told
+        case _, "dtype" if (dtype := known.dtype(base)) is not None:
+            return dtype
+        case _, _ if (size := known.extent(base, node.attr)) is not None:
+            return size
         case Weak(), "value" if isinstance(node.value, ast.Attribute):
             return base  # a member of an enumeration
         case _:
@@ -223,11 +223,11 @@ def has_elements(frame: Frame, value: Meaning) -> Atom | None:
     array = struct_values.first(value) if isinstance(value, StructArrayRef) else value
     if not isinstance(array, ArrayRef | View) or not array.ndim:
         return None
-    found: Atom = TRUE
+    result: Atom = TRUE
     for axis in range(array.ndim):
         extent = places.shape(frame, array, axis).atom
-        found = frame.builder.apply("and", found, frame.builder.apply("gt", extent, zero(int32)))
-    return found
+        result = frame.builder.apply("and", result, frame.builder.apply("gt", extent, zero(int32)))
+    return result
 
 
 def is_none(frame: Frame, value: Meaning, node: ast.Compare) -> Atom:

@@ -62,8 +62,8 @@ def _variable(frame: Frame, root: ast.expr) -> Meaning | None:
         return frame.env.get(root.id)
     while isinstance(root, ast.Attribute):
         root = root.value
-    found = frame.env.get(root.id) if isinstance(root, ast.Name) else None
-    return found if isinstance(found, TupleOf) else None
+    variable = frame.env.get(root.id) if isinstance(root, ast.Name) else None
+    return variable if isinstance(variable, TupleOf) else None
 
 
 def store(frame: Frame, into: Target, value: Meaning, node: ast.expr, source: ast.expr) -> None:
@@ -89,8 +89,8 @@ def change(
 
     def body(indices: list[Atom]) -> None:
         where = _element(frame, into, indices, node)
-        held = Typed(frame.builder.load(where.var, where.indices))
-        changed = combine(held, value if take is None else Typed(take(indices)))
+        before = Typed(frame.builder.load(where.var, where.indices))
+        changed = combine(before, value if take is None else Typed(take(indices)))
         frame.builder.store(
             where.var, where.indices, convert(frame, changed, into.elem, source, _holds(into))
         )
@@ -163,9 +163,9 @@ def _of_array(frame: Frame, into: Target, value: Target, extents: Sequence[Atom]
     return take
 
 
-def _require(frame: Frame, extent: Atom, given: Atom, source: ast.expr) -> None:
+def _require(frame: Frame, extent: Atom, length: Atom, source: ast.expr) -> None:
     with frame.builder.at(frame.places(source)):
-        same = frame.builder.apply("eq", extent, given)
+        same = frame.builder.apply("eq", extent, length)
         frame.builder.check(same, "assertion", "what is assigned has another length than what it goes into")
 
 

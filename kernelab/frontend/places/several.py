@@ -27,14 +27,14 @@ def advance(frame: Frame, name: str, node: ast.Call) -> None:
     if not count:
         return
     state = state_of(node)
-    held = frame.env.get(state.id) if isinstance(state, ast.Name) else None
-    if not isinstance(state, ast.Name) or not isinstance(held, Typed) or held.type != uint32:
+    value = frame.env.get(state.id) if isinstance(state, ast.Name) else None
+    if not isinstance(state, ast.Name) or not isinstance(value, Typed) or value.type != uint32:
         raise frame.error(
             state or node,
             f"{name} advances its state, which must be a variable",
             hint=f"write state = {frame.places.text(state or node)} first, then {name}(state)",
         )
-    atom = held.atom
+    atom = value.atom
     for _ in range(count):
         atom = frame.builder.apply("rand_next", atom, hint=state.id)
     frame.env[state.id] = Typed(atom)
@@ -57,7 +57,7 @@ def taken_apart(frame: Frame, name: str, whole: Weak | Typed) -> Weak | Typed | 
     if not several or isinstance(whole, Weak):
         return whole
     size = size_of(whole.type)
-    types = next(found for op in several if sum(map(size_of, found := op.results(whole.type))) == size)
+    types = next(results for op in several if sum(map(size_of, results := op.results(whole.type))) == size)
     starts = accumulate((size_of(type) for type in types), initial=0)
     return TupleOf(tuple(_part(frame, whole, k, type) for k, type in zip(starts, types, strict=False)))
 
@@ -75,17 +75,17 @@ def changes(name: str, count: int) -> bool:
 
 
 def change(
-    frame: Frame, name: str, given: Sequence[Weak | Typed], parts: Sequence[ast.expr], node: ast.Call
+    frame: Frame, name: str, values: Sequence[Weak | Typed], parts: Sequence[ast.expr], node: ast.Call
 ) -> None:
     """Give the variables that a call names the results of the operation."""
-    targets = parts[filled(name, len(given))]
+    targets = parts[filled(name, len(values))]
     in_place = targets == parts[:1]
-    operands = given if in_place else given[: -len(targets)]
+    operands = values if in_place else values[: -len(targets)]
     result = operate(frame, name, operands, node, parts[: len(operands)])
     results = taken_apart(frame, name, result)
     items = results.items if isinstance(results, TupleOf) else (results,)
     for target, item, before in zip(
-        targets, items, given if in_place else given[-len(targets) :], strict=False
+        targets, items, values if in_place else values[-len(targets) :], strict=False
     ):
         assert isinstance(item, Typed)
         if not isinstance(target, ast.Name) or target.id not in frame.env:
@@ -123,9 +123,9 @@ def is_part(frame: Frame, node: ast.Attribute) -> bool:
 def assign_part(frame: Frame, whole: ast.expr, part: str, value: Meaning, source: ast.expr) -> None:
     """Replace the translation or the rotation of a transform, which is a variable, an element or a field."""
     if isinstance(whole, ast.Name):
-        held = frame.value(whole)
-        assert isinstance(held, Typed)
-        frame.env[whole.id] = _with_part(frame, held, part, value, source)
+        before = frame.value(whole)
+        assert isinstance(before, Typed)
+        frame.env[whole.id] = _with_part(frame, before, part, value, source)
         frame.set_at[whole.id] = frame.places(whole)
         return
     place = struct_values.place(frame, whole)
@@ -148,9 +148,9 @@ def assign_within(
     frame: Frame, target: ast.expr, part: ast.Attribute, value: Meaning, source: ast.expr
 ) -> None:
     """Replace components of the translation or the rotation of a transform: `t.p.x = 1.0`."""
-    held = frame.value(part)
-    root = ast.copy_location(Evaluated(_HELD, held), part)
-    frame.env[_HELD] = held
+    before = frame.value(part)
+    root = ast.copy_location(Evaluated(_HELD, before), part)
+    frame.env[_HELD] = before
     place = places.place(frame, replaced(target, part, root))
     places.store(frame, place, convert(frame, value, place.type, source, "this component is"))
     assign_part(frame, part.value, part.attr, frame.env.pop(_HELD), source)
@@ -160,24 +160,24 @@ def with_known_indices(frame: Frame, target: ast.expr) -> ast.expr:
     """The same target with its indices evaluated once: it is lowered twice, to be read and to be written."""
     match target:
         case ast.Attribute(value=whole, attr=attr, ctx=ctx):
-            made: ast.expr = ast.Attribute(with_known_indices(frame, whole), attr, ctx)
+            copy: ast.expr = ast.Attribute(with_known_indices(frame, whole), attr, ctx)
         case ast.Subscript(value=whole, slice=ast.Tuple(elts=parts), ctx=ctx):
             whole = with_known_indices(frame, whole)
-            known: ast.expr = ast.Tuple([_known(frame, part) for part in parts], ast.Load())
-            made = ast.Subscript(whole, ast.copy_location(known, target.slice), ctx)
+            indices: ast.expr = ast.Tuple([_known(frame, part) for part in parts], ast.Load())
+            copy = ast.Subscript(whole, ast.copy_location(indices, target.slice), ctx)
         case ast.Subscript(value=whole, slice=part, ctx=ctx):
             whole = with_known_indices(frame, whole)
-            made = ast.Subscript(whole, _known(frame, part), ctx)
+            copy = ast.Subscript(whole, _known(frame, part), ctx)
         case _:
             return target
-    return ast.copy_location(made, target)
+    return ast.copy_location(copy, target)
 
 
 def _known(frame: Frame, part: ast.expr) -> ast.expr:
     if isinstance(part, ast.Slice) or not any(isinstance(node, ast.Call) for node in nodes(part)):
         return part
-    known = Evaluated(frame.places.text(part), frame.value(part))
-    return ast.copy_location(known, part)
+    evaluated = Evaluated(frame.places.text(part), frame.value(part))
+    return ast.copy_location(evaluated, part)
 
 
 _HELD = "%part"
@@ -190,17 +190,17 @@ def replaced(target: ast.expr, old: ast.expr, new: ast.expr) -> ast.expr:
         case _ if target is old:
             return new
         case ast.Attribute(value=value, attr=attr, ctx=ctx):
-            made: ast.expr = ast.Attribute(replaced(value, old, new), attr, ctx)
+            copy: ast.expr = ast.Attribute(replaced(value, old, new), attr, ctx)
         case ast.Subscript(value=value, slice=slice, ctx=ctx):
-            made = ast.Subscript(replaced(value, old, new), slice, ctx)
+            copy = ast.Subscript(replaced(value, old, new), slice, ctx)
         case _:
             raise AssertionError(target)
-    return ast.copy_location(made, target)
+    return ast.copy_location(copy, target)
 
 
-def _with_part(frame: Frame, held: Typed, part: str, value: Meaning, source: ast.expr) -> Typed:
+def _with_part(frame: Frame, before: Typed, part: str, value: Meaning, source: ast.expr) -> Typed:
     read, write = PARTS[part]
-    found = ops.resolve(read, [held.type])
-    assert found is not None
-    new = convert(frame, value, found[1], source, f"the {part} of a transform is")
-    return Typed(frame.builder.apply(write, held.atom, new))
+    overload = ops.resolve(read, [before.type])
+    assert overload is not None
+    new = convert(frame, value, overload[1], source, f"the {part} of a transform is")
+    return Typed(frame.builder.apply(write, before.atom, new))

@@ -186,8 +186,8 @@ def _position(frame: Frame, base: Meaning, name: str, node: ast.expr) -> tuple[S
     assert struct is not None
     k = struct.index(name)
     if k is None:
-        known = ", ".join(entry.name for entry in struct.fields)
-        raise frame.error(node, f"{struct} has no field {name}", "name", f"its fields are {known}")
+        names = ", ".join(entry.name for entry in struct.fields)
+        raise frame.error(node, f"{struct} has no field {name}", "name", f"its fields are {names}")
     return struct, k
 
 
@@ -226,8 +226,8 @@ def indexed(frame: Frame, base: StructArrayRef, group: Sequence[ast.expr], node:
     """A row or an element of an array of structs."""
     if len(group) > base.ndim:
         raise frame.error(node, f"{describe(base)} takes {counted(base.ndim, 'index')}, not {len(group)}")
-    found = tuple(index(frame, part) for part in group)
-    return StructArrayRef(base.name, base.struct, base.vars, (*base.indices, *found))
+    indices = tuple(index(frame, part) for part in group)
+    return StructArrayRef(base.name, base.struct, base.vars, (*base.indices, *indices))
 
 
 def loaded(frame: Frame, value: Meaning) -> Meaning:
@@ -255,14 +255,14 @@ def construct(frame: Frame, struct: Struct, arguments: Sequence[Given], node: as
     if sum(keyword is None for keyword, _, _ in arguments) > len(struct.fields):
         counts = f"{counted(len(struct.fields), 'field')}, not {len(arguments)}"
         raise frame.error(node, f"{struct} has {counts}")
-    found: dict[int, Meaning] = {}
+    values: dict[int, Meaning] = {}
     for position, (keyword, value, part) in enumerate(arguments):
         k = position if keyword is None else _position(frame, TupleOf((), struct), keyword, part)[1]
-        if k in found:
+        if k in values:
             raise frame.error(part, f"{struct} gets two values for {struct.fields[k].name}")
         entry = struct.fields[k]
-        found[k] = require(frame, value, entry.type, part, f"{entry.name} of {struct} is")
-    items = [found[k] if k in found else default(frame, entry) for k, entry in enumerate(struct.fields)]
+        values[k] = require(frame, value, entry.type, part, f"{entry.name} of {struct} is")
+    items = [values[k] if k in values else default(frame, entry) for k, entry in enumerate(struct.fields)]
     return TupleOf(tuple(items), struct)
 
 
@@ -396,14 +396,14 @@ def _groups(frame: Frame, base: Meaning, steps: Sequence[Step]) -> Groups:
 
 def store(frame: Frame, spot: Spot, value: Meaning, source: ast.expr) -> None:
     """Write a struct, or an array field of one."""
-    given = require(frame, value, spot.type, source, f"{ast.unparse(spot.node)} is")
+    stored = require(frame, value, spot.type, source, f"{ast.unparse(spot.node)} is")
     if spot.element is not None:
-        for var, atom in zip(spot.element.vars, _values(given), strict=True):
+        for var, atom in zip(spot.element.vars, _values(stored), strict=True):
             frame.builder.store(var, spot.element.indices, atom)
         return
     around = frame.env[spot.name or ""]
     assert isinstance(around, TupleOf)
-    frame.env[spot.name or ""] = around.replaced(spot.path, given)
+    frame.env[spot.name or ""] = around.replaced(spot.path, stored)
 
 
 def _values(value: Meaning) -> Iterator[Atom]:

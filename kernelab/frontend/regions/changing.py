@@ -70,7 +70,7 @@ def _follow(stmts: Sequence[ir.Stmt], writes: bool, differing: set[ir.Atom]) -> 
             _follow(stmt.then.stmts, writes, differing)
             _follow(stmt.orelse.stmts, writes, differing)
             sides = zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True)
-            differing |= {out for out, *given in sides if not differing.isdisjoint([stmt.cond, *given])}
+            differing |= {out for out, *operands in sides if not differing.isdisjoint([stmt.cond, *operands])}
             continue
         inside = ir.Block((stmt,))
         is_open = any(_is_open(inner, writes) for inner in ir.walk(inside))

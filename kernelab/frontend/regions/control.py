@@ -195,9 +195,9 @@ def loop(
         after = {
             name: _close(frame, opened[name], entry[name], _side(frame, name), carries) for name in opened
         }
-        made = frame.locals - before
+        own_arrays = frame.locals - before
         after |= {
-            name: _first_set(frame.env[name], name, carries, made)
+            name: _first_set(frame.env[name], name, carries, own_arrays)
             for name in names
             if name not in opened and name in frame.env
         }
@@ -336,9 +336,9 @@ def _yielded(frame: Frame, slot: Slot, entry: Side, end: Side) -> Atom:
             return fill(frame, slot, end, entry)
 
 
-def _first_set(value: Meaning, name: str, carries: _Carries, made: Collection[Var]) -> Meaning:
+def _first_set(value: Meaning, name: str, carries: _Carries, own_arrays: Collection[Var]) -> Meaning:
     """A variable that is first set inside a loop: what the last iteration leaves."""
-    _refuse_after_loop(value, name, made)
+    _refuse_after_loop(value, name, own_arrays)
 
     def carried(value: Weak | Typed, origin: Origin, name: str) -> Weak | Typed:
         if isinstance(value, Weak) or not isinstance(value.atom, Var):
@@ -352,17 +352,17 @@ def _first_set(value: Meaning, name: str, carries: _Carries, made: Collection[Va
     return mapped(value, (), name, carried)
 
 
-def _refuse_after_loop(value: Meaning, name: str, made: Collection[Var]) -> None:
+def _refuse_after_loop(value: Meaning, name: str, own_arrays: Collection[Var]) -> None:
     """Raise Mistake where a value holds what ends with its loop: a local array or a row of structs."""
     match value:
         case TupleOf(items) as whole:
             for k, item in enumerate(items):
-                _refuse_after_loop(item, whole.label(name, k), made)
+                _refuse_after_loop(item, whole.label(name, k), own_arrays)
         case StructArrayRef(indices=(index, *_)):
             message = f"{name} is a row of {value.name} that a loop takes: it cannot be used after the loop"
             span = index.span if isinstance(index, Var) else None
             raise Mistake(Diagnostic(message, span, "type", hint="take the row again where it is used"))
-        case ArrayRef() | View() if value.var in made:
+        case ArrayRef() | View() if value.var in own_arrays:
             message = f"the local array {name} is made inside of a loop and used after it"
             raise Mistake(Diagnostic(message, value.var.span, "type", hint="make it before the loop"))
 

@@ -179,11 +179,11 @@ def _slot(frame: Frame, origin: Origin, name: str, present: Sequence[Side]) -> S
         return Slot(name, types.pop(), origin, False)
     if wish is not None:
         return Slot(name, wish.scalar, origin, wish.weak)
-    found = [_weak_type(side.value) for side in present]
-    if len({_kind(scalar) for scalar in found} & {"bool", "number"}) > 1:
+    scalars = [_weak_type(side.value) for side in present]
+    if len({_kind(scalar) for scalar in scalars} & {"bool", "number"}) > 1:
         raise mixed(name, present)
-    floats = [scalar for scalar in found if scalar.is_float]
-    widest = max(floats or found, key=lambda scalar: scalar.bits)
+    floats = [scalar for scalar in scalars if scalar.is_float]
+    widest = max(floats or scalars, key=lambda scalar: scalar.bits)
     return Slot(name, widest, origin, widest != bool_)
 
 

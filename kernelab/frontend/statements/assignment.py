@@ -94,14 +94,14 @@ def _beyond_tuples(frame: Frame, target: ast.expr) -> ast.expr:
     while isinstance(inner := prefixes[-1], ast.Subscript | ast.Attribute):
         prefixes.append(inner.value)
     root, *longer = reversed(prefixes)
-    found = frame.env.get(root.id) if isinstance(root, ast.Name) else None
+    value = frame.env.get(root.id) if isinstance(root, ast.Name) else None
     for prefix in longer[:-1]:
-        if not isinstance(found, TupleOf) or found.struct is not None:
+        if not isinstance(value, TupleOf) or value.struct is not None:
             return target
-        found = frame.value(prefix)
-        if isinstance(found, ArrayRef | View | StructArrayRef):
-            known = ast.copy_location(Evaluated(frame.places.text(prefix), found), prefix)
-            return several.replaced(target, prefix, known)
+        value = frame.value(prefix)
+        if isinstance(value, ArrayRef | View | StructArrayRef):
+            evaluated = ast.copy_location(Evaluated(frame.places.text(prefix), value), prefix)
+            return several.replaced(target, prefix, evaluated)
     return target
 
 
@@ -158,8 +158,8 @@ def augmented(frame: Frame, stmt: ast.AugAssign) -> None:
             value = _augmented(frame, stmt, ast.copy_location(ast.Attribute(whole, target.attr), target))
             several.assign_part(frame, whole, target.attr, value, stmt.value)
         case ast.Subscript() | ast.Attribute() as target if several.part_around(frame, target):
-            known = several.with_known_indices(frame, target)
-            _assign_within(frame, known, _augmented(frame, stmt, known), stmt.value)
+            evaluated = several.with_known_indices(frame, target)
+            _assign_within(frame, evaluated, _augmented(frame, stmt, evaluated), stmt.value)
         case ast.Subscript() as target if _augments_row(frame, stmt, target):
             pass
         case ast.Subscript() | ast.Attribute() as target:
@@ -191,9 +191,9 @@ def _augments_row(frame: Frame, stmt: ast.AugAssign, target: ast.Subscript) -> b
         rows.add(frame, row, value, isinstance(stmt.op, ast.Sub), target, stmt.value)
         return True
 
-    def combine(held: Typed, by: Meaning) -> Meaning:
+    def combine(before: Typed, by: Meaning) -> Meaning:
         right = as_number(frame, by, stmt.value)
-        return binary(frame, stmt.op, held, right, _whole(stmt), (target, stmt.value))
+        return binary(frame, stmt.op, before, right, _whole(stmt), (target, stmt.value))
 
     rows.change(frame, row, value, combine, target, stmt.value)
     return True
@@ -207,13 +207,13 @@ def _augment_place(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> No
         value = convert(frame, _added(frame, stmt, place), place.type, stmt.value, _holds(place))
         accumulate(frame, place, value, isinstance(stmt.op, ast.Sub), stmt)
         return
-    held = places.load(frame, place)
+    before = places.load(frame, place)
     right = number(frame, stmt.value)
     if isinstance(stmt.op, ast.Div) and isinstance(place.type, Scalar) and place.type.is_int:
         text = frame.places.text(stmt.target)
         hint = f"write {text} //= {frame.places.text(stmt.value)}, or use an array of float"
         raise frame.error(stmt.target, f"{text} holds {place.type}, and / gives a float", hint=hint)
-    result = binary(frame, stmt.op, held, right, _whole(stmt), (stmt.target, stmt.value))
+    result = binary(frame, stmt.op, before, right, _whole(stmt), (stmt.target, stmt.value))
     places.store(frame, place, convert(frame, result, place.type, stmt.value, _holds(place)))
 
 
@@ -221,8 +221,8 @@ def _added(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> Weak | Typ
     """The value that is added atomically; raises Mistake where computing it changes the element itself."""
     with frame.builder.block() as block:
         right = number(frame, stmt.value)
-    for made in block.stmts:
-        frame.builder.emit(made)
+    for inner in block.stmts:
+        frame.builder.emit(inner)
     if may_change(block.stmts, place.array, place.indices):
         text, value = frame.places.text(stmt.target), frame.places.text(stmt.value)
         sign = "+" if isinstance(stmt.op, ast.Add) else "-"
@@ -245,8 +245,8 @@ def _whole(stmt: ast.AugAssign) -> ast.expr:
 def _note_renamed(frame: Frame, stmt: ast.Assign, target: ast.Name, value: Meaning) -> None:
     """Warn where the name of an array parameter is given to something else that nobody reads."""
     before = frame.env.get(target.id)
-    given = frame.facts.assignments.get(target.id, [None])[0]
-    if not isinstance(before, ArrayRef | StructArrayRef) or not isinstance(given, ast.arg):
+    first = frame.facts.assignments.get(target.id, [None])[0]
+    if not isinstance(before, ArrayRef | StructArrayRef) or not isinstance(first, ast.arg):
         return
     if target.id in frame.facts.live_after[stmt]:
         return

@@ -184,12 +184,12 @@ def counted(frame: Frame, stmt: ast.For, head: LoopHead, item: Callable[[], Mean
 
 def over_items(frame: Frame, stmt: ast.For, inside: Inside) -> None:
     """A loop over anything but `range(...)`."""
-    found = _items(frame, stmt.iter, stmt)
-    if isinstance(found, Many):
+    items = _items(frame, stmt.iter, stmt)
+    if isinstance(items, Many):
         index = Var(int32, "k", frame.places(stmt.iter))
-        counted(frame, stmt, LoopHead(index, found.count), lambda: found.at(index), inside)
+        counted(frame, stmt, LoopHead(index, items.count), lambda: items.at(index), inside)
     else:
-        written_out(frame, stmt, found, inside)
+        written_out(frame, stmt, items, inside)
 
 
 # ------------------------------------------------------------------------- written out
@@ -261,12 +261,12 @@ def _items(frame: Frame, node: ast.expr, stmt: ast.For) -> Items:
         case ast.List(elts=elements):
             return [frame.value(element) for element in elements]
     value = frame.value(node)
-    found = items_of(frame, value, node)
-    if found is None:
+    items = items_of(frame, value, node)
+    if items is None:
         hint = fence.refusal_of("iteration").hint
         message = f"a loop goes over range(...), arrays, vectors and tuples, not {describe(value)}"
         raise Mistake(Diagnostic(message, frame.places.first_line(stmt), "unsupported", hint=hint))
-    return found
+    return items
 
 
 def _numbered(frame: Frame, items: Items, first: Meaning, node: ast.expr) -> Items:
@@ -332,15 +332,15 @@ _STORAGE_HINT = (
 
 def _chosen_storage(frame: Frame, call: ast.Call) -> Storage | None:
     """The word that a `range` gives for `adjoint`; None where it gives none."""
-    found: Storage | None = None
+    storage: Storage | None = None
     for word in call.keywords:
         if word in frame.refused:
             raise Poisoned
         if word.arg != "adjoint":
             message = f"range takes no keyword {word.arg}"
             raise frame.error(word, message, hint="write range(start, stop, step), and adjoint=... behind it")
-        found = _storage(frame, word.value)
-    return found
+        storage = _storage(frame, word.value)
+    return storage
 
 
 def _storage(frame: Frame, value: ast.expr) -> Storage:

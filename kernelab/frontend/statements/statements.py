@@ -133,10 +133,10 @@ def _guard(frame: Frame, jumps: Collection[Jump], rest: Sequence[ast.stmt], live
 
 
 def _condition(frame: Frame, test: ast.expr) -> Atom:
-    found: list[Atom] = []
+    conditions: list[Atom] = []
     with _collecting(frame, ()):
-        found.append(condition(frame, test))
-    return found[0] if found else Var(bool_)
+        conditions.append(condition(frame, test))
+    return conditions[0] if conditions else Var(bool_)
 
 
 @contextmanager
@@ -148,7 +148,9 @@ def _collecting(frame: Frame, names: Collection[str]) -> Iterator[None]:
         frame.report(mistake.diagnostic)
     except BrokenCall as broken:
         frame.broken = True
-        frame.diagnostics += [found for found in broken.diagnostics if found not in frame.diagnostics]
+        frame.diagnostics += [
+            diagnostic for diagnostic in broken.diagnostics if diagnostic not in frame.diagnostics
+        ]
     except Poisoned:
         frame.broken = True
     else:
@@ -219,10 +221,10 @@ def _for(frame: Frame, stmt: ast.For) -> None:
 
 def _range(frame: Frame, call: ast.Call, name: str) -> tuple[LoopHead | None, Atom, Atom]:
     """The canonical head of a loop over `range(...)`, its start and its step; no head after a mistake."""
-    found: list[tuple[LoopHead, Atom, Atom]] = []
+    heads: list[tuple[LoopHead, Atom, Atom]] = []
     with _collecting(frame, ()), frame.builder.at(frame.places(call)):
-        found.append(loops.head(frame, call, name))
-    return found[0] if found else (None, FALSE, FALSE)
+        heads.append(loops.head(frame, call, name))
+    return heads[0] if heads else (None, FALSE, FALSE)
 
 
 def _while(frame: Frame, stmt: ast.While) -> None:

@@ -9,7 +9,7 @@ from kernelab.frontend.syntax.walking import nodes
 
 def on_own_lines(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """The statements of a block, each behind the assignments that were inside of its expressions."""
-    return [made for stmt in body for made in _statement(stmt)]
+    return [statement for stmt in body for statement in _statement(stmt)]
 
 
 def _statement(stmt: ast.stmt) -> Iterator[ast.stmt]:
@@ -166,22 +166,22 @@ class _PlainLoops(ast.NodeTransformer):
 
 def _noting_breaks(body: Sequence[ast.stmt], name: str) -> list[ast.stmt]:
     """The body of a loop, with a variable set before each of its own breaks."""
-    found: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     for stmt in body:
         match stmt:
             case ast.Break():
-                found += [_set(name, True, stmt), stmt]
+                statements += [_set(name, True, stmt), stmt]
             case ast.If():
                 stmt.body, stmt.orelse = _noting_breaks(stmt.body, name), _noting_breaks(stmt.orelse, name)
-                found.append(stmt)
+                statements.append(stmt)
             case _:
-                found.append(stmt)
-    return found
+                statements.append(stmt)
+    return statements
 
 
 def _set(name: str, value: bool, node: ast.stmt) -> ast.stmt:
-    made = ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value))
-    return ast.fix_missing_locations(ast.copy_location(made, node))
+    assignment = ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value))
+    return ast.fix_missing_locations(ast.copy_location(assignment, node))
 
 
 def plain_loops(body: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -196,20 +196,20 @@ def plain_loops(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 def escaping(stmts: Sequence[ast.stmt]) -> frozenset[Jump]:
     """The kinds of jump by which the statements may be left."""
-    found: frozenset[Jump] = frozenset()
+    jumps: frozenset[Jump] = frozenset()
     for stmt in stmts:
         match stmt:
             case ast.Break():
-                found |= {"break"}
+                jumps |= {"break"}
             case ast.Continue():
-                found |= {"continue"}
+                jumps |= {"continue"}
             case ast.Return():
-                found |= {"return"}
+                jumps |= {"return"}
             case ast.If(body=body, orelse=orelse):
-                found |= escaping(body) | escaping(orelse)
+                jumps |= escaping(body) | escaping(orelse)
             case ast.For(body=body) | ast.While(body=body):
-                found |= escaping(body) & {"return"}
-    return found
+                jumps |= escaping(body) & {"return"}
+    return jumps
 
 
 def leaves(stmts: Sequence[ast.stmt]) -> bool:
@@ -241,16 +241,16 @@ def states_result(node: ast.FunctionDef) -> bool:
 
 def returns(body: Sequence[ast.stmt]) -> list[ast.Return]:
     """The return statements of a def."""
-    found: list[ast.Return] = []
+    statements: list[ast.Return] = []
     for stmt in body:
         match stmt:
             case ast.Return():
-                found.append(stmt)
+                statements.append(stmt)
             case ast.If(body=inner, orelse=orelse):
-                found += [*returns(inner), *returns(orelse)]
+                statements += [*returns(inner), *returns(orelse)]
             case ast.For(body=inner, orelse=orelse) | ast.While(body=inner, orelse=orelse):
-                found += [*returns(inner), *returns(orelse)]
-    return found
+                statements += [*returns(inner), *returns(orelse)]
+    return statements
 
 
 def _is_none(node: ast.expr) -> bool:

@@ -39,10 +39,10 @@ MODULE: Mapping[str, Any] = {
 
 def unknown(word: str, options: Mapping[str, Any]) -> tuple[str, str] | None:
     """The error in the options of a decorator, with a hint; None if there is none."""
-    known = KERNEL if word == "kernel" else FUNC
+    names = KERNEL if word == "kernel" else FUNC
     for name in options:
-        if name not in known:
-            return f"{word} has no option {name}", _instead(name, known)
+        if name not in names:
+            return f"{word} has no option {name}", _instead(name, names)
     inside = options.get("module_options") or {}
     if not isinstance(inside, Mapping):
         return "module_options is a dictionary", 'write module_options={"enable_backward": False}'
@@ -52,14 +52,14 @@ def unknown(word: str, options: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _instead(name: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(name, known, 1)
-    return f"did you mean {close[0]}?" if close else f"there is {', '.join(known)}"
+def _instead(name: str, names: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {close[0]}?" if close else f"there is {', '.join(names)}"
 
 
 def settled(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that mean something here: whether there is a backward pass, where that is said."""
     inside = options.get("module_options") or {}
-    chosen = [given.get("enable_backward") for given in (options, inside)]
+    chosen = [stated.get("enable_backward") for stated in (options, inside)]
     said = [bool(backward) for backward in chosen if backward is not None]
     return {"enable_backward": said[0]} if said else {}

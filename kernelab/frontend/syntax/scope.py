@@ -96,10 +96,10 @@ def analyse(
 
 
 def _indices(stmts: Sequence[ast.stmt]) -> set[str]:
-    found = {
+    indices = {
         name.id for stmt in stmts if isinstance(stmt, ast.For) and _counts(stmt) for name in targets(stmt)
     }
-    return found.union(*(_indices(inner) for stmt in stmts for inner in _blocks(stmt)))
+    return indices.union(*(_indices(inner) for stmt in stmts for inner in _blocks(stmt)))
 
 
 def _counts(loop: ast.For) -> bool:
@@ -115,8 +115,8 @@ def _last(node: ast.Name | ast.Attribute) -> str:
 def targets(stmt: ast.stmt) -> Iterator[ast.Name]:
     """The names that a statement itself assigns, without the statements inside it."""
     match stmt:
-        case ast.Assign(targets=found):
-            for target in found:
+        case ast.Assign(targets=several):
+            for target in several:
                 yield from _names(target)
         case (
             ast.AugAssign(target=target)
@@ -140,8 +140,8 @@ def changed(stmt: ast.stmt) -> Iterator[str]:
     yield from advanced(_own(stmt))
     yield from (name.id for name in targets(stmt))
     match stmt:
-        case ast.Assign(targets=found):
-            yield from (name for target in found for name in _roots(target))
+        case ast.Assign(targets=several):
+            yield from (name for target in several for name in _roots(target))
         case ast.AugAssign(target=target):
             yield from _roots(target)
 
@@ -161,12 +161,12 @@ def _roots(target: ast.expr) -> Iterator[str]:
 
 def changed_in(stmts: Sequence[ast.stmt]) -> Names:
     """The names whose values the statements, and those inside them, may change."""
-    found: set[str] = set()
+    names: set[str] = set()
     for stmt in stmts:
-        found.update(changed(stmt))
+        names.update(changed(stmt))
         for inner in _blocks(stmt):
-            found |= changed_in(inner)
-    return frozenset(found)
+            names |= changed_in(inner)
+    return frozenset(names)
 
 
 def _blocks(stmt: ast.stmt) -> tuple[list[ast.stmt], ...]:
@@ -206,8 +206,8 @@ def _own(stmt: ast.stmt) -> list[ast.AST]:
 
 def _reads(stmt: ast.stmt) -> list[ast.Name]:
     """The names that a statement itself reads."""
-    found = [node for part in _own(stmt) for node in nodes(part) if isinstance(node, ast.Name)]
-    reads = [node for node in found if isinstance(node.ctx, ast.Load)]
+    names = [node for part in _own(stmt) for node in nodes(part) if isinstance(node, ast.Name)]
+    reads = [node for node in names if isinstance(node.ctx, ast.Load)]
     if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name):
         reads.append(stmt.target)
     return reads
