@@ -20,7 +20,7 @@ from kernelab.errors import (
     KernelValueError,
     KernelZeroDivisionError,
 )
-from kernelab.host import unsuited
+from kernelab.host import operand_errors
 from kernelab.host.traced import FLAT, Traced, follow, origins, traced, untraced
 from kernelab.lang import ops
 from kernelab.lang.rounding import BFLOAT16, computed, rounded, widened
@@ -307,7 +307,7 @@ def frozen(type: Type, numbers: Host) -> Any:
 
 def as_components(value: Any, scalar: Scalar) -> Host:
     """Numbers in the dtype of a scalar type; raises what NumPy does."""
-    unsuited.refuse_mask(value)
+    operand_errors.refuse_mask(value)
     return rounded(value, BFLOAT16) if scalar.dtype == BFLOAT16 else np.asarray(value, scalar.dtype)
 
 
@@ -389,9 +389,9 @@ def _operate(name: str, *operands: Any) -> Any:
         return _BY_NUMPY[name](*_plain(operands))
     for other in others:
         if _is_array(other):
-            raise unsuited.ambiguous(name, value.type)
+            raise operand_errors.ambiguous(name, value.type)
         if isinstance(other, str | list | tuple | dict | complex | None):
-            raise unsuited.unknown(name, value.type, other)
+            raise operand_errors.unknown(name, value.type, other)
         if not _is_number(other):
             return NotImplemented
     types = [_operand_type(operand, value) for operand in operands]
@@ -399,7 +399,7 @@ def _operate(name: str, *operands: Any) -> Any:
         return _divided(name, operands, types)
     overload = ops.resolve(name, types)
     if overload is None:
-        raise unsuited.no_overload(name, operands, types, [type_of(operand) for operand in operands])
+        raise operand_errors.no_overload(name, operands, types, [type_of(operand) for operand in operands])
     op, result = overload
     numbers = [
         np.asarray(x) if type_of(x) is not None else _number(x, t)
@@ -443,7 +443,7 @@ _BY_NUMPY: dict[str, Any] = {
     "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "neg": np.negative, "pos": np.positive,
     "abs": np.absolute,
 }  # fmt: skip
-_OPERATORS = {_BY_NUMPY[name]: name for name in unsuited.SYMBOLS}
+_OPERATORS = {_BY_NUMPY[name]: name for name in operand_errors.SYMBOLS}
 
 
 def _is_array(value: Any) -> bool:

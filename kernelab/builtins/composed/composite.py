@@ -135,7 +135,7 @@ def composite(
         operands = [parameter.annotation for parameter in signature.parameters.values()]
         result: Pattern = signature.return_annotation
         return builtin(
-            expand=lambda *xs: _expression(result, meaning(Functions, *map(_taken_apart, xs))),
+            expand=lambda *xs: _expression(result, meaning(Functions, *map(_components, xs))),
             numpy=lambda *xs: _array(result, meaning(NumpyFunctions, *map(_columns, operands, xs))),
             derivative=derivative,
             **record,
@@ -144,7 +144,7 @@ def composite(
     return decorate
 
 
-def _taken_apart(x: Expr) -> Any:
+def _components(x: Expr) -> Any:
     match x.type:
         case Scalar():
             return x

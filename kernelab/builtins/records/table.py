@@ -155,7 +155,7 @@ class Builtin:
         values = [_held(untraced(x), t) for x, t in zip(operands, types, strict=True)]
         with np.errstate(all="ignore"):
             value = computed(op.numpy, values, _dtype(result))
-        host_value = _taken_apart(value, op.results(result)) if op.parts else value_of(result, value)
+        host_value = _split(value, op.results(result)) if op.parts else value_of(result, value)
         return host_value if op.derivative.__class__ is Zero else follow(host_value, *operands)
 
     def _resolved(self, operands: tuple[Any, ...]) -> tuple[Op, Value, list[Type]]:
@@ -171,7 +171,7 @@ class Builtin:
         raise KernelTypeError(Diagnostic(message, code="overload"))
 
 
-def _taken_apart(value: np.ndarray[Any, Any], types: Sequence[Value]) -> tuple[Any, ...]:
+def _split(value: np.ndarray[Any, Any], types: Sequence[Value]) -> tuple[Any, ...]:
     """The several results of an operation, of the vector that holds their components."""
     ends = np.cumsum([size_of(type) for type in types])
     pieces = zip(np.split(value, ends[:-1]), types, strict=True)

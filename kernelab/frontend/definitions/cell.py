@@ -293,7 +293,7 @@ class _Cell:
         wrong = options.unknown(kind, stated)
         if wrong is not None:
             self.error(decorator, wrong[0], "value", wrong[1])
-        return options.settled(stated) if kind == "kernel" else {}
+        return options.effective(stated) if kind == "kernel" else {}
 
     # ---- kernels and functions
 

@@ -11,7 +11,7 @@ from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.expressions.expressions import any_expr
 from kernelab.frontend.meaning import fence
 from kernelab.frontend.meaning.byref import Calls, hand_back
-from kernelab.frontend.meaning.frame import Frame, Wishes, evaluated
+from kernelab.frontend.meaning.frame import Frame, WeakTypes, evaluated
 from kernelab.frontend.meaning.meanings import FunctionRef, HandsBack, Meaning, ModuleRef, Poison, Weak
 from kernelab.frontend.meaning.name_lookup import Scope, Unknown
 from kernelab.frontend.meaning.source import Places
@@ -23,7 +23,7 @@ from kernelab.frontend.syntax.walking import nodes
 from kernelab.lang.structs import AnyType
 
 _ATTEMPTS = 40
-"""The most lowerings of a def to find the types of its weak variables; two are usual."""
+"""The most lowerings of a def to find the types of its weak variables.  Most defs need one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,15 +114,15 @@ def lower_def(
     handed = Calls(template.places, lambda callee: _handed_back(template, callee))
     handed.written(template.body)
     facts = analyse(template.node.args, template.body, _trips(template))
-    wishes = Wishes()
+    weak_types = WeakTypes()
     for _ in range(_ATTEMPTS):
-        wishes.renewed = False
+        weak_types.changed = False
         frame = Frame(
             template.name,
             template.places,
             names.within(),
             facts,
-            wishes,
+            weak_types,
             any_expr,
             is_kernel,
             any(isinstance(part, ast.Name) and part.id == "wp" for part in nodes(template.node)),
@@ -137,7 +137,7 @@ def lower_def(
         frame.env |= params
         frame.set_at |= {argument.arg: template.places(argument) for argument in template.arguments}
         block(frame, template.body, {RETURNED})
-        if not wishes.renewed:
+        if not weak_types.changed:
             return frame
     frame.report(
         Diagnostic(
@@ -167,7 +167,7 @@ def _handed_back(template: Template, callee: ast.expr) -> HandsBack | None:
     return function.function.hands_back if isinstance(function, FunctionRef) else None
 
 
-def kept(captured: Mapping[str, Any]) -> dict[str, Any]:
+def snapshot(captured: Mapping[str, Any]) -> dict[str, Any]:
     """Captured values as they are now, should the notebook change an array in place."""
     return {n: value.copy() if isinstance(value, np.ndarray) else value for n, value in captured.items()}
 

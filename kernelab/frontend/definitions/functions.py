@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from kernelab.errors import Diagnostic, KernelTypeError, Span
-from kernelab.frontend.definitions.definitions import Template, default_of, kept, lower_def
+from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
 from kernelab.frontend.meaning import array_views, fence
 from kernelab.frontend.meaning.annotations import annotation, is_any
 from kernelab.frontend.meaning.frame import BrokenCall, Frame, Mistake, Recursion
@@ -188,7 +188,7 @@ class UserFunction(Offers, Single):
             errors += self._missing_return()
         if errors or frame.broken:
             return BrokenCall(tuple(errors))
-        self.captured |= kept(frame.scope.captured)
+        self.captured |= snapshot(frame.scope.captured)
         self.constants |= frame.scope.constants
         self.note(frame.notes)
         return self._finished(frame, params)

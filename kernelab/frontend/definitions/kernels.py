@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span
-from kernelab.frontend.definitions.definitions import Template, default_of, kept, lower_def
+from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
 from kernelab.frontend.meaning import fence, local_arrays
 from kernelab.frontend.meaning.annotations import annotation, is_any, open_ndim
 from kernelab.frontend.meaning.frame import Frame, Mistake
@@ -99,7 +99,7 @@ def lower_kernel(template: Template, types: Mapping[str, AnyType] | None = None)
         template.doc,
         template.span,
         template.options,
-        kept(frame.scope.captured),
+        snapshot(frame.scope.captured),
         tuple(frame.scope.constants.values()),
         tuple(signature),
         defaults,

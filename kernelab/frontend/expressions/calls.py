@@ -24,7 +24,7 @@ from kernelab.frontend.meaning.meanings import (
     describe,
 )
 from kernelab.frontend.meaning.promote import operate
-from kernelab.frontend.places import known, reads, several, struct_values
+from kernelab.frontend.places import reads, results, static_values, struct_values
 from kernelab.lang import ops
 from kernelab.lang.build import zero
 from kernelab.lang.types import Scalar, bool_
@@ -71,12 +71,12 @@ def _operation(frame: Frame, name: str, arguments: Arguments, node: ast.Call) ->
         hint = "write zeros(n) for an array of the thread's own, or vec3(...)" if "array" in name else ""
         raise frame.error(node, f"{name} cannot be called here", "name", hint)
     operands, parts = _operands(frame, name, arguments, node)
-    if several.changes(name, len(operands)):
-        several.change(frame, name, operands, parts, node)
+    if results.changes(name, len(operands)):
+        results.change(frame, name, operands, parts, node)
         return None
     result = operate(frame, name, operands, node, parts)
-    several.advance(frame, name, node)
-    return several.taken_apart(frame, name, result)
+    results.advance(frame, name, node)
+    return results.split_results(frame, name, result)
 
 
 def _operands(
@@ -92,7 +92,7 @@ def _library_function(frame: Frame, name: str, arguments: Arguments, node: ast.C
     if function is None:
         return _operation(frame, name, arguments, node)
     result = call_function(frame, function, arguments, node)
-    several.advance(frame, name, node)
+    results.advance(frame, name, node)
     return result
 
 
@@ -213,8 +213,8 @@ _OPERATION = FromValues(_operation)
 
 WORDS: Mapping[str, FromValues | FromSyntax] = {
     "tid": FromSyntax(words.thread_index),
-    "static": FromSyntax(known.static),
-    "type": FromSyntax(known.type_of),
+    "static": FromSyntax(static_values.static),
+    "type": FromSyntax(static_values.type_of),
     "print": FromSyntax(print_calls.print_),
     "printf": FromSyntax(print_calls.printf),
     "expect_eq": FromSyntax(words.expect_eq),

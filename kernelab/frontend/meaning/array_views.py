@@ -15,9 +15,9 @@ from kernelab.errors import Span
 from kernelab.frontend.meaning import habit_hints
 from kernelab.frontend.meaning.frame import Frame, counted
 from kernelab.frontend.meaning.meanings import (
-    Along,
     ArrayRef,
     Meaning,
+    SliceRange,
     Typed,
     View,
     ViewType,
@@ -55,7 +55,7 @@ def index_of(frame: Frame, value: Meaning, node: ast.expr) -> Atom:
 # ----------------------------------------------------------------------------------------------- array views
 
 
-Pick = Atom | Along | None
+Pick = Atom | SliceRange | None
 AT_RUN_TIME = 0
 """The mark of an unknown step of a slice in its pattern: no step is 0."""
 
@@ -70,8 +70,8 @@ def picks_of(array: ArrayRef | View) -> tuple[Pick, ...]:
 
 def viewed(var: Var, picks: Sequence[Pick]) -> ArrayRef | View:
     """The view of a parameter; one that only lacks its last indices is a row."""
-    indices = [pick for pick in picks if pick is not None and not isinstance(pick, Along)]
-    if list(picks[: len(indices)]) == indices and not any(isinstance(pick, Along) for pick in picks):
+    indices = [pick for pick in picks if pick is not None and not isinstance(pick, SliceRange)]
+    if list(picks[: len(indices)]) == indices and not any(isinstance(pick, SliceRange) for pick in picks):
         return ArrayRef(var, tuple(indices))
     return View(var, tuple(picks))
 
@@ -84,13 +84,13 @@ def has_slice(group: Sequence[ast.expr]) -> bool:
 def enter(frame: Frame, array: ArrayRef | View, group: Sequence[ast.expr], node: ast.expr) -> ArrayRef | View:
     """The part of an array that indices and slices select; an element is a row without axes."""
     picks = list(picks_of(array))
-    free = [axis for axis, pick in enumerate(picks) if pick is None or isinstance(pick, Along)]
+    free = [axis for axis, pick in enumerate(picks) if pick is None or isinstance(pick, SliceRange)]
     if len(group) > len(free):
         counts = f"{counted(len(free), 'index')}, not {len(group)}"
         raise frame.error(node, f"{describe(array)} takes {counts}")
     for axis, part in zip(free, group, strict=False):
         pick = picks[axis]
-        along = pick if isinstance(pick, Along) else None
+        along = pick if isinstance(pick, SliceRange) else None
         if isinstance(part, ast.Slice):
             picks[axis] = _slice(frame, array.var, axis, along, part)
         else:
@@ -98,7 +98,7 @@ def enter(frame: Frame, array: ArrayRef | View, group: Sequence[ast.expr], node:
     return viewed(array.var, picks)
 
 
-def _place(frame: Frame, along: Along | None, index: Atom, node: ast.expr) -> Atom:
+def _place(frame: Frame, along: SliceRange | None, index: Atom, node: ast.expr) -> Atom:
     """The index along an axis of the parameter from the index in a slice of it."""
     if along is None:
         return index
@@ -128,7 +128,7 @@ def _times(frame: Frame, step: int | Atom, k: Atom) -> Atom:
     return frame.builder.apply("mul", k, factor)
 
 
-def _slice(frame: Frame, var: Var, axis: int, along: Along | None, node: ast.Slice) -> Along | None:
+def _slice(frame: Frame, var: Var, axis: int, along: SliceRange | None, node: ast.Slice) -> SliceRange | None:
     """A slice of an axis, or of a slice of it, with Python's meaning of what is left out or negative."""
     b, step = frame.builder, _step(frame, node)
     extent = b.let(SHAPE, (var, integer(axis)), int32) if along is None else along.count
@@ -141,8 +141,10 @@ def _slice(frame: Frame, var: Var, axis: int, along: Along | None, node: ast.Sli
         return along
     count = _counted(frame, start, stop, step)
     if along is None:
-        return Along(start, step, count)
-    return Along(_affine(frame, along.start, along.step, start), _product(frame, along.step, step), count)
+        return SliceRange(start, step, count)
+    return SliceRange(
+        _affine(frame, along.start, along.step, start), _product(frame, along.step, step), count
+    )
 
 
 Pairs = Sequence[tuple[Atom, Atom]]
@@ -205,8 +207,8 @@ def at(frame: Frame, view: View, indices: Sequence[Atom], node: ast.expr) -> Arr
     """The element of a view at indices that have been lowered, as a row without axes."""
     left = iter(indices)
     picks = [
-        _place(frame, pick if isinstance(pick, Along) else None, next(left), node)
-        if pick is None or isinstance(pick, Along)
+        _place(frame, pick if isinstance(pick, SliceRange) else None, next(left), node)
+        if pick is None or isinstance(pick, SliceRange)
         else pick
         for pick in view.picks
     ]
@@ -216,17 +218,17 @@ def at(frame: Frame, view: View, indices: Sequence[Atom], node: ast.expr) -> Arr
 def item(frame: Frame, view: View, index: Atom, node: ast.expr) -> ArrayRef | View:
     """The element of a view at an index that has been lowered, or its row there, where it has more axes."""
     picks = list(view.picks)
-    axis = next(k for k, pick in enumerate(picks) if pick is None or isinstance(pick, Along))
+    axis = next(k for k, pick in enumerate(picks) if pick is None or isinstance(pick, SliceRange))
     along = picks[axis]
-    picks[axis] = _place(frame, along if isinstance(along, Along) else None, index, node)
+    picks[axis] = _place(frame, along if isinstance(along, SliceRange) else None, index, node)
     return viewed(view.var, picks)
 
 
 def extent(frame: Frame, view: View, axis: int) -> Typed:
     """The number of elements of a view along one of its axes."""
-    free = [k for k, pick in enumerate(view.picks) if pick is None or isinstance(pick, Along)]
+    free = [k for k, pick in enumerate(view.picks) if pick is None or isinstance(pick, SliceRange)]
     pick = view.picks[free[axis]]
-    if isinstance(pick, Along):
+    if isinstance(pick, SliceRange):
         return Typed(pick.count)
     return Typed(frame.builder.let(SHAPE, (view.var, integer(free[axis])), int32))
 
@@ -246,7 +248,7 @@ def atoms(array: ArrayRef | View) -> tuple[Atom, ...]:
 
 def _atoms(picks: Sequence[Pick]) -> Iterator[Atom]:
     for pick in picks:
-        if isinstance(pick, Along):
+        if isinstance(pick, SliceRange):
             yield from (pick.start, pick.count)
             if not isinstance(pick.step, int):
                 yield pick.step
@@ -262,9 +264,9 @@ def with_atoms(array: ArrayRef | View, new: Sequence[Atom]) -> ArrayRef | View:
 def _rebuilt(picks: Sequence[Pick], new: Iterator[Atom]) -> list[Pick]:
     rebuilt: list[Pick] = []
     for pick in picks:
-        if isinstance(pick, Along):
+        if isinstance(pick, SliceRange):
             start, count = next(new), next(new)
-            rebuilt.append(Along(start, pick.step if isinstance(pick.step, int) else next(new), count))
+            rebuilt.append(SliceRange(start, pick.step if isinstance(pick.step, int) else next(new), count))
         else:
             rebuilt.append(None if pick is None else next(new))
     return rebuilt
@@ -287,7 +289,7 @@ def _pattern(array: ArrayRef | View) -> tuple[Scalar | int | None, ...]:
 
 
 def _kind(pick: Pick) -> Scalar | int | None:
-    if isinstance(pick, Along):
+    if isinstance(pick, SliceRange):
         return pick.step if isinstance(pick.step, int) else AT_RUN_TIME
     if pick is None:
         return None
@@ -313,7 +315,7 @@ def parameter(name: str, kind: ViewType, span: Span) -> ArrayRef | View:
                 picks.append(None)
             case int():
                 step = Var(int32, f"step_{k}", span) if part == AT_RUN_TIME else part
-                picks.append(Along(Var(int32, f"start_{k}", span), step, Var(int32, f"count_{k}", span)))
+                picks.append(SliceRange(Var(int32, f"start_{k}", span), step, Var(int32, f"count_{k}", span)))
             case _:
                 picks.append(Var(part, f"index_{k}", span))
     return viewed(Var(kind.array, name, span), picks)

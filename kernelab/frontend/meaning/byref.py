@@ -160,9 +160,11 @@ class Calls:
                 self._error(stmt, argument, message, "give the index to a variable first")
                 return None
             targets.append(_target(argument))
-        return targets if self._apart(stmt, call, callee, targets) else None
+        return targets if self._are_distinct(stmt, call, callee, targets) else None
 
-    def _apart(self, stmt: ast.stmt, call: ast.Call, callee: HandsBack, targets: list[ast.expr]) -> bool:
+    def _are_distinct(
+        self, stmt: ast.stmt, call: ast.Call, callee: HandsBack, targets: list[ast.expr]
+    ) -> bool:
         changed = [*targets, stmt.target] if isinstance(stmt, ast.AugAssign) else targets
         pairs = [(one, other) for one, other in permutations(changed, 2) if one in targets]
         for one, other in pairs:

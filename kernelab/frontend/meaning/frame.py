@@ -1,7 +1,7 @@
 """The state of one lowering of a def: builder, variables, errors, and the types found for weak variables.
 
-A weak variable (`s = 0` before a loop) gets the type that it needs by lowering again: what a first attempt
-finds out is a demand, kept in `Wishes`, and the next attempt starts from it.
+A weak variable (`s = 0` before a loop) gets its type by lowering again: the type that an attempt needs is
+stored in `WeakTypes`, and the next attempt starts with it.
 """
 
 import ast
@@ -50,7 +50,7 @@ class Recursion(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WeakType:
     """The type that a weak variable needs; `weak` while still only literals are known to go into it."""
 
     scalar: Scalar
@@ -58,18 +58,18 @@ class Wish:
 
 
 @dataclass(slots=True)
-class Wishes:
+class WeakTypes:
     """The types of weak variables found by the attempts so far, and whether the last one found more."""
 
-    granted: dict[Origin, Wish] = field(default_factory=dict)
-    renewed: bool = False
+    by_origin: dict[Origin, WeakType] = field(default_factory=dict)
+    changed: bool = False
 
-    def ask(self, origins: frozenset[Origin], wish: Wish) -> None:
+    def require(self, origins: frozenset[Origin], weak_type: WeakType) -> None:
         """From the next attempt on, the variables of these origins have this type."""
         for origin in origins:
-            if self.granted.get(origin) != wish:
-                self.granted[origin] = wish
-                self.renewed = True
+            if self.by_origin.get(origin) != weak_type:
+                self.by_origin[origin] = weak_type
+                self.changed = True
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class Frame:
     places: Places
     scope: Scope
     facts: Facts
-    wishes: Wishes
+    weak_types: WeakTypes
     lower: Callable[["Frame", ast.expr], Meaning | None]
     is_kernel: bool
     uses_warp: bool = False

@@ -65,7 +65,7 @@ class ArrayRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Along:
+class SliceRange:
     """A slice of an axis: the positions ``start + step * k`` for k from 0 to ``count - 1``.
 
     The step is a number that is known when the kernel is compiled, or an int32 of the program.
@@ -81,7 +81,7 @@ class View:
     """A part of an array parameter that is no row: an index, a slice or all of each axis."""
 
     var: Var
-    picks: tuple[Atom | Along | None, ...]
+    picks: tuple[Atom | SliceRange | None, ...]
 
     @property
     def elem(self) -> Value:
@@ -90,7 +90,7 @@ class View:
 
     @property
     def ndim(self) -> int:
-        return sum(pick is None or isinstance(pick, Along) for pick in self.picks)
+        return sum(pick is None or isinstance(pick, SliceRange) for pick in self.picks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.frontend.meaning import habit_hints
-from kernelab.frontend.meaning.frame import Frame, Mistake, Wish
+from kernelab.frontend.meaning.frame import Frame, Mistake, WeakType
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     Meaning,
@@ -159,7 +159,7 @@ def convert(frame: Frame, value: Meaning, type: Value, node: Place, purpose: str
         case Typed(atom, origins) if isinstance(type, Scalar) and isinstance(atom.type, Scalar):
             if _widens(atom.type, type, bool(origins)):
                 if _same_kind(atom.type, type):
-                    frame.wishes.ask(origins, Wish(type, False))
+                    frame.weak_types.require(origins, WeakType(type, False))
                 return cast(frame, atom, type)
     raise frame.error(
         node, f"{purpose} {type}, not {describe(value)}", hint=_conversion(frame, value, type, node)
@@ -218,7 +218,7 @@ def operate(
         if folded is not None:
             return folded
     origin: Origin = ("expression", name, frame.places(node))
-    resolved = _resolve(name, operands, frame.wishes.granted.get(origin))
+    resolved = _resolve(name, operands, frame.weak_types.by_origin.get(origin))
     if resolved is None:
         raise _no_overload(frame, name, operands, node, parts)
     op, type, types = resolved
@@ -233,7 +233,7 @@ def _origins(frame: Frame, name: str, operands: Operands, type: Value, origin: O
     numbers = [o for o in operands if isinstance(o, Typed) and o.type != bool_]
     if not numbers and name == "where" and isinstance(type, Scalar) and type.is_float:
         # Of two literals, as in a conditional expression: the width is for whoever takes the result to say.
-        return frozenset() if origin in frame.wishes.granted else frozenset({origin})
+        return frozenset() if origin in frame.weak_types.by_origin else frozenset({origin})
     return weak_origins(frame, numbers, type, origin)
 
 
@@ -244,7 +244,7 @@ def weak_origins(frame: Frame, operands: Sequence[Typed], result: Value, origin:
     """
     if not isinstance(result, Scalar) or result == bool_ or not operands:
         return frozenset()
-    if not all(o.is_weak for o in operands) or origin in frame.wishes.granted:
+    if not all(o.is_weak for o in operands) or origin in frame.weak_types.by_origin:
         return frozenset()
     alike = [o for o in operands if isinstance(o.type, Scalar) and _same_kind(o.type, result)]
     return frozenset[Origin]().union(*(o.origins for o in alike)) or frozenset({origin})
@@ -258,12 +258,14 @@ def _take(frame: Frame, operand: Weak | Typed, type: Value, node: ast.expr) -> A
     assert isinstance(type, Scalar)
     assert isinstance(operand.type, Scalar)
     if _same_kind(operand.type, type):
-        frame.wishes.ask(operand.origins, Wish(type, False))
+        frame.weak_types.require(operand.origins, WeakType(type, False))
     return cast(frame, operand.atom, type)
 
 
-def _resolve(name: str, operands: Operands, wish: Wish | None) -> tuple[Op, Value, list[Value]] | None:
-    width = wish.scalar if wish is not None and wish.scalar.is_float else None
+def _resolve(
+    name: str, operands: Operands, weak_type: WeakType | None
+) -> tuple[Op, Value, list[Value]] | None:
+    width = weak_type.scalar if weak_type is not None and weak_type.scalar.is_float else None
     for types in _plans(name, operands, width):
         overload = ops.resolve(name, types)
         if overload is not None:

@@ -1,7 +1,4 @@
-"""The items of a value: those of tuples, components, rows, and elements of arrays, however many there are.
-
-What a loop goes over, and what `a, b = value` takes apart.
-"""
+"""The items that a loop or an unpacking goes over: of tuples, vectors, matrices and arrays."""
 
 import ast
 from collections.abc import Callable, Sequence
@@ -25,14 +22,14 @@ from kernelab.lang.types import Mat, Vec
 
 
 @dataclass(frozen=True, slots=True)
-class Many:
+class ArrayItems:
     """As many items as an array has: their number, and the one at an index."""
 
     count: Atom
     at: Callable[[Atom], Meaning]
 
 
-Items = Sequence[Meaning] | Many
+Items = Sequence[Meaning] | ArrayItems
 
 
 def items_of(frame: Frame, value: Meaning, node: ast.expr) -> Items | None:
@@ -44,10 +41,10 @@ def items_of(frame: Frame, value: Meaning, node: ast.expr) -> Items | None:
             operation = "row" if isinstance(value.type, Mat) else "extract"
             return [Typed(frame.builder.apply(operation, atom, integer(k))) for k in range(value.type.n)]
         case ArrayRef() | View():
-            return Many(places.shape(frame, value, 0).atom, lambda k: _element(frame, value, k, node))
+            return ArrayItems(places.shape(frame, value, 0).atom, lambda k: _element(frame, value, k, node))
         case StructArrayRef(name, struct, vars, indices) if value.ndim == 1:
             count = places.shape(frame, struct_values.first(value), 0).atom
-            return Many(
+            return ArrayItems(
                 count,
                 lambda k: struct_values.loaded(frame, StructArrayRef(name, struct, vars, (*indices, k))),
             )
@@ -68,7 +65,7 @@ def unpacked(
     items = value.items if isinstance(value, TupleOf) else items_of(frame, value, source)
     if items is None:
         raise frame.error(source, f"{describe(value)} cannot be unpacked into {count} names")
-    if isinstance(items, Many):
+    if isinstance(items, ArrayItems):
         same = frame.builder.apply("eq", items.count, integer(count))
         text = frame.places.text(source)
         frame.builder.check(same, "assertion", f"{text} has another number of elements than {count}")

@@ -26,7 +26,7 @@ from kernelab.frontend.meaning.meanings import (
     is_struct,
 )
 from kernelab.frontend.meaning.name_lookup import Unknown
-from kernelab.frontend.places import known, places, several, struct_values
+from kernelab.frontend.places import places, results, static_values, struct_values
 from kernelab.frontend.regions.control import truth
 from kernelab.frontend.regions.joins import WATCH
 from kernelab.lang.build import FALSE, TRUE, zero
@@ -130,14 +130,14 @@ def attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
         case (ArrayRef() | View(), "size"):
             return _size(frame, base, node)
         case Typed(atom), ("p" | "q") if isinstance(base.type, Transform):
-            return Typed(frame.builder.apply(several.PARTS[node.attr][0], atom))
+            return Typed(frame.builder.apply(results.PARTS[node.attr][0], atom))
         case Typed(atom), letters if isinstance(base.type, Vec) and set(letters) <= set(places.COMPONENTS):
             return places.swizzled(frame, node, base, letters)
         case Typed(atom), "T" if isinstance(base.type, Mat):
             return Typed(frame.builder.apply("transpose", atom))
-        case _, "dtype" if (dtype := known.dtype(base)) is not None:
+        case _, "dtype" if (dtype := static_values.dtype(base)) is not None:
             return dtype
-        case _, _ if (size := known.extent(base, node.attr)) is not None:
+        case _, _ if (size := static_values.extent(base, node.attr)) is not None:
             return size
         case Weak(), "value" if isinstance(node.value, ast.Attribute):
             return base  # a member of an enumeration

@@ -285,7 +285,7 @@ def default(frame: Frame, entry: Field) -> Meaning:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class StructPlace:
     """The target of an assignment of more than one value: a struct, or an array field of one.
 
     Within the variable `name` it is where the `path` of positions leads; `element` is that of an array.
@@ -298,7 +298,7 @@ class Spot:
     element: StructArrayRef | None
 
 
-def place(frame: Frame, target: ast.expr) -> places.Place | Spot:
+def place(frame: Frame, target: ast.expr) -> places.Place | StructPlace:
     """The place that a subscript or attribute on the left of an assignment names."""
     if any(part in frame.refused for part in ast.walk(target)):
         raise Poisoned
@@ -330,22 +330,22 @@ def _place(
     path: tuple[int, ...],
     base: Meaning,
     groups: Groups,
-) -> places.Place | Spot:
+) -> places.Place | StructPlace:
     match base:
         case Typed():
             components = places.component_path(frame, base.type, groups, target) if groups else ()
             return places.Place(target, name, None, (), base.type, components, path)
         case ArrayRef(var, ()) if not groups and path:
             assert isinstance(var.type, Array)
-            return Spot(target, var.type, name, path, None)
+            return StructPlace(target, var.type, name, path, None)
         case ArrayRef():
             return places.array_place(frame, base, groups, target)
         case NoArray(type) if not groups:
-            return Spot(target, type, name, path, None)
+            return StructPlace(target, type, name, path, None)
         case StructArrayRef(struct=struct) if base.ndim == 0:
-            return Spot(target, struct, None, (), base)
+            return StructPlace(target, struct, None, (), base)
         case StructArrayRef(struct=struct, indices=()) if path:
-            return Spot(target, StructArray(struct, base.ndim), name, path, None)
+            return StructPlace(target, StructArray(struct, base.ndim), name, path, None)
         case StructArrayRef():
             raise frame.error(
                 target,
@@ -353,7 +353,7 @@ def _place(
                 hint="write a loop over the rest",
             )
         case TupleOf(_, Struct() as struct):
-            return Spot(target, struct, name, path, None)
+            return StructPlace(target, struct, name, path, None)
         case _:
             message = f"{frame.places.text(target)} cannot be assigned: the array is not set"
             raise frame.error(target, message, hint="set the field to an array parameter first")
@@ -394,7 +394,7 @@ def _groups(frame: Frame, base: Meaning, steps: Sequence[Step]) -> Groups:
     return groups
 
 
-def store(frame: Frame, spot: Spot, value: Meaning, source: ast.expr) -> None:
+def store(frame: Frame, spot: StructPlace, value: Meaning, source: ast.expr) -> None:
     """Write a struct, or an array field of one."""
     stored = require(frame, value, spot.type, source, f"{ast.unparse(spot.node)} is")
     if spot.element is not None:
@@ -415,7 +415,7 @@ def _values(value: Meaning) -> Iterator[Atom]:
                 yield from _values(item)
 
 
-def no_number(frame: Frame, spot: Spot) -> Mistake:
+def no_number(frame: Frame, spot: StructPlace) -> Mistake:
     """The mistake of `+=` on a struct."""
     text = ast.unparse(spot.node)
     hint = ""

@@ -8,7 +8,7 @@ from kernelab.lang import ir
 def may_change(stmts: Sequence[ir.Stmt], array: ir.Var | None, indices: Sequence[ir.Atom]) -> bool:
     """Whether one of the statements, or a function that they call, may write an element of an array."""
     writes = _writes(ir.Block(tuple(stmts)))
-    return any(written is array and not _apart(at, indices) for written, at in writes)
+    return any(written is array and not _surely_distinct(at, indices) for written, at in writes)
 
 
 def changed_by(function: ir.Function) -> list[ir.Var]:
@@ -33,7 +33,7 @@ def _writes(block: ir.Block) -> Iterator[tuple[ir.Atom, Sequence[ir.Atom]]]:
                 yield from ((arg, ()) for param, arg in pairs if param in changed)
 
 
-def _apart(a: Sequence[ir.Atom], b: Sequence[ir.Atom]) -> bool:
+def _surely_distinct(a: Sequence[ir.Atom], b: Sequence[ir.Atom]) -> bool:
     """Whether two places are certainly different elements: constants along one axis differ, of one sign."""
     pairs = zip(a, b, strict=False)
     return any(

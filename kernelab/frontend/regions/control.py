@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.meaning import array_views
-from kernelab.frontend.meaning.frame import Frame, Mistake, Wish
+from kernelab.frontend.meaning.frame import Frame, Mistake, WeakType
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     Meaning,
@@ -261,9 +261,9 @@ def _open(frame: Frame, origin: Origin, name: str, side: Side, carries: _Carries
 def _carried_slot(frame: Frame, origin: Origin, name: str, value: Weak | Typed) -> Slot:
     if isinstance(value, Typed) and not value.is_weak:
         return Slot(name, value.type, origin, False)
-    wish = frame.wishes.granted.get(origin)
-    if wish is not None:
-        return Slot(name, wish.scalar, origin, wish.weak)
+    weak_type = frame.weak_types.by_origin.get(origin)
+    if weak_type is not None:
+        return Slot(name, weak_type.scalar, origin, weak_type.weak)
     type: Value = value.type if isinstance(value, Typed) else default_scalar(value.number)
     return Slot(name, type, origin, type != bool_)
 
@@ -325,11 +325,11 @@ def _yielded(frame: Frame, slot: Slot, entry: Side, end: Side) -> Atom:
         return fill(frame, slot, end, entry)
     match value:
         case Weak(float()) if type.is_int:
-            frame.wishes.ask(frozenset({slot.origin}), Wish(float32, True))
+            frame.weak_types.require(frozenset({slot.origin}), WeakType(float32, True))
             return zero(type)
         case Typed(atom) if isinstance(atom.type, Scalar) and atom.type not in (type, bool_):
             if not (type.is_float and atom.type.is_int):
-                frame.wishes.ask(frozenset({slot.origin}), Wish(atom.type, value.is_weak))
+                frame.weak_types.require(frozenset({slot.origin}), WeakType(atom.type, value.is_weak))
             # A trial: the next attempt carries the wider type.
             return cast(frame, atom, type)
         case _:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kernelab.errors import Diagnostic, Related, Span
 from kernelab.frontend.meaning import array_views
-from kernelab.frontend.meaning.frame import Frame, Mistake, Wish
+from kernelab.frontend.meaning.frame import Frame, Mistake, WeakType
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     Meaning,
@@ -170,15 +170,15 @@ def view_sides(side: Side, count: int) -> list[Side]:
 
 
 def _slot(frame: Frame, origin: Origin, name: str, present: Sequence[Side]) -> Slot:
-    wish = frame.wishes.granted.get(origin)
+    weak_type = frame.weak_types.by_origin.get(origin)
     strong = [side for side in present if isinstance(side.value, Typed) and not side.value.is_weak]
     types = {side.value.type for side in strong if isinstance(side.value, Typed)}
     if len(types) > 1:
         raise mixed(name, strong)
     if types:
         return Slot(name, types.pop(), origin, False)
-    if wish is not None:
-        return Slot(name, wish.scalar, origin, wish.weak)
+    if weak_type is not None:
+        return Slot(name, weak_type.scalar, origin, weak_type.weak)
     scalars = [_weak_type(side.value) for side in present]
     if len({_kind(scalar) for scalar in scalars} & {"bool", "number"}) > 1:
         raise mixed(name, present)
@@ -275,7 +275,7 @@ def fill(frame: Frame, slot: Slot, side: Side, against: Side | None = None) -> A
             if atom.type.is_int and type.is_float:
                 return cast(frame, atom, type)
             if atom.type.kind == type.kind:
-                frame.wishes.ask(origins, Wish(type, False))
+                frame.weak_types.require(origins, WeakType(type, False))
                 return cast(frame, atom, type)
     raise mixed(slot.name, [against or Side(Typed(zero(type)), None), side])
 

@@ -26,7 +26,7 @@ from kernelab.frontend.meaning.meanings import (
     describe,
 )
 from kernelab.frontend.meaning.promote import as_number, convert
-from kernelab.frontend.places import places, rows, several, struct_values
+from kernelab.frontend.places import places, results, rows, struct_values
 from kernelab.frontend.places.items import unpacked
 from kernelab.frontend.regions.changing import may_change
 from kernelab.frontend.regions.joins import WATCH
@@ -70,15 +70,15 @@ def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> 
             items = unpacked(frame, value, len(elements), target, source)
             for element, item in zip(elements, items, strict=True):
                 assign(frame, element, item, source)
-        case ast.Attribute(value=whole, attr=part) if several.is_part(frame, target):
-            several.assign_part(frame, whole, part, value, source)
-        case ast.Subscript() | ast.Attribute() if several.part_around(frame, target):
-            _assign_within(frame, several.with_known_indices(frame, target), value, source)
+        case ast.Attribute(value=whole, attr=part) if results.is_part(frame, target):
+            results.assign_part(frame, whole, part, value, source)
+        case ast.Subscript() | ast.Attribute() if results.part_around(frame, target):
+            _assign_within(frame, results.with_known_indices(frame, target), value, source)
         case ast.Subscript() if (row := rows.target(frame, target, value)) is not None:
             rows.store(frame, row, value, target, source)
         case ast.Subscript() | ast.Attribute():
             place = struct_values.place(frame, target)
-            if isinstance(place, struct_values.Spot):
+            if isinstance(place, struct_values.StructPlace):
                 struct_values.store(frame, place, value, source)
             else:
                 places.store(frame, place, convert(frame, value, place.type, source, _holds(place)))
@@ -101,15 +101,15 @@ def _beyond_tuples(frame: Frame, target: ast.expr) -> ast.expr:
         value = frame.value(prefix)
         if isinstance(value, ArrayRef | View | StructArrayRef):
             evaluated = ast.copy_location(Evaluated(frame.places.text(prefix), value), prefix)
-            return several.replaced(target, prefix, evaluated)
+            return results.replaced(target, prefix, evaluated)
     return target
 
 
 def _assign_within(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> None:
     """Give a component of the translation or the rotation of a transform a value."""
-    part = several.part_around(frame, target)
+    part = results.part_around(frame, target)
     assert part is not None
-    several.assign_within(frame, target, part, value, source)
+    results.assign_within(frame, target, part, value, source)
 
 
 def _holds(place: places.Place) -> str:
@@ -153,18 +153,18 @@ def augmented(frame: Frame, stmt: ast.AugAssign) -> None:
             _refuse_array(frame, stmt, target)
             value = _augmented(frame, stmt, target)
             set_name(frame, name, value, frame.places(stmt.target))
-        case ast.Attribute() as target if several.is_part(frame, target):
-            whole = several.with_known_indices(frame, target.value)
+        case ast.Attribute() as target if results.is_part(frame, target):
+            whole = results.with_known_indices(frame, target.value)
             value = _augmented(frame, stmt, ast.copy_location(ast.Attribute(whole, target.attr), target))
-            several.assign_part(frame, whole, target.attr, value, stmt.value)
-        case ast.Subscript() | ast.Attribute() as target if several.part_around(frame, target):
-            evaluated = several.with_known_indices(frame, target)
+            results.assign_part(frame, whole, target.attr, value, stmt.value)
+        case ast.Subscript() | ast.Attribute() as target if results.part_around(frame, target):
+            evaluated = results.with_known_indices(frame, target)
             _assign_within(frame, evaluated, _augmented(frame, stmt, evaluated), stmt.value)
         case ast.Subscript() as target if _augments_row(frame, stmt, target):
             pass
         case ast.Subscript() | ast.Attribute() as target:
             place = struct_values.place(frame, target)
-            if isinstance(place, struct_values.Spot):
+            if isinstance(place, struct_values.StructPlace):
                 raise struct_values.no_number(frame, place)
             _augment_place(frame, stmt, place)
         case _:

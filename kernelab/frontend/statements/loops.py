@@ -17,7 +17,7 @@ from kernelab.frontend.meaning import fence
 from kernelab.frontend.meaning.frame import Frame, Mistake, Poisoned
 from kernelab.frontend.meaning.meanings import Meaning, TupleOf, Typed, Weak, describe
 from kernelab.frontend.meaning.promote import cast, convert, spelled
-from kernelab.frontend.places.items import Items, Many, items_of
+from kernelab.frontend.places.items import ArrayItems, Items, items_of
 from kernelab.frontend.regions.control import LoopHead, branch, loop, truth
 from kernelab.frontend.regions.joins import FLAGS, RETURNED, WATCH
 from kernelab.frontend.syntax.jumps import Jump, escaping
@@ -185,7 +185,7 @@ def counted(frame: Frame, stmt: ast.For, head: LoopHead, item: Callable[[], Mean
 def over_items(frame: Frame, stmt: ast.For, inside: Inside) -> None:
     """A loop over anything but `range(...)`."""
     items = _items(frame, stmt.iter, stmt)
-    if isinstance(items, Many):
+    if isinstance(items, ArrayItems):
         index = Var(int32, "k", frame.places(stmt.iter))
         counted(frame, stmt, LoopHead(index, items.count), lambda: items.at(index), inside)
     else:
@@ -272,12 +272,12 @@ def _items(frame: Frame, node: ast.expr, stmt: ast.For) -> Items:
 def _numbered(frame: Frame, items: Items, first: Meaning, node: ast.expr) -> Items:
     """The items of `enumerate(...)`: pairs of a number and an item."""
     match first, items:
-        case Weak(int() as start), Many(count, at):
+        case Weak(int() as start), ArrayItems(count, at):
 
             def pair(k: Atom) -> Meaning:
                 return TupleOf((Typed(frame.builder.apply("add", k, integer(start))), at(k)))
 
-            return Many(count, pair)
+            return ArrayItems(count, pair)
         case Weak(int() as start), [*few]:
             return [TupleOf((Weak(start + k), item)) for k, item in enumerate(few)]
         case _:
@@ -286,8 +286,8 @@ def _numbered(frame: Frame, items: Items, first: Meaning, node: ast.expr) -> Ite
 
 def _together(frame: Frame, parts: Sequence[Items], node: ast.expr) -> Items:
     """The items of `zip(...)`: as many as the shortest has."""
-    many = [part for part in parts if isinstance(part, Many)]
-    few = [part for part in parts if not isinstance(part, Many)]
+    many = [part for part in parts if isinstance(part, ArrayItems)]
+    few = [part for part in parts if not isinstance(part, ArrayItems)]
     if few and many:
         hint = "write for k in range(...), and index both"
         raise frame.error(node, "zip takes arrays only, or tuples and vectors only", hint=hint)
@@ -296,7 +296,7 @@ def _together(frame: Frame, parts: Sequence[Items], node: ast.expr) -> Items:
     count = many[0].count
     for part in many[1:]:
         count = frame.builder.apply("min", count, part.count)
-    return Many(count, lambda k: TupleOf(tuple(part.at(k) for part in many)))
+    return ArrayItems(count, lambda k: TupleOf(tuple(part.at(k) for part in many)))
 
 
 # ------------------------------------------------------------------------- what a loop carries

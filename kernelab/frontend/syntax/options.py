@@ -57,7 +57,7 @@ def _instead(name: str, names: tuple[str, ...]) -> str:
     return f"did you mean {close[0]}?" if close else f"there is {', '.join(names)}"
 
 
-def settled(options: Mapping[str, Any]) -> dict[str, Any]:
+def effective(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that mean something here: whether there is a backward pass, where that is said."""
     inside = options.get("module_options") or {}
     chosen = [stated.get("enable_backward") for stated in (options, inside)]

@@ -19,7 +19,7 @@ from kernelab.frontend import (
     lower_tree,
     source_of,
 )
-from kernelab.frontend.syntax.options import settled, unknown
+from kernelab.frontend.syntax.options import effective, unknown
 from kernelab.lang.structs import StructArray
 from kernelab.lang.types import Array, Value
 from kernelab.runtime.array.host_annotations import ref
@@ -250,7 +250,7 @@ def _loaded(
     module = options.get("module")
     shared = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
     around = module.options if isinstance(module, Module) else shared
-    chosen = settled({"module_options": around}) | settled(options)
+    chosen = effective({"module_options": around}) | effective(options)
     if isinstance(found, GenericKernel):
         found.options |= chosen
         return found

@@ -48,7 +48,7 @@ def static(frame: Frame, node: ast.Call) -> Meaning:
     text = frame.places.text(expression)
     names = {**frame.scope.namespace, **frame.scope.assigned, **_variables(frame, expression)}
     value = evaluated(expression, frame.places, names, "static(...)")
-    meaning = made(frame, text, value)
+    meaning = host_meaning(frame, text, value)
     if meaning is None:
         raise frame.error(
             expression,
@@ -97,17 +97,19 @@ def _value(meaning: Meaning) -> Any:
             return None
 
 
-def made(frame: Frame, text: str, value: Any) -> Meaning | None:
+def host_meaning(frame: Frame, text: str, value: Any) -> Meaning | None:
     """The meaning of a value of the host, structs and tuples included; None if it has none."""
     struct = getattr(type(value), "__kernelab_struct__", None)
     if isinstance(struct, Struct):
-        fields = [made(frame, f"{text}.{entry.name}", getattr(value, entry.name)) for entry in struct.fields]
+        fields = [
+            host_meaning(frame, f"{text}.{entry.name}", getattr(value, entry.name)) for entry in struct.fields
+        ]
         typed = [_typed(field, entry.type) for field, entry in zip(fields, struct.fields, strict=True)]
         return (
             None if None in typed else TupleOf(tuple(field for field in typed if field is not None), struct)
         )
     if isinstance(value, tuple):
-        items = [made(frame, f"{text}[{k}]", item) for k, item in enumerate(value)]
+        items = [host_meaning(frame, f"{text}[{k}]", item) for k, item in enumerate(value)]
         return None if None in items else TupleOf(tuple(item for item in items if item is not None))
     meaning = meaning_of(text, value)
     return places.vector_constant(frame, meaning) if isinstance(meaning, HostArray) else meaning

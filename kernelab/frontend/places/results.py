@@ -51,7 +51,7 @@ PARTS = {
 """The operations that read and replace the attributes of a transform."""
 
 
-def taken_apart(frame: Frame, name: str, whole: Weak | Typed) -> Weak | Typed | TupleOf:
+def split_results(frame: Frame, name: str, whole: Weak | Typed) -> Weak | Typed | TupleOf:
     """The several results of an operation; `whole` itself where it has one."""
     several = [op for op in ops.overloads(name) if op.parts]
     if not several or isinstance(whole, Weak):
@@ -82,7 +82,7 @@ def change(
     in_place = targets == parts[:1]
     operands = values if in_place else values[: -len(targets)]
     result = operate(frame, name, operands, node, parts[: len(operands)])
-    results = taken_apart(frame, name, result)
+    results = split_results(frame, name, result)
     items = results.items if isinstance(results, TupleOf) else (results,)
     for target, item, before in zip(
         targets, items, values if in_place else values[-len(targets) :], strict=False
