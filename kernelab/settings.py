@@ -23,6 +23,7 @@ class Settings:
     check_races: bool = False
     deterministic: bool = False
     quick_builds: bool = True
+    vector_code: bool = True
     print_launches: bool = False
 
 

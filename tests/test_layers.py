@@ -71,6 +71,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "codegen": (
         "common",
         "cpp",
+        "vectors",
         "listing",
     ),
     "backend": (

@@ -19,6 +19,7 @@ import pytest
 from kernelab.backend.common.backends import Entry
 from kernelab.backend.common.compiler import open_compiler
 from kernelab.backend.common.packing import pack
+from kernelab.backend.cpu import vector_tier
 from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
 from kernelab.backend.interpreter import interpreter
 from kernelab.codegen.common.entry import layout_of
@@ -45,9 +46,13 @@ BATCH += [kernels.appending(), kernels.endless(), kernels.checked(), kernels.bac
 """Everything that these tests run, in one build."""
 
 
-@pytest.fixture(scope="module")
-def entries() -> dict[str, Entry]:
-    return CpuBackend().build(BATCH)
+@pytest.fixture(scope="module", params=["scalar", "vector"])
+def entries(request: pytest.FixtureRequest) -> Iterator[dict[str, Entry]]:
+    """All of them, as small launches run them, and as large ones do."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("FEWEST", "FEWEST_WITH_LOOPS"):
+            patch.setattr(vector_tier, name, 1 if request.param == "vector" else 1 << 62)
+        yield CpuBackend().build(BATCH)
 
 
 def launch(entry: Entry, function: Function, grid: Sequence[int], **arguments: Any) -> None:
@@ -81,7 +86,10 @@ def test_machine_code_and_interpreter_agree(case: Case, seed: int, entries: dict
         assert_equal(given[name], value, case.exact, name)
 
 
-def test_the_zoo_computes_the_same_as_machine_code() -> None:
+@pytest.mark.parametrize("fewest", [1, 1 << 62], ids=["vector", "scalar"])
+def test_the_zoo_computes_the_same_as_machine_code(fewest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FEWEST", "FEWEST_WITH_LOOPS"):
+        monkeypatch.setattr(vector_tier, name, fewest)
     programs = {animal.name: lowered(animal.text, animal.name) for animal in ZOO}
     built = CpuBackend().build([scalarise(program) for program in programs.values()])
     for animal in ZOO:
@@ -307,6 +315,7 @@ def _environment() -> dict[str, str]:
 ENDLESS = """
 import signal
 import numpy as np
+from kernelab.backend.cpu import vector_tier
 from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
 from kernelab.backend.common.packing import pack
 from kernelab.codegen.common.entry import layout_of

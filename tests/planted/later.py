@@ -10,6 +10,7 @@ BOXES = (
     f"{CONTRACT}overwrites_random.py",
 )
 SUMS = ("tests/codegen/test_totals.py",)
+VECTORS = ("tests/codegen/test_vectors.py",)
 RACES = ("tests/runtime/test_races.py",)
 CHECKPOINTS = ("tests/autodiff/test_checkpoint.py",)
 VERSIONS = ("tests/autodiff/test_coverage.py", f"{CONTRACT}versions.py")
@@ -169,6 +170,13 @@ LATER = (
         "low + (k << 6 << sums.shift)",
         "low + (k << 5 << sums.shift)",
         SUMS,
+    ),
+    Fault(
+        "vector code runs the else branch in the lanes of the other one",
+        CODEGEN,
+        'arms = [(stmt.then, cond), (stmt.orelse, f"!{cond}")]',
+        "arms = [(stmt.then, cond), (stmt.orelse, cond)]",
+        VECTORS,
     ),
     Fault(
         "arrays that share memory see sums late",

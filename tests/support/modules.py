@@ -33,6 +33,7 @@ FOLDERS = (
     "codegen",
     "codegen/common",
     "codegen/cpp",
+    "codegen/vectors",
     "codegen/listing",
     "backend",
     "backend/common",

@@ -12,6 +12,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from kernelab.codegen.common.entry import Unit
@@ -68,12 +69,16 @@ class Compiler:
         """The compiler, its version and its flags: with the text they determine the library."""
         return "\n".join([*self.command, self.version, *self.flags])
 
-    def compile(self, unit: Unit, library: Path) -> None:
-        """Write the shared library of a unit.
+    @property
+    def is_gcc(self) -> bool:
+        return "clang" not in self.version
+
+    def compile(self, unit: Unit, library: Path, more: tuple[str, ...] = ()) -> None:
+        """Write the shared library of a unit; `more` are flags that it needs.
 
         Raises KernelSyntaxError for C++ that a user wrote, CompilerError for what kernelab did.
         """
-        command = [*self.command, *self.flags, "-o", str(library), "-"]
+        command = [*self.command, *self.flags, *more, "-o", str(library), "-"]
         # Its own temporary files belong where the library goes, and its words are read by a machine.
         environment = os.environ | {"TMPDIR": str(library.parent), "LC_ALL": "C"}
         status, stderr = _run(command, unit.text, environment)
@@ -197,10 +202,16 @@ def _complaint(compiler: Compiler, unit: Unit, stderr: str) -> Diagnostic:
 
 
 def _extensions() -> tuple[str, ...]:
+    return tuple(flag for name, flag in EXTENSIONS.items() if name in processor_features())
+
+
+@cache
+def processor_features() -> frozenset[str]:
+    """The features of the processor as Linux names them; none elsewhere."""
     try:
         with Path("/proc/cpuinfo").open() as file:
             first = file.read(8192).partition("\n\n")[0]
     except OSError:
-        return ()
-    listed = next((line for line in first.splitlines() if line.startswith("flags")), "").split()
-    return tuple(flag for name, flag in EXTENSIONS.items() if name in listed)
+        return frozenset()
+    listed = next((line for line in first.splitlines() if line.startswith("flags")), "")
+    return frozenset(listed.split())

@@ -7,7 +7,9 @@ can be interrupted.  Knows files, compilers and ctypes; must not know arrays or 
 
 import contextlib
 import ctypes
+import math
 import os
+import struct
 import threading
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -22,6 +24,7 @@ from kernelab.backend.common.compiler import (
     find_compiler,
     open_compiler,
 )
+from kernelab.backend.cpu.vector_tier import VectorTier
 from kernelab.codegen.common.entry import (
     ABI_VERSION,
     DONE,
@@ -45,6 +48,11 @@ from kernelab.lang.types import int64
 
 __all__ = ["CpuBackend", "CpuEntry", "NoCompilerError", "find_compiler"]
 
+GIVEN_UP = -1
+"""What vector code returns where scalar code has to go on, behind the threads that status[DONE] counts."""
+
+_grid = struct.Struct(f"{GRID_SLOTS}q").unpack_from
+
 _Poll = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -66,7 +74,10 @@ class CpuBackend:
         unit = emit(functions, Cpu())
         key = key_of(unit.text, compiler.identity, str(ABI_VERSION))
         library = self.cache.library(key, lambda path: compiler.compile(unit, path), _load)
-        return {info.name: CpuEntry(info, library) for info in unit.entries}
+        return {
+            info.name: CpuEntry(info, library, VectorTier(function, self.cache, compiler))
+            for info, function in zip(unit.entries, functions, strict=True)
+        }
 
     def compiler(self) -> Compiler:
         """The compiler that the environment names now; asked for its version once."""
@@ -84,12 +95,13 @@ def _load(path: Path) -> ctypes.CDLL:
 
 
 class CpuEntry:
-    """A function of a loaded library."""
+    """A function of a loaded library; large launches go to its vector code, if there is any."""
 
-    __slots__ = ("_library", "_run", "info")
+    __slots__ = ("_library", "_run", "_vectors", "info")
 
-    def __init__(self, info: EntryInfo, library: ctypes.CDLL) -> None:
+    def __init__(self, info: EntryInfo, library: ctypes.CDLL, vectors: VectorTier | None = None) -> None:
         self.info = info
+        self._vectors = vectors
         self._library = library
         self._run = library[info.symbol]
 
@@ -97,11 +109,17 @@ class CpuEntry:
         """Run threads of the grid; raises a KernelError, or what a signal's handler raised meanwhile."""
         free = _thread.free_blocks
         block = free.pop() if free else _Block()
-        bounded = limit or done or room
+        bounded = bool(limit or done or room)
         if bounded:
             block.status[LIMIT], block.status[DONE] = limit, done
             block.status[ROOM], block.status[USED] = room, 0
-        code = self._run(args, block.reference)
+        tier, vectors = self._vectors, None
+        if tier is not None and not done and math.prod(_grid(args)) >= tier.fewest:
+            vectors = tier.run()
+        code = GIVEN_UP if vectors is None else vectors(args, block.reference)
+        if code == GIVEN_UP:
+            bounded |= vectors is not None
+            code = self._run(args, block.reference)
         if bounded and not code:
             block.status[LIMIT] = block.status[DONE] = block.status[ROOM] = 0
         if self.info.messages and block.status[PRINTS]:

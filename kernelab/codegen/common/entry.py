@@ -23,7 +23,7 @@ from kernelab.errors import Span
 from kernelab.lang.ir import Append, Function, Save, walk
 from kernelab.lang.types import Array, Type, size_of
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 """Changes whenever the same IR would be called differently: part of the key of every cached build."""
 
 GRID_SLOTS = 4

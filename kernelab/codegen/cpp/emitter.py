@@ -46,11 +46,11 @@ def emit(functions: Sequence[ir.Function], flavor: Flavor) -> Unit:
     assert len(set(names)) == len(names), f"two functions of one name in {names}"
     symbols = Names()
     bodies = [
-        _Body(function, symbols.fresh(f"{identifier(function.name)}_entry"), flavor, symbols)
+        Body(function, symbols.fresh(f"{identifier(function.name)}_entry"), flavor, symbols)
         for function in functions
     ]
     texts = [body.lines() for body in bodies]
-    lines = [Line(text) for text in _prelude(flavor, set().union(*(body.needs for body in bodies)))]
+    lines = [Line(text) for text in prelude(flavor, set().union(*(body.needs for body in bodies)))]
     lines += _snippets(flavor, {snippet: name for body in bodies for snippet, name in body.natives.items()})
     entries = []
     for body, text in zip(bodies, texts, strict=True):
@@ -60,7 +60,8 @@ def emit(functions: Sequence[ir.Function], flavor: Flavor) -> Unit:
     return Unit(tuple(lines), tuple(entries))
 
 
-def _prelude(flavor: Flavor, needs: set[str]) -> list[str]:
+def prelude(flavor: Flavor, needs: set[str]) -> list[str]:
+    """The lines that a unit begins with: the helpers that it needs."""
     needs |= {name for need in needs for name in USES.get(need, ())}
     wanted = [text for name, text in flavor.helpers.items() if name in needs]
     return "".join([PRELUDE, *wanted]).splitlines()
@@ -76,7 +77,7 @@ def _snippets(flavor: Flavor, natives: dict[Snippet, str]) -> list[Line]:
     ]
 
 
-class _Body(Writer):
+class Body(Writer):
     """Prints one function: names, the sites of its checks, and which helpers it calls."""
 
     def __init__(self, function: ir.Function, symbol: str, flavor: Flavor, symbols: Names) -> None:

@@ -57,7 +57,7 @@ def cpu_shell(outline: Outline) -> Shell:
     """One function that runs every thread of the grid and returns status[0]."""
     sums = [line for total in outline.totals for line in total.declared]
     setup = [*outline.unpack, *_growing(outline), *sums]
-    setup += [f"i64 thread = 0, budget = {BUDGET};", "status[0] = 0;"]
+    setup += [f"i64 thread = 0, budget = {BUDGET};", f"const i64 already = status[{DONE}];", "status[0] = 0;"]
     loops, ends, depth = _linear(outline) if len(outline.coordinates) < 2 else _nested(outline)
     head = [f'extern "C" int {outline.symbol}(const i64* args, i64* status) {{', *_indented(setup, 1), *loops]
     head += _indented(_each_thread(outline), depth)
@@ -67,8 +67,6 @@ def cpu_shell(outline: Outline) -> Shell:
 
 def _growing(outline: Outline) -> list[str]:
     lines = [] if outline.arena is None else ["char *base = 0, *top = 0, *limit = 0;"]
-    if outline.arena is not None and outline.descending:
-        lines.append(f"const i64 ahead = args[0] * args[1] * args[2] * args[3] - status[{DONE}];")
     for name, param in outline.residuals:
         lines.append(f"i64* const {name}_handle = (i64*)args[{param.slot}];")
         lines.append(f"char* {name} = (char*){name}_handle[0];")
@@ -77,8 +75,7 @@ def _growing(outline: Outline) -> list[str]:
 
 
 def _each_thread(outline: Outline) -> list[str]:
-    skip = "thread >= ahead" if outline.descending else f"thread < status[{DONE}]"
-    lines = [] if outline.arena is None else [f"if ({skip}) continue;", "top = base;"]
+    lines = [] if outline.arena is None else ["top = base;"]
     return lines + [
         f"((i64*)args[{param.slot + 1}])[thread] = {name}_length;" for name, param in outline.residuals
     ]
@@ -108,7 +105,7 @@ def _linear(outline: Outline) -> tuple[list[str], list[str], int]:
     if outline.descending:
         spent = "start - release"
         loops += [
-            "thread = total - 1;",
+            "thread = total - 1 - already;",
             "while (thread >= 0) {",
             "  const i64 start = thread;",
             f"  const i64 release = start < {chunk} ? -1 : start - {chunk};",
@@ -117,6 +114,7 @@ def _linear(outline: Outline) -> tuple[list[str], list[str], int]:
     else:
         spent = "release - start"
         loops += [
+            "thread = already;",
             "while (thread < total) {",
             "  const i64 start = thread;",
             f"  const i64 release = total - start < {chunk} ? total : start + {chunk};",
@@ -131,12 +129,16 @@ def _nested(outline: Outline) -> tuple[list[str], list[str], int]:
     *outer, last = outline.coordinates
     k = len(outer)
     step = "--thread" if outline.descending else "++thread"
-    loops = ["  thread = args[0] * args[1] * args[2] * args[3] - 1;"] if outline.descending else []
+    first = ["  const i64 ahead = args[0] * args[1] * args[2] * args[3] - already;"]
+    first.append("  thread = args[0] * args[1] * args[2] * args[3] - 1;")
+    loops = first if outline.descending else []
     loops += [f"{INDENT * (n + 1)}{_over(outline, i, n)}" for n, i in enumerate(outer)]
     chunks, spent = _chunks(outline, last, k)
     loops += _indented(chunks, k + 1)
     beyond = " * ".join(f"args[{n}]" for n in range(k + 1, GRID_SLOTS)) or "1"
     loops.append(f"{INDENT * (k + 3)}for (i64 rest = {beyond}; rest > 0; --rest, {step}) {{")
+    skipped = "thread >= ahead" if outline.descending else "thread < already"
+    loops.append(f"{INDENT * (k + 4)}if ({skipped}) continue;")
     ends = [
         INDENT * (k + 3) + "}",
         INDENT * (k + 2) + "}",

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kernelab.codegen.cpp import helpers
 from kernelab.codegen.cpp.spelling import device_helpers, half_helpers
@@ -36,7 +36,7 @@ __half __float_as_uint __uint_as_float __ldg
 OURS = """
 i64 u64 args given status budget thread turn total start release rest width end base top limit
 poll fail fail_index outside room more from16 to16 round16 odd32 add16 add8 realloc free say said
-ahead settle16 settle32 fromb16 tob16 roundb16 addb16 settleb16 odd32i
+ahead already settle16 settle32 fromb16 tob16 roundb16 addb16 settleb16 odd32i
 calloc beside widen32 widen16 widenb16 spread32 spread16 spreadb16
 Sums sums_of settle_all32 settle_all16 settle_allb16
 """
@@ -62,10 +62,10 @@ def _spelled(character: str) -> str:
 
 
 class Names(show.Names):
-    """The names of Vars, and others, in generated C++."""
+    """The names of Vars, and others, in generated C++; `more` are taken as well."""
 
-    def __init__(self) -> None:
-        super().__init__(RESERVED)
+    def __init__(self, more: Collection[str] = ()) -> None:
+        super().__init__(RESERVED | {*more})
 
     def family(self, var: Var, suffixes: Sequence[str]) -> str:
         """Name a Var such that its name followed by each suffix belongs to it alone too."""

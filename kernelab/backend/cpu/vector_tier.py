@@ -1,0 +1,119 @@
+"""Vector code of a function for large launches: which lanes the processor has, when a launch is large enough,
+and the build when the first such launch comes.
+
+A launch runs vector code or not by its size alone, never by what happens to be built, so that it gives the
+same in every run.
+"""
+
+import ctypes
+import warnings
+from collections.abc import Callable
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from kernelab.backend.common.backends import Args
+from kernelab.backend.common.build_cache import Cache, key_of
+from kernelab.backend.common.compiler import Compiler, processor_features
+from kernelab.codegen.common.entry import ABI_VERSION
+from kernelab.codegen.vectors.vector_emitter import emit_vectors
+from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
+from kernelab.codegen.vectors.vector_writer import Refused
+from kernelab.errors import BuildError, Diagnostic, KernelWarning
+from kernelab.lang.ir import Const, For, Function, While, walk
+from kernelab.settings import settings
+
+FEWEST = 4096
+"""The threads from which a launch runs vector code."""
+
+FEWEST_WITH_LOOPS = FEWEST // 8
+"""The same where threads run loops of a length that is not in the text."""
+
+_AVX512 = frozenset({"avx512f", "avx512dq", "avx512vl", "avx512bw"})
+_FLAGS = {8: (), 16: (*(f"-m{name}" for name in sorted(_AVX512)), "-mprefer-vector-width=512")}
+"""The flags that vector code needs, by its lanes: part of the key of its library in the cache, so that no
+processor loads what it cannot run."""
+
+Run = Callable[[Args, Any], int]
+
+
+class VectorTier:
+    """The vector code of a function, if it has any: built when it is first asked for.
+
+    Launches of at least `fewest` threads run it.
+    """
+
+    def __init__(self, function: Function, cache: Cache, compiler: Compiler) -> None:
+        self._function = function
+        self._cache = cache
+        self._compiler = compiler
+        self.fewest = FEWEST_WITH_LOOPS if _has_long_loops(function) else FEWEST
+
+    def run(self) -> Run | None:
+        """The entry for a large launch; None where scalar code runs."""
+        chosen = settings()
+        return self._entry if chosen.vector_code and not chosen.deterministic else None
+
+    @cached_property
+    def _entry(self) -> Run | None:
+        lanes = lanes_for(self._compiler)
+        if lanes is None:
+            return None
+        try:
+            return build(self._function, lanes, self._cache, self._compiler)
+        except Refused:
+            return None
+        except BuildError as problem:
+            _warn(self._function, problem)
+            return None
+
+
+def build(function: Function, lanes: Lanes, cache: Cache, compiler: Compiler) -> Run:
+    """The vector code of a function, built and loaded; raises Refused where it has none, and BuildError."""
+    unit, flags = emit_vectors(function, lanes), _FLAGS[lanes.width]
+    key = key_of(unit.text, compiler.identity, *flags, str(ABI_VERSION))
+    library = cache.library(key, lambda path: compiler.compile(unit, path, flags), _load)
+    run: Run = library[unit.entries[0].symbol]
+    return run
+
+
+def _has_long_loops(function: Function) -> bool:
+    for stmt in walk(function.body):
+        if isinstance(stmt, While) or (isinstance(stmt, For) and not isinstance(stmt.count, Const)):
+            return True
+    return False
+
+
+def lanes_for(compiler: Compiler) -> Lanes | None:
+    """The widest lanes of this processor; None where it or the compiler is not known to make use of any."""
+    widths = widths_of(processor_features()) if compiler.is_gcc else ()
+    return lanes_of(max(widths)) if widths else None
+
+
+def widths_of(features: frozenset[str]) -> tuple[int, ...]:
+    """The numbers of lanes that vector code can have on a processor with these features."""
+    if "avx2" not in features:
+        return ()
+    return (8, 16) if features >= _AVX512 else (8,)
+
+
+@cache
+def lanes_of(width: int) -> Lanes:
+    """Lanes of a width, with the functions that libmvec has for them here."""
+    try:
+        library = ctypes.CDLL("libmvec.so.1", ctypes.RTLD_GLOBAL)
+    except OSError:
+        return Lanes(width)
+    known = Lanes(width)
+    return Lanes(width, frozenset(name for name in FUNCTIONS if hasattr(library, known.symbol(name))))
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    return ctypes.CDLL(str(path))
+
+
+def _warn(function: Function, problem: BuildError) -> None:
+    message = f"the vector code of `{function.name}` could not be built: {problem}"
+    hint = "it goes on with scalar code, with the same results, slower"
+    shown = Diagnostic(message, None, "vector-code", "warning", hint=hint).render()
+    warnings.warn(shown, KernelWarning, stacklevel=2)

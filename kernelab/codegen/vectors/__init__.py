@@ -1,0 +1,1 @@
+"""Vector code for the CPU: functions as C++ over groups of threads."""

@@ -1,0 +1,108 @@
+"""The tests of a launch with which vector code begins, as C++: what it takes for granted of its arguments.
+
+A launch that fails one of them runs scalar code.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from kernelab.codegen.common.entry import GRID_SLOTS
+from kernelab.codegen.cpp.generated_names import Names
+from kernelab.lang import ir
+from kernelab.lang.ops import SHAPE
+from kernelab.lang.types import Array, Scalar, bytes_of
+from kernelab.passes.access.independence import changed
+
+MOST = "(1 << 30)"
+"""More threads than vector code counts."""
+
+
+def launch_rule(function: ir.Function, names: Names, conditions: Iterable[str]) -> str:
+    """The expression for whether a launch meets the `conditions` and those that are always made."""
+    count = len(function.threads)
+    beyond = [f"args[{axis}] == 1" for axis in range(count, GRID_SLOTS)] if count > 1 else []
+    extents = [f"args[{axis}] < {MOST}" for axis in range(GRID_SLOTS)]
+    product = " * ".join(f"(double)args[{axis}]" for axis in range(GRID_SLOTS))
+    rules = [*beyond, *extents, f"{product} < {MOST}", *_apart(function, names), *conditions]
+    return " && ".join(dict.fromkeys(rules))
+
+
+def extent_of(function: ir.Function, axis: int) -> str:
+    """The number of threads along a thread index: of all of them where there is only one."""
+    return f"args[{axis}]" if len(function.threads) > 1 else THREADS
+
+
+THREADS = " * ".join(f"args[{axis}]" for axis in range(GRID_SLOTS))
+"""The number of threads of a launch."""
+
+
+def _apart(function: ir.Function, names: Names) -> Iterator[str]:
+    """The conditions under which arrays that change share no bytes, nor do their elements."""
+    arrays = [var for var in function.params if isinstance(var.type, Array)]
+    moved = changed(function)
+    for array in (array for array in arrays if array in moved):
+        assert isinstance(array.type, Array)
+        name, inner = names(array), f"{bytes_of(array.type.elem)}"
+        for axis in reversed(range(array.type.ndim)):
+            extent, stride = f"(i64){name}_n{axis}", f"{name}_s{axis}"
+            yield f"({extent} < 2 || {stride} >= {inner})"
+            inner = f"({extent} < 2 ? {inner} : {extent} * {stride})"
+        for other in arrays:
+            if other is not array:
+                mine, its = (_reach(each, names) for each in (array, other))
+                yield f"({mine[1]} <= {its[0]} || {its[1]} <= {mine[0]})"
+
+
+def _reach(array: ir.Var, names: Names) -> tuple[str, str]:
+    """The first byte of an array, and the one behind its last."""
+    assert isinstance(array.type, Array)
+    name, size = names(array), bytes_of(array.type.elem)
+    steps = [f"((i64){name}_n{k} - 1) * {name}_s{k}" for k in range(array.type.ndim)]
+    low = " + ".join([name, *(f"({step} < 0 ? {step} : 0)" for step in steps)])
+    high = " + ".join([name, *(f"({step} > 0 ? {step} : 0)" for step in steps), f"{size}"])
+    return low, high
+
+
+Range = tuple[str, str]
+"""The least value and the largest one, of the type i64."""
+
+
+class LaunchRanges:
+    """The ranges of thread indices, loop indices and parameters, and of their sums and differences."""
+
+    def __init__(self, function: ir.Function, names: Names) -> None:
+        self._function = function
+        self._names = names
+        stmts = [*ir.walk(function.body)]
+        self._lets: Mapping[ir.Var, ir.Let] = {s.out: s for s in stmts if isinstance(s, ir.Let)}
+        self._counts = {s.index: s.count for s in stmts if isinstance(s, ir.For)}
+
+    def of(self, atom: ir.Atom) -> Range | None:
+        """The range of an integer, None where it depends on elements of arrays."""
+        if isinstance(atom, ir.Const):
+            return f"{int(atom.value)}", f"{int(atom.value)}"
+        if not isinstance(atom.type, Scalar) or not atom.type.is_int:
+            return None
+        if atom in self._function.threads:
+            return "0", f"({extent_of(self._function, self._function.threads.index(atom))} - 1)"
+        if atom in self._function.params:
+            return f"(i64){self._names(atom)}", f"(i64){self._names(atom)}"
+        if atom in self._counts:
+            count = self.of(self._counts[atom])
+            return None if count is None else ("0", f"({count[1]} - 1)")
+        return self._of_let(self._lets[atom]) if atom in self._lets else None
+
+    def _of_let(self, stmt: ir.Let) -> Range | None:
+        if stmt.op is SHAPE:
+            array, axis = stmt.args
+            assert isinstance(array, ir.Var) and isinstance(axis, ir.Const)
+            assert isinstance(array.type, Array)
+            text = f"(i64){self._names(array)}_n{axis.value}"
+            return text, text
+        if stmt.op.name not in ("add", "sub"):
+            return None
+        left, right = map(self.of, stmt.args)
+        if left is None or right is None:
+            return None
+        if stmt.op.name == "add":
+            return f"({left[0]} + {right[0]})", f"({left[1]} + {right[1]})"
+        return f"({left[0]} - {right[1]})", f"({left[1]} - {right[0]})"

@@ -1,0 +1,112 @@
+"""How the values of a function vary between neighbouring threads: decides what vector code keeps in scalars.
+
+    i: linear      the last thread index, and its sums with uniform integers: one more in each next thread
+    n: uniform     constants, parameters, outer thread indices, loop indices, and what is computed of these
+    x[i]: varying  all else
+
+Expects a scalarised function whose threads are independent: a load at a uniform place then is uniform.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import assert_never
+
+from kernelab.lang import ir
+from kernelab.lang.ops import SHAPE
+from kernelab.lang.types import int32
+
+
+class Variation(IntEnum):
+    """How a value differs between the threads of a group, in ascending order of what that takes."""
+
+    UNIFORM = 0
+    LINEAR = 1
+    VARYING = 2
+
+
+UNIFORM, LINEAR, VARYING = Variation
+
+
+def variations(function: ir.Function) -> dict[ir.Var, Variation]:
+    """The variation of each value of a function; arrays are left out."""
+    found = _Variations()
+    for var in function.params:
+        found.known[var] = UNIFORM
+    for thread in function.threads:
+        found.known[thread] = UNIFORM
+    found.known[function.threads[-1]] = LINEAR
+    found.block(function.body)
+    return found.known
+
+
+class _Variations:
+    def __init__(self) -> None:
+        self.known: dict[ir.Var, Variation] = {}
+
+    def of(self, atom: ir.Atom) -> Variation:
+        return UNIFORM if isinstance(atom, ir.Const) else self.known[atom]
+
+    def most(self, atoms: Iterable[ir.Atom]) -> Variation:
+        """Uniform where all are, else varying."""
+        return UNIFORM if all(self.of(atom) == UNIFORM for atom in atoms) else VARYING
+
+    def define(self, outs: Sequence[ir.Var], variation: Variation) -> None:
+        self.known |= dict.fromkeys(outs, variation)
+
+    def block(self, block: ir.Block) -> None:
+        for stmt in block.stmts:
+            self.stmt(stmt)
+
+    def stmt(self, stmt: ir.Stmt) -> None:
+        match stmt:
+            case ir.Let():
+                self.known[stmt.out] = self.operation(stmt)
+            case ir.Load(out, _, indices, held=held):
+                self.known[out] = self.most(indices) if held is None else self.of(held)
+            case ir.Atomic(out, held=held):
+                self.known[out] = VARYING if held is None else self.of(held)
+            case ir.If():
+                self.choice(stmt)
+            case ir.For() | ir.While():
+                self.loop(stmt)
+            case ir.Alloc() | ir.Native() | ir.Call() | ir.Custom() | ir.Restore():
+                self.define(ir.defs(stmt), VARYING)
+            case ir.Store() | ir.Assert() | ir.Print() | ir.Save() | ir.Append():
+                pass
+            case _:
+                assert_never(stmt)
+
+    def operation(self, stmt: ir.Let) -> Variation:
+        if stmt.op is SHAPE:
+            return UNIFORM
+        found = [self.of(arg) for arg in stmt.args]
+        if stmt.out.type == int32 and sum(found) == LINEAR:
+            is_shift = stmt.op.name == "add" or (stmt.op.name == "sub" and found[0] == LINEAR)
+            return LINEAR if is_shift else VARYING
+        return self.most(stmt.args)
+
+    def choice(self, stmt: ir.If) -> None:
+        self.block(stmt.then)
+        self.block(stmt.orelse)
+        for out, yes, no in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
+            self.known[out] = self.most((stmt.cond, yes, no))
+
+    def loop(self, stmt: ir.Loop) -> None:
+        if isinstance(stmt, ir.For):
+            self.known[stmt.index] = UNIFORM
+        diverges = self.diverges(stmt)
+        for carry, init in zip(stmt.carries, stmt.inits, strict=True):
+            self.known[carry] = VARYING if diverges else self.most((init,))
+        while True:
+            self.block(stmt.body)
+            pairs = zip(stmt.carries, stmt.body.yields, strict=True)
+            changed = [c for c, y in pairs if self.most((c, y)) != self.known[c]]
+            if not changed:
+                break
+            self.define(changed, VARYING)
+        for out, carry in zip(stmt.outs, stmt.carries, strict=True):
+            self.known[out] = self.known[carry]
+
+    def diverges(self, stmt: ir.Loop) -> bool:
+        """Whether threads of a group may leave a loop at different times."""
+        return isinstance(stmt, ir.While) or stmt.stop is not None or self.of(stmt.count) != UNIFORM

@@ -1,0 +1,265 @@
+"""The emitter of vector code for the CPU: threads run in groups, each in a lane of the processor's vectors.
+
+    for (; at + 16 <= release; at += 16) {
+      const int i = (int)at;
+      vf x_1 = *(vfu*)x_at;             one value for each of the threads i .. i + 15
+      *(vfu*)y_at = x_1 * splat(a);
+
+Values that are the same for a group stay scalars (`codegen.vectors.variation`).  Where threads take different
+branches both are run, each under the mask of its lanes.  An entry takes the arguments of the scalar one and
+gives up where that has to go on: it returns -1, and status[DONE] says how many threads have run.  It does so
+before any effect of a group in which an index is out of bounds or an assertion fails, so that errors come
+from scalar code.  What this module does not handle stays scalar: `Refused` says why.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from kernelab.codegen.common.entry import DONE, GRID_SLOTS, EntryInfo, Line, Unit
+from kernelab.codegen.common.structure import is_short, sides, weight
+from kernelab.codegen.cpp import spelling
+from kernelab.codegen.cpp.emitter import prelude
+from kernelab.codegen.cpp.entry_shells import INDENT
+from kernelab.codegen.cpp.helpers import BUDGET
+from kernelab.codegen.cpp.targets import Cpu
+from kernelab.codegen.cpp.writer import scalar_type
+from kernelab.codegen.vectors.launch_rule import THREADS, launch_rule
+from kernelab.codegen.vectors.variation import UNIFORM
+from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
+from kernelab.codegen.vectors.vector_writer import Refused, VectorWriter
+from kernelab.lang import ir
+from kernelab.lang.types import bool_
+from kernelab.passes.access.independence import independent
+
+LONG = 100
+"""The statements from which the tail of a launch shares the text of whole groups, under a mask."""
+
+
+def emit_vectors(function: ir.Function, lanes: Lanes) -> Unit:
+    """A unit with the vector entry of a scalarised function; raises Refused."""
+    _refuse(function)
+    body = VectorBody(function, lanes)
+    text = body.lines()
+    called = {name for name in FUNCTIONS if any(lanes.symbol(name) in line.text for line in text)}
+    head = [*prelude(Cpu(), body.needs), *lanes.helpers.splitlines(), *map(lanes.declaration, sorted(called))]
+    lines = [*map(Line, head), *text]
+    return Unit(tuple(lines), (body.info(range(len(head), len(lines))),))
+
+
+def _refuse(function: ir.Function) -> None:
+    if not function.threads or function.linear is not None or function.aliased:
+        raise Refused("its threads are not told apart by their indices alone")
+    if not independent(function):
+        raise Refused("its threads have to run one after another")
+    for stmt in ir.walk(function.body):
+        if isinstance(stmt, ir.Native | ir.Print | ir.Append | ir.Alloc):
+            raise Refused(f"it has a statement of the kind {type(stmt).__name__}")
+
+
+class VectorBody(VectorWriter):
+    """Prints one function for groups of threads."""
+
+    # ------------------------------------------------------------------------------------------ the entry
+
+    def lines(self) -> list[Line]:
+        """The whole entry."""
+        outline = self.outline()
+        self.depth = 2 + len(outline.coordinates)
+        loops = self.groups(outline.coordinates, outline.weight)
+        setup = [*outline.unpack, *self.launch_test(), *(s for t in outline.totals for s in t.declared)]
+        setup += [f"vd {total.name}_lanes = {{}};" for total in self.totals.values()]
+        if outline.arena is not None:
+            setup.append("char *base = 0, *top = 0, *limit = 0;")
+        setup += [f"i64 done = 0, row = 0, budget = {BUDGET};", "int code = 0;", "status[0] = 0;"]
+        release = ["free(base);"] if outline.arena is not None else []
+        release += [self.folded(total) for total in self.totals.values()]
+        release += [total.settled for total in outline.totals]
+        signature = f'extern "C" int {self.symbol}(const i64* args, i64* status) {{'
+        head = [signature, *(INDENT + line for line in setup)]
+        tail = ["end:", *(INDENT + line for line in release), "  return code ? code : (int)status[0];"]
+        tail += ["bail:", f"  status[{DONE}] = done, code = -1;", "  goto end;", "}"]
+        return [*map(Line, head), *loops, *map(Line, tail)]
+
+    def launch_test(self) -> Iterator[str]:
+        rule = launch_rule(self.function, self.name, self.conditions)
+        yield f"if (!({rule})) {{ status[{DONE}] = 0; return -1; }}"
+
+    def groups(self, coordinates: Sequence[str], spent: int) -> list[Line]:
+        """The loops over the grid: the last index in groups, the others one by one."""
+        last, down, width = len(coordinates) - 1, self.function.descending, self.lanes.width
+        chunk = max(1, BUDGET // spent // width) * width
+        extent = f"args[{last}]" if last else " * ".join(f"args[{axis}]" for axis in range(GRID_SLOTS))
+        head = [f"const i64 lane_extent = {extent};"]
+        if down:
+            head.append(f"row = {' * '.join(f'args[{axis}]' for axis in range(GRID_SLOTS))};")
+        lines = [INDENT + line for line in head]
+        for axis, name in enumerate(coordinates[:-1]):
+            over = f"int {name} = 0; {name} < args[{axis}]; ++{name}"
+            if down:
+                over = f"int {name} = (int)args[{axis}] - 1; {name} >= 0; --{name}"
+            lines.append(f"{INDENT * (axis + 1)}for ({over}) {{")
+        inside = INDENT * (last + 1)
+        if down:
+            lines.append(f"{inside}row -= lane_extent;")
+            lines.append(f"{inside}for (i64 start = lane_extent; start > 0; start -= {chunk}) {{")
+            lines.append(f"{inside}  const i64 release = start < {chunk} ? 0 : start - {chunk};")
+        else:
+            lines.append(f"{inside}for (i64 start = 0; start < lane_extent; start += {chunk}) {{")
+            more = f"lane_extent - start < {chunk} ? lane_extent : start + {chunk}"
+            lines.append(f"{inside}  const i64 release = {more};")
+        lines.append(f"{inside}  i64 at = start;")
+        texts = [*map(Line, lines), *self.whole_groups(coordinates[-1]), *self.tail_group(coordinates[-1])]
+        threads = "start - release" if down else "release - start"
+        poll = f"if ((budget -= ({threads}) * {spent}) < 0 && (budget = poll(status)) < 0) goto end;"
+        ends = [f"{inside}  {poll}", f"{inside}}}"]
+        if not down:
+            ends.append(f"{inside}row += lane_extent;")
+        ends += [INDENT * level + "}" for level in range(last, 0, -1)]
+        return [*texts, *map(Line, ends)]
+
+    @property
+    def is_long(self) -> bool:
+        return sum(1 for _ in ir.walk(self.function.body)) > LONG
+
+    def whole_groups(self, index: str) -> list[Line]:
+        """The groups all of whose lanes are threads."""
+        if self.is_long:
+            return []
+        width = self.lanes.width
+        if self.function.descending:
+            done = f"{THREADS} - row - at - {width}"
+            head = [f"while (at - release >= {width}) {{", f"  at -= {width};"]
+        else:
+            done, head = "row + at", [f"for (; release - at >= {width}; at += {width}) {{"]
+        return self.group([*head, f"  done = {done};", f"  const int {index} = (int)at;"], "")
+
+    def tail_group(self, index: str) -> list[Line]:
+        """The groups of which some lanes are no threads."""
+        width, is_one = self.lanes.width, not self.is_long
+        if self.function.descending:
+            head = ["if (at > release) {" if is_one else "while (at > release) {"]
+            head.append(f"  const int rest = at - release < {width} ? (int)(at - release) : {width};")
+            head += ["  at -= rest;", f"  done = {THREADS} - row - at - rest;"]
+        else:
+            head = ["if (at < release) {" if is_one else f"for (; at < release; at += {width}) {{"]
+            head.append(f"  const int rest = release - at < {width} ? (int)(release - at) : {width};")
+            head.append("  done = row + at;")
+        head += [f"  const int {index} = (int)at;", "  const vi tail = iota < rest;"]
+        return self.group(head, "tail")
+
+    def group(self, head: list[str], mask: str) -> list[Line]:
+        """The body, for a group."""
+        self.written, self.mask, self.has_effects, self.pending = [], mask, False, []
+        with self.scope():
+            indent = INDENT * (len(self.function.threads) + 1)
+            lines = [Line(indent + line) for line in head]
+            if self.layout.arena is not None:
+                self.line("top = base;")
+            self.stmts(self.function.body.stmts)
+            self.flush()
+        return [*lines, *self.written, Line(indent + "}")]
+
+    # ------------------------------------------------------------------------------------------ choices
+
+    def choice(self, stmt: ir.If) -> None:
+        self.flush_before(stmt)
+        if self.of(stmt.cond) == UNIFORM:
+            self.uniform_choice(stmt)
+            return
+        cond = self.vector(stmt.cond)
+        if not stmt.then.stmts and not stmt.orelse.stmts:
+            for out, yes, no in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
+                self.declare(out, f"{cond} ? {self.vector(yes)} : {self.vector(no)}")
+            return
+        for out in stmt.outs:
+            self.declare(out)
+        arms = [(stmt.then, cond), (stmt.orelse, f"!{cond}")]
+        masks = [self.temporary(bool_, "mask", self.masked(holds)) for _, holds in arms]
+        restores = any(isinstance(s, ir.Restore) for block in ir.blocks(stmt) for s in ir.walk(block))
+        # Both arms may have pushed: what was pushed last is popped first.
+        for (block, _), mask in (
+            reversed([*zip(arms, masks, strict=True)]) if restores else zip(arms, masks, strict=True)
+        ):
+            if not block.stmts and not block.yields:
+                continue
+            with self.braces(f"if (any({mask}))"), self.block(stmt, mask):
+                self.stmts(block.stmts)
+                self.flush()
+                self.assign(stmt.outs, block.yields, mask)
+
+    def uniform_choice(self, stmt: ir.If) -> None:
+        if not stmt.then.stmts and not stmt.orelse.stmts:
+            for out, yes, no in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
+                self.declare(out, f"{self.atom(stmt.cond)} ? {self.value(out, yes)} : {self.value(out, no)}")
+            return
+        for out in stmt.outs:
+            self.declare(out)
+        cond, first, second = sides(stmt)
+        for head, block in ((f"if ({self.condition(cond, stmt.cond)})", first), ("else", second)):
+            if block is second and not (block.stmts or block.yields):
+                continue
+            with self.braces(head), self.block(stmt):
+                self.stmts(block.stmts)
+                self.flush()
+                self.assign(stmt.outs, block.yields)
+
+    # ------------------------------------------------------------------------------------------ loops
+
+    def loop(self, stmt: ir.Loop) -> None:
+        self.flush_before(stmt)
+        self.has_effects |= any(isinstance(inner, ir.Store | ir.Atomic) for inner in ir.walk(stmt.body))
+        for out, carry, init in zip(stmt.outs, stmt.carries, stmt.inits, strict=True):
+            self.declare(carry, self.value(carry, init))
+            self.name.alias(out, self.name(carry))
+        is_uniform = isinstance(stmt, ir.For) and stmt.stop is None and self.of(stmt.count) == UNIFORM
+        if is_uniform:
+            with self.braces(self.loop_head(stmt)), self.block(stmt):
+                self.poll(stmt)
+                self.iterate(stmt, "")
+        else:
+            self.diverging_loop(stmt)
+
+    def poll(self, stmt: ir.Loop) -> None:
+        if not is_short(stmt):
+            spent = weight(stmt.body) * self.lanes.width
+            self.line(f"if ((budget -= {spent}) < 0 && (budget = poll(status)) < 0) goto end;")
+
+    def iterate(self, stmt: ir.Loop, mask: str) -> None:
+        self.stmts(stmt.body.stmts)
+        self.flush()
+        self.assign(stmt.carries, stmt.body.yields, mask)
+
+    def diverging_loop(self, stmt: ir.Loop) -> None:
+        """A loop that lanes leave one by one: it runs as long as any of them has an iteration left."""
+        going = self.temporary(bool_, "going", self.mask or "on")
+        head, turn = "for (;;)", going
+        if isinstance(stmt, ir.For):
+            type, k = spelling.value_type(scalar_type(stmt.index)), self.name(stmt.index)
+            head = f"for ({type} {k} = 0;; ++{k})"
+            if self.of(stmt.count) == UNIFORM:
+                most = self.atom(stmt.count)
+                head = f"for ({type} {k} = 0; {k} < {most}; ++{k})"
+            else:
+                most = f"most_of({self.vector(stmt.count)}, {going})"
+                turn = f"{going} & ({k} < {self.vector(stmt.count)})"
+            if stmt.reverse:
+                head = f"for ({type} {k} = {most}; {k}-- > 0;)"
+        with self.braces(head):
+            mask = self.temporary(bool_, "turn", turn)
+            reverse = isinstance(stmt, ir.For) and stmt.reverse
+            self.line(f"if (!any({mask})) {'continue' if reverse else 'break'};")
+            self.poll(stmt)
+            with self.block(stmt, mask):
+                self.iterate(stmt, mask)
+            if stmt.stop is not None:
+                self.line(f"{going} &= !{self.name(stmt.carries[stmt.stop])} | !{mask};")
+
+    def info(self, lines: range) -> EntryInfo:
+        return EntryInfo(
+            self.function.name,
+            self.symbol,
+            self.layout,
+            (),
+            len(self.function.threads),
+            lines,
+            descending=self.function.descending,
+        )

@@ -1,0 +1,202 @@
+"""C++ text of the helpers of vector code: types of 8 lanes for AVX2, of 16 for AVX-512, and what C++ has no
+operator for.
+
+A mask is a vector of integers, 0 where a lane is off and -1 where it is on.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kernelab.codegen.cpp import spelling
+from kernelab.lang.ops import Op
+from kernelab.lang.types import Scalar, bool_, float32, int32, uint32
+
+VECTORS: Mapping[Scalar, str] = {float32: "vf", int32: "vi", uint32: "vu", bool_: "vi"}
+"""The vector type of a scalar that vector code computes with; truth values are masks."""
+
+_NAMES = """
+vf vi vu vd vfu viu vuu lane lanes iota on splat truth any bits fetch put gather scatter root rounded_to
+magnitude signed_as first_on last_on sum_of fold most_of left at row rest tail done code bail INLINE
+lane_extent start release
+"""
+
+NAMES = frozenset(_NAMES.split())
+"""The names that vector code reserves."""
+
+_TYPES = """\
+typedef float vf __attribute__((vector_size({bytes})));
+typedef int vi __attribute__((vector_size({bytes})));
+typedef unsigned vu __attribute__((vector_size({bytes})));
+typedef double vd __attribute__((vector_size({twice})));
+typedef float vfu __attribute__((vector_size({bytes}), aligned(4), may_alias));
+typedef int viu __attribute__((vector_size({bytes}), aligned(4), may_alias));
+typedef unsigned vuu __attribute__((vector_size({bytes}), aligned(4), may_alias));
+#define INLINE __attribute__((always_inline)) static inline
+static const vi iota = {{{iota}}}, on = vi{{}} - 1;
+INLINE vf splat(float x) {{ return vf{{{x}}}; }}
+INLINE vi splat(int x) {{ return vi{{{x}}}; }}
+INLINE vu splat(unsigned x) {{ return vu{{{x}}}; }}
+INLINE vi truth(bool x) {{ return splat(x ? -1 : 0); }}
+"""
+
+_AVX512 = """\
+INLINE unsigned bits(vi mask) { return (unsigned short)__builtin_ia32_cvtd2mask512(mask); }
+INLINE vf fetch(const char* p, vi mask) {
+  return __builtin_ia32_loadups512_mask((const float*)p, vf{}, bits(mask));
+}
+INLINE void put(char* p, vf x, vi mask) { __builtin_ia32_storeups512_mask((float*)p, x, bits(mask)); }
+INLINE vf gather(const char* p, vi offsets, vi mask) {
+  return __builtin_ia32_gathersiv16sf(vf{}, p, offsets, bits(mask), 1);
+}
+INLINE void scatter(char* p, vi offsets, vf x, vi mask) {
+  __builtin_ia32_scattersiv16sf(p, bits(mask), offsets, x, 1);
+}
+INLINE vf root(vf x) { return __builtin_ia32_sqrtps512_mask(x, x, -1, 4); }
+#define rounded_to(x, way) __builtin_ia32_rndscaleps_mask(x, way, x, -1, 4)
+"""
+
+_AVX2 = """\
+INLINE unsigned bits(vi mask) { return __builtin_ia32_movmskps256((vf)mask); }
+INLINE vf fetch(const char* p, vi mask) { return __builtin_ia32_maskloadps256((const vf*)p, mask); }
+INLINE void put(char* p, vf x, vi mask) { __builtin_ia32_maskstoreps256((vf*)p, mask, x); }
+INLINE vf gather(const char* p, vi offsets, vi mask) {
+  return __builtin_ia32_gathersiv8sf(vf{}, (const float*)p, offsets, (vf)mask, 1);
+}
+INLINE void scatter(char* p, vi offsets, vf x, vi mask) {
+  for (unsigned left = bits(mask); left; left &= left - 1)
+    *(float*)(p + offsets[__builtin_ctz(left)]) = x[__builtin_ctz(left)];
+}
+INLINE vf root(vf x) { return __builtin_ia32_sqrtps256(x); }
+#define rounded_to(x, way) __builtin_ia32_roundps256(x, way)
+"""
+
+_COMMON = """\
+INLINE bool any(vi mask) { return bits(mask) != 0; }
+INLINE int first_on(vi mask) { return __builtin_ctz(bits(mask)); }
+INLINE int last_on(vi mask) { return 31 - __builtin_clz(bits(mask)); }
+INLINE vf magnitude(vf x) { return (vf)((vi)x & 0x7fffffff); }
+INLINE vf signed_as(vf x, vf y) { return (vf)(((vi)x & 0x7fffffff) | ((vi)y & ~0x7fffffff)); }
+"""
+
+_REDUCTIONS = """\
+template <class V> INLINE auto sum_of(V x) {{
+{halves}  return x[0];
+}}
+static double fold(const vd& x) {{
+  double sum = 0.0;
+  for (int k = 0; k < {width}; ++k) sum += x[k];
+  return sum;
+}}
+template <class V> static int most_of(V x, vi mask) {{
+  int most = 0;
+  for (int k = 0; k < {width}; ++k)
+    if (mask[k] && (int)x[k] > most) most = (int)x[k];
+  return most;
+}}
+"""
+
+_FUNCTIONS = """
+sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 exp10 expm1 log log2 log10 log1p cbrt
+erf erfc pow atan2 hypot
+"""
+
+FUNCTIONS = frozenset(_FUNCTIONS.split())
+"""The functions of libmvec that vector code calls, where the library has them."""
+
+_BINARY = frozenset({"pow", "atan2", "hypot"})
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The vectors of a processor: 16 lanes or 8, and the functions that libmvec has for them."""
+
+    width: int
+    functions: frozenset[str] = frozenset()
+
+    @property
+    def helpers(self) -> str:
+        """The text that all vector code begins with."""
+        fields = {
+            "bytes": 4 * self.width,
+            "twice": 8 * self.width,
+            "width": self.width,
+            "halves": "".join(
+                f"  x += __builtin_shuffle(x, iota ^ {k});\n" for k in (8, 4, 2, 1) if k < self.width
+            ),
+            "iota": ", ".join(map(str, range(self.width))),
+            "x": ", ".join(["x"] * self.width),
+        }
+        special = _AVX512 if self.width == 16 else _AVX2
+        return _TYPES.format_map(fields) + special + _COMMON + _REDUCTIONS.format_map(fields)
+
+    def symbol(self, function: str) -> str:
+        """The name of a function over vectors of float32 in libmvec, by the vector ABI of x86-64."""
+        isa = "e" if self.width == 16 else "d"
+        return f"_ZGV{isa}N{self.width}{'vv' if function in _BINARY else 'v'}_{function}f"
+
+    def declaration(self, function: str) -> str:
+        """The declaration of one of them."""
+        params = "vf, vf" if function in _BINARY else "vf"
+        return f'extern "C" vf {self.symbol(function)}({params});'
+
+    def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str | None:
+        """An application of an operation to vectors; None where it takes a loop over lanes."""
+        assert op.cpp is not None
+        fields = {param.name: text for param, text in zip(op.params, operands, strict=True)}
+        called = re.fullmatch(r"\{m\}(\w+)\{f\}\((.*)\)", op.cpp)
+        if called is not None:
+            return self._call(called[1], operands, types)
+        if op.cpp == "(({T}){a})":
+            return _converted(operands[0], types[0], type)
+        if op.cpp == "({a} != 0)" and types[0] == bool_:
+            return operands[0]
+        return _plain(op.cpp, fields, types, type)
+
+    def _call(self, function: str, operands: list[str], types: list[Scalar]) -> str | None:
+        given = [_converted(text, t, float32) for text, t in zip(operands, types, strict=True)]
+        if types[0] != float32 or None in given:
+            return None
+        texts = [text for text in given if text is not None]
+        if function in _DIRECT:
+            return _DIRECT[function].format(*texts)
+        return f"{self.symbol(function)}({', '.join(texts)})" if function in self.functions else None
+
+
+_DIRECT = {
+    "sqrt": "root({})",
+    "fabs": "magnitude({})",
+    "copysign": "signed_as({}, {})",
+    "floor": "rounded_to({}, 9)",
+    "ceil": "rounded_to({}, 10)",
+    "trunc": "rounded_to({}, 11)",
+    "rint": "rounded_to({}, 8)",
+}
+"""Functions that the processor has an instruction for, exact to the last bit."""
+
+_OPERATORS = re.compile(r"[\s()+\-*/&|^<>=!~?:]*")
+
+
+def _plain(cpp: str, fields: Mapping[str, str], types: list[Scalar], type: Scalar) -> str | None:
+    """A spelling of operators alone, which C++ has for vectors too."""
+    zero = f"{VECTORS[types[0]]}{{}}"
+    text = re.sub(r"\(\{T\}\)(-?\d)", lambda m: f"splat(({spelling.value_type(type)}){m[1]})", cpp)
+    text = re.sub(r"(?<![\w({-])\b0\b|(?<=\()0\b", zero, text.replace("({T})", ""))
+    bare = re.sub(r"\{\w+\}|splat\([^)]*\)-?\d\)|v[fiu]\{\}", "", text)
+    divides = type != float32 and ("/" in text or "%" in text)
+    if not _OPERATORS.fullmatch(bare) or divides or "<<" in text or ">>" in text:
+        return None
+    for name, operand in fields.items():
+        text = text.replace(f"{{{name}}}", operand)
+    return spelling.unwrapped(text)
+
+
+def _converted(text: str, from_: Scalar, to: Scalar) -> str | None:
+    if from_ == to:
+        return text
+    if from_ == bool_:
+        one = f"splat(({spelling.value_type(to)})1)"
+        return f"({text} ? {one} : {VECTORS[to]}{{}})"
+    if from_ in (int32, uint32) and to == float32:
+        return f"__builtin_convertvector({text}, vf)"
+    return f"({VECTORS[to]}){text}" if {from_, to} == {int32, uint32} else None

@@ -1,0 +1,388 @@
+"""Vector code computes what scalar code does: the same bits but for sums and mathematics, the same errors."""
+
+import copy
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+import kernelab as kl
+from kernelab.backend.common.build_cache import Cache
+from kernelab.backend.common.compiler import open_compiler, processor_features
+from kernelab.backend.common.packing import pack
+from kernelab.backend.cpu.cpu_backend import CpuBackend
+from kernelab.backend.cpu.vector_tier import VectorTier, build, lanes_of, widths_of
+from kernelab.codegen.common.entry import STATUS_FIELDS, layout_of
+from kernelab.codegen.vectors.vector_helpers import FUNCTIONS
+from kernelab.codegen.vectors.vector_writer import Refused
+from kernelab.lang.ir import Function
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.scalarise import scalarise
+from tests.strategies import exact
+from tests.strategies.kernels import plain_programs
+from tests.support.lowering import lowered
+
+WIDTHS = widths_of(processor_features()) if open_compiler().is_gcc else ()
+pytestmark = pytest.mark.skipif(not WIDTHS, reason="no vectors that this compiler makes use of")
+
+
+def run_vectors(function: Function, width: int, grid: tuple[int, ...], arguments: dict[str, Any]) -> None:
+    """Run the vector code of a scalarised function on all of a grid; raises Refused."""
+    run = build(function, lanes_of(width), Cache(), open_compiler())
+    status = (ctypes.c_longlong * STATUS_FIELDS)()
+    assert run(pack(layout_of(function), grid, arguments), ctypes.byref(status)) == 0
+
+
+# ------------------------------------------------------------------------------------------ random programs
+
+
+def drawn(count: int, seed: int) -> list[str]:
+    """The texts of some programs over float32, always the same."""
+    texts: list[str] = []
+
+    @hypothesis.seed(seed)
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=[*HealthCheck],
+    )
+    @given(plain_programs())
+    def collect(text: str) -> None:
+        texts.append(exact(text).replace("float64", "float32"))
+
+    collect()
+    return texts
+
+
+def arguments_for(function: Function, threads: int, seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    shapes = {"x": (threads + 4,), "a": (threads, 4), "out": (threads, 4)}
+    floats = {
+        param.hint: rng.normal(size=shapes[param.hint.removesuffix("_bar")]).astype(np.float32)
+        for param in function.params
+        if param.hint != "n"
+    }
+    return {**floats, "n": rng.integers(0, 4, threads).astype(np.int32)}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_random_programs_and_their_adjoints_compute_what_scalar_code_does(width: int) -> None:
+    primals = [lowered(text, "program") for text in drawn(60, seed=1)]
+    adjoints = [vjp(primal, ["x", "a", "out"], []).adjoint for primal in primals]
+    tried = {"primal": 0, "adjoint": 0}
+    for number, pair in enumerate(zip(primals, adjoints, strict=True)):
+        for kind, function in zip(tried, map(scalarise, pair), strict=True):
+            if function.linear is not None:  # it reads what its primal has kept, and stays scalar
+                continue
+            threads = 3 * width + number % width  # whole groups, and tails of every length
+            expected = arguments_for(function, threads, number)
+            found = copy.deepcopy(expected)
+            try:
+                run_vectors(function, width, (threads,), found)
+            except Refused:
+                continue
+            tried[kind] += 1
+            entry = CpuBackend().build([function])[function.name]
+            entry(pack(layout_of(function), (threads,), expected))
+            for name, values in expected.items():
+                if kind == "primal":
+                    np.testing.assert_array_equal(found[name], values, err_msg=name)
+                else:
+                    size = np.abs(values[np.isfinite(values)]).max(initial=0.0)
+                    np.testing.assert_allclose(found[name], values, 1e-4, 1e-5 * size, err_msg=name)
+    assert tried["primal"] > 20 and tried["adjoint"] > 10, tried
+
+
+# ------------------------------------------------------------------------------------------ launches
+
+
+@pytest.fixture
+def vectorised(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """Whether each large launch of the test began with vector code."""
+    seen: list[bool] = []
+    ask = VectorTier.run
+
+    def asked(self: VectorTier) -> Any:
+        run = ask(self)
+        seen.append(run is not None)
+        return run
+
+    monkeypatch.setattr(VectorTier, "run", asked)
+    yield seen
+    kl.config.vector_code = True
+
+
+N = 5000
+"""Threads of launches that run vector code, and end with a part of a group."""
+
+KERNELS = """
+def gathered(x: array[float], of: array[int], y: array[float]):
+    i = tid()
+    y[i] = 2.0 * x[of[i]]
+
+def checked(x: array[float], y: array[float]):
+    i = tid()
+    v = x[i]
+    assert v < 10.0, "too large"
+    y[i] = v
+
+def shifted(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i - 1] + x[i]
+
+def guarded(x: array[float], y: array[float], z: array[float]):
+    i = tid()
+    if i < x.shape[0]:
+        y[i] = x[i] + 1.0
+    else:
+        z[i] = 3.0
+
+def late(x: array[float], of: array[int], y: array[float], z: array[float]):
+    i = tid()
+    y[i] = x[i]
+    z[i] = x[i + 1]
+
+def remainder(a: array[int], b: array[int], c: array[int]):
+    i = tid()
+    if b[i] != 0:
+        c[i] = a[i] // b[i] + a[i] % b[i]
+
+def newton(x: array[float], y: array[float]):
+    i = tid()
+    v = x[i]
+    r = v
+    while abs(r * r - v) > 1.0e-4 * v:
+        r = 0.5 * (r + v / r)
+    y[i] = r
+
+def powers(x: array[float], n: array[int], y: array[float]):
+    i = tid()
+    v = 1.0
+    for k in range(n[i]):
+        if x[i] > 0.5:
+            v = v * x[i] + 0.1
+        else:
+            v = v - x[i]
+        if v > 4.0:
+            break
+    y[i] = v
+
+def table(x: array2d[float], y: array2d[float]):
+    i, j = tid()
+    y[i, j] = x[j, i] + x[i, 0]
+
+def bins(of: array[int], x: array[float], s: array[float]):
+    i = tid()
+    s[of[i]] += x[i]
+
+def whole(x: array[float], s: array[float]):
+    i = tid()
+    s[0] += x[i]
+
+def sines(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = sin(x[i])
+
+def last(x: array[float], y: array[float]):
+    i = tid()
+    y[1] = x[i]
+
+def structs(x: array[vec3], y: array[vec3]):
+    i = tid()
+    y[i] = x[i] + vec3(1.0, 2.0, 3.0)
+"""
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, kl.Kernel]:
+    return kl.compile(KERNELS)
+
+
+def reals(count: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).uniform(0.01, 1.0, count).astype(np.float32)
+
+
+def ints(count: int, low: int, high: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).integers(low, high, count).astype(np.int32)
+
+
+def both(kernel: kl.Kernel, dim: Any, make: Callable[[], list[Any]]) -> tuple[list[Any], list[Any]]:
+    """What a launch leaves in its arguments, and its error, by vector code and by scalar code."""
+    found: list[list[Any]] = []
+    for is_on in (True, False):
+        kl.config.vector_code = is_on
+        arguments, told = make(), ""
+        try:
+            kl.launch(kernel, dim, arguments)
+        except kl.KernelError as error:
+            told = str(error)
+        found.append([*(each.numpy() for each in arguments), told])
+    return found[0], found[1]
+
+
+def agree(kernel: kl.Kernel, dim: Any, make: Callable[[], list[Any]], seen: list[bool]) -> str:
+    """That both leave the same bits and the same error; returns the error."""
+    seen.clear()
+    with_vectors, scalar = both(kernel, dim, make)
+    assert seen == [True, False], "the first launch was to run vector code"
+    for one, other in zip(with_vectors, scalar, strict=True):
+        np.testing.assert_array_equal(one, other)
+    return str(scalar[-1])
+
+
+def launches() -> dict[str, tuple[Any, Callable[[], list[Any]], str]]:
+    """For each kernel a launch, and words of the error that it ends with."""
+    bad, large = ints(N, 0, N), reals(N)
+    bad[4321] = N
+    large[1234] = 11.0
+    array, zeros = kl.array, kl.zeros
+    return {
+        "gathered": (N, lambda: [array(reals(N)), array(bad), zeros(N)], f"index {N} is out of bounds"),
+        "checked": (N, lambda: [array(large), zeros(N)], "too large; in thread 1234"),
+        "shifted": (N, lambda: [array(reals(N)), zeros(N)], ""),
+        "guarded": (N, lambda: [array(reals(N - 30)), zeros(N - 30), zeros(N)], ""),
+        "late": (N, lambda: [array(reals(N)), array(bad), zeros(N), zeros(N)], f"in thread {N - 1}"),
+        "remainder": (N, lambda: [array(ints(N, -9, 9)), array(ints(N, -3, 4, 1)), zeros(N, int)], ""),
+        "newton": (N, lambda: [array(reals(N)), zeros(N)], ""),
+        "powers": (N, lambda: [array(reals(N)), array(ints(N, 0, 9)), zeros(N)], ""),
+        "table": ((71, 71), lambda: [array(reals(71 * 71).reshape(71, 71)), zeros((71, 71))], ""),
+        "bins": (N, lambda: [array(ints(N, -5, 40)), array(reals(N)), zeros(40)], ""),
+        "last": (N, lambda: [array(reals(N)), zeros(3)], ""),
+        "structs": (
+            N,
+            lambda: [array(reals(3 * N).reshape(N, 3), dtype=kl.vec3), zeros(N, kl.vec3)],
+            "",
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", launches())
+def test_launches_leave_the_same_bits_and_errors(
+    name: str, kernels: dict[str, kl.Kernel], vectorised: list[bool]
+) -> None:
+    dim, make, words = launches()[name]
+    told = agree(kernels[name], dim, make, vectorised)
+    assert (words in told) and bool(words) == bool(told), told
+
+
+def test_arguments_of_any_layout_do(kernels: dict[str, kl.Kernel], vectorised: list[bool]) -> None:
+    wide = reals(2 * N + 10)
+    for take in (
+        lambda x: [x[:N], kl.zeros(N)],
+        lambda x: [x[: 2 * N : 2], kl.zeros(N)],
+        lambda x: [x[N - 1 :: -1], kl.zeros(N)],
+        lambda x: [x[:N], x[1 : N + 1]],
+        lambda x: [x[1 : N + 1], x[:N]],
+        lambda x: [x[:N], x[:N]],
+    ):
+        agree(kernels["shifted"], N, lambda take=take: take(kl.array(wide)), vectorised)
+
+
+def test_small_launches_and_deterministic_ones_run_scalar_code(
+    kernels: dict[str, kl.Kernel], vectorised: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = kl.array(reals(N))
+    kl.launch(kernels["sines"], 100, [x, kl.zeros(N)])
+    monkeypatch.setattr(kl.config, "deterministic", True)
+    kl.launch(kernels["sines"], N, [x, kl.zeros(N)])
+    assert vectorised == [False]
+
+
+def test_sums_are_as_good(kernels: dict[str, kl.Kernel], vectorised: list[bool]) -> None:
+    n = 1 << 21
+    s = kl.zeros(1)
+    kl.launch(kernels["whole"], n, [kl.ones(n), s])
+    assert vectorised == [True] and s.list() == [n]
+    s = kl.full(2, 2.0**24)
+    kl.launch(kernels["bins"], n, [kl.zeros(n, dtype=int), kl.ones(n), s])
+    assert s.list() == [2.0**24 + n, 2.0**24]
+
+
+@pytest.mark.parametrize("name", ["newton", "powers"])
+@pytest.mark.parametrize("loop_memory", [64 << 20, 64])
+def test_gradients_through_saved_values_are_the_same(
+    name: str, loop_memory: int, kernels: dict[str, kl.Kernel], vectorised: list[bool]
+) -> None:
+    """With little memory for loops vector code gives up before scalar code keeps checkpoints."""
+    found = []
+    before, kl.config.loop_memory = kl.config.loop_memory, loop_memory
+    try:
+        for is_on in (True, False):
+            kl.config.vector_code = is_on
+            x, y = kl.array(reals(N), requires_grad=True), kl.zeros(N, requires_grad=True)
+            between = [] if name == "newton" else [kl.array(ints(N, 0, 9))]
+            with kl.Tape() as tape:
+                kl.launch(kernels[name], N, [x, *between, y])
+            tape.backward(grads={y: kl.ones(N)})
+            found.append(x.grad.numpy())
+    finally:
+        kl.config.loop_memory = before
+    assert any(vectorised)
+    np.testing.assert_allclose(found[0], found[1], 1e-6)
+
+
+# ------------------------------------------------------------------------------------------ mathematics
+
+
+def apart(found: Any, exact_values: Any) -> Any:
+    """The distance of float32 numbers from exact ones, in units in the last place."""
+    nearest = exact_values.astype(np.float32)
+    unit = np.spacing(np.maximum(np.abs(nearest), np.finfo(np.float32).tiny)).astype(np.float64)
+    return np.abs(found.astype(np.float64) - exact_values) / unit
+
+
+WITHIN = {
+    "asin": (-1, 1),
+    "acos": (-1, 1),
+    "log": (0, 10),
+    "log2": (0, 10),
+    "log10": (0, 10),
+    "tan": (-1.5, 1.5),
+}
+NUMPY = {"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan}
+UNARY = sorted(
+    FUNCTIONS
+    - {"pow", "atan2", "hypot", "asinh", "acosh", "atanh", "exp2", "exp10", "expm1", "log1p", "erf", "erfc"}
+)
+SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-42, -1e-42, 1e30, -1e30]
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_are_within_four_units_in_the_last_place(name: str, vectorised: list[bool]) -> None:
+    kernel = kl.compile(f"def f(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = {name}(x[i])")[
+        "f"
+    ]
+    low, high = WITHIN.get(name, (-10, 10))
+    x = np.random.default_rng(0).uniform(low, high, 1 << 16).astype(np.float32)
+    y = kl.zeros(x.size)
+    kl.launch(kernel, x.size, [kl.array(x), y])
+    assert vectorised == [True]
+    assert apart(y.numpy(), NUMPY.get(name, getattr(np, name, None))(x.astype(np.float64))).max() < 4.0
+    special = np.resize(np.array(SPECIAL, np.float32), N)
+    make = lambda: [kl.array(special), kl.zeros(N)]  # noqa: E731
+    with_vectors, scalar = both(kernel, N, make)
+    np.testing.assert_allclose(with_vectors[1], scalar[1], 1e-6)
+    zeros = special == 0
+    np.testing.assert_array_equal(np.signbit(with_vectors[1][zeros]), np.signbit(scalar[1][zeros]))
+
+
+def test_powers_are_too(vectorised: list[bool]) -> None:
+    text = "def f(x: array[float], z: array[float], y: array[float]):\n    i = tid()\n    y[i] = x[i] ** z[i]"
+    kernel = kl.compile(text)["f"]
+    rng = np.random.default_rng(0)
+    x, z = (rng.uniform(*bounds, 1 << 16).astype(np.float32) for bounds in ((0.01, 10), (-5, 5)))
+    y = kl.zeros(x.size)
+    kl.launch(kernel, x.size, [kl.array(x), kl.array(z), y])
+    assert vectorised == [True]
+    assert apart(y.numpy(), x.astype(np.float64) ** z.astype(np.float64)).max() < 4.0
+    pairs = np.array([(a, b) for a in SPECIAL for b in (*SPECIAL, 2.0, 3.0, 0.5, -3.0)], np.float32)
+    pairs = np.resize(pairs, (N, 2))
+    make = lambda: [kl.array(pairs[:, 0].copy()), kl.array(pairs[:, 1].copy()), kl.zeros(N)]  # noqa: E731
+    with_vectors, scalar = both(kernel, N, make)
+    np.testing.assert_allclose(with_vectors[2], scalar[2], 1e-6)
