@@ -136,6 +136,10 @@ class Witness:
             memory.witness(self._as_witness)
         known.note()
 
+    def computed(self, memory: Allocation) -> bool:
+        """Whether some of the memory was written where this could see it."""
+        return memory in self._written
+
     def alert(self, memory: Allocation) -> None:
         """A memory is about to change; nobody waits for that here."""
 

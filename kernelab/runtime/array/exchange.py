@@ -3,6 +3,7 @@
 The methods here are those of `array` that need nothing of its inside.
 """
 
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -12,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from kernelab.backend.cuda.stream_sync import ANY, LEGACY, Partner
-from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, a_thing
+from kernelab.errors import Diagnostic, KernelTypeError, KernelWarning, LaunchError, a_thing
 from kernelab.host.traced import Origins, traced
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
@@ -29,7 +30,7 @@ from kernelab.lang.types import (
 from kernelab.runtime.array.gradients import Gradients
 from kernelab.runtime.array.layout import Part, Strided
 from kernelab.runtime.array.transfers import look_at
-from kernelab.runtime.context.recorder import RECORDER
+from kernelab.runtime.context.recorder import RECORDER, called, caller
 from kernelab.runtime.memory.device import Device, get_cuda_devices, get_device
 from kernelab.runtime.memory.dlpack import CPU, CUDA, Described, as_brain, capsule_of, is_brain, taken
 from kernelab.runtime.memory.interop import HostArray, itemsize, too_many_axes, value_type
@@ -190,6 +191,17 @@ def from_capsule(source: Any, elem: Value | None) -> Part:
 def partner_of(source: Any, space: Space) -> Partner:
     """The streams in which the library of an object works: of PyTorch the one in use, of others any."""
     return TorchStream(_ordinal(space)) if type(source).__module__.partition(".")[0] == "torch" else ANY
+
+
+def warn_of_end(elements: Any, hint: str) -> None:
+    """Warn where an array with gradients, which a tape has computed, goes to another library."""
+    memory = elements.allocation
+    seen = (witness for ref in memory.witnesses if (witness := ref()) is not None)
+    if not elements.requires_grad or not any(witness.computed(memory) for witness in seen):
+        return
+    message = f"{called(elements)} was computed on a tape: no gradient comes back from another library"
+    told = Diagnostic(message, caller().span, "library", "warning", hint=hint)
+    warnings.warn_explicit(told.render(), KernelWarning, caller().filename, caller().line)
 
 
 class TorchStream:
@@ -357,6 +369,7 @@ class Exchange(Gradients):
         Of a CUDA device, the stream of the other library, which it names, waits for what kernelab does there.
         Raises BufferError where the memory is read-only and the other library cannot say that it minds.
         """
+        warn_of_end(self, "pass kl.clone(x, requires_grad=False) where values are meant to go alone")
         if self.allocation.space is not None:
             options.pop("max_version", None)
             return capsule(self, **options)

@@ -4,15 +4,17 @@ PyTorch is imported only where a tensor is asked for.  Memory is shared or the c
 copies.
 """
 
+import warnings
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError, a_thing
+from kernelab.errors import Diagnostic, KernelTypeError, KernelWarning, a_thing
 from kernelab.lang.types import SCALARS, Scalar, Value
-from kernelab.runtime.array.exchange import TorchStream, capsule
+from kernelab.runtime.array.exchange import TorchStream, capsule, warn_of_end
 from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.recorder import called, caller
 from kernelab.runtime.host.create import array, from_dlpack, from_numpy
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.interop import type_of_numpy, value_type
@@ -24,10 +26,13 @@ def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, gra
     On a CUDA device the stream that PyTorch uses at the moment and kernelab wait for each other.
     With a vector or matrix for a `dtype` the last axes are its components.  `requires_grad` is the tensor's
     unless given; a leaf that requires gradients and has none yet gets zeros, which both sides then share.
-    Raises KernelTypeError where the memory cannot be shared.
+    A tensor that PyTorch has computed with gradients is warned of, unless `requires_grad` is given: none goes
+    on to PyTorch's graph.  Raises KernelTypeError where the memory cannot be shared.
     """
     elem = None if dtype is None else value_type(dtype)
     made = _over_tensor(t, elem)
+    if requires_grad is None and t.requires_grad and not t.is_leaf:
+        _warn_of_graph(t)
     wanted = bool(t.requires_grad) if requires_grad is None else requires_grad
     if grad is not None:
         made.grad = from_torch(grad, elem) if not isinstance(grad, array) else grad
@@ -57,7 +62,8 @@ def to_torch(a: array, requires_grad: bool | None = None) -> Any:
     """A tensor of PyTorch over the memory of an array, components in the last axes, its `.grad` shared too.
 
     `requires_grad` is the array's unless given.  The tensor is a leaf: no gradient passes from PyTorch's
-    graph to a tape, nor back, and there is no warning.  Hand it over: ``tape.backward(grads={a: ...})``.
+    graph to a tape, nor back; what a tape has computed is warned of, unless `requires_grad` is given.  Hand
+    it over: ``tape.backward(grads={a: kl.from_torch(t.grad)})``.
     Raises KernelTypeError for what a tensor cannot look at.
     """
     _require_array(a, "to_torch")
@@ -66,12 +72,30 @@ def to_torch(a: array, requires_grad: bool | None = None) -> Any:
         why = "its strides are negative" if a.allocation.writable else "its memory is read-only"
         message = f"a tensor cannot share this array: {why}"
         raise KernelTypeError(Diagnostic(message, code="torch", hint="pass kl.clone(x)"))
+    if requires_grad is None:
+        warn_of_end(a, TO_TORCH)
     tensor = _tensor(a, torch)
     if a.requires_grad if requires_grad is None else requires_grad:
         tensor.requires_grad_(True)
         if a.grad is not None:
             tensor.grad = to_torch(a.grad, requires_grad=False)
     return tensor
+
+
+TO_TORCH = (
+    "the tensor is a leaf: call backward() there, then tape.backward(grads={y: kl.from_torch(t.grad)}), and "
+    "write to_torch(y, requires_grad=True) to say so; or requires_grad=False where its values go alone"
+)
+
+
+def _warn_of_graph(t: Any) -> None:
+    message = f"{called(t, 'this tensor')} was computed by PyTorch: no gradient goes on to its graph"
+    hint = (
+        "call t.backward(kl.to_torch(x.grad)) after backward() of the tape, and write "
+        "from_torch(t, requires_grad=True) to say so; or pass t.detach() where values are meant to come alone"
+    )
+    told = Diagnostic(message, caller().span, "library", "warning", hint=hint)
+    warnings.warn_explicit(told.render(), KernelWarning, caller().filename, caller().line)
 
 
 def _tensor(a: array, torch: Any) -> Any:

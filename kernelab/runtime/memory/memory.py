@@ -62,6 +62,9 @@ class Witness(Protocol):
     def before_write(self, target: Elements) -> None:
         """`target` is about to be overwritten."""
 
+    def computed(self, memory: "Allocation") -> bool:
+        """Whether the witness has recorded how some of the memory was computed."""
+
     def is_exposed(self, memory: "Allocation") -> None:
         """The host is about to get a writable view of the memory."""
 
