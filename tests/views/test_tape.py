@@ -2,6 +2,7 @@
 
 import re
 import weakref
+from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
 
@@ -84,6 +85,17 @@ def test_objects_that_cannot_be_looked_at_have_no_names_and_hide_no_others() -> 
     namespace = {"a": Hostile(), "b": {Hostile(): x}, "c": HostileDict(x=x), "d": gone, "e": [y], "z": z}
     memories = [one.allocation for one in (x, y, z)]
     assert names_of(memories, namespace) == {y.allocation: "e[0]", z.allocation: "z"}
+
+
+def test_arrays_have_their_names_in_the_last_records_of_a_tape_of_many_arrays_too() -> None:
+    first, last = kl.ones(3, dtype=float), kl.zeros(3, dtype=float)
+    arrays = [first, *(kl.zeros(3, dtype=float) for _ in range(100)), last]
+    with kl.Tape() as tape:
+        for before, after in pairwise(arrays):
+            kl.launch(SQUARE, dim=3, inputs=[before], outputs=[after])
+    table = [row.split()[3:5] for row in shown(tape) if "square" in row]
+    assert (table[0], table[-1]) == (["first", "y"], ["before", "last"])
+    assert 'label="last\\nfloat32 (3)"' in tape.visualize()
 
 
 def test_a_copy_is_a_record_too() -> None:
