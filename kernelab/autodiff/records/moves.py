@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from kernelab.autodiff.overwrites.hazards import Keep
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
@@ -15,23 +15,12 @@ from kernelab.runtime.memory.interop import HostArray
 from kernelab.runtime.memory.memory import set_aside
 
 
-class Flows(Protocol):
-    """The regions of a record."""
-
-    @property
-    def read(self) -> Sequence[array]: ...
-    @property
-    def reached(self) -> Sequence[array]: ...
-    @property
-    def written(self) -> Sequence[array]: ...
-
-
 class Flowing:
     """The flow of a record other than a launch."""
 
     __slots__ = ()
 
-    def flow(self: "Flows") -> tuple[Sequence[array], Sequence[array], Sequence[array]]:
+    def flow(self: Any) -> tuple[Sequence[array], Sequence[array], Sequence[array]]:
         """What it read, reached and wrote."""
         return self.read, self.reached, self.written
 

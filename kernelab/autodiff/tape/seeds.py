@@ -274,27 +274,21 @@ def _no_mapping(grads: Any) -> TapeError:
 
 def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:
     if target.__class__ is array is cotangent.__class__ and target.type is cotangent.type:
-        are_together = target.allocation.space is cotangent.allocation.space
-        if target.allocation.requires_grad and are_together and target.shape == cotangent.shape:
-            return cotangent
+        are_on_host = target.allocation.space is None, cotangent.allocation.space is None
+        fits = target.shape == cotangent.shape and are_on_host[0] == are_on_host[1]
+        if fits and target.allocation.requires_grad:
+            return cotangent  # as it is: it need not come to the host
     if not isinstance(target, array) or not is_differentiable(target.dtype):
         name = called(target, a_thing(target))
         hint = "write backward(grads={y: kl.ones_like(y)}), where y is the array itself"
         raise refusal("seed", f"grads= maps arrays of floats to their cotangents, and {name} is none", hint)
-    if isinstance(cotangent, array) and _stays(target, cotangent):
-        return cotangent
     given = cotangent.seen() if isinstance(cotangent, array) else _host_cotangent(target, cotangent)
     if given.shape != target.outline().shape:
         name = called(target, "the array")
         message = f"the cotangent of {name} has shape {given.shape}, its elements {target.outline().shape}"
         raise refusal("seed", message, "give one cotangent for each element")
-    return rounded(given, target.outline().dtype)
-
-
-def _stays(target: array, cotangent: array) -> bool:
-    """Whether a cotangent fits as it is, and need not come to the host."""
-    are_there = target.allocation.space is not None and cotangent.allocation.space is not None
-    return are_there and (cotangent.dtype, cotangent.shape) == (target.dtype, target.shape)
+    wanted = target.outline().dtype
+    return given if given.dtype == wanted else rounded(given, wanted)
 
 
 def _host_cotangent(target: array, cotangent: Any) -> HostArray:
