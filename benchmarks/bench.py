@@ -14,6 +14,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -183,7 +184,9 @@ class Bench:
                         self.results.add_all("From a text to its gradient", peer.name, found, f"{size}, ")
 
     def imports(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+        # As users have it: Python keeps what it has compiled.
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "PYTHONDONTWRITEBYTECODE": ""}
+        environment["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp()
         for turn in range(self.rounds + 1):
             for title, statement in IMPORTS.items():
                 python = self.python if title.startswith(("warp", "numba", "jax")) else sys.executable
