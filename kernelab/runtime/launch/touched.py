@@ -50,9 +50,9 @@ def overwrites(
     extents: tuple[int, ...],
     arguments: Sequence[Any],
 ) -> bool:
-    """Whether a write to `target` changes an element of an array that a region is in a launch of a grid."""
-    boxes = region.boxes(_situation(region, extents, _facts(region, arguments)))
-    return any(target.overlaps(part(elements, box)) for box in boxes)
+    """Whether a write to `target`, which overlaps the box of a region, changes an element of the region."""
+    boxes = _boxes(region, extents, *_facts(region, arguments))
+    return len(boxes) == 1 or any(target.overlaps(part(elements, box)) for box in boxes)
 
 
 def touched(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) -> array | None:
@@ -99,6 +99,12 @@ def _box(region: Region, extents: tuple[int, ...], *facts: Any) -> tuple[Box | N
     """A box, and whether it is the whole array."""
     box = region.box(_situation(region, extents, facts))
     return box, box is not None and covers(box, facts[0])
+
+
+@functools.lru_cache(_REMEMBERED)
+def _boxes(region: Region, extents: tuple[int, ...], *facts: Any) -> tuple[Box, ...]:
+    """The boxes of the single accesses of a region, where they can be told apart."""
+    return tuple(region.boxes(_situation(region, extents, facts)))
 
 
 @functools.lru_cache(_REMEMBERED)
