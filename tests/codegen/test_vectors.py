@@ -3,6 +3,7 @@
 import copy
 import ctypes
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import hypothesis
@@ -17,9 +18,12 @@ from kernelab.backend.common.packing import pack
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cpu.vector_tier import VectorTier, build, lanes_of, widths_of
 from kernelab.codegen.common.entry import STATUS_FIELDS, layout_of
-from kernelab.codegen.vectors.vector_helpers import FUNCTIONS
+from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, VECTORS
 from kernelab.codegen.vectors.vector_writer import Refused
-from kernelab.lang.ir import Function
+from kernelab.lang import ops
+from kernelab.lang.ir import Block, Function, Let, Load, Store, Var
+from kernelab.lang.ops import Op
+from kernelab.lang.types import Array, Scalar, int32
 from kernelab.passes.ad.vjp import vjp
 from kernelab.passes.common.scalarise import scalarise
 from tests.strategies import exact
@@ -386,3 +390,60 @@ def test_powers_are_too(vectorised: list[bool]) -> None:
     make = lambda: [kl.array(pairs[:, 0].copy()), kl.array(pairs[:, 1].copy()), kl.zeros(N)]  # noqa: E731
     with_vectors, scalar = both(kernel, N, make)
     np.testing.assert_allclose(with_vectors[2], scalar[2], 1e-6)
+
+
+# ------------------------------------------------------------------------------------------ operations
+
+
+def applications() -> Iterator[tuple[Op, tuple[Scalar, ...], Scalar]]:
+    """Every operation with a spelling, over each of the types that vector code computes with."""
+    for name in ops.names():
+        for op in ops.overloads(name):
+            if op.cpp is None:
+                continue
+            for types in product(VECTORS, repeat=len(op.params)):
+                result = op.infer(types)
+                if result in VECTORS:
+                    yield op, types, result
+
+
+def applying(number: int, op: Op, types: tuple[Scalar, ...], result: Scalar) -> Function:
+    """A kernel that applies an operation to the elements of arrays."""
+    given = tuple(Var(Array(type, 1), f"x{k}") for k, type in enumerate(types))
+    y, i, out = Var(Array(result, 1), "y"), Var(int32, "i"), Var(result, "t")
+    values = tuple(Var(type, f"v{k}") for k, type in enumerate(types))
+    loads = [Load(value, x, (i,)) for value, x in zip(values, given, strict=True)]
+    body = Block((*loads, Let(out, op, values), Store(y, (i,), out)))
+    return Function(f"apply_{number}", (*given, y), body, (i,))
+
+
+EDGES = {
+    "float": SPECIAL,
+    "int": [0, 1, -1, 2, 7, 31, 32, 33, 2**31 - 1, -(2**31), -7],
+    "uint": [0, 1, 2, 7, 31, 32, 33, 2**31, 2**32 - 1],
+    "bool": [False, True],
+}
+
+
+def test_operations_give_the_same_bits() -> None:
+    cases = [*applications()]
+    functions = [applying(number, *case) for number, case in enumerate(cases)]
+    entries = CpuBackend().build(functions)
+    lanes = lanes_of(max(WIDTHS))
+    for function, (op, types, result) in zip(functions, cases, strict=True):
+        pairs = np.array([*product(*(range(len(EDGES[type.kind])) for type in types))])
+        given = {f"x{k}": np.array(EDGES[type.kind], type.dtype)[pairs[:, k]] for k, type in enumerate(types)}
+        if op.name in ("floordiv", "mod") and result.is_int:
+            given["x1"][given["x1"] == 0] = 3  # scalar code tests the divisor before
+        expected = {**given, "y": np.zeros(len(pairs), result.dtype)}
+        found = {**given, "y": np.zeros(len(pairs), result.dtype)}
+        entries[function.name](pack(layout_of(function), (len(pairs),), expected))
+        run_vectors(function, lanes.width, (len(pairs),), found)
+        if any(f"{{m}}{name}{{f}}" in str(op.cpp) for name in FUNCTIONS):
+            np.testing.assert_allclose(found["y"], expected["y"], 1e-6, err_msg=f"{op.name} {types}")
+            continue
+        np.testing.assert_array_equal(found["y"], expected["y"], err_msg=f"{op.name} {types}")
+        if result.is_float:
+            known = ~np.isnan(expected["y"])
+            signs = (np.signbit(each["y"][known]) for each in (found, expected))
+            np.testing.assert_array_equal(*signs, err_msg=f"{op.name} {types}")
