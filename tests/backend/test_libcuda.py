@@ -63,7 +63,8 @@ def test_memory_is_opened_to_one_other_device_for_reading_and_writing(asked: lis
     assert [told[1:] for told in numbers(asked, "cuMemPoolSetAccess")] == [[device, 0, both, 1]]
     ((_, mine, source, other, nbytes, _),) = numbers(asked, "cuMemcpyPeerAsync")
     assert mine != other and (source, nbytes) == (0x5000, 12)
-    assert [mine, other] == [context for (context,) in numbers(asked, "cuCtxSetCurrent")][:2]
+    entered = dict.fromkeys(context for (context,) in numbers(asked, "cuCtxSetCurrent"))
+    assert [mine, other] == list(entered)[:2]
 
 
 def test_memory_of_a_capture_is_handed_out_beside_it(asked: list[str]) -> None:
