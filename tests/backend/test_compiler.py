@@ -1,6 +1,7 @@
 """The compiler: which one is called, and what becomes of its complaints."""
 
 import fcntl
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -154,11 +155,17 @@ def test_an_interrupt_of_the_terminal_does_not_reach_the_compiler(
 def test_an_interrupted_build_leaves_no_compiler_behind(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_cache: Path
 ) -> None:
-    # The compiler's own child inherits the file: it is unlocked when both have ended.
+    # The compiler's own child inherits the file: it is unlocked when both have ended.  Once it has read the
+    # text, whoever started the compiler waits for it.
     lock = tmp_path / "lock"
-    body = f"exec 9>{lock}; flock 9; kill -INT $PPID; sleep 600 & wait; exit 1"
+    body = f"cat >/dev/null; exec 9>{lock}; flock 9; kill -INT $PPID; sleep 600 & wait; exit 1"
     monkeypatch.setenv("KERNELAB_CXX", compiler_script(tmp_path, body))
-    with pytest.raises(KeyboardInterrupt):
-        CpuBackend().build([kernels.saxpy().function])
+    # A process in the background ignores interrupts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            CpuBackend().build([kernels.saxpy().function])
+    finally:
+        signal.signal(signal.SIGINT, before)
     with lock.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
