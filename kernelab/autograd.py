@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, Literal
 
 from kernelab.autodiff.checks import tapecheck
-from kernelab.autodiff.checks.gradcheck import VERDICTS, Fast, GradcheckReport, check, require_choice
-from kernelab.autodiff.checks.tapecheck import LaunchCheck, TapeReport
+from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check, require_choice
+from kernelab.autodiff.checks.tapecheck import TapeReport
 from kernelab.autodiff.checks.taylor import TaylorReport, taylor
 from kernelab.autodiff.checks.witnesses import Tolerance, require_step
 from kernelab.autodiff.jacobians.differences import differences
@@ -28,7 +28,6 @@ from kernelab.errors import (
     GradientError,
     KernelTypeError,
     KernelWarning,
-    Related,
     a_thing,
 )
 from kernelab.guidance.bad_calls import telling
@@ -231,7 +230,7 @@ def gradcheck(
         display.show(report, gradcheck_view)
     _plot_errors(report, plot_relative_error, plot_absolute_error)
     if raise_exception and not report:
-        raise GradientError(_failure(report, subject))
+        raise GradientError(report.failure(None if subject.kernel is None else subject.kernel.span))
     return report.as_shown(display.cell()) if show_summary else report
 
 
@@ -291,7 +290,7 @@ def gradcheck_tape(
             _plot_errors(launch.report, plot_relative_error, plot_absolute_error)
     bad = report.first_bad()
     if raise_exception and bad is not None:
-        raise GradientError(_bad_launch(bad))
+        raise GradientError(bad.failure())
     return report.as_shown(display.cell()) if show_summary else report
 
 
@@ -463,43 +462,3 @@ def _named(subject: Subject, metadata: FunctionMetadata | None) -> Subject:
     outputs = None if subject.outputs is None else renamed(subject.outputs, metadata.output_labels)
     sources = renamed(subject.sources, metadata.input_labels)
     return replace(subject, name=metadata.key or subject.name, sources=sources, outputs=outputs)
-
-
-def _failure(report: GradcheckReport, subject: Subject) -> Diagnostic:
-    worst = report.worst()
-    span = None if subject.kernel is None else subject.kernel.span
-    if worst.verdict == "race":
-        message = f"the result of {report.kernel} depends on the order of its threads: {worst.explanation}"
-        return Diagnostic(message, worst.span or span, "gradcheck", hint=_advice(report))
-    if worst.verdict in ("nonlinear", "tangent"):
-        message = f"a derivative that {report.kernel} uses is wrong where differences cannot tell"
-        message += f": {worst.explanation}" * bool(worst.explanation)
-        return Diagnostic(message, worst.span or span, "gradcheck", hint=_advice(report))
-    if worst.verdict == "host":
-        message = f"the gradient of {report.kernel} leaves out what the host computes for {worst.output}"
-        return Diagnostic(message, span, "gradcheck", hint=_advice(report))
-    message = (
-        f"the gradient of {report.kernel} is not its derivative: "
-        f"d {worst.output}{list(worst.output_index)} / d {worst.input}{list(worst.input_index)} "
-        f"is {worst.autodiff:.6g} by the adjoint and {worst.numeric:.6g} by differences"
-    )
-    related = () if worst.span is None else (Related(f"{worst.explanation}:", worst.span),)
-    return Diagnostic(message, span, "gradcheck", hint=_advice(report), related=related)
-
-
-def _bad_launch(bad: LaunchCheck) -> Diagnostic:
-    if bad.fault:
-        message = (
-            f"after launch {bad.index + 1}, `{bad.kernel}`, the gradient of this tape is wrong: {bad.reason}"
-        )
-        return Diagnostic(message, bad.place.span, "gradcheck", hint=bad.hint)
-    message = f"the gradient of launch {bad.index + 1}, of `{bad.kernel}`, is not its derivative"
-    worst = None if bad.report is None else bad.report.worst()
-    span = None if worst is None else worst.span
-    related = () if worst is None or span is None else (Related(f"{worst.explanation}:", span),)
-    return Diagnostic(message, bad.place.span, "gradcheck", hint=_advice(bad.report), related=related)
-
-
-def _advice(report: GradcheckReport | None) -> str:
-    verdict = "" if report is None else report.worst().verdict
-    return VERDICTS.get(verdict, "a kink near the inputs gives this too: try a smaller eps, or other inputs")

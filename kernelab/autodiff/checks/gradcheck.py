@@ -36,7 +36,7 @@ from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, apart
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.trees import refusal
 from kernelab.autodiff.transforms.wide import Wide
-from kernelab.errors import GradientError, KernelValueError, Span
+from kernelab.errors import Diagnostic, GradientError, KernelValueError, Related, Span
 from kernelab.runtime.launch.launch import find_races
 
 LARGE = 1 << 14
@@ -101,6 +101,18 @@ class PairResult:
     explanation: str = ""
     span: Span | None = None
     others: tuple[Entry, ...] = ()
+
+    @property
+    def at_fault(self) -> tuple[Related, ...]:
+        """The source line at fault, if it is known."""
+        return () if self.span is None else (Related(f"{self.explanation}:", self.span),)
+
+    @property
+    def advice(self) -> str:
+        """The meaning of the verdict."""
+        return VERDICTS.get(
+            self.verdict, "a kink near the inputs gives this too: try a smaller eps, or other inputs"
+        )
 
 
 VERDICTS = {
@@ -177,6 +189,27 @@ class GradcheckReport:
     def worst(self) -> PairResult:
         """The pair with the largest relative error, failures first."""
         return max(self.pairs, key=lambda pair: (not pair.passed, pair.max_rel_error))
+
+    def failure(self, span: Span | None) -> Diagnostic:
+        """The error for a check that failed, of a kernel that stands at `span`."""
+        worst, related = self.worst(), tuple[Related, ...]()
+        told = f": {worst.explanation}" * bool(worst.explanation)
+        if worst.verdict == "race":
+            message = f"the result of {self.kernel} depends on the order of its threads{told}"
+            span = worst.span or span
+        elif worst.verdict in ("nonlinear", "tangent"):
+            message = f"a derivative that {self.kernel} uses is wrong where differences cannot tell{told}"
+            span = worst.span or span
+        elif worst.verdict == "host":
+            message = f"the gradient of {self.kernel} leaves out what the host computes for {worst.output}"
+        else:
+            message = (
+                f"the gradient of {self.kernel} is not its derivative: "
+                f"d {worst.output}{list(worst.output_index)} / d {worst.input}{list(worst.input_index)} "
+                f"is {worst.autodiff:.6g} by the adjoint and {worst.numeric:.6g} by differences"
+            )
+            related = worst.at_fault
+        return Diagnostic(message, span, "gradcheck", hint=worst.advice, related=related)
 
     def as_shown(self, cell: int | None) -> "GradcheckReport":
         """The same report, which a cell of this number has displayed already."""

@@ -30,7 +30,7 @@ from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.levels import duplicate
 from kernelab.autodiff.transforms.progress import steps
 from kernelab.autodiff.transforms.trees import is_whole, refusal
-from kernelab.errors import GradientError, KernelError, KernelValueError
+from kernelab.errors import Diagnostic, GradientError, KernelError, KernelValueError
 from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import array
@@ -63,6 +63,18 @@ class LaunchCheck:
     @property
     def passed(self) -> bool:
         return not self.fault and (self.report is None or self.report.passed)
+
+    def failure(self) -> Diagnostic:
+        """The error for a launch that failed."""
+        launch = f"launch {self.index + 1}"
+        if self.report is None or self.fault:
+            message = f"after {launch}, `{self.kernel}`, the gradient of this tape is wrong: {self.reason}"
+            return Diagnostic(message, self.place.span, "gradcheck", hint=self.hint)
+        message, worst = (
+            f"the gradient of {launch}, of `{self.kernel}`, is not its derivative",
+            self.report.worst(),
+        )
+        return Diagnostic(message, self.place.span, "gradcheck", hint=worst.advice, related=worst.at_fault)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
