@@ -100,14 +100,16 @@ def differs_in_sweep(line: Line, count: int) -> bool:
 
 
 def spoiled(line: Line, writer: int) -> Spoiled | None:
-    """The bytes that a record overwrites and an earlier adjoint reads, unless the tape saves them."""
-    run, level = line.reversed_run(writer + 1, BASE)
-    found = next(((k, elements) for k, elements, by in level.spoiled if by == writer), None)
-    if found is None:
+    """The elements that a record overwrites and an earlier adjoint reads, unless the tape saves them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KernelWarning)
+        earlier, (run, tape) = line.taped_run(writer)[1].overwrites, line.taped_run(writer + 1)
+    lost = next((one for one in tape.overwrites[len(earlier) :] if one.outcome == "tainted"), None)
+    if lost is None:
         return None
-    k, elements = found
-    over = (a for a in touched(line.records[k]) if run.of(a).packed == elements.packed)
-    return Spoiled(k, next(over, elements), writer)
+    k = next(k for k, record in enumerate(tape) if getattr(record, "call", None) is lost.reader.call)
+    over = (a for a in touched(line.records[k]) if run.of(a).packed == lost.elements.packed)
+    return Spoiled(k, next(over, lost.elements), writer)
 
 
 def _first(line: Line, is_bad: Any) -> int:
@@ -162,7 +164,7 @@ class Pulled:
 def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pulled:
     """``J^T u`` for each row of `u`, in float64, by a level; of rules that users wrote mixtures as well."""
     base, asked = Wide(BASE), len(u)
-    run, level = line.reversed_run(count, base)
+    run, level, begins = line.reversed_run(count, base)
     u = mixed(u) if rules_in(level.entries) else u
     batch, bars, between = Batch(base, len(u)), Adjoints(), {}
 
@@ -183,10 +185,9 @@ def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pull
         bar = bars.of(run.of(target))
         batch.move(bar, batch.seeds(bar, part), add=True)
     note(None, len(level.entries))
-    ends = [*level.begins[1:], len(level.entries)]
     for k in range(count - 1, -1, -1):
-        level.pull(batch, bars, level.begins[k], ends[k])
-        note(k, level.begins[k])
+        level.pull(batch, bars, begins[k], begins[k + 1])
+        note(k, begins[k])
     sources = np.concatenate([adjoint(source) for source in line.sources], axis=1)
     is_right = len(u) == asked or is_linear(sources, asked)
     first = {k: rows[:asked] for k, rows in between.items()}
@@ -238,7 +239,7 @@ def _along(
             moved = level.wide(run.of(source))
             batch.move(moved, batch.seeds(moved, part), add=True)
 
-    run = line.moved_run(count, level, move)
+    run = line.run(count, level, move)
     found = [scalars(batch.view(level.wide(run.of(t)))).host() for t in targets]
     y = np.concatenate([each.reshape(len(SHIFTS), len(v), -1) for each in found], axis=2)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -6,20 +6,18 @@ Knows records, levels and tapes; must not know how derivatives are compared.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from kernelab.autodiff.records.coverage import WHOLE, box_in
 from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord, checkpoint
 from kernelab.autodiff.tape.tape import Tape
-from kernelab.autodiff.transforms.levels import BASE, Level, fresh
-from kernelab.autodiff.transforms.reverse import Keeper, Reverse
+from kernelab.autodiff.transforms.levels import BASE, Level
+from kernelab.autodiff.transforms.reverse import Reverse
 from kernelab.lang.ir import Atomic, Store, Var, walk
 from kernelab.lang.types import HALVES, Value, bfloat16, float16, is_differentiable, scalar_of
-from kernelab.passes.access.access_regions import Box
 from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import Gathered, array
 from kernelab.runtime.array.transfers import transfer, write
@@ -81,18 +79,25 @@ class Line:
         kernels = {kernel for play in self._plays for kernel in play.kernels}
         return any(kernel.program.meets for kernel in kernels)
 
-    def run(self, count: int, level: Level = BASE) -> "Run":
-        """The first `count` records, at a level, over copies of their own."""
+    def run(self, count: int, level: Level = BASE, prepare: "Callable[[Run], None] | None" = None) -> "Run":
+        """The first `count` records, at a level, over copies that `prepare` may change before they run."""
         made = Run(self._starts)
-        made.go(self._plays[:count], AtLevel(level))
+        if prepare is not None:
+            prepare(made)
+        with level.active():
+            made.go(self._plays[:count])
         return made
 
-    def reversed_run(self, count: int, base: Level) -> "tuple[Run, AsTape]":
-        """The same, so that adjoints can be taken back as the tape takes them."""
-        made, level = Run(self._starts), AsTape(base, self.saves)
+    def reversed_run(self, count: int, base: Level) -> "tuple[Run, Reverse, list[int]]":
+        """The same in reverse mode, and the first entry of each record there, with the end of the last."""
+        made, level = Run(self._starts), Reverse(base)
         level.tracked.update(made.of(source).allocation for source in self.sources)
-        made.go(self._plays[:count], AtLevel(level))
-        return made, level
+        begins = [0]
+        with level.active():
+            for play in self._plays[:count]:
+                play.run(made)
+                begins.append(len(level.entries))
+        return made, level, begins
 
     def taped_run(self, count: int) -> "tuple[Run, Tape]":
         """The same on a tape of its own; whatever the records write has gradients there."""
@@ -100,15 +105,8 @@ class Line:
         for play in self._plays:
             play.require_gradients(made)
         with tape:
-            made.go(self._plays[:count], OnTape())
+            made.go(self._plays[:count])
         return made, tape
-
-    def moved_run(self, count: int, level: Level, move: "Callable[[Run], None]") -> "Run":
-        """The same at a level, once `move` has changed what it starts from."""
-        made = Run(self._starts)
-        move(made)
-        made.go(self._plays[:count], AtLevel(level))
-        return made
 
     def arguments(self, run: "Run", k: int) -> list[Any]:
         """The arguments of record `k`, a launch, in a run."""
@@ -153,89 +151,10 @@ class Run:
         for memory in self._memories.values():
             memory.adjoint = None
 
-    def go(self, plays: "Sequence[Play]", stage: "Stage") -> None:
-        with stage.active():
-            for k, play in enumerate(plays):
-                stage.at(k)
-                play.run(self, stage)
-
-
-# ------------------------------------------------------------------------------------------ where it runs
-
-
-class Stage(Protocol):
-    """A run of records on copies; launches go to the recorder that is active."""
-
-    def active(self) -> AbstractContextManager[None]: ...
-
-    def at(self, k: int) -> None:
-        """Record `k` is next."""
-
-    def copy(self, dest: array, src: array, how: str) -> None: ...
-
-    def set(self, dest: array, values: Any, how: str) -> None:
-        """Write elements from the host."""
-
-    def block(self, run: Run, block: "Block") -> list[array]:
-        """Run a checkpoint; what it made."""
-
-
-class AtLevel:
-    """At a level, which sees no tape."""
-
-    def __init__(self, level: Level) -> None:
-        self.level = level
-
-    def active(self) -> AbstractContextManager[None]:
-        return self.level.active()
-
-    def at(self, k: int) -> None:
-        if isinstance(self.level, AsTape):
-            self.level.at = k
-            self.level.begins.append(len(self.level.entries))
-
-    def copy(self, dest: array, src: array, how: str) -> None:
-        if dest.overlaps(src):
-            aside = fresh(src.shape, src.dtype)
-            self.level.move(aside, src)
-            src = aside
-        self.level.move(dest, src)
-
-    def set(self, dest: array, values: Any, how: str) -> None:
-        made = fresh(dest.shape, dest.dtype, dest, cleared=False)
-        made.blank()[...] = values
-        self.level.move(dest, made)
-
-    def block(self, run: Run, block: "Block") -> list[array]:
-        """The replay of a checkpoint, whose adjoint's inputs are saved on every tape."""
-        if not isinstance(self.level, AsTape):
-            return block.run(run, self)
-        saves, self.level.saves = self.level.saves, True
-        try:
-            return block.run(run, self)
-        finally:
-            self.level.saves = saves
-
-
-class OnTape:
-    """On the tape that records."""
-
-    def active(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def at(self, k: int) -> None:
-        """A tape counts its records itself."""
-
-    def copy(self, dest: array, src: array, how: str) -> None:
-        transfer(dest, src, how)
-
-    def set(self, dest: array, values: Any, how: str) -> None:
-        write(dest, values, how, None)
-
-    def block(self, run: Run, block: "Block") -> list[array]:
-        given = [run.of(source) for source in block.record.read]
-        made: list[array] = checkpoint(lambda *_: block.run(run, self), *given)
-        return made
+    def go(self, plays: "Sequence[Play]") -> None:
+        """Run records on the copies; the recorder that is active records them."""
+        for play in plays:
+            play.run(self)
 
 
 # ------------------------------------------------------------------------------------------ records
@@ -243,9 +162,9 @@ class OnTape:
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """The replay of one record: the stage, the arrays, the kernels."""
+    """The replay of one record: its arrays, those that it writes, its kernels."""
 
-    run: Callable[[Run, Stage], None]
+    run: Callable[[Run], None]
     arrays: tuple[array, ...]
     written: tuple[array, ...]
     kernels: tuple[Kernel, ...] = ()
@@ -264,13 +183,13 @@ def _play(record: Record) -> Play:
                 raise NotReplayableError(f"{record.title} takes picked elements")
             kernel, extents = record.kernel.by_leaves, record.grid.extents
             return Play(
-                lambda run, _: launch(kernel, extents, _arguments(record, run)), arrays, written, (kernel,)
+                lambda run: launch(kernel, extents, _arguments(record, run)), arrays, written, (kernel,)
             )
         case CopyRecord(dest, src, how):
-            return Play(lambda run, stage: stage.copy(run.of(dest), run.of(src), how), arrays, written)
+            return Play(lambda run: transfer(run.of(dest), run.of(src), how), arrays, written)
         case OverwriteRecord(dest, how):
             values = _overwriting(record)
-            return Play(lambda run, stage: stage.set(run.of(dest), values, how), arrays, written)
+            return Play(lambda run: write(run.of(dest), values, how, None), arrays, written)
         case CheckpointRecord():
             block = Block(record)
             return Play(block.play, (*block.outside, *arrays, *record.outside), written, block.kernels)
@@ -293,18 +212,18 @@ class Block:
         self.outside = tuple(a for a in arrays if a.allocation not in self._starts)
         self.kernels = tuple(kernel for play in self._plays for kernel in play.kernels)
 
-    def play(self, run: Run, stage: Stage) -> None:
-        """Run it as a part of a run."""
-        found = stage.block(run, self)
+    def play(self, run: Run) -> None:
+        """Run it as a part of a run, on a tape as a checkpoint again."""
+        found = checkpoint(lambda *_: self._run(run), *(run.of(source) for source in self.record.read))
         for made, result in zip(self.record.made, found, strict=True):
             run.adopt(made.allocation, result.allocation)
 
-    def run(self, around: Run, stage: Stage) -> list[array]:
+    def _run(self, around: Run) -> list[array]:
         """Run what is in it; what it made."""
         run = Run(self._starts, around)
         for play in self._plays:
             play.require_gradients(run)
-            play.run(run, stage)
+        run.go(self._plays)
         return [run.of(result) for result in self._results]
 
 
@@ -431,43 +350,3 @@ def _between(records: Sequence[Record], arrays: Sequence[array]) -> list[tuple[a
             if memory not in read and len(views.get(memory, ())) == 1 and target.size:
                 found.setdefault(memory, (target, None))
     return [each for each in found.values() if is_differentiable(each[0].dtype)]
-
-
-# ------------------------------------------------------------------------------------------ as a tape
-
-
-class AsTape(Reverse):
-    """Reverse mode that saves what is overwritten only if the tape does; `spoiled` lists what was not.
-
-    Record `at` runs, and `begins` has, of each record so far, the first entry.  Each of the spoiled is the
-    record that reads, the elements, and the record that overwrites them.
-    """
-
-    def __init__(self, parent: Level, saves: bool) -> None:
-        super().__init__(parent)
-        self.saves = saves
-        self.at = 0
-        self.begins: list[int] = []
-        self.spoiled: list[tuple[int, array, int]] = []
-
-    def keeper(self, elements: array, box: Callable[[], Box | None]) -> Keeper:
-        return super().keeper(elements, box) if self.saves else _Noting(self, elements, box)
-
-
-class _Noting(Keeper):
-    """Notes that its elements are overwritten, and lets them go."""
-
-    __slots__ = ("reader", "tape")
-
-    def __init__(self, tape: AsTape, elements: array, box: Callable[[], Box | None]) -> None:
-        self.tape, self.reader = tape, tape.at
-        super().__init__(tape.parent, elements, box)
-
-    def _keep(self) -> None:
-        if self._extent is not None:
-            self.tape.spoiled.append((self.reader, self.elements, self.tape.at))
-            self._unwatch()
-            self._part = None
-
-    def exposed(self) -> None:
-        """Runs hand out no views."""

@@ -260,13 +260,9 @@ class Reverse(Level):
         ref = self._keepers.get(key)
         found = None if ref is None else ref()
         if found is None or found.saved is not None:
-            found = self.keeper(elements, lambda: box_among(region, grid, arguments))
+            found = Keeper(self.parent, elements, lambda: box_among(region, grid, arguments))
             self._keepers[key] = weakref.ref(found)
         return found
-
-    def keeper(self, elements: array, box: Callable[[], Box | None]) -> Keeper:
-        """The object that saves the elements of a box of an array."""
-        return Keeper(self.parent, elements, box)
 
     def pull(self, level: Level, bars: Adjoints, first: int = 0, end: int | None = None) -> None:
         """Take adjoints back through what ran, the last first, at a level; from entry `first` up to `end`.
