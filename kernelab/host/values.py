@@ -49,6 +49,17 @@ class NoComponent(KernelError, AttributeError):
     """A component that a value does not have."""
 
 
+def _binary(name: str) -> tuple[Any, Any]:
+    """The methods of a binary operator: with the value to the left, and to the right."""
+    return (lambda self, other: _operate(name, self, other)), (
+        lambda self, other: _operate(name, other, self)
+    )
+
+
+def _sign(name: str) -> Any:
+    return lambda self: _operate(name, self)
+
+
 class HostValue(np.ndarray[Any, Any], Traced):
     """A vector, matrix, quaternion or transform on the host, such as `kl.vec3(1.0, 2.0, 3.0)`.
 
@@ -166,65 +177,20 @@ class HostValue(np.ndarray[Any, Any], Traced):
         equal = self == other
         return not equal if isinstance(equal, bool) else ~equal
 
-    def __neg__(self) -> Any:
-        return _operate("neg", self)
-
-    def __pos__(self) -> Any:
-        return _operate("pos", self)
-
-    def __abs__(self) -> Any:
-        return _operate("abs", self)
-
-    def __add__(self, other: Any) -> Any:
-        return _operate("add", self, other)
-
     def __radd__(self, other: Any) -> Any:
         if other.__class__ is int and other == 0:
             return self.copy()  # Python's sum() starts with it
         return _operate("add", other, self)
 
-    def __sub__(self, other: Any) -> Any:
-        return _operate("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return _operate("sub", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return _operate("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return _operate("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return _operate("div", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return _operate("div", other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _operate("floordiv", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _operate("floordiv", other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return _operate("mod", self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return _operate("mod", other, self)
-
-    def __pow__(self, other: Any) -> Any:  # type: ignore[override]
-        return _operate("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Any:  # type: ignore[override]
-        return _operate("pow", other, self)
-
-    def __matmul__(self, other: Any) -> Any:
-        return _operate("matmul", self, other)
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return _operate("matmul", other, self)
-
+    __neg__, __pos__, __abs__ = _sign("neg"), _sign("pos"), _sign("abs")
+    __add__ = _binary("add")[0]
+    __sub__, __rsub__ = _binary("sub")
+    __mul__, __rmul__ = _binary("mul")
+    __truediv__, __rtruediv__ = _binary("div")
+    __floordiv__, __rfloordiv__ = _binary("floordiv")
+    __mod__, __rmod__ = _binary("mod")
+    __pow__, __rpow__ = _binary("pow")
+    __matmul__, __rmatmul__ = _binary("matmul")
     # An operator with assignment makes a new value: whoever else holds the old one keeps it.
     __iadd__, __isub__, __imul__, __itruediv__ = __add__, __sub__, __mul__, __truediv__
     __ifloordiv__, __imod__, __ipow__, __imatmul__ = __floordiv__, __mod__, __pow__, __matmul__

@@ -17,10 +17,9 @@ from kernelab.host.traced import traced
 from kernelab.host.values import frozen, value_of
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Value, shape_of
-from kernelab.runtime.array.array_attributes import Fixed, Hints
+from kernelab.runtime.array.array_attributes import Arithmetic, Fixed, Hints
 from kernelab.runtime.array.exchange import Exchange, at_address, from_interface, is_outside
 from kernelab.runtime.array.host_annotations import array_annotation
-from kernelab.runtime.array.host_operators import Arithmetic
 from kernelab.runtime.array.layout import share_bytes
 from kernelab.runtime.array.transfers import (
     allocate_on,

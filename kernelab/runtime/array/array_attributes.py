@@ -1,12 +1,72 @@
-"""Read-only and missing attributes of arrays and kernels, with errors that name the alternative."""
+"""Operators of arrays; read-only and missing attributes of arrays and kernels, told with the alternative.
 
+``==`` compares elements: the package itself compares arrays by ``is``, and as keys of a dict they count by
+identity.
+"""
+
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from kernelab.errors import Diagnostic, KernelAttributeError, KernelError, KernelTypeError
+from kernelab import hooks
+from kernelab.errors import Diagnostic, KernelAttributeError, KernelError, KernelTypeError, KernelValueError
 from kernelab.guidance.objects import ARRAYS, FIXED, KERNELS
 from kernelab.guidance.public_names import Offers
 from kernelab.host.single import Single
+
+Binary = Callable[[Any, Any], Any]
+
+
+def _arithmetic(symbol: str) -> tuple[Binary, Binary, Binary]:
+    """The methods of a binary operator: with the array to the left, to the right, and in place."""
+    return (
+        lambda self, other: hooks.operate(symbol, (self, other)),
+        lambda self, other: hooks.operate(symbol, (other, self)),
+        lambda self, other: hooks.change(symbol, self, other),
+    )
+
+
+def _comparison(symbol: str) -> Binary:
+    return lambda self, other: hooks.operate(symbol, (self, other))
+
+
+def _sign(symbol: str) -> Callable[[Any], Any]:
+    return lambda self: hooks.operate(symbol, (self,))
+
+
+class Arithmetic:
+    """The operators of arrays, element by element, with arrays and numbers."""
+
+    __slots__ = ()
+
+    __array_priority__ = 1000
+    """NumPy leaves ``values + x`` to an array `x`."""
+
+    __add__, __radd__, __iadd__ = _arithmetic("+")
+    __sub__, __rsub__, __isub__ = _arithmetic("-")
+    __mul__, __rmul__, __imul__ = _arithmetic("*")
+    __truediv__, __rtruediv__, __itruediv__ = _arithmetic("/")
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _arithmetic("//")
+    __mod__, __rmod__, __imod__ = _arithmetic("%")
+    __pow__, __rpow__, __ipow__ = _arithmetic("**")
+
+    __eq__, __ne__ = _comparison("=="), _comparison("!=")
+    __lt__, __le__ = _comparison("<"), _comparison("<=")
+    __gt__, __ge__ = _comparison(">"), _comparison(">=")
+    __neg__, __pos__, __abs__ = _sign("-"), _sign("+"), _sign("abs")
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        """The truth of the only element; raises KernelValueError for an array of more, or of none."""
+        elements: Any = self
+        if elements.size == 1:
+            return bool(elements.flatten()[0])
+        message = f"an array of {elements.size} elements is neither true nor false"
+        hint = "write x.numpy().all() or .any(); x.size > 0, or x is not None, where that is meant"
+        raise KernelValueError(Diagnostic(message, code="truth", hint=hint))
+
+
+# ------------------------------------------------------------------------------------------------- attributes
 
 
 class FixedAttribute(KernelError, AttributeError):

@@ -17,9 +17,8 @@ from kernelab.host.traced import traced
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import int32
 from kernelab.runtime.array.array import Gathered, array, duplicate, require_array
-from kernelab.runtime.array.array_attributes import Fixed, Hints
+from kernelab.runtime.array.array_attributes import Arithmetic, Fixed, Hints
 from kernelab.runtime.array.host_annotations import Ranked, array_annotation
-from kernelab.runtime.array.host_operators import Arithmetic
 from kernelab.runtime.array.transfers import look_at, readable, tabulate, unreadable
 from kernelab.runtime.array.viewing import keys_of, require_inside
 from kernelab.runtime.context.conversion import described
