@@ -3,9 +3,64 @@
 The only package that may import IPython and the notebook's libraries.
 """
 
+import warnings
+from typing import Any
+
 from IPython.core.interactiveshell import InteractiveShell
 
-from kernelab.jupyter.extension import Extension
+from kernelab.errors import KernelWarning
+from kernelab.jupyter.inspection import Inspector, explain, explain_in_html, matcher
+from kernelab.jupyter.magics import CHOICES, OPTIONS, KernelMagics, tell
+from kernelab.jupyter.stale import Watch
+from kernelab.views.pages.error_view import warning_lines
+
+HOOKS = {"text/plain": explain, "text/html": explain_in_html}
+"""How IPython's inspector tells of kernels, by MIME type."""
+
+
+class Extension:
+    """Everything that one shell was given, and what was there before."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self.shell = shell
+        self.magics = KernelMagics(shell)
+        self.matcher = matcher(OPTIONS, CHOICES)
+        kernel = getattr(shell, "kernel", None)
+        self.inspector = None if kernel is None else Inspector(kernel)
+        self.watch = Watch()
+        self.hooks_before = shell.inspector.mime_hooks
+        self.format_before = warnings.formatwarning
+
+    def install(self) -> None:
+        self.shell.register_magics(self.magics)
+        self.shell.Completer.custom_matchers.append(self.matcher)
+        if self.inspector is not None:
+            self.inspector.install()
+        self.shell.inspector.mime_hooks = {**HOOKS, **self.hooks_before}
+        self.shell.events.register("post_run_cell", self.look)
+        warnings.formatwarning = self.format
+
+    def remove(self) -> None:
+        self.shell.magics_manager.registry.pop(type(self.magics).__name__, None)
+        self.shell.magics_manager.magics["cell"].pop("kernel", None)
+        self.shell.Completer.custom_matchers.remove(self.matcher)
+        if self.inspector is not None:
+            self.inspector.remove()
+        self.shell.inspector.mime_hooks = self.hooks_before
+        self.shell.events.unregister("post_run_cell", self.look)
+        if warnings.formatwarning == self.format:
+            warnings.formatwarning = self.format_before
+
+    def look(self, *_: Any) -> None:
+        """Point out what changed under compiled kernels, after each cell."""
+        tell(self.watch.look(self.shell.user_ns))
+
+    def format(self, message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> str:
+        """Our warnings name the user's line themselves: the line of ours that issued them is left out."""
+        if issubclass(category, KernelWarning):
+            return "\n".join(warning_lines(category.__name__, str(message))) + "\n"
+        return self.format_before(message, category, *place, **named)
+
 
 _NAME = "_kernelab_extension"
 

@@ -6,8 +6,12 @@ Knows IPython's magics and displays; what is compiled, refused or shown is decid
 # IPython's decorators for the options of a magic have no types.
 # mypy: allow-untyped-decorators, allow-untyped-calls
 
+import __future__
+
+import ast
+import re
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -18,8 +22,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import display
 
 from kernelab.autodiff.checks.rule_check import leave_unchecked
-from kernelab.errors import Diagnostic
-from kernelab.jupyter import cells
+from kernelab.errors import Diagnostic, Source
 from kernelab.runtime.kernel.kernel import Compiled, Kernel, compile_source
 from kernelab.runtime.memory.device import get_device
 from kernelab.views.kernel.code_view import DEFAULT, PANES
@@ -28,6 +31,70 @@ from kernelab.views.pages.display import View
 from kernelab.views.pages.error_view import diagnostic_lines
 from kernelab.warp.ignored_settings import OPTIONS as IDLE
 from kernelab.warp.ignored_settings import UNUSED
+
+
+def running_cell(shell: InteractiveShell, line: str, body: str) -> tuple[Source, str]:
+    """The text of the cell whose magic is running, and the file name that Python gives the cell.
+
+    `line` has its options, `body` the text below them.  Afterwards tracebacks and `inspect` find the text as
+    typed under the cell's file name.
+    """
+    raw = _as_typed(shell, line, body)
+    above = raw[: len(raw) - len(body.rstrip("\n"))].count("\n") if body.strip() else 1
+    number = _number(shell, raw)
+    filename = shell.compile.cache(raw, number, raw_code=raw)
+    return Source(body, f"Cell In[{number}]", above + 1), filename
+
+
+def remember_python(text: Source, filename: str, definitions: Mapping[str, Any]) -> None:
+    """Register a cell's text, so that `inspect.getsource`, ``name??`` and signatures find it.
+
+    They look for a Python function: one is made of the same text under the cell's file name, never called.
+    """
+    if not definitions:
+        return
+    tree = ast.increment_lineno(ast.parse(text.text), text.first_line - 1)
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name in definitions:
+            definition = definitions[node.name]
+            definition.__wrapped__ = _function(node, filename)
+            definition.__doc__ = ast.get_docstring(node)
+
+
+def _function(node: ast.FunctionDef, filename: str) -> Any:
+    """The function of a def, without its decorators and defaults: they may mean something to kernels only."""
+    node.decorator_list = []
+    node.args.defaults = [ast.Constant(...) for _ in node.args.defaults]
+    node.args.kw_defaults = [default and ast.Constant(...) for default in node.args.kw_defaults]
+    module = ast.fix_missing_locations(ast.Module([node], []))
+    code = compile(module, filename, "exec", __future__.annotations.compiler_flag, dont_inherit=True)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(code, names)
+    return names[node.name]
+
+
+def _as_typed(shell: InteractiveShell, line: str, body: str) -> str:
+    """The text that the front end sent: the magic sees neither its own line nor blank lines above it."""
+    parent: dict[str, Any] = getattr(shell, "get_parent", dict)() or {}
+    code = str(parent.get("content", {}).get("code", "")).rstrip("\n")
+    if re.match(r"\s*%%", code) and code.endswith(body.rstrip("\n")):
+        return code
+    return f"%%kernel {line}".rstrip() + "\n" + body.rstrip("\n")
+
+
+def _number(shell: InteractiveShell, raw: str) -> int:
+    """The number of the running prompt.
+
+    The counter itself may be one ahead: since IPython 9 it is raised before the cell runs.  What the cell was
+    registered with when it began is right in every version.
+    """
+    registered: dict[str, int] = getattr(shell.compile, "_filename_map", {})
+    name = shell.compile.get_code_name(raw, raw, shell.execution_count)
+    return int(registered.get(name) or max(registered.values(), default=shell.execution_count))
+
+
+# ----------------------------------------------------------------------------------------------------- magics
+
 
 OPTIONS = ("--show", "--quiet", "--device", "--no-check", "--no-backward", "--fast-math", "--max-unroll")
 EVERYTHING, NOTHING = "all", "none"
@@ -109,7 +176,7 @@ class KernelMagics(Magics):
         assert isinstance(self.shell, InteractiveShell)
         options = parsed(self.kernel, line)
         choices = {"enable_backward": False} if options.no_backward else {}
-        compiled = compile_cell(self.shell, cells.running(self.shell, line, cell), **choices)
+        compiled = compile_cell(self.shell, *running_cell(self.shell, line, cell), choices)
         every = (one for one in compiled.definitions.values() if isinstance(one, Kernel))
         kernels = [kernel for kernel in every if not kernel.is_generic]
         tell(without_effect(options))
@@ -124,13 +191,15 @@ class KernelMagics(Magics):
         compiled.raise_errors()
 
 
-def compile_cell(shell: InteractiveShell, cell: cells.Cell, **choices: bool) -> Compiled:
+def compile_cell(
+    shell: InteractiveShell, text: Source, filename: str, choices: Mapping[str, bool]
+) -> Compiled:
     """Compile a cell into the notebook's names, with options of the `kernel` decorator; tell its notes.
 
     What has no mistake lands even if something else has one: the mistakes are left to be raised.
     """
-    compiled = compile_source(cell.body, shell.user_ns, **choices)
-    cells.remember_python(cell, compiled.definitions)
+    compiled = compile_source(text, shell.user_ns, **choices)
+    remember_python(text, filename, compiled.definitions)
     shell.user_ns.update(compiled.assigned | compiled.definitions)
     tell(compiled.diagnostics)
     return compiled

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelab.backend.common.thread_order import in_turn
+from kernelab.backend.common.specialization import in_turn
 from kernelab.passes.common.scalarise import scalarise
 from tests.support.lowering import lowered
 

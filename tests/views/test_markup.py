@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from kernelab.views.kernel import highlight
+from kernelab.views.kernel.code_view import python_runs
 from kernelab.views.pages import markup, page
 from kernelab.views.pages.markup import Below, Beside, Code, CodeLine, Fold, Node, Run, Table, cell, words
 
@@ -65,7 +65,7 @@ def bases(view: Beside) -> list[float]:
 def test_scarce_room_goes_first_to_the_code_of_the_source_not_to_signatures_and_prose() -> None:
     long = "x" * 90
     shown = f'def f(x: {long},\n      y: {long}):\n    """{long}"""\n    # {long}\n    y = 1.0'
-    source = Code("", tuple(CodeLine(runs) for runs in highlight.python(shown)))
+    source = Code("", tuple(CodeLine(runs) for runs in python_runs(shown)))
     derived = Code("", (CodeLine((Run("y_bar[i] += 1.0 * x_bar[i]"),)),))
     needed = page.CHARACTER * (11 + page.GUTTER)
     assert bases(Beside((source, derived))) == pytest.approx([needed, 2 * page.NARROWEST - needed], abs=0.1)

@@ -1,16 +1,23 @@
-"""Preconditions of the specialized build of a kernel for a device, and the bytes that its arguments span.
+"""Checks of a launch on a device: which build of the kernel it runs, and whether its threads run at once.
 
 The text for a device assumes, unless its function is `aliased`: arrays that it changes share no bytes with
 others, nor do their elements; strides and extents are not negative and fit in 32 bits, and so does the number
-of threads.  A launch that does not meet these runs another build.
+of threads.  A launch that does not meet these runs another build.  Threads run one after another where
+neither the text (`passes/access/independence.py`) nor the slots of the launch prove that they may run
+at once.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelab.codegen.common.entry import Layout, Param
+from kernelab.codegen.common.entry import GRID_SLOTS, EntryInfo, Layout, Param
+from kernelab.codegen.cpp.snippets import has_device_words
+from kernelab.codegen.cpp.wide_accumulators import met_by_all
+from kernelab.lang.build import elem_of
+from kernelab.lang.ir import Atomic, Function, Native, walk
 from kernelab.lang.types import Array, bytes_of, scalar_of
+from kernelab.passes.access.independence import contested, own_atomics
 
 MOST = 2**31 - 1
 """The largest number of threads, extent or stride for which positions fit in 32 bits."""
@@ -98,3 +105,59 @@ def misaligned(layout: Layout, slots: Sequence[int]) -> Param | None:
 def _is_shared(name: str, reach: dict[str, Reach]) -> bool:
     mine = reach[name]
     return mine.folds or any(mine.meets(other) for key, other in reach.items() if key != name)
+
+
+# ----------------------------------------------------------------------------------------------- thread order
+
+
+def in_turn(function: Function) -> str:
+    """Why the threads of a function must not run at once on a device: the end of a sentence, "" if they may.
+
+    They may where nobody stores to or reads an element that another thread changes: sums, and what else is
+    the same in any order, excepted.
+    """
+    for stmt in walk(function.body):
+        if isinstance(stmt, Native) and stmt.changed and not has_device_words(stmt.snippet):
+            return f"its snippet {stmt.snippet.name} is written for threads that run one after another"
+    for array in contested(function):
+        return f"its threads may meet at elements of `{array.hint}`, where their order matters"
+    return ""
+
+
+def unordered(function: Function) -> str:
+    """Why sums of a function may differ in their last bits from run to run: the end of a sentence, "" if not.
+
+    Running totals of one element are left out: a block adds them up in one order.
+    """
+    known = {*own_atomics(function), *met_by_all(function)}
+    adding = [stmt for stmt in walk(function.body) if isinstance(stmt, Atomic) and stmt.kind == "add"]
+    for stmt in adding:
+        if stmt not in known and scalar_of(elem_of(stmt.array)).is_float:
+            return f"kl.config.deterministic is set, and its threads add to elements of `{stmt.array.hint}`"
+    return ""
+
+
+def overlapping(
+    info: EntryInfo, changed: frozenset[str], slots: Sequence[int], summed: frozenset[str] = frozenset()
+) -> str:
+    """Why arguments of a launch keep its threads from running at once: arrays share memory; "" if not.
+
+    Those that are only `summed` may do so with one another.
+    """
+    reach = reach_of(info.layout, slots)
+    for name in changed & reach.keys():
+        if reach[name].folds and name not in summed:
+            return f"elements of `{name}`, which it changes, may share memory"
+        for other, bytes_of_other in reach.items():
+            if other == name or (name in summed and other in summed):
+                continue
+            if reach[name].meets(bytes_of_other):
+                return f"`{name}`, which it changes, may share memory with `{other}`"
+    return ""
+
+
+def repeated(info: EntryInfo, slots: Sequence[int]) -> str:
+    """Why the grid of a launch does so: it has dimensions that the kernel does not unpack; "" if not."""
+    if info.coordinates < 2 or all(extent == 1 for extent in slots[info.coordinates : GRID_SLOTS]):
+        return ""
+    return f"its grid has more dimensions than the {info.coordinates} indices that it unpacks"

@@ -22,8 +22,14 @@ from kernelab.backend.common.backends import (
     thread_text,
 )
 from kernelab.backend.common.build_cache import Cache, key_of
-from kernelab.backend.common.specialization import is_specializable, misaligned
-from kernelab.backend.common.thread_order import in_turn, overlapping, repeated, unordered
+from kernelab.backend.common.specialization import (
+    in_turn,
+    is_specializable,
+    misaligned,
+    overlapping,
+    repeated,
+    unordered,
+)
 from kernelab.backend.common.tiered import BETTER, Pending, Tiered
 from kernelab.backend.cuda.driver import Driver
 from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, current_stream

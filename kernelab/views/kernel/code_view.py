@@ -10,6 +10,7 @@ a kernel is compiled, nor HTML.
 """
 
 import ast
+import keyword
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,13 +20,80 @@ from kernelab.codegen.common.entry import Line as GeneratedLine
 from kernelab.codegen.common.entry import Unit
 from kernelab.codegen.listing.listing import Line, Listing, Saving
 from kernelab.errors import NOWHERE, BuildError, Source, Span
-from kernelab.lang.ir import Function, walk
+from kernelab.lang.ir import Function, Var, walk
 from kernelab.passes.ad.loop_savings import LoopStorage
-from kernelab.passes.common.effects import effects
+from kernelab.passes.common.effects import Effects, effects, effects_by_line
 from kernelab.runtime.kernel.stale_constants import short
-from kernelab.views.kernel import highlight
-from kernelab.views.kernel.lines import facts_of, lines_table
-from kernelab.views.pages.markup import Below, Beside, Code, CodeLine, Fold, Node, Run, Table, Words, words
+from kernelab.views.pages.markup import (
+    Below,
+    Beside,
+    Cell,
+    Code,
+    CodeLine,
+    Fold,
+    Node,
+    Run,
+    Style,
+    Table,
+    Words,
+    cell,
+    words,
+)
+
+CPP_KEYWORDS = """
+    auto bool break case char const continue do double else extern float for goto if int inline long return
+    short signed sizeof static struct switch typedef unsigned void volatile while
+"""
+
+_NUMBER = r"(?P<number>(?<![\w.])(?:0[xX][\da-fA-F]+|\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)\w*)"
+_QUOTED = r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
+
+_PYTHON = re.compile(
+    r"(?P<comment>\#[^\n]*)"
+    rf"|(?P<string>\"\"\"[\s\S]*?\"\"\"|'''[\s\S]*?'''|{_QUOTED})"
+    rf"|{_NUMBER}"
+    rf"|(?P<keyword>\b(?:{'|'.join(keyword.kwlist)})\b)"
+    r"|(?<=\bdef )(?P<name>\w+)"
+)
+_CPP = re.compile(
+    r"(?P<comment>//[^\n]*|/\*[\s\S]*?\*/)"
+    rf"|(?P<string>{_QUOTED})"
+    rf"|(?P<keyword>\b(?:{'|'.join(CPP_KEYWORDS.split())})\b|^\#\w+)",
+    re.MULTILINE,
+)
+
+
+def python_runs(text: str) -> list[tuple[Run, ...]]:
+    """The runs of each line of Python text."""
+    return _highlighted(text, _PYTHON)
+
+
+def cpp_runs(text: str) -> list[tuple[Run, ...]]:
+    """The runs of each line of C++ text."""
+    return _highlighted(text, _CPP)
+
+
+_STYLES: dict[str, Style] = {
+    "comment": "comment", "string": "string", "number": "number", "keyword": "keyword", "name": "name",
+}  # fmt: skip
+
+
+def _highlighted(text: str, pattern: re.Pattern[str]) -> list[tuple[Run, ...]]:
+    runs: list[Run] = []
+    done = 0
+    for match in pattern.finditer(text):
+        runs += Run(text[done : match.start()]), Run(match[0], _STYLES[match.lastgroup or "name"])
+        done = match.end()
+    lines: list[list[Run]] = [[]]
+    for run in (*runs, Run(text[done:])):
+        first, *others = (Run(part, run.style) for part in run.text.split("\n"))
+        lines[-1].append(first)
+        lines += [[other] for other in others]
+    return [tuple(run for run in line if run.text) for line in lines]
+
+
+# --------------------------------------------------------------------------------------------------- the view
+
 
 MAX_GENERATED = 140
 """How many lines of generated text a view folds in, so that notebooks stay small."""
@@ -129,7 +197,7 @@ class _Places:
     def panes(self) -> Iterator[Code]:
         """The text of every definition that went into the kernel, a pane for each cell."""
         for number, (source, used) in enumerate(self.used.items()):
-            runs = highlight.python(source.text)
+            runs = python_runs(source.text)
             wanted = _definitions(source, used)
             lines = tuple(CodeLine(runs[n - source.first_line], n, number) for n in wanted)
             facts = ((n, self.facts[source, n]) for n in wanted if (source, n) in self.facts)
@@ -175,7 +243,7 @@ def listing_view(listing: Listing) -> Code:
 
 def _lines(listing: Listing) -> Iterator[tuple[tuple[Run, ...], Line]]:
     shown = [part for line in listing.lines if not line.is_comment for part in _broken(line)]
-    return zip(highlight.python("\n".join(line.text for line in shown)), shown, strict=True)
+    return zip(python_runs("\n".join(line.text for line in shown)), shown, strict=True)
 
 
 def _broken(line: Line) -> Iterator[Line]:
@@ -210,7 +278,7 @@ def _glimpse(name: str, parts: Parts, places: _Places) -> Code:
 
 
 def _generated(lines: Sequence[GeneratedLine], places: _Places) -> Iterator[CodeLine]:
-    runs = highlight.cpp("\n".join(line.text for line in lines))
+    runs = cpp_runs("\n".join(line.text for line in lines))
     return (places.line(run, line.span) for run, line in zip(runs, lines, strict=True))
 
 
@@ -272,3 +340,82 @@ def spill(sweeps: int) -> str:
     """The note on an adjoint of a kernel that exceeded the memory for loops."""
     times = "a sweep" if sweeps == 1 else f"{sweeps} sweeps"
     return f"{times} kept checkpoints, and ran the iterations between them again"
+
+
+# ----------------------------------------------------------------------------------------- facts of each line
+
+
+Place = tuple[Source, int]
+
+NOTHING = "touches no array"
+NO_EFFECTS = Effects(frozenset(), frozenset(), frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The effects of a line on the arrays of a kernel, by name, and its saved values, in words."""
+
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    adds: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The same as one line of text."""
+        verbs = {"reads": self.reads, "writes": self.writes, "adds to": self.adds, "keeps": self.kept}
+        return " · ".join(f"{verb} {', '.join(names)}" for verb, names in verbs.items() if names) or NOTHING
+
+
+def facts_of(
+    primal: Function,
+    saved: Sequence[Saving],
+    residuals: Sequence[Saving],
+    loops: Sequence[LoopStorage],
+) -> dict[Place, Facts]:
+    """The lines that the kernel runs, in order of execution, each with its effects.
+
+    `saved` is kept by the adjoint, `residuals` by a tape; of `loops` those are told of which keep nothing.
+    """
+    kept: dict[Place, list[str]] = {}
+    for saving in (one for one in saved if one.names):
+        kept.setdefault(_place(saving.loop or saving.span), []).append(_saving(saving))
+    for saving in (one for one in residuals if one.names):
+        kept.setdefault(_place(saving.span), []).append(f"{_saving(saving)} by a tape")
+    for loop in (one for one in loops if not one.bytes):
+        kept.setdefault(_place(loop.span), []).append("nothing of its iterations")
+    done = effects_by_line(primal)
+    facts = {}
+    for place in dict.fromkeys([*done, *kept]):
+        if place[0] is not NOWHERE.source:
+            at = done.get(place, NO_EFFECTS)
+            reads, writes, adds = (_names(primal, some) for some in (at.reads, at.writes, at.accumulates))
+            facts[place] = Facts(reads, writes, adds, tuple(kept.get(place, ())))
+    return facts
+
+
+def lines_table(title: str, facts: Mapping[Place, Facts], names: Mapping[Place, str]) -> Table:
+    """A row for each line, called by its number in the gutters of the view."""
+    head = ("line", "source", "reads", "writes", "adds to", "kept for the sweep")
+    return Table(
+        title, head, tuple(_row(names[place], place, facts[place]) for place in names if place in facts)
+    )
+
+
+def _row(name: str, place: Place, facts: Facts) -> tuple[Cell, ...]:
+    source, line = place
+    lists = (facts.reads, facts.writes, facts.adds, facts.kept)
+    texts = (source.line(line).strip(), *map(", ".join, lists))
+    return (cell(name, is_number=True), *map(cell, texts))
+
+
+def _names(primal: Function, arrays: frozenset[Var]) -> tuple[str, ...]:
+    return tuple(param.hint for param in primal.params if param in arrays)
+
+
+def _saving(saving: Saving) -> str:
+    return f"{', '.join(saving.names)} ({saving.size})"
+
+
+def _place(span: Span) -> Place:
+    return span.source, span.line
