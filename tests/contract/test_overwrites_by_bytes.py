@@ -183,5 +183,5 @@ def test_a_write_that_the_tape_did_not_see_names_the_array() -> None:
         run("square", 4, x, y)
         y.numpy()[0] = 7
         run("square", 4, y, z)
-    with pytest.raises(kl.TapeError, match="`y`, which this tape computed, was changed before this line"):
+    with pytest.raises(kl.TapeError, match="`y`, which this tape uses, was changed before this line"):
         tape.backward(grads={z: ONES})

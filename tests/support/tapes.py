@@ -217,9 +217,10 @@ class _ViewsOfComplex(np.ndarray):  # type: ignore[type-arg]
 
 
 def _order(keys: Complex, values: Complex) -> Any:
-    """The stable order of real parts, in which -0.0 comes before 0.0; raises TiedError where rounding decides.
+    """The stable order of real parts, in which -0.0 comes before 0.0.
 
-    Complex arithmetic does not keep the sign of a zero, so zeros are tied if their order matters.
+    Raises TiedError where rounding decides.  Complex arithmetic does not keep the sign of a zero, so zeros
+    are tied if their order matters.
     """
     order = np.lexsort((~np.signbit(keys.real), keys.real))
     sizes, moved = keys.real[order], np.stack([keys, values])[:, order]

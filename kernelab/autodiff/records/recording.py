@@ -142,6 +142,8 @@ class Recording(Witness, Recorder):
         for memory, is_float in zip(memories, call.kernel.plan.of_floats, strict=True):
             if is_float and memory in written:
                 self._look_for_unseen(memory, 0)
+            elif is_float and memory.requires_grad:
+                self.has_read(memory)
         outline = self._outline(call, memories)
         call.will_write()
         residuals: tuple[array, ...] = ()
@@ -252,6 +254,8 @@ class Recording(Witness, Recorder):
         if made:
             if src.allocation is not dest.allocation:
                 self.look_for_unseen(src)
+                if src.requires_grad:
+                    self.has_read(src.allocation)
             self.look_for_unseen(dest, own=1)
             self.has_written(dest.allocation)
             self.records += made

@@ -53,22 +53,27 @@ def _unseen(record: UnseenRecord) -> Diagnostic:
             "failed-launch",
             hint="set the array anew, or launch a kernel that does, before it is read",
         )
-    called = f"`{name}`, which this tape computed," if name else "an array that this tape computed"
+    called = f"`{name}`, which this tape uses," if name else "an array that this tape uses"
     return Diagnostic(
         f"{called} was changed before this line, and the tape did not see how",
         record.place.span,
         "unseen-write",
-        hint="make the change inside `with tape:`, not through NumPy, nor by a launch that failed",
+        hint="change it inside `with tape:` by a launch, assign() or fill_(): not through NumPy, nor with "
+        "record_tape=False",
     )
 
 
 class WrittenMemory:
-    """Memory whose contents are known, and what was written to it since by others, as its owner is told."""
+    """Memory whose contents are known, and what was written to it since by others, as its owner is told.
 
-    __slots__ = ("_checksum", "_known", "_memory", "_others", "_poked", "_summed")
+    Of an input, which the owner has read and not written, a change through NumPy is not looked for.
+    """
 
-    def __init__(self, memory: Allocation) -> None:
+    __slots__ = ("_checksum", "_known", "_memory", "_others", "_poked", "_summed", "is_input")
+
+    def __init__(self, memory: Allocation, is_input: bool = False) -> None:
         self._memory = memory
+        self.is_input = is_input
         self._others: tuple[array, ...] = ()
         self._checksum: int | None = None  # when the first `_known` of the others had written
         self._known = 0
@@ -80,11 +85,11 @@ class WrittenMemory:
         self._others = ()
         self._poked = False
         self._known = 0
-        self._checksum = self._first_sum() if self._memory.is_exposed else None
+        self._checksum = self._first_sum() if self._memory.is_exposed and not self.is_input else None
 
     def exposed(self) -> None:
         """From here on a NumPy view may change the bytes unseen."""
-        if self._checksum is None or self._known != len(self._others):
+        if not self.is_input and (self._checksum is None or self._known != len(self._others)):
             self._checksum, self._known = self._first_sum(), len(self._others)
 
     def before_write(self, target: array) -> None:
@@ -134,11 +139,23 @@ class Witness:
         if known is None:
             known = self._written[memory] = WrittenMemory(memory)
             memory.witness(self._as_witness)
+        known.is_input = False
         known.note()
+
+    def has_read(self, memory: Allocation) -> None:
+        """Note that an input counts by its present contents."""
+        if memory not in self._written:
+            self._written[memory] = WrittenMemory(memory, is_input=True)
+            memory.witness(self._as_witness)
+
+    def follows(self, memory: Allocation) -> bool:
+        """Whether a change of some memory would be noticed."""
+        return memory in self._written
 
     def computed(self, memory: Allocation) -> bool:
         """Whether some of the memory was written where this could see it."""
-        return memory in self._written
+        known = self._written.get(memory)
+        return known is not None and not known.is_input
 
     def alert(self, memory: Allocation) -> None:
         """A memory is about to change; nobody waits for that here."""

@@ -172,15 +172,23 @@ class Observer(Recorder):
         self._place = place
         self.signature = Signature(getattr(recording, "signature", None))
         self._keeps: dict[bytes, Keep] = {}
+        self._read: set[bytes] = set()
         self._first: dict[bytes, array] = {}
         self._written: dict[bytes, array] = {}
         self._looked_for: set[Allocation] = set()
+        self._followed: dict[Allocation, bool] = {}
 
     def close(self) -> None:
         """Nothing more is to be noted."""
+        tape, kept = self._recording, [keep.elements for keep in self._keeps.values()]
+        touched = {elements.allocation for elements in (*kept, *self._written.values())}
+        self._followed = {memory: tape.computed(memory) for memory in touched if tape.follows(memory)}
+        for elements in self._first.values():
+            if elements.requires_grad:
+                tape.has_read(elements.allocation)
         for memory in {target.allocation for target in self._written.values()}:
             if memory.serial <= self.signature.start:
-                self._recording.has_written(memory)
+                tape.has_written(memory)
 
     def record(self, work: Work, results: tuple[array, ...]) -> None:
         """Add the record to the tape."""
@@ -193,7 +201,15 @@ class Observer(Recorder):
         keeps = tuple(self._keeps.values())
         self._recording.add_work(
             CheckpointRecord(
-                work, tuple(read), tuple(reached), tuple(changed), made, tuple(outside), keeps, self.signature
+                work,
+                tuple(read),
+                tuple(reached),
+                tuple(changed),
+                made,
+                tuple(outside),
+                keeps,
+                self.signature,
+                self._followed,
             ),
             inside - {r.allocation for r in made},
         )
@@ -205,14 +221,19 @@ class Observer(Recorder):
         if not self.signature.is_outside(elements):
             return
         key = elements.packed
-        if key in self._keeps:
+        if key in self._read:
             return
+        self._read.add(key)
         if not any(
             elements.overlaps(w) for w in self._written.values() if w.allocation is elements.allocation
         ):
             self._look_for_unseen(elements)
             self._first[key] = elements
-        self._keeps[key] = Keep(elements)
+        self._keep(elements)
+
+    def _keep(self, elements: array) -> None:
+        if elements.packed not in self._keeps:
+            self._keeps[elements.packed] = Keep(elements)
 
     def _look_for_unseen(self, elements: array, own: int = 0) -> None:
         """Make the tape look for writes that it did not see, before the first that it sees at the end."""
@@ -242,7 +263,7 @@ class Observer(Recorder):
         """Keep what a launch reads and changes that is not to be recorded: it runs again, too."""
         for elements in (*read_by(call), *(call.arguments[i] for i in call.kernel.plan.written)):
             if self.signature.is_outside(elements):
-                self._keeps.setdefault(elements.packed, Keep(elements))
+                self._keep(elements)
         self.signature.launch(call)
 
     def copied(self, dest: array, src: array, how: str) -> None:
@@ -330,7 +351,10 @@ class Replaying(Recording):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CheckpointRecord(Flowing):
-    """The record of a function: `made` are the arrays that it returned, `outside` those that it changed."""
+    """The record of a function: `made` are the arrays that it returned, `outside` those that it changed.
+
+    The tape followed some memory before, which it had computed or only read: that may not change unseen.
+    """
 
     work: Work
     read: tuple[array, ...]
@@ -340,6 +364,7 @@ class CheckpointRecord(Flowing):
     outside: tuple[array, ...]
     keeps: tuple[Keep, ...]
     signature: Signature
+    followed: dict[Allocation, bool]
 
     def __repr__(self) -> str:
         return f"<{self.title} at {self.place}>"
@@ -377,6 +402,8 @@ class CheckpointRecord(Flowing):
 
     def _run(self) -> tuple[Replaying, list[array]]:
         inner = Replaying()
+        for memory, is_computed in self.followed.items():
+            (inner.has_written if is_computed else inner.has_read)(memory)
         token = RECORDER.set(inner)
         try:
             with as_the_user_has_it():
