@@ -54,7 +54,7 @@ def test_every_statement_of_a_line_is_linked_to_it() -> None:
 def test_every_check_has_a_site_with_its_span() -> None:
     (entry,) = unit(kernels.search().function).entries
     assert [site.array for site in entry.sites] == ["x", "x", "y"]
-    assert set(entry.spans) == {LINE}
+    assert {site.span for site in entry.sites} == {LINE}
 
 
 def test_an_element_that_is_touched_twice_is_checked_once() -> None:

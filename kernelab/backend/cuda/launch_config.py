@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from kernelab.codegen.cpp.device_accumulators import MOST_THREADS
+from kernelab.codegen.cpp.accumulator_helpers import MOST_THREADS
 from kernelab.errors import Diagnostic, LaunchError
 
 BLOCK = 256

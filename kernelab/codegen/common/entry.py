@@ -15,7 +15,6 @@ second ones, and so on, so that a warp moves them at once.
 `status` is sixteen int64 fields, below.  This module knows the numbers, not how anything is printed or run.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kernelab.codegen.common.print_formats import Message
@@ -113,10 +112,6 @@ class EntryInfo:
         """Whether its threads append to residuals."""
         return any(param.residual for param in self.layout.params)
 
-    @property
-    def spans(self) -> tuple[Span, ...]:
-        return tuple(site.span for site in self.sites)
-
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -162,10 +157,8 @@ def thread_position(linear: int, grid: tuple[int, ...], coordinates: int) -> tup
     """The coordinates of a thread as its kernel sees them: `linear` itself where it unpacks only one."""
     if coordinates < 2:
         return (linear,)
-    return tuple(_digits(linear, grid))[::-1][:coordinates]
-
-
-def _digits(linear: int, grid: tuple[int, ...]) -> Iterator[int]:
+    digits: list[int] = []
     for extent in reversed(grid):
         linear, digit = divmod(linear, max(extent, 1))
-        yield digit
+        digits.insert(0, digit)
+    return tuple(digits[:coordinates])

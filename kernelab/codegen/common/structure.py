@@ -51,13 +51,8 @@ def ends_in_choice(block: Block, stop: Atom) -> bool:
     return isinstance(last, If) and stop in last.outs
 
 
-def stop_values(loop: Loop) -> Iterator[Atom]:
-    """The values of a loop's stop at the places where an iteration ends, as the emitter prints them."""
-    assert loop.stop is not None
-    yield from _ends(loop.body, loop.body.yields[loop.stop])
-
-
-def _ends(block: Block, stop: Atom) -> Iterator[Atom]:
+def stop_values(block: Block, stop: Atom) -> Iterator[Atom]:
+    """The values of `stop` at the places where an iteration ends, as the emitter prints them."""
     if not ends_in_choice(block, stop):
         yield stop
         return
@@ -65,16 +60,11 @@ def _ends(block: Block, stop: Atom) -> Iterator[Atom]:
     assert isinstance(last, If) and isinstance(stop, Var)
     position = last.outs.index(stop)
     for branch in (last.then, last.orelse):
-        yield from _ends(branch, branch.yields[position])
-
-
-def continues(value: Atom) -> bool:
-    """Whether what a loop yields for its `stop` says that it goes on."""
-    return isinstance(value, Const) and not value.value
+        yield from stop_values(branch, branch.yields[position])
 
 
 def stops(value: Atom) -> bool:
-    """Whether it says that the loop ends."""
+    """Whether what a loop yields for its `stop` says that it ends."""
     return isinstance(value, Const) and bool(value.value)
 
 

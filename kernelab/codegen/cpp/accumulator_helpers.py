@@ -1,12 +1,18 @@
-"""C++ helpers for float64 accumulators of array elements on a CPU (`codegen.cpp.wide_accumulators`).
+"""C++ helpers for float64 accumulators of array elements (`codegen.cpp.wide_accumulators`).
 
-The float64s come in blocks of 64, each made when it is first needed, so that a launch pays for what it adds
-to and not for the size of the array.  A small array has one float64 for each element from the beginning:
-an addition then needs no test of its size.  Where there is no memory, the addition is a plain one.
+On a CPU the float64s come in blocks of 64, each made when it is first needed, so that a launch pays for what
+it adds to and not for the size of the array.  A small array has one float64 for each element from the
+beginning: an addition then needs no test of its size.  Where there is no memory, the addition is a plain one.
 In a field of packed records, whose stride is no multiple of its size, an element can begin at any byte.
+
+On a device the total of one element is a float64 of the thread's own.  When another element's turn comes it
+is settled: added to memory.  At the end the threads of a block gather what they have left, in a tree of one
+shape, so that memory sees one addition a block; those whose elements are their own settle by themselves.
 """
 
 from collections.abc import Iterator, Mapping
+
+from kernelab.codegen.cpp.spelling import in_word
 
 EXACT = 1024
 """The ratio of an element to a float32 addend from which the addition goes to an accumulator.
@@ -106,4 +112,67 @@ USES: Mapping[str, tuple[str, ...]] = {
     "spread16": ("from16", "to16", "odd32"),
     "widenb16": ("fromb16", "tob16", "beside"),
     "spreadb16": ("fromb16", "tob16", "odd32"),
+    "gather32": ("settle32",),
+    "gather16": ("settle16", "from16", "to16", "odd32"),
+    "gatherb16": ("settleb16", "fromb16", "tob16", "odd32"),
+}
+
+
+# ------------------------------------------------------------------------------------------ on a device
+
+MOST_THREADS = 1024
+"""The threads of a block at most: for so many there is room to gather."""
+
+# Compared and swapped, only one of all blocks that come at the same time would get through at a time.
+_SETTLE_32 = """\
+__device__ static void settle32(char* at, double& total) {
+  const float added = (float)total;
+  total = 0.0;
+  if (at && added != 0.0f) atomicAdd((float*)at, added);
+}
+"""
+
+_SETTLE_16 = """\
+__device__ static void settle{kind}(char* at, double& total) {{
+  const double added = total;
+  total = 0.0;
+  if (!at || added == 0.0) return;
+{exchange}}}
+"""
+
+# Every thread of the block comes here, also those that had nothing to do.
+_GATHER = """\
+__device__ static void gather{kind}(char* at, double total) {{
+  __shared__ double totals[{most}];
+  __shared__ char* places[{most}];
+  const int me = threadIdx.x;
+  totals[me] = total, places[me] = at;
+  __syncthreads();
+  for (int width = blockDim.x; width > 1;) {{
+    const int half = (width + 1) / 2, other = me + half;
+    if (other < width) {{
+      if (!places[me]) places[me] = places[other], totals[me] = totals[other];
+      else if (places[me] == places[other]) totals[me] += totals[other];
+      else settle{kind}(places[other], totals[other]);
+    }}
+    width = half;
+    __syncthreads();
+  }}
+  if (me == 0) settle{kind}(places[0], totals[0]);
+  __syncthreads();
+}}
+"""
+
+
+def _settle(kind: str) -> str:
+    sum = f"to{kind}(odd32(from{kind}((unsigned short)(assumed >> shift)) + added))"
+    lines = in_word("at", 16, [f"const unsigned sum = {sum};"])
+    return _SETTLE_16.format(kind=kind, exchange="".join(f"  {line}\n" for line in lines))
+
+
+CUDA_HELPERS: Mapping[str, str] = {
+    "settle32": _SETTLE_32,
+    "settle16": _settle("16"),
+    "settleb16": _settle("b16"),
+    **{f"gather{kind}": _GATHER.format(kind=kind, most=MOST_THREADS) for kind in ("32", "16", "b16")},
 }

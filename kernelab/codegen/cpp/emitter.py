@@ -19,7 +19,6 @@ from kernelab.codegen.common.entry import ASSERTION, DIVISION, EntryInfo, Line, 
 from kernelab.codegen.common.print_formats import Message, message_of
 from kernelab.codegen.common.structure import (
     chosen,
-    continues,
     ends_in_choice,
     is_short,
     sides,
@@ -32,7 +31,7 @@ from kernelab.codegen.cpp.entry_shells import Outline
 from kernelab.codegen.cpp.generated_names import Names, identifier
 from kernelab.codegen.cpp.helpers import PRELUDE, USES
 from kernelab.codegen.cpp.targets import Flavor
-from kernelab.codegen.cpp.wide_accumulators import too_few, total_of, wide_of
+from kernelab.codegen.cpp.wide_accumulators import too_few, total_of, totals, wide_of
 from kernelab.codegen.cpp.writer import Writer, early_saves, scalar_type
 from kernelab.errors import NOWHERE
 from kernelab.lang import ir
@@ -117,9 +116,9 @@ class Body(Writer):
             for array in dict.fromkeys(stmt.array for stmt in many)
         }
         self.wide = {stmt: beside[stmt.array] for stmt in many}
-        steady = self.flavor.totals(function)
         self.totals = {
-            stmt: total_of(stmt, self.name, self.wide.get(stmt), stmt in self.own) for stmt in steady
+            stmt: total_of(stmt, self.name, self.wide.get(stmt), stmt in self.own)
+            for stmt in totals(function)
         }
         self.needs.update(need for total in self.totals.values() for need in total.helpers)
         self.needs.update(name for sums in beside.values() for name in (sums.adds, sums.settles))
@@ -307,7 +306,9 @@ class Body(Writer):
     def kept(self, stmt: ir.Loop) -> set[ir.Var]:
         """The carries that need a variable: all but a stop that native breaks make superfluous."""
         kept = set(stmt.carries)
-        if stmt.stop is not None and all(isinstance(value, ir.Const) for value in stop_values(stmt)):
+        if stmt.stop is None:
+            return kept
+        if all(isinstance(value, ir.Const) for value in stop_values(stmt.body, stmt.body.yields[stmt.stop])):
             carry, out = stmt.carries[stmt.stop], stmt.outs[stmt.stop]
             if carry not in self.used and out not in self.used:
                 kept.remove(carry)
@@ -335,12 +336,12 @@ class Body(Writer):
         self.stmts(block.stmts)
         targets = [(c, y) for c, y in zip(loop.carries, yields, strict=True) if c in kept]
         self.assign([c for c, _ in targets], [y for _, y in targets])
-        stop = None if loop.stop is None else yields[loop.stop]
-        if loop.stop is None or stop is None or continues(stop):
+        if loop.stop is None:
             return
-        self.line(
-            "break;" if isinstance(stop, ir.Const) else f"if ({self.name(loop.carries[loop.stop])}) break;"
-        )
+        if stops(yields[loop.stop]):
+            self.line("break;")
+        elif not isinstance(yields[loop.stop], ir.Const):
+            self.line(f"if ({self.name(loop.carries[loop.stop])}) break;")
 
     def fork(self, loop: ir.Loop, kept: set[ir.Var], last: ir.If, yields: Sequence[ir.Atom]) -> None:
         """An `If` at the end of an iteration: each branch sets the carries itself and may break."""

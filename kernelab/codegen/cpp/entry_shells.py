@@ -60,7 +60,10 @@ def cpu_shell(outline: Outline) -> Shell:
     setup += [f"i64 thread = 0, budget = {BUDGET};", f"const i64 already = status[{DONE}];", "status[0] = 0;"]
     loops, ends, depth = _linear(outline) if len(outline.coordinates) < 2 else _nested(outline)
     head = [f'extern "C" int {outline.symbol}(const i64* args, i64* status) {{', *_indented(setup, 1), *loops]
-    head += _indented(_each_thread(outline), depth)
+    begin = [] if outline.arena is None else ["top = base;"]
+    for name, param in outline.residuals:
+        begin.append(f"((i64*)args[{param.slot + 1}])[thread] = {name}_length;")
+    head += _indented(begin, depth)
     tail = [*ends, "end:", *_indented([*_release(outline), "return (int)status[0];"], 1), "}"]
     return Shell(tuple(head), depth, tuple(tail))
 
@@ -72,13 +75,6 @@ def _growing(outline: Outline) -> list[str]:
         lines.append(f"char* {name} = (char*){name}_handle[0];")
         lines.append(f"i64 {name}_length = {name}_handle[1], {name}_capacity = {name}_handle[2];")
     return lines
-
-
-def _each_thread(outline: Outline) -> list[str]:
-    lines = [] if outline.arena is None else ["top = base;"]
-    return lines + [
-        f"((i64*)args[{param.slot + 1}])[thread] = {name}_length;" for name, param in outline.residuals
-    ]
 
 
 def _release(outline: Outline) -> list[str]:

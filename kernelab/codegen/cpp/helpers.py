@@ -7,8 +7,8 @@ that stand before it, and `USES` says which.
 from collections.abc import Mapping
 
 from kernelab.codegen.common.entry import PRINT_LIMIT, ROOM, USED
-from kernelab.codegen.cpp import accumulator_helpers, brain_floats, device_accumulators
-from kernelab.codegen.cpp.spelling import device_helpers, half_helpers, half_uses
+from kernelab.codegen.cpp import accumulator_helpers
+from kernelab.codegen.cpp.spelling import device_helpers, half_helpers, half_uses, in_word
 
 _SIGNED = """\
 template <class F> {words} {type} to_{name}(F x) {{
@@ -44,6 +44,41 @@ template <class T, class U> {words} T trips(T start, T stop, T step) {{
 """
 
 
+_ODD32I = """\
+template <class T> {words} float odd32i(T value) {{
+  const T bound = (T)1 << 40;
+  if (value < bound && (value >= 0 || value > (T)(0 - bound))) return odd32((double)value);
+  const T low = value & (T)0xffff;
+  return odd32((double)((value - low) | (low ? (T)0x10000 : (T)0)));
+}}
+"""
+"""Of 64 bits: low bits that no float of 24 holds are folded into one, then a double is exact."""
+
+_ROUND = """\
+{words} float round{kind}(float value) {{ return from{kind}(to{kind}(value)); }}
+"""
+
+_TO_BFLOAT16 = """\
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return (unsigned short)((bits >> 16 & 0x8000u) | 0x7fc0u);
+  return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+"""
+"""Rounded to nearest, ties to even; a NaN keeps its sign."""
+
+_SETTLE = """\
+static inline void settle{kind}(char* at, double& total) {{
+  if (at) *(unsigned short*)at = to{kind}(odd32(from{kind}(*(unsigned short*)at) + total));
+  total = 0.0;
+}}
+"""
+
+
+def _exchanged(head: str, bits: int, *body: str) -> str:
+    """A function of a device that adds to an element narrower than a word, exchanged with its neighbours."""
+    result = head.partition(" add")[0]
+    lines = [*in_word("pointer", bits, body), f"return ({result})(seen >> shift);"]
+    return f"__device__ static inline {head} {{\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
+
+
 def helpers(words: str) -> Mapping[str, str]:
     """The helpers by name; `words` stand before each function."""
     found = {"trips": _TRIPS.format(words=words)}
@@ -74,7 +109,6 @@ USES: Mapping[str, tuple[str, ...]] = {
     "settleb16": ("fromb16", "tob16", "odd32"),
     **half_uses(),
     **accumulator_helpers.USES,
-    **device_accumulators.USES,
 }
 
 CPU_HELPERS: Mapping[str, str] = {
@@ -206,10 +240,24 @@ static inline float odd32(double value) {
   return nearest;
 }
 """,
-    "round16": """\
-static inline float round16(float value) { return from16(to16(value)); }
+    "round16": _ROUND.format(words="static inline", kind="16"),
+    "odd32i": _ODD32I.format(words="static inline"),
+    "fromb16": """\
+static inline float fromb16(unsigned short bits) {
+  const unsigned all = (unsigned)bits << 16;
+  float value;
+  __builtin_memcpy(&value, &all, 4);
+  return value;
+}
 """,
-    **brain_floats.CPU_HELPERS,
+    "tob16": f"""\
+static inline unsigned short tob16(float value) {{
+  unsigned bits;
+  __builtin_memcpy(&bits, &value, 4);
+{_TO_BFLOAT16}}}
+""",
+    "roundb16": _ROUND.format(words="static inline", kind="b16"),
+    "settleb16": _SETTLE.format(kind="b16"),
     # A running total reaches its element.
     "settle32": """\
 static inline void settle32(char* at, double& total) {
@@ -217,12 +265,7 @@ static inline void settle32(char* at, double& total) {
   total = 0.0;
 }
 """,
-    "settle16": """\
-static inline void settle16(char* at, double& total) {
-  if (at) *(unsigned short*)at = to16(odd32(from16(*(unsigned short*)at) + total));
-  total = 0.0;
-}
-""",
+    "settle16": _SETTLE.format(kind="16"),
     **accumulator_helpers.CPU_HELPERS,
 }
 
@@ -287,38 +330,33 @@ __device__ static inline float odd32(double value) {
   return cut == value || value != value ? cut : __uint_as_float(__float_as_uint(cut) | 1);
 }
 """,
-    "round16": """\
-__device__ static inline float round16(float value) { return from16(to16(value)); }
+    "round16": _ROUND.format(words="__device__ static inline", kind="16"),
+    "odd32i": _ODD32I.format(words="__device__ static inline"),
+    "fromb16": """\
+__device__ static inline float fromb16(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
 """,
-    **brain_floats.CUDA_HELPERS,
+    "tob16": f"""\
+__device__ static inline unsigned short tob16(float value) {{
+  const unsigned bits = __float_as_uint(value);
+{_TO_BFLOAT16}}}
+""",
+    "roundb16": _ROUND.format(words="__device__ static inline", kind="b16"),
+    "addb16": _exchanged(
+        "unsigned short addb16(char* pointer, float number)",
+        16,
+        "const unsigned sum = tob16(fromb16((unsigned short)(assumed >> shift)) + number);",
+    ),
     **half_helpers(),
-    # Elements narrower than a word are exchanged together with their neighbours.
-    "add8": """\
-__device__ static inline unsigned char add8(char* pointer, unsigned value) {
-  unsigned* word = (unsigned*)((u64)pointer & ~3ull);
-  const unsigned shift = 8u * (unsigned)((u64)pointer & 3ull);
-  unsigned seen = *word, assumed;
-  do {
-    assumed = seen;
-    const unsigned sum = ((assumed >> shift) + value) & 0xffu;
-    seen = atomicCAS(word, assumed, (assumed & ~(0xffu << shift)) | sum << shift);
-  } while (seen != assumed);
-  return (unsigned char)(seen >> shift);
-}
-""",
-    "add16": """\
-__device__ static inline unsigned short add16(char* pointer, unsigned value, bool half, float number) {
-  unsigned* word = (unsigned*)((u64)pointer & ~3ull);
-  const unsigned shift = 8u * (unsigned)((u64)pointer & 2ull);
-  unsigned seen = *word, assumed;
-  do {
-    assumed = seen;
-    const unsigned short old = (unsigned short)(assumed >> shift);
-    const unsigned sum = half ? to16(from16(old) + number) : (old + value) & 0xffffu;
-    seen = atomicCAS(word, assumed, (assumed & ~(0xffffu << shift)) | sum << shift);
-  } while (seen != assumed);
-  return (unsigned short)(seen >> shift);
-}
-""",
-    **device_accumulators.CUDA_HELPERS,
+    "add8": _exchanged(
+        "unsigned char add8(char* pointer, unsigned value)",
+        8,
+        "const unsigned sum = ((assumed >> shift) + value) & 0xffu;",
+    ),
+    "add16": _exchanged(
+        "unsigned short add16(char* pointer, unsigned value, bool half, float number)",
+        16,
+        "const unsigned short old = (unsigned short)(assumed >> shift);",
+        "const unsigned sum = half ? to16(from16(old) + number) : (old + value) & 0xffffu;",
+    ),
+    **accumulator_helpers.CUDA_HELPERS,
 }

@@ -1,7 +1,7 @@
 """C++ text of types, constants, operations, memory accesses and atomics."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -100,26 +100,18 @@ def literal(const: Const, infinity: Mapping[Scalar, str], nan: Mapping[Scalar, s
     if scalar == bool_:
         return "true" if const.value else "false"
     if scalar.is_int:
-        return _integer(int(const.value), scalar)
+        number, suffix = int(const.value), _SUFFIXES.get(scalar.name, "")
+        if number == -(2 ** (scalar.bits - 1)) and scalar.bits >= int32.bits:
+            return f"({number + 1}{suffix} - 1)"
+        return _signed(f"{number}{suffix}")
     width = float32 if scalar in HALVES else scalar
     value = float(const.value)
     if math.isnan(value):
         return nan[width]
     if math.isinf(value):
         return infinity[width] if value > 0 else f"(-{infinity[width]})"
-    return _signed(_float(value, width))
-
-
-def _float(value: float, scalar: Scalar) -> str:
     # The shortest decimal that reads back as the same number.
-    return repr(value) if scalar == float64 else f"{np.float32(value)!s}f"
-
-
-def _integer(value: int, scalar: Scalar) -> str:
-    suffix = _SUFFIXES.get(scalar.name, "")
-    if value == -(2 ** (scalar.bits - 1)) and scalar.bits >= int32.bits:
-        return f"({value + 1}{suffix} - 1)"
-    return _signed(f"{value}{suffix}")
+    return _signed(repr(value) if width == float64 else f"{np.float32(value)!s}f")
 
 
 def _signed(text: str) -> str:
@@ -136,16 +128,12 @@ def operation(op: Op, operands: list[str], types: list[Scalar], type: Scalar, pr
     fields = {param.name: text for param, text in zip(op.params, operands, strict=True)}
     fields |= {
         "T": value_type(type),
-        "U": _unsigned(type),
+        "U": value_type(Scalar("uint", type.bits) if type.kind == "int" else type),
         "m": prefix,
         "f": "" if floats[0] == float64 else "f",
     }
     text = unwrapped(op.cpp.format_map(fields))
     return f"round{half(type)}({text})" if type in HALVES else text
-
-
-def _unsigned(scalar: Scalar) -> str:
-    return value_type(Scalar("uint", scalar.bits)) if scalar.kind == "int" else value_type(scalar)
 
 
 def unwrapped(text: str) -> str:
@@ -250,22 +238,31 @@ def _native(kind: AtomicKind, scalar: Scalar, type: str) -> list[str]:
     return [f"return ({type}){call}(({bits}*)pointer, {compare}({bits})value);"]
 
 
-def _half_loop(kind: AtomicKind, scalar: Scalar, type: str) -> list[str]:
-    """An element of 16 bits is exchanged together with its neighbour in the word."""
-    format = half(scalar)
+def in_word(pointer: str, bits: int, body: Sequence[str], name: str = "sum") -> list[str]:
+    """Lines that exchange an element narrower than a word together with its neighbours in the word.
+
+    The `body` computes the new element, called `name`, from what the word `assumed` holds at `shift`.
+    """
+    mask = f"{2**bits - 1:#x}u"
     return [
-        "unsigned* word = (unsigned*)((u64)pointer & ~3ull);",
-        "const unsigned shift = 8u * (unsigned)((u64)pointer & 2ull);",
+        f"unsigned* word = (unsigned*)((u64){pointer} & ~3ull);",
+        f"const unsigned shift = 8u * (unsigned)((u64){pointer} & {4 - bits // 8}ull);",
         "unsigned seen = *word, assumed;",
-        f"{type} old;",
         "do {",
         "  assumed = seen;",
-        f"  old = from{format}((unsigned short)(assumed >> shift));",
-        f"  const unsigned held = to{format}({result(kind, 'old', 'value', 'compare')});",
-        "  seen = atomicCAS(word, assumed, (assumed & ~(0xffffu << shift)) | held << shift);",
+        *(f"  {line}" for line in body),
+        f"  seen = atomicCAS(word, assumed, (assumed & ~({mask} << shift)) | {name} << shift);",
         "} while (seen != assumed);",
-        "return old;",
     ]
+
+
+def _half_loop(kind: AtomicKind, scalar: Scalar, type: str) -> list[str]:
+    format = half(scalar)
+    body = [
+        f"old = from{format}((unsigned short)(assumed >> shift));",
+        f"const unsigned held = to{format}({result(kind, 'old', 'value', 'compare')});",
+    ]
+    return [f"{type} old;", *in_word("pointer", 16, body, "held"), "return old;"]
 
 
 def _loop(kind: AtomicKind, scalar: Scalar, type: str) -> list[str]:

@@ -5,9 +5,9 @@ that the body calls, and the few spellings that differ: mathematics, special con
 atomics, and how a thread gives up.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import ClassVar, Literal
 
 from kernelab.codegen.common.entry import TILE
 from kernelab.codegen.common.print_formats import Message, device_call
@@ -18,28 +18,26 @@ from kernelab.lang.ir import Atomic, AtomicKind, Function
 from kernelab.lang.ops import ALONG, Op
 from kernelab.lang.types import HALVES, Scalar, bfloat16, bool_, float16, float32, float64, int64
 
+Spellings = Mapping[Scalar, str]
 
-class Flavor(Protocol):
-    """A target of the emitter."""
 
-    @property
-    def target(self) -> Literal["cpu", "cuda"]:
-        """The name of the target."""
+class Flavor(ABC):
+    """A target of the emitter; what is not abstract holds for C++ that runs one thread after another."""
 
-    @property
-    def leave(self) -> str:
-        """The statement with which a thread gives up, after the status has been set."""
+    target: ClassVar[Literal["cpu", "cuda"]]
+    infinity: ClassVar[Spellings]
+    nan: ClassVar[Spellings]
 
-    @property
-    def infinity(self) -> Mapping[Scalar, str]: ...
+    helpers: ClassVar[Mapping[str, str]]
+    """The functions that bodies call, by name, in the order in which they are to be defined."""
 
-    @property
-    def nan(self) -> Mapping[Scalar, str]: ...
+    leave: ClassVar[str] = "goto end;"
+    """The statement with which a thread gives up, after the status has been set."""
 
-    @property
-    def helpers(self) -> Mapping[str, str]:
-        """The functions that bodies call, by name, in the order in which they are to be defined."""
+    spread: ClassVar[int] = 1
+    """The stride, in elements, between the values that a thread appends to a residual."""
 
+    @abstractmethod
     def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str:
         """An application of an operation over scalars."""
 
@@ -50,6 +48,7 @@ class Flavor(Protocol):
 
         `out` is the variable for the old value, if it is used.
         """
+        return spelling.plain(kind, scalar, pointer, value, compare, out)
 
     def near(self, function: Function) -> bool:
         """Whether the text assumes the preconditions of `backend/common/specialization.py`.
@@ -57,86 +56,43 @@ class Flavor(Protocol):
         Extents, strides and positions are then 32 bits wide, what no thread changes is read through the cache
         for constants, and sums into elements of a thread's own are plain.
         """
+        return False
 
     def load(self, scalar: Scalar, pointer: str, steady: bool) -> str:
         """The value at a byte address; `steady` if nobody changes it during the launch."""
+        return spelling.load(scalar, pointer)
 
     def kept_at(self, offset: int, unit: int) -> str:
         """The index in the arena of an offset in the topmost record, in units of so many bytes."""
+        return spelling.offset("top", offset)
 
     def taken(self, size: int) -> str:
         """The distance by which a record of so many bytes moves the top of the arena."""
-
-    @property
-    def spread(self) -> int:
-        """The stride, in elements, between the values that a thread appends to a residual."""
-
-    def totals(self, function: Function) -> tuple[Atomic, ...]:
-        """The additions that are worth a running total of their own."""
+        return str(size)
 
     def wide(self, function: Function) -> tuple[Atomic, ...]:
         """The additions that may go to a float64 accumulator of each element."""
+        return wide_accumulators.wide(function)
 
+    @abstractmethod
     def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
         """The statements that print, and the helpers that they call; `number` is the message's own."""
 
+    @abstractmethod
     def shell(self, outline: Outline) -> Shell:
         """The text around the body of a thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cpu:
+class Cpu(Flavor):
     """C++ for g++ and clang++, where threads run one after the other and atomics are plain."""
 
-    @property
-    def target(self) -> Literal["cpu", "cuda"]:
-        return "cpu"
-
-    @property
-    def leave(self) -> str:
-        return "goto end;"
-
-    @property
-    def infinity(self) -> Mapping[Scalar, str]:
-        return {float32: "__builtin_inff()", float64: "__builtin_inf()"}
-
-    @property
-    def nan(self) -> Mapping[Scalar, str]:
-        return {float32: '__builtin_nanf("")', float64: '__builtin_nan("")'}
-
-    @property
-    def helpers(self) -> Mapping[str, str]:
-        return CPU_HELPERS
+    target = "cpu"
+    infinity: ClassVar[Spellings] = {float32: "__builtin_inff()", float64: "__builtin_inf()"}
+    nan: ClassVar[Spellings] = {float32: '__builtin_nanf("")', float64: '__builtin_nan("")'}
+    helpers = CPU_HELPERS
 
     def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str:
         return spelling.operation(op, operands, types, type, "__builtin_")
-
-    def atomic(
-        self, kind: AtomicKind, scalar: Scalar, pointer: str, value: str, compare: str | None, out: str | None
-    ) -> tuple[list[str], set[str]]:
-        return spelling.plain(kind, scalar, pointer, value, compare, out)
-
-    def near(self, function: Function) -> bool:
-        return False
-
-    def load(self, scalar: Scalar, pointer: str, steady: bool) -> str:
-        return spelling.load(scalar, pointer)
-
-    def kept_at(self, offset: int, unit: int) -> str:
-        return spelling.offset("top", offset)
-
-    def taken(self, size: int) -> str:
-        return str(size)
-
-    @property
-    def spread(self) -> int:
-        return 1
-
-    def totals(self, function: Function) -> tuple[Atomic, ...]:
-        return wide_accumulators.totals(function)
-
-    def wide(self, function: Function) -> tuple[Atomic, ...]:
-        return wide_accumulators.wide(function)
 
     def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
         head = f"say(status, {number}, {len(values)})"
@@ -153,29 +109,20 @@ class Cpu:
 _WRAPPING = {"add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "neg": "-{}"}
 
 
-@dataclass(frozen=True, slots=True)
-class Cuda:
+class Cuda(Flavor):
     """CUDA C++ for NVRTC, without a header."""
 
-    @property
-    def target(self) -> Literal["cpu", "cuda"]:
-        return "cuda"
-
-    @property
-    def leave(self) -> str:
-        return "goto end;"
-
-    @property
-    def infinity(self) -> Mapping[Scalar, str]:
-        return {float32: "__int_as_float(0x7f800000)", float64: "__longlong_as_double(0x7ff0000000000000LL)"}
-
-    @property
-    def nan(self) -> Mapping[Scalar, str]:
-        return {float32: "__int_as_float(0x7fc00000)", float64: "__longlong_as_double(0x7ff8000000000000LL)"}
-
-    @property
-    def helpers(self) -> Mapping[str, str]:
-        return CUDA_HELPERS
+    target = "cuda"
+    infinity: ClassVar[Spellings] = {
+        float32: "__int_as_float(0x7f800000)",
+        float64: "__longlong_as_double(0x7ff0000000000000LL)",
+    }
+    nan: ClassVar[Spellings] = {
+        float32: "__int_as_float(0x7fc00000)",
+        float64: "__longlong_as_double(0x7ff8000000000000LL)",
+    }
+    helpers = CUDA_HELPERS
+    spread = TILE
 
     def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str:
         if op is ALONG:
@@ -218,13 +165,6 @@ class Cuda:
 
     def taken(self, size: int) -> str:
         return f"{size} * (i64)width"
-
-    @property
-    def spread(self) -> int:
-        return TILE
-
-    def totals(self, function: Function) -> tuple[Atomic, ...]:
-        return wide_accumulators.totals(function)
 
     def wide(self, function: Function) -> tuple[Atomic, ...]:
         return ()

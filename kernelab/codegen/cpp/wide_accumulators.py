@@ -67,11 +67,6 @@ def met_by_all(function: ir.Function) -> tuple[ir.Atomic, ...]:
     return tuple(stmt for stmt, turns in _sums(function) if not turns)
 
 
-def is_deferred(function: ir.Function) -> bool:
-    """Whether any sum reaches its element late, which arrays that share memory must not see."""
-    return bool(totals(function) or wide(function))
-
-
 def _repeated(
     function: ir.Function, block: ir.Block, loops: frozenset[ir.Var] = frozenset()
 ) -> Iterator[ir.Atomic]:
@@ -125,7 +120,10 @@ def _steady(block: ir.Block, turns: tuple[_Turns, ...]) -> Iterator[tuple[ir.Ato
     for stmt in block.stmts:
         match stmt:
             case ir.Atomic(indices=indices) if not turns[-1].changing.intersection(indices):
-                yield stmt, _until_steady(turns, indices)
+                steady = turns
+                while steady and not steady[-1].changing.intersection(indices):
+                    steady = steady[:-1]
+                yield stmt, steady
             case ir.If(then=then, orelse=orelse):
                 yield from _steady(then, turns)
                 yield from _steady(orelse, turns)
@@ -136,12 +134,6 @@ def _steady(block: ir.Block, turns: tuple[_Turns, ...]) -> Iterator[tuple[ir.Ato
         for turn in turns:
             if not isinstance(stmt, ir.Let) or turn.changing.intersection(ir.atoms(stmt)):
                 turn.changing.update(ir.defs(stmt))
-
-
-def _until_steady(turns: tuple[_Turns, ...], indices: tuple[ir.Atom, ...]) -> tuple[_Turns, ...]:
-    while turns and not turns[-1].changing.intersection(indices):
-        turns = turns[:-1]
-    return turns
 
 
 def _comes_again(function: ir.Function, stmt: ir.Atomic, turns: tuple[_Turns, ...]) -> bool:
@@ -165,22 +157,15 @@ class Total:
     is_own: bool = False
 
     @property
-    def helper(self) -> str:
-        """The function that brings it to its element."""
-        return f"settle{self.scalar.flavor}{self.scalar.bits}"
-
-    @property
     def helpers(self) -> tuple[str, ...]:
-        """The helpers that a unit needs for it; `gather` exists on a device only."""
-        gather = f"gather{self.scalar.flavor}{self.scalar.bits}"
-        return (self.helper,) if self.is_own else (self.helper, gather)
+        """The functions that bring it to its element; `gather` exists on a device only."""
+        kind = f"{self.scalar.flavor}{self.scalar.bits}"
+        return (f"settle{kind}",) if self.is_own else (f"settle{kind}", f"gather{kind}")
 
     @property
     def gathered(self) -> str:
         """The statement with which the threads of a block bring theirs to memory, together if they meet."""
-        if self.is_own:
-            return f"{self.helper}({self.place}, {self.name});"
-        return f"gather{self.scalar.flavor}{self.scalar.bits}({self.place}, {self.name});"
+        return f"{self.helpers[-1]}({self.place}, {self.name});"
 
     @property
     def declared(self) -> tuple[str, ...]:
@@ -193,7 +178,7 @@ class Total:
     @property
     def settled(self) -> str:
         if self.beside is None:
-            return f"{self.helper}({self.place}, {self.name});"
+            return f"{self.helpers[0]}({self.place}, {self.name});"
         return f"if ({self.place}) {self.beside.added(self.place, self.name)} {self.name} = 0.0;"
 
 

@@ -175,30 +175,25 @@ class Writer:
     def atomic(self, stmt: ir.Atomic) -> None:
         scalar, pointer = self.access(stmt)
         if stmt in self.totals:
-            self.add_up(self.totals[stmt], stmt, pointer)
-            return
-        if stmt in self.wide:
+            total = self.totals[stmt]
+            self.line(total.moved(unwrapped(pointer)))
+            self.line(f"{total.name} += {self.atom(stmt.value)};")
+        elif stmt in self.wide:
             self.line(self.wide[stmt].added(unwrapped(pointer), self.atom(stmt.value)))
-            if stmt.held is not None:
-                self.declare(stmt.out, self.atom(stmt.held))
-            return
-        held = None if stmt.held is None else self.atom(stmt.held)
-        out = self.name(stmt.out) if stmt.out in self.used and held is None else None
+        else:
+            self.change(stmt, scalar, pointer)
+        if stmt.held is not None:
+            self.declare(stmt.out, self.atom(stmt.held))
+
+    def change(self, stmt: ir.Atomic, scalar: Scalar, pointer: str) -> None:
+        """Change an element in memory at once."""
+        out = self.name(stmt.out) if stmt.out in self.used and stmt.held is None else None
         compare = None if stmt.compare is None else self.atom(stmt.compare)
         spell = spelling.plain if stmt in self.own else self.flavor.atomic
         lines, needs = spell(stmt.kind, scalar, pointer, self.atom(stmt.value), compare, out)
         self.needs |= needs
         for line in lines:
             self.line(line)
-        if held is not None:
-            self.declare(stmt.out, held)
-
-    def add_up(self, total: Total, stmt: ir.Atomic, pointer: str) -> None:
-        """Add to the running total of an element, which reaches memory when another's turn comes."""
-        self.line(total.moved(unwrapped(pointer)))
-        self.line(f"{total.name} += {self.atom(stmt.value)};")
-        if stmt.held is not None:
-            self.declare(stmt.out, self.atom(stmt.held))
 
     def access(self, stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[Scalar, str]:
         """The scalar type and the address of what a statement reads or writes."""

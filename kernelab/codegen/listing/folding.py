@@ -111,7 +111,10 @@ def _keep_lines_short(block: ir.Block, mine: Folded, folded: Folded, width: dict
         choices = ir.defs(stmt) if isinstance(stmt, ir.If) else ()
         chosen = next((out for out in choices if out in mine), None)
         parts = ir.atoms(stmt) if chosen is None else operands(stmt)
-        around = _width_around(stmt)
+        around = 4  # the width of what stands around the operands
+        if isinstance(stmt, ir.Let):
+            count = len(stmt.args)
+            around = 3 * (count - 1) if stmt.op.symbol else len(stmt.op.name) + 2 * count
         for atom in sorted(set(parts), key=lambda atom: -width.get(atom, 0)):
             if around + sum(_width(part, mine, folded, width) for part in parts) <= WIDTH:
                 break
@@ -127,13 +130,6 @@ def _width(atom: ir.Atom, mine: Folded, folded: Folded, width: dict[ir.Atom, int
     if atom in mine or atom in folded:
         return width.get(atom, 5)
     return len(atom.hint) or 3 if isinstance(atom, ir.Var) else 3
-
-
-def _width_around(stmt: ir.Stmt) -> int:
-    if not isinstance(stmt, ir.Let):
-        return 4
-    count = len(stmt.args)
-    return 3 * (count - 1) if stmt.op.symbol else len(stmt.op.name) + 2 * count
 
 
 def _keep_what_is_overwritten(block: ir.Block, mine: Folded) -> None:
@@ -197,15 +193,14 @@ def _saving_first(body: ir.Block, carries: tuple[ir.Var, ...]) -> ir.Block:
 def _with_last(body: ir.Block, stop: object) -> ir.Block:
     for position, stmt in enumerate(body.stmts):
         after = body.stmts[position + 1 :]
-        if isinstance(stmt, ir.If) and stop in stmt.outs and _can_wait(stmt, after):
+        if not isinstance(stmt, ir.If) or stop not in stmt.outs:
+            continue
+        is_pure = all(isinstance(inner, ir.Let | ir.Load | ir.If) for inner in _within(stmt))
+        read: set[object] = {atom for other in after for atom in ir.atoms(other)}
+        can_wait = read.isdisjoint(stmt.outs) and all(isinstance(s, ir.Let | ir.Save) for s in after)
+        if is_pure and can_wait:
             return ir.Block((*body.stmts[:position], *after, stmt), body.yields)
     return body
-
-
-def _can_wait(choice: ir.If, after: tuple[ir.Stmt, ...]) -> bool:
-    is_pure = all(isinstance(stmt, ir.Let | ir.Load | ir.If) for stmt in _within(choice))
-    read: set[object] = {atom for stmt in after for atom in ir.atoms(stmt)}
-    return is_pure and read.isdisjoint(choice.outs) and all(isinstance(s, ir.Let | ir.Save) for s in after)
 
 
 # ------------------------------------------------------------------------------------------------ coalescing
@@ -350,15 +345,12 @@ class _Interference:
         index = self.bit(stmt.index) if isinstance(stmt, ir.For) else 0
         begin = self.block(stmt.body, around | index)
         before = self.assign(heads, begin | around)
-        if stmt.stop is not None:
-            self.read_after_copies(stmt.body.yields, stmt.stop, stmt.carries)
-        return before | self.read(stmt.inits)
-
-    def read_after_copies(self, yields: tuple[ir.Atom, ...], stop: int, carries: tuple[ir.Var, ...]) -> None:
-        """The stop of a loop is read after the carried values are assigned: they must not overwrite it."""
-        for leaf in leaves(yields[stop], self.folded):
-            others = (carry for carry, value in zip(carries, yields, strict=True) if value is not leaf)
+        yields = stmt.body.yields
+        # The stop of a loop is read after the carried values are assigned: they must not overwrite it.
+        for leaf in () if stmt.stop is None else leaves(yields[stmt.stop], self.folded):
+            others = (carry for carry, value in zip(stmt.carries, yields, strict=True) if value is not leaf)
             self.assign([leaf], self.set_of(others))
+        return before | self.read(stmt.inits)
 
     def free(self, body: ir.Block, heads: tuple[ir.Var, ...]) -> Live:
         """The Vars that a body reads from outside: needed until the last iteration."""

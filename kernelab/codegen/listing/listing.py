@@ -307,7 +307,9 @@ class _Printer:
         return [*rows, *_otherwise(rows, no, depth, stmt.span)]
 
     def loop(self, stmt: ir.For | ir.While, depth: int, head: str) -> Rows:
-        carried = [k for k in range(len(stmt.carries)) if k != stmt.stop or self.reads_stop(stmt)]
+        k = stmt.stop
+        reads_stop = k is not None and not self.used.isdisjoint((stmt.carries[k], stmt.outs[k]))
+        carried = [k for k in range(len(stmt.carries)) if k != stmt.stop or reads_stop]
         before = tuple((stmt.carries[k], stmt.inits[k]) for k in carried)
         around = tuple((stmt.carries[k], stmt.body.yields[k]) for k in carried)
         after = tuple((stmt.outs[k], stmt.carries[k]) for k in carried)
@@ -318,10 +320,6 @@ class _Printer:
         rows = [_Row(depth, head, stmt.span), *(body or [_Row(depth + 1, "pass", stmt.span)])]
         rows = [*self.assign(before, depth, stmt.span), *_tidy_while(rows)]
         return [*rows, *self.assign(after, depth, stmt.span)]
-
-    def reads_stop(self, stmt: ir.For | ir.While) -> bool:
-        k = stmt.stop
-        return k is not None and not self.used.isdisjoint((stmt.carries[k], stmt.outs[k]))
 
 
 def _place(stmt: ir.Stmt) -> Span:

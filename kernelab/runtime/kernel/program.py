@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from kernelab.backend.common.backends import Args, Entry
 from kernelab.backend.common.tiered import AHEAD, Pending
-from kernelab.codegen.cpp.wide_accumulators import is_deferred
+from kernelab.codegen.cpp.wide_accumulators import totals, wide
 from kernelab.errors import Span
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Block, Const, Custom, Function, Load, Native, Storage, Store, Var, defs, walk
@@ -200,7 +200,7 @@ class Program:
     @cached_property
     def totals(self) -> bool:
         """Whether its sums reach memory late, which arrays that share memory must not see."""
-        return is_deferred(self.flat)
+        return bool(totals(self.flat) or wide(self.flat))
 
     def shares(self, arguments: Sequence[Any]) -> bool:
         """Whether these arguments share memory so that they need an entry of their own."""
