@@ -348,8 +348,8 @@ HAZARDS = (
     Fault(
         "only a write through the same view is a hazard",
         AUTODIFF,
-        "(target is not needed and not target.overlaps(needed))",
-        "target is not needed",
+        "(target is needed or target.overlaps(needed))",
+        "target is needed",
         TAPES,
     ),
     Fault(

@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kernelab.autodiff.overwrites.hazards import Keep
+from kernelab.autodiff.overwrites.snapshots import Snapshot
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.runtime.array import inplace
 from kernelab.runtime.array.array import array
@@ -152,7 +152,7 @@ class FunctionRecord(Flowing):
     backward: Callable[[], object]
     arrays: tuple[array, ...]
     place: Place
-    keeps: tuple[Keep, ...] = ()
+    keeps: tuple[Snapshot, ...] = ()
 
     def __repr__(self) -> str:
         return f"<{self.title} at {self.place}>"
@@ -193,7 +193,7 @@ class FunctionRecord(Flowing):
     @contextmanager
     def _as_it_was(self) -> Iterator[None]:
         """Within it the arrays hold what they held when the function was recorded."""
-        changed = [keep for keep in self.keeps if keep.nbytes]
+        changed = [keep for keep in self.keeps if keep.spent]
         with ExitStack() as aside:
             for memory in {keep.elements.allocation for keep in changed}:
                 aside.enter_context(set_aside(memory))

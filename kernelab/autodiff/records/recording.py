@@ -5,7 +5,8 @@ from time import perf_counter_ns
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from kernelab.autodiff.overwrites.hazards import Guard, Keep, Marked, Reader, Watch
+from kernelab.autodiff.overwrites.hazards import Guard, Marked, Reader, Watch
+from kernelab.autodiff.overwrites.snapshots import Snapshot
 from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, overwrite_of
 from kernelab.autodiff.records.outline import Outline, not_kept, outline_of
 from kernelab.autodiff.records.provenance import Provenance
@@ -183,7 +184,7 @@ class Recording(Witness, Recorder):
     def add_function(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
         """Record a function to call in the backward pass."""
         handled = tuple(leaf for given in arrays for leaf in leaves_of(given))
-        keeps = tuple(Keep(leaf) for leaf in handled) if self.guard.policy == "save" else ()
+        keeps = tuple(Snapshot(leaf) for leaf in handled) if self.guard.policy == "save" else ()
         self.records.append(FunctionRecord(backward, handled, caller(), keeps))
         for primal in arrays:
             self.has_written(primal.allocation)

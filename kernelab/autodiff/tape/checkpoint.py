@@ -14,7 +14,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kernelab.autodiff.overwrites.hazards import Guard, Keep
+from kernelab.autodiff.overwrites.hazards import Guard
+from kernelab.autodiff.overwrites.snapshots import Snapshot
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.moves import Flowing
 from kernelab.autodiff.records.recording import Recording
@@ -149,7 +150,7 @@ class Signature:
     def _look_at(self, elements: array) -> None:
         """Add the values of an array that a NumPy view may have changed in this run.
 
-        Of what the run reads from outside, and has not written, a change is noticed elsewhere (`Keep`).
+        Of what the run reads from outside, and has not written, a change is noticed elsewhere (`Snapshot`).
         """
         memory = elements.allocation
         is_own = not self.is_outside(elements) or memory.serial in self._written
@@ -171,7 +172,7 @@ class Observer(Recorder):
         self._recording = recording
         self._place = place
         self.signature = Signature(getattr(recording, "signature", None))
-        self._keeps: dict[bytes, Keep] = {}
+        self._keeps: dict[bytes, Snapshot] = {}
         self._read: set[bytes] = set()
         self._first: dict[bytes, array] = {}
         self._written: dict[bytes, array] = {}
@@ -233,7 +234,7 @@ class Observer(Recorder):
 
     def _keep(self, elements: array) -> None:
         if elements.packed not in self._keeps:
-            self._keeps[elements.packed] = Keep(elements)
+            self._keeps[elements.packed] = Snapshot(elements)
 
     def _look_for_unseen(self, elements: array, own: int = 0) -> None:
         """Make the tape look for writes that it did not see, before the first that it sees at the end."""
@@ -362,7 +363,7 @@ class CheckpointRecord(Flowing):
     written: tuple[array, ...]
     made: tuple[array, ...]
     outside: tuple[array, ...]
-    keeps: tuple[Keep, ...]
+    keeps: tuple[Snapshot, ...]
     signature: Signature
     followed: dict[Allocation, bool]
 
@@ -388,7 +389,7 @@ class CheckpointRecord(Flowing):
     @contextmanager
     def again(self) -> Iterator[tuple["Replaying", list[array]]]:
         """Within it all is as it was, and the function has run again: its tape, and what it returned."""
-        changing = [*(keep.elements for keep in self.keeps if keep.nbytes), *self.outside]
+        changing = [*(keep.elements for keep in self.keeps if keep.spent), *self.outside]
         with ExitStack() as aside:
             for memory in {elements.allocation for elements in changing}:
                 aside.enter_context(set_aside(memory))

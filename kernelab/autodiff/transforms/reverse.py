@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 
-from kernelab.autodiff.overwrites.keeping import room
+from kernelab.autodiff.overwrites.snapshots import Snapshot, room
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.program_arguments import (
     Argument,
@@ -26,70 +26,34 @@ from kernelab.lang.types import is_differentiable
 from kernelab.passes.access.access_regions import Box, Region
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.program import Program, Pullback
-from kernelab.runtime.launch.touched import part
 from kernelab.runtime.memory.memory import Allocation
 from kernelab.runtime.memory.streams import configured
 
 
-class Keeper:
-    """Keeps what an adjoint will read of an array, from just before any of it is overwritten.
+class LevelSnapshot(Snapshot):
+    """What an adjoint will read of an array, copied at a level, where lanes may differ, and all at once."""
 
-    It watches the whole array until something there changes; only then `box` says which elements matter.
-    """
+    __slots__ = ("_find_box", "level", "saved")
 
-    __slots__ = ("__weakref__", "_box", "_extent", "_part", "elements", "level", "saved")
-
-    def __init__(self, level: Level, elements: array, box: Callable[[], Box | None]) -> None:
+    def __init__(self, level: Level, elements: array, find_box: Callable[[], Box | None]) -> None:
         self.level = level
-        self.elements = elements
         self.saved: array | None = None
-        self._box = box
-        self._part: array | None = None
-        self._extent: tuple[int, int] | None = elements.extent
-        elements.allocation.watch(self, self._extent)
-        if elements.allocation.is_exposed:
-            self._keep()
+        self._find_box = find_box
+        super().__init__(elements)
 
-    @property
-    def now(self) -> array:
-        """An array that holds the elements as they were."""
-        return self.elements if self.saved is None else self.saved
+    def box(self) -> Box | None:
+        return self._find_box()
 
-    def before_write(self, target: array) -> None:
-        needed = self._needed()
-        if needed is not None and target.overlaps(needed):
-            self._keep()
+    def overwritten(self, target: array, needed: array) -> None:
+        self.exposed()
 
     def exposed(self) -> None:
-        self._keep()
-
-    def _needed(self) -> array | None:
-        """The elements that matter; None if none does, or they are kept."""
-        if self._part is None and self._extent is not None:
-            box = self._box()
-            self._unwatch()
-            if box is None:
-                return None
-            self._part = part(self.elements, box)
-            self._extent = self._part.extent
-            self.elements.allocation.watch(self, self._extent)
-        return self._part
-
-    def _keep(self) -> None:
-        needed = self._needed()
+        needed = self.needed()
         if needed is not None:
-            box = self._box()
-            assert box is not None
-            made, kept = room(self.elements, box)
-            self._unwatch()
-            self._part = None
+            made, kept = room(self.elements, self._box)
+            self.release()
             self.level.move(kept, needed)
             self.saved = made
-
-    def _unwatch(self) -> None:
-        assert self._extent is not None
-        self.elements.allocation.unwatch(self, self._extent)
-        self._extent = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +69,7 @@ class Run:
     grid: Extents
     arguments: tuple[Argument, ...]
     kept: tuple[Kept, ...]
-    keepers: tuple[tuple[int, Keeper], ...]
+    snapshots: tuple[tuple[int, LevelSnapshot], ...]
     inner: dict[int, int]
     config: LaunchConfig
 
@@ -131,8 +95,8 @@ class Run:
     def _given(self, pullback: Pullback, bars: Adjoints) -> list[Argument]:
         """The arguments of the adjoint, in the order of its parameters."""
         arguments = [KeptValues(given) if isinstance(given, Kept) else given for given in self.arguments]
-        for i, keeper in self.keepers:
-            arguments[i] = keeper.now
+        for i, snapshot in self.snapshots:
+            arguments[i] = snapshot.elements if snapshot.saved is None else snapshot.saved
         arguments += [bars.of_argument(self.arguments[i]) for i in pullback.active]
         for kept in self.kept:
             arguments += [KeptValues(kept), KeptStarts(kept)]
@@ -181,7 +145,7 @@ class Reverse(Level):
         self._appended: set[Kept] = set()
         self._made: dict[int, list[Allocation]] = {}
         self.entries: list[Run | Move] = []
-        self._keepers: dict[Hashable, weakref.ref[Keeper]] = {}
+        self._snapshots: dict[Hashable, weakref.ref[LevelSnapshot]] = {}
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         found = {i for i in program.floats if self._is_tracked(arguments[i])}
@@ -196,20 +160,20 @@ class Reverse(Level):
         except KernelTypeError as error:
             pullback = error  # raised where an adjoint has to pass
         kept: tuple[Kept, ...] = ()
-        keepers: tuple[tuple[int, Keeper], ...] = ()
+        snapshots: tuple[tuple[int, LevelSnapshot], ...] = ()
         inner = {i: len(given.extents) for i, given in enumerate(arguments) if isinstance(given, Kept)}
         if isinstance(pullback, Pullback):
             kept = tuple(Kept(elem) for elem in pullback.residuals)
             self.parent.run(pullback.primal, grid, [*arguments, *kept])
-            keepers = tuple(
-                (i, self._keeper(given, region, grid, arguments))
+            snapshots = tuple(
+                (i, self._snapshot(given, region, grid, arguments))
                 for i, region in pullback.needed
                 if isinstance(given := arguments[i], array)
             )
         else:
             self.parent.run(program, grid, arguments)
         self.entries.append(
-            Run(program, pullback, grid, tuple(arguments), kept, keepers, inner, LAUNCH_CONFIG.get())
+            Run(program, pullback, grid, tuple(arguments), kept, snapshots, inner, LAUNCH_CONFIG.get())
         )
         for i in active:
             given = arguments[i]
@@ -251,17 +215,17 @@ class Reverse(Level):
             self.entries.append(Move(dest, src, add))
             self._track(dest.allocation)
 
-    def _keeper(
+    def _snapshot(
         self, elements: array, region: Region, grid: Extents, arguments: Sequence[Argument]
-    ) -> Keeper:
+    ) -> LevelSnapshot:
         used = [arguments[i] for i in region.uses if i < len(arguments)]
         uses = tuple(given.shape if isinstance(given, array) else given for given in used)
         key = elements.packed, elements.dtype, region, grid, uses
-        ref = self._keepers.get(key)
+        ref = self._snapshots.get(key)
         found = None if ref is None else ref()
         if found is None or found.saved is not None:
-            found = Keeper(self.parent, elements, lambda: box_among(region, grid, arguments))
-            self._keepers[key] = weakref.ref(found)
+            found = LevelSnapshot(self.parent, elements, lambda: box_among(region, grid, arguments))
+            self._snapshots[key] = weakref.ref(found)
         return found
 
     def pull(self, level: Level, bars: Adjoints, first: int = 0, end: int | None = None) -> None:
