@@ -4,7 +4,6 @@ Knows types and host values; must not know kernels.
 """
 
 import math
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,26 +31,16 @@ class Alias(type):
         return bases[0].named
 
 
-def base_of(value: Any) -> Any:
-    """The class that stands for a type of values among the bases of a class."""
-    return type.__new__(Alias, str(value), (), {"named": value})
-
-
 # ---------------------------------------------------------------------------------------------------- making
 
 
 def install() -> None:
     """Make the types callable, valid for `isinstance`, and usable as bases of class statements."""
-    shaped = {"__instancecheck__": _is_one, "__mro_entries__": _bases}
-    _add(Scalar, {"__call__": _number})
-    _add(Vec, {"__call__": _vector} | shaped)
-    _add(Transform, {"__call__": _motion})
-    _add(Mat, {"__call__": _matrix} | shaped)
-
-
-def _add(kind: type, methods: Mapping[str, Callable[..., Any]]) -> None:
-    for name, method in methods.items():
-        setattr(kind, name, method)
+    kinds: Any = {Scalar: _number, Vec: made_of, Mat: made_of, Transform: moved_by}
+    for kind, make in kinds.items():
+        kind.__call__ = make
+        if kind is not Scalar:
+            kind.__instancecheck__, kind.__mro_entries__ = _is_one, _bases
 
 
 def _is_one(self: Vec | Mat, value: Any) -> bool:
@@ -59,7 +48,7 @@ def _is_one(self: Vec | Mat, value: Any) -> bool:
 
 
 def _bases(self: Vec | Mat, _: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (base_of(self),)
+    return (type.__new__(Alias, str(self), (), {"named": self}),)  # a class that stands for the type
 
 
 def _number(self: Scalar, value: Any = 0) -> Any:
@@ -75,26 +64,11 @@ def _number(self: Scalar, value: Any = 0) -> Any:
         raise KernelValueError(Diagnostic(f"{value} does not fit {self}", code="range")) from None
 
 
-def _vector(self: Vec, *components: Any) -> Any:
-    """A vector on the host of no components (zeros), of one (repeated, or a sequence), or of all."""
-    return made_of(self, components)
+def made_of(type: Vec | Mat, /, *components: Any) -> Any:
+    """A vector or matrix of no components (zeros), of one (repeated, or nested), or of all by rows.
 
-
-def _matrix(self: Mat, *components: Any) -> Any:
-    """A matrix on the host of no entries (zeros), of one (repeated, or nested), or of all by rows."""
-    return made_of(self, components)
-
-
-def _motion(self: Transform, *components: Any, **parts: Any) -> Any:
-    """A rigid motion on the host: of its 7 numbers, or of `p` and `q`, one number filling all.
-
-    What is left out moves nothing.  Raises KernelTypeError for other components.
+    Raises KernelTypeError for other components.
     """
-    return moved_by(self, components, parts)
-
-
-def made_of(type: Vec | Mat, components: tuple[Any, ...]) -> Any:
-    """A value of no components (zeros), of one (repeated, or nested), or of all; raises KernelTypeError."""
     if not components:
         return value_of(type, np.zeros(type.shape, type.scalar.dtype))
     try:
@@ -112,17 +86,17 @@ def made_of(type: Vec | Mat, components: tuple[Any, ...]) -> Any:
     return follow(value_of(type, joined.reshape(type.shape)), *components)
 
 
-def moved_by(type: Transform, components: tuple[Any, ...], parts: dict[str, Any]) -> Any:
-    """A rigid motion of its numbers, or of a translation `p` and a rotation `q`, if these are not left out.
+def moved_by(type: Transform, /, *components: Any, **parts: Any) -> Any:
+    """A rigid motion on the host: of its 7 numbers, or of `p` and `q`, one number filling all.
 
-    Raises KernelTypeError for other parts, or parts of other lengths.
+    What is left out moves nothing.  Raises KernelTypeError for other parts, or parts of other lengths.
     """
     one = components[0] if len(components) == 1 else None
     if len(components) > 2 or (not parts and one is not None and np.size(one) in (1, 7)):
         if parts:
             message = f"{type} takes its numbers, or p and q, not both"
             raise KernelTypeError(Diagnostic(message, code="count", hint="write transform(p=p, q=q)"))
-        return made_of(type, components)
+        return made_of(type, *components)
     named = dict(zip("pq", components, strict=False))
     wrong = [name for name in parts if name not in ("p", "q") or name in named]
     if wrong:
@@ -132,7 +106,7 @@ def moved_by(type: Transform, components: tuple[Any, ...], parts: dict[str, Any]
         _part_of(type, name, (named | parts).get(name, usual))
         for name, usual in (("p", (0, 0, 0)), ("q", (0, 0, 0, 1)))
     ]
-    return follow(made_of(type, tuple(numbers)), components, parts)
+    return follow(made_of(type, *numbers), components, parts)
 
 
 def _part_of(type: Transform, name: str, value: Any) -> Host:

@@ -188,7 +188,7 @@ class KernelMagics(Magics):
         if not options.quiet and options.show:
             for kernel in kernels:
                 display(View(view(kernel, options.show)))
-        compiled.raise_errors()
+        compiled.lowered.raise_errors()
 
 
 def compile_cell(
@@ -200,8 +200,8 @@ def compile_cell(
     """
     compiled = compile_source(text, shell.user_ns, **choices)
     remember_python(text, filename, compiled.definitions)
-    shell.user_ns.update(compiled.assigned | compiled.definitions)
-    tell(compiled.diagnostics)
+    shell.user_ns.update(compiled.lowered.assigned | compiled.definitions)
+    tell(compiled.lowered.diagnostics)
     return compiled
 
 

@@ -173,8 +173,7 @@ def test_what_a_tape_keeps_of_overwritten_arrays_is_bounded(config: Any) -> None
 def test_half_of_the_free_memory_may_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory_budget.free_memory() or not Path("/proc/meminfo").exists()
     for free, room in ((None, None), (1 << 30, 1 << 29), (10, memory_budget.LEAST)):
-        monkeypatch.setattr(memory_budget, "free_memory", lambda free=free: free)
-        monkeypatch.setattr(memory_budget, "_free", memory_budget._FreeMemory())
+        monkeypatch.setattr(memory_budget, "_free_memory_at", lambda _, free=free: free)
         assert memory_budget.room_to_keep() == room
 
 

@@ -21,13 +21,10 @@ _libc = ctypes.CDLL(None)
 _libc.realloc.restype = ctypes.c_void_p
 _libc.realloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
+free = _libc.free
+"""Releases memory that an entry has allocated, by its address; 0 is none."""
 
-_libc.free.argtypes, _libc.free.restype = [ctypes.c_void_p], None
-
-
-def free(address: int) -> None:
-    """Release memory that an entry has allocated; 0 is none."""
-    _libc.free(address)
+free.argtypes, free.restype = [ctypes.c_void_p], None
 
 
 class _Memory:

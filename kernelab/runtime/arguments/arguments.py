@@ -13,6 +13,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, LaunchError, Span
 from kernelab.frontend import GenericKernel, KernelDefinition
+from kernelab.frontend.definitions.kernels import Formal
 from kernelab.host.operand_errors import refuse_mask
 from kernelab.host.traced import untraced
 from kernelab.lang.ir import Var
@@ -120,7 +121,8 @@ class Parameter:
         if isinstance(argument, array):
             found = argument
         elif argument is None:
-            found = _nothing(wanted)
+            shape = (*(0,) * wanted.ndim, *shape_of(wanted.elem))
+            found = array(np.zeros(shape, scalar_of(wanted.elem).dtype), wanted.elem)
         elif hasattr(argument, "gathered"):
             if argument.type != wanted:
                 raise self.wrong(f"picked elements of an {argument.type}", code="dtype")
@@ -141,7 +143,7 @@ class Parameter:
             raise self.wrong(f"an array of {found.dtype}", hint, "dtype")
         if found.ndim != wanted.ndim:
             hint = f"its shape is {found.shape}; reshape or slice it, or annotate {self.name}: {found.type}"
-            raise self.wrong(f"an array of {_dimensions(found.ndim)}", hint, "ndim")
+            raise self.wrong(f"an array of {dimensions(found.ndim)}", hint, "ndim")
         return found
 
     def _borrowed(self, values: HostArray, wanted: Array) -> array:
@@ -222,7 +224,7 @@ def parameters(kernel: str, params: Sequence[Var]) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def wrong_count(kernel: str, params: Sequence[Parameter], given: int, span: Span) -> LaunchError:
+def wrong_count(kernel: str, params: Sequence[Parameter | Formal], given: int, span: Span) -> LaunchError:
     """The error of a launch with more or fewer arguments than the kernel has parameters."""
     signature = ", ".join(f"{p.name}: {p.type}" for p in params)
     arguments = "1 argument" if len(params) == 1 else f"{len(params)} arguments"
@@ -235,10 +237,11 @@ def wrong_count(kernel: str, params: Sequence[Parameter], given: int, span: Span
 def _expected(type: Value | Array) -> str:
     if not isinstance(type, Array):
         return f"{'an' if str(type).startswith('int') else 'a'} {type}"
-    return f"an array of {type.elem} with {_dimensions(type.ndim)}"
+    return f"an array of {type.elem} with {dimensions(type.ndim)}"
 
 
-def _dimensions(ndim: int) -> str:
+def dimensions(ndim: int) -> str:
+    """A number of dimensions as messages say it."""
     return "1 dimension" if ndim == 1 else f"{ndim} dimensions"
 
 
@@ -262,14 +265,6 @@ def _rounded(number: float, wanted: Scalar) -> bytes:
     with np.errstate(over="ignore"):
         value = rounded(np.float64(number), wanted.dtype)
     return value.tobytes().ljust(8, b"\0")
-
-
-def _nothing(wanted: Array) -> array:
-    """An array without elements, the default of an array argument that is not given."""
-    shape = (*(0,) * wanted.ndim, *shape_of(wanted.elem))
-    made = array(np.zeros(shape, scalar_of(wanted.elem).dtype), wanted.elem)
-    assert isinstance(made, array)
-    return made
 
 
 # --------------------------------------------------------------------------------------------------- calling

@@ -26,6 +26,7 @@ from kernelab.lang.types import (
     scalar_of,
     shape_of,
 )
+from kernelab.runtime.arguments.arguments import dimensions, wrong_count
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.viewing import is_picked
 from kernelab.runtime.host.struct_instances import Instance
@@ -36,15 +37,10 @@ from kernelab.runtime.memory.interop import array_type, scalar_of_dtype, value_t
 Formals = tuple[Formal, ...]
 
 
-def formals_of(signature: Formals) -> Formals | None:
-    """The parameters, None if none of them is a struct."""
-    return signature if any(isinstance(formal.type, Struct | StructArray) for formal in signature) else None
-
-
 def flattened(kernel: str, span: Span, formals: Formals, arguments: Sequence[Any]) -> list[Any]:
     """The arguments with the leaves of each struct in its place; raises LaunchError."""
     if len(arguments) != len(formals):
-        raise _wrong_count(kernel, span, formals, len(arguments))
+        raise wrong_count(kernel, formals, len(arguments), span)
     return [
         part
         for formal, argument in zip(formals, arguments, strict=True)
@@ -81,8 +77,7 @@ def _parts(kernel: str, formal: Formal, argument: Any) -> Sequence[Any]:
         case StructArray(elem, ndim):
             found = _borrowed(argument, elem)
             if found is None or found.dtype != elem or found.ndim != ndim:
-                plural = "1 dimension" if ndim == 1 else f"{ndim} dimensions"
-                raise _wrong(kernel, formal, argument, f"an array of {elem} with {plural}")
+                raise _wrong(kernel, formal, argument, f"an array of {elem} with {dimensions(ndim)}")
             return found.leaves
         case _:
             return (argument,)
@@ -133,15 +128,6 @@ def _found(argument: Any, wanted: Any) -> tuple[str, str]:
     return found, ""
 
 
-def _wrong_count(kernel: str, span: Span, formals: Formals, given: int) -> LaunchError:
-    signature = ", ".join(f"{formal.name}: {formal.type}" for formal in formals)
-    arguments = "1 argument" if len(formals) == 1 else f"{len(formals)} arguments"
-    message = f"kernel `{kernel}` takes {arguments}, not {given}"
-    if given < len(formals):
-        message += f"; `{formals[given].name}` is missing"
-    return LaunchError(Diagnostic(message, span, "count", hint=f"its signature is {kernel}({signature})"))
-
-
 # --------------------------------------------------------------------------------------------------- generic
 
 
@@ -157,7 +143,7 @@ def types_of(kernel: GenericKernel, arguments: Sequence[Any]) -> list[AnyType | 
     for name, argument, is_open in zip(kernel.names, arguments, kernel.open, strict=True):
         type = _type_of(argument, elems) if is_open else None
         if is_open and type is None:
-            shown = with_article(_named(argument))
+            shown = with_article("value of None" if argument is None else type_name(argument))
             message = f"argument `{name}` of kernel `{kernel.name}` is {shown}, which says no type"
             hint = "pass an array, a number, a vector or a struct"
             raise LaunchError(Diagnostic(message, kernel.span, "type", hint=hint))
@@ -249,14 +235,8 @@ def stated(kernel: GenericKernel, types: Sequence[Any] | Mapping[str, Any]) -> l
     if len(given) != len(kernel.names):
         message = f"kernel `{kernel.name}` has {len(kernel.names)} parameters, not {len(given)}"
         raise KernelValueError(Diagnostic(message, kernel.span, "count"))
-    return [_stated(type) if is_open else None for type, is_open in zip(given, kernel.open, strict=True)]
-
-
-def _stated(type: Any) -> AnyType:
-    if isinstance(type, Array | StructArray | Struct):
-        return type
-    return value_type(type)
-
-
-def _named(argument: Any) -> str:
-    return "value of None" if argument is None else type_name(argument)
+    stated: list[AnyType | None] = []
+    for type, is_open in zip(given, kernel.open, strict=True):
+        is_known = not is_open or isinstance(type, Array | StructArray | Struct)
+        stated.append((type if is_open else None) if is_known else value_type(type))
+    return stated

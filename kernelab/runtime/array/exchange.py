@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from kernelab.backend.cuda.stream_sync import ANY, LEGACY, Partner
-from kernelab.errors import Diagnostic, KernelTypeError, KernelWarning, LaunchError, a_thing
+from kernelab.errors import Diagnostic, KernelTypeError, KernelWarning, LaunchError
 from kernelab.host.traced import Origins, traced
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
@@ -180,17 +180,14 @@ def from_capsule(source: Any, elem: Value | None) -> Part:
     else:
         space = _opened(get_device(f"cuda:{source.__dlpack_device__()[1]}"))
         described = taken(source.__dlpack__(stream=space.driver.own_stream))
-    made = over(space, described, elem, (partner_of(source, space),))
+    # PyTorch says which stream it uses at the moment; other libraries work in any.
+    is_torch = type(source).__module__.partition(".")[0] == "torch"
+    made = over(space, described, elem, (TorchStream(_ordinal(space)) if is_torch else ANY,))
     if elem is not None and scalar_of(elem) != scalar_of(made.dtype):
         message = f"numbers of {made.dtype} cannot be shared as {scalar_of(elem)}"
         hint = "convert them on either side: kl.array(kl.from_dlpack(x), dtype=...)"
         raise KernelTypeError(Diagnostic(message, code="dlpack", hint=hint))
     return made
-
-
-def partner_of(source: Any, space: Space) -> Partner:
-    """The streams in which the library of an object works: of PyTorch the one in use, of others any."""
-    return TorchStream(_ordinal(space)) if type(source).__module__.partition(".")[0] == "torch" else ANY
 
 
 def warn_of_end(elements: Any, hint: str) -> None:
@@ -274,12 +271,6 @@ def at_address(
     if deleter is not None:
         weakref.finalize(memory, deleter, low, high - low)
     return memory
-
-
-def no_dlpack(source: object) -> KernelTypeError:
-    """The error of an object that does not speak DLPack."""
-    message = f"from_dlpack takes an array of another library, not {a_thing(source)}"
-    return KernelTypeError(Diagnostic(message, code="dlpack", hint="make an array of it: kl.array(...)"))
 
 
 # -------------------------------------------------------------------------------------------------- exchange

@@ -9,13 +9,13 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 import kernelab.runtime.host.structarray  # noqa: F401 (makes itself the class of arrays of structs)
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing
 from kernelab.guidance.bad_calls import show_signature
 from kernelab.host.traced import follow
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Mat, Scalar, Value, Vec, bfloat16, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array, duplicate, require_array
-from kernelab.runtime.array.exchange import Capsule, from_capsule, no_dlpack
+from kernelab.runtime.array.exchange import Capsule, from_capsule
 from kernelab.runtime.array.host_annotations import Ranked
 from kernelab.runtime.array.transfers import allocate_on, laid_out, put, transfer
 from kernelab.runtime.array.viewing import is_picked
@@ -201,7 +201,8 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
     if type(source).__name__ == "PyCapsule":
         return _of_device(source, dtype, requires_grad)
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
-        raise no_dlpack(source)
+        message = f"from_dlpack takes an array of another library, not {a_thing(source)}"
+        raise KernelTypeError(Diagnostic(message, code="dlpack", hint="make an array of it: kl.array(...)"))
     kind = source.__dlpack_device__()[0]
     if kind in (CUDA, MANAGED):
         return _of_device(source, dtype, requires_grad)

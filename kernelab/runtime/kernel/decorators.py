@@ -103,8 +103,8 @@ def compile(
         message = f"compile takes the text of kernels, not {described(text)}"
         raise KernelTypeError(Diagnostic(message, code="text", hint="decorate a function with @kl.kernel"))
     compiled = compile_source(Source(textwrap.dedent(text), label), around)
-    compiled.raise_errors()
-    warn_of(compiled.diagnostics)
+    compiled.lowered.raise_errors()
+    warn_of(compiled.lowered.diagnostics)
     return compiled.definitions
 
 

@@ -22,7 +22,7 @@ from kernelab.frontend import (
 )
 from kernelab.hooks import Displayed
 from kernelab.lang.ir import Function, Var
-from kernelab.lang.structs import AnyType
+from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import Array, Type, is_differentiable
 from kernelab.passes.access.access_regions import Region, regions
 from kernelab.passes.access.integer_casts import Cast, casts
@@ -41,7 +41,7 @@ from kernelab.runtime.arguments.arguments import (
     parameters,
     straight,
 )
-from kernelab.runtime.arguments.signature import Formals, formals_of, types_of
+from kernelab.runtime.arguments.signature import Formals, types_of
 from kernelab.runtime.array.array_attributes import KernelHints
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.host.struct_instances import Instance, class_of
@@ -252,6 +252,8 @@ class Kernel(KernelHints, Displayed):
         params, found = self.primal.params, self.effects
         named = effects(self.text).reads
         made = parameters(self.name, params)
+        signature = self.definition.signature
+        has_structs = any(isinstance(formal.type, Struct | StructArray) for formal in signature)
         arrays = tuple(i for i, param in enumerate(params) if isinstance(param.type, Array))
         written = tuple(i for i in arrays if params[i] in found.changed)
         return Plan(
@@ -267,7 +269,7 @@ class Kernel(KernelHints, Displayed):
             read_in_text=tuple(i for i in arrays if self.text.params[i] in named),
             written=written,
             coordinates=len(self.primal.threads),
-            formals=None if self._by_leaves else formals_of(self.definition.signature),
+            formals=signature if has_structs and not self._by_leaves else None,
             constants=constants_of(self.definition),
         )
 
@@ -325,18 +327,10 @@ class Kernel(KernelHints, Displayed):
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The result of compiling a text: kernels and functions, assigned constants, notes, mistakes."""
+    """The result of compiling a text: its kernels and functions, and what the frontend found besides."""
 
     definitions: dict[str, "Made"]
-    assigned: dict[str, Any]
-    diagnostics: tuple[Diagnostic, ...] = ()
-    errors: tuple[Diagnostic, ...] = ()
-    lowered: Lowered | None = None
-
-    def raise_errors(self) -> None:
-        """Raise all mistakes as one error, of the kind of the first."""
-        if self.lowered is not None:
-            self.lowered.raise_errors()
+    lowered: Lowered
 
 
 @put_off()
@@ -347,13 +341,13 @@ def compile_source(source: Source, namespace: Mapping[str, Any] | None = None, *
     """
     lowered = lower_source(source, {} if namespace is None else namespace)
     definitions = {name: _made(definition, options) for name, definition in lowered.definitions.items()}
-    return Compiled(definitions, lowered.assigned, lowered.diagnostics, lowered.errors, lowered)
+    return Compiled(definitions, lowered)
 
 
 def kernels_of(text: str, label: str, names: Mapping[str, Any] | None = None) -> dict[str, Kernel]:
     """The kernels of a text of kernelab's own, by name; raises KernelError where the types do not fit."""
     compiled = compile_source(Source(text, label), names)
-    compiled.raise_errors()
+    compiled.lowered.raise_errors()
     return {name: made for name, made in compiled.definitions.items() if isinstance(made, Kernel)}
 
 

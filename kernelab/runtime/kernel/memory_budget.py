@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 from kernelab.backend.common.backends import Args, Entry, StorageFull
@@ -33,35 +34,21 @@ def room_to_keep(kept: int = 0) -> int | None:
     wanted = settings().kept_memory
     if wanted is not None:
         return max(wanted - kept, 0) if wanted else None
-    free = _free.now()
+    # Asked for now and then only: a query takes as long as a small launch.
+    free = _free_memory_at(time.monotonic() // FRESH)
     return None if free is None else max(LEAST, free // 2)
 
 
-class _FreeMemory:
-    """The amount of free memory, sampled now and then: a query takes as long as a small launch."""
-
-    def __init__(self) -> None:
-        self.asked = -FRESH
-        self.found: int | None = None
-
-    def now(self) -> int | None:
-        moment = time.monotonic()
-        if moment - self.asked >= FRESH:
-            self.asked, self.found = moment, free_memory()
-        return self.found
-
-
-_free = _FreeMemory()
+@lru_cache(maxsize=1)
+def _free_memory_at(_: float) -> int | None:
+    return free_memory()
 
 
 def free_memory() -> int | None:
     """The free memory of the machine or of the container around the process in bytes; None if unknown."""
-    return min([*_free_of_machine(), *_free_of_container()], default=None)
-
-
-def _free_of_machine() -> list[int]:
     lines = _text("/proc/meminfo").splitlines()
-    return [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    machine = [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    return min([*machine, *_free_of_container()], default=None)
 
 
 def _free_of_container() -> list[int]:

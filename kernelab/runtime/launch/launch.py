@@ -14,9 +14,9 @@ from typing import Any, Never
 import numpy as np
 
 from kernelab import hooks
-from kernelab.backend.common.backends import Args, Entry
+from kernelab.backend.common.backends import Args
 from kernelab.backend.cuda.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG, LaunchConfig, config_of
-from kernelab.errors import Diagnostic, KernelWarning, LaunchError
+from kernelab.errors import Diagnostic, KernelRaceError, KernelWarning, LaunchError
 from kernelab.guidance.bad_calls import no_argument, show_signature, telling
 from kernelab.lang.types import Array, int32, is_differentiable
 from kernelab.runtime.arguments.arguments import (
@@ -33,7 +33,7 @@ from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Culprit, Groups, Positions, Pullback, Tracing
 from kernelab.runtime.launch.command import Launch, no_grid, no_kernel, require_lists
 from kernelab.runtime.launch.grid import Grid, grid_of
-from kernelab.runtime.launch.races import Races, races_of, refuse_races
+from kernelab.runtime.launch.races import Races, races_of
 from kernelab.runtime.launch.residual import Residual
 from kernelab.runtime.launch.touched import is_settled, touched
 from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
@@ -147,7 +147,9 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
             recorder.launched_nothing(kernel.name, [arguments[i] for i in plan.written])
         return
     if settings().check_races and (recorder is None or recorder.sees_values):
-        refuse_races(kernel, grid.extents, arguments, parts)
+        races = races_of(kernel, grid.extents, arguments, parts)
+        if races:
+            raise KernelRaceError(*(race.describe() for race in races))
     if recorder is not None and record_tape:
         if not usual:
             _set_apart(kernel, arguments)
@@ -160,15 +162,9 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
             note_origin(kernel.name, read, written)
         kernel.program.entry_for(arguments)(b"".join(parts))
     if not usual:
-        _put_back(kernel, arguments)
-
-
-def _put_back(kernel: Kernel, arguments: Sequence[Any]) -> None:
-    """Assign what the launch wrote to picked elements to where they were picked from."""
-    for i in kernel.plan.written:
-        argument = arguments[i]
-        if argument.__class__ is Gathered:
-            argument.source.assign(argument)
+        for i in plan.written:
+            if arguments[i].__class__ is Gathered:  # what was written goes to where they were picked from
+                arguments[i].source.assign(arguments[i])
 
 
 def _set_apart(kernel: Kernel, arguments: list[Any]) -> None:
@@ -254,11 +250,6 @@ def _require_writable(parameter: Parameter, argument: Any) -> None:
 def packed_slots(parts: Sequence[bytes]) -> Args:
     """The slots of a launch, the grid's first."""
     return b"".join(parts)
-
-
-def enter(entry: Entry, parts: Sequence[bytes]) -> None:
-    """Run an entry over packed slots, the grid's first."""
-    entry(b"".join(parts))
 
 
 @dataclass(slots=True, eq=False)
@@ -364,7 +355,7 @@ class Call:
 def trace(tracing: Tracing, parts: Sequence[bytes], threads: int, place: Device) -> Culprit | None:
     """Run a program that finds where values turn, on packed arguments; None if none does."""
     found = array(shape=(threads,), dtype=int32, device=place)
-    enter(tracing.entry, [*parts, found.packed])
+    tracing.entry(packed_slots([*parts, found.packed]))
     return tracing.culprit(found.seen())
 
 

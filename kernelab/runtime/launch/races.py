@@ -17,7 +17,7 @@ import numpy as np
 
 from kernelab.backend.common.backends import Entry, thread_text
 from kernelab.codegen.common.entry import GRID_SLOTS
-from kernelab.errors import Diagnostic, KernelRaceError, KernelWarning, Related, Span
+from kernelab.errors import Diagnostic, KernelWarning, Related, Span
 from kernelab.lang.types import int64, scalar_of, with_scalar
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.programs.race_marks import UNMARKED, USES, Marked, Use, contested, marked, stored, unseen
@@ -108,15 +108,6 @@ class Races(tuple[Race, ...]):
             return f"no races in this launch of `{self.kernel}`"
         count = "1 race" if len(self) == 1 else f"{len(self)} races"
         return "\n\n".join([f"{count} in this launch of `{self.kernel}`", *map(str, self)])
-
-
-def refuse_races(
-    kernel: Kernel, extents: Sequence[int], arguments: Sequence[Any], parts: Sequence[bytes]
-) -> None:
-    """Raise KernelRaceError where a launch has races, before anything is changed."""
-    found = races_of(kernel, extents, arguments, parts)
-    if found:
-        raise KernelRaceError(*(race.describe() for race in found))
 
 
 def races_of(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.backend.common.packing import free
 from kernelab.lang.types import bytes_of, int64
 from kernelab.runtime.array.array import array
 from kernelab.runtime.memory.memory import Allocation, allocate
@@ -18,16 +19,6 @@ from kernelab.runtime.memory.spaces import DeviceAllocation, Space
 
 _WORTH_SHARING = 256
 """How many threads a launch has before it looks for a table of starts that others have made."""
-
-
-def _load_free() -> Callable[[int], None]:
-    free = ctypes.CDLL(None).free
-    free.argtypes, free.restype = [ctypes.c_void_p], None
-    release: Callable[[int], None] = free
-    return release
-
-
-_free = _load_free()
 
 
 class Residual:
@@ -48,7 +39,7 @@ class Residual:
             allocate(nbytes, cleared=True) if space is None else space.allocate(nbytes, cleared=True)
         )
 
-    def __del__(self, free: Callable[[int], None] = _free) -> None:
+    def __del__(self, free: Callable[[int], None] = free) -> None:
         if self._space is None:
             free(self._table[0])
         elif self._table[0] and self._values is None and self._space.takes_back:

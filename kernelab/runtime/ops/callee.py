@@ -51,11 +51,6 @@ def _no_function(found: Any) -> KernelTypeError:
     return KernelTypeError(Diagnostic(message, code="map", hint=hint))
 
 
-def is_written_by_users(func: Any) -> bool:
-    """Whether it is no operation of the language, NumPy's or Python's."""
-    return inspect.isfunction(func) or isinstance(getattr(func, "__kernelab_function__", None), UserFunction)
-
-
 def _word(name: str, count: int) -> UserFunction:
     names = ", ".join(f"x{k}" if k else "x" for k in range(count))
     return function_of(name, f"def {name}_({names}):\n    return {name}({names})")

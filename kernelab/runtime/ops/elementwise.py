@@ -35,7 +35,7 @@ from kernelab.runtime.kernel.kernel import Kernel, kernels_of
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.streams import configured
-from kernelab.runtime.ops.callee import callee_of, function_of, is_written_by_users, named_in
+from kernelab.runtime.ops.callee import callee_of, function_of, named_in
 from kernelab.runtime.ops.operands import (
     INDICES,
     Pattern,
@@ -89,7 +89,8 @@ def map(
         message = "map() takes the function first, then the arrays that it goes through"
         raise KernelTypeError(Diagnostic(message, code="map", hint="write kl.map(func, x, ...)"))
     callee = callee_of(func, len(inputs))
-    if not is_written_by_users(func):
+    of_users = getattr(func, "__kernelab_function__", None)
+    if not (inspect.isfunction(func) or isinstance(of_users, UserFunction)):
         refuse_structs(arrays_of(inputs))
     given = _inputs(callee, [plain(value) for value in inputs])
     outs = None if out is None else tuple(out) if isinstance(out, tuple | list) else (out,)

@@ -281,14 +281,12 @@ def pick(data: array, keys: Sequence[Any]) -> indexedarray:
     # Integers and slices first: what remains has the axes that the indices pick from.
     simple = tuple(key if isinstance(key, slice | int | np.integer) else slice(None) for key in keys)
     rest = [key for key in keys if not isinstance(key, int | np.integer)]
-    indices = [None if isinstance(key, slice) else _row_of(key, data.device) for key in rest]
+    indices: list[Any] = [None if isinstance(key, slice) else key for key in rest]
+    for axis, picked in enumerate(indices):
+        if picked is not None and not isinstance(picked, array):
+            indices[axis] = array(picked, int32, device=data.device)
     view: Any = data
     return indexedarray(view[simple], indices)
-
-
-def _row_of(key: Any, place: Device) -> array:
-    made: array = key if isinstance(key, array) else array(key, int32, device=place)
-    return made
 
 
 def _checked(data: array, indices: Any) -> tuple[array | None, ...]:
