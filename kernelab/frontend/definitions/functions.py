@@ -248,7 +248,7 @@ def _instance(frame: Frame, params: Mapping[str, Meaning], name: str, span: Span
     # What is no float in the adjoint or the tangent of a struct is a parameter already.
     vars = tuple(dict.fromkeys(var for meaning in params.values() for var in struct_values.vars_of(meaning)))
     function = Function(name, vars, frame.builder.close(*yields), (), span)
-    return Instance(verify(function), results)
+    return Instance(verify(function), results, tuple(frame.late_sums))
 
 
 def _results(value: Meaning | None, yields: list[Atom]) -> Meaning | None:

@@ -12,7 +12,7 @@ from kernelab.frontend.definitions.definitions import Template, default_of, lowe
 from kernelab.frontend.meaning import fence, local_arrays
 from kernelab.frontend.meaning.annotations import annotation, is_any, open_ndim
 from kernelab.frontend.meaning.frame import Frame, Mistake
-from kernelab.frontend.meaning.meanings import Meaning, Poison
+from kernelab.frontend.meaning.meanings import LateSum, Meaning, Poison
 from kernelab.frontend.meaning.name_lookup import Constant
 from kernelab.frontend.places import struct_values
 from kernelab.frontend.syntax.walking import nodes
@@ -45,6 +45,7 @@ class KernelDefinition:
     constants: tuple[Constant, ...]
     signature: tuple[Formal, ...]
     defaults: Mapping[str, Any]
+    late_sums: tuple[LateSum, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -103,6 +104,7 @@ def lower_kernel(template: Template, types: Mapping[str, AnyType] | None = None)
         tuple(frame.scope.constants.values()),
         tuple(signature),
         defaults,
+        tuple(frame.late_sums),
     )
     return Outcome(kernel, (), tuple(frame.notes))
 

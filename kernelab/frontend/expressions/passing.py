@@ -8,7 +8,7 @@ from typing import Any
 from kernelab.errors import Related
 from kernelab.frontend.meaning import array_views, local_arrays
 from kernelab.frontend.meaning.byref import HandedCall
-from kernelab.frontend.meaning.frame import Frame, Poisoned, Recursion, counted
+from kernelab.frontend.meaning.frame import Frame, Mistake, Poisoned, Recursion, counted
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     Bound,
@@ -72,7 +72,19 @@ def call_function(frame: Frame, function: Callee, arguments: Arguments, node: as
         received = _Received(frame, dict(zip(instance.function.params, entry.atoms, strict=True)), outs)
         result = received.of(instance.results, numbers, ("call", frame.places(node)))
     frame.builder.emit(Call(tuple(outs), instance.function, tuple(entry.atoms), frame.builder.span))
+    _take_over_sums(frame, instance, entry.atoms, node)
     return result
+
+
+def _take_over_sums(frame: Frame, instance: Instance, atoms: Sequence[Atom], node: ast.Call) -> None:
+    """Note the late sums of a function for the arrays that it is given; raises Mistake where two are one."""
+    given = {p: a for p, a in zip(instance.function.params, atoms, strict=True) if isinstance(a, Var)}
+    for late in instance.late_sums:
+        array, changed = given[late.array], frozenset(given[var] for var in late.changed)
+        if array in changed:
+            related = (Related("this call passes one array for both", frame.places(node)),)
+            raise Mistake(replace(late.diagnostic, related=related))
+        frame.late_sums.append(replace(late, array=array, changed=changed))
 
 
 def entered(

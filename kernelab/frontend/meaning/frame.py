@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelab.errors import Diagnostic, Related, Span
-from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, Origin, Poison
+from kernelab.frontend.meaning.meanings import ArrayRef, LateSum, Meaning, Origin, Poison
 from kernelab.frontend.meaning.name_lookup import SPECIAL, Scope
 from kernelab.frontend.meaning.source import Place, Places
 from kernelab.frontend.syntax.scope import Facts
@@ -97,6 +97,7 @@ class Frame:
     broken: bool = False
     unknown: set[str] = field(default_factory=set)
     set_at: dict[str, Span] = field(default_factory=dict)
+    late_sums: list[LateSum] = field(default_factory=list)
 
     def any_value(self, node: ast.expr) -> Meaning | None:
         """The value of an expression, None for a call that returns nothing."""

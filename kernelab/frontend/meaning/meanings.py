@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kernelab.errors import Span
+from kernelab.errors import Diagnostic, Span
 from kernelab.lang.ir import Atom, Function, Var
 from kernelab.lang.structs import AnyType, Struct, StructArray, leaves
 from kernelab.lang.types import Array, Scalar, Value, bool_
@@ -286,6 +286,16 @@ class Instance:
 
     function: Function
     results: Meaning | None
+    late_sums: "tuple[LateSum, ...]" = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LateSum:
+    """A ``+=`` whose right side changes other arrays, none of which may share the element added to."""
+
+    array: Var
+    changed: frozenset[Var]
+    diagnostic: Diagnostic
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,11 @@ def changed_by(function: ir.Function) -> list[ir.Var]:
     return [param for param in function.params if param in written]
 
 
+def written_in(stmts: Sequence[ir.Stmt]) -> frozenset[ir.Var]:
+    """The arrays that statements may change, local ones among them."""
+    return frozenset(array for array, _ in _writes(ir.Block(tuple(stmts))) if isinstance(array, ir.Var))
+
+
 def _writes(block: ir.Block) -> Iterator[tuple[ir.Atom, Sequence[ir.Atom]]]:
     """The arrays that a block writes, each with the indices there; without indices, anywhere."""
     for stmt in ir.walk(block):

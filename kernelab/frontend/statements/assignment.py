@@ -17,6 +17,7 @@ from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     BuiltinRef,
     Evaluated,
+    LateSum,
     Meaning,
     StructArrayRef,
     TupleOf,
@@ -28,7 +29,7 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.meaning.promote import as_number, convert
 from kernelab.frontend.places import places, results, rows, struct_values
 from kernelab.frontend.places.items import unpacked
-from kernelab.frontend.regions.changing import may_change
+from kernelab.frontend.regions.changing import may_change, written_in
 from kernelab.frontend.regions.joins import WATCH
 from kernelab.lang.types import Scalar
 
@@ -218,19 +219,30 @@ def _augment_place(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> No
 
 
 def _added(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> Weak | Typed:
-    """The value that is added atomically; raises Mistake where computing it changes the element itself."""
+    """The value that is added atomically; raises Mistake where computing it changes the element itself.
+
+    Where it changes another array, that is noted: a launch may pass the same memory for both.
+    """
     with frame.builder.block() as block:
         right = number(frame, stmt.value)
     for inner in block.stmts:
         frame.builder.emit(inner)
+    changed = written_in(block.stmts)
+    if not changed:
+        return right
+    text, value = frame.places.text(stmt.target), frame.places.text(stmt.value)
+    sign = "+" if isinstance(stmt.op, ast.Add) else "-"
+    mistake = frame.error(
+        stmt,
+        f"{value} may change {text}, which {sign}= reads only afterwards, in one atomic addition",
+        hint=f"write {text} = {text} {sign} {value} for Python's order, or compute {value} a line above",
+    )
+    assert place.array is not None
     if may_change(block.stmts, place.array, place.indices):
-        text, value = frame.places.text(stmt.target), frame.places.text(stmt.value)
-        sign = "+" if isinstance(stmt.op, ast.Add) else "-"
-        raise frame.error(
-            stmt,
-            f"{value} may change {text}, which {sign}= reads only afterwards, in one atomic addition",
-            hint=f"write {text} = {text} {sign} {value} for Python's order, or compute {value} a line above",
-        )
+        raise mistake
+    others = changed - frame.locals - {place.array}
+    if others:
+        frame.late_sums.append(LateSum(place.array, others, mistake.diagnostic))
     return right
 
 

@@ -50,6 +50,8 @@ from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.kernel.stale_constants import Constants, constants_of
 from kernelab.settings import settings
 
+LateSums = tuple[tuple[int, int, Diagnostic], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -61,7 +63,8 @@ class Plan:
     former whether it is among the latter), `numbers` the floats and vectors for which a one-element array may
     stand.  `coordinates` counts the thread indices that it unpacks.  `formals` are the parameters
     as written, where a struct is among them: all else counts its leaves.  `constants` are what it captured,
-    where a launch is to look whether that has changed.
+    where a launch is to look whether that has changed.  `late_sums` are pairs of arrays that may not share
+    memory, each with the error otherwise.
     """
 
     parameters: tuple[Parameter, ...]
@@ -78,6 +81,7 @@ class Plan:
     coordinates: int
     formals: Formals | None
     constants: Constants | None
+    late_sums: LateSums
 
 
 class Kernel(KernelHints, Displayed):
@@ -271,6 +275,16 @@ class Kernel(KernelHints, Displayed):
             coordinates=len(self.primal.threads),
             formals=signature if has_structs and not self._by_leaves else None,
             constants=constants_of(self.definition),
+            late_sums=self._late_sums(),
+        )
+
+    def _late_sums(self) -> LateSums:
+        at = {var: i for i, var in enumerate(self.definition.function.params)}
+        return tuple(
+            (at[late.array], at[var], late.diagnostic)
+            for late in self.definition.late_sums
+            if late.array in at
+            for var in sorted(late.changed.intersection(at), key=lambda var: at[var])
         )
 
     # -------------------------------------------------------------------------------------- derived programs

@@ -7,7 +7,7 @@ a kernel before it is launched stands in its `Plan`, and arrays carry their pack
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any, Never
 
@@ -135,6 +135,8 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         parts = [grid.packed]
         given = () if plan.formals is None else tuple(structs_in(arguments))
         bind(kernel, arguments, parts)
+    if plan.late_sums:
+        _refuse_late_sums(kernel, arguments)
     if plan.constants is not None and not plan.constants.unchanged():
         plan.constants.tell()
     if 0 < plan.coordinates != len(grid.extents):
@@ -165,6 +167,15 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         for i in plan.written:
             if arguments[i].__class__ is Gathered:  # what was written goes to where they were picked from
                 arguments[i].source.assign(arguments[i])
+
+
+def _refuse_late_sums(kernel: Kernel, arguments: Sequence[Any]) -> None:
+    """Raise LaunchError where computing what is added to an element may change that, in shared memory."""
+    for i, j, found in kernel.plan.late_sums:
+        if arguments[i].overlaps(arguments[j]):
+            added, changed = (kernel.plan.parameters[k].name for k in (i, j))
+            shared = f"the arguments `{added}` and `{changed}` of this launch of `{kernel.name}` share memory"
+            raise LaunchError(replace(found, message=f"{shared}: {found.message}"))
 
 
 def _set_apart(kernel: Kernel, arguments: list[Any]) -> None:
