@@ -42,7 +42,11 @@ def matcher(options: Sequence[str], choices: dict[str, Sequence[str]]) -> Any:
         before = context.text_until_cursor
         if context.cursor_line == context.full_text[:first].count("\n"):
             token = before.rpartition(" ")[2]
-            return _offer(_on_first_line(before, token, options, choices), token, suppress=True)
+            previous = before.split()[-1 - bool(token)]
+            offers = [(option, "option") for option in options if option not in before.split()[:-1]]
+            if previous in choices:
+                offers = [(choice, "value") for choice in choices[previous]]
+            return _offer(offers, token, suppress=True)
         return _offer(_in_body(context.full_text, before), context.token, suppress=False)
 
     return context_matcher(identifier="kernelab")(complete)
@@ -51,15 +55,6 @@ def matcher(options: Sequence[str], choices: dict[str, Sequence[str]]) -> Any:
 def _offer(offers: Sequence[Offer], token: str, *, suppress: bool) -> SimpleMatcherResult:
     completions = [SimpleCompletion(text=word, type=kind) for word, kind in offers if word.startswith(token)]
     return SimpleMatcherResult(completions=completions, suppress=suppress and bool(completions))
-
-
-def _on_first_line(
-    before: str, token: str, options: Sequence[str], choices: dict[str, Sequence[str]]
-) -> list[Offer]:
-    previous = before.split()[-1 - bool(token)]
-    if previous in choices:
-        return [(choice, "value") for choice in choices[previous]]
-    return [(option, "option") for option in options if option not in before.split()[:-1]]
 
 
 def _in_body(text: str, before: str) -> list[Offer]:

@@ -196,7 +196,10 @@ def widget_of(tape: Tape) -> TapeWidget:
         if shell is not None and _settle not in shell.events.callbacks["post_run_cell"]:
             shell.events.register("post_run_cell", _settle)
         widget = _SHOWN[tape] = TapeWidget(tape)
-        answer_beside_cells(widget)
+        # ipykernel gives front-ends threads of their own, so that questions are answered while a cell runs;
+        # but since 7.3 the answer to a message of the main thread goes back to that, which is busy.
+        if hasattr(widget.comm, "_reply_subshell_for"):
+            widget.comm._reply_subshell_for = lambda data, default: default
         PUMP.add(widget)
     return widget
 
@@ -204,17 +207,6 @@ def widget_of(tape: Tape) -> TapeWidget:
 def _settle(*_: Any) -> None:
     """After the last cell a notebook may be stored and its kernel ended at once."""
     PUMP.flush()
-
-
-def answer_beside_cells(widget: TapeWidget) -> None:
-    """Deliver questions to a widget while a cell runs.
-
-    ipykernel gives front-ends threads of their own for that, but since 7.3 what answers a message of the main
-    thread goes back to the main thread, which is busy.
-    """
-    comm = widget.comm
-    if hasattr(comm, "_reply_subshell_for"):
-        comm._reply_subshell_for = lambda data, default: default
 
 
 def live_bundle(tape: Tape, static: dict[str, str]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from kernelab.runtime.memory.device import get_device
 from kernelab.views.kernel.code_view import DEFAULT, PANES
 from kernelab.views.kernel.kernel_facts import differentiable, refusal, view
 from kernelab.views.pages.display import View
-from kernelab.views.pages.error_view import diagnostic_lines
+from kernelab.views.pages.error_view import warning_lines
 from kernelab.warp.ignored_settings import OPTIONS as IDLE
 from kernelab.warp.ignored_settings import UNUSED
 
@@ -220,4 +220,5 @@ def build(kernels: Iterable[Kernel]) -> None:
 def tell(diagnostics: Sequence[Diagnostic]) -> None:
     """Show warnings and informations under the cell."""
     for diagnostic in diagnostics:
-        display({"text/plain": "\n".join(diagnostic_lines(diagnostic))}, raw=True)
+        lines = warning_lines(diagnostic.severity, diagnostic.render())
+        display({"text/plain": "\n".join(lines)}, raw=True)

@@ -39,8 +39,13 @@ class Watch:
         warnings = [_warning(name, holders, names) for (_, name), holders in new.items()]
         # Kernels and functions that a module has held otherwise since it was loaded again.
         before, self.replaced = self.replaced, {name: one for name, one in names.items() if _is_replaced(one)}
-        again = ((name, one) for name, one in self.replaced.items() if before.get(name) is not one)
-        return [*warnings, *(_of_before(name, one) for name, one in again)]
+        for name, one in self.replaced.items():
+            if before.get(name) is not one:
+                module = inspect.unwrap(one).__module__
+                message = f"`{name}` is what {module} defined before it was loaded again"
+                hint = f"run `from {module} import {one.name}` again"
+                warnings.append(Diagnostic(message, one.span, "stale", "warning", hint=hint))
+        return warnings
 
 
 def _holders(names: Mapping[str, Any]) -> Iterator[Holder]:
@@ -82,13 +87,6 @@ def _is_replaced(holder: Any) -> bool:
     module = sys.modules.get(function.__module__) if function.__module__ != "__main__" else None
     now = getattr(module, function.__qualname__, None)
     return isinstance(now, Holder) and now is not holder and hasattr(now, "__wrapped__")
-
-
-def _of_before(name: str, holder: Holder) -> Diagnostic:
-    module = inspect.unwrap(holder).__module__
-    message = f"`{name}` is what {module} defined before it was loaded again"
-    hint = f"run `from {module} import {holder.name}` again"
-    return Diagnostic(message, holder.span, "stale", "warning", hint=hint)
 
 
 def _captured(holder: Holder) -> Mapping[str, Any]:

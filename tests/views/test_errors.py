@@ -8,7 +8,7 @@ from functools import cached_property
 import pytest
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, Related, Source, Span
-from kernelab.views.pages.error_view import diagnostic_lines, error_lines, warning_lines
+from kernelab.views.pages.error_view import error_lines, warning_lines
 
 CELL = Source("def f(x: array[vec3]):\n    p = x[0] + 1.5\n", "Cell In[12]", first_line=2)
 SPAN = Span(CELL, 3, 8, 3, 18)
@@ -41,7 +41,7 @@ def test_another_place_is_shown_where_it_is_another() -> None:
 def test_the_colours_leave_every_character_in_place() -> None:
     error = KernelTypeError(MISTAKE, MISTAKE)
     assert plain(error_lines(error)) == f"KernelTypeError: {error}"
-    assert plain(diagnostic_lines(MISTAKE)) == f"error: {MISTAKE.render()}"
+    assert plain(warning_lines(MISTAKE.severity, MISTAKE.render())) == f"error: {MISTAKE.render()}"
 
 
 def test_the_message_the_place_the_caret_and_the_hint_stand_out() -> None:

@@ -68,8 +68,9 @@ def test_pointing_at_a_cell_tells_its_elements_and_its_value(kernels: dict[str, 
 
 def test_components_of_vectors_are_told_by_their_index() -> None:
     values = np.arange(1.0, 7.0).reshape(1, 6)
-    matrix = hover.Matrix("p", "s", values, np.ones((1, 6), bool), (3, 2), (1,))
-    assert titles(hover.picture(b"", (10, 10), "", [matrix]))[3] == "d s[0] / d p[1, 1] = 4"
+    panel = hover.Panel("p", "s", values, np.ones((1, 6), bool), 2, 1, (3, 2), (1,))
+    shown = heatmap.figure_view(heatmap.figure([panel]), [panel])
+    assert isinstance(shown, markup.Drawing) and titles(shown.html)[3] == "d s[0] / d p[1, 1] = 4"
 
 
 def test_blocks_of_a_large_matrix_tell_their_largest_entry_and_zeros_nothing(kernels: dict[str, Any]) -> None:

@@ -16,10 +16,9 @@ import numpy as np
 from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians
 from kernelab.lang.types import size_of
 from kernelab.views.checks import hover
+from kernelab.views.checks.hover import Panel, Values
 from kernelab.views.pages import figures
 from kernelab.views.pages.markup import Drawing, Node
-
-Values = np.ndarray[Any, Any]
 
 MOST_CELLS = 400
 """How many rows or columns are drawn; larger matrices are binned, each bin shown by its largest entry."""
@@ -34,23 +33,6 @@ WIDEST = 9.6
 """How many inches a row of panels takes at most: what fits beside a notebook's prompt."""
 
 TEXT_CELLS = 24
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One matrix with its labels, which entries were computed, and how many components elements have.
-
-    The shapes are those of input and output with components as last axes; None counts numbers only.
-    """
-
-    input: str
-    output: str
-    values: Values
-    evaluated: Values
-    input_size: int = 1
-    output_size: int = 1
-    input_shape: tuple[int, ...] | None = None
-    output_shape: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,29 +196,14 @@ def _binned(values: Values, evaluated: Values) -> tuple[Values, Values]:
 
 def figure_view(drawn: Any, parts: Sequence[Panel]) -> Node:
     """A figure as it stands in a notebook, with tooltips, and with the text form for a terminal."""
-    encoded = figures.png(drawn)
     titles = (f"d {p.output} / d {p.input}, {p.values.shape[0]} x {p.values.shape[1]}" for p in parts)
-    places = {axis.get_label(): axis.get_position() for axis in drawn.axes}
-    shown = [_hovered(p, places[_key(p)]) for p in parts if p.values.size and _key(p) in places]
-    html = hover.picture(encoded, figures.pixels(drawn), f"heatmaps: {'; '.join(titles)}", shown)
+    by_key = {_key(panel): panel for panel in parts if panel.values.size}
+    html = hover.picture(drawn, f"heatmaps: {'; '.join(titles)}", by_key)
     return Drawing("", html, tuple(text_lines(parts)))
 
 
 def _key(panel: Panel) -> str:
     return f"{panel.output} by {panel.input}"
-
-
-def _hovered(panel: Panel, box: Any) -> hover.Matrix:
-    rows, columns = panel.values.shape
-    return hover.Matrix(
-        panel.input,
-        panel.output,
-        panel.values,
-        panel.evaluated,
-        (columns,) if panel.input_shape is None else panel.input_shape,
-        (rows,) if panel.output_shape is None else panel.output_shape,
-        (box.x0, 1.0 - box.y1, box.width, box.height),
-    )
 
 
 def jacobians_view(jacobians: Jacobians) -> Node:

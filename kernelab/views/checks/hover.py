@@ -5,12 +5,15 @@ block of them and tells the largest.  Knows matrices and where they stand in a p
 """
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+
+from kernelab.views.pages import figures
 
 Values = np.ndarray[Any, Any]
 
@@ -35,60 +38,65 @@ STYLE += "".join(
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
-    """A part of a picture: values, a mask of the computed ones, and the names of elements.
+class Panel:
+    """One matrix with its labels, which entries were computed, and how many components elements have.
 
-    `place` is where it stands: left, top, width and height as shares of the picture.
+    The shapes are those of input and output with components as last axes; None counts numbers only.
     """
 
     input: str
     output: str
     values: Values
     evaluated: Values
-    input_shape: tuple[int, ...]
-    output_shape: tuple[int, ...]
-    place: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0)
+    input_size: int = 1
+    output_size: int = 1
+    input_shape: tuple[int, ...] | None = None
+    output_shape: tuple[int, ...] | None = None
 
 
-def picture(png: bytes, size: tuple[int, int], alt: str, matrices: Sequence[Matrix]) -> str:
-    """A PNG of some pixels as HTML, with its tooltips."""
-    width, height = size
-    data = base64.b64encode(png).decode()
+def picture(drawn: Any, alt: str, panels: Mapping[str, Panel] = MappingProxyType({})) -> str:
+    """A figure as HTML, with the tooltips of panels by the labels of their axes."""
+    width, height = size = figures.pixels(drawn)
+    data = base64.b64encode(figures.png(drawn)).decode()
+    axes = [
+        axis for axis in drawn.axes if axis.get_label() in panels
+    ]  # at their places, now that it is drawn
     image = f'<img alt="{escape(alt)}" width="{width}" height="{height}" src="data:image/png;base64,{data}">'
-    side = int((MOST_CELLS / max(1, len(matrices))) ** 0.5)
-    layers = "".join(_layer(matrix, size, side) for matrix in matrices)
+    side = int((MOST_CELLS / max(1, len(axes))) ** 0.5)
+    layers = "".join(_layer(panels[axis.get_label()], axis.get_position(), size, side) for axis in axes)
     over = f'<svg class="kl-hover" viewBox="0 0 {width} {height}" aria-hidden="true">{layers}</svg>'
     return f'<div class="kl-over"><style>{STYLE}</style>{image}{over}</div>'
 
 
-def _layer(matrix: Matrix, size: tuple[int, int], side: int) -> str:
-    left, top, width, height = (share * size[k % 2] for k, share in enumerate(matrix.place))
-    rows, columns = matrix.values.shape
-    box = f'x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"'
-    cells = "".join(_cells(matrix, side))
-    return f'<svg {box} viewBox="0 0 {columns} {rows}" preserveAspectRatio="none">{cells}</svg>'
+def _layer(panel: Panel, box: Any, size: tuple[int, int], side: int) -> str:
+    shares = (box.x0, 1.0 - box.y1, box.width, box.height)
+    left, top, width, height = (share * size[k % 2] for k, share in enumerate(shares))
+    rows, columns = panel.values.shape
+    place = f'x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    cells = "".join(_cells(panel, side))
+    return f'<svg {place} viewBox="0 0 {columns} {rows}" preserveAspectRatio="none">{cells}</svg>'
 
 
-def _cells(matrix: Matrix, side: int) -> Iterator[str]:
-    high, wide = (max(1, -(-n // side)) for n in matrix.values.shape)
-    rows, columns = matrix.values.shape
+def _cells(panel: Panel, side: int) -> Iterator[str]:
+    high, wide = (max(1, -(-n // side)) for n in panel.values.shape)
+    rows, columns = panel.values.shape
     for i in range(0, rows, high):
         for j in range(0, columns, wide):
             block = np.s_[i : i + high, j : j + wide]
-            shape = matrix.values[block].shape
-            tooltip = _tooltip(matrix, block, i, j)
+            shape = panel.values[block].shape
+            tooltip = _tooltip(panel, block, i, j)
             if tooltip:
                 box = f'x="{j}" y="{i}" width="{shape[1]}" height="{shape[0]}"'
                 yield f"<rect {box}><title>{escape(tooltip)}</title></rect>"
 
 
-def _tooltip(matrix: Matrix, block: Any, i: int, j: int) -> str:
+def _tooltip(panel: Panel, block: Any, i: int, j: int) -> str:
     """The tooltip of a block; "" for a block of zeros."""
-    values, evaluated = matrix.values[block], matrix.evaluated[block]
+    values, evaluated = panel.values[block], panel.evaluated[block]
     if values.size == 1:
         value = f"{values[0, 0]:.6g}" if evaluated.all() else "not computed"
-        return f"{_entry(matrix, i, j)} = {value}"
-    where = f"{matrix.output} {i}-{i + values.shape[0] - 1}, {matrix.input} {j}-{j + values.shape[1] - 1}"
+        return f"{_entry(panel, i, j)} = {value}"
+    where = f"{panel.output} {i}-{i + values.shape[0] - 1}, {panel.input} {j}-{j + values.shape[1] - 1}"
     if not evaluated.any():
         return f"{where}: not computed"
     sizes = np.where(evaluated, np.abs(values), -1.0)
@@ -96,16 +104,17 @@ def _tooltip(matrix: Matrix, block: Any, i: int, j: int) -> str:
     row, column = np.unravel_index(int(np.argmax(sizes)), values.shape)
     if not sizes[row, column]:
         return ""
-    entry = _entry(matrix, i + int(row), j + int(column))
+    entry = _entry(panel, i + int(row), j + int(column))
     count = int(np.count_nonzero(sizes > 0))
     return f"{where}: {count} not zero, the largest {entry} = {values[row, column]:.6g}"
 
 
-def _entry(matrix: Matrix, row: int, column: int) -> str:
-    output = _element(matrix.output, matrix.output_shape, row)
-    return f"d {output} / d {_element(matrix.input, matrix.input_shape, column)}"
+def _entry(panel: Panel, row: int, column: int) -> str:
+    output = _element(panel.output, panel.output_shape, row)
+    return f"d {output} / d {_element(panel.input, panel.input_shape, column)}"
 
 
-def _element(name: str, shape: tuple[int, ...], position: int) -> str:
-    index = ", ".join(str(int(k)) for k in np.unravel_index(position, shape)) if shape else ""
+def _element(name: str, shape: tuple[int, ...] | None, position: int) -> str:
+    place = (position,) if shape is None else np.unravel_index(position, shape)
+    index = ", ".join(str(int(k)) for k in place)
     return f"{name}[{index}]" if index else name

@@ -61,8 +61,14 @@ def tape_report_view(report: TapeReport) -> Node:
     verdict = Run("✓ PASS", "good") if report else Run("✗ FAIL", "bad")
     title = words(verdict, f"  gradcheck of {count} on a tape{_end_to_end(report)}", level=1)
     notes = [words(Run(note, "dim")) for note in _notes(report)]
-    failed = [_failed_launch(launch) for launch in report.launches if not launch.passed]
-    return Below((title, table, *notes, *failed))
+    failed = (launch for launch in report.launches if not launch.passed)
+    details = [
+        words(Run(f"launch {launch.index + 1}, {launch.kernel}: ", "strong"), launch.reason)
+        if launch.report is None
+        else gradcheck_view(launch.report)
+        for launch in failed
+    ]
+    return Below((title, table, *notes, *details))
 
 
 def _end_to_end(report: TapeReport) -> str:
@@ -79,12 +85,6 @@ def _notes(report: TapeReport) -> list[str]:
     if report.whole is not None and not report.whole.is_exact:
         return ["the tape overwrote what it began with: it was checked at the values that stand there now"]
     return []
-
-
-def _failed_launch(launch: LaunchCheck) -> Node:
-    if launch.report is not None:
-        return gradcheck_view(launch.report)
-    return words(Run(f"launch {launch.index + 1}, {launch.kernel}: ", "strong"), launch.reason)
 
 
 TAPE_HEAD = ("", "launch", "kernel", "where", "entries", "worst error", "relative")

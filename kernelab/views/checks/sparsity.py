@@ -79,21 +79,17 @@ def spies(jacobians: Mapping[Any, Any], color_groups: bool) -> list[Spy]:
 
 
 def _spy(jacobian: Jacobian, color_groups: bool) -> Spy:
-    rows, columns = _places(jacobian)
+    if jacobian.entries is None:
+        rows, columns = np.nonzero(jacobian.numpy())
+    else:
+        rows = np.repeat(np.arange(jacobian.shape[0]), np.diff(jacobian.entries.row_starts))
+        columns = np.asarray(jacobian.entries.columns, np.int64)
     names, shape = (jacobian.input.label, jacobian.output.label), jacobian.shape
     if not color_groups or not len(rows):
         return Spy(*names, rows, columns, shape, np.zeros(len(rows), np.int64), 0, "")
     runs = Compressed(Pattern(rows.astype(np.int32), columns.astype(np.int32), shape))
     colors, at, by = (runs.columns, columns, "columns") if runs.is_by_columns else (runs.rows, rows, "rows")
     return Spy(*names, rows, columns, shape, colors[at].astype(np.int64), int(runs.lanes), by)
-
-
-def _places(jacobian: Jacobian) -> tuple[Values, Values]:
-    if jacobian.entries is None:
-        rows, columns = np.nonzero(jacobian.numpy())
-        return rows, columns
-    rows = np.repeat(np.arange(jacobian.shape[0]), np.diff(jacobian.entries.row_starts))
-    return rows, np.asarray(jacobian.entries.columns, np.int64)
 
 
 def figure(parts: Sequence[Spy], title: str | None = None) -> Any:
@@ -144,8 +140,7 @@ def _draw(axis: Any, part: Spy, head: str) -> None:
 def figure_view(drawn: Any, parts: Sequence[Spy]) -> Node:
     """The figure, with its text form for a terminal."""
     alt = "patterns: " + "; ".join(part.describe() for part in parts)
-    html = hover.picture(figures.png(drawn), figures.pixels(drawn), alt, ())
-    return Drawing("", html, tuple(text_lines(parts)))
+    return Drawing("", hover.picture(drawn, alt), tuple(text_lines(parts)))
 
 
 def text_lines(parts: Sequence[Spy]) -> list[str]:
@@ -153,10 +148,7 @@ def text_lines(parts: Sequence[Spy]) -> list[str]:
     lines: list[str] = []
     for part in parts:
         lines.append(part.describe())
-        lines += ["  " + "".join(map(_letter, row.tolist())) for row in part.binned(TEXT_CELLS)]
+        letters = ("·", *(LETTERS[k % len(LETTERS)] for k in range(max(part.groups, 1))))
+        lines += ["  " + "".join(letters[k] for k in row.tolist()) for row in part.binned(TEXT_CELLS)]
         lines.append("")
     return lines[:-1]
-
-
-def _letter(group: int) -> str:
-    return LETTERS[(group - 1) % len(LETTERS)] if group else "·"

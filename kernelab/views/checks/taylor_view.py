@@ -63,7 +63,7 @@ def _plots(report: TaylorReport) -> tuple[Node, ...]:
     except ImportError:
         return ()
     alt = f"Taylor remainder and step-size curve of {report.function}"
-    return (Drawing("", hover.picture(figures.png(drawn), figures.pixels(drawn), alt, ()), ()),)
+    return (Drawing("", hover.picture(drawn, alt), ()),)
 
 
 def figure(report: TaylorReport) -> Any:

@@ -27,7 +27,6 @@ from kernelab.runtime.kernel.stale_constants import short
 from kernelab.views.pages.markup import (
     Below,
     Beside,
-    Cell,
     Code,
     CodeLine,
     Fold,
@@ -171,10 +170,14 @@ def _pane(name: str, parts: Parts, places: "_Places", whole: bool = True) -> lis
             return [] if parts.tangent is None else [_listing(PANES[name], parts.tangent(), places)]
         case _ if name not in parts.units:
             return []
-        case "ptx" | "sass":
-            return [_machine(name, parts, places)]
+        case _ if not whole:
+            return [_glimpse(name, parts, places)]
         case _:
-            return [_unit(name, parts.units[name](), places) if whole else _glimpse(name, parts, places)]
+            try:
+                unit = parts.units[name]()
+            except BuildError as problem:  # of NVIDIA's tools, which make machine code of the CUDA text
+                return [words(f"There is no {PANES[name]} to show: {problem}")]
+            return [Code(PANES[name], tuple(_generated(unit.lines, places)))]
 
 
 class _Places:
@@ -210,7 +213,15 @@ class _Places:
             for number, (source, used) in enumerate(self.used.items())
             for n in sorted(used)
         }
-        return lines_table(PANES["lines"], self.facts, names)
+        head = ("line", "source", "reads", "writes", "adds to", "kept for the sweep")
+        rows = []
+        for (source, line), name in names.items():
+            if (source, line) in self.facts:
+                facts = self.facts[source, line]
+                lists = map(", ".join, (facts.reads, facts.writes, facts.adds, facts.kept))
+                texts = (source.line(line).strip(), *lists)
+                rows.append((cell(name, is_number=True), *map(cell, texts)))
+        return Table(PANES["lines"], head, tuple(rows))
 
 
 def _definitions(source: Source, used: set[int]) -> list[int]:
@@ -259,11 +270,6 @@ def _broken(line: Line) -> Iterator[Line]:
     yield replace(line, text=text, goes_on=goes_on)
 
 
-def _unit(name: str, unit: Unit, places: _Places) -> Code:
-    """Generated text, all of it."""
-    return Code(PANES[name], tuple(_generated(unit.lines, places)))
-
-
 def _glimpse(name: str, parts: Parts, places: _Places) -> Code:
     """The generated text from its first entry on, without the helpers above."""
     unit = parts.glimpses[name]()
@@ -280,15 +286,6 @@ def _glimpse(name: str, parts: Parts, places: _Places) -> Code:
 def _generated(lines: Sequence[GeneratedLine], places: _Places) -> Iterator[CodeLine]:
     runs = cpp_runs("\n".join(line.text for line in lines))
     return (places.line(run, line.span) for run, line in zip(runs, lines, strict=True))
-
-
-def _machine(name: str, parts: Parts, places: _Places) -> Node:
-    """The output of NVIDIA's tools for the CUDA text, or the reason why there is none."""
-    try:
-        unit = parts.units[name]()
-    except BuildError as problem:
-        return words(f"There is no {PANES[name]} to show: {problem}")
-    return _unit(name, unit, places)
 
 
 def _title(parts: Parts) -> Words:
@@ -392,21 +389,6 @@ def facts_of(
             reads, writes, adds = (_names(primal, some) for some in (at.reads, at.writes, at.accumulates))
             facts[place] = Facts(reads, writes, adds, tuple(kept.get(place, ())))
     return facts
-
-
-def lines_table(title: str, facts: Mapping[Place, Facts], names: Mapping[Place, str]) -> Table:
-    """A row for each line, called by its number in the gutters of the view."""
-    head = ("line", "source", "reads", "writes", "adds to", "kept for the sweep")
-    return Table(
-        title, head, tuple(_row(names[place], place, facts[place]) for place in names if place in facts)
-    )
-
-
-def _row(name: str, place: Place, facts: Facts) -> tuple[Cell, ...]:
-    source, line = place
-    lists = (facts.reads, facts.writes, facts.adds, facts.kept)
-    texts = (source.line(line).strip(), *map(", ".join, lists))
-    return (cell(name, is_number=True), *map(cell, texts))
 
 
 def _names(primal: Function, arrays: frozenset[Var]) -> tuple[str, ...]:

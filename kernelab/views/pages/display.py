@@ -61,11 +61,8 @@ def show(shown: Any, view: Callable[[Any], Node]) -> None:
 
 def attach(cls: type, view: Callable[[Any], Node]) -> None:
     """Make instances of a class show a view."""
-
-    def mimebundle(self: Any, include: Any = None, exclude: Any = None) -> Bundle:
-        return bundle(self, view)
-
-    cls._repr_mimebundle_ = mimebundle  # type: ignore[attr-defined]
+    made: Any = cls
+    made._repr_mimebundle_ = lambda self, include=None, exclude=None: bundle(self, view)
 
 
 def attach_once(cls: type, view: Callable[[Any], Node]) -> None:

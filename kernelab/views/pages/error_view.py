@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from types import TracebackType
 
 from kernelab import hooks
-from kernelab.errors import Diagnosed, Diagnostic, label_of
+from kernelab.errors import Diagnosed, label_of
 
 MAX_CALLS = 4
 """How many of the user's calls are shown, the innermost ones."""
@@ -43,11 +43,6 @@ def error_lines(error: Diagnosed) -> list[str]:
         f"{BOLD}{line}{PLAIN}" if line in titles else _coloured(line) for line in str(error).split("\n")
     ]
     return [f"{RED}{type(error).__name__}{PLAIN}: {first}", *rest, *map(_coloured, _calls(error))]
-
-
-def diagnostic_lines(diagnostic: Diagnostic) -> list[str]:
-    """A warning or an information as lines, coloured."""
-    return warning_lines(diagnostic.severity, diagnostic.render())
 
 
 def warning_lines(name: str, text: str) -> list[str]:

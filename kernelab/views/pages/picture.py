@@ -6,6 +6,7 @@ Pure functions from NumPy arrays to HTML text; knows colours and file formats, n
 import base64
 import struct
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -95,26 +96,23 @@ def scale_of(values: Values) -> Scale:
 def heatmap(values: Values, alt: str, budget: int) -> str:
     """A picture of a matrix with the key to its colours, the PNG at most `budget` bytes."""
     scale = scale_of(values)
-    for side in SIDES:
-        shown = scale.levels(thinned(values, side))
-        encoded = png(shown[..., None], scale.palette())
-        if len(encoded) <= budget:
-            break
+    image = _image(values, lambda part: (scale.levels(part)[..., None], scale.palette()), alt, budget)
     grey = "<small>grey: not finite</small>" if not np.isfinite(values).all() else ""
-    return _image(encoded, shown.shape, alt) + scale.key() + grey
+    return image + scale.key() + grey
 
 
 def photograph(values: Values, alt: str, budget: int) -> str:
     """A picture of red, green and blue from 0 to 1 in the last axis, the PNG at most `budget` bytes."""
+    return _image(values, lambda part: (np.round(part * 255).astype(np.uint8), NONE), alt, budget)
+
+
+def _image(values: Values, encode: Callable[[Values], tuple[Values, Values]], alt: str, budget: int) -> str:
+    """A picture of what `encode` makes of a matrix, pixels and palette, as large as the budget allows."""
     for side in SIDES:
-        shown = np.round(thinned(values, side) * 255).astype(np.uint8)
-        encoded = png(shown)
+        pixels, palette = encode(thinned(values, side))
+        encoded, shape = png(pixels, palette), pixels.shape
         if len(encoded) <= budget:
             break
-    return _image(encoded, shown.shape, alt)
-
-
-def _image(encoded: bytes, shape: tuple[int, ...], alt: str) -> str:
     zoom = SHOWN / max(shape[:2])
     if zoom > 2:
         zoom = min(LARGEST_PIXEL, int(zoom))
