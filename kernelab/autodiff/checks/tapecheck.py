@@ -25,7 +25,7 @@ from kernelab.autodiff.jacobians.subject import Key, Subject, apart, of_kernel
 from kernelab.autodiff.overwrites.hazards import Watch
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.backward import BackwardPlan
-from kernelab.autodiff.tape.cuts import Passive, cuts_between
+from kernelab.autodiff.tape.cuts import passive_cuts
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.levels import duplicate
 from kernelab.autodiff.transforms.progress import steps
@@ -292,13 +292,12 @@ def _cut(tape: Tape) -> LaunchCheck | None:
     records = tuple(tape)
     ends = tape.seeds or _ends(records)
     plan = BackwardPlan(records, ends)
-    cuts = [cut for cut in cuts_between(plan.steps, plan.live, plan.on_the_way) if isinstance(cut, Passive)]
-    for k, record in enumerate(records):
-        for cut in cuts:
-            if cut.consumer is record:
-                told = cut.describe()
-                return replace(_unchecked(records, k), fault="cut", reason=told.message, hint=told.hint)
-    return None
+    cuts = passive_cuts(plan.steps, plan.live)
+    if not cuts:
+        return None
+    k = min(cuts)
+    told = cuts[k][0].describe()
+    return replace(_unchecked(records, k), fault="cut", reason=told.message, hint=told.hint)
 
 
 def _ends(records: Sequence[Record]) -> list[array]:

@@ -7,7 +7,7 @@ Knows arrays and lines; must not know records.
 """
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -140,12 +140,11 @@ class Provenance:
         known = (origin() for origin in found)
         return tuple(taken for taken in known if taken in self._known)
 
-    def tell(self, cut: "ArrayFromHost | NumberFromHost") -> None:
+    def tell(self, cut: "Cut") -> None:
         """Warn of a cut, once for those that belong together."""
         if cut.key not in self._told:
             self._told.add(cut.key)
-            message = cut.describe().render()
-            warnings.warn_explicit(message, KernelWarning, cut.place.filename, cut.place.line)
+            cut.warn()
 
 
 def _origins(data: Any) -> Origins:
@@ -175,86 +174,79 @@ def _has_floats(data: Any) -> bool:
 # ------------------------------------------------------------------------------ cuts
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """A reader of an array: its description in a message, and its line."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """A place where a chain of gradients ends; of those with the same `key` one is told.
 
-    title: str
+    `sources` are the memory that gradients do not reach because of it, where that is known.
+    """
+
     place: Place
+    key: Hashable
+    describe: Callable[[], Diagnostic]
+    sources: Sequence[Allocation] = ()
+
+    def warn(self) -> None:
+        """Warn at the line, with advice."""
+        message = self.describe().render()
+        warnings.warn_explicit(message, KernelWarning, self.place.filename, self.place.line)
 
 
 _ON_THE_TAPE = "kl.map, operators of arrays, copy or a kernel"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ArrayFromHost:
-    """An array of values that the host made of those in `taken`, or by order may have, and who reads it.
+def array_from_host(
+    elements: array,
+    values: HostValues,
+    taken: Taken,
+    reader: tuple[str, Place] | None,
+    in_transform: bool = False,
+) -> Cut:
+    """The cut at an array of values that the host made of those taken, or by order may have.
 
-    In a transform `requires_grad` does not count, so no clone ends a derivative there.
+    `reader` is who reads it, and where.  In a transform `requires_grad` does not count, so no clone ends a
+    derivative there.
     """
 
-    elements: array
-    values: HostValues
-    taken: Taken
-    reader: Reader | None
-    in_transform: bool = False
+    def describe() -> Diagnostic:
+        related = [_took(taken)]
+        if reader is not None:
+            related.append(Related(f"{reader[0]} reads them here:", reader[1].span))
+        name, seen = called(elements), called(taken.elements)
+        if values.taken:
+            hint = f"compute it with {_ON_THE_TAPE}{_if_meant('the values', 'numpy', in_transform)}"
+            message = f"no gradient flows from {name} back to {seen}: the values came by the host"
+            if taken.elements.allocation is elements.allocation:
+                message = f"no gradient flows through {seen} here: its new values came by the host"
+        else:
+            message = f"no gradient flows through {name}: the host made its values after it had taken those "
+            message += f"of {seen}"
+            hint = (
+                f"if they depend on those, compute them with {_ON_THE_TAPE}; if not, make the array earlier"
+            )
+            if not in_transform:
+                hint += ", or look at a clone: clone(x, requires_grad=False).numpy()"
+        return Diagnostic(message, values.place.span, "cut", hint=hint, related=tuple(related))
 
-    @property
-    def place(self) -> Place:
-        return self.values.place
-
-    @property
-    def key(self) -> object:
-        return (self.values.place, self.taken.place) if self.values.taken else self.values.place
-
-    def describe(self) -> Diagnostic:
-        related = [_took(self.taken)]
-        if self.reader is not None:
-            related.append(Related(f"{self.reader.title} reads them here:", self.reader.place.span))
-        message, hint = self._by_origin() if self.values.taken else self._by_order()
-        return Diagnostic(message, self.place.span, "cut", hint=hint, related=tuple(related))
-
-    def _by_origin(self) -> tuple[str, str]:
-        name, seen = called(self.elements), called(self.taken.elements)
-        hint = f"compute it with {_ON_THE_TAPE}{_if_meant('the values', 'numpy', self.in_transform)}"
-        if self.taken.elements.allocation is self.elements.allocation:
-            return f"no gradient flows through {seen} here: its new values came by the host", hint
-        return f"no gradient flows from {name} back to {seen}: the values came by the host", hint
-
-    def _by_order(self) -> tuple[str, str]:
-        name, seen = called(self.elements), called(self.taken.elements)
-        message = (
-            f"no gradient flows through {name}: the host made its values after it had taken those of {seen}"
-        )
-        hint = f"if they depend on those, compute them with {_ON_THE_TAPE}; if not, make the array earlier"
-        if not self.in_transform:
-            hint += ", or look at a clone: clone(x, requires_grad=False).numpy()"
-        return message, hint
+    by_origin = taken.place if values.taken else None
+    return Cut(values.place, ("array", values.place, by_origin), describe)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NumberFromHost:
-    """A number that the host took, or computed of such, and gave to a launch."""
+def number_from_host(title: str, place: Place, taken: Taken, in_transform: bool = False) -> Cut:
+    """The cut at a number that the host took, or computed of such, and gave to a launch."""
 
-    title: str
-    place: Place
-    taken: Taken
-    in_transform: bool = False
-
-    @property
-    def key(self) -> object:
-        return self.place, self.taken.place
-
-    def describe(self) -> Diagnostic:
+    def describe() -> Diagnostic:
         hint = "pass the array itself to a kernel: one element may stand for a number"
-        way = f"from {self.title} back to {called(self.taken.elements)}"
         return Diagnostic(
-            f"no gradient flows {way}: the host took a number there and passed it on",
-            self.place.span,
+            f"no gradient flows from {title} back to {called(taken.elements)}: "
+            "the host took a number there and passed it on",
+            place.span,
             "cut",
-            hint=hint + _if_meant("the number", "item", self.in_transform),
-            related=(_took(self.taken),),
+            hint=hint + _if_meant("the number", "item", in_transform),
+            related=(_took(taken),),
         )
+
+    return Cut(place, ("number", place, taken.place), describe)
 
 
 def _if_meant(what: str, method: str, in_transform: bool) -> str:

@@ -16,9 +16,10 @@ import numpy as np
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.coverage import WHOLE, History, box_in
 from kernelab.autodiff.records.moves import FunctionRecord
+from kernelab.autodiff.records.provenance import Cut
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
-from kernelab.autodiff.tape.cuts import Cut, cuts_between, unrecorded, warn_of
+from kernelab.autodiff.tape.cuts import cuts_between, unrecorded, warn_of
 from kernelab.autodiff.tape.detours import detours, tell_inputs_without_gradients
 from kernelab.autodiff.tape.refusals import (
     leads_nowhere,

@@ -7,78 +7,51 @@ error where none is.  Knows records and what they read; must not compute any adj
 """
 
 import threading
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
 
 from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
+from kernelab.autodiff.records.provenance import Cut
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
-from kernelab.errors import Diagnostic, KernelWarning, Related, Span
+from kernelab.errors import Diagnostic, Related, Span
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, called
 from kernelab.runtime.memory.memory import Allocation
-from kernelab.runtime.memory.origin import origin_of
-
-
-class Cut(Protocol):
-    """A place where a chain ends."""
-
-    @property
-    def place(self) -> Place:
-        """The line to warn at."""
-
-    @property
-    def key(self) -> object:
-        """Equal for cuts that are worth one warning together."""
-
-    def describe(self) -> Diagnostic:
-        """The diagnostic of the cut, with advice."""
-
+from kernelab.runtime.memory.origin import Origin, origin_of
 
 # ------------------------------------------------------------------------------ no requires_grad between
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Passive:
-    """An array without gradients in the middle of a chain that has them."""
-
-    elements: array
-    producer: Record
-    consumer: Record
-
-    @property
-    def place(self) -> Place:
-        return self.consumer.place
-
-    @property
-    def key(self) -> object:
-        return self.elements.allocation
-
-    def describe(self) -> Diagnostic:
-        return Diagnostic(
-            f"no gradient flows through {called(self.elements)}, read by {self.consumer.title}: "
-            "it does not require gradients",
-            self.place.span,
-            "cut",
-            hint="create it with requires_grad=True; if the gradient is meant to end there, pass "
-            "clone(..., requires_grad=False) of it",
-            related=(Related(f"{self.producer.title} computes it here:", self.producer.place.span),),
-        )
-
-
-def suspects(steps: Sequence[Step]) -> dict[int, list[Passive]]:
-    """Reads of arrays without gradients that were computed from arrays with gradients."""
+def passive_cuts(steps: Sequence[Step], live: Collection[int]) -> dict[int, list[Cut]]:
+    """Reads by live records of arrays without gradients that were computed from arrays with gradients."""
     carrying: Carrying = {}
-    found: dict[int, list[Passive]] = {}
+    found: dict[int, list[Cut]] = {}
     if all(target.allocation.requires_grad for step in steps for target in step.written):
         return found
     for i, step in enumerate(steps):
-        carried = _carry(step, carrying)
-        if carried:
-            found[i] = [Passive(source, producer, step.record) for source, producer in carried]
+        carried, reader = _carry(step, carrying), step.record
+        cuts = [_passive(*one, reader) for one in carried if i in live and reader.would_reach(one[0])]
+        if cuts:
+            found[i] = cuts
     return found
+
+
+def _passive(elements: array, producer: Record, consumer: Record) -> Cut:
+    """The cut at an array without gradients in the middle of a chain that has them."""
+
+    def describe() -> Diagnostic:
+        return Diagnostic(
+            f"no gradient flows through {called(elements)}, read by {consumer.title}: "
+            "it does not require gradients",
+            consumer.place.span,
+            "cut",
+            hint="create it with requires_grad=True; if the gradient is meant to end there, pass "
+            "clone(..., requires_grad=False) of it",
+            related=(Related(f"{producer.title} computes it here:", producer.place.span),),
+        )
+
+    return Cut(consumer.place, ("passive", elements.allocation), describe)
 
 
 Carrying = dict[Allocation, Record]
@@ -126,84 +99,37 @@ def _detaches(record: Record) -> bool:
 # ------------------------------------------------------------------------------ no adjoint
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SwitchedOff:
-    """A launch of a kernel whose backward pass its user has switched off."""
-
-    record: LaunchRecord
-    sources: Sequence[array]
-
-    @property
-    def place(self) -> Place:
-        return self.record.place
-
-    @property
-    def key(self) -> object:
-        return self.record.kernel
-
-    def describe(self) -> Diagnostic:
-        names = " and ".join(dict.fromkeys(called(source) for source in self.sources))
-        remedy = "take enable_backward=False (or --no-backward) away"
-        if "enable_backward" not in self.record.kernel.definition.options:
-            remedy = "set kl.config.enable_backward = True"
-        return Diagnostic(
-            f"no gradient flows through {self.record.title} to {names}: "
-            "the backward pass of the kernel is switched off",
-            self.place.span,
-            "cut",
-            hint=f"{remedy}; if the gradient is meant to end there, pass record_tape=False to the launch",
-            related=(Related("the kernel stands here:", self.record.kernel.span),),
-        )
-
-
-def switched_off(steps: Sequence[Step], live: Collection[int]) -> Iterator[SwitchedOff]:
+def switched_off(steps: Sequence[Step], live: Collection[int]) -> Iterator[Cut]:
     """The launches on the way from the loss that end it because their kernels have no backward pass."""
     for i in sorted(live):
         record = steps[i].record
         if isinstance(record, LaunchRecord) and record.outline.switched_off:
             sources = [one for one in record.read if one.requires_grad and _uses(record, one)]
             if sources:
-                yield SwitchedOff(record, sources)
+                yield Cut(record.place, ("off", record.kernel), partial(_switched_off, record, sources))
+
+
+def _switched_off(record: LaunchRecord, sources: Sequence[array]) -> Diagnostic:
+    names = " and ".join(dict.fromkeys(called(source) for source in sources))
+    remedy = "take enable_backward=False (or --no-backward) away"
+    if "enable_backward" not in record.kernel.definition.options:
+        remedy = "set kl.config.enable_backward = True"
+    return Diagnostic(
+        f"no gradient flows through {record.title} to {names}: "
+        "the backward pass of the kernel is switched off",
+        record.place.span,
+        "cut",
+        hint=f"{remedy}; if the gradient is meant to end there, pass record_tape=False to the launch",
+        related=(Related("the kernel stands here:", record.kernel.span),),
+    )
 
 
 # ------------------------------------------------------------------------------ an integer between
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rounded:
-    """An array that reaches the loss only as an integer."""
-
-    elements: array
-    record: LaunchRecord
-    span: Span
-    through: LaunchRecord | None
-
-    @property
-    def place(self) -> Place:
-        return self.record.place
-
-    @property
-    def key(self) -> object:
-        return self.elements.allocation
-
-    def describe(self) -> Diagnostic:
-        related = [Related("it becomes an integer here:", self.span)]
-        if self.through is not None:
-            related.append(Related("and a float again here:", self.through.place.span))
-        return Diagnostic(
-            f"no gradient flows to {called(self.elements)}, read by {self.record.title}: "
-            "its values go on as integers only, and these have no derivative",
-            self.place.span,
-            "cut",
-            hint="leave them floats; if the gradient is meant to end there, pass "
-            "clone(..., requires_grad=False) of it",
-            related=tuple(related),
-        )
-
-
 def rounded(
     steps: Sequence[Step], live: Collection[int], on_the_way: Collection[Allocation]
-) -> Iterator[Rounded]:
+) -> Iterator[Cut]:
     """The arrays with gradients whose values reach the loss as integers, and in no other way."""
     integers: dict[Allocation, LaunchRecord] = {}  # those that become floats on the way, and where
     for i in range(max(live, default=-1), -1, -1):
@@ -219,47 +145,47 @@ def rounded(
             if not is_differentiable(source.dtype):
                 integers.setdefault(source.allocation, through or record)
             elif source.requires_grad and source.allocation not in on_the_way:
-                yield Rounded(source, record, cast.span, through)
+                describe = partial(_rounded, source, record, cast.span, through)
+                yield Cut(record.place, ("rounded", source.allocation), describe)
+
+
+def _rounded(elements: array, record: LaunchRecord, span: Span, through: LaunchRecord | None) -> Diagnostic:
+    related = [Related("it becomes an integer here:", span)]
+    if through is not None:
+        related.append(Related("and a float again here:", through.place.span))
+    return Diagnostic(
+        f"no gradient flows to {called(elements)}, read by {record.title}: "
+        "its values go on as integers only, and these have no derivative",
+        record.place.span,
+        "cut",
+        hint="leave them floats; if the gradient is meant to end there, pass "
+        "clone(..., requires_grad=False) of it",
+        related=tuple(related),
+    )
 
 
 # ------------------------------------------------------------------------------ launches that no tape saw
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Unrecorded:
-    """An array that the tape takes for a leaf, though a launch outside of the tape computed it."""
+def unrecorded(steps: Sequence[Step], leaves: Iterable[tuple[int, array]]) -> list[Cut]:
+    """The leaves that a launch outside of the tape computed, and that have not changed since.
 
-    elements: array
-    reader: LaunchRecord
-
-    @property
-    def place(self) -> Place:
-        return self.reader.place
-
-    @property
-    def key(self) -> object:
-        return self.elements.allocation
-
-    @property
-    def sources(self) -> list[Allocation]:
-        """The memory that the launch read and that no gradient has reached."""
-        origin = origin_of(self.elements.allocation)
-        return [] if origin is None else origin.alive
-
-    def describe(self) -> Diagnostic:
-        origin = origin_of(self.elements.allocation)
-        assert origin is not None
-        return origin.explain(called(self.elements), self.place, threading.get_ident())
-
-
-def unrecorded(steps: Sequence[Step], leaves: Iterable[tuple[int, array]]) -> list[Unrecorded]:
-    """The leaves, each with the step that reads it first, that came from elsewhere and have not changed."""
-    found: list[Unrecorded] = []
+    Each of `leaves` stands with the step that reads it first.
+    """
+    cuts: list[Cut] = []
     for i, leaf in leaves:
-        record, origin = steps[i].record, leaf.allocation.origin
-        if origin is not None and isinstance(record, LaunchRecord) and record.version_of(leaf) == origin[0]:
-            found.append(Unrecorded(leaf, record))
-    return [cut for cut in found if cut.sources]
+        record, memory = steps[i].record, leaf.allocation
+        if memory.origin is None or not isinstance(record, LaunchRecord):
+            continue
+        origin = origin_of(memory) if record.version_of(leaf) == memory.origin[0] else None
+        if origin is not None and origin.alive:
+            describe = partial(_unrecorded, leaf, record.place, origin)
+            cuts.append(Cut(record.place, ("unrecorded", memory), describe, origin.alive))
+    return cuts
+
+
+def _unrecorded(leaf: array, place: Place, origin: Origin) -> Diagnostic:
+    return origin.explain(called(leaf), place, threading.get_ident())
 
 
 # ------------------------------------------------------------------------------ telling
@@ -271,14 +197,13 @@ def described(cuts: Iterable[Cut]) -> tuple[Diagnostic, ...]:
 
 
 def _distinct(cuts: Iterable[Cut]) -> Iterable[Cut]:
-    return {(type(cut), cut.key): cut for cut in cuts}.values()
+    return {cut.key: cut for cut in cuts}.values()
 
 
 def warn_of(cuts: Iterable[Cut]) -> None:
     """Warn of each cut, once for those that belong together."""
     for cut in _distinct(cuts):
-        message = cut.describe().render()
-        warnings.warn_explicit(message, KernelWarning, cut.place.filename, cut.place.line)
+        cut.warn()
 
 
 # ------------------------------------------------------------------------------------------------ on the way
@@ -288,7 +213,6 @@ def cuts_between(
     steps: Sequence[Step], live: Collection[int], on_the_way: Collection[Allocation]
 ) -> list[Cut]:
     """The cuts that adjoints meet among the records, of which `live` ones are on their way."""
-    passive = suspects(steps)
-    met = (cut for i in sorted(passive, reverse=True) if i in live for cut in passive[i])
-    cuts: list[Cut] = [cut for cut in met if cut.consumer.would_reach(cut.elements)]
+    passive = passive_cuts(steps, live)
+    cuts = [cut for i in sorted(passive, reverse=True) for cut in passive[i]]
     return [*cuts, *switched_off(steps, live), *rounded(steps, live, on_the_way)]

@@ -9,16 +9,16 @@ from functools import partial
 
 from kernelab.autodiff.records.moves import FunctionRecord, OverwriteRecord
 from kernelab.autodiff.records.provenance import (
-    ArrayFromHost,
+    Cut,
     HostValues,
-    NumberFromHost,
     PassedOn,
     Provenance,
-    Reader,
     Taken,
+    array_from_host,
+    number_from_host,
 )
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
-from kernelab.autodiff.tape.cuts import Cut, carried_at
+from kernelab.autodiff.tape.cuts import carried_at
 from kernelab.errors import Diagnostic
 from kernelab.lang.structs import Struct, StructArray, leaves
 from kernelab.runtime.arguments.arguments import Reference
@@ -159,14 +159,14 @@ def _read(
     live: Collection[int],
     on_the_way: Collection[Allocation],
     seeds: Collection[array],
-) -> Iterator[ArrayFromHost]:
+) -> Iterator[Cut]:
     """Those of them that lead to the seeds."""
     for memory, made, end, taken in arrays:
         reader = _reader(memory, made.record, end, steps, live, on_the_way)
         elements = reader[1] if reader else _seed(memory, made, steps, seeds)
         if elements is not None:
-            by = Reader(reader[0].title, reader[0].place) if reader else None
-            yield ArrayFromHost(elements, made, taken, by)
+            by = (reader[0].title, reader[0].place) if reader else None
+            yield array_from_host(elements, made, taken, by)
 
 
 def _reader(
@@ -219,7 +219,7 @@ def _is_used(memory: Allocation, steps: Sequence[Step]) -> bool:
 # ------------------------------------------------------------------------------ numbers
 
 
-def _numbers(host: Provenance, sources: _Sources, leading: Collection[int]) -> Iterator[NumberFromHost]:
+def _numbers(host: Provenance, sources: _Sources, leading: Collection[int]) -> Iterator[Cut]:
     """The numbers from the tape that launches were given on which the seeds depend."""
     for number in host.numbers:
         record = sources.steps[number.record].record
@@ -227,4 +227,4 @@ def _numbers(host: Provenance, sources: _Sources, leading: Collection[int]) -> I
             continue
         taken = sources.of_number(number)
         if taken is not None and record.would_reach_number(number.position):
-            yield NumberFromHost(record.title, record.place, taken)
+            yield number_from_host(record.title, record.place, taken)

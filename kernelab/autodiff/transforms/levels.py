@@ -19,7 +19,7 @@ import numpy as np
 
 from kernelab.autodiff.records.outline import would_reach
 from kernelab.autodiff.records.program_arguments import Argument, Extents, Kept, KeptValues, box_among, packed
-from kernelab.autodiff.records.provenance import ArrayFromHost, NumberFromHost, Provenance, Reader
+from kernelab.autodiff.records.provenance import Provenance, array_from_host, number_from_host
 from kernelab.autodiff.records.unseen import Witness
 from kernelab.autodiff.transforms.interpretation import Interpretation
 from kernelab.errors import Diagnostic, GradientError, TapeError
@@ -178,7 +178,7 @@ class Level(Witness, Recorder):
             values = self._provenance.came_in(elements, data, how=how)
             if values is not None and values.taken:
                 self._provenance.tell(
-                    ArrayFromHost(elements, values, values.taken[0], None, in_transform=True)
+                    array_from_host(elements, values, values.taken[0], None, in_transform=True)
                 )
 
 
@@ -200,11 +200,11 @@ def _warn_of_arguments(known: Provenance, call: Call) -> None:
             made = known.arrays.get(argument.allocation, [])[-1:] if i in call.kernel.plan.floats else []
             if made and not made[0].taken and would_reach(call, (i,), call.kernel.plan.floats):
                 taken = known.takings[made[0].earlier - 1]
-                known.tell(ArrayFromHost(argument, made[0], taken, Reader(title, place), in_transform=True))
+                known.tell(array_from_host(argument, made[0], taken, (title, place), in_transform=True))
             continue
         sources = known.sources(argument)
         if sources and would_reach(call, (i,), call.kernel.plan.floats):
-            known.tell(NumberFromHost(title, place, sources[0], in_transform=True))
+            known.tell(number_from_host(title, place, sources[0], in_transform=True))
 
 
 def _argument(argument: Any, packed: bytes) -> Argument:
