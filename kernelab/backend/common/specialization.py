@@ -60,6 +60,9 @@ def _reach(param: Param, slots: Sequence[int]) -> Reach:
     strides = slots[param.slot + 1 + ndim : param.slot + 1 + 2 * ndim]
     if 0 in shape:
         return Reach(first, first, first, size, ())
+    if ndim == 1 and size <= strides[0]:
+        step = strides[0] if shape[0] > 1 else 0
+        return Reach(first, first + (shape[0] - 1) * strides[0] + size, first, size, (step,) if step else ())
     reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
     low = first + sum(step for step in reach if step < 0)
     high = first + sum(step for step in reach if step > 0) + size

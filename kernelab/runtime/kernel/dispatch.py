@@ -4,6 +4,7 @@ A program is built for a device when it first runs there.  Knows packed launches
 kernels.
 """
 
+import weakref
 from collections.abc import Sequence
 
 from kernelab.backend.common.backends import Args, Entry, slots_of
@@ -17,6 +18,9 @@ from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.memory.device import CPU
 from kernelab.runtime.memory.pinned import settle_within
 from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space
+
+MOST_KNOWN = 16
+"""The launches whose allocations are remembered."""
 
 
 def place(function: Function) -> "Placed":
@@ -33,7 +37,7 @@ def place(function: Function) -> "Placed":
 class Placed:
     """A program with an entry for each place where it has run."""
 
-    __slots__ = ("_compiled", "_cpu", "_devices", "_layout", "function")
+    __slots__ = ("_compiled", "_cpu", "_devices", "_known", "_layout", "function")
 
     def __init__(self, function: Function) -> None:
         self.function = function
@@ -41,6 +45,7 @@ class Placed:
         self._cpu: Entry | None = None
         self._devices: dict[Space, CudaEntry] = {}
         self._compiled: dict[Space, Compiled] = {}
+        self._known: dict[tuple[int, ...], dict[str, weakref.ref[DeviceAllocation]]] = {}
 
     @property
     def info(self) -> EntryInfo:
@@ -104,7 +109,22 @@ class Placed:
     # ---------------------------------------------------------------------------------------- on a device
 
     def _held(self, slots: Sequence[int]) -> dict[str, DeviceAllocation]:
-        """The allocation of each array, by the name of its parameter, if they are a device's."""
+        """The allocation of each array, by the name of its parameter, if they are a device's.
+
+        Those of recent launches are known again while they live: no other memory has their addresses then.
+        """
+        key = tuple(slots)
+        known = {name: ref() for name, ref in self._known.get(key, {}).items()}
+        living = {name: owner for name, owner in known.items() if owner is not None}
+        if living and len(living) == len(known):
+            return living
+        held = self._find_held(slots)
+        if len(self._known) == MOST_KNOWN:
+            self._known.clear()
+        self._known[key] = {name: weakref.ref(owner) for name, owner in held.items()}
+        return held
+
+    def _find_held(self, slots: Sequence[int]) -> dict[str, DeviceAllocation]:
         found: dict[str, DeviceAllocation | None] = {}
         for name, reach in reach_of(self._layout, slots).items():
             if reach.low < reach.high:
