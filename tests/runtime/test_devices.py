@@ -178,7 +178,7 @@ def test_memory_goes_back_when_arrays_die() -> None:
     held = kl.zeros(100, device="cuda:1")
     before = held.device.free_memory
     other = kl.zeros(100_000, device="cuda:1")
-    assert held.device.free_memory < before - 400_000
+    assert held.device.free_memory <= before - 400_000
     del other
     assert held.device.free_memory == before
 

@@ -4,6 +4,7 @@ Both note what they are asked to launch and to copy, and which memory they have 
 """
 
 import os
+from collections.abc import Callable
 from typing import Protocol
 
 from kernelab.backend.cuda.driver import Driver
@@ -43,28 +44,29 @@ class WatchedGpu(NvidiaDriver):
         super().free(address)
 
     def upload(self, address: int, source: int, nbytes: int) -> None:
-        self.copies.append("up")
-        super().upload(address, source, nbytes)
+        self._noted("up", super().upload, address, source, nbytes)
 
     def download(self, target: int, address: int, nbytes: int) -> None:
-        self.copies.append("down")
-        super().download(target, address, nbytes)
+        self._noted("down", super().download, target, address, nbytes)
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        self.copies.append("across")
-        super().copy(target, source, nbytes)
+        self._noted("across", super().copy, target, source, nbytes)
 
     def fetch(self, target: int, other: Driver, source: int, nbytes: int) -> None:
-        self.copies.append("peer")
-        super().fetch(target, other, source, nbytes)
+        self._noted("peer", super().fetch, target, other, source, nbytes)
 
     def start_upload(self, address: int, source: int, nbytes: int) -> None:
-        self.copies.append("pinned up")
-        super().start_upload(address, source, nbytes)
+        self._noted("pinned up", super().start_upload, address, source, nbytes)
 
     def start_download(self, target: int, address: int, nbytes: int) -> None:
-        self.copies.append("pinned down")
-        super().start_download(target, address, nbytes)
+        self._noted("pinned down", super().start_download, target, address, nbytes)
+
+    def _noted(self, name: str, copy: Callable[..., None], *arguments: object) -> None:
+        """Copy, and note it once: not also the copies that it consists of."""
+        self.copies.append(name)
+        count = len(self.copies)
+        copy(*arguments)
+        del self.copies[count:]
 
     def replay(self, graph: object, stream: int = 0) -> None:
         self.replays += 1

@@ -28,6 +28,9 @@ _NON_BLOCKING = 1
 _UNTIMED = 2
 """An event without a time: CU_EVENT_DISABLE_TIMING."""
 
+_WORD = 4
+"""Atomics of numbers of 8 and 16 bits compare and swap the word of so many bytes around them."""
+
 
 class NoDriverError(KernelError):
     """CUDA devices cannot be used: the message is the reason, the end of a sentence."""
@@ -199,7 +202,8 @@ class NvidiaDriver:
 
     def allocate(self, nbytes: int) -> int:
         doing = f"allocating {nbytes:,} bytes"
-        address = int(self._do(doing, self._api.cuMemAllocAsync, max(nbytes, 1), self._for_memory))
+        whole = max(-(-nbytes // _WORD) * _WORD, _WORD)
+        address = int(self._do(doing, self._api.cuMemAllocAsync, whole, self._for_memory))
         if self._capturing:
             self._do(doing, self._api.cuStreamSynchronize, self._for_memory)
         return address
