@@ -312,6 +312,63 @@ def test_arguments_that_share_memory_run_in_order(driver: Watched, cases: dict[s
     driver.free(address)
 
 
+PAIRS = """
+def pairs(x: wp.array[float], n: int, y: wp.array[float]):
+    i = wp.tid()
+    s = float(0.0)
+    for k in range(n):
+        s += wp.sin(x[k] - x[i])
+    y[i] = s
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 31, 300])
+def test_a_warp_that_adds_to_one_element_adds_once(driver: Watched, threads: int) -> None:
+    program = vjp(lowered(PAIRS, "pairs"), ["x", "y"]).adjoint
+    assert "warp_add32((float*)x_bar_at" in emit([scalarise(program)], Cuda()).text
+    entry = CudaBackend(driver).build([scalarise(program)])["pairs_adjoint"]
+    rng = np.random.default_rng(threads)
+    given: dict[str, Any] = {
+        name: rng.random(threads, np.float32) for name in ("x", "y", "x_bar", "y_bar")
+    } | {"n": threads}
+    expected = copy.deepcopy(given)
+    launch(driver, entry, program, (threads,), **given)
+    interpreter.run(program, (threads,), expected)
+    np.testing.assert_allclose(given["x_bar"], expected["x_bar"], rtol=1e-4, atol=1e-4)
+
+
+MOVED = """
+def moved(x: wp.array[float], y: wp.array[float]):
+    i = wp.tid()
+    y[i] = x[i]
+    x[i] = 0.0
+"""
+CLEARED = """
+def cleared(x: wp.array[float], j: wp.array[int], y: wp.array[float]):
+    i = wp.tid()
+    y[i] = x[i]
+    v = x[i]
+    x[j[i]] = 5.0
+    y[i] += v
+    x[i] = 0.0
+"""
+
+
+@IN_TURN
+def test_a_store_of_zero_that_waits_for_a_load_still_clears_every_value(driver: Watched) -> None:
+    """The condition compares bits: -0.0 and nan are cleared too, and so is what was stored in between."""
+    moved = lowered(MOVED, "moved")
+    assert "!= 0) *(float*)x_at = 0.0f;" in emit([scalarise(moved)], Cuda()).text
+    between = lowered(CLEARED, "cleared")
+    entries = CudaBackend(driver).build([scalarise(moved), scalarise(between)])
+    x, y = np.array([-0.0, 3.0, np.nan, 0.0], np.float32), np.zeros(4, np.float32)
+    launch(driver, entries["moved"], moved, (4,), x=x, y=y)
+    assert x.tobytes() == bytes(16) and np.signbit(y[0]) and np.isnan(y[2])
+    j = np.arange(4, dtype=np.int32)
+    launch(driver, entries["cleared"], between, (4,), x=x, j=j, y=y)
+    assert x.tobytes() == bytes(16)
+
+
 # ------------------------------------------------------------------------------------------ room
 
 

@@ -163,6 +163,22 @@ __device__ static void gather{kind}(char* at, double total) {{
 }}
 """
 
+# Where a whole warp adds to one element, memory sees one addition.
+_WARP_ADD_32 = """\
+__device__ static void warp_add32(float* at, float value) {
+#if __CUDA_ARCH__ >= 700
+  const unsigned all = 0xffffffffu;
+  int same = 0;
+  if (__activemask() == all) __match_all_sync(all, (u64)at, &same);
+  if (same) {
+    for (int half = 16; half > 0; half /= 2) value += __shfl_down_sync(all, value, half);
+    if (threadIdx.x % 32) return;
+  }
+#endif
+  atomicAdd(at, value);
+}
+"""
+
 
 def _settle(kind: str) -> str:
     sum = f"to{kind}(odd32(from{kind}((unsigned short)(assumed >> shift)) + added))"
@@ -171,6 +187,7 @@ def _settle(kind: str) -> str:
 
 
 CUDA_HELPERS: Mapping[str, str] = {
+    "warp_add32": _WARP_ADD_32,
     "settle32": _SETTLE_32,
     "settle16": _settle("16"),
     "settleb16": _settle("b16"),

@@ -173,9 +173,8 @@ class Body(Writer):
                 self.allocate(stmt)
             case ir.Load(out):
                 self.load(stmt)
-            case ir.Store(_, _, value):
-                scalar, pointer = self.access(stmt)
-                self.line(spelling.store(scalar, pointer, self.atom(value)))
+            case ir.Store():
+                self.overwrite(stmt)
             case ir.Atomic():
                 self.atomic(stmt)
             case ir.If():
@@ -216,6 +215,7 @@ class Body(Writer):
     def native(self, stmt: ir.Native) -> None:
         """Call a snippet: arrays go as views, sums start at 0, results come out by components."""
         snippet = stmt.snippet
+        self.loaded.clear()
         self.needs |= {"fail", "fail_index"}
         if self.flavor.target == "cpu":
             snippets.refuse_device_words(snippet)

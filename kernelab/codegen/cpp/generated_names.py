@@ -30,13 +30,13 @@ sincos sincospi sinh sinpi sqrt tan tanh tgamma trunc y0 y1 yn
 DEVICE = """
 blockIdx blockDim gridDim threadIdx warpSize atomicAdd atomicCAS atomicExch atomicMax atomicMin clock clock64
 printf malloc free memcpy memset assert assertion dim3 int2 int3 int4 float2 float3 float4 double2 half
-__half __float_as_uint __uint_as_float __ldg
+__half __float_as_uint __uint_as_float __float_as_int __double_as_longlong __ldg
 """
 
 OURS = """
 i64 u64 args given status budget thread turn total start release rest width end base top limit
 poll fail fail_index outside room more from16 to16 round16 odd32 add16 add8 realloc free say said
-ahead already settle16 settle32 fromb16 tob16 roundb16 addb16 settleb16 odd32i
+ahead already warp_add32 settle16 settle32 fromb16 tob16 roundb16 addb16 settleb16 odd32i
 calloc beside widen32 widen16 widenb16 spread32 spread16 spreadb16
 Sums sums_of settle_all32 settle_all16 settle_allb16
 """

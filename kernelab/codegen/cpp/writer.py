@@ -43,6 +43,15 @@ def widest_saved(body: ir.Block) -> int:
     return max((spelling.size(type) for type in saved if isinstance(type, Scalar)), default=1)
 
 
+def is_plain_zero(atom: ir.Atom) -> bool:
+    """Whether a number is zero to the last bit, as -0.0 is not."""
+    return isinstance(atom, ir.Const) and atom.value == 0 and math.copysign(1.0, atom.value) > 0
+
+
+def _loop_indices(body: ir.Block) -> Iterator[ir.Var]:
+    return (stmt.index for stmt in ir.walk(body) if isinstance(stmt, ir.For))
+
+
 def record(scalars: Sequence[Scalar], widest: int) -> tuple[list[int], int]:
     """The offset of each scalar in a saved record, the widest first, and the record's size."""
     offsets = [0] * len(scalars)
@@ -71,6 +80,7 @@ class Writer:
         self.near = flavor.near(function)
         self.own = own_atomics(function) if self.near else frozenset[ir.Atomic]()
         self.steady = read_only(function)
+        self.common = {*function.params, *_loop_indices(function.body)}
         self.sites: list[Site] = []
         self.needs: set[str] = {"poll"} if flavor.target == "cpu" else set()
         self.depth = 0
@@ -78,6 +88,8 @@ class Writer:
         self.span: Span | None = None
         self.addresses: ChainMap[tuple[ir.Var, tuple[ir.Atom, ...]], str] = ChainMap()
         self.positions: ChainMap[tuple[ir.Var, int, ir.Atom], str] = ChainMap()
+        self.loaded: dict[ir.Var, dict[tuple[tuple[ir.Atom, ...], int | None], ir.Var]] = {}
+        """The variables loaded from each array, by element and component, where memory still holds them."""
 
     # ---------------------------------------------------------------------------------------- lines
 
@@ -90,8 +102,10 @@ class Writer:
         self.line(f"{head} {{")
         self.depth += 1
         self.addresses, self.positions = self.addresses.new_child(), self.positions.new_child()
+        self.loaded.clear()
         span = self.span
         yield
+        self.loaded.clear()
         self.span = span
         self.addresses, self.positions = self.addresses.parents, self.positions.parents
         self.depth -= 1
@@ -171,8 +185,21 @@ class Writer:
             return
         scalar, pointer = self.access(stmt)
         self.declare(stmt.out, self.flavor.load(scalar, pointer, self.near and stmt.array in self.steady))
+        self.loaded.setdefault(stmt.array, {})[stmt.indices, stmt.component] = stmt.out
+
+    def overwrite(self, stmt: ir.Store) -> None:
+        scalar, pointer = self.access(stmt)
+        text = spelling.store(scalar, pointer, self.atom(stmt.value))
+        loaded = self.loaded.get(stmt.array, {})
+        before = loaded.pop((stmt.indices, stmt.component), None)
+        # Another element's value is no longer known: its indices may be equal to these.
+        self.loaded[stmt.array] = {key: var for key, var in loaded.items() if key[0] == stmt.indices}
+        if before is not None and self.near and is_plain_zero(stmt.value):
+            text = self.flavor.clear(scalar, self.name(before), text)
+        self.line(text)
 
     def atomic(self, stmt: ir.Atomic) -> None:
+        self.loaded.pop(stmt.array, None)
         scalar, pointer = self.access(stmt)
         if stmt in self.totals:
             total = self.totals[stmt]
@@ -189,11 +216,19 @@ class Writer:
         """Change an element in memory at once."""
         out = self.name(stmt.out) if stmt.out in self.used and stmt.held is None else None
         compare = None if stmt.compare is None else self.atom(stmt.compare)
-        spell = spelling.plain if stmt in self.own else self.flavor.atomic
-        lines, needs = spell(stmt.kind, scalar, pointer, self.atom(stmt.value), compare, out)
+        value = self.atom(stmt.value)
+        if stmt.kind == "add" and out is None and stmt not in self.own and self.may_meet(stmt.indices):
+            lines, needs = self.flavor.add_together(scalar, pointer, value)
+        else:
+            spell = spelling.plain if stmt in self.own else self.flavor.atomic
+            lines, needs = spell(stmt.kind, scalar, pointer, value, compare, out)
         self.needs |= needs
         for line in lines:
             self.line(line)
+
+    def may_meet(self, indices: Sequence[ir.Atom]) -> bool:
+        """Whether neighbouring threads are likely to add to one element at the same time."""
+        return all(isinstance(index, ir.Const) or index in self.common for index in indices)
 
     def access(self, stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[Scalar, str]:
         """The scalar type and the address of what a statement reads or writes."""
