@@ -3,8 +3,8 @@
     python -m benchmarks.walk
 
 Counts distinct functions of kernelab that run, by `sys.setprofile`: in a warm `backward` of one recorded
-launch, and in the example of ARCHITECTURE.md from its text to its gradient.  Class bodies, lambdas and
-comprehensions count with the function that they stand in.
+launch, and in the example of ARCHITECTURE.md from its text to its gradient.  Lambdas and comprehensions count
+with the function that they stand in; what only runs because a module is imported does not count.
 """
 
 import sys
@@ -29,10 +29,17 @@ def eighth(x: array[float], y: array[float]):
 def walked(run: Callable[[], Any]) -> tuple[int, int]:
     """The numbers of modules and of functions of kernelab that run in a call."""
     codes: set[CodeType] = set()
+    loading = 0
 
     def note(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
-            codes.add(frame.f_code)
+        nonlocal loading
+        code = frame.f_code
+        if not code.co_filename.startswith(PACKAGE):
+            return
+        if code.co_name == "<module>":
+            loading += {"call": 1, "return": -1}.get(event, 0)
+        elif event == "call" and not loading:
+            codes.add(code)
 
     sys.setprofile(note)
     try:

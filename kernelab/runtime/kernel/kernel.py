@@ -21,7 +21,7 @@ from kernelab.frontend import (
     lower_source,
 )
 from kernelab.hooks import Displayed
-from kernelab.lang.ir import Function, Var
+from kernelab.lang.ir import Custom, Function, Var, walk
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import Array, Type, is_differentiable
 from kernelab.passes.access.access_regions import Region, regions
@@ -293,7 +293,8 @@ class Kernel(KernelHints, Displayed):
         """Raise KernelError where custom derivatives are wrong, or the adjoint is switched off."""
         if reverse and not self.has_backward:
             raise KernelTypeError(_no_backward(self))
-        hooks.check_rules(self.laid_out)
+        if any(isinstance(stmt, Custom) for stmt in walk(self.laid_out.body)):
+            hooks.check_rules(self.laid_out)
 
     def vjp(self, active: Iterable[str]) -> Vjp:
         """The augmented primal and the adjoint with respect to the named parameters."""
