@@ -19,7 +19,7 @@ from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cpu.vector_tier import VectorTier, build, lanes_of, widths_of
 from kernelab.codegen.common.entry import STATUS_FIELDS, layout_of
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, VECTORS
-from kernelab.codegen.vectors.vector_writer import Refused
+from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.lang import ops
 from kernelab.lang.ir import Block, Function, Let, Load, Store, Var
 from kernelab.lang.ops import Op
@@ -329,6 +329,132 @@ def test_gradients_through_saved_values_are_the_same(
         kl.config.loop_memory = before
     assert any(vectorised)
     np.testing.assert_allclose(found[0], found[1], 1e-6)
+
+
+# ------------------------------------------------------------------------------------------ running totals
+
+TOTALS = """
+def rows(x: array[float], of: array[int], n: int, s: array[float]):
+    i = tid()
+    for k in range(n):
+        s[i] += x[k] * x[i]
+
+def in_a_branch(x: array[float], of: array[int], n: int, s: array[float]):
+    i = tid()
+    for k in range(n):
+        if x[i] > 0.5 or k > i:
+            s[i] += x[k]
+
+def guarded_by_its_index(x: array[float], of: array[int], n: int, s: array[float]):
+    i = tid()
+    for k in range(n):
+        if i > 0:
+            s[i - 1] += x[k]
+
+def while_it_lasts(x: array[float], of: array[int], n: int, s: array[float]):
+    i = tid()
+    v = x[i]
+    while v < 3.0:
+        s[i] += v
+        v += 0.4
+
+def colliding(x: array[float], of: array[int], n: int, s: array[float]):
+    i = tid()
+    j = of[i]
+    for k in range(n):
+        s[j] += x[i] + float(k)
+
+def element_a_turn(x: array[float], of: array[int], n: int, s: array[float]):
+    i = tid()
+    for k in range(n):
+        for m in range(n):
+            s[i + k] += x[m]
+
+def of_each_turn(x: array[float], of: array[int], n: int, s: array[float]):
+    i = tid()
+    for k in range(n):
+        for m in range(n):
+            if m != of[i] % 4:
+                s[i + k] += x[m]
+
+def own_and_shared(x: array[float], of: array[int], n: int, s: array[float]):
+    i = tid()
+    for k in range(n):
+        s[i] += x[k]
+        s[k] += x[i]
+        s[0] += 1.0
+
+def none_at_all(x: array[float], of: array[int], n: int, s: array[float]):
+    i = tid()
+    for k in range(n - n):
+        s[i + n] += x[i + 100_000]
+"""
+
+
+@pytest.mark.parametrize("n", [0, 1, 7])
+@pytest.mark.parametrize("name", [line.split("(")[0][4:] for line in TOTALS.split("\n") if line[:3] == "def"])
+def test_running_totals_of_threads_are_what_scalar_code_makes_them(
+    name: str, n: int, vectorised: list[bool]
+) -> None:
+    """To the last bit where every sum is a float64 in its end, else as good."""
+
+    def make() -> list[Any]:
+        return [kl.array(reals(N)), kl.array(ints(N, 0, N - 9)), n, kl.array(reals(N + 9, 1))]
+
+    kernel = kl.compile(TOTALS)[name]
+    results = []
+    for is_on in (True, False):
+        kl.config.vector_code = is_on
+        given = make()
+        kl.launch(kernel, N, given)
+        results.append(given[-1].numpy())
+    assert vectorised == [True, False]
+    if name in ("own_and_shared", "element_a_turn", "of_each_turn", "colliding"):
+        np.testing.assert_allclose(results[0], results[1], 1e-6)
+    else:
+        np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_so_they_are_in_adjoints(vectorised: list[bool]) -> None:
+    """Of what each thread reads in each iteration; and of what all of them read."""
+    kernel = kl.compile("""
+    def logistic(x: array[float], r: array[float], y: array[float]):
+        i = tid()
+        v = x[i]
+        for k in range(y.shape[0] // 1000):
+            v = r[i] * v * (1.0 - v) + 0.01 * x[k]
+        y[i] = v
+    """)["logistic"]
+    found = []
+    for is_on in (True, False):
+        kl.config.vector_code = is_on
+        x, r, y = (kl.array(reals(N, seed), requires_grad=True) for seed in range(3))
+        with kl.Tape() as tape:
+            kl.launch(kernel, N, [x, r, y])
+        tape.backward(grads={y: kl.ones(N)})
+        found.append((x.grad.numpy(), r.grad.numpy()))
+    assert vectorised == [True, True, False, False]
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, 1e-5)
+
+
+def test_so_they_are_of_elements_that_quotients_and_remainders_tell_apart(vectorised: list[bool]) -> None:
+    kernel = kl.compile("""
+    def parts(x: array[float], s: array2d[float]):
+        i = tid()
+        for k in range(x.shape[0]):
+            s[i // 8, i % 8] += x[k]
+    """)["parts"]
+    agree(kernel, N, lambda: [kl.array(reals(9)), kl.array(reals(N).reshape(-1, 8))], vectorised)
+
+
+def test_a_total_of_a_thread_does_not_saturate(vectorised: list[bool]) -> None:
+    kernel = kl.compile(
+        "def f(s: array[float]):\n    i = tid()\n    for _ in range(20_000):\n        s[i] += 1.0"
+    )
+    s = kl.full(N, 2.0**24)
+    kl.launch(kernel["f"], N, [s])
+    assert vectorised == [True] and set(s.list()) == {2.0**24 + 20_000}
 
 
 # ------------------------------------------------------------------------------------------ mathematics

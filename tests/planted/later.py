@@ -179,6 +179,20 @@ LATER = (
         VECTORS,
     ),
     Fault(
+        "the running totals of lanes that are off at last are lost",
+        CODEGEN,
+        "{own.reached} |= {self.mask or 'on'};",
+        "{own.reached} = {self.mask or 'on'};",
+        VECTORS,
+    ),
+    Fault(
+        "half of the lanes lose their running totals",
+        CODEGEN,
+        "{low} += low(addend), {high} += high(addend);",
+        "{low} += low(addend), {high} = high(addend);",
+        VECTORS,
+    ),
+    Fault(
         "arrays that share memory see sums late",
         RUNTIME,
         "return self.aliased_entry if self.shares(arguments) else self.entry",

@@ -18,7 +18,7 @@ from kernelab.backend.common.compiler import Compiler, processor_features
 from kernelab.codegen.common.entry import ABI_VERSION
 from kernelab.codegen.vectors.vector_emitter import emit_vectors
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
-from kernelab.codegen.vectors.vector_writer import Refused
+from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.errors import BuildError, Diagnostic, KernelWarning
 from kernelab.lang.ir import Const, For, Function, While, walk
 from kernelab.settings import settings

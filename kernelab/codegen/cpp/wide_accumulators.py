@@ -67,6 +67,16 @@ def met_by_all(function: ir.Function) -> tuple[ir.Atomic, ...]:
     return tuple(stmt for stmt, turns in _sums(function) if not turns)
 
 
+def settled_in(function: ir.Function) -> dict[ir.Atomic, ir.Var | None]:
+    """For each running total the first counter of the loop whose iterations have an element each.
+
+    None where threads have one each, or all share one.
+    """
+    return {
+        stmt: turns[-1].counted[0] if turns and turns[-1].counted else None for stmt, turns in _sums(function)
+    }
+
+
 def _repeated(
     function: ir.Function, block: ir.Block, loops: frozenset[ir.Var] = frozenset()
 ) -> Iterator[ir.Atomic]:

@@ -66,14 +66,37 @@ Range = tuple[str, str]
 """The least value and the largest one, of the type i64."""
 
 
+def launch_constants(function: ir.Function) -> dict[ir.Var, ir.Let]:
+    """The integers that are computed of parameters and extents alone: known before the first thread runs."""
+    found: dict[ir.Var, ir.Let] = {}
+    given = {var for var in function.params if not isinstance(var.type, Array)}
+    for stmt in function.body.stmts:
+        if not isinstance(stmt, ir.Let) or not isinstance(stmt.out.type, Scalar) or not stmt.out.type.is_int:
+            continue
+        is_known = stmt.op is SHAPE or all(
+            isinstance(arg, ir.Const) or arg in given or arg in found for arg in stmt.args
+        )
+        if is_known and not _may_trap(stmt):
+            found[stmt.out] = stmt
+    return found
+
+
+def _may_trap(stmt: ir.Let) -> bool:
+    """Whether the processor may stop at an operation that its kernel may never come to."""
+    divisor = stmt.args[-1]
+    is_safe = isinstance(divisor, ir.Const) and divisor.value > 0
+    return stmt.op.name in ("floordiv", "mod", "div") and not is_safe
+
+
 class LaunchRanges:
-    """The ranges of thread indices, loop indices and parameters, and of their sums and differences."""
+    """The ranges of thread indices, loop indices and launch constants, and of their sums and differences."""
 
     def __init__(self, function: ir.Function, names: Names) -> None:
         self._function = function
         self._names = names
         stmts = [*ir.walk(function.body)]
         self._lets: Mapping[ir.Var, ir.Let] = {s.out: s for s in stmts if isinstance(s, ir.Let)}
+        self.constants = launch_constants(function)
         self._counts = {s.index: s.count for s in stmts if isinstance(s, ir.For)}
 
     def of(self, atom: ir.Atom) -> Range | None:
@@ -84,7 +107,7 @@ class LaunchRanges:
             return None
         if atom in self._function.threads:
             return "0", f"({extent_of(self._function, self._function.threads.index(atom))} - 1)"
-        if atom in self._function.params:
+        if atom in self._function.params or atom in self.constants:
             return f"(i64){self._names(atom)}", f"(i64){self._names(atom)}"
         if atom in self._counts:
             count = self.of(self._counts[atom])
@@ -92,12 +115,6 @@ class LaunchRanges:
         return self._of_let(self._lets[atom]) if atom in self._lets else None
 
     def _of_let(self, stmt: ir.Let) -> Range | None:
-        if stmt.op is SHAPE:
-            array, axis = stmt.args
-            assert isinstance(array, ir.Var) and isinstance(axis, ir.Const)
-            assert isinstance(array.type, Array)
-            text = f"(i64){self._names(array)}_n{axis.value}"
-            return text, text
         if stmt.op.name not in ("add", "sub"):
             return None
         left, right = map(self.of, stmt.args)

@@ -21,11 +21,13 @@ from kernelab.codegen.cpp.emitter import prelude
 from kernelab.codegen.cpp.entry_shells import INDENT
 from kernelab.codegen.cpp.helpers import BUDGET
 from kernelab.codegen.cpp.targets import Cpu
+from kernelab.codegen.cpp.wide_accumulators import Wide
 from kernelab.codegen.cpp.writer import scalar_type
 from kernelab.codegen.vectors.launch_rule import THREADS, launch_rule
-from kernelab.codegen.vectors.variation import UNIFORM
+from kernelab.codegen.vectors.variation import UNIFORM, VARYING
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
-from kernelab.codegen.vectors.vector_writer import Refused, VectorWriter
+from kernelab.codegen.vectors.vector_values import Refused
+from kernelab.codegen.vectors.vector_writer import VectorWriter
 from kernelab.lang import ir
 from kernelab.lang.types import bool_
 from kernelab.passes.access.independence import independent
@@ -65,19 +67,34 @@ class VectorBody(VectorWriter):
         outline = self.outline()
         self.depth = 2 + len(outline.coordinates)
         loops = self.groups(outline.coordinates, outline.weight)
-        setup = [*outline.unpack, *self.launch_test(), *(s for t in outline.totals for s in t.declared)]
-        setup += [f"vd {total.name}_lanes = {{}};" for total in self.totals.values()]
+        shared = [total for stmt, total in self.totals.items() if not self.is_own(stmt)]
+        sums = [total for total in outline.totals if total in shared or isinstance(total, Wide)]
+        setup = [
+            *outline.unpack,
+            *self.constants(),
+            *self.launch_test(),
+            *(s for t in sums for s in t.declared),
+        ]
+        setup += [self.zeroed(total) for total in shared]
         if outline.arena is not None:
             setup.append("char *base = 0, *top = 0, *limit = 0;")
         setup += [f"i64 done = 0, row = 0, budget = {BUDGET};", "int code = 0;", "status[0] = 0;"]
         release = ["free(base);"] if outline.arena is not None else []
-        release += [self.folded(total) for total in self.totals.values()]
-        release += [total.settled for total in outline.totals]
+        release += [self.folded(total) for total in shared]
+        release += [total.settled for total in sums]
         signature = f'extern "C" int {self.symbol}(const i64* args, i64* status) {{'
         head = [signature, *(INDENT + line for line in setup)]
         tail = ["end:", *(INDENT + line for line in release), "  return code ? code : (int)status[0];"]
         tail += ["bail:", f"  status[{DONE}] = done, code = -1;", "  goto end;", "}"]
         return [*map(Line, head), *loops, *map(Line, tail)]
+
+    def constants(self) -> list[str]:
+        before, self.written, self.depth = (self.written, self.depth), [], 0
+        for stmt in self.ranges.constants.values():
+            self.let(stmt)
+        lines = [line.text for line in self.written]
+        self.written, self.depth = before
+        return lines
 
     def launch_test(self) -> Iterator[str]:
         rule = launch_rule(self.function, self.name, self.conditions)
@@ -149,12 +166,14 @@ class VectorBody(VectorWriter):
     def group(self, head: list[str], mask: str) -> list[Line]:
         """The body, for a group."""
         self.written, self.mask, self.has_effects, self.pending = [], mask, False, []
+        self.loaded.clear()
         with self.scope():
             indent = INDENT * (len(self.function.threads) + 1)
             lines = [Line(indent + line) for line in head]
             if self.layout.arena is not None:
                 self.line("top = base;")
-            self.stmts(self.function.body.stmts)
+            with self.totals_of_lanes(None):
+                self.stmts(self.function.body.stmts)
             self.flush()
         return [*lines, *self.written, Line(indent + "}")]
 
@@ -205,12 +224,14 @@ class VectorBody(VectorWriter):
     # ------------------------------------------------------------------------------------------ loops
 
     def loop(self, stmt: ir.Loop) -> None:
+        is_uniform = isinstance(stmt, ir.For) and stmt.stop is None and self.of(stmt.count) == UNIFORM
+        self.before_loop(stmt, is_uniform)
         self.flush_before(stmt)
-        self.has_effects |= any(isinstance(inner, ir.Store | ir.Atomic) for inner in ir.walk(stmt.body))
+        changes = (inner for inner in ir.walk(stmt.body) if isinstance(inner, ir.Store | ir.Atomic))
+        self.has_effects |= any(inner not in self.lane_totals for inner in changes)
         for out, carry, init in zip(stmt.outs, stmt.carries, stmt.inits, strict=True):
             self.declare(carry, self.value(carry, init))
             self.name.alias(out, self.name(carry))
-        is_uniform = isinstance(stmt, ir.For) and stmt.stop is None and self.of(stmt.count) == UNIFORM
         if is_uniform:
             with self.braces(self.loop_head(stmt)), self.block(stmt):
                 self.poll(stmt)
@@ -223,8 +244,26 @@ class VectorBody(VectorWriter):
             spent = weight(stmt.body) * self.lanes.width
             self.line(f"if ((budget -= {spent}) < 0 && (budget = poll(status)) < 0) goto end;")
 
+    def before_loop(self, loop: ir.Loop, is_uniform: bool) -> None:
+        """Load and address before a loop what is the same in all of its iterations.
+
+        A check that fails there leaves the group to scalar code, which may find that it never comes to it.
+        """
+        varies = {var for stmt in ir.walk(loop.body) for var in (*ir.defs(stmt), *_counters(stmt))}
+        varies |= {*_counters(loop)}
+        for stmt in _always_run(loop.body):
+            is_known = is_uniform or all(self.of(index) != VARYING for index in stmt.indices)
+            if not is_known or not varies.isdisjoint(stmt.indices):
+                continue
+            if isinstance(stmt, ir.Load) and stmt.array in self.steady:
+                self.load(stmt)
+                self.loaded.add(stmt)
+            else:
+                self.place_of(stmt)
+
     def iterate(self, stmt: ir.Loop, mask: str) -> None:
-        self.stmts(stmt.body.stmts)
+        with self.totals_of_lanes(_counters(stmt)[0]):
+            self.stmts(stmt.body.stmts)
         self.flush()
         self.assign(stmt.carries, stmt.body.yields, mask)
 
@@ -263,3 +302,23 @@ class VectorBody(VectorWriter):
             lines,
             descending=self.function.descending,
         )
+
+
+def _counters(stmt: ir.Stmt) -> tuple[ir.Var, ...]:
+    """The values that change between the iterations of a loop, its index first."""
+    match stmt:
+        case ir.For(index=index, carries=carries):
+            return (index, *carries)
+        case ir.While(carries=carries):
+            return carries
+    return ()
+
+
+def _always_run(block: ir.Block) -> Iterator[ir.Load | ir.Store | ir.Atomic]:
+    """The accesses of a block that stand in no branch."""
+    for stmt in block.stmts:
+        match stmt:
+            case ir.Load(held=None) | ir.Store() | ir.Atomic():
+                yield stmt
+            case ir.For(body=body) | ir.While(body=body):
+                yield from _always_run(body)

@@ -1,7 +1,8 @@
 """C++ text of the helpers of vector code: types of 8 lanes for AVX2, of 16 for AVX-512, and what C++ has no
 operator for.
 
-A mask is a vector of integers, 0 where a lane is off and -1 where it is on.
+A mask is a vector of integers, 0 where a lane is off and -1 where it is on.  Float64s for all lanes are two
+vectors: one that is wider than those of the processor would stay in memory.
 """
 
 import re
@@ -18,7 +19,7 @@ VECTORS: Mapping[Scalar, str] = {float32: "vf", int32: "vi", uint32: "vu", bool_
 _NAMES = """
 vf vi vu vd vfu viu vuu lane lanes iota on splat truth any bits fetch put gather scatter root rounded_to
 magnitude signed_as first_on last_on sum_of fold most_of left at row rest tail done code bail INLINE
-lane_extent start release
+lane_extent start release vh low high narrowed addend
 """
 
 NAMES = frozenset(_NAMES.split())
@@ -28,7 +29,8 @@ _TYPES = """\
 typedef float vf __attribute__((vector_size({bytes})));
 typedef int vi __attribute__((vector_size({bytes})));
 typedef unsigned vu __attribute__((vector_size({bytes})));
-typedef double vd __attribute__((vector_size({twice})));
+typedef double vd __attribute__((vector_size({bytes})));
+typedef float vh __attribute__((vector_size({half})));
 typedef float vfu __attribute__((vector_size({bytes}), aligned(4), may_alias));
 typedef int viu __attribute__((vector_size({bytes}), aligned(4), may_alias));
 typedef unsigned vuu __attribute__((vector_size({bytes}), aligned(4), may_alias));
@@ -52,6 +54,12 @@ INLINE vf gather(const char* p, vi offsets, vi mask) {
 INLINE void scatter(char* p, vi offsets, vf x, vi mask) {
   __builtin_ia32_scattersiv16sf(p, bits(mask), offsets, x, 1);
 }
+INLINE vd low(vf x) {
+  return __builtin_ia32_cvtps2pd512_mask(__builtin_ia32_extractf32x8_mask(x, 0, vh{}, -1), vd{}, -1, 4);
+}
+INLINE vd high(vf x) {
+  return __builtin_ia32_cvtps2pd512_mask(__builtin_ia32_extractf32x8_mask(x, 1, vh{}, -1), vd{}, -1, 4);
+}
 INLINE vf root(vf x) { return __builtin_ia32_sqrtps512_mask(x, x, -1, 4); }
 #define rounded_to(x, way) __builtin_ia32_rndscaleps_mask(x, way, x, -1, 4)
 """
@@ -67,6 +75,8 @@ INLINE void scatter(char* p, vi offsets, vf x, vi mask) {
   for (unsigned left = bits(mask); left; left &= left - 1)
     *(float*)(p + offsets[__builtin_ctz(left)]) = x[__builtin_ctz(left)];
 }
+INLINE vd low(vf x) { return __builtin_ia32_cvtps2pd256(__builtin_ia32_vextractf128_ps256(x, 0)); }
+INLINE vd high(vf x) { return __builtin_ia32_cvtps2pd256(__builtin_ia32_vextractf128_ps256(x, 1)); }
 INLINE vf root(vf x) { return __builtin_ia32_sqrtps256(x); }
 #define rounded_to(x, way) __builtin_ia32_roundps256(x, way)
 """
@@ -83,10 +93,16 @@ _REDUCTIONS = """\
 template <class V> INLINE auto sum_of(V x) {{
 {halves}  return x[0];
 }}
-static double fold(const vd& x) {{
+static double fold(vd x, vd y) {{
   double sum = 0.0;
-  for (int k = 0; k < {width}; ++k) sum += x[k];
+  for (int k = 0; k < {width} / 2; ++k) sum += x[k];
+  for (int k = 0; k < {width} / 2; ++k) sum += y[k];
   return sum;
+}}
+static vf narrowed(vd x, vd y) {{
+  union {{ vh halves[2]; vf whole; }} both;
+  both.halves[0] = __builtin_convertvector(x, vh), both.halves[1] = __builtin_convertvector(y, vh);
+  return both.whole;
 }}
 template <class V> static int most_of(V x, vi mask) {{
   int most = 0;
@@ -119,7 +135,7 @@ class Lanes:
         """The text that all vector code begins with."""
         fields = {
             "bytes": 4 * self.width,
-            "twice": 8 * self.width,
+            "half": 2 * self.width,
             "width": self.width,
             "halves": "".join(
                 f"  x += __builtin_shuffle(x, iota ^ {k});\n" for k in (8, 4, 2, 1) if k < self.width

@@ -1,0 +1,268 @@
+"""Memory accesses of vector code with their bounds checks, and the order in which effects are written.
+
+Effects wait for the end of their block, behind the bounds checks of the block, so that a group in which one
+fails has changed nothing.
+"""
+
+from collections import ChainMap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from kernelab.codegen.common.entry import Site
+from kernelab.codegen.cpp import spelling
+from kernelab.codegen.cpp.writer import scalar_type
+from kernelab.codegen.vectors.launch_rule import LaunchRanges, extent_of
+from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation
+from kernelab.codegen.vectors.vector_helpers import VECTORS, Lanes
+from kernelab.codegen.vectors.vector_values import Refused, VectorValues
+from kernelab.errors import Span
+from kernelab.lang import ir
+from kernelab.lang.build import elem_of
+from kernelab.lang.types import Array, Scalar, bool_, bytes_of, int32, scalar_of, size_of
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The elements that the lanes of a group access, from `base` on, the address of the first lane's.
+
+    They are one (`offsets` is ""), lie side by side, or `offsets` bytes from there; `collide` says that two
+    lanes may have the same.
+    """
+
+    base: str
+    offsets: str = ""
+    adjacent: bool = False
+    collide: bool = False
+
+    @property
+    def is_one(self) -> bool:
+        return not self.offsets and not self.adjacent
+
+    def moved(self, bytes: int) -> "Place":
+        return Place(spelling.offset(self.base, bytes), self.offsets, self.adjacent, self.collide)
+
+    def of_lane(self, size: int) -> str:
+        """The address of the element of `lane`."""
+        if self.is_one:
+            return self.base
+        return f"({self.base} + {f'lane * {size}' if self.adjacent else f'{self.offsets}[lane]'})"
+
+
+class VectorMemory(VectorValues):
+    """Writes what a function reads and changes of arrays, for groups of threads."""
+
+    def __init__(self, function: ir.Function, lanes: Lanes) -> None:
+        super().__init__(function, lanes)
+        self.places: ChainMap[tuple[ir.Var, tuple[ir.Atom, ...]], Place] = ChainMap()
+        self.pending: list[tuple[ir.Var, Callable[[], None]]] = []
+        self.has_effects = False
+        self.loaded: set[ir.Load] = set()
+        self.conditions: dict[str, None] = {}
+        self.ranges = LaunchRanges(function, self.name)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is known of addresses within is forgotten after it."""
+        self.addresses, self.positions = self.addresses.new_child(), self.positions.new_child()
+        self.places = self.places.new_child()
+        yield
+        self.addresses, self.positions = self.addresses.parents, self.positions.parents
+        self.places = self.places.parents
+
+    @contextmanager
+    def braces(self, head: str) -> Iterator[None]:
+        self.places = self.places.new_child()
+        with super().braces(head):
+            yield
+        self.places = self.places.parents
+
+    def check(self, failed: str, code: str, site: Site) -> None:
+        """Leave the group to scalar code where a test fails, as long as it has had no effect."""
+        if self.has_effects:
+            raise Refused("a thread may fail after it has changed something")
+        self.line(f"if ({failed}) goto bail;")
+
+    # Effects wait for the end of their block, so that the tests of the block come before them.
+
+    def later(self, array: ir.Var, write: Callable[[], None]) -> None:
+        self.pending.append((array, write))
+
+    def flush(self) -> None:
+        pending, self.pending = self.pending, []
+        for _, write in pending:
+            write()
+            self.has_effects = True
+
+    def flush_before(self, stmt: ir.Stmt) -> None:
+        """Have the effects on arrays that a statement touches before it."""
+        touched = {*ir.atoms(stmt)}.union(*(ir.reads(block) for block in ir.blocks(stmt)))
+        if any(array in touched for array, _ in self.pending):
+            self.flush()
+
+    @contextmanager
+    def block(self, stmt: ir.Stmt, mask: str | None = None) -> Iterator[None]:
+        """The block of a statement, whose effects end with it."""
+        outer, self.pending = self.pending, []
+        with self.under(self.mask if mask is None else mask):
+            yield
+        assert not self.pending
+        self.pending = outer
+
+    # ------------------------------------------------------------------------------------------ memory
+
+    def place_of(self, stmt: ir.Load | ir.Store | ir.Atomic) -> Place:
+        """The place that a statement accesses, its indices checked."""
+        scalar = scalar_of(elem_of(stmt.array))
+        key = stmt.array, stmt.indices
+        if key not in self.places:
+            if all(self.of(index) == UNIFORM for index in stmt.indices):
+                place = Place(self.address(*key, stmt.span))
+            else:
+                place = self.spread_out(stmt)
+            self.places[key] = place
+        return self.places[key].moved((stmt.component or 0) * spelling.size(scalar))
+
+    def spread_out(self, stmt: ir.Load | ir.Store | ir.Atomic) -> Place:
+        """The place of elements of which each lane has one."""
+        array, name, elem = stmt.array, self.name(stmt.array), elem_of(stmt.array)
+        last, terms, offsets, collide = len(stmt.indices) - 1, [name], list[str](), False
+        linear = [axis for axis, index in enumerate(stmt.indices) if self.of(index) == LINEAR]
+        varying = [axis for axis, index in enumerate(stmt.indices) if self.of(index) == VARYING]
+        adjacent = not varying and linear == [last] and size_of(elem) == 1
+        for axis, index in enumerate(stmt.indices):
+            match self.of(index):
+                case Variation.UNIFORM:
+                    terms.append(f"{self.position(array, axis, index, stmt.span)} * {name}_s{axis}")
+                case Variation.LINEAR:
+                    terms.append(f"{self.linear_position(array, axis, index)} * {name}_s{axis}")
+                    offsets.append(f"iota * (int){name}_s{axis}")
+                case Variation.VARYING:
+                    offsets.append(f"{self.lane_positions(array, axis, index)} * (int){name}_s{axis}")
+                    collide = True
+        base = self.name.fresh(f"{name}_at")
+        self.line(f"char* {base} = {' + '.join(terms)};")
+        if adjacent:
+            extent = extent_of(self.function, len(self.function.threads) - 1)
+            self.conditions[f"({name}_s{last} == {bytes_of(elem)} || {extent} < 2)"] = None
+            return Place(base, adjacent=True)
+        self.conditions.update(dict.fromkeys(self.nearby(array)))
+        return Place(base, self.temporary(int32, f"{name}_off", " + ".join(offsets)), collide=collide)
+
+    def nearby(self, array: ir.Var) -> Iterator[str]:
+        """The conditions under which 32 bits hold the distance between any two elements."""
+        assert isinstance(array.type, Array)
+        name = self.name(array)
+        spans = [f"(double){name}_n{k} * {name}_s{k}" for k in range(array.type.ndim)]
+        yield from (f"{name}_s{k} >= 0" for k in range(array.type.ndim))
+        yield f"{' + '.join(spans)} < (1 << 30)"
+
+    def within(self, position: str, index: ir.Atom, extent: str, axis: int, site: Site) -> None:
+        if self.has_effects:
+            self.within_at_launch(index, extent)
+            return
+        outside = f"(u64){position} >= {extent}"
+        if self.counts_from_the_end(index):
+            self.needs.add("outside")
+            outside = f"outside({position}, {extent})"
+        self.line(f"if ({outside}) goto bail;")
+
+    def within_at_launch(self, index: ir.Atom, extent: str) -> None:
+        """Have the launch rule test an index, which then stands for all threads."""
+        found = self.ranges.of(index)
+        if found is None:
+            raise Refused("an index that is tested after a thread has changed something depends on values")
+        self.conditions[f"{found[0]} >= 0"] = None
+        self.conditions[f"{found[1]} < (i64){extent}"] = None
+
+    def linear_position(self, array: ir.Var, axis: int, index: ir.Atom) -> str:
+        """The index of the first lane, all lanes within the extent; one below zero is left to scalar code."""
+        key = array, axis, index
+        if key not in self.positions:
+            extent, text = f"{self.name(array)}_n{axis}", self.atom(index)
+            if self.has_effects:
+                self.within_at_launch(index, extent)
+            elif self.mask:
+                self.conditions[f"{extent} < (1u << 31)"] = None
+                self.line(f"if (any((vu)({text} + iota) >= (unsigned){extent} & {self.mask})) goto bail;")
+            else:
+                more = f"(u64)((i64){text} + {self.lanes.width - 1})"
+                self.line(f"if ((u64){text} >= {extent} || {more} >= {extent}) goto bail;")
+            self.positions[key] = f"(i64){text}"
+        return self.positions[key]
+
+    def lane_positions(self, array: ir.Var, axis: int, index: ir.Atom) -> str:
+        """The indices of the lanes, each within the extent."""
+        key = array, axis, index
+        if key not in self.positions:
+            extent, text, scalar = f"{self.name(array)}_n{axis}", self.atom(index), scalar_type(index)
+            if self.has_effects:
+                raise Refused(
+                    "an index that is tested after a thread has changed something depends on values"
+                )
+            self.conditions[f"{extent} < (1u << 31)"] = None
+            if scalar != int32:
+                text = f"(vi){text}"
+            if self.counts_from_the_end(index):
+                text = f"{text} < 0 ? {text} + (int){extent} : {text}"
+            name = self.temporary(int32, f"{self.name(array)}_i{axis}", text)
+            self.check(f"any({self.masked(f'((vu){name} >= (unsigned){extent})')})", "0", Site(self.here))
+            self.positions[key] = name
+        return self.positions[key]
+
+    @property
+    def here(self) -> Span:
+        return self.span or self.function.span
+
+    def load(self, stmt: ir.Load) -> None:
+        if stmt in self.loaded:
+            return
+        if stmt.held is not None:
+            self.declare(stmt.out, self.value(stmt.out, stmt.held))
+            return
+        self.flush_before(stmt)
+        scalar, place = scalar_of(elem_of(stmt.array)), self.place_of(stmt)
+        if place.is_one:
+            self.need_half(scalar)
+            self.declare(stmt.out, spelling.load(scalar, place.base))
+            return
+        type = self.vector_type(scalar)
+        if scalar == bool_:
+            self.declare(stmt.out)
+            with self.each_lane():
+                element = spelling.load(scalar, place.of_lane(1))
+                self.line(f"{self.name(stmt.out)}[lane] = -(int)({element});")
+            return
+        self.declare(stmt.out, self.fetched(place, type))
+
+    def fetched(self, place: Place, type: str) -> str:
+        if place.adjacent:
+            return f"({type})fetch({place.base}, {self.mask})" if self.mask else f"*({type}u*){place.base}"
+        return f"({type})gather({place.base}, {place.offsets}, {self.mask or 'on'})"
+
+    def store(self, place: Place, scalar: Scalar, value: ir.Atom) -> None:
+        if place.is_one:
+            last, first = (f"{end}_on({self.mask})" if self.mask else "" for end in ("last", "first"))
+            lane = first or "0" if self.function.descending else last or f"{self.lanes.width - 1}"
+            if self.of(value) == UNIFORM:
+                self.line(spelling.store(scalar, place.base, self.atom(value)))
+                return
+            with self.braces(""):
+                self.line(f"const int lane = {lane};")
+                self.line(spelling.store(scalar, place.base, self.of_lane(value)))
+            return
+        if scalar in VECTORS and scalar != bool_:
+            self.put(place, VECTORS[scalar], self.vector(value))
+            return
+        self.need_half(scalar)
+        with self.each_lane():
+            self.line(spelling.store(scalar, place.of_lane(spelling.size(scalar)), self.of_lane(value)))
+
+    def put(self, place: Place, type: str, value: str) -> None:
+        value = spelling.unwrapped(value)
+        if not place.adjacent:
+            self.line(f"scatter({place.base}, {place.offsets}, (vf)({value}), {self.mask or 'on'});")
+        elif self.mask:
+            self.line(f"put({place.base}, (vf)({value}), {self.mask});")
+        else:
+            self.line(f"*({type}u*){place.base} = {value};")
