@@ -29,6 +29,10 @@ class TiedError(Exception):
     """A program sorts keys whose order rounding decides: it has no derivative there."""
 
 
+class TooLargeError(Exception):
+    """A program's numbers grow beyond what can be compared."""
+
+
 class _Oracle:
     """The words of a host program, on NumPy arrays of complex numbers."""
 
@@ -240,9 +244,9 @@ def check_tape(program: tuple[str, str], seed: int = 0, policy: Policy = "save")
     """Check that a program's gradients are exact, twice, and that the backward pass changes no primal value.
 
     Under the policy "error" nothing is checked of a program that overwrites what a gradient needs; a careless
-    program may be refused, too.  Nothing is compared where a sort has no derivative.
+    program may be refused, too.  Nothing is compared where a sort has no derivative, or numbers overflow.
     """
-    with contextlib.suppress(TiedError, *([] if policy == "save" else [kl.TapeError])):
+    with contextlib.suppress(TiedError, TooLargeError, *([] if policy == "save" else [kl.TapeError])):
         _check(program, seed, policy)
 
 
@@ -279,10 +283,21 @@ def _check(program: tuple[str, str], seed: int, policy: Policy) -> None:
 
 
 def slopes(program: str, x: tuple[Floats, Floats], along: tuple[Floats, Floats]) -> tuple[Any, Any]:
-    """What a program leaves in its two arrays, and the derivatives of that along a direction."""
+    """What a program leaves in its two arrays, and the derivatives of that along a direction.
+
+    Raises TiedError, and TooLargeError where a number overflows.
+    """
     state = [(v + STEP * 1j * d).view(_ViewsOfComplex) for v, d in zip(x, along, strict=True)]
-    exec(program, _words(_Oracle) | dict(zip("AB", state, strict=True)) | {"I": INDEX.copy()})
-    return [s.real.copy() for s in state], [s.imag / STEP for s in state]
+    names = _words(_Oracle) | dict(zip("AB", state, strict=True)) | {"I": INDEX.copy()}
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            exec(program, names)
+            found = [s.real.copy() for s in state], [s.imag / STEP for s in state]
+    except OverflowError:
+        raise TooLargeError from None
+    if not all(np.isfinite(part).all() for parts in found for part in parts):
+        raise TooLargeError
+    return found
 
 
 def ran(program: str, a: kl.array, b: kl.array) -> tuple[kl.array, kl.array]:
