@@ -1,5 +1,6 @@
 """Folding of IR for a listing: nests single-use values in expressions and lets values share names."""
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -135,6 +136,7 @@ def _width(atom: ir.Atom, mine: Folded, folded: Folded, width: dict[ir.Atom, int
 def _keep_what_is_overwritten(block: ir.Block, mine: Folded) -> None:
     """A read moves to where it is printed only if nothing on the way writes its array."""
     used_at = _places(block)
+    written_at = _written_at(block)
     printed_at: dict[ir.Var, int] = {}
     for position, stmt in reversed(list(enumerate(block.stmts))):
         for out in [out for out in ir.defs(stmt) if out in mine]:
@@ -142,9 +144,23 @@ def _keep_what_is_overwritten(block: ir.Block, mine: Folded) -> None:
             consumer = ir.defs(block.stmts[place]) if place < len(block.stmts) else ()
             printed_at[out] = max([place, *(printed_at[var] for var in consumer if var in mine)])
             loaded = {inner.array for inner in _within(stmt) if isinstance(inner, ir.Load)}
-            between = block.stmts[position + 1 : printed_at[out]]
-            if loaded & {array for other in between for array in _changed(other)}:
+            between = position + 1, printed_at[out]
+            if any(_has_between(written_at[array], *between) for array in loaded & written_at.keys()):
                 del mine[out]
+
+
+def _written_at(block: ir.Block) -> dict[ir.Var, list[int]]:
+    """The positions at which each array is written, in the blocks of the statement there too."""
+    places = defaultdict[ir.Var, list[int]](list)
+    for position, stmt in enumerate(block.stmts):
+        for array in _changed(stmt):
+            places[array].append(position)
+    return places
+
+
+def _has_between(places: list[int], start: int, stop: int) -> bool:
+    first = bisect_left(places, start)
+    return first < len(places) and places[first] < stop
 
 
 def _within(stmt: ir.Stmt) -> list[ir.Stmt]:
@@ -377,6 +393,7 @@ class _Classes:
     def of(self, var: ir.Var) -> ir.Var:
         """The Var that stands for the class."""
         while (parent := self.parent.get(var)) is not None:
+            self.parent[var] = self.parent.get(parent, parent)  # the next search takes half of the steps
             var = parent
         return var
 

@@ -128,8 +128,10 @@ class _Cell:
     around: tuple[Source, ...] = ()
     siblings: Siblings | None = None
     scope: Scope = field(init=False)
+    names: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.names = {**self.namespace}
         self.scope = Scope({}, self.assigned, self.named, self.namespace)
 
     def error(
@@ -169,11 +171,10 @@ class _Cell:
 
     def execute(self, stmt: ast.stmt) -> None:
         """Run an import or the assignment of a constant among the notebook's names."""
-        names = {**self.namespace, **self.assigned}
-        before = dict(names)
+        written: dict[str, Any] = {}
         module = ast.fix_missing_locations(ast.Module([stmt], []))
         try:
-            exec(compile(module, self.places.source.label, "exec"), names)
+            exec(compile(module, self.places.source.label, "exec"), self.names, written)
         except Exception as error:  # noqa: BLE001 (whatever the user's line raises is told at its place)
             self.error(
                 stmt,
@@ -185,12 +186,8 @@ class _Cell:
                 target.id: Poison() for target in getattr(stmt, "targets", ()) if isinstance(target, ast.Name)
             }
             return
-        names.pop("__builtins__", None)
-        self.assigned |= {
-            name: value
-            for name, value in names.items()
-            if name not in before or before[name] is not value or name in _assigned(stmt)
-        }
+        self.names |= written
+        self.assigned |= written
 
     def struct(self, node: ast.ClassDef) -> None:
         """A class is a struct; it is known to what stands below it."""
@@ -206,7 +203,7 @@ class _Cell:
 
     def evaluate(self, node: ast.expr, what: str = "this") -> Any:
         """The value of an expression among the notebook's names; raises Mistake."""
-        return evaluated(node, self.places, {**self.namespace, **self.assigned}, what)
+        return evaluated(node, self.places, self.names, what)
 
     def define(self, node: ast.FunctionDef) -> None:
         kind, chosen = self.decorators(node)
@@ -421,8 +418,3 @@ def _called(node: ast.FunctionDef) -> set[str]:
     return {
         part.func.id for part in nodes(node) if isinstance(part, ast.Call) and isinstance(part.func, ast.Name)
     }
-
-
-def _assigned(stmt: ast.stmt) -> set[str]:
-    targets = stmt.targets if isinstance(stmt, ast.Assign) else []
-    return {target.id for target in targets if isinstance(target, ast.Name)}

@@ -6,12 +6,14 @@
 Arrays count as a whole: which of their elements are meant is the business of `access_forms`.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass
+from functools import cache
 
 from kernelab.errors import Source
 from kernelab.lang.ir import (
     Append,
+    Atom,
     Atomic,
     Block,
     Function,
@@ -42,7 +44,7 @@ class Effects:
 
 def effects(function: Function) -> Effects:
     """The effects of a function on its array parameters, on any path through it."""
-    return _outside(function, block_effects(function.body))
+    return _outside(block_effects(function.body), locals_of(function.body))
 
 
 def effects_by_line(function: Function) -> dict[tuple[Source, int], Effects]:
@@ -50,21 +52,26 @@ def effects_by_line(function: Function) -> dict[tuple[Source, int], Effects]:
     lines: dict[tuple[Source, int], list[Stmt]] = {}
     for stmt in walk(function.body):
         lines.setdefault((stmt.span.source, stmt.span.line), []).append(stmt)
-    return {line: _outside(function, _effects(stmts, function.body)) for line, stmts in lines.items()}
+    own, used = locals_of(function.body), _used_in(function.body)
+    return {line: _outside(_effects(stmts, used), own) for line, stmts in lines.items()}
 
 
-def _outside(function: Function, found: Effects) -> Effects:
-    own = locals_of(function.body)
+def _outside(found: Effects, own: frozenset[Var]) -> Effects:
     return Effects(found.reads - own, found.writes - own, found.accumulates - own) if own else found
 
 
 def block_effects(block: Block) -> Effects:
     """The effects of a block on arrays, with the blocks inside it."""
-    return _effects(walk(block), block)
+    return _effects(walk(block), _used_in(block))
 
 
-def _effects(stmts: Iterable[Stmt], around: Block) -> Effects:
-    """The effects of the statements of a block on arrays."""
+def _used_in(block: Block) -> Callable[[], Set[Atom]]:
+    """The values that a block reads: found when they are first asked for, which few programs do."""
+    return cache(lambda: frozenset(reads(block)))
+
+
+def _effects(stmts: Iterable[Stmt], used: Callable[[], Set[Atom]]) -> Effects:
+    """The effects of some statements on arrays, of a block in which some values are used."""
     read: set[Var] = set()
     writes: set[Var] = set()
     accumulates: set[Var] = set()
@@ -88,7 +95,7 @@ def _effects(stmts: Iterable[Stmt], around: Block) -> Effects:
             case _:
                 pass
     if old_values:
-        read |= {old_values[atom] for atom in reads(around) if isinstance(atom, Var) and atom in old_values}
+        read |= {array for old_value, array in old_values.items() if old_value in used()}
     return Effects(frozenset(read), frozenset(writes), frozenset(accumulates))
 
 

@@ -12,9 +12,12 @@ a kernel is compiled, nor HTML.
 import ast
 import keyword
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import groupby
+from operator import attrgetter
 
 from kernelab.codegen.common.entry import Line as GeneratedLine
 from kernelab.codegen.common.entry import Unit
@@ -200,7 +203,7 @@ class _Places:
     def panes(self) -> Iterator[Code]:
         """The text of every definition that went into the kernel, a pane for each cell."""
         for number, (source, used) in enumerate(self.used.items()):
-            runs = python_runs(source.text)
+            runs = _runs_of_source(source.text)
             wanted = _definitions(source, used)
             lines = tuple(CodeLine(runs[n - source.first_line], n, number) for n in wanted)
             facts = ((n, self.facts[source, n]) for n in wanted if (source, n) in self.facts)
@@ -225,20 +228,30 @@ class _Places:
 
 
 def _definitions(source: Source, used: set[int]) -> list[int]:
-    """The lines of the top-level definitions that hold the used lines; of all if the text is no Python."""
-    every = range(source.first_line, source.first_line + len(source.text.split("\n")))
+    """The lines of the top-level definitions that hold the used lines; of all where none does."""
+    blocks = _blocks(source.text)
+    places = {bisect_right(blocks, line - source.first_line, key=attrgetter("start")) - 1 for line in used}
+    found = (blocks[place] for place in sorted(places) if place >= 0)
+    shown = [lines for lines in found if not used.isdisjoint(line + source.first_line for line in lines)]
+    every = range(source.text.count("\n") + 1)
+    return [line + source.first_line for lines in shown or [every] for line in lines]
+
+
+@lru_cache(8)
+def _blocks(text: str) -> tuple[range, ...]:
+    """The lines of each statement at the top of a text, from 0; none if the text is no Python."""
     try:
-        tree = ast.parse(source.text)
+        tree = ast.parse(text)
     except SyntaxError:
-        return list(every)
-    shown: list[int] = []
-    for node in tree.body:
-        decorators = [d.lineno for d in getattr(node, "decorator_list", [])]
-        first = min([node.lineno, *decorators]) + source.first_line - 1
-        lines = range(first, (node.end_lineno or node.lineno) + source.first_line)
-        if not used.isdisjoint(lines):
-            shown += lines
-    return shown or list(every)
+        return ()
+    decorators = ([part.lineno for part in getattr(node, "decorator_list", [])] for node in tree.body)
+    firsts = (min([node.lineno, *above]) for node, above in zip(tree.body, decorators, strict=True))
+    ends = (node.end_lineno or node.lineno for node in tree.body)
+    return tuple(range(first - 1, end) for first, end in zip(firsts, ends, strict=True))
+
+
+_runs_of_source = lru_cache(8)(python_runs)
+"""The runs of a text: the kernels of one cell share it."""
 
 
 def _listing(title: str, listing: Listing, places: _Places) -> Code:
