@@ -1,15 +1,10 @@
 """The arguments of programs: arrays, packed numbers, and the residuals that programs have appended to."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kernelab.lang.types import Value
-from kernelab.passes.access.access_regions import Box, Region
 from kernelab.runtime.array.array import array
-from kernelab.runtime.kernel.program import Groups, Positions, Program
 from kernelab.runtime.launch.residual import Residual
-from kernelab.runtime.launch.touched import box_of, is_settled
 from kernelab.runtime.memory.spaces import Space
 
 Extents = tuple[int, ...]
@@ -66,35 +61,3 @@ def packed(given: Argument, threads: int, space: Space | None) -> bytes:
             return kept.arrays()[0].packed
         case KeptStarts(kept, inner):
             return kept.arrays(inner)[1].packed
-
-
-def box_among(region: Region, grid: Extents, arguments: Sequence[Argument]) -> Box | None:
-    """The box of a region in a run of a program: None if it touches nothing, everything if unknown."""
-    given = _known((region.position, *region.uses), arguments)
-    if given is not None:
-        return box_of(region, grid, given)
-    elements = arguments[region.position]
-    assert isinstance(elements, array)
-    return tuple((0, extent, 1) for extent in elements.shape)
-
-
-def settled(program: Program, grid: Extents, arguments: Sequence[Argument], groups: Groups) -> Positions:
-    """The arrays that a run of a program changes, but nothing of what it reads of them."""
-    found = []
-    for i, contests in sorted(program.contests.items()):
-        places = [region for one in contests for region in (one.read, one.change)]
-        given = _known([k for region in places for k in (i, *region.uses)], arguments)
-        shared = any(i in group for group in groups)
-        if given is not None and not shared and is_settled(contests, grid, given):
-            found.append(i)
-    return tuple(found)
-
-
-def _known(positions: Sequence[int], arguments: Sequence[Argument]) -> dict[int, Any] | None:
-    """The arrays and integers at some positions; None where one of them is neither, or not there."""
-    given: dict[int, Any] = {i: arguments[i] for i in positions if i < len(arguments)}
-    for i, argument in given.items():
-        if isinstance(argument, bytes):
-            given[i] = int.from_bytes(argument, "little", signed=True)
-    is_known = given.keys() == set(positions) and all(isinstance(one, array | int) for one in given.values())
-    return given if is_known else None

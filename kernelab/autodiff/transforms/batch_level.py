@@ -13,13 +13,14 @@ from typing import ClassVar
 import numpy as np
 
 from kernelab.autodiff.records.program_arguments import Argument, Extents, Kept, KeptStarts
-from kernelab.autodiff.transforms.levels import Level, announce, changed_part, fresh, known
+from kernelab.autodiff.transforms.levels import Level, announce, fresh, known
 from kernelab.backend.common.backends import Failed, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelError
 from kernelab.lang.types import scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import called, caller
 from kernelab.runtime.kernel.program import Positions, Program
+from kernelab.runtime.launch.touched import changed_part
 from kernelab.runtime.memory.interop import HostArray, itemsize
 from kernelab.runtime.memory.memory import Allocation, allocate, youngest
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.records.outline import would_reach
-from kernelab.autodiff.records.program_arguments import Argument, Extents, Kept, KeptValues, box_among, packed
+from kernelab.autodiff.records.program_arguments import Argument, Extents, Kept, KeptValues, packed
 from kernelab.autodiff.records.provenance import Provenance, array_from_host, number_from_host
 from kernelab.autodiff.records.unseen import Witness
 from kernelab.autodiff.transforms.interpretation import Interpretation
@@ -33,7 +33,7 @@ from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.launch.grid import grid_of
 from kernelab.runtime.launch.launch import Call, packed_slots
-from kernelab.runtime.launch.touched import part
+from kernelab.runtime.launch.touched import changed_part
 from kernelab.runtime.memory.interop import HostArray, itemsize
 from kernelab.runtime.memory.memory import Allocation, allocate, contiguous_strides, zeros_beside
 from kernelab.runtime.memory.spaces import OPEN, space_of
@@ -297,17 +297,6 @@ def announce(targets: Iterable[array]) -> None:
         target.allocation.tell_watchers(target)
     for target in changing:
         target.allocation.count_write(target)
-
-
-def changed_part(program: Program, grid: Extents, arguments: Sequence[Argument], position: int) -> array:
-    """The part of one of its arguments that a program changes, as precisely as needed."""
-    target = arguments[position]
-    assert isinstance(target, array)
-    target.allocation.alert()
-    if not target.allocation.watches.starts:
-        return target
-    box = box_among(program.regions_changed[position], grid, arguments)
-    return target[:0] if box is None else part(target, box)
 
 
 def active_with(found: Container[int], program: Program, groups: Sequence[Positions]) -> Positions:

@@ -15,8 +15,6 @@ from kernelab.autodiff.records.program_arguments import (
     Kept,
     KeptStarts,
     KeptValues,
-    box_among,
-    settled,
 )
 from kernelab.autodiff.transforms.levels import Level, active_with, fresh
 from kernelab.autodiff.transforms.narrow_sums import narrow_sums
@@ -26,6 +24,7 @@ from kernelab.lang.types import is_differentiable
 from kernelab.passes.access.access_regions import Box, Region
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.program import Program, Pullback
+from kernelab.runtime.launch.touched import box_of, settled
 from kernelab.runtime.memory.memory import Allocation
 from kernelab.runtime.memory.streams import configured
 
@@ -224,7 +223,7 @@ class Reverse(Level):
         ref = self._snapshots.get(key)
         found = None if ref is None else ref()
         if found is None or found.saved is not None:
-            found = LevelSnapshot(self.parent, elements, lambda: box_among(region, grid, arguments))
+            found = LevelSnapshot(self.parent, elements, lambda: box_of(region, grid, arguments))
             self._snapshots[key] = weakref.ref(found)
         return found
 

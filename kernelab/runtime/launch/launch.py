@@ -35,7 +35,7 @@ from kernelab.runtime.launch.command import Launch, no_grid, no_kernel, require_
 from kernelab.runtime.launch.grid import Grid, grid_of
 from kernelab.runtime.launch.races import Races, races_of
 from kernelab.runtime.launch.residual import Residual
-from kernelab.runtime.launch.touched import is_settled, touched
+from kernelab.runtime.launch.touched import changed_part, settled
 from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
 from kernelab.runtime.memory.memory import Allocation
 from kernelab.runtime.memory.origin import note_origin
@@ -199,11 +199,7 @@ def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> bool:
         if not memory.watches.starts and not memory.witnesses:
             memory.version += 1
             continue
-        memory.alert()
-        if memory.watches.starts:
-            changed = touched(kernel.program.regions_changed[i], grid.extents, arguments)
-            target = target[:0] if changed is None else changed
-        memory.will_write(target)
+        memory.will_write(changed_part(kernel.program, grid.extents, arguments, i))
     return traced
 
 
@@ -308,15 +304,7 @@ class Call:
 
     def settled(self, groups: Groups) -> Positions:
         """The arrays that the launch changes, but nothing of what it reads of them."""
-        contests = self.kernel.program.contests
-        return tuple(
-            [
-                i
-                for i in sorted(contests)
-                if is_settled(contests[i], self.grid.extents, self.arguments)
-                and not any(i in group for group in groups)
-            ]
-        )
+        return settled(self.kernel.program, self.grid.extents, self.arguments, groups)
 
     def build(self, pullback: object) -> None:
         """Build what `augmented`, or `primal` where there is no backward pass, will run."""

@@ -5,12 +5,13 @@ ahead; what was found is remembered for launches that agree in their grid and in
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kernelab.passes.access.access_regions import Box, Region, Situation, covers
 from kernelab.passes.access.no_clobber import Contest
 from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel.program import Groups, Positions, Program
 
 _REMEMBERED = 4096
 
@@ -27,20 +28,22 @@ def part(elements: array, box: Box) -> array:
     return array.over(elements.allocation, offset, shape, strides, elements.dtype)
 
 
-def box_of(
-    region: Region, extents: tuple[int, ...], arguments: Sequence[Any] | Mapping[int, Any]
-) -> Box | None:
-    """The box of a region in a launch of a grid, None if it touches nothing."""
+def box_of(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) -> Box | None:
+    """The box of a region in a launch of a grid: None if it touches nothing, everything if unknown."""
     return box_and_whole(region, extents, arguments)[0]
 
 
 def box_and_whole(
-    region: Region, extents: tuple[int, ...], arguments: Sequence[Any] | Mapping[int, Any]
+    region: Region, extents: tuple[int, ...], arguments: Sequence[Any]
 ) -> tuple[Box | None, bool]:
     """The same, and whether the box is the whole array."""
+    shape = arguments[region.position].shape
     if not region.uses:
-        return _box(region, extents, arguments[region.position].shape)
-    return _box(region, extents, *_facts(region, arguments))
+        return _box(region, extents, shape)
+    facts = _facts(region, arguments)
+    if facts is None:
+        return tuple([(0, extent, 1) for extent in shape]), True
+    return _box(region, extents, *facts)
 
 
 def overwrites(
@@ -51,8 +54,9 @@ def overwrites(
     arguments: Sequence[Any],
 ) -> bool:
     """Whether a write to `target`, which overlaps the box of a region, changes an element of the region."""
-    boxes = _boxes(region, extents, *_facts(region, arguments))
-    return len(boxes) == 1 or any(target.overlaps(part(elements, box)) for box in boxes)
+    facts = _facts(region, arguments)
+    boxes = () if facts is None else _boxes(region, extents, *facts)
+    return len(boxes) < 2 or any(target.overlaps(part(elements, box)) for box in boxes)
 
 
 def touched(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) -> array | None:
@@ -64,18 +68,45 @@ def touched(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) 
     return None if box is None else part(argument, box)
 
 
-def is_settled(
-    contests: tuple[Contest, ...], extents: tuple[int, ...], arguments: Sequence[Any] | Mapping[int, Any]
-) -> bool:
-    """Whether all contests over one array are settled in a launch of a grid."""
-    facts = [_facts(region, arguments) for one in contests for region in (one.read, one.change)]
-    return _settled(contests, extents, *facts)
+def changed_part(
+    program: Program, extents: tuple[int, ...], arguments: Sequence[Any], position: int
+) -> array:
+    """The part of one of its arguments that a program changes, as precisely as needed."""
+    target: array = arguments[position]
+    target.allocation.alert()
+    if not target.allocation.watches.starts:
+        return target
+    found = touched(program.regions_changed[position], extents, arguments)
+    return target[:0] if found is None else found
 
 
-def _facts(region: Region, arguments: Sequence[Any] | Mapping[int, Any]) -> Facts:
-    used = [arguments[i] for i in region.uses]
-    facts = [given.shape if isinstance(given, array) else int(given) for given in used]
-    return arguments[region.position].shape, *facts
+def settled(
+    program: Program, extents: tuple[int, ...], arguments: Sequence[Any], groups: Groups
+) -> Positions:
+    """The arrays that a launch of a program changes, but nothing of what it reads of them."""
+    found = []
+    for i, contests in sorted(program.contests.items()):
+        facts = [_facts(region, arguments) for one in contests for region in (one.read, one.change)]
+        is_known = None not in facts and not any(i in group for group in groups)
+        if is_known and _settled(contests, extents, *facts):
+            found.append(i)
+    return tuple(found)
+
+
+def _facts(region: Region, arguments: Sequence[Any]) -> Facts | None:
+    """What a region asks of its arguments; None where one of them is neither an array nor a number."""
+    facts: list[Any] = []
+    for i in (region.position, *region.uses):
+        given: Any = arguments[i] if i < len(arguments) else None
+        if isinstance(given, array):
+            facts.append(given.shape)
+        elif isinstance(given, bytes):
+            facts.append(int.from_bytes(given, "little", signed=True))
+        elif hasattr(given, "__int__"):
+            facts.append(int(given))
+        else:
+            return None
+    return tuple(facts)
 
 
 class _Shape(tuple[int, ...]):
