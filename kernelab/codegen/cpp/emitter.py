@@ -215,7 +215,7 @@ class Body(Writer):
     def native(self, stmt: ir.Native) -> None:
         """Call a snippet: arrays go as views, sums start at 0, results come out by components."""
         snippet = stmt.snippet
-        self.loaded.clear()
+        self.in_memory.clear()
         self.needs |= {"fail", "fail_index"}
         if self.flavor.target == "cpu":
             snippets.refuse_device_words(snippet)

@@ -88,7 +88,7 @@ class Writer:
         self.span: Span | None = None
         self.addresses: ChainMap[tuple[ir.Var, tuple[ir.Atom, ...]], str] = ChainMap()
         self.positions: ChainMap[tuple[ir.Var, int, ir.Atom], str] = ChainMap()
-        self.loaded: dict[ir.Var, dict[tuple[tuple[ir.Atom, ...], int | None], ir.Var]] = {}
+        self.in_memory: dict[ir.Var, dict[tuple[tuple[ir.Atom, ...], int | None], ir.Var]] = {}
         """The variables loaded from each array, by element and component, where memory still holds them."""
 
     # ---------------------------------------------------------------------------------------- lines
@@ -102,10 +102,10 @@ class Writer:
         self.line(f"{head} {{")
         self.depth += 1
         self.addresses, self.positions = self.addresses.new_child(), self.positions.new_child()
-        self.loaded.clear()
+        self.in_memory.clear()
         span = self.span
         yield
-        self.loaded.clear()
+        self.in_memory.clear()
         self.span = span
         self.addresses, self.positions = self.addresses.parents, self.positions.parents
         self.depth -= 1
@@ -185,21 +185,21 @@ class Writer:
             return
         scalar, pointer = self.access(stmt)
         self.declare(stmt.out, self.flavor.load(scalar, pointer, self.near and stmt.array in self.steady))
-        self.loaded.setdefault(stmt.array, {})[stmt.indices, stmt.component] = stmt.out
+        self.in_memory.setdefault(stmt.array, {})[stmt.indices, stmt.component] = stmt.out
 
     def overwrite(self, stmt: ir.Store) -> None:
         scalar, pointer = self.access(stmt)
         text = spelling.store(scalar, pointer, self.atom(stmt.value))
-        loaded = self.loaded.get(stmt.array, {})
+        loaded = self.in_memory.get(stmt.array, {})
         before = loaded.pop((stmt.indices, stmt.component), None)
         # Another element's value is no longer known: its indices may be equal to these.
-        self.loaded[stmt.array] = {key: var for key, var in loaded.items() if key[0] == stmt.indices}
+        self.in_memory[stmt.array] = {key: var for key, var in loaded.items() if key[0] == stmt.indices}
         if before is not None and self.near and is_plain_zero(stmt.value):
             text = self.flavor.clear(scalar, self.name(before), text)
         self.line(text)
 
     def atomic(self, stmt: ir.Atomic) -> None:
-        self.loaded.pop(stmt.array, None)
+        self.in_memory.pop(stmt.array, None)
         scalar, pointer = self.access(stmt)
         if stmt in self.totals:
             total = self.totals[stmt]
