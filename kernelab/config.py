@@ -28,7 +28,6 @@ The settings in `UNUSED` can be read and set, so that programs for Warp run; it 
 nothing here.
 """
 
-import difflib
 import os
 import sys
 from dataclasses import fields
@@ -38,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.backend.common.build_cache import VARIABLE
-from kernelab.errors import Diagnostic, KernelAttributeError, KernelValueError
+from kernelab.errors import Diagnostic, KernelAttributeError, KernelValueError, near
 from kernelab.settings import Settings, change_settings, settings
 from kernelab.warp.ignored_settings import DEFAULTS, UNUSED
 
@@ -133,8 +132,7 @@ def _settings() -> list[str]:
 
 
 def _unknown(name: str) -> KernelAttributeError:
-    close = difflib.get_close_matches(name, _settings(), 1)
-    hint = f"did you mean {close[0]}?" if close else f"there is {', '.join(_ACTING)}"
+    hint = near(name, _settings(), f"there is {', '.join(_ACTING)}")
     return KernelAttributeError.of(f"there is no setting {name}", hint, name)
 
 

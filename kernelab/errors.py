@@ -58,6 +58,12 @@ def with_article(name: object) -> str:
     return f"{'an' if str(name)[:1].lower() in 'aeio' else 'a'} {name}"
 
 
+def near(name: str, names: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
+    """A hint for a name that is not there: the most similar one of some names, else `otherwise`."""
+    close = difflib.get_close_matches(name, names, 1, cutoff)
+    return f"did you mean {close[0]}?" if close else otherwise
+
+
 @lru_cache(8)
 def _lines(text: str) -> list[str]:
     return text.split("\n")
@@ -204,8 +210,7 @@ class KernelAttributeError(KernelError, AttributeError):
     @classmethod
     def of(cls, message: str, instead: str | None, name: str, known: Iterable[str] = ()) -> Self:
         """The error for a name: what to write instead where that is known, else a name that is near it."""
-        close = [] if instead or name.startswith("_") else difflib.get_close_matches(name, known, 1, 0.7)
-        hint = instead or (f"did you mean {close[0]}?" if close else "")
+        hint = instead or ("" if name.startswith("_") else near(name, known, cutoff=0.7))
         return cls(Diagnostic(message, code="attribute", hint=hint))
 
 

@@ -134,9 +134,14 @@ def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> Kern
             def told(thread: str, with_lanes: Collection[str]) -> KernelError:
                 if code == abi.INDEX:
                     return index_error(site, index, extent, axis - (site.array in with_lanes), thread)
-                return (
-                    assertion_error(site, thread) if code == abi.ASSERTION else division_error(site, thread)
-                )
+                if code == abi.ASSERTION:
+                    said = f"assertion failed: {site.message}" if site.message else "assertion failed"
+                    message, span = f"{said}; in thread {thread}", _span(site)
+                    return KernelAssertionError(Diagnostic(message, span, "assertion"))
+                message = f"{site.message or 'integer division by zero'}; in thread {thread}"
+                hint = "test the divisor first, or divide floats"
+                diagnostic = Diagnostic(message, _span(site), "zero-division", hint=hint)
+                return KernelZeroDivisionError(diagnostic)
 
             error = told(thread, ())
             error.failed = Failed(status[abi.THREAD], told)
@@ -151,7 +156,8 @@ def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> Kern
         case abi.KEPT, Site():
             return kept_error(info.name, site, place, status[abi.ROOM])
         case abi.STOPPED, _:
-            return stopped_error(info.name)
+            message = f"`{info.name}` was stopped before it had finished"
+            return KernelError(Diagnostic(message, None, "stopped"))
         case code, _:
             raise AssertionError(f"entry {info.name} ended with the unknown status {code}")
 
@@ -176,19 +182,6 @@ def index_error(site: Site, index: int, extent: int, axis: int, thread: str) -> 
     if not extent:
         hint = f"it has no elements, as where None is passed: pass an array, or test `if {site.array}:` first"
     return KernelIndexError(Diagnostic(message, _span(site), "index-error", hint=hint))
-
-
-def assertion_error(site: Site, thread: str) -> KernelAssertionError:
-    """The error of an assertion that did not hold."""
-    said = f"assertion failed: {site.message}" if site.message else "assertion failed"
-    return KernelAssertionError(Diagnostic(f"{said}; in thread {thread}", _span(site), "assertion"))
-
-
-def division_error(site: Site, thread: str) -> KernelZeroDivisionError:
-    """The error of an integer divided by zero."""
-    message = f"{site.message or 'integer division by zero'}; in thread {thread}"
-    hint = "test the divisor first, or divide floats"
-    return KernelZeroDivisionError(Diagnostic(message, _span(site), "zero-division", hint=hint))
 
 
 def memory_error(name: str, thread: str) -> KernelError:
@@ -238,8 +231,3 @@ def interrupted(name: str) -> KernelInterrupt:
     """The error of an interrupt during the run of an entry."""
     message = f"the kernel `{name}` was interrupted; the arrays that it writes are partly written"
     return KernelInterrupt(Diagnostic(message, None, "interrupted"))
-
-
-def stopped_error(name: str) -> KernelError:
-    """The error of a launch that was stopped."""
-    return KernelError(Diagnostic(f"`{name}` was stopped before it had finished", None, "stopped"))

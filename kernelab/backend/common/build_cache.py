@@ -131,8 +131,16 @@ class Cache:
         if folder in self._tidied:
             return
         self._tidied.add(folder)
-        _remove_stale_builds(folder)
-        _prune(folder, self.limit_bytes)
+        for build in folder.glob(f"{_BUILD}*"):
+            with contextlib.suppress(OSError):
+                if time.time() - build.stat().st_mtime > STALE_SECONDS:
+                    shutil.rmtree(build, ignore_errors=True)
+        kept = 0
+        for _, size, path in sorted(_libraries(folder), reverse=True):
+            kept += size
+            if kept > self.limit_bytes:
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
     def _refuse(self, folder: Path, problem: OSError) -> None:
         self._refused.add(folder)
@@ -204,23 +212,6 @@ def _touch(path: Path) -> None:
     # The time of a file is when it was used last; a cache that is only readable keeps the old one.
     with contextlib.suppress(OSError):
         os.utime(path)
-
-
-def _remove_stale_builds(folder: Path) -> None:
-    for path in folder.glob(f"{_BUILD}*"):
-        with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > STALE_SECONDS:
-                shutil.rmtree(path, ignore_errors=True)
-
-
-def _prune(folder: Path, limit_bytes: int) -> None:
-    files = sorted(_libraries(folder), reverse=True)
-    kept = 0
-    for _, size, path in files:
-        kept += size
-        if kept > limit_bytes:
-            with contextlib.suppress(OSError):
-                path.unlink()
 
 
 def _libraries(folder: Path) -> Iterator[tuple[float, int, Path]]:

@@ -143,7 +143,8 @@ def open_compiler() -> Compiler:
     except (OSError, subprocess.CalledProcessError) as problem:
         raise BuildError(_useless(command, problem)) from problem
     level = FULL if "clang" in asked.stdout else QUICK
-    return Compiler(words, asked.stdout, (*FLAGS, *level, *_extensions()))
+    extensions = (flag for name, flag in EXTENSIONS.items() if name in processor_features())
+    return Compiler(words, asked.stdout, (*FLAGS, *level, *extensions))
 
 
 def _named() -> tuple[str, str] | None:
@@ -199,10 +200,6 @@ def _complaint(compiler: Compiler, unit: Unit, stderr: str) -> Diagnostic:
     message = f"{Path(compiler.command[-1]).name} refused the C++ that kernelab generated: {first}"
     hint = "this is a fault of kernelab: please report it with the kernel that shows it"
     return Diagnostic(message, code="compiler-error", hint=hint, related=related)
-
-
-def _extensions() -> tuple[str, ...]:
-    return tuple(flag for name, flag in EXTENSIONS.items() if name in processor_features())
 
 
 @cache

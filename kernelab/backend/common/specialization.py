@@ -86,7 +86,10 @@ def is_specializable(layout: Layout, changed: frozenset[str], slots: Sequence[in
             if numbers and not 0 <= min(numbers) <= max(numbers) <= MOST:
                 return False
     reach = reach_of(layout, slots)
-    return not any(_is_shared(name, reach) for name in changed & reach.keys())
+    return not any(
+        reach[name].folds or any(reach[name].meets(other) for key, other in reach.items() if key != name)
+        for name in changed & reach.keys()
+    )
 
 
 def misaligned(layout: Layout, slots: Sequence[int]) -> Param | None:
@@ -103,11 +106,6 @@ def misaligned(layout: Layout, slots: Sequence[int]) -> Param | None:
             if 0 not in shape and any(number % size for number in (slots[param.slot], *steps)):
                 return param
     return None
-
-
-def _is_shared(name: str, reach: dict[str, Reach]) -> bool:
-    mine = reach[name]
-    return mine.folds or any(mine.meets(other) for key, other in reach.items() if key != name)
 
 
 # ----------------------------------------------------------------------------------------------- thread order

@@ -20,8 +20,6 @@ from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import (
     VARIABLES,
     Compiler,
-    NoCompilerError,
-    find_compiler,
     open_compiler,
 )
 from kernelab.backend.cpu.vector_tier import VectorTier
@@ -45,8 +43,6 @@ from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cpu
 from kernelab.lang.ir import Function
 from kernelab.lang.types import int64
-
-__all__ = ["CpuBackend", "CpuEntry", "NoCompilerError", "find_compiler"]
 
 GIVEN_UP = -1
 """What vector code returns where scalar code has to go on, behind the threads that status[DONE] counts."""

@@ -9,7 +9,6 @@ import ctypes
 import warnings
 from collections.abc import Callable
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 from kernelab.backend.common.backends import Args
@@ -47,7 +46,9 @@ class VectorTier:
         self._function = function
         self._cache = cache
         self._compiler = compiler
-        self.fewest = FEWEST_WITH_LOOPS if _has_long_loops(function) else FEWEST
+        loops = (stmt for stmt in walk(function.body) if isinstance(stmt, For | While))
+        has_long = any(isinstance(loop, While) or not isinstance(loop.count, Const) for loop in loops)
+        self.fewest = FEWEST_WITH_LOOPS if has_long else FEWEST
 
     def run(self) -> Run | None:
         """The entry for a large launch; None where scalar code runs."""
@@ -56,15 +57,18 @@ class VectorTier:
 
     @cached_property
     def _entry(self) -> Run | None:
-        lanes = lanes_for(self._compiler)
-        if lanes is None:
+        widths = widths_of(processor_features()) if self._compiler.is_gcc else ()
+        if not widths:
             return None
         try:
-            return build(self._function, lanes, self._cache, self._compiler)
+            return build(self._function, lanes_of(max(widths)), self._cache, self._compiler)
         except Refused:
             return None
         except BuildError as problem:
-            _warn(self._function, problem)
+            message = f"the vector code of `{self._function.name}` could not be built: {problem}"
+            hint = "it goes on with scalar code, with the same results, slower"
+            shown = Diagnostic(message, None, "vector-code", "warning", hint=hint).render()
+            warnings.warn(shown, KernelWarning, stacklevel=2)
             return None
 
 
@@ -72,22 +76,11 @@ def build(function: Function, lanes: Lanes, cache: Cache, compiler: Compiler) ->
     """The vector code of a function, built and loaded; raises Refused where it has none, and BuildError."""
     unit, flags = emit_vectors(function, lanes), _FLAGS[lanes.width]
     key = key_of(unit.text, compiler.identity, *flags, str(ABI_VERSION))
-    library = cache.library(key, lambda path: compiler.compile(unit, path, flags), _load)
+    library = cache.library(
+        key, lambda path: compiler.compile(unit, path, flags), lambda path: ctypes.CDLL(str(path))
+    )
     run: Run = library[unit.entries[0].symbol]
     return run
-
-
-def _has_long_loops(function: Function) -> bool:
-    for stmt in walk(function.body):
-        if isinstance(stmt, While) or (isinstance(stmt, For) and not isinstance(stmt.count, Const)):
-            return True
-    return False
-
-
-def lanes_for(compiler: Compiler) -> Lanes | None:
-    """The widest lanes of this processor; None where it or the compiler is not known to make use of any."""
-    widths = widths_of(processor_features()) if compiler.is_gcc else ()
-    return lanes_of(max(widths)) if widths else None
 
 
 def widths_of(features: frozenset[str]) -> tuple[int, ...]:
@@ -106,14 +99,3 @@ def lanes_of(width: int) -> Lanes:
         return Lanes(width)
     known = Lanes(width)
     return Lanes(width, frozenset(name for name in FUNCTIONS if hasattr(library, known.symbol(name))))
-
-
-def _load(path: Path) -> ctypes.CDLL:
-    return ctypes.CDLL(str(path))
-
-
-def _warn(function: Function, problem: BuildError) -> None:
-    message = f"the vector code of `{function.name}` could not be built: {problem}"
-    hint = "it goes on with scalar code, with the same results, slower"
-    shown = Diagnostic(message, None, "vector-code", "warning", hint=hint).render()
-    warnings.warn(shown, KernelWarning, stacklevel=2)

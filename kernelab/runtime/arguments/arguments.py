@@ -3,7 +3,6 @@
 Every message names the argument and points at the parameter in the kernel's text.
 """
 
-import difflib
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, LaunchError, Span
+from kernelab.errors import Diagnostic, LaunchError, Span, near
 from kernelab.frontend import GenericKernel, KernelDefinition
 from kernelab.frontend.definitions.kernels import Formal
 from kernelab.host.operand_errors import refuse_mask
@@ -302,8 +301,7 @@ def ordered(kernel: Loaded, given: Sequence[Any], named: Mapping[str, Any]) -> l
 def _not_taken(kernel: Loaded, name: str) -> LaunchError:
     if name in kernel.names:
         return _error(kernel, f"kernel `{kernel.name}` gets two values for `{name}`", "leave one of them out")
-    close = difflib.get_close_matches(name, kernel.names, 1)
-    hint = f"did you mean {close[0]}?" if close else f"its parameters are {', '.join(kernel.names)}"
+    hint = near(name, kernel.names, f"its parameters are {', '.join(kernel.names)}")
     return _error(kernel, f"kernel `{kernel.name}` has no parameter `{name}`", hint)
 
 

@@ -25,7 +25,6 @@ from kernelab.runtime.array.transfers import (
     allocate_on,
     laid_out,
     look_at,
-    require_room,
     transfer,
     unreadable,
     write,
@@ -148,7 +147,11 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, Displayed):  # noqa: N801
     ) -> None:
         elem, shape = value_type(float if dtype is None else dtype), shape_tuple(extents)
         steps, needed = laid_out(shape, elem, strides)
-        require_room(capacity, needed)
+        if capacity is not None and needed > capacity:
+            message = f"the elements take {needed:,} bytes, and there are {capacity:,} at the address"
+            raise KernelValueError(
+                Diagnostic(message, code="capacity", hint="check shape, strides and dtype")
+            )
         memory = at_address(place.space, ptr, shape, steps, itemsize(elem), deleter)
         self.place(memory, ptr - memory.address, shape, steps, elem)
         memory.folded |= self.folds
@@ -221,8 +224,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, Displayed):  # noqa: N801
         return duplicate(self, self.requires_grad, "clone")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "array":
-        memo[id(self)] = made = duplicate(self, self.requires_grad, "clone")
-        return made
+        return memo.setdefault(id(self), self.__copy__())  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:
         look_at(self)

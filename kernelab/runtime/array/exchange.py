@@ -3,7 +3,6 @@
 The methods here are those of `array` that need nothing of its inside.
 """
 
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -13,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from kernelab.backend.cuda.stream_sync import ANY, LEGACY, Partner
-from kernelab.errors import Diagnostic, KernelTypeError, KernelWarning, LaunchError
+from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
 from kernelab.host.traced import Origins, traced
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
@@ -30,7 +29,7 @@ from kernelab.lang.types import (
 from kernelab.runtime.array.gradients import Gradients
 from kernelab.runtime.array.layout import Part, Strided
 from kernelab.runtime.array.transfers import look_at
-from kernelab.runtime.context.recorder import RECORDER, called, caller
+from kernelab.runtime.context.recorder import RECORDER, called, warn_at
 from kernelab.runtime.memory.device import Device, get_cuda_devices, get_device
 from kernelab.runtime.memory.dlpack import CPU, CUDA, Described, as_brain, capsule_of, is_brain, taken
 from kernelab.runtime.memory.interop import HostArray, itemsize, too_many_axes, value_type
@@ -197,8 +196,7 @@ def warn_of_end(elements: Any, hint: str) -> None:
     if not elements.requires_grad or not any(witness.computed(memory) for witness in seen):
         return
     message = f"{called(elements)} was computed on a tape: no gradient comes back from another library"
-    told = Diagnostic(message, caller().span, "library", "warning", hint=hint)
-    warnings.warn_explicit(told.render(), KernelWarning, caller().filename, caller().line)
+    warn_at(message, "library", hint)
 
 
 class TorchStream:

@@ -3,14 +3,13 @@
 Gradients belong to memory, so all views of it share them; must not know tapes.
 """
 
-import warnings
 from typing import Any, Self
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelWarning
+from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.layout import Strided
 from kernelab.runtime.context.conversion import described
-from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.context.recorder import caller, warn_at
 from kernelab.runtime.memory.memory import zeros_beside
 from kernelab.runtime.memory.origin import tell_what_is_missing
 
@@ -103,10 +102,8 @@ class Gradients(Strided):
 
 def warn_of_no_gradient(dtype: Any) -> None:
     """Programs ask for gradients of arrays of every kind; that there is none of these must not be silent."""
-    place = caller()
     message = f"an array of {dtype} has no gradient, and requires_grad stays False"
     hint = (
         "only floats, and vectors, matrices and structs of floats, have derivatives: leave requires_grad out"
     )
-    shown = Diagnostic(message, place.span, "grad", "warning", hint=hint).render()
-    warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
+    warn_at(message, "grad", hint)

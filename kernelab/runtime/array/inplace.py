@@ -37,7 +37,7 @@ def copy(dest: Strided, src: Strided) -> bool:
         return False
     apart = dest.extent[1] <= src.extent[0] or src.extent[1] <= dest.extent[0]
     source = src if apart else gathered(src)
-    return source is not None and _run("copy", BITS[_scalar(dest).bits // 8], dest, source)
+    return source is not None and _run("copy", BITS[scalar_of(dest.dtype).bits // 8], dest, source)
 
 
 def add(dest: Strided, src: Strided) -> bool:
@@ -45,7 +45,7 @@ def add(dest: Strided, src: Strided) -> bool:
     return (
         dest.allocation is not src.allocation
         and _are_together(dest, src)
-        and _run("add", _scalar(dest), dest, src)
+        and _run("add", scalar_of(dest.dtype), dest, src)
     )
 
 
@@ -53,7 +53,7 @@ def clear(dest: Strided) -> bool:
     """Set elements to zero."""
     if dest.allocation.space is None:
         return False
-    return fill(dest, bytes(1)) or _run("clear", BITS[_scalar(dest).bits // 8], dest)
+    return fill(dest, bytes(1)) or _run("clear", BITS[scalar_of(dest.dtype).bits // 8], dest)
 
 
 def fill(dest: Strided, element: bytes) -> bool:
@@ -88,17 +88,13 @@ def room_for(elements: Strided) -> Strided:
     return elements.over(memory, 0, shape, contiguous_strides(shape, size), elements.dtype)
 
 
-def _scalar(elements: Strided) -> Scalar:
-    return scalar_of(elements.dtype)
-
-
 # ------------------------------------------------------------------------------------------ axes
 
 
 def _run(what: str, scalar: Scalar, dest: Strided, *others: Strided) -> bool:
     """Run a kernel over all scalars; not where they are too many, or stand along too many axes."""
     arrays = (dest, *others)
-    parts = contiguous_strides(shape_of(dest.dtype), _scalar(dest).bits // 8)
+    parts = contiguous_strides(shape_of(dest.dtype), scalar_of(dest.dtype).bits // 8)
     axes = _axes(dest, [(*elements.strides, *parts) for elements in arrays])
     extents = [extent for extent, _ in axes]
     if any(extent > 1 and strides[0] == 0 for extent, strides in axes):
@@ -125,7 +121,7 @@ def _axes(dest: Strided, strides: Sequence[tuple[int, ...]]) -> list[Axis]:
             merged[-1] = (merged[-1][0] * extent, steps)
         else:
             merged.append((extent, steps))
-    return merged or [(1, (_scalar(dest).bits // 8,) * len(strides))]
+    return merged or [(1, (scalar_of(dest.dtype).bits // 8,) * len(strides))]
 
 
 # ------------------------------------------------------------------------------------------ kernels

@@ -233,8 +233,11 @@ def share_bytes(one: Strided, other: Strided) -> bool:
     (low, high), (other_low, other_high) = one.extent, other.extent
     if high <= other_low or other_high <= low or low == high or other_low == other_high:
         return False
-    if _interleave(one, other):
-        return False
+    axes = [*zip(one.shape, one.strides, strict=True), *zip(other.shape, other.strides, strict=True)]
+    period = math.gcd(*(stride for extent, stride in axes if extent > 1))
+    distance = (other.ptr - one.ptr) % period if period else 0
+    if distance >= itemsize(one.dtype) and distance + itemsize(other.dtype) <= period:
+        return False  # they never meet in any period of their strides, as the fields of structs
     try:
         return np.shares_memory(one.outline(), other.outline(), max_work=_WORK)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
@@ -258,11 +261,3 @@ def groups_sharing(arrays: Mapping[int, Strided], changed: Container[int]) -> tu
             groups = [group for group in groups if not group & partners]
             groups.append({i}.union(partners, *touching))
     return tuple(tuple(sorted(group)) for group in groups)
-
-
-def _interleave(one: Strided, other: Strided) -> bool:
-    """Whether the two never meet in any period of their strides, as the fields of structs."""
-    axes = [*zip(one.shape, one.strides, strict=True), *zip(other.shape, other.strides, strict=True)]
-    period = math.gcd(*(stride for extent, stride in axes if extent > 1))
-    distance = (other.ptr - one.ptr) % period if period else 0
-    return distance >= itemsize(one.dtype) and distance + itemsize(other.dtype) <= period

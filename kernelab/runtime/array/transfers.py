@@ -32,25 +32,15 @@ def laid_out(shape: tuple[int, ...], elem: Any, strides: Sequence[int] | None) -
     return steps, bounds(0, shape, steps, size)[1]
 
 
-def require_room(capacity: int | None, needed: int) -> None:
-    """Raise KernelValueError unless memory of so many bytes, if that is known, holds what is needed."""
-    if capacity is not None and needed > capacity:
-        message = f"the elements take {needed:,} bytes, and there are {capacity:,} at the address"
-        raise KernelValueError(Diagnostic(message, code="capacity", hint="check shape, strides and dtype"))
-
-
 def allocate_on(place: Device, nbytes: int, *, cleared: bool, pinned: bool = False) -> Allocation:
     """New memory of a device, or pinned on the host where a device can make use of it.
 
     Raises KernelMemoryError.
     """
-    space = place.space
-    if space is None:
-        made = allocate_pinned(nbytes, cleared=cleared) if pinned else None
-        if made is not None:
-            return made
-        return allocate(nbytes, cleared=cleared)
-    return space.allocate(nbytes, cleared=cleared)
+    if place.space is not None:
+        return place.space.allocate(nbytes, cleared=cleared)
+    made = allocate_pinned(nbytes, cleared=cleared) if pinned else None
+    return allocate(nbytes, cleared=cleared) if made is None else made
 
 
 # ------------------------------------------------------------------------------------------------- transfers
@@ -106,7 +96,7 @@ def transfer(dest: Strided, src: Strided, how: str) -> None:
     if dest.allocation.space is not None or src.allocation.space is not None:
         move(dest, src)
     else:
-        dest.host()[...] = src.host() if apart else src.host().copy()  # as in `set_elements`
+        dest.host()[...] = src.host() if apart else src.host().copy()  # as in `put`
     if recorder is not None:
         recorder.copied(dest, src, how)
 
@@ -133,7 +123,9 @@ def put(target: Strided, values: Any) -> None:
     if one is not None and inplace.fill(target, one.tobytes()):
         return
     if isinstance(values, np.ndarray):
-        set_elements(target.blank(), values)
+        elements = target.blank()
+        # NumPy itself gets a[0:5:2] = a[0:3] wrong: it reads elements that it has written.
+        elements[...] = values.copy() if np.may_share_memory(elements, values) else values
     else:
         target.blank().fill(values)
 
@@ -184,13 +176,6 @@ def _packed(dest: Strided, src: Strided) -> bool:
     nbytes = src.size * itemsize(src.dtype)
     copy_bytes(landed.allocation, landed.offset, gathered.allocation, gathered.offset, nbytes)
     return landed is dest or inplace.copy(dest, landed)
-
-
-def set_elements(target: HostArray, values: Any) -> None:
-    """Write host data, which may look at the same memory."""
-    # NumPy itself gets a[0:5:2] = a[0:3] wrong: it reads elements that it has written.
-    overlap = isinstance(values, np.ndarray) and np.may_share_memory(target, values)
-    target[...] = values.copy() if overlap else values
 
 
 def require_writable(target: Strided) -> None:

@@ -5,6 +5,7 @@ The runtime reports to the recorder of the current context; it knows no tape.
 
 import linecache
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,7 +14,7 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any
 
-from kernelab.errors import Diagnostic, Source, Span, label_of
+from kernelab.errors import Diagnostic, KernelWarning, Source, Span, label_of
 from kernelab.host.traced import Origins
 
 Elements = Any
@@ -112,6 +113,16 @@ def caller(depth: int = 0) -> Place:
 _place = lru_cache(4096)(Place)
 
 
+def warn_at(message: str, code: str, hint: str, place: Place | None = None, span: Span | None = None) -> None:
+    """Warn, with KernelWarning, at a line of the user's code: the one that called into kernelab unless given.
+
+    The message shows that line, or the `span` of a kernel's text.
+    """
+    place = caller() if place is None else place
+    shown = Diagnostic(message, place.span if span is None else span, code, "warning", hint=hint).render()
+    warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
+
+
 _BETWEEN = "kernelab.", "contextlib"
 """How the names of modules begin whose code is not the user's, though it calls on."""
 
@@ -137,7 +148,7 @@ def called(value: object, otherwise: str = "an array") -> str:
 
 def name_of_memory(memory: object) -> str | None:
     """The name under which the calling user code, or what called that, holds an array over an allocation."""
-    return next((name for name, held in _arrays() if getattr(held, "allocation", None) is memory), None)
+    return names_of_memories([memory]).get(memory)
 
 
 def names_of_memories(memories: Iterable[Any]) -> dict[Any, str]:

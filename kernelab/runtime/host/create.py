@@ -1,6 +1,5 @@
 """Creates arrays: from data, of zeros, of ones, of one value, like another; copies one into another."""
 
-import difflib
 from collections.abc import Sequence
 from functools import lru_cache
 from types import NoneType
@@ -9,12 +8,13 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 import kernelab.runtime.host.structarray  # noqa: F401 (makes itself the class of arrays of structs)
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing, near
 from kernelab.guidance.bad_calls import show_signature
 from kernelab.host.traced import follow
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Mat, Scalar, Value, Vec, bfloat16, is_differentiable, scalar_of
-from kernelab.runtime.array.array import array, duplicate, require_array
+from kernelab.runtime.array.array import array as array
+from kernelab.runtime.array.array import duplicate, require_array
 from kernelab.runtime.array.exchange import Capsule, from_capsule
 from kernelab.runtime.array.host_annotations import Ranked
 from kernelab.runtime.array.transfers import allocate_on, laid_out, put, transfer
@@ -47,9 +47,7 @@ def _require_known(options: Options) -> None:
     for name in options:
         if name not in Options.__annotations__:
             message = f"arrays are not made with an option {name}"
-            close = difflib.get_close_matches(name, _NAMED, 1)
-            there = f"there is {', '.join(_NAMED[:-1])} and {_NAMED[-1]}"
-            hint = f"did you mean {close[0]}?" if close else there
+            hint = near(name, _NAMED, f"there is {', '.join(_NAMED[:-1])} and {_NAMED[-1]}")
             raise KernelTypeError(Diagnostic(message, code="option", hint=hint))
 
 
@@ -358,27 +356,6 @@ def _stretch(whole: array, offset: int, count: int, name: str) -> array:
     row = whole if whole.ndim == 1 else whole.flatten()
     stretch: array = row[offset : offset + count]
     return stretch
-
-
-__all__ = [
-    "array",
-    "array1d",
-    "array2d",
-    "array3d",
-    "array4d",
-    "clone",
-    "copy",
-    "empty",
-    "empty_like",
-    "from_dlpack",
-    "from_numpy",
-    "full",
-    "full_like",
-    "ones",
-    "ones_like",
-    "zeros",
-    "zeros_like",
-]
 
 
 show_signature(array, array.__init__)

@@ -4,18 +4,18 @@ PyTorch is imported only where a tensor is asked for.  Memory is shared or the c
 copies.
 """
 
-import warnings
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelWarning, a_thing
-from kernelab.lang.types import SCALARS, Scalar, Value
+from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.lang.types import SCALARS, Scalar, Value, scalar_of
+from kernelab.runtime.array.array import array, require_array
 from kernelab.runtime.array.exchange import TorchStream, capsule, warn_of_end
 from kernelab.runtime.context.conversion import described
-from kernelab.runtime.context.recorder import called, caller
-from kernelab.runtime.host.create import array, from_dlpack, from_numpy
+from kernelab.runtime.context.recorder import called, warn_at
+from kernelab.runtime.host.create import from_dlpack, from_numpy
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.interop import type_of_numpy, value_type
 
@@ -46,14 +46,17 @@ def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, gra
 
 
 def _over_tensor(t: Any, elem: Value | None) -> array:
-    _require_tensor(t)
+    if not all(hasattr(t, name) for name in ("detach", "is_leaf", "device")):
+        message = f"from_torch takes a tensor of PyTorch, not {described(t)}"
+        hint = "make an array of it: kl.array(...), or kl.from_dlpack(...)"
+        raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
     if str(t.device).partition(":")[0] == "cuda":
         return from_dlpack(t.detach(), elem)
     values = _values(t)
     made = from_numpy(values, elem, device=CPU)
     if values.size and not np.may_share_memory(made.host(), values):
         message = f"a tensor of {_name(t.dtype)} cannot be shared as an array of {made.dtype}"
-        hint = f"convert it first: t.to(torch.{_scalar(made.dtype)})"
+        hint = f"convert it first: t.to(torch.{scalar_of(made.dtype)})"
         raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
     return made
 
@@ -66,7 +69,7 @@ def to_torch(a: array, requires_grad: bool | None = None) -> Any:
     it over: ``tape.backward(grads={a: kl.from_torch(t.grad)})``.
     Raises KernelTypeError for what a tensor cannot look at.
     """
-    _require_array(a, "to_torch")
+    require_array(a, "to_torch takes")
     torch = _torch()
     if min(a.strides, default=0) < 0 or not a.allocation.writable:
         why = "its strides are negative" if a.allocation.writable else "its memory is read-only"
@@ -94,8 +97,7 @@ def _warn_of_graph(t: Any) -> None:
         "call t.backward(kl.to_torch(x.grad)) after backward() of the tape, and write "
         "from_torch(t, requires_grad=True) to say so; or pass t.detach() where values are meant to come alone"
     )
-    told = Diagnostic(message, caller().span, "library", "warning", hint=hint)
-    warnings.warn_explicit(told.render(), KernelWarning, caller().filename, caller().line)
+    warn_at(message, "library", hint)
 
 
 def _tensor(a: array, torch: Any) -> Any:
@@ -115,7 +117,7 @@ def to_dlpack(a: array) -> Any:
 
     Components of vectors and matrices stand in the last axes.  Raises KernelTypeError for what is no array.
     """
-    _require_array(a, "to_dlpack")
+    require_array(a, "to_dlpack takes")
     return a.__dlpack__()
 
 
@@ -185,13 +187,6 @@ def device_to_torch(device: Device | str | None) -> str:
     return str(get_device(device))
 
 
-def _require_tensor(t: Any) -> None:
-    if not all(hasattr(t, name) for name in ("detach", "is_leaf", "device")):
-        message = f"from_torch takes a tensor of PyTorch, not {described(t)}"
-        hint = "make an array of it: kl.array(...), or kl.from_dlpack(...)"
-        raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
-
-
 def _values(t: Any) -> np.ndarray[Any, Any]:
     if str(t.device).partition(":")[0] != "cpu":
         message = f"this tensor is on {t.device}, and kernels run on the CPU and on CUDA devices"
@@ -202,12 +197,6 @@ def _values(t: Any) -> np.ndarray[Any, Any]:
     except (TypeError, RuntimeError) as error:
         message = f"a tensor of {_name(t.dtype)} cannot be shared: {error}"
         raise KernelTypeError(Diagnostic(message, code="torch")) from None
-
-
-def _require_array(a: Any, who: str) -> None:
-    if not isinstance(a, array):
-        message = f"{who} takes an array of kernelab, not {a_thing(a)}"
-        raise KernelTypeError(Diagnostic(message, code="argument", hint="make an array of it: kl.array(...)"))
 
 
 def _torch() -> Any:
@@ -224,21 +213,3 @@ def _name(torch_dtype: Any) -> str:
 
 def _is_struct(a: array) -> bool:
     return not hasattr(a.dtype, "shape") and not isinstance(a.dtype, Scalar)
-
-
-def _scalar(elem: Value) -> Scalar:
-    return elem if isinstance(elem, Scalar) else elem.scalar
-
-
-__all__ = [
-    "device_from_torch",
-    "device_to_torch",
-    "dtype_from_numpy",
-    "dtype_from_torch",
-    "dtype_to_numpy",
-    "dtype_to_torch",
-    "from_ptr",
-    "from_torch",
-    "to_dlpack",
-    "to_torch",
-]

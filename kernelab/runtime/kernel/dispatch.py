@@ -35,17 +35,25 @@ def place(function: Function) -> "Placed":
 
 
 class Placed:
-    """A program with an entry for each place where it has run."""
+    """A program with an entry for each place where it has run; `compiled` is what was compiled ahead."""
 
+<<<<<<< HEAD
     __slots__ = ("_compiled", "_cpu", "_devices", "_known", "_layout", "function")
+=======
+    __slots__ = ("_cpu", "_devices", "_layout", "compiled", "function")
+>>>>>>> e731aaa (Warn at a line, and hint at a similar name, by one function each; fold one-use helpers of arrays and builds)
 
     def __init__(self, function: Function) -> None:
         self.function = function
         self._layout = layout_of(function)
         self._cpu: Entry | None = None
         self._devices: dict[Space, CudaEntry] = {}
+<<<<<<< HEAD
         self._compiled: dict[Space, Compiled] = {}
         self._known: dict[tuple[int, ...], dict[str, weakref.ref[DeviceAllocation]]] = {}
+=======
+        self.compiled: dict[Space, Compiled] = {}
+>>>>>>> e731aaa (Warn at a line, and hint at a similar name, by one function each; fold one-use helpers of arrays and builds)
 
     @property
     def info(self) -> EntryInfo:
@@ -75,13 +83,6 @@ class Placed:
             self._cpu = CPU.backend.build([self.function])[self.function.name]
         return self._cpu
 
-    def compile_ahead(self, space: Space | None) -> None:
-        """Do what takes long for a place, None the CPU, before it runs there; raises BuildError."""
-        if space is None:
-            self.on_cpu()
-        else:
-            self._compiled[space] = space.backend.compile([self.function], ahead=True)
-
     def on(self, space: Space) -> CudaEntry:
         """The entry for a device."""
         if space not in self._devices:
@@ -90,7 +91,7 @@ class Placed:
                 hint = "run the block before it is captured, twice where it adds to gradients"
                 raise LaunchError(Diagnostic(message, self.function.span, "capture", hint=hint))
             functions = [self.function]
-            compiled = self._compiled.pop(space, None) or space.backend.compile(functions)
+            compiled = self.compiled.pop(space, None) or space.backend.compile(functions)
             made = space.backend.load(functions, compiled)[self.function.name]
             assert isinstance(made, CudaEntry)
             self._devices[space] = made

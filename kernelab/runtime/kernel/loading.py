@@ -236,25 +236,20 @@ def loader(
 ) -> Callable[[], KernelDefinition | GenericKernel]:
     """A callable that loads the definition of a decorated kernel on demand, or raises KernelError."""
     early = parsed(function, names)
-    return lambda: _loaded(function, names, options, early)
 
+    def load() -> KernelDefinition | GenericKernel:
+        found = definition_of(function, ChainMap(closure(function), *maps_of(names)), "kernel", early)
+        assert not isinstance(found, UserFunction)
+        module = options.get("module")
+        shared = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
+        around = module.options if isinstance(module, Module) else shared
+        chosen = effective({"module_options": around}) | effective(options)
+        if isinstance(found, GenericKernel):
+            found.options |= chosen
+            return found
+        return replace(found, options=chosen)
 
-def _loaded(
-    function: Callable[..., Any],
-    names: Mapping[str, Any],
-    options: Mapping[str, Any],
-    early: Parsed | None,
-) -> KernelDefinition | GenericKernel:
-    found = definition_of(function, ChainMap(closure(function), *maps_of(names)), "kernel", early)
-    assert not isinstance(found, UserFunction)
-    module = options.get("module")
-    shared = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
-    around = module.options if isinstance(module, Module) else shared
-    chosen = effective({"module_options": around}) | effective(options)
-    if isinstance(found, GenericKernel):
-        found.options |= chosen
-        return found
-    return replace(found, options=chosen)
+    return load
 
 
 def refuse_unknown(word: Literal["kernel", "func"], options: Mapping[str, Any]) -> None:

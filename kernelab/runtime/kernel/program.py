@@ -463,7 +463,10 @@ def build(function: Function) -> Placed:
 
 def _ready(function: Function, space: Space | None) -> Placed:
     made = build(function)
-    made.compile_ahead(space)
+    if space is None:
+        made.on_cpu()
+    else:
+        made.compiled[space] = space.backend.compile([made.function], ahead=True)
     return made
 
 

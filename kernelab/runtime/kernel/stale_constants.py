@@ -4,17 +4,15 @@ A launch compares identities alone, in one expression made of the names.  Kernel
 compared after each cell instead (`jupyter.stale`), and their launches pay nothing.
 """
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelWarning
 from kernelab.frontend import Constant, KernelDefinition
 from kernelab.lang.rounding import is_float_dtype
-from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.context.recorder import warn_at
 from kernelab.runtime.kernel.loading import maps_of
 
 MAX_VALUE = 40
@@ -39,14 +37,12 @@ class Constants:
         values = [current(one.around, one.name, one.value) for one in self._found]
         pairs = list(zip(self._found, values, strict=True))
         self._watch([Constant(one.around, one.name, now) for one, now in pairs if same(one.value, now)])
-        place, name, span = caller(), self._definition.name, self._definition.span
         for one, now in pairs:
-            if same(one.value, now):
-                continue
-            was, shown = f"`{name}` was compiled with {one.name} = {short(one.value)}", short(now)
-            hint = f"give the kernel {one.name} as an argument, or define it again"
-            note = Diagnostic(f"{was}; {one.name} is {shown} now", span, "stale", "warning", hint=hint)
-            warnings.warn_explicit(note.render(), KernelWarning, place.filename, place.line)
+            if not same(one.value, now):
+                was = f"`{self._definition.name}` was compiled with {one.name} = {short(one.value)}"
+                hint = f"give the kernel {one.name} as an argument, or define it again"
+                message = f"{was}; {one.name} is {short(now)} now"
+                warn_at(message, "stale", hint, span=self._definition.span)
 
 
 _COMPARISON = """

@@ -1,6 +1,5 @@
 """A launch prepared once and run many times, with arguments that can be replaced."""
 
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LaunchConfig
-from kernelab.errors import Diagnostic, LaunchError
+from kernelab.errors import Diagnostic, LaunchError, near
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.kernel.kernel import Kernel
@@ -122,8 +121,7 @@ class Launch:
         """The same by the name of the parameter; raises LaunchError if there is none."""
         names = self.kernel.loaded.names
         if name not in names:
-            close = difflib.get_close_matches(name, names, 1)
-            hint = f"did you mean {close[0]}?" if close else f"its parameters are {', '.join(names)}"
+            hint = near(name, names, f"its parameters are {', '.join(names)}")
             message = f"kernel `{self.kernel.name}` has no parameter `{name}`"
             raise LaunchError(Diagnostic(message, self.kernel.span, "name", hint=hint))
         self.set_param_at_index(names.index(name), value, adjoint)
@@ -131,6 +129,3 @@ class Launch:
     def set_params(self, params: Sequence[Any]) -> None:
         """Run with other arguments, all of them."""
         self.arguments = list(params)
-
-
-__all__ = ["Launch", "no_grid", "no_kernel", "require_lists"]

@@ -5,7 +5,6 @@ a kernel before it is launched stands in its `Plan`, and arrays carry their pack
 """
 
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
@@ -16,7 +15,7 @@ import numpy as np
 from kernelab import hooks
 from kernelab.backend.common.backends import Args
 from kernelab.backend.cuda.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG, LaunchConfig, config_of
-from kernelab.errors import Diagnostic, KernelRaceError, KernelWarning, LaunchError
+from kernelab.errors import Diagnostic, KernelRaceError, LaunchError
 from kernelab.guidance.bad_calls import no_argument, show_signature, telling
 from kernelab.lang.types import Array, int32, is_differentiable
 from kernelab.runtime.arguments.arguments import (
@@ -28,7 +27,7 @@ from kernelab.runtime.arguments.arguments import (
 )
 from kernelab.runtime.arguments.signature import flattened, flattened_adjoints, structs_in
 from kernelab.runtime.array.array import Gathered, array, duplicate
-from kernelab.runtime.context.recorder import RECORDER, caller
+from kernelab.runtime.context.recorder import RECORDER, caller, warn_at
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Culprit, Groups, Positions, Pullback, Tracing
 from kernelab.runtime.launch.command import Launch, no_grid, no_kernel, require_lists
@@ -205,7 +204,7 @@ def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> bool:
 
 def _warn_of_rank(kernel: Kernel, grid: Grid) -> None:
     """A grid of another rank runs, padded or flattened, but is hardly what was meant."""
-    unpacked, rank, place = kernel.plan.coordinates, len(grid.extents), caller()
+    unpacked, rank = kernel.plan.coordinates, len(grid.extents)
     dimensions = f"this grid has {rank} dimension{'s' * (rank != 1)}"
     message = f"`{kernel.name}` unpacks {unpacked} thread indices, and {dimensions}"
     hint = f"launch it with dim=({', '.join('nmkl'[:unpacked])})"
@@ -214,8 +213,7 @@ def _warn_of_rank(kernel: Kernel, grid: Grid) -> None:
             return
         message = f"`{kernel.name}` takes one thread index, and {dimensions}: it counts all its threads"
         hint = f"write {', '.join('ijkl'[:rank])} = tid(), or launch it with dim={grid.threads}"
-    shown = Diagnostic(message, place.span, "grid", "warning", hint=hint).render()
-    warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
+    warn_at(message, "grid", hint)
 
 
 def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:

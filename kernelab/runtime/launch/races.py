@@ -7,7 +7,6 @@ nothing runs. Knows kernels and arrays; must not know launches' recorders or tap
 """
 
 import math
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -17,11 +16,12 @@ import numpy as np
 
 from kernelab.backend.common.backends import Entry, thread_text
 from kernelab.codegen.common.entry import GRID_SLOTS
-from kernelab.errors import Diagnostic, KernelWarning, Related, Span
+from kernelab.errors import Diagnostic, Related, Span
 from kernelab.lang.types import int64, scalar_of, with_scalar
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.programs.race_marks import UNMARKED, USES, Marked, Use, contested, marked, stored, unseen
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import Place, warn_at
 from kernelab.runtime.kernel.dispatch import place
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Groups
@@ -119,7 +119,7 @@ def races_of(
     """
     groups = kernel.program.sharing(arguments)
     watched = _watched(kernel, extents, groups)
-    _warn_of_snippets(kernel)
+    kernel.program.once("snippets among races", lambda: _warn_of_snippets(kernel))
     if not watched:
         return ()
     program, entry = _program(kernel, watched, bool(groups))
@@ -152,17 +152,9 @@ def _watched(kernel: Kernel, extents: Sequence[int], groups: Groups) -> frozense
 
 def _warn_of_snippets(kernel: Kernel) -> None:
     for name, span in unseen(kernel.primal).items():
-        if f"races in {name}" in kernel.beside:
-            continue
-        kernel.beside[f"races in {name}"] = True
-        shown = Diagnostic(
-            f"`{kernel.name}` changes {name} in C++, which the check for races does not see",
-            span,
-            "race",
-            "warning",
-            hint="check by eye that no two threads change one element there",
-        )
-        warnings.warn_explicit(shown.render(), KernelWarning, span.source.label, span.line)
+        message = f"`{kernel.name}` changes {name} in C++, which the check for races does not see"
+        hint = "check by eye that no two threads change one element there"
+        warn_at(message, "race", hint, Place(span.source.label, span.line), span)
 
 
 def _program(kernel: Kernel, watched: frozenset[str], aliased: bool) -> tuple[Marked, Entry]:

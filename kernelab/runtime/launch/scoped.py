@@ -3,15 +3,12 @@
 import sys
 import time
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING
+from typing import Any
 
 from kernelab.guidance.bad_calls import telling
 from kernelab.runtime.context.recorder import RECORDER, Recorder
 from kernelab.runtime.memory.device import CPU, DEFAULT, Device, get_cuda_devices, get_device
 from kernelab.runtime.memory.spaces import OPEN
-
-if TYPE_CHECKING:
-    from cProfile import Profile
 
 _DEPTH: ContextVar[int] = ContextVar("kernelab timer depth", default=0)
 
@@ -44,7 +41,11 @@ class ScopedTimer:
         self.elapsed = 0.0
         self.dict = dict
         self.skip_tape = skip_tape
-        self._profile = _profile() if detailed else None
+        self._profile: Any = None
+        if detailed:
+            from cProfile import Profile  # which takes time to load, as below
+
+            self._profile = Profile()
         self._recorder: Recorder | None = None
         self._began = 0.0
 
@@ -76,17 +77,11 @@ class ScopedTimer:
     def _report(self) -> None:
         indent = "    " * _DEPTH.get()
         if self._profile is not None:
-            from pstats import Stats  # which takes time to load, as below
+            from pstats import Stats
 
             Stats(self._profile, stream=sys.stdout).sort_stats("tottime").print_stats(20)
         if self.print:
             sys.stdout.write(f"{indent}{self.name} took {self.elapsed:.2f} ms\n")
-
-
-def _profile() -> "Profile":
-    from cProfile import Profile
-
-    return Profile()
 
 
 class ScopedDevice:
@@ -134,14 +129,3 @@ def is_cpu_available() -> bool:
 def is_cuda_available() -> bool:
     """Whether kernels can run on a CUDA device."""
     return bool(get_cuda_devices())
-
-
-__all__ = [
-    "ScopedDevice",
-    "ScopedTimer",
-    "get_preferred_device",
-    "is_cpu_available",
-    "is_cuda_available",
-    "set_device",
-    "synchronize",
-]

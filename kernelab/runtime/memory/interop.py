@@ -3,7 +3,6 @@
 Knows NumPy and the kernel types; must not know arrays.
 """
 
-import difflib
 import functools
 import re
 import zlib
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, near
 from kernelab.host.values import type_of
 from kernelab.lang.structs import Struct, StructArray, array_inside, layout
 from kernelab.lang.types import (
@@ -112,10 +111,9 @@ def _type_instead(dtype: Any) -> str:
         return "a shape of several dimensions is one argument: zeros((2, 3))"
     if hasattr(dtype, "dtype"):
         return "write dtype=x.dtype for the type of its elements"
-    close = difflib.get_close_matches(dtype, named_types(), 1) if isinstance(dtype, str) else []
     known = ", ".join(scalar.name for scalar in SCALARS)
     use = f"use {known}, a vector such as vec3 or a matrix such as mat33"
-    return f"did you mean {close[0]}?" if close else use
+    return near(dtype, named_types(), use) if isinstance(dtype, str) else use
 
 
 def scalar_of_dtype(dtype: np.dtype[Any]) -> Scalar | None:

@@ -336,18 +336,3 @@ def _no(what: str, found: object, instead: str) -> LaunchError:
     return LaunchError(
         Diagnostic(f"{what} is needed here, not {a_thing(found)}", code="stream", hint=f"make one: {instead}")
     )
-
-
-__all__ = [
-    "Event",
-    "ScopedStream",
-    "Stream",
-    "get_event_elapsed_time",
-    "get_stream",
-    "record_event",
-    "set_stream",
-    "synchronize_event",
-    "synchronize_stream",
-    "wait_event",
-    "wait_stream",
-]

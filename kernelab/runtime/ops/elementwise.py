@@ -377,6 +377,3 @@ def _kernel(
     head, words = declared(params, types)
     lines = [f"def {name}({', '.join(head)}):", *(f"    {line}" for line in body)]
     return kernels_of("\n".join(lines), f"<{name}>", {"function": callee} | words)[name]
-
-
-__all__ = ["apply", "change", "map", "operate"]

@@ -252,6 +252,3 @@ def _product(elem: Value) -> str:
     if isinstance(elem, Scalar):
         return "x * y"
     return " + ".join(f"x[{index}] * y[{index}]" for index in component_indices(elem))
-
-
-__all__ = ["array_cast", "array_inner", "array_scan", "array_sum"]

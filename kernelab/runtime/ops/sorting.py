@@ -192,6 +192,3 @@ def _counted(count: Any, size: int, name: str) -> int:
         message = f"the arrays have {size} elements: {name} cannot be {count}"
         raise KernelValueError(Diagnostic(message, code="count"))
     return int(count)
-
-
-__all__ = ["radix_sort_pairs", "runlength_encode", "segmented_sort_pairs"]
