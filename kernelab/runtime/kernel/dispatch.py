@@ -37,23 +37,15 @@ def place(function: Function) -> "Placed":
 class Placed:
     """A program with an entry for each place where it has run; `compiled` is what was compiled ahead."""
 
-<<<<<<< HEAD
-    __slots__ = ("_compiled", "_cpu", "_devices", "_known", "_layout", "function")
-=======
-    __slots__ = ("_cpu", "_devices", "_layout", "compiled", "function")
->>>>>>> e731aaa (Warn at a line, and hint at a similar name, by one function each; fold one-use helpers of arrays and builds)
+    __slots__ = ("_cpu", "_devices", "_known", "_layout", "compiled", "function")
 
     def __init__(self, function: Function) -> None:
         self.function = function
         self._layout = layout_of(function)
         self._cpu: Entry | None = None
         self._devices: dict[Space, CudaEntry] = {}
-<<<<<<< HEAD
-        self._compiled: dict[Space, Compiled] = {}
-        self._known: dict[tuple[int, ...], dict[str, weakref.ref[DeviceAllocation]]] = {}
-=======
         self.compiled: dict[Space, Compiled] = {}
->>>>>>> e731aaa (Warn at a line, and hint at a similar name, by one function each; fold one-use helpers of arrays and builds)
+        self._known: dict[tuple[int, ...], dict[str, weakref.ref[DeviceAllocation]]] = {}
 
     @property
     def info(self) -> EntryInfo:
