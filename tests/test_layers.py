@@ -229,6 +229,22 @@ def test_every_module_belongs_to_a_layer() -> None:
     assert strangers == set(), "name its place in LEFT_OF, and in ARCHITECTURE.md"
 
 
+def test_every_module_that_is_imported_exists() -> None:
+    """Also inside functions, where nothing else may notice for long."""
+    modules = {module_name(path) for path in SOURCES}
+    readers = [
+        path for folder in ("kernelab", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+    ]
+    missing = {
+        (str(path.relative_to(ROOT)), node.module)
+        for path in readers
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and not node.level and str(node.module).startswith("kernelab.")
+        if node.module not in modules
+    }
+    assert missing == set()
+
+
 def import_graph(sources: Mapping[str, str], packages: Collection[str] = ()) -> dict[str, set[str]]:
     """For each module its imports of other modules, those inside functions and under TYPE_CHECKING too."""
     graph: dict[str, set[str]] = {}
