@@ -114,3 +114,61 @@ def test_an_update_between_two_tapes_is_no_matter() -> None:
         tape.backward(grads={y: kl.ones_like(y)})
         unseen(z, x)
     assert gradient(x) == [6, 6]
+
+
+def doubled(x: kl.array) -> kl.array:
+    y = kl.zeros_like(x)
+    kl.launch(kernels["add"], 2, [x], [y], record_tape=False)
+    return y
+
+
+def doubled_by_command(x: kl.array) -> kl.array:
+    y = kl.zeros_like(x)
+    kl.launch(kernels["add"], 2, [x], [y], record_tape=False, record_cmd=True).launch()
+    return y
+
+
+def adjoint_alone(x: kl.array) -> kl.array:
+    y, bar = kl.zeros_like(x), kl.zeros_like(x)
+    kl.launch(kernels["add"], 2, [x], [y], [bar], [kl.ones_like(x)], adjoint=True)
+    return bar
+
+
+@pytest.mark.parametrize("function", [doubled, doubled_by_command, adjoint_alone])
+@pytest.mark.parametrize("nested", [False, True])
+def test_an_unrecorded_launch_of_lanes_is_refused(function: Any, nested: bool) -> None:
+    lanes = kl.func.vmap(function)
+    with pytest.raises(kl.GradientError, match="differ between the lanes of a vmap"):
+        (kl.func.vmap(lanes) if nested else lanes)(kl.ones((2, 2, 2) if nested else (2, 2)))
+
+
+def test_an_unrecorded_launch_in_vmap_leaves_outer_arrays_alone() -> None:
+    z, w = leaf(5, 6), result(2)
+    with pytest.raises(kl.GradientError, match=r"a function in vmap writes `.`, made outside of it"):
+        kl.func.vmap(lambda x: (unseen(z, w), kl.clone(x))[1])(kl.ones((2, 2)))
+
+
+def test_an_unrecorded_launch_in_vmap_draws_no_numbers() -> None:
+    draw = kl.compile("""
+    def draw(seed: int, y: array[float]):
+        i = tid()
+        state = rand_init(seed, i)
+        y[i] = randf(state)
+    """)["draw"]
+
+    def drawn(x: kl.array) -> kl.array:
+        y = kl.zeros_like(x)
+        kl.launch(draw, 2, [7], [y], record_tape=False)
+        return y
+
+    for randomness in ("error", "different"):
+        with pytest.raises(kl.GradientError, match="draws random numbers"):
+            kl.func.vmap(drawn, randomness=randomness)(kl.ones((2, 2)))
+    lanes = kl.func.vmap(drawn, randomness="same")(kl.ones((2, 2)))
+    assert lanes[0].list() == lanes[1].list()
+
+
+@pytest.mark.parametrize("transform", [kl.func.grad, kl.func.jacfwd, kl.func.hessian])
+def test_an_adjoint_by_itself_is_refused_where_its_operands_are_differentiated(transform: Any) -> None:
+    with pytest.raises(kl.GradientError, match="the adjoint of `add`, launched by itself"):
+        transform(lambda x: adjoint_alone(x)[0:1])(kl.ones(2))

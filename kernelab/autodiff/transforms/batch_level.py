@@ -20,6 +20,7 @@ from kernelab.lang.types import scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import called, caller
 from kernelab.runtime.kernel.program import Positions, Program
+from kernelab.runtime.launch.launch import Call
 from kernelab.runtime.launch.touched import changed_part
 from kernelab.runtime.memory.interop import HostArray, itemsize
 from kernelab.runtime.memory.memory import Allocation, allocate, youngest
@@ -130,6 +131,14 @@ class Batch(Level):
             self.parent.run(laned.program, laned.grid, [*parts, *laned.numbers])
         except KernelError as error:
             raise _in_its_lane(error, program, grid, {program.flat.params[i].hint for i in wide}) from None
+
+    def left_out(self, call: Call) -> None:
+        self._refuse_outside(call.written)
+        if self._distinct(call.kernel.program):
+            message = f"`{call.kernel.name}` draws random numbers unrecorded, the same ones in every lane"
+            hint = 'record the launch, or say randomness="same"'
+            raise GradientError(Diagnostic(message, caller().span, "randomness", hint=hint))
+        super().left_out(call)
 
     def followed(self) -> Collection[Allocation]:
         return self.wide

@@ -25,7 +25,7 @@ from kernelab.autodiff.transforms.interpretation import Interpretation
 from kernelab.errors import Diagnostic, GradientError, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import Value
-from kernelab.runtime.arguments.arguments import Reference
+from kernelab.runtime.arguments.arguments import Reference, require_arguments_readable
 from kernelab.runtime.array import inplace
 from kernelab.runtime.context.recorder import RECORDER, Recorder, caller, name_of_memory
 from kernelab.runtime.host.create import array
@@ -134,6 +134,19 @@ class Level(Witness, Recorder):
         given = zip(call.arguments, call.parts[1:], strict=True)
         program = call.kernel.program.reading(references)
         self.run(program, call.grid.extents, [_argument(*pair) for pair in given])
+
+    def left_out(self, call: Call) -> None:
+        """Refuse an unrecorded launch on arrays that do not hold what the function computed."""
+        require_arguments_readable(call.arguments)
+        if self.parent is not self:
+            self.parent.left_out(call)
+
+    def adjoint_alone(self, name: str, arguments: Sequence[array]) -> None:
+        require_arguments_readable(arguments)
+        if any(self._is_carried(given.allocation) for given in arguments):
+            message = f"the adjoint of `{name}`, launched by itself, is not differentiated in a transform"
+            hint = "differentiate the function that launches the kernel: kl.func.vjp, and grad of grad"
+            raise GradientError(Diagnostic(message, caller().span, "nested", hint=hint))
 
     def copied(self, dest: array, src: array, how: str) -> None:
         self._has_changed(dest)

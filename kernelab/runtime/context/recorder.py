@@ -38,6 +38,9 @@ class Recorder:
     def left_out(self, call: Any) -> None:
         """A validated launch that is not to be recorded is about to run."""
 
+    def adjoint_alone(self, name: str, arguments: Sequence[Elements]) -> None:
+        """The adjoint of the kernel of this name is about to run by itself on some arrays, unrecorded."""
+
     def launched_nothing(self, name: str, targets: Sequence[Elements]) -> None:
         """A launch of the kernel of this name had no threads, so it did not write to `targets`."""
 

@@ -375,6 +375,10 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
     if pullback.residuals:
         message = f"`{kernel.name}` overwrites values that its adjoint needs, so its adjoint cannot run alone"
         raise LaunchError(Diagnostic(message, kernel.span, "residual", hint="launch it under a Tape"))
+    recorder = RECORDER.get()
+    if recorder is not None:
+        primals = (given.array if isinstance(given, Reference) else given for given in arguments)
+        recorder.adjoint_alone(kernel.name, [g for g in (*primals, *bars.values()) if isinstance(g, array)])
     for bar in bars.values():
         bar.allocation.will_write(bar)
     if grid.threads:
