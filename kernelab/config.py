@@ -8,6 +8,10 @@ kept_memory                     how many bytes a launch may take for what it ove
                                 and a tape for what later launches overwrite: half of what is free (None) at
                                 first; beyond that a launch ends; 0 is any
 enable_backward                 whether kernels that do not say so themselves have a backward pass
+check                           "full" runs each launch on copies first: an error names races, reads of what
+                                was never written, and the line where a value turns NaN or infinite; a warning
+                                says where a launch leaves elements out; `backward` looks at its gradients.  A
+                                launch then takes several times as long.  None, at first, checks nothing
 check_races                     each launch first looks for elements at which threads meet, one of them by a
                                 plain store: KernelRaceError names the lines and two threads.  A launch then
                                 takes several times as long, where its text is no proof that it has none
@@ -38,6 +42,7 @@ import numpy as np
 
 from kernelab.backend.common.build_cache import VARIABLE
 from kernelab.errors import Diagnostic, KernelAttributeError, KernelValueError, near
+from kernelab.frontend.syntax.options import is_check
 from kernelab.settings import Settings, change_settings, settings
 from kernelab.warp.ignored_settings import DEFAULTS, UNUSED
 
@@ -49,7 +54,12 @@ _BYTES = {
 
 
 def _checked(name: str, wanted: Any) -> object:
-    """The value of a setting: a number of bytes, or whether something is wanted."""
+    """The value of a setting: a number of bytes, what is checked, or whether something is wanted."""
+    if name == "check":
+        if not is_check(wanted):
+            message = f'check is "full", or None for no checks, not {wanted!r}'
+            raise KernelValueError(Diagnostic(message, code="setting", hint='write kl.config.check = "full"'))
+        return wanted
     if name not in _BYTES:
         return bool(wanted)
     if wanted is None and name == "kept_memory":

@@ -7,6 +7,9 @@ from typing import Any, Literal
 Policy = Literal["save", "warn", "error"]
 """What a tape does where an array is overwritten that an adjoint needs."""
 
+Check = Literal["full"]
+"""What a checked launch looks for: all that there is to find."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -20,6 +23,7 @@ class Settings:
     loop_memory: int = 64 << 20
     kept_memory: int | None = None
     enable_backward: bool = True
+    check: Check | None = None
     check_races: bool = False
     deterministic: bool = False
     quick_builds: bool = True

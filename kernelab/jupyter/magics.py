@@ -23,6 +23,7 @@ from IPython.display import display
 
 from kernelab.autodiff.checks.rule_check import leave_unchecked
 from kernelab.errors import Diagnostic, Source
+from kernelab.frontend.syntax.options import CHECKS
 from kernelab.runtime.kernel.kernel import Compiled, Kernel, compile_source
 from kernelab.runtime.memory.device import get_device
 from kernelab.views.kernel.code_view import DEFAULT, PANES
@@ -96,9 +97,16 @@ def _number(shell: InteractiveShell, raw: str) -> int:
 # ----------------------------------------------------------------------------------------------------- magics
 
 
-OPTIONS = ("--show", "--quiet", "--device", "--no-check", "--no-backward", "--fast-math", "--max-unroll")
+OPTIONS = (
+    *("--show", "--quiet", "--device", "--check", "--no-check", "--no-backward", "--fast-math"),
+    "--max-unroll",
+)
 EVERYTHING, NOTHING = "all", "none"
-CHOICES: dict[str, Sequence[str]] = {"--show": (*PANES, EVERYTHING, NOTHING), "--device": ("cpu",)}
+CHOICES: dict[str, Sequence[str]] = {
+    "--show": (*PANES, EVERYTHING, NOTHING),
+    "--device": ("cpu",),
+    "--check": CHECKS,
+}
 
 
 def panes(text: str) -> tuple[str, ...]:
@@ -152,6 +160,13 @@ class KernelMagics(Magics):
         help="build machine code for this device at once (cpu), not at the first launch",
     )
     @argument(
+        "--check",
+        metavar="full",
+        choices=CHECKS,
+        help="run each launch of these kernels on copies first, to find races, reads of what was never "
+        "written, and the line where a value turns NaN or infinite (kl.config.check: of all kernels)",
+    )
+    @argument(
         "--no-check",
         action="store_true",
         help="do not compare custom derivatives of the functions that are called here with differences",
@@ -175,7 +190,8 @@ class KernelMagics(Magics):
         """
         assert isinstance(self.shell, InteractiveShell)
         options = parsed(self.kernel, line)
-        choices = {"enable_backward": False} if options.no_backward else {}
+        choices: dict[str, Any] = {"enable_backward": False} if options.no_backward else {}
+        choices |= {"check": options.check} if options.check else {}
         compiled = compile_cell(self.shell, *running_cell(self.shell, line, cell), choices)
         every = (one for one in compiled.definitions.values() if isinstance(one, Kernel))
         kernels = [kernel for kernel in every if not kernel.is_generic]
@@ -192,7 +208,7 @@ class KernelMagics(Magics):
 
 
 def compile_cell(
-    shell: InteractiveShell, text: Source, filename: str, choices: Mapping[str, bool]
+    shell: InteractiveShell, text: Source, filename: str, choices: Mapping[str, Any]
 ) -> Compiled:
     """Compile a cell into the notebook's names, with options of the `kernel` decorator; tell its notes.
 

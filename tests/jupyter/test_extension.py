@@ -174,6 +174,7 @@ def test_the_first_line_completes_options_and_their_values(without_jedi: Noteboo
     assert set(without_jedi.complete("%%kernel --quiet --")) == set(OPTIONS) - {"--quiet"}
     assert set(without_jedi.complete("%%kernel --show t")) == {"tangent"}
     assert without_jedi.complete("%%kernel --device ") == {"cpu": "value"}
+    assert without_jedi.complete("%%kernel --check ") == {"full": "value"}
 
 
 def test_the_body_completes_the_words_of_the_language(without_jedi: Notebook) -> None:

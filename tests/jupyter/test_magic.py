@@ -104,6 +104,18 @@ def test_no_check_leaves_the_derivatives_that_users_wrote_uncompared(notebook: N
     assert "adj_cube gives" in notebook.run(asked).stream
 
 
+def test_check_checks_each_launch_of_the_kernels_of_a_cell(notebook: Notebook) -> None:
+    racy = "def last(x: array[float], y: array[float]):\n    y[tid() // 2] = x[tid()]"
+    notebook.run(f"%%kernel --quiet --check full\n{racy}")
+    outcome = notebook.run("import kernelab as kl\nlast[2](kl.ones(2), kl.zeros(1))")
+    assert outcome.error_name == "KernelRaceError"
+    assert "threads 0 and 1 of `last` both store to y[0]" in outcome.traceback
+    notebook.run(f"%%kernel --quiet\n{racy}")
+    assert notebook.run("last[2](kl.ones(2), kl.zeros(1))").error_name == ""
+    wrong = notebook.run(f"%%kernel --check some\n{racy}").stream
+    assert "invalid choice: 'some' (choose from 'full')" in wrong
+
+
 def test_options_of_warp_that_change_nothing_say_so(notebook: Notebook) -> None:
     told = notebook.run(with_options("--quiet --fast-math --max-unroll 8")).text
     assert "information: --fast-math changes nothing here: results are the same with every compiler" in told
@@ -114,7 +126,7 @@ def test_options_of_warp_that_change_nothing_say_so(notebook: Notebook) -> None:
 def test_an_option_that_does_not_exist_is_refused_in_a_sentence(notebook: Notebook) -> None:
     unknown = notebook.run(with_options("--shw all")).stream
     assert "unrecognized arguments: --shw all; did you mean --show?" in unknown
-    assert "the options are --show, --quiet, --device, --no-check, --no-backward, --fast-math" in unknown
+    assert "options are --show, --quiet, --device, --check, --no-check, --no-backward, --fast-math" in unknown
     sauce = notebook.run(with_options("--show sauce,adjoint")).stream
     assert "there is no sauce" in sauce
     assert "; did you mean source?" in sauce

@@ -50,6 +50,7 @@ class Recording(Witness, Recorder):
         self.idle: WeakKeyDictionary[Allocation, tuple[str, Place]] = WeakKeyDictionary()
         self.provenance = Provenance()
         self.is_plain = True
+        self.is_checked = False
 
     def clear(self) -> None:
         """Forget everything."""
@@ -64,6 +65,7 @@ class Recording(Witness, Recorder):
         self._marks.clear()
         self.provenance.clear()
         self.is_plain = all(outline.is_plain for outline in self._outlines.values())
+        self.is_checked = False
         self.lost.clear()
         self.idle.clear()
         self.guard.clear()

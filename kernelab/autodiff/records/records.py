@@ -20,8 +20,9 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Culprit, Pullback
+from kernelab.runtime.launch.checked import run_on_copies, trace
 from kernelab.runtime.launch.grid import Grid
-from kernelab.runtime.launch.launch import Call, trace
+from kernelab.runtime.launch.launch import Call
 from kernelab.runtime.memory.streams import configured
 
 Arrays = Sequence[array]
@@ -222,6 +223,16 @@ class LaunchRecord:
                 reverse.adjoint.run(args)
         elif reverse is not None:
             raise self._refused(reverse)
+
+    def check(self, adjoints: Adjoints) -> None:
+        """Raise an error where the adjoint has races or reads what nobody has written, in checked mode."""
+        if self.kernel.check is None or self.is_switched_off or not isinstance(self.reverse, Pullback):
+            return
+        saved, adjoint = self.saved(), self.reverse.adjoint
+        given = [saved.get(i, argument) for i, argument in enumerate(self.call.arguments)]
+        bars = [_bar(argument, adjoints) for argument in self.outline.pick_active(self.call.arguments)]
+        parts = self.adjoint_parts(adjoints, saved)
+        run_on_copies(adjoint, adjoint.name, self.grid, [*given, *bars, *self.residuals], parts)
 
     def trace(self, adjoints: Adjoints) -> Culprit | None:
         """Run the adjoint again, to find where a value turned NaN or infinite; it adds to the adjoints."""

@@ -22,6 +22,7 @@ from kernelab.lang.types import shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import called, caller
 from kernelab.runtime.kernel.program import Culprit, Pullback
+from kernelab.runtime.launch.checked import turned_here
 from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of, zeros_beside
 
 
@@ -168,13 +169,7 @@ def _told(before: Sequence[Record], record: LaunchRecord, culprit: Culprit) -> D
     if culprit.value:
         return _argument(record, culprit.value, culprit.word)
     if not culprit.array:
-        return Diagnostic(
-            f"a value turns {culprit.word} here, in thread {thread} of {record.title}",
-            culprit.span,
-            "not-finite",
-            hint="what it is computed from is finite: keep that in the domain, with where(...) or clamp(...)",
-            related=(launched,),
-        )
+        return turned_here(culprit, thread, record.title, launched)
     source = record.arguments[culprit.array]
     maker = _maker(before, source)
     place = maker.place if maker is not None else None
@@ -233,6 +228,8 @@ def pull_finite(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
     if isinstance(record, CheckpointRecord):
         record.pull(adjoints, pull_finite)
     else:
+        if isinstance(record, LaunchRecord):
+            record.check(adjoints)
         record.pull(adjoints)
     for primal in dict.fromkeys(record.reached):
         bar = adjoints.known(primal)

@@ -238,7 +238,7 @@ class Tape(Observed, Habits, Displayed):
         loss: array | None = None,
         grads: Mapping[array, Any] | None = None,
         *,
-        check_finite: bool = False,
+        check_finite: bool | None = None,
     ) -> None:
         """Compute the gradients of `loss`, an array of one number, or of what `grads` gives cotangents for.
 
@@ -247,7 +247,8 @@ class Tape(Observed, Habits, Displayed):
         data change.  Raises TapeError where no gradient can come of it.
 
         With `check_finite`, a loss or a gradient that is NaN or infinite raises NotFiniteError, which names
-        the launch, the thread and the line where a value first turned so, or the gradient that was so before.
+        the launch, the thread and the line where a value first turned so, or the gradient that was so before;
+        so it is, unless it is False, where a launch was checked (`kernelab.config.check`).
         """
         recording, self._findings = self._recording, ()
         seeds = seeds_of(recording, loss, grads)
@@ -260,7 +261,8 @@ class Tape(Observed, Habits, Displayed):
                 cuts = check(plan, recording)
                 self._findings = described(cuts) if cuts else ()
                 tell(plan, recording, cuts)
-                puller = self._begin(plan, seeds, check_finite)
+                wanted = recording.is_checked if check_finite is None else check_finite
+                puller = self._begin(plan, seeds, wanted)
                 adjoints = seeded(seeds, replaced, Adjoints(self._spare))
                 sweep(plan, adjoints, puller)
                 publish_inputs(plan, adjoints)

@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 KERNEL = (
-    *("enable_backward", "module", "module_options", "launch_bounds", "grid_stride", "name"),
+    *("enable_backward", "check", "module", "module_options", "launch_bounds", "grid_stride", "name"),
     *("cluster_dim", "cuda_max_registers", "enable_cuda_smem_spilling", "entry_point_abi"),
 )
 FUNC = ("name", "module", "inline")
+CHECKS = ("full",)
+"""What `check` can be, beside None (`kernelab.settings.Check`)."""
+
 MODULE: Mapping[str, Any] = {
     "enable_backward": True,
     "max_unroll": 16,
@@ -43,6 +46,8 @@ def unknown(word: str, options: Mapping[str, Any]) -> tuple[str, str] | None:
     for name in options:
         if name not in names:
             return f"{word} has no option {name}", _instead(name, names)
+    if not is_check(options.get("check")):
+        return f'check is "full" or None, not {options["check"]!r}', 'write check="full"'
     inside = options.get("module_options") or {}
     if not isinstance(inside, Mapping):
         return "module_options is a dictionary", 'write module_options={"enable_backward": False}'
@@ -57,9 +62,15 @@ def _instead(name: str, names: tuple[str, ...]) -> str:
     return f"did you mean {close[0]}?" if close else f"there is {', '.join(names)}"
 
 
+def is_check(wanted: object) -> bool:
+    """Whether a value says what checked launches look for."""
+    return wanted is None or (isinstance(wanted, str) and wanted in CHECKS)
+
+
 def effective(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that mean something here: whether there is a backward pass, where that is said."""
+    """The options that mean something here, where they are said: a backward pass or none, and checks."""
     inside = options.get("module_options") or {}
     chosen = [stated.get("enable_backward") for stated in (options, inside)]
     said = [bool(backward) for backward in chosen if backward is not None]
-    return {"enable_backward": said[0]} if said else {}
+    check = options.get("check")
+    return ({"enable_backward": said[0]} if said else {}) | ({"check": check} if check else {})

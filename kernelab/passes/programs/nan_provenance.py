@@ -6,6 +6,8 @@
               y[i] = u;      if u_from != 0 and culprits[thread] == 0: culprits[thread] = u_from
 
 A value that is finite again takes nothing on, so what a branch or a selection leaves out is not blamed.
+With `data`, infinities that come from memory or stand in the text are data: blamed is what the program
+computes of finite numbers, a NaN that it computes of numbers, and a NaN that it reads and passes on.
 Works on scalarised programs without calls, primals and adjoints alike; the result has one parameter more, an
 array of one int32 a thread.  `where_it_began` reads what it holds afterwards.
 """
@@ -18,7 +20,7 @@ from typing import Literal
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import Builder, integer, type_of
-from kernelab.lang.types import Array, int32, int64, is_differentiable, with_scalar
+from kernelab.lang.types import Array, bool_, int32, int64, is_differentiable, with_scalar
 
 Word = Literal["nan", "inf", "-inf"]
 _WORDS: tuple[Word, ...] = ("nan", "inf", "-inf")
@@ -50,15 +52,14 @@ class Poisoned:
         return self.sites[site - 1], _WORDS[word - 1]
 
 
-def poison(function: ir.Function) -> Poisoned:
+def poison(function: ir.Function, data: bool = False) -> Poisoned:
     """The program with every float accompanied."""
     thread = function.linear or ir.Var(int64, "thread", function.span)
     culprits = ir.Var(Array(int32, 1), "culprits", function.span)
-    poisoner = _Poisoner(function, thread, culprits)
+    poisoner = _Poisoner(function, thread, culprits, data)
     body = poisoner.whole(function)
     made = replace(
         function,
-        name=f"{function.name}_poisoned",
         params=(*function.params, culprits),
         body=body,
         linear=thread,
@@ -69,8 +70,9 @@ def poison(function: ir.Function) -> Poisoned:
 class _Poisoner(Builder):
     """Copies statements as they are and adds what accompanies them."""
 
-    def __init__(self, function: ir.Function, thread: ir.Var, culprits: ir.Var) -> None:
+    def __init__(self, function: ir.Function, thread: ir.Var, culprits: ir.Var, data: bool) -> None:
         super().__init__(function.span)
+        self.data = data
         self.thread = thread
         self.culprits = culprits
         self.sites: list[Site] = []
@@ -80,7 +82,8 @@ class _Poisoner(Builder):
     def whole(self, function: ir.Function) -> ir.Block:
         for param in function.params:
             if not isinstance(param.type, Array) and _is_float(param):
-                self.marks[param] = self.turned(param, self.begins(Site(param.span, value=param.hint), param))
+                mark = self.begins(Site(param.span, value=param.hint), param)
+                self.marks[param] = self.brought(param, mark)
         self.stmts(function.body)
         return self.close(*function.body.yields)
 
@@ -112,6 +115,23 @@ class _Poisoner(Builder):
         if isinstance(value, ir.Const):
             return CLEAN if math.isfinite(value.value) else mark
         return self.apply("where", self.apply("isfinite", value), CLEAN, mark)
+
+    def brought(self, value: ir.Atom, mark: ir.Atom) -> ir.Atom:
+        """The mark of a value that comes into the program, which did not make it."""
+        if not self.data:
+            return self.turned(value, mark)
+        return self.apply("where", self.apply("isnan", value), mark, CLEAN)
+
+    def born(self, value: ir.Atom, operands: Iterable[ir.Atom], here: ir.Atom) -> ir.Atom:
+        """The mark of a value whose operands have none: `here`, unless it is infinite as they are."""
+        if not self.data:
+            return here
+        makes = self.apply("isnan", value)
+        finite: ir.Atom = ir.Const(True, bool_)
+        for operand in operands:
+            if _is_float(operand):
+                finite = self.apply("and", finite, self.apply("isfinite", operand))
+        return self.apply("where", self.apply("or", makes, finite), here, CLEAN)
 
     def first(self, marks: Sequence[ir.Atom], otherwise: ir.Atom) -> ir.Atom:
         """The first mark that is one."""
@@ -148,9 +168,9 @@ class _Poisoner(Builder):
                 here = self.begins(Site(span), out)
                 if op.name == "where":
                     came = self.apply("where", args[0], self.mark(args[1]), self.mark(args[2]))
-                    mark = self.first([came], here)
+                    mark = came if self.data else self.first([came], here)
                 else:
-                    mark = self.first(self.mark_all(args), here)
+                    mark = self.first(self.mark_all(args), self.born(out, args, here))
                 self.marks[out] = self.turned(out, mark)
             case ir.Alloc(out, shape, span) if is_differentiable(out.type):
                 assert isinstance(out.type, Array)
@@ -160,7 +180,8 @@ class _Poisoner(Builder):
             case ir.Native(outs, _, args, span):
                 before = self.mark_all(args)
                 for out in (out for out in outs if _is_float(out)):
-                    self.marks[out] = self.turned(out, self.first(before, self.begins(Site(span), out)))
+                    here = self.born(out, args, self.begins(Site(span), out))
+                    self.marks[out] = self.turned(out, self.first(before, here))
             case ir.Load(out) if _is_float(out):
                 self.loaded(stmt)
             case ir.Store(array, _, value) if _is_float(value):
@@ -172,7 +193,7 @@ class _Poisoner(Builder):
 
     def load_mark(self, stmt: ir.Load | ir.Store | ir.Atomic, out: ir.Var) -> ir.Atom:
         if stmt.array not in self.locals:
-            return self.begins(Site(stmt.span, array=stmt.array.hint), out)
+            return self.brought(out, self.begins(Site(stmt.span, array=stmt.array.hint), out))
         mark = ir.Var(int32, f"{out.hint}_from", stmt.span)
         self.emit(ir.Load(mark, self.locals[stmt.array], stmt.indices, stmt.span, None, stmt.component))
         return mark
@@ -184,8 +205,8 @@ class _Poisoner(Builder):
         self.marks[stmt.out] = self.turned(stmt.out, self.first(held, own))
 
     def store_of(self, stmt: ir.Store, array: ir.Var, value: ir.Atom) -> None:
-        mark = self.first(self.mark_all([value]), self.begins(Site(stmt.span), value))
-        mark = self.turned(value, mark)
+        here = CLEAN if self.data else self.begins(Site(stmt.span), value)
+        mark = self.turned(value, self.first(self.mark_all([value]), here))
         if array in self.locals:
             self.emit(ir.Store(self.locals[array], stmt.indices, mark, stmt.span, stmt.component))
         else:
@@ -195,8 +216,8 @@ class _Poisoner(Builder):
         old = self.load_mark(stmt, out)
         self.marks[out] = self.turned(out, old)
         result = self.apply("add", out, value) if stmt.kind == "add" else value
-        mark = self.first(self.mark_all([value]), self.begins(Site(stmt.span), result))
-        mark = self.turned(result, mark)
+        here = self.born(result, (out, value), self.begins(Site(stmt.span), result))
+        mark = self.turned(result, self.first(self.mark_all([value]), here))
         if stmt.kind == "add":
             # An element that was not finite before is none of this thread's doing.
             mark = self.apply("where", self.apply("isfinite", out), mark, CLEAN)

@@ -3,12 +3,20 @@
     before    y[j] = v
     after     y[j] = v; key = thread * sites + 7; min(y_store_first[j], key); max(y_store_last[j], key)
 
+Of arrays with elements that nobody has written, what is set is marked apart, and what is read before that.
+
+    before    v = x[j]
+    after     v = x[j]
+              if x_set_first[j] == UNMARKED: min(x_early_first[j], key); max(x_early_last[j], key)
+
+A component that a store to another one loads and stores back is neither read nor set.
+
 Works on scalarised functions without calls.  Marks are minima and maxima of int64, so threads may run in any
 order, or together: what they leave says whether two different threads came to an element, at which places of
 the text.  Sums and prints of the kernel are kept and left out; what C++ snippets touch leaves no mark.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,8 +26,11 @@ from kernelab.lang.build import Builder
 from kernelab.lang.types import Array, int64, with_scalar
 from kernelab.passes.access.independence import is_apart, uses
 
-Use = Literal["store", "load", "atomic"]
+Use = Literal["store", "load", "atomic", "early", "set"]
+"""What a thread does to an element: "set" is to store or change a value of its own, "early" a read before."""
+
 USES: tuple[Use, ...] = ("store", "load", "atomic")
+"""The uses that can meet in a race."""
 
 UNMARKED = (2**63 - 1, -1)
 """The first and the last mark of an element that no thread accessed."""
@@ -29,16 +40,17 @@ UNMARKED = (2**63 - 1, -1)
 class Marked:
     """A program that leaves marks, which two parameters more take for each array and use of it, in order.
 
-    A mark is the number of a thread times how many `sites` there are, plus the number of the site.
+    A mark is the number of a thread times `count`, of at most so many `sites`, plus the number of the site.
     """
 
     function: ir.Function
     sites: tuple[Span, ...]
+    count: int
     marks: tuple[tuple[str, Use], ...]
 
     def read(self, mark: int) -> tuple[int, Span]:
         """The thread and the place that a mark stands for."""
-        thread, site = divmod(mark, len(self.sites))
+        thread, site = divmod(mark, self.count)
         return thread, self.sites[site]
 
 
@@ -65,32 +77,35 @@ def unseen(function: ir.Function) -> dict[str, Span]:
     }
 
 
-def marked(function: ir.Function, watched: Collection[str]) -> Marked:
-    """The program that leaves marks on the arrays `watched`."""
+def marked(function: ir.Function, watched: Collection[str], unset: Collection[str] = ()) -> Marked:
+    """The program that leaves marks on the arrays `watched`, also of early reads of those `unset`."""
     thread = function.linear or ir.Var(int64, "thread", function.span)
-    marker = _Marker(function, thread, watched)
+    marker = _Marker(function, thread, watched, unset)
     marker.stmts(function.body)
     body = marker.close(*function.body.yields)
     made = replace(
         function,
-        name=f"{function.name}_marked",
         params=(*function.params, *marker.params()),
         body=body,
         linear=thread,
     )
     uses = tuple((array.hint, use) for array, use in marker.marks)
-    return Marked(made, tuple(marker.sites), uses)
+    return Marked(made, tuple(marker.sites), marker.count, uses)
 
 
 class _Marker(Builder):
-    def __init__(self, function: ir.Function, thread: ir.Var, watched: Collection[str]) -> None:
+    def __init__(
+        self, function: ir.Function, thread: ir.Var, watched: Collection[str], unset: Collection[str]
+    ) -> None:
         super().__init__(function.span)
         self.thread = thread
         self.watched = [param for param in function.params if param.hint in watched]
+        self.unset = [param for param in self.watched if param.hint in unset]
+        self.carried = _carried_back(function) if unset else {}
         accesses = (
             stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load | ir.Store | ir.Atomic)
         )
-        self.count = sum(stmt.array in self.watched for stmt in accesses)
+        self.count = sum(3 if stmt.array in self.unset else stmt.array in self.watched for stmt in accesses)
         self.sites: list[Span] = []
         self.marks: dict[tuple[ir.Var, Use], tuple[ir.Var, ir.Var]] = {}
 
@@ -112,14 +127,18 @@ class _Marker(Builder):
             case ir.For() | ir.While():
                 self.emit(replace(stmt, body=self.nested(stmt.body)))
             case ir.Load(array=array):
-                self.emit(stmt)
+                self.emit(stmt)  # before its marks: it is what tells of an index outside
+                self.mark_early(stmt)
                 self.mark("load", array, stmt)
             case ir.Store(array):
                 self.emit(stmt)
                 self.mark("store", array, stmt)
+                self.mark_set(stmt)
             case ir.Atomic(array=array):
                 self.emit(stmt)
+                self.mark_early(stmt)
                 self.mark("atomic", array, stmt)
+                self.mark_set(stmt)
             case _:
                 self.emit(stmt)
 
@@ -127,6 +146,27 @@ class _Marker(Builder):
         with self.block() as inner:
             self.stmts(block)
         return inner.close(*block.yields)
+
+    def mark_set(self, stmt: ir.Store | ir.Atomic) -> None:
+        if stmt.array not in self.unset or _adds_nothing(stmt):
+            return
+        if stmt.value not in self.carried or self.carried[stmt.value] != _place(stmt):
+            self.mark("set", stmt.array, stmt)
+
+    def mark_early(self, stmt: ir.Load | ir.Atomic) -> None:
+        if stmt.array not in self.unset or stmt.out in self.carried or stmt.held is not None:
+            return
+        if isinstance(stmt, ir.Atomic) and (stmt.kind == "exch" or _adds_nothing(stmt)):
+            return
+        stored, _ = self.marks_of(stmt.array, "set")
+        first = ir.Var(int64, "", stmt.span)
+        self.emit(ir.Load(first, stored, stmt.indices, stmt.span, None, stmt.component))
+        with self.block() as early:
+            self.mark("early", stmt.array, stmt)
+        with self.block() as later:
+            pass
+        is_early = self.apply("eq", first, ir.Const(UNMARKED[0], int64))
+        self.emit(ir.If((), is_early, early.close(), later.close(), stmt.span))
 
     def mark(self, use: Use, array: ir.Var, stmt: ir.Load | ir.Store | ir.Atomic) -> None:
         if array not in self.watched:
@@ -148,3 +188,46 @@ class _Marker(Builder):
             made = tuple(ir.Var(type, f"{array.hint}_{use}_{end}", array.span) for end in ("first", "last"))
             self.marks[array, use] = (made[0], made[1])
         return self.marks[array, use]
+
+
+Place = tuple[ir.Var, tuple[ir.Atom, ...], int | None]
+
+
+def _place(stmt: ir.Load | ir.Store | ir.Atomic) -> Place:
+    return stmt.array, stmt.indices, stmt.component
+
+
+def _adds_nothing(stmt: ir.Store | ir.Atomic) -> bool:
+    is_zero = isinstance(stmt.value, ir.Const) and stmt.value.value == 0
+    return isinstance(stmt, ir.Atomic) and stmt.kind == "add" and is_zero
+
+
+def _carried_back(function: ir.Function) -> dict[ir.Atom, Place]:
+    """The loaded values that go nowhere but back to their place, by themselves or as a side of a `where`."""
+    users: dict[ir.Atom, list[ir.Stmt | None]] = {}
+    loads = []
+    for stmt in ir.walk(function.body):
+        if isinstance(stmt, ir.Load):
+            loads.append(stmt)
+        for atom in ir.atoms(stmt):
+            users.setdefault(atom, []).append(stmt)
+        for block in ir.blocks(stmt):
+            for atom in block.yields:
+                users.setdefault(atom, []).append(None)
+
+    def goes_back(value: ir.Atom, place: Place) -> bool:
+        return all(_carries(user, value, place, goes_back) for user in users.get(value, ()))
+
+    return {load.out: _place(load) for load in loads if goes_back(load.out, _place(load))}
+
+
+def _carries(
+    user: ir.Stmt | None, value: ir.Atom, place: Place, goes_back: Callable[[ir.Atom, Place], bool]
+) -> bool:
+    match user:
+        case ir.Store():
+            return _place(user) == place
+        case ir.Let(out, op, args) if op.name == "where":
+            return args[0] is not value and goes_back(out, place)
+        case _:
+            return False

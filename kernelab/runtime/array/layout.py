@@ -235,7 +235,7 @@ def share_bytes(one: Strided, other: Strided) -> bool:
         return False
     axes = [*zip(one.shape, one.strides, strict=True), *zip(other.shape, other.strides, strict=True)]
     period = math.gcd(*(stride for extent, stride in axes if extent > 1))
-    distance = (other.ptr - one.ptr) % period if period else 0
+    distance = (other._address - one._address) % period if period else 0
     if distance >= itemsize(one.dtype) and distance + itemsize(other.dtype) <= period:
         return False  # they never meet in any period of their strides, as the fields of structs
     try:

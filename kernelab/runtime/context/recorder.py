@@ -25,9 +25,11 @@ class Recorder:
     """What the runtime reports launches, copies and writes to; what a recorder does not override, it ignores.
 
     It `sees_values` where the arrays of a launch hold what the kernel computes with.  It `copies_again` where
-    it makes copies once more of which it hears: the source must still hold its elements then.
+    it makes copies once more of which it hears: the source must still hold its elements then.  It
+    `is_checked` where it recorded a launch in checked mode.
     """
 
+    is_checked = False
     sees_values = True
     copies_again = True
 

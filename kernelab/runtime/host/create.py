@@ -25,6 +25,7 @@ from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.dlpack import CPU as DLPACK_CPU
 from kernelab.runtime.memory.dlpack import CUDA, MANAGED, as_bits, is_brain, is_of_the_cpu
 from kernelab.runtime.memory.interop import element, element_type, shape_tuple, value_type
+from kernelab.runtime.memory.unwritten import begin
 
 Shape = int | Sequence[int]
 
@@ -77,8 +78,13 @@ def empty(
     requires_grad: bool = False,
     **options: Unpack[Options],
 ) -> array:
-    """An array whose elements hold whatever the memory held; the rest as for `zeros`."""
-    return _made(shape, dtype, device, requires_grad, options, cleared=False)
+    """An array whose elements hold whatever the memory held; the rest as for `zeros`.
+
+    A checked launch that reads an element which nobody has written is an error (`kernelab.config`).
+    """
+    made = _made(shape, dtype, device, requires_grad, options, cleared=False)
+    begin(made.allocation)
+    return made
 
 
 def ones(

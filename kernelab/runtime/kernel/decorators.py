@@ -36,7 +36,8 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Make a kernel of a Python function: ``@kernel``, or ``@kernel(...)`` with options.
 
     With ``enable_backward=False`` a gradient that would have to pass through the kernel is an error;
-    ``name=`` is what messages call it.  ``module=``, ``module_options=``, ``launch_bounds=`` and
+    ``name=`` is what messages call it, and with ``check="full"`` each launch is checked, as
+    `kernelab.config.check` says for all kernels.  ``module=``, ``module_options=``, ``launch_bounds=`` and
     ``grid_stride=`` are taken, and change nothing but what ``module_options={"enable_backward": ...}`` says.
     Raises KernelValueError for any other option.
     """

@@ -48,7 +48,7 @@ from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.kernel.loading import Module, loader, names_around, refuse_unknown
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.kernel.stale_constants import Constants, constants_of
-from kernelab.settings import settings
+from kernelab.settings import Check, settings
 
 LateSums = tuple[tuple[int, int, Diagnostic], ...]
 
@@ -64,7 +64,7 @@ class Plan:
     stand.  `coordinates` counts the thread indices that it unpacks.  `formals` are the parameters
     as written, where a struct is among them: all else counts its leaves.  `constants` are what it captured,
     where a launch is to look whether that has changed.  `late_sums` are pairs of arrays that may not share
-    memory, each with the error otherwise.
+    memory, each with the error otherwise.  `check` is what the kernel's options say of checks.
     """
 
     parameters: tuple[Parameter, ...]
@@ -82,6 +82,7 @@ class Plan:
     formals: Formals | None
     constants: Constants | None
     late_sums: LateSums
+    check: Check | None
 
 
 class Kernel(KernelHints, Displayed):
@@ -250,6 +251,11 @@ class Kernel(KernelHints, Displayed):
         """Whether the kernel may be differentiated, as far as its options go."""
         return bool(self.definition.options.get("enable_backward", settings().enable_backward))
 
+    @property
+    def check(self) -> Check | None:
+        """What its launches are checked for: what its options say, or the settings."""
+        return self.plan.check or settings().check
+
     @cached_property
     def plan(self) -> Plan:
         """The facts that a launch needs."""
@@ -276,6 +282,7 @@ class Kernel(KernelHints, Displayed):
             formals=signature if has_structs and not self._by_leaves else None,
             constants=constants_of(self.definition),
             late_sums=self._late_sums(),
+            check=self.definition.options.get("check"),
         )
 
     def _late_sums(self) -> LateSums:

@@ -239,8 +239,12 @@ class Program:
     @cached_property
     def tracing(self) -> "Tracing":
         """The program, built to find where values turn NaN or infinite."""
-        program = poison(scalarise(self.flat))
-        return Tracing(program, place(program.function))
+        return _tracing(poison(scalarise(self.flat)))
+
+    @cached_property
+    def turning(self) -> "Tracing":
+        """The same, where infinities in memory and in the text are data."""
+        return _tracing(poison(scalarise(self.flat), data=True))
 
     # -------------------------------------------------------------------------------------- what is derived
 
@@ -428,6 +432,10 @@ class Tracing:
         thread = int(marked[0])
         site, word = self.program.where_it_began(int(marks[thread]))
         return Culprit(site.span, site.array, site.value, word, thread)
+
+
+def _tracing(program: Poisoned) -> Tracing:
+    return Tracing(program, place(program.function))
 
 
 @dataclass(frozen=True, slots=True)

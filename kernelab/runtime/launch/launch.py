@@ -15,9 +15,9 @@ import numpy as np
 from kernelab import hooks
 from kernelab.backend.common.backends import Args
 from kernelab.backend.cuda.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG, LaunchConfig, config_of
-from kernelab.errors import Diagnostic, KernelRaceError, LaunchError
+from kernelab.errors import Diagnostic, LaunchError
 from kernelab.guidance.bad_calls import no_argument, show_signature, telling
-from kernelab.lang.types import Array, int32, is_differentiable
+from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.arguments.arguments import (
     Parameter,
     Reference,
@@ -30,9 +30,10 @@ from kernelab.runtime.array.array import Gathered, array, duplicate
 from kernelab.runtime.context.recorder import RECORDER, caller, warn_at
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Culprit, Groups, Positions, Pullback, Tracing
+from kernelab.runtime.launch.checked import Checked, check_launch, trace, warn_of_sizes
 from kernelab.runtime.launch.command import Launch, no_grid, no_kernel, require_lists
 from kernelab.runtime.launch.grid import Grid, grid_of
-from kernelab.runtime.launch.races import Races, races_of
+from kernelab.runtime.launch.races import Races, races_of, refuse
 from kernelab.runtime.launch.residual import Residual
 from kernelab.runtime.launch.touched import changed_part, settled
 from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
@@ -147,10 +148,9 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         if recorder is not None and record_tape:
             recorder.launched_nothing(kernel.name, [arguments[i] for i in plan.written])
         return
-    if settings().check_races and (recorder is None or recorder.sees_values):
-        races = races_of(kernel, grid.extents, arguments, parts)
-        if races:
-            raise KernelRaceError(*(race.describe() for race in races))
+    chosen, checked = settings(), None
+    if (chosen.check_races or chosen.check or plan.check) and (recorder is None or recorder.sees_values):
+        checked = _checked(kernel, grid, arguments, parts)
     if recorder is not None and record_tape:
         if not usual:
             _set_apart(kernel, arguments)
@@ -162,10 +162,23 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
             read, written = ([arguments[i].allocation for i in those] for those in (plan.read, plan.written))
             note_origin(kernel.name, read, written)
         kernel.program.entry_for(arguments)(b"".join(parts))
+    if checked is not None:
+        checked.has_run()
+        if recorder is not None:
+            recorder.is_checked = True
     if not usual:
         for i in plan.written:
             if arguments[i].__class__ is Gathered:  # what was written goes to where they were picked from
                 arguments[i].source.assign(arguments[i])
+
+
+def _checked(kernel: Kernel, grid: Grid, arguments: Sequence[Any], parts: Sequence[bytes]) -> Checked | None:
+    """Check a launch as far as the settings or the kernel want it."""
+    if kernel.check is None:
+        refuse(races_of(kernel.program, kernel.name, grid.extents, arguments, parts))
+        return None
+    warn_of_sizes(kernel.program, kernel.name, grid, arguments)
+    return check_launch(kernel.program, kernel.name, grid, arguments, parts)
 
 
 def _refuse_late_sums(kernel: Kernel, arguments: Sequence[Any]) -> None:
@@ -349,13 +362,6 @@ class Call:
         return trace(tracing, parts, self.grid.threads, self.place)
 
 
-def trace(tracing: Tracing, parts: Sequence[bytes], threads: int, place: Device) -> Culprit | None:
-    """Run a program that finds where values turn, on packed arguments; None if none does."""
-    found = array(shape=(threads,), dtype=int32, device=place)
-    tracing.entry(packed_slots([*parts, found.packed]))
-    return tracing.culprit(found.seen())
-
-
 def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], given: list[Any]) -> None:
     """Run the adjoint program alone, on the gradients given, else on those of the arrays."""
     grid = grid_of(dim)
@@ -379,10 +385,18 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
     if recorder is not None:
         primals = (given.array if isinstance(given, Reference) else given for given in arguments)
         recorder.adjoint_alone(kernel.name, [g for g in (*primals, *bars.values()) if isinstance(g, array)])
+    parts += [bar.packed for bar in bars.values()]
+    checked = None
+    if kernel.check is not None and grid.threads:
+        adjoint = pullback.adjoint
+        checked = check_launch(adjoint, adjoint.name, grid, [*arguments, *bars.values()], parts)
     for bar in bars.values():
         bar.allocation.will_write(bar)
-    if grid.threads:
-        pullback.adjoint.run(b"".join([*parts, *(bar.packed for bar in bars.values())]))
+    if not grid.threads:
+        return
+    pullback.adjoint.run(b"".join(parts))
+    if checked is not None:
+        checked.has_run()
 
 
 def _bars(kernel: Kernel, arguments: list[Any], given: list[Any]) -> dict[int, array]:
@@ -433,5 +447,5 @@ def find_races(
     require_arguments_readable(arguments)
     if not grid.threads:
         return Races((), kernel.name)
-    found = races_of(kernel, grid.extents, arguments, parts)
+    found = races_of(kernel.program, kernel.name, grid.extents, arguments, parts)
     return Races(found, kernel.name)

@@ -3,11 +3,11 @@
 What such an element holds, or what a thread reads there, depends on which thread comes first.  A checked
 launch first runs a marked program (`passes.programs.race_marks`) on copies of what the kernel writes, and
 reads from the marks who came where.  Where the text proves that every thread has elements of its own,
-nothing runs. Knows kernels and arrays; must not know launches' recorders or tapes.
+nothing runs.  Knows programs and arrays; must not know launches' recorders or tapes.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple, Self
@@ -16,17 +16,17 @@ import numpy as np
 
 from kernelab.backend.common.backends import Entry, thread_text
 from kernelab.codegen.common.entry import GRID_SLOTS
-from kernelab.errors import Diagnostic, Related, Span
+from kernelab.errors import Diagnostic, KernelRaceError, Related, Span
 from kernelab.lang.types import int64, scalar_of, with_scalar
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.programs.race_marks import UNMARKED, USES, Marked, Use, contested, marked, stored, unseen
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, warn_at
 from kernelab.runtime.kernel.dispatch import place
-from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.program import Groups
+from kernelab.runtime.kernel.program import Groups, Program
 from kernelab.runtime.memory.interop import HostArray
 from kernelab.runtime.memory.memory import Allocation, allocate, duplicate_of
+from kernelab.runtime.memory.unwritten import Unwritten
 
 _ITEM = 8
 """The size of a mark, in bytes."""
@@ -87,7 +87,7 @@ class Race:
                 "by an atomic: which of them comes last is not defined"
             )
             hint = "store to it in a launch of its own, or use atomics alone"
-        said = {"store": "stores", "load": "reads", "atomic": "changes"}[self.second.use]
+        said = {"store": "stores", "load": "reads"}.get(self.second.use, "changes")
         related = (Related(f"thread {second} {said} it here:", self.second.span),) if elsewhere else ()
         return Diagnostic(message, self.first.span, "race", hint=hint, related=related)
 
@@ -110,78 +110,146 @@ class Races(tuple[Race, ...]):
         return "\n\n".join([f"{count} in this launch of `{self.kernel}`", *map(str, self)])
 
 
+@dataclass(frozen=True, slots=True)
+class MarkedRun:
+    """What a launch would do, from a run on copies: where its threads came, and what it would leave.
+
+    `copies` are the copies of the memory that it writes, by that memory.
+    """
+
+    program: Program
+    name: str
+    extents: Sequence[int]
+    marked: Marked
+    marks: "Marks"
+    copies: dict[Allocation, Allocation]
+
+    def races(self) -> tuple[Race, ...]:
+        """The races of the launch."""
+        names = sorted(self.marks.elements.keys() & stored(self.program.flat))
+        return tuple(_races(self, names))
+
+    def visit(self, mark: int, use: Use) -> tuple[Visit, str]:
+        """Who left a mark, and the thread as a reader finds it."""
+        visit = Visit(*self.marked.read(mark), use)
+        grid = (*self.extents, *(1,) * (GRID_SLOTS - len(self.extents)))
+        coordinates = len(self.program.flat.threads)
+        # Threads that the kernel takes for one are told apart by all their coordinates.
+        shown = coordinates if coordinates < 2 else max(coordinates, len(self.extents))
+        return visit, thread_text(visit.thread, grid, shown)
+
+
+def refuse(found: Sequence[Race]) -> None:
+    """Raise KernelRaceError if there are races."""
+    if found:
+        raise KernelRaceError(*(race.describe() for race in found))
+
+
 def races_of(
-    kernel: Kernel, extents: Sequence[int], arguments: Sequence[Any], parts: Sequence[bytes]
+    program: Program, name: str, extents: Sequence[int], arguments: Sequence[Any], parts: Sequence[bytes]
 ) -> tuple[Race, ...]:
     """The races of a launch that is bound but has not run: one for each array and pair of places.
 
-    `parts` are the packed slots, the grid's first.  Nothing is changed.  Raises what the launch would raise.
+    `name` is what messages call the program, `parts` are the packed slots, the grid's first.  Nothing is
+    changed.  Raises what the launch would raise.
     """
-    groups = kernel.program.sharing(arguments)
-    watched = _watched(kernel, extents, groups)
-    kernel.program.once("snippets among races", lambda: _warn_of_snippets(kernel))
-    if not watched:
+    if not _watched(program, extents, program.sharing(arguments)):
+        _warn_of_snippets(program, name)
         return ()
-    program, entry = _program(kernel, watched, bool(groups))
-    copies = _copies(kernel, arguments)
-    slots = list(parts)
-    for i in kernel.plan.arrays:
-        if arguments[i].allocation in copies:
-            slots[1 + i] = arguments[i].twin(copies[arguments[i].allocation]).packed
-    marks = _Marks(kernel, arguments, watched)
-    entry(b"".join([*slots, *(marks.packed(name, use) for name, use in program.marks)]))
-    return tuple(_races(kernel, program, marks, extents, sorted(watched & stored(kernel.primal))))
+    return run_marked(program, name, extents, arguments, parts).races()
+
+
+def run_marked(
+    program: Program,
+    name: str,
+    extents: Sequence[int],
+    arguments: Sequence[Any],
+    parts: Sequence[bytes],
+    unset: frozenset[str] = frozenset(),
+) -> MarkedRun:
+    """Run a launch on copies of what it writes, with marks, also of early reads of the arrays `unset`.
+
+    Nothing is changed.  Raises what the launch would raise.
+    """
+    groups = program.sharing(arguments)
+    watched = _watched(program, extents, groups) | unset
+    _warn_of_snippets(program, name)
+    made, entry = _program(program, watched, unset, bool(groups))
+    copies = copies_of(program, arguments)
+    marks = Marks(program, arguments, watched)
+    slots = with_copies(program, arguments, parts, copies)
+    entry(b"".join([*slots, *(marks.packed(name, use) for name, use in made.marks)]))
+    return MarkedRun(program, name, extents, made, marks, copies)
 
 
 # ------------------------------------------------------------------------- before the run
 
 
-def _watched(kernel: Kernel, extents: Sequence[int], groups: Groups) -> frozenset[str]:
+def _watched(program: Program, extents: Sequence[int], groups: Groups) -> frozenset[str]:
     """The names of the arrays that may have races."""
-    targets = stored(kernel.primal)
-    coordinates = kernel.plan.coordinates
+    targets = stored(program.flat)
+    coordinates = len(program.flat.threads)
     # Threads that differ in a coordinate which the kernel does not unpack do the same.
     alone = coordinates < 2 or math.prod(extents[coordinates:]) == 1
-    found = set(contested(kernel.primal) if alone else targets)
+    found = set(contested(program.flat) if alone else targets)
     for group in groups:
-        names = kernel.program.names(group)
+        names = program.names(group)
         if not targets.isdisjoint(names):
             found |= set(names)
     return frozenset(found)
 
 
-def _warn_of_snippets(kernel: Kernel) -> None:
-    for name, span in unseen(kernel.primal).items():
-        message = f"`{kernel.name}` changes {name} in C++, which the check for races does not see"
-        hint = "check by eye that no two threads change one element there"
-        warn_at(message, "race", hint, Place(span.source.label, span.line), span)
+def _warn_of_snippets(program: Program, kernel: str) -> None:
+    def warn() -> None:
+        for name, span in unseen(program.flat).items():
+            message = f"`{kernel}` changes {name} in C++, which the check for races does not see"
+            hint = "check by eye that no two threads change one element there"
+            warn_at(message, "race", hint, Place(span.source.label, span.line), span)
+
+    program.once("snippets among races", warn)
 
 
-def _program(kernel: Kernel, watched: frozenset[str], aliased: bool) -> tuple[Marked, Entry]:
+def _program(
+    program: Program, watched: frozenset[str], unset: frozenset[str], aliased: bool
+) -> tuple[Marked, Entry]:
 
     def make() -> tuple[Marked, Entry]:
-        program = marked(scalarise(replace(kernel.primal, aliased=aliased)), watched)
-        return program, place(program.function)
+        made = marked(scalarise(replace(program.flat, aliased=aliased)), watched, unset)
+        return made, place(made.function)
 
-    return kernel.program.once(("races", watched, aliased), make)
+    return program.once(("races", watched, unset, aliased), make)
 
 
-def _copies(kernel: Kernel, arguments: Sequence[Any]) -> dict[Allocation, Allocation]:
-    """Memory to write to in place of what the kernel writes; what shared memory shares it still."""
-    copies: dict[Allocation, Allocation] = {}
-    for i in kernel.plan.written:
-        memory = arguments[i].allocation
-        if memory not in copies:
-            copies[memory] = duplicate_of(memory)
+def copies_of(program: Program, arguments: Sequence[Any]) -> dict[Allocation, Allocation]:
+    """Memory to write to in place of what the program writes; zeros where nobody has written."""
+    written = {arguments[i].allocation for i in program.arrays if i in program.changed}
+    copies = {memory: duplicate_of(memory) for memory in written}
+    for memory, copy in copies.items():
+        if isinstance(memory.unwritten, Unwritten):
+            memory.unwritten.clear_in(copy)
     return copies
 
 
-class _Marks:
+def with_copies(
+    program: Program,
+    arguments: Sequence[Any],
+    parts: Sequence[bytes],
+    copies: Mapping[Allocation, Allocation],
+) -> list[bytes]:
+    """The packed slots of a launch on copies; what shared memory shares it still."""
+    slots = list(parts)
+    for i in program.arrays:
+        if arguments[i].allocation in copies:
+            slots[1 + i] = arguments[i].twin(copies[arguments[i].allocation]).packed
+    return slots
+
+
+class Marks:
     """The marks of a launch: for each allocation and use the first and the last of every element."""
 
-    def __init__(self, kernel: Kernel, arguments: Sequence[Any], watched: frozenset[str]) -> None:
-        names = [kernel.plan.parameters[i].name for i in kernel.plan.arrays]
-        given = dict(zip(names, (arguments[i] for i in kernel.plan.arrays), strict=True))
+    def __init__(self, program: Program, arguments: Sequence[Any], watched: frozenset[str]) -> None:
+        names = program.names(program.arrays)
+        given = dict(zip(names, (arguments[i] for i in program.arrays), strict=True))
         self.elements: dict[str, array] = {name: given[name] for name in names if name in watched}
         self._granules: dict[Allocation, int] = {}
         for one in self.elements.values():
@@ -223,31 +291,22 @@ class _Marks:
 # ------------------------------------------------------------------------- after the run
 
 
-def _races(
-    kernel: Kernel, program: Marked, marks: _Marks, extents: Sequence[int], names: Sequence[str]
-) -> list[Race]:
+def _races(run: MarkedRun, names: Sequence[str]) -> list[Race]:
     found: dict[tuple[str, Span, Use, Span], Race] = {}
     for name in names:
-        ndim = marks.elements[name].ndim
-        for index, store, other, use in _meetings(marks, name, len(program.sites)):
-            first, second = Visit(*program.read(store), "store"), Visit(*program.read(other), use)
-            threads = _thread(kernel, first, extents), _thread(kernel, second, extents)
-            race = Race(kernel.name, name, index[:ndim], first, second, threads)
+        ndim = run.marks.elements[name].ndim
+        for index, store, other, use in _meetings(run.marks, name, run.marked.count):
+            (first, thread), (second, another) = run.visit(store, "store"), run.visit(other, use)
+            race = Race(run.name, name, index[:ndim], first, second, (thread, another))
             found.setdefault((name, first.span, use, second.span), race)
     return list(found.values())
-
-
-def _thread(kernel: Kernel, visit: Visit, extents: Sequence[int]) -> str:
-    grid, coordinates = (*extents, *(1,) * (GRID_SLOTS - len(extents))), kernel.plan.coordinates
-    # Threads that the kernel takes for one are told apart by all their coordinates.
-    return thread_text(visit.thread, grid, coordinates if coordinates < 2 else max(coordinates, len(extents)))
 
 
 Meeting = tuple[tuple[int, ...], int, int, Use]
 """The index of an element, the mark of a store to it, and the mark of another thread that came there."""
 
 
-def _meetings(marks: _Marks, name: str, sites: int) -> Iterator[Meeting]:
+def _meetings(marks: Marks, name: str, sites: int) -> Iterator[Meeting]:
     """One meeting of two threads for each pair of places."""
     stores = marks.known(name, "store")
     if stores is None:

@@ -118,7 +118,8 @@ class Allocation:
     `version` counts the writes.  `adjoint` is the memory of the gradients, of the same layout, once there is
     any; `requires_grad` says whether there may be.  `folded` says that an array over it may have elements
     that share bytes.  `serial` says when it was made.  `origin` is the version that a launch outside of tapes
-    left, and that launch; `missing` says why a backward pass could not reach what is here.
+    left, and that launch; `missing` says why a backward pass could not reach what is here.  `unwritten` knows
+    which bytes nobody has written, where checked mode asks for that (`memory.unwritten`).
     """
 
     __slots__ = (
@@ -134,6 +135,7 @@ class Allocation:
         "owner",
         "requires_grad",
         "serial",
+        "unwritten",
         "version",
         "watches",
         "witnesses",
@@ -155,6 +157,7 @@ class Allocation:
         self.adjoint: Allocation | None = None
         self.origin: Note | None = None
         self.missing: Diagnostic | Callable[[Allocation], Diagnostic] | None = None
+        self.unwritten: Any = None
         self.watches = _NOBODY
         self.witnesses: tuple[weakref.ref[Any], ...] = ()
         self._exposure: weakref.ref[Any] | None = None
@@ -206,6 +209,7 @@ class Allocation:
 
     def tell_address(self) -> None:
         """To be called before others learn an address in it: what comes from there is known to be this."""
+        self.unwritten = None
         if not self.borrowed and self.nbytes and self.space is None:
             _SHARED.add(self)
 

@@ -1,0 +1,267 @@
+"""Checked mode: a launch runs on copies first, and an error names what is wrong before anything is changed.
+
+One run with marks (`races`) finds races and reads of elements that nobody has written.  Where it leaves what
+is not finite, a second one (`passes.programs.nan_provenance`) finds the line.  Adjoints are checked alike.
+Knows programs and arrays; must not know kernels, recorders or tapes.
+"""
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kernelab.backend.common.backends import thread_text
+from kernelab.errors import (
+    Diagnostic,
+    KernelIndexError,
+    KernelValueError,
+    KernelWarning,
+    NotFiniteError,
+    Related,
+    Span,
+)
+from kernelab.lang.ir import Atomic, Const, Load, Native, Store, walk
+from kernelab.lang.types import int32
+from kernelab.passes.programs.race_marks import UNMARKED
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.kernel.program import Culprit, Positions, Program, Tracing
+from kernelab.runtime.launch.grid import Grid
+from kernelab.runtime.launch.races import MarkedRun, copies_of, refuse, run_marked, with_copies
+from kernelab.runtime.memory.device import CPU, Device
+from kernelab.runtime.memory.interop import HostArray
+from kernelab.runtime.memory.unwritten import Unwritten, unwritten
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A launch that has passed the checks: what it will write of arrays that are not wholly written."""
+
+    run: MarkedRun
+    unset: dict[str, array]
+    states: dict[Unwritten, HostArray]
+
+    def has_run(self) -> None:
+        """Note what the launch has written: before it ran, all that it might write counted as written."""
+        for one, state in self.states.items():
+            one.restore(state)
+        for name, elements in self.unset.items():
+            known = unwritten(elements.allocation)
+            if known is not None:
+                known.has_written(elements, _set(self.run, name))
+        for elements in _changed_by_snippets(self.run.program, self.unset):
+            elements.allocation.unwritten = None
+
+
+def check_launch(
+    program: Program, name: str, grid: Grid, arguments: Sequence[Any], parts: Sequence[bytes]
+) -> Checked:
+    """Check a launch that is bound but has not run; `name` is what messages call the program.
+
+    Raises KernelRaceError, KernelValueError for what is read and was never written, NotFiniteError, and what
+    the launch would raise.
+    """
+    checked = run_on_copies(program, name, grid, arguments, parts)
+    _refuse_turned(checked.run, grid, arguments, parts)
+    return checked
+
+
+def run_on_copies(
+    program: Program, name: str, grid: Grid, arguments: Sequence[Any], parts: Sequence[bytes]
+) -> Checked:
+    """The same, but for what is not finite."""
+    arrays = {i: arguments[i] for i in program.arrays}
+    names = dict(zip(arrays, program.names(program.arrays), strict=True))
+    unset = {names[i]: one for i, one in arrays.items() if unwritten(one.allocation) is not None}
+    try:
+        run = run_marked(program, name, grid.extents, arguments, parts, frozenset(unset))
+    except KernelIndexError as error:
+        raise _with_sizes(error, program, grid, arguments) from None
+    refuse(run.races())
+    _refuse_unwritten(run, unset)
+    return Checked(run, unset, {known: known.state() for known in _known(unset)})
+
+
+def _known(unset: dict[str, array]) -> set[Unwritten]:
+    return {known for one in unset.values() if (known := unwritten(one.allocation)) is not None}
+
+
+# ---------------------------------------------------------------------------------------- unwritten elements
+
+
+def _set(run: MarkedRun, name: str) -> HostArray:
+    """Which scalars of an array the launch sets."""
+    marks = run.marks.known(name, "set")
+    if marks is None:
+        return np.zeros(run.marks.elements[name].outline().shape, bool)
+    return np.asarray(marks[0] != UNMARKED[0])
+
+
+def _changed_by_snippets(program: Program, unset: dict[str, array]) -> Iterator[array]:
+    for stmt in walk(program.flat.body):
+        if isinstance(stmt, Native):
+            yield from (unset[var.hint] for var in stmt.changed if var.hint in unset)
+
+
+def _refuse_unwritten(run: MarkedRun, unset: dict[str, array]) -> None:
+    found: dict[tuple[str, Span], Diagnostic] = {}
+    for mark, name, index in sorted(_early_reads(run, unset)):
+        visit, thread = run.visit(mark, "early")
+        found.setdefault((name, visit.span), _unwritten(run.name, thread, visit.span, name, index))
+    if found:
+        raise KernelValueError(*found.values())
+
+
+def _early_reads(run: MarkedRun, unset: dict[str, array]) -> Iterator[tuple[int, str, tuple[int, ...]]]:
+    """The mark, the array and the index of each scalar that is read and that nobody has written."""
+    for name, elements in unset.items():
+        marks = run.marks.known(name, "early")
+        if marks is None:
+            continue
+        first = marks[0]
+        for place in np.argwhere((first != UNMARKED[0]) & elements.allocation.unwritten.scalars(elements)):
+            index = tuple(int(i) for i in place)
+            yield int(first[index]), name, index[: elements.ndim]
+
+
+def _unwritten(kernel: str, thread: str, span: Span, name: str, index: tuple[int, ...]) -> Diagnostic:
+    element = f"{name}[{', '.join(map(str, index))}]"
+    return Diagnostic(
+        f"thread {thread} of `{kernel}` reads {element}, which nobody has written",
+        span,
+        "unwritten",
+        hint="kl.empty leaves in an array whatever the memory held: write its elements first, or make it by "
+        "kl.zeros",
+    )
+
+
+# ---------------------------------------------------------------------------------------- what is not finite
+
+
+def trace(tracing: Tracing, parts: Sequence[bytes], threads: int, place: Device) -> Culprit | None:
+    """Run a program that finds where values turn, on packed arguments; None if none does."""
+    found = array(shape=(threads,), dtype=int32, device=place)
+    tracing.entry(b"".join([*parts, found.packed]))
+    return tracing.culprit(found.seen())
+
+
+def turned_here(culprit: Culprit, thread: str, title: str, *related: Related) -> Diagnostic:
+    """The diagnostic for a line that computes what is not finite of what is."""
+    return Diagnostic(
+        f"a value turns {culprit.word} here, in thread {thread} of {title}",
+        culprit.span,
+        "not-finite",
+        hint="what it is computed from is finite: keep that in the domain, with where(...) or clamp(...)",
+        related=related,
+    )
+
+
+def _refuse_turned(run: MarkedRun, grid: Grid, arguments: Sequence[Any], parts: Sequence[bytes]) -> None:
+    """Raise NotFiniteError where a value turns NaN or infinite; infinities that come in are data."""
+    program = run.program
+    left = (arguments[i] for i in program.floats if i in program.changed)
+    if all(np.isfinite(one.twin(run.copies[one.allocation]).seen()).all() for one in left):
+        return
+    copies = copies_of(program, arguments)  # alive until the run is over
+    slots = with_copies(program, arguments, parts, copies)
+    place = next((arguments[i].device for i in program.arrays), CPU)
+    culprit = trace(program.turning, slots, grid.threads, place)
+    if culprit is not None:
+        raise NotFiniteError(_turned(run, culprit))
+
+
+def _turned(run: MarkedRun, culprit: Culprit) -> Diagnostic:
+    thread = thread_text(culprit.thread, run.extents, len(run.program.flat.threads))
+    title = f"the launch of `{run.name}`"
+    if culprit.value:
+        message = f"the argument `{culprit.value}` of {title} is {culprit.word}"
+        return Diagnostic(message, caller().span, "not-finite", hint="pass another number")
+    if not culprit.array:
+        return turned_here(culprit, thread, title)
+    message = (
+        f"{culprit.array} holds {culprit.word} where thread {thread} of {title} reads it, and passes it on"
+    )
+    hint = "look at where its values come from, or leave it out with isnan(...)"
+    return Diagnostic(message, culprit.span, "not-finite", hint=hint)
+
+
+# ---------------------------------------------------------------------------------------- sizes
+
+
+def warn_of_sizes(program: Program, name: str, grid: Grid, arguments: Sequence[Any]) -> None:
+    """Warn, once for a size, of a launch that leaves out elements of all that its threads take by index."""
+    taken = [(program.names((i,))[0], arguments[i].shape) for i in _by_thread(program)]
+    if not taken or not all(_is_beyond(shape, grid.extents) for _, shape in taken):
+        return
+    what, shape = taken[0]
+    sizes = f"{_threads(grid)}, and {what} has {_many(shape, 'element')}"
+    hint = f"launch it with dim={_dim(shape)}, or pass the part of {what} that is meant"
+
+    def warn() -> None:
+        place = caller()
+        message = f"the launch of `{name}` has {sizes}: the others are left out"
+        shown = Diagnostic(message, place.span, "grid", "warning", hint=hint).render()
+        warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
+
+    program.once(("leaves out", sizes), warn)
+
+
+def _with_sizes(
+    error: KernelIndexError, program: Program, grid: Grid, arguments: Sequence[Any]
+) -> KernelIndexError:
+    """The error, with the number of threads and of elements where there are more threads than elements."""
+    for i in _by_thread(program):
+        shape = arguments[i].shape
+        if _is_beyond(grid.extents, shape) and 0 not in shape:
+            sizes = f"{_threads(grid)}, and {program.names((i,))[0]} has {_many(shape, 'element')}"
+            hint = f"the launch has {sizes}: launch it with dim={_dim(shape)}, or test the index first"
+            first, *others = error.diagnostics
+            told = KernelIndexError(replace(first, hint=hint), *others)
+            told.failed = error.failed
+            return told
+    return error
+
+
+def _by_thread(program: Program) -> Positions:
+    """The arrays of which each thread takes the element of its indices, and no other.
+
+    None where a kernel computes other indices, too: then fewer threads than elements may be meant.
+    """
+
+    def find() -> Positions:
+        threads, body = program.flat.threads, program.flat.body
+        taken = set[Any]()
+        for stmt in walk(body):
+            if isinstance(stmt, Native) and stmt.arrays:
+                return ()
+            if not isinstance(stmt, Load | Store | Atomic) or stmt.array not in program.flat.params:
+                continue
+            if stmt.indices == threads:
+                taken.add(stmt.array)
+            elif not all(isinstance(index, Const) for index in stmt.indices):
+                return ()
+        return tuple(i for i in program.arrays if program.flat.params[i] in taken)
+
+    return program.once("by thread", find)
+
+
+def _is_beyond(larger: Sequence[int], smaller: Sequence[int]) -> bool:
+    """Whether a grid or shape reaches beyond another one of the same rank."""
+    return len(larger) == len(smaller) and any(a > b for a, b in zip(larger, smaller, strict=True))
+
+
+def _threads(grid: Grid) -> str:
+    return _many(grid.extents, "thread")
+
+
+def _dim(shape: tuple[int, ...]) -> int | tuple[int, ...]:
+    return shape[0] if len(shape) == 1 else shape
+
+
+def _many(extents: Sequence[int], what: str) -> str:
+    count = math.prod(extents)
+    shown = str(count) if len(extents) == 1 else " x ".join(map(str, extents))
+    return f"{shown} {what}{'s' * (count != 1)}"
