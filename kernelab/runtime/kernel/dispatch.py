@@ -6,6 +6,7 @@ kernels.
 
 import weakref
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kernelab.backend.common.backends import Args, Entry, slots_of
 from kernelab.backend.common.specialization import reach_of
@@ -16,11 +17,18 @@ from kernelab.errors import Diagnostic, LaunchError
 from kernelab.lang.ir import Function
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.memory.device import CPU
-from kernelab.runtime.memory.pinned import settle_within
+from kernelab.runtime.memory.pinned import has_copies, settle_within
 from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space
 
 MOST_KNOWN = 16
 """The launches whose allocations are remembered."""
+
+
+class Held(NamedTuple):
+    """The allocations that hold the arrays of a launch, and how many there had been on devices until then."""
+
+    owners: list[tuple[str, weakref.ref[DeviceAllocation]]]
+    made: int
 
 
 def place(function: Function) -> "Placed":
@@ -45,7 +53,7 @@ class Placed:
         self._cpu: Entry | None = None
         self._devices: dict[Space, CudaEntry] = {}
         self.compiled: dict[Space, Compiled] = {}
-        self._known: dict[tuple[int, ...], dict[str, weakref.ref[DeviceAllocation]]] = {}
+        self._known: dict[tuple[int, ...], Held] = {}
 
     @property
     def info(self) -> EntryInfo:
@@ -63,7 +71,8 @@ class Placed:
                 self._run(held, args, limit, room)
                 return
             self._require_no_capture()
-            settle_within(reach_of(self._layout, slots).values())
+            if has_copies():
+                settle_within(reach_of(self._layout, slots).values())
         if limit or done or room:
             self.on_cpu()(args, limit, done, room)
         else:
@@ -105,16 +114,19 @@ class Placed:
         """The allocation of each array, by the name of its parameter, if they are a device's.
 
         Those of recent launches are known again while they live: no other memory has their addresses then.
+        What was the host's stays so until a device has new memory.
         """
         key = tuple(slots)
-        known = {name: ref() for name, ref in self._known.get(key, {}).items()}
-        living = {name: owner for name, owner in known.items() if owner is not None}
-        if living and len(living) == len(known):
-            return living
+        known = self._known.get(key)
+        if known is not None:
+            living = {name: owner for name, ref in known.owners if (owner := ref()) is not None}
+            if len(living) == len(known.owners) and (living or known.made == Space.made):
+                return living
         held = self._find_held(slots)
         if len(self._known) == MOST_KNOWN:
             self._known.clear()
-        self._known[key] = {name: weakref.ref(owner) for name, owner in held.items()}
+        owners = [(name, weakref.ref(owner)) for name, owner in held.items()]
+        self._known[key] = Held(owners, Space.made)
         return held
 
     def _find_held(self, slots: Sequence[int]) -> dict[str, DeviceAllocation]:

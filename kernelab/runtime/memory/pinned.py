@@ -112,10 +112,13 @@ class PinnedAllocation(Allocation):
         return all(space.driver.happened(event) for space, event in self._copies.items())
 
 
+def has_copies() -> bool:
+    """Whether copies may be under way."""
+    return bool(_BUSY)
+
+
 def settle_within(reaches: Iterable[Reach]) -> None:
     """Wait for copies under way of some memory: the CPU is about to run a kernel on it."""
-    if not _BUSY:
-        return
     used = list(reaches)
     for memory in list(_BUSY):
         if any(reach.low < memory.address + memory.nbytes and memory.address < reach.high for reach in used):

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -46,6 +46,9 @@ class Space:
 
     `watchful` makes sure, for tests, that nobody writes into a mirror that has been given up.
     """
+
+    made: ClassVar[int] = 0
+    """How many allocations there have been, on all devices."""
 
     def __init__(self, name: str, driver: Driver, watchful: bool = False) -> None:
         self.name = name
@@ -116,6 +119,7 @@ class Space:
 
     def _known(self, made: "DeviceAllocation") -> "DeviceAllocation":
         self._living.add(made)
+        Space.made += 1
         return made
 
     def borrow(
