@@ -34,6 +34,7 @@ from kernelab.passes.programs.nan_provenance import Poisoned, poison
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import groups_sharing
 from kernelab.runtime.context.garbage import put_off
+from kernelab.runtime.context.recorder import unrecorded
 from kernelab.runtime.kernel.dispatch import Placed, place
 from kernelab.runtime.kernel.memory_budget import run_within_budget
 from kernelab.runtime.memory.interop import HostArray
@@ -234,7 +235,8 @@ class Program:
     def build_ahead(self, space: Space | None) -> None:
         """Start to build it in the background for where it will run, None for the CPU."""
         if self._ahead is None and "entry" not in self.__dict__:
-            self._ahead = AHEAD.begin(partial(_ready, self.flat, space), was_told=True)
+            with unrecorded():  # what is built keeps its context, and no tape
+                self._ahead = AHEAD.begin(partial(_ready, self.flat, space), was_told=True)
 
     @cached_property
     def tracing(self) -> "Tracing":
