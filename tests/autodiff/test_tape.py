@@ -1,13 +1,16 @@
 """The tape itself: what it records, and what becomes of it."""
 
 import gc
+import threading
 import weakref
+from typing import Any
 
 import pytest
 
 import kernelab as kl
 from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
 from kernelab.autodiff.records.records import LaunchRecord
+from kernelab.runtime.kernel import program
 from tests.support.chains import kernels, square
 from tests.support.leaves import gradient, leaf, result
 
@@ -129,7 +132,7 @@ def test_a_tape_and_what_it_holds_go_away_together() -> None:
     with kl.Tape() as tape:
         square[1](x, y)
         x.fill_(4)
-    watch = weakref.ref(tape.launches[0].watches[0][1])
+    watch = weakref.ref(tape.launches[0].snapshots[0][1])
     gc.disable()
     try:
         del tape
@@ -137,3 +140,27 @@ def test_a_tape_and_what_it_holds_go_away_together() -> None:
         assert not x.allocation.watches
     finally:
         gc.enable()
+
+
+def test_a_build_in_the_background_keeps_no_tape(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready, started, go_on = program._ready, threading.Event(), threading.Event()
+
+    def waiting(*given: Any) -> Any:
+        started.set()
+        assert go_on.wait(60)
+        return ready(*given)
+
+    monkeypatch.setattr(program, "_ready", waiting)
+    kernels = kl.compile("def twice(x: array[float], y: array[float]):\n    y[tid()] = 2.0 * x[tid()]\n")
+    tape = kl.Tape()
+    with tape:
+        kl.launch(kernels["twice"], 1, [leaf(3)], [result()])
+    recording = weakref.ref(tape._recording)
+    assert started.wait(60)
+    gc.disable()
+    try:
+        del tape
+        assert recording() is None
+    finally:
+        gc.enable()
+        go_on.set()

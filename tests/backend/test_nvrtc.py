@@ -71,8 +71,8 @@ def test_the_kernels_of_operators_reductions_and_optimisers_compile() -> None:
         kl.optim.SGD([x]).step([kl.zeros(3)])
     programs: list[Function] = []
     for k, launch in enumerate(tape.launches):
-        assert isinstance(launch.reverse, Pullback)
-        program = launch.reverse.vjp
+        assert isinstance(launch.pullback, Pullback)
+        program = launch.pullback.vjp
         parts = {"primal": launch.kernel.primal, "kept": program.primal, "adjoint": program.adjoint}
         programs += [_named(function, f"{part}_{k}") for part, function in parts.items()]
     assert ptx(*programs).count(".visible .entry") == 3 * len(tape.launches)

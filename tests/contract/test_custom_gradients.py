@@ -182,3 +182,22 @@ def test_derivatives_of_second_order_use_the_rule_in_every_order_of_transforms(
     expected = 2.0 * (2.0 * x) ** 2 + 2.0 * 1.0 * 2.0
     found = outer(inner(f))(kl.array([x], dtype=kl.float64))
     assert found.numpy().ravel().tolist() == [expected]
+
+
+@pytest.mark.parametrize(
+    "transform", [kl.func.grad, kl.func.jacrev, lambda f: lambda x: kl.func.vjp(f, x)[1](x)]
+)
+def test_a_transform_through_a_kernel_without_adjoint_names_the_launch(transform: Any) -> None:
+    @kl.kernel(enable_backward=False)
+    def total(x: kl.array[float], y: kl.array[float]) -> None:
+        y[0] = y[0] + x[kl.tid()]
+
+    def func(x: kl.array) -> kl.array:
+        y = kl.zeros(1, dtype=float)
+        kl.launch(total, 1, [x], [y])  # here
+        return y
+
+    with pytest.raises(kl.KernelTypeError) as caught:
+        transform(func)(kl.array([2.0], dtype=float))
+    assert "a gradient has to pass this launch" in str(caught.value)
+    assert "kl.launch(total, 1, [x], [y])  # here" in str(caught.value)

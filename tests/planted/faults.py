@@ -398,7 +398,7 @@ HAZARDS = (
     Fault(
         "adjoints read the new bytes though the old ones were saved",
         AUTODIFF,
-        "return {i: saved for i, watch in self.watches if (saved := watch.saved) is not None}",
+        "return {i: saved for i, snapshot in self.snapshots if (saved := snapshot.saved) is not None}",
         "return {}",
         TAPES,
     ),

@@ -273,7 +273,7 @@ def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocati
     starts = {memory: _copied(memory, memory) for memory in starts}
     written: set[Allocation] = set()
     for record in records:
-        for _, watch in record.watches if isinstance(record, LaunchRecord) else ():
+        for _, watch in record.snapshots if isinstance(record, LaunchRecord) else ():
             elements, saved, box = watch.elements, watch.saved, watch.reader.box()
             known = elements.allocation in starts and elements.allocation not in written
             if known and saved is not None and box is not None:

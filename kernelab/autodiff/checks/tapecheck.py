@@ -337,7 +337,7 @@ def _lost(record: LaunchRecord) -> str:
     """The parameter whose values, as the launch read them, are gone; "" if there is none."""
     plan, arguments = record.kernel.plan, record.call.arguments
     after = dict(zip(plan.arrays, record.versions, strict=True))
-    saved = {i for i, watch in record.watches if watch.saved is not None}
+    saved = {i for i, watch in record.snapshots if watch.saved is not None}
     for i in plan.read:
         if i in plan.written or (arguments[i].allocation.version != after[i] and i not in saved):
             return f"`{plan.parameters[i].name}`"
@@ -345,7 +345,7 @@ def _lost(record: LaunchRecord) -> str:
 
 
 def _subject(record: LaunchRecord) -> Subject:
-    watches = {i: watch for i, watch in record.watches if watch.saved is not None}
+    watches = {i: watch for i, watch in record.snapshots if watch.saved is not None}
     away, arguments = extrema(record.kernel), list[Any]()
     for i, given in enumerate(record.call.arguments):
         value = given.array if isinstance(given, Reference) else given

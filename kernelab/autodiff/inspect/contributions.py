@@ -158,15 +158,15 @@ class _Sweep:
         """Run a launch thread by thread if it has the element in reach; None if it has not been run."""
         if not isinstance(record, LaunchRecord):
             return None
-        reverse = record.reverse
-        if not isinstance(reverse, Pullback) or record.is_switched_off:
+        pullback = record.pullback
+        if not isinstance(pullback, Pullback) or record.is_switched_off:
             return None
         near = any(reached.allocation is self.primal.allocation for reached in record.active)
-        if not near or not can_be_pointed(reverse.adjoint_by_line):
+        if not near or not can_be_pointed(pullback.adjoint_by_line):
             return None
         saved = record.saved()  # alive until the run is over
         args = b"".join(record.adjoint_parts(self.adjoints, saved))
-        return changes_of(reverse.adjoint_by_line, args, self.bytes)
+        return changes_of(pullback.adjoint_by_line, args, self.bytes)
 
     def keep(self, i: int | None, title: str, place: str, changes: list[Change], before: Values) -> None:
         """Note the changes by thread and line, and what is left between them and what the element is now."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.records.outline import reverse_of
+from kernelab.autodiff.records.outline import pullback_of
 from kernelab.backend.interpreter.watch import Seen, watch
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
 from kernelab.lang.types import Array, bytes_of, scalar_of
@@ -134,7 +134,7 @@ def _reverse(kernel: Kernel, shared: Groups) -> Pullback | KernelTypeError:
     if not active:
         message = "no parameter is a float or an array of floats, so there is no adjoint"
         return KernelTypeError(Diagnostic(message, kernel.span))
-    return reverse_of(kernel, active, shared)
+    return pullback_of(kernel, active, shared)
 
 
 def _bars(

@@ -75,6 +75,9 @@ class Snapshot:
         elements.host()[...] = values
         return made
 
+    def check(self) -> None:
+        """Raise TapeError where the elements cannot be had any more as they were."""
+
     def restore(self) -> bool:
         """Put the elements back as they were; false if they have changed unseen."""
         self.look_for_change()

@@ -25,11 +25,11 @@ class Outline:
     what was optimised away.  `references` says that arrays stand for some of the numbers, `passive` are
     arrays read and used that did not require gradients.  The functions take what stands at some of the
     positions out of the arguments.
-    `reverse` is the KernelTypeError where there is no adjoint, None where nothing could be differentiated;
+    `pullback` is the KernelTypeError where there is no adjoint, None where nothing could be differentiated;
     `switched_off` says that the user wants none.  In a launch that `is_plain` no chain ends.
     """
 
-    reverse: Pullback | KernelTypeError | None
+    pullback: Pullback | KernelTypeError | None
     read: tuple[int, ...]
     reached: tuple[int, ...]
     written: tuple[int, ...]
@@ -51,7 +51,7 @@ def _pick(positions: tuple[int, ...]) -> Pick:
     return itemgetter(slice(first, first + len(positions)))
 
 
-def reverse_of(
+def pullback_of(
     kernel: Kernel, active: Collection[int], groups: Groups, settled: Positions = ()
 ) -> Pullback | KernelTypeError:
     """Reverse mode with respect to the parameters at some positions, or why there is none."""
@@ -63,8 +63,8 @@ def reverse_of(
 
 def would_reach(call: Call, positions: Collection[int], active: Collection[int]) -> bool:
     """Whether adjoints would flow to one of some arguments, if these were active, too."""
-    reverse = reverse_of(call.kernel, {*active, *positions}, call.groups())
-    return not isinstance(reverse, Pullback) or any(i in reverse.reached for i in positions)
+    pullback = pullback_of(call.kernel, {*active, *positions}, call.groups())
+    return not isinstance(pullback, Pullback) or any(i in pullback.reached for i in positions)
 
 
 def outline_of(call: Call, groups: Groups, settled: Positions) -> Outline:
@@ -77,18 +77,20 @@ def outline_of(call: Call, groups: Groups, settled: Positions) -> Outline:
     active = {i for i in plan.floats if arguments[i].requires_grad or i in changed} | references
     used = references.union(i for i in plan.read if i in plan.floats)
     read = references.union(i for i in plan.read_in_text if i in plan.floats)
-    reverse = reverse_of(call.kernel, active, groups, settled) if active else None
-    if isinstance(reverse, Pullback):
-        reverse.adjoint.build_ahead(call.space)
-    off = isinstance(reverse, KernelTypeError) and not call.kernel.has_backward
-    reached = used.intersection(reverse.reached) if isinstance(reverse, Pullback) else used if not off else ()
+    pullback = pullback_of(call.kernel, active, groups, settled) if active else None
+    if isinstance(pullback, Pullback):
+        pullback.adjoint.build_ahead(call.space)
+    off = isinstance(pullback, KernelTypeError) and not call.kernel.has_backward
+    reached = (
+        used.intersection(pullback.reached) if isinstance(pullback, Pullback) else used if not off else ()
+    )
     written = tuple(i for i in plan.written if i in plan.floats)
     first = tuple(sorted(read))
     positions = first, first if read == set(reached) else tuple(sorted(reached)), written
-    picks = [_pick(several) for several in (getattr(reverse, "active", ()), *positions)]
+    picks = [_pick(several) for several in (getattr(pullback, "active", ()), *positions)]
     passive = tuple(sorted(used - active))
     is_plain = not (off or passive or call.kernel.casts or call.structs)
-    return Outline(reverse, *positions, bool(references), passive, off, is_plain, *picks)
+    return Outline(pullback, *positions, bool(references), passive, off, is_plain, *picks)
 
 
 def not_kept(kernel: Kernel) -> Diagnostic:

@@ -98,9 +98,9 @@ class Recording(Witness, Recorder):
         for record in waiting if isinstance(waiting, list | tuple) else (waiting,):
             self._watch_for(record, memory)
 
-    def _wait(self, record: LaunchRecord, reverse: Pullback) -> None:
+    def _wait(self, record: LaunchRecord, pullback: Pullback) -> None:
         """Watch what the adjoint of a record reads, as soon as it is about to change."""
-        for i, _ in reverse.needed:
+        for i, _ in pullback.needed:
             memory = record.call.arguments[i].allocation
             waiting = self._waiting.get(memory)
             if memory.is_exposed:
@@ -115,12 +115,12 @@ class Recording(Witness, Recorder):
 
     def _watch_for(self, record: LaunchRecord, memory: Allocation) -> None:
         """Watch what the adjoint of a record reads of a memory."""
-        reverse, arguments = record.reverse, record.call.arguments
-        assert isinstance(reverse, Pullback)
-        watched = {i for i, _ in record.watches}
-        record.watches += tuple(
+        pullback, arguments = record.pullback, record.call.arguments
+        assert isinstance(pullback, Pullback)
+        watched = {i for i, _ in record.snapshots}
+        record.snapshots += tuple(
             (i, self._watch(record, region))
-            for i, region in reverse.needed
+            for i, region in pullback.needed
             if i not in watched and arguments[i].allocation is memory
         )
 
@@ -150,14 +150,14 @@ class Recording(Witness, Recorder):
         outline = self._outline(call, memories)
         call.will_write()
         residuals: tuple[array, ...] = ()
-        reverse = outline.reverse
+        pullback = outline.pullback
         began = 0
         try:
             if self.times is not None:
-                call.build(reverse)  # a time is that of the launch alone
+                call.build(pullback)  # a time is that of the launch alone
                 began = perf_counter_ns()
-            if reverse.__class__ is Pullback and reverse.residuals:
-                residuals = call.augmented(reverse)
+            if pullback.__class__ is Pullback and pullback.residuals:
+                residuals = call.augmented(pullback)
             else:
                 call.primal()
         except BaseException:  # also an interrupt: part of the threads may have run
@@ -179,7 +179,7 @@ class Recording(Witness, Recorder):
         """Record a launch that was run elsewhere; raises TapeError if its adjoint needs residuals."""
         memories = call.memories()
         outline = self._outline(call, memories)
-        if isinstance(outline.reverse, Pullback) and outline.reverse.residuals:
+        if isinstance(outline.pullback, Pullback) and outline.pullback.residuals:
             raise TapeError(not_kept(call.kernel))
         self._record(call, outline, (), memories, caller())
 
@@ -220,7 +220,7 @@ class Recording(Witness, Recorder):
         memories: Sequence[Allocation],
         place: Place,
     ) -> None:
-        reverse = outline.reverse
+        pullback = outline.pullback
         plan = call.kernel.plan
         versions = plan.straight.versions(memories)
         self.guard.swept = False
@@ -228,8 +228,8 @@ class Recording(Witness, Recorder):
             self.provenance.passed_on(len(self.records), [(i, call.arguments[i]) for i in plan.numbers])
         record = LaunchRecord(call, outline, residuals, versions, place)
         self.records.append(record)
-        if isinstance(reverse, Pullback) and reverse.needed:
-            self._wait(record, reverse)
+        if isinstance(pullback, Pullback) and pullback.needed:
+            self._wait(record, pullback)
         for i in plan.written:
             self.has_written(call.arguments[i].allocation)
 

@@ -1,5 +1,7 @@
 """The records of a tape: one frozen record for each launch; `moves` has the others.
 
+`LaunchEntry` is what the record of a launch shares with the entry of a level (`transforms.reverse`).
+
 A record can say which differentiable arrays it read and wrote, and take adjoints backwards through itself.
 `recording` makes them.
 """
@@ -9,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from kernelab.autodiff.overwrites.hazards import Watch
+from kernelab.autodiff.overwrites.snapshots import Snapshot
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.moves import cleared
 from kernelab.autodiff.records.outline import Outline, Pick, would_reach
@@ -69,12 +72,36 @@ class Step(NamedTuple):
     written: Arrays
 
 
+class LaunchEntry:
+    """A launch whose adjoint can run: its line, and snapshots of what the adjoint reads of its arguments.
+
+    Each snapshot stands with the position of the argument.
+    """
+
+    __slots__ = ()
+
+    place: Place
+    snapshots: tuple[tuple[int, Snapshot], ...]
+
+    def saved(self) -> dict[int, array]:
+        """Arrays with what was overwritten since of the arguments that the adjoint reads, by position."""
+        for _, snapshot in self.snapshots:
+            snapshot.check()
+        return {i: saved for i, snapshot in self.snapshots if (saved := snapshot.saved) is not None}
+
+    def refused(self, error: KernelTypeError) -> KernelTypeError:
+        """The error for a missing adjoint, with the launch that would need it."""
+        launched = Related("a gradient has to pass this launch:", self.place.span)
+        first, *others = error.diagnostics
+        return type(error)(replace(first, related=(*first.related, launched)), *others)
+
+
 @dataclass(slots=True, eq=False, repr=False)
-class LaunchRecord:
+class LaunchRecord(LaunchEntry):
     """A launch: its kernel, grid and arguments, what it kept for the adjoint, and where it was made.
 
     `versions` holds, for each array argument, how often its memory had been written after the launch;
-    `watches` stand for the arguments that its adjoint reads and that have changed since, or may do so unseen.
+    `snapshots` are of arguments that its adjoint reads and that have changed since, or may do so unseen.
     Nothing else changes; like its call it is not declared frozen, to be made fast.
     """
 
@@ -83,7 +110,7 @@ class LaunchRecord:
     residuals: tuple[array, ...]
     versions: tuple[int, ...]
     place: Place
-    watches: tuple[tuple[int, Watch], ...] = ()
+    snapshots: tuple[tuple[int, Watch], ...] = ()
 
     def __repr__(self) -> str:
         return f"<{self.title} at {self.place}>"
@@ -97,9 +124,9 @@ class LaunchRecord:
         return self.call.grid
 
     @property
-    def reverse(self) -> Pullback | KernelTypeError | None:
-        """The programs of the adjoint, or why there is none."""
-        return self.outline.reverse
+    def pullback(self) -> Pullback | KernelTypeError | None:
+        """Reverse mode of the kernel, or why there is none."""
+        return self.outline.pullback
 
     @property
     def is_switched_off(self) -> bool:
@@ -155,21 +182,21 @@ class LaunchRecord:
 
         None where an error may end the adjoint half way.
         """
-        outline, reverse = self.outline, self.outline.reverse
-        if outline.switched_off or outline.references or not isinstance(reverse, Pullback):
+        outline, pullback = self.outline, self.outline.pullback
+        if outline.switched_off or outline.references or not isinstance(pullback, Pullback):
             return ()
-        if self.watches or reverse.adjoint.keeps:  # it may fail, and what was there before has to stay
+        if self.snapshots or pullback.adjoint.keeps:  # it may fail, and what was there before has to stay
             return ()
         active, first = outline.pick_active(self.call.arguments), len(self.call.arguments)
         memories = [elements.allocation for elements in active]
         return [
             elements
             for k, elements in enumerate(active)
-            if memories.count(elements.allocation) == 1 and reverse.adjoint.adds_once(first + k)
+            if memories.count(elements.allocation) == 1 and pullback.adjoint.adds_once(first + k)
         ]
 
     def would_reach(self, primal: array) -> bool:
-        plan, active = self.kernel.plan, getattr(self.reverse, "active", ())
+        plan, active = self.kernel.plan, getattr(self.pullback, "active", ())
         reading = {i: self.call.arguments[i] for i in (*plan.read, *plan.numbers)}
         given = [
             i
@@ -181,7 +208,7 @@ class LaunchRecord:
 
     def would_reach_number(self, position: int) -> bool:
         """Whether adjoints would flow to a number among the arguments, if an array stood for it."""
-        return would_reach(self.call, (position,), getattr(self.reverse, "active", ()))
+        return would_reach(self.call, (position,), getattr(self.pullback, "active", ()))
 
     @property
     def written(self) -> Sequence[array]:
@@ -210,19 +237,19 @@ class LaunchRecord:
         return [argument.array if isinstance(argument, Reference) else argument for argument in given]
 
     def pull(self, adjoints: Adjoints) -> None:
-        reverse = self.outline.reverse
+        pullback = self.outline.pullback
         if self.outline.switched_off:
             self._end_here(adjoints)
-        elif isinstance(reverse, Pullback):
-            saved = self.saved() if self.watches else {}  # alive until the launch is over
+        elif isinstance(pullback, Pullback):
+            saved = self.saved() if self.snapshots else {}  # alive until the launch is over
             args = b"".join(self.adjoint_parts(adjoints, saved))
             if self.call.config is DEFAULT_CONFIG:
-                reverse.adjoint.run(args)
+                pullback.adjoint.run(args)
                 return
             with configured(self.call.config):
-                reverse.adjoint.run(args)
-        elif reverse is not None:
-            raise self._refused(reverse)
+                pullback.adjoint.run(args)
+        elif pullback is not None:
+            raise self.refused(pullback)
 
     def check(self, adjoints: Adjoints) -> None:
         """Raise an error where the adjoint has races or reads what nobody has written, in checked mode."""
@@ -236,16 +263,10 @@ class LaunchRecord:
 
     def trace(self, adjoints: Adjoints) -> Culprit | None:
         """Run the adjoint again, to find where a value turned NaN or infinite; it adds to the adjoints."""
-        assert isinstance(self.reverse, Pullback)
+        assert isinstance(self.pullback, Pullback)
         saved = self.saved()
         parts = self.adjoint_parts(adjoints, saved)
-        return trace(self.reverse.adjoint.tracing, parts, self.grid.threads, self.call.place)
-
-    def saved(self) -> dict[int, array]:
-        """Arrays with what was overwritten since of the arguments that the adjoint reads, by position."""
-        for _, watch in self.watches:
-            watch.check()
-        return {i: saved for i, watch in self.watches if (saved := watch.saved) is not None}
+        return trace(self.pullback.adjoint.tracing, parts, self.grid.threads, self.call.place)
 
     def adjoint_parts(self, adjoints: Adjoints, saved: dict[int, array]) -> list[bytes]:
         """The packed arguments of the adjoint: those of the launch as they were, adjoints, residuals."""
@@ -256,12 +277,6 @@ class LaunchRecord:
         else:
             bars = adjoints.packed(active)
         return [*parts, *bars, *[residual.packed for residual in self.residuals]]
-
-    def _refused(self, error: KernelTypeError) -> KernelTypeError:
-        """The error for a missing adjoint, with the launch that would need it."""
-        launched = Related("a gradient has to pass this launch:", self.place.span)
-        first, *others = error.diagnostics
-        return type(error)(replace(first, related=(*first.related, launched)), *others)
 
     def _end_here(self, adjoints: Adjoints) -> None:
         """Clear the adjoints of the arrays that the launch stored to: gradients end here."""

@@ -87,7 +87,7 @@ def _culprit(record: LaunchRecord) -> Culprit | None:
     inputs = _inputs(record)
     if inputs is not None:
         return record.call.trace_primal(_with_copies(record, inputs, plan.read))
-    again = record.reverse.again if isinstance(record.reverse, Pullback) else None
+    again = record.pullback.again if isinstance(record.pullback, Pullback) else None
     if again is None:
         return None
     read = [i for i in plan.read if i in again.reads]
@@ -115,10 +115,10 @@ def _is_current(record: LaunchRecord, elements: array) -> bool:
 
 def _inputs(record: LaunchRecord) -> dict[int, array] | None:
     """Copies of launch inputs that were overwritten later, as they were; None where these are lost."""
-    plan, saved = record.kernel.plan, {i: watch.saved for i, watch in record.watches}
+    plan, saved = record.kernel.plan, {i: watch.saved for i, watch in record.snapshots}
     # Of a struct, one field may have been overwritten, and memory has one version for all of them.
-    spent = {i for i, watch in record.watches if watch.spent}
-    intact = {i for i, _ in getattr(record.reverse, "needed", ()) if i not in spent}
+    spent = {i for i, watch in record.snapshots if watch.spent}
+    intact = {i for i, _ in getattr(record.pullback, "needed", ()) if i not in spent}
     written = [record.call.arguments[i] for i in plan.written]
     found: dict[int, array] = {}
     for i in plan.read:
@@ -133,7 +133,7 @@ def _inputs(record: LaunchRecord) -> dict[int, array] | None:
 
 def _inputs_again(record: LaunchRecord, read: Iterable[int]) -> dict[int, array] | None:
     """The same for what a launch does not read from what it kept: of that it changed nothing itself."""
-    plan, saved = record.kernel.plan, {i: watch.saved for i, watch in record.watches}
+    plan, saved = record.kernel.plan, {i: watch.saved for i, watch in record.snapshots}
     found: dict[int, array] = {}
     for i in read:
         kept = saved.get(i)
@@ -246,7 +246,7 @@ def _turned(
 ) -> Diagnostic:
     """The diagnostic for a record whose adjoint, run on these adjoints, makes one that is not finite."""
     culprit = None
-    if isinstance(record, LaunchRecord) and isinstance(record.reverse, Pullback):
+    if isinstance(record, LaunchRecord) and isinstance(record.pullback, Pullback):
         culprit = record.trace(adjoints)
     if culprit is None:
         return Diagnostic(

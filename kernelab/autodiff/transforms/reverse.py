@@ -16,6 +16,7 @@ from kernelab.autodiff.records.program_arguments import (
     KeptStarts,
     KeptValues,
 )
+from kernelab.autodiff.records.records import LaunchEntry
 from kernelab.autodiff.transforms.levels import Level, active_with, fresh
 from kernelab.autodiff.transforms.narrow_sums import narrow_sums
 from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, LaunchConfig
@@ -23,6 +24,7 @@ from kernelab.errors import KernelTypeError
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.access.access_regions import Box, Region
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import Place, caller
 from kernelab.runtime.kernel.program import Program, Pullback
 from kernelab.runtime.launch.touched import box_of, settled
 from kernelab.runtime.memory.memory import Allocation
@@ -56,8 +58,8 @@ class LevelSnapshot(Snapshot):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
-    """A program that ran, and all that its adjoint needs; `error` is why there is none.
+class Run(LaunchEntry):
+    """A program that ran at a level, and all that its adjoint needs; `pullback` may be why there is none.
 
     `inner` says, for each residual that it was given, through how many levels of lanes that had come;
     `config` is the launch configuration with which it ran on a CUDA device.
@@ -71,6 +73,7 @@ class Run:
     snapshots: tuple[tuple[int, LevelSnapshot], ...]
     inner: dict[int, int]
     config: LaunchConfig
+    place: Place
 
     @property
     def reached(self) -> list[array]:
@@ -87,15 +90,15 @@ class Run:
         if not any(bars.reach(self.arguments[i]) for i in self.program.changed):
             return
         if isinstance(self.pullback, KernelTypeError):
-            raise self.pullback
+            raise self.refused(self.pullback)
         with configured(self.config):
             level.run(self.pullback.adjoint, self.grid, self._given(self.pullback, bars))
 
     def _given(self, pullback: Pullback, bars: Adjoints) -> list[Argument]:
         """The arguments of the adjoint, in the order of its parameters."""
         arguments = [KeptValues(given) if isinstance(given, Kept) else given for given in self.arguments]
-        for i, snapshot in self.snapshots:
-            arguments[i] = snapshot.elements if snapshot.saved is None else snapshot.saved
+        for i, saved in self.saved().items():
+            arguments[i] = saved
         arguments += [bars.of_argument(self.arguments[i]) for i in pullback.active]
         for kept in self.kept:
             arguments += [KeptValues(kept), KeptStarts(kept)]
@@ -172,7 +175,17 @@ class Reverse(Level):
         else:
             self.parent.run(program, grid, arguments)
         self.entries.append(
-            Run(program, pullback, grid, tuple(arguments), kept, snapshots, inner, LAUNCH_CONFIG.get())
+            Run(
+                program,
+                pullback,
+                grid,
+                tuple(arguments),
+                kept,
+                snapshots,
+                inner,
+                LAUNCH_CONFIG.get(),
+                caller(),
+            )
         )
         for i in active:
             given = arguments[i]
