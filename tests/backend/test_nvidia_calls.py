@@ -99,10 +99,13 @@ def test_a_capture_hands_memory_out_in_a_stream_apart(told: Told) -> None:
     ]
 
 
-def test_memory_without_bytes_is_one_byte(told: Told) -> None:
+@pytest.mark.parametrize(("nbytes", "allocated"), [(0, 4), (2, 4), (4, 4), (9, 12)])
+def test_memory_is_of_whole_words_which_atomics_of_narrow_numbers_change(
+    told: Told, nbytes: int, allocated: int
+) -> None:
     driver = nvidia.NvidiaDriver(0)
-    driver.allocate(0)
-    assert told.since("cuMemAllocAsync") == [("cuMemAllocAsync", 1, driver.own_stream)]
+    driver.allocate(nbytes)
+    assert told.since("cuMemAllocAsync") == [("cuMemAllocAsync", allocated, driver.own_stream)]
 
 
 def test_uploads_and_launches_do_not_wait(told: Told) -> None:
