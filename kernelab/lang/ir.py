@@ -400,6 +400,35 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
             return ()
 
 
+def flows(stmt: Stmt) -> Iterator[tuple[Atom, Var]]:
+    """What depends on what by a statement itself: pairs of a value or array, and a Var or array it goes into.
+
+    What a block yields goes into the outs.  Stacks, calls and the arrays of native code are not followed.
+    """
+    match stmt:
+        case Let(out, _, args):
+            yield from ((arg, out) for arg in args)
+        case Load(out, array):
+            yield array, out
+        case Atomic(out, _, array, _, value):
+            yield from ((array, out), (value, array))
+        case Store(array, _, value) | Append(array, value):
+            yield value, array
+        case If(outs) | Custom(outs):
+            for inner in blocks(stmt):
+                yield from zip(inner.yields, outs, strict=True)
+        case For() | While():
+            yield from zip(stmt.inits, stmt.carries, strict=True)
+            yield from zip(stmt.body.yields, stmt.carries, strict=True)
+            yield from zip(stmt.carries, stmt.outs, strict=True)
+        case Native(outs, _, args):
+            yield from ((arg, out) for out in outs for arg in args)
+        case Alloc() | Assert() | Print() | Call() | Save() | Restore():
+            pass
+        case _:
+            assert_never(stmt)
+
+
 _NESTED = (If, For, While, Custom)
 """The statements with blocks: others, most of a program, need no second look."""
 

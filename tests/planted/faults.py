@@ -27,8 +27,8 @@ class Fault:
     tests: tuple[str, ...] = KERNELS
 
 
-PASSES, AUTODIFF, RUNTIME, BUILTINS = (
-    f"kernelab/{name}" for name in ("passes", "autodiff", "runtime", "builtins")
+PASSES, AUTODIFF, RUNTIME, BUILTINS, LANG = (
+    f"kernelab/{name}" for name in ("passes", "autodiff", "runtime", "builtins", "lang")
 )
 
 VJP = (
@@ -318,30 +318,30 @@ EFFECTS = (
 )
 ACTIVITY = (
     Fault(
-        "what a loop starts with is not useful",
-        PASSES,
-        "            if carry in self.vars:\n                self.add(stmt.inits[i])",
-        "            if carry in self.vars:\n                pass",
+        "what a loop starts with goes nowhere",
+        LANG,
+        "yield from zip(stmt.inits, stmt.carries, strict=True)",
+        "yield from ()",
     ),
     Fault(
         "what a branch yields is not varied",
-        PASSES,
-        "self.flow_each(branch.yields, outs)",
-        "pass",
+        LANG,
+        "yield from zip(inner.yields, outs, strict=True)",
+        "yield from ()",
     ),
     Fault("selections mask nothing", PASSES, '"selects" in stmt.op.tags', "False"),
     Fault(
         "a value that was saved and restored carries no tangent",
         PASSES,
-        "if (stack, i) in self.slots:\n                self.add(out)",
+        "yield from (((stack, i), out) for i, out in enumerate(outs))",
         "pass",
         SECOND,
     ),
     Fault(
         "what is stored into a local array does not vary it",
-        PASSES,
-        "self.flow(value, array)\n            case ir.Append(array, value)",
-        "pass\n            case ir.Load(out, array)",
+        LANG,
+        "yield value, array",
+        "yield from ()",
     ),
 )
 HAZARDS = (

@@ -8,7 +8,6 @@ have meant to differentiate.  A load from an array of integers counts as such a 
 stored as an integer by one kernel can be followed into the next.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kernelab.errors import Span
@@ -34,7 +33,8 @@ def casts(function: ir.Function) -> tuple[Cast, ...]:
     finder = _Finder()
     while finder.grew:
         finder.grew = False
-        finder.block(function.body)
+        for stmt in ir.walk(function.body):
+            finder.stmt(stmt)
     return tuple(
         Cast(source.hint, target.hint, span)
         for target in function.params
@@ -65,65 +65,26 @@ class _Finder:
     """Follows values forwards until nothing changes, since loops carry them around."""
 
     def __init__(self) -> None:
-        self.origins: dict[ir.Var, dict[ir.Var, Span | None]] = {}
+        self.origins: dict[ir.Atom, dict[ir.Var, Span | None]] = {}
         self.grew = True
 
-    def block(self, block: ir.Block) -> None:
-        for stmt in block.stmts:
-            self.stmt(stmt)
-
     def stmt(self, stmt: ir.Stmt) -> None:
-        match stmt:
-            case ir.Let(out, op, args, span):
-                if op is not SHAPE:
-                    self.flow(out, args, span)
-            case ir.Native(outs, _, args, span):
-                for out in outs:
-                    self.flow(out, args, span)
-            case ir.Load(out, array, _, span):
-                self.load(out, array, span)
-            case ir.Atomic(out, _, array, _, value, span):
-                self.load(out, array, span)
-                self.flow(array, [value], span)
-            case ir.Store(array, _, value, span):
-                self.flow(array, [value], span)
-            case ir.If(outs, _, then, orelse):
-                self.block(then)
-                self.block(orelse)
-                self.pairs(outs, then.yields, stmt.span)
-                self.pairs(outs, orelse.yields, stmt.span)
-            case ir.For() | ir.While():
-                self.pairs(stmt.carries, stmt.inits, stmt.span)
-                self.block(stmt.body)
-                self.pairs(stmt.carries, stmt.body.yields, stmt.span)
-                self.pairs(stmt.outs, stmt.carries, stmt.span)
-            case ir.Custom(outs):
-                self.block(stmt.body)
-                self.pairs(outs, stmt.body.yields, stmt.span)
-            case _:
-                for inner in ir.blocks(stmt):
-                    self.block(inner)
-
-    def load(self, out: ir.Var, array: ir.Var, span: Span) -> None:
-        self.flow(out, [array], span)
-        kind = scalar_of(type_of(out))
-        if kind.kind != "bool":
-            self.add(out, array, span if kind.is_int else None)
-
-    def pairs(self, outs: Iterable[ir.Var], values: Iterable[ir.Atom], span: Span) -> None:
-        for out, value in zip(outs, values, strict=False):
-            self.flow(out, [value], span)
-
-    def flow(self, out: ir.Var, sources: Iterable[ir.Atom], span: Span) -> None:
-        """Add the origins of `sources` to those of `out`, as integers from here on if it is one."""
-        elem = out.type.elem if isinstance(out.type, Array) else type_of(out)
-        if scalar_of(elem).kind == "bool":
+        if isinstance(stmt, ir.Let) and stmt.op is SHAPE:
             return
-        whole = scalar_of(elem).is_int
-        for source in sources:
-            known = self.origins.get(source, {}) if isinstance(source, ir.Var) else {}
-            for array, since in tuple(known.items()):
-                self.add(out, array, since or (span if whole else None))
+        for source, target in ir.flows(stmt):
+            self.flow(source, target, stmt.span)
+        if isinstance(stmt, ir.Load | ir.Atomic):
+            kind = scalar_of(type_of(stmt.out))
+            if kind.kind != "bool":
+                self.add(stmt.out, stmt.array, stmt.span if kind.is_int else None)
+
+    def flow(self, source: ir.Atom, target: ir.Var, span: Span) -> None:
+        """Add the origins of a source to those of a target, as integers from here on if it is one."""
+        kind = scalar_of(target.type.elem if isinstance(target.type, Array) else target.type)
+        if kind.kind == "bool":
+            return
+        for array, since in tuple(self.origins.get(source, {}).items()):
+            self.add(target, array, since or (span if kind.is_int else None))
 
     def add(self, out: ir.Var, array: ir.Var, since: Span | None) -> None:
         known = self.origins.setdefault(out, {})
