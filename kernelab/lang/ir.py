@@ -34,9 +34,9 @@ comes from; a derived statement inherits the span of its primal.  `component` of
 `scalarise` alone: the access then touches one component of a vector or matrix element.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, assert_never
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, assert_never
 
 from kernelab import hooks
 from kernelab.errors import NOWHERE, Span
@@ -340,6 +340,17 @@ class CustomRules:
     replay: "Function | None" = None
     jvp: "Function | None" = None
     checked: frozenset[RuleName] = frozenset()
+
+    @property
+    def functions(self) -> dict[str, "Function"]:
+        """All functions in it, by the names of its fields."""
+        named = {"function": self.function, "grad": self.grad, "replay": self.replay, "jvp": self.jvp}
+        return {name: function for name, function in named.items() if function is not None}
+
+    def mapped(self, change: Callable[["Function"], "Function"]) -> "CustomRules":
+        """The same with each of its functions changed."""
+        changed: dict[str, Any] = {name: change(function) for name, function in self.functions.items()}
+        return replace(self, **changed)
 
 
 def defs(stmt: Stmt) -> tuple[Var, ...]:

@@ -173,7 +173,7 @@ JVP = (
     Fault(
         "what is appended to a residual has no tangent",
         PASSES,
-        "self.builder.emit(ir.Append(self.dots[array], value_dot, span))",
+        "self.builder.emit(ir.Append(self.dots[array], self.companion(value), span))",
         "self.builder.emit(ir.Append(self.dots[array], zero(type_of(value)), span))",
         ("tests/autodiff/test_second_order.py",),
     ),
@@ -221,8 +221,8 @@ JVP = (
     Fault(
         "the tangent of what a carry starts with is lost",
         PASSES,
-        "inits = (*self.atoms(stmt.inits), *self.tangents([stmt.inits[i] for i in moved]))",
-        "inits = (*self.atoms(stmt.inits), *(zero(type_of(stmt.inits[i])) for i in moved))",
+        "inits, carries = self._both(stmt.inits, moved), self._fresh_both(stmt.carries, moved)",
+        "carries = self._fresh_both(stmt.carries, moved)\n        inits = self._both(stmt.carries, moved)",
     ),
     Fault(
         "the tangent of a maximum goes to the loser",
@@ -254,8 +254,8 @@ RECORD = (
     Fault(
         "a cursor moves on by one an iteration, however many values it makes",
         PASSES,
-        'b.apply("mul", index, integer(step))',
-        'b.apply("mul", index, integer(1))',
+        'b.apply("mul", head["index"], integer(step))',
+        'b.apply("mul", head["index"], integer(1))',
     ),
     Fault(
         "a loop inside a loop counts as one value",
@@ -266,8 +266,8 @@ RECORD = (
     Fault(
         "the cursor behind a loop is one iteration too far",
         PASSES,
-        'b.apply("add", before[site], b.apply("mul", count, integer(n)))',
-        'b.apply("add", before[site], b.apply("mul", b.apply("add", count, integer(1)), integer(n)))',
+        'b.apply("mul", head["count"], integer(n))',
+        'b.apply("mul", b.apply("add", head["count"], integer(1)), integer(n))',
     ),
 )
 EFFECTS = (

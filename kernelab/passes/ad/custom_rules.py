@@ -9,17 +9,19 @@ The transpose makes both modes agree also where the rule is a surrogate.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from typing import Literal, NoReturn
 
 from kernelab.errors import Diagnostic, KernelTypeError, Related
 from kernelab.lang import ir
 from kernelab.lang.build import FALSE, Builder, constant, type_of, zero
+from kernelab.lang.native import Snippet
 from kernelab.lang.types import Array, Scalar, Value, is_differentiable, scalar_of, size_of
 from kernelab.passes.ad.record import components
 from kernelab.passes.common.copying import Copier
-from kernelab.passes.common.effects import Groups, aliases, effects
+from kernelab.passes.common.effects import Groups, aliases, block_effects, effects
 from kernelab.passes.common.inline import lay_out
-from kernelab.passes.common.native_calls import without
 
 
 def has_grad(stmt: ir.Custom) -> bool:
@@ -97,18 +99,20 @@ class _Inserter(Copier):
                 pass
             case ir.Load(out, array) | ir.Atomic(out, _, array) if array in self.absent:
                 self.env[out] = zero(type_of(out))
-            case ir.Native(outs, snippet, args, span) if not self.absent.isdisjoint(args):
-                gone = tuple(arg in self.absent for arg in args)
-                self.builder.emit(
-                    ir.Native(
-                        tuple(self.fresh(out) for out in outs),
-                        without(snippet, gone),
-                        self.atoms(args),
-                        span,
-                    )
-                )
+            case ir.Native(_, snippet, args) if not self.absent.isdisjoint(args):
+                gone = [arg in self.absent for arg in args]
+                super().stmt(replace(stmt, snippet=_without(snippet, gone)))
             case _:
                 super().stmt(stmt)
+
+
+def _without(snippet: Snippet, absent: Sequence[bool]) -> Snippet:
+    """The snippet with some of its arguments absent: arrays that read as zeros."""
+    gone = {param.name for param, is_gone in zip(snippet.arguments, absent, strict=True) if is_gone}
+    params = tuple(
+        replace(param, access="absent") if param.name in gone else param for param in snippet.params
+    )
+    return replace(snippet, params=params)
 
 
 def touches(rule: ir.Function, params: Collection[int]) -> bool:
@@ -245,3 +249,43 @@ def refuse_tangent(stmt: ir.Custom) -> None:
             hint=f"write its tangent too, in a function decorated with @func_jvp({name})",
         )
     )
+
+
+def refuse_native(stmt: ir.Native, missing: Literal["adj_snippet", "jvp"]) -> NoReturn:
+    """Raise KernelTypeError where a derivative would have to pass through a snippet."""
+    name = stmt.snippet.name
+    if missing == "adj_snippet":
+        message = f"no gradient passes through {name}: it is native C++ without an adjoint"
+        hint = f"give @func_native an adj_snippet for {name}"
+    else:
+        message = f"no tangent passes through {name}: it is native C++"
+        hint = f"write its tangent in a function decorated with @func_jvp({name})"
+    raise KernelTypeError(Diagnostic(message, stmt.span, "derivative", hint=hint))
+
+
+def refuse_unrepeatable(function: ir.Function) -> None:
+    """Raise KernelTypeError where the backward pass would have to run a snippet again and cannot.
+
+    One that returns a value is run again for it; that must change nothing, and find what it found.
+    """
+    changed = block_effects(function.body).changed
+    for stmt, repeated in _natives(function.body, True):
+        if not stmt.outs or not repeated:
+            continue
+        lost = [array for _, array in stmt.arrays if array in changed]
+        if lost:
+            name = stmt.snippet.name
+            message = f"the backward pass cannot call {name} again: the kernel changes {lost[0].hint}"
+            hint = f"give @func_native a replay_snippet that returns what {name} returned"
+            raise KernelTypeError(Diagnostic(message, stmt.span, "derivative", hint=hint))
+
+
+def _natives(block: ir.Block, repeated: bool) -> Sequence[tuple[ir.Native, bool]]:
+    found = []
+    for stmt in block.stmts:
+        inside = repeated and not (isinstance(stmt, ir.Custom) and stmt.rules.replay is not None)
+        if isinstance(stmt, ir.Native):
+            found.append((stmt, repeated))
+        for inner in ir.blocks(stmt):
+            found += _natives(inner, inside)
+    return found

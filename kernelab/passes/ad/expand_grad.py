@@ -6,7 +6,7 @@
 This comes before inlining.  The result is IR like any other, and is differentiated again like any other.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
@@ -27,14 +27,9 @@ def expand_gradients(function: Function) -> Function:
 @lru_cache(1024)
 def _asks_for_gradients(function: Function) -> bool:
     calls = [stmt for stmt in walk(function.body) if isinstance(stmt, Call)]
-    called = [stmt.function for stmt in calls] + _functions_of(function.custom)
+    called = [stmt.function for stmt in calls]
+    called += [] if function.custom is None else function.custom.functions.values()
     return any(stmt.gradient for stmt in calls) or any(map(_asks_for_gradients, called))
-
-
-def _functions_of(rules: CustomRules | None) -> list[Function]:
-    if rules is None:
-        return []
-    return [rule for rule in (rules.function, rules.grad, rules.replay, rules.jvp) if rule is not None]
 
 
 class _Expander(Copier):
@@ -61,18 +56,10 @@ class _Expander(Copier):
             is_one = isinstance(param.type, Scalar)
             self.env[out] = slopes[0] if is_one else self.builder.apply(str(param.type), *slopes)
 
-    def entered(self, program: Function, args: Sequence[Atom]) -> tuple[Atom, ...]:
-        copier = Copier(self.builder, dict(zip(program.params, args, strict=True)))
-        copier.stmts(program.body)
-        return copier.atoms(program.body.yields)
-
 
 @lru_cache(1024)
 def _expand_rules(rules: CustomRules) -> CustomRules:
-    grad, replay, jvp_rule = (
-        None if rule is None else expand_gradients(rule) for rule in (rules.grad, rules.replay, rules.jvp)
-    )
-    return replace(rules, function=expand_gradients(rules.function), grad=grad, replay=replay, jvp=jvp_rule)
+    return rules.mapped(expand_gradients)
 
 
 def _tangents(function: Function) -> Iterator[tuple[Var, Function]]:

@@ -18,11 +18,11 @@ Everything is written without regard to what is needed; `simplify` removes saved
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
 
 from kernelab.lang import ir
-from kernelab.lang.build import Builder, constant, integer, type_of
-from kernelab.lang.types import int32
+from kernelab.lang.build import Builder, constant, integer, type_of, zero
+from kernelab.lang.types import Scalar, int32
 from kernelab.passes.ad.custom_rules import insert
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.counters import Step, counted, counters
@@ -41,27 +41,42 @@ class _Ascending(Copier):
             super().loop(stmt)
             return
         b, count, inits = self.builder, self.atom(stmt.count), self.atoms(stmt.inits)
-        carries = tuple(self.fresh(carry) for carry in stmt.carries)
+        carries = self.fresh_all(stmt.carries)
         number = ir.Var(stmt.index.type, stmt.index.hint, stmt.index.span)
         with b.block() as body:
             last = b.apply("sub", count, constant(1, type_of(count)))
             self.env[stmt.index] = b.apply("sub", last, number)
             self.stmts(stmt.body)
             yields = self.atoms(stmt.body.yields)
-        outs = tuple(self.fresh(out) for out in stmt.outs)
-        copied = body.close(*yields)
-        b.emit(
-            replace(
-                stmt,
-                outs=outs,
-                index=number,
-                count=count,
-                carries=carries,
-                inits=inits,
-                body=copied,
-                reverse=False,
-            )
-        )
+        loop = replace(stmt, outs=self.fresh_all(stmt.outs), carries=carries, inits=inits)
+        b.emit(replace(loop, index=number, count=count, body=body.close(*yields), reverse=False))
+
+
+# ---------------------------------------------------------------------------------------- division checks
+
+
+def divisions_checked(function: ir.Function) -> ir.Function:
+    """The function with an assertion before each integer division whose divisor is not a constant.
+
+    What the adjoint divides by may have changed since the primal checked it, and on a CPU an integer division
+    by zero ends the whole process.
+    """
+    return _Checker().function(function) if any(map(_divides, ir.walk(function.body))) else function
+
+
+def _divides(stmt: ir.Stmt) -> bool:
+    if not isinstance(stmt, ir.Let) or stmt.op.name not in ("floordiv", "mod"):
+        return False
+    return isinstance(stmt.out.type, Scalar) and stmt.out.type.is_int and isinstance(stmt.args[1], ir.Var)
+
+
+class _Checker(Copier):
+    def let(self, stmt: ir.Let) -> None:
+        if _divides(stmt):
+            divisor = self.atom(stmt.args[1])
+            nonzero = self.builder.apply("ne", divisor, zero(type_of(divisor)))
+            self.builder.check(nonzero, "division", "integer division by zero")
+        super().let(stmt)
 
 
 # --------------------------------------------------------------------------------------------- primal replay
@@ -166,8 +181,11 @@ class Replay:
         storage = self.storage(stmt) if mode == "record" else None
         inits = [value_of(atom, env) for atom in stmt.inits]
         inner = dict(env)
-        carries = fresh(stmt.carries, inner)
-        index = fresh((stmt.index,), inner)[0] if isinstance(stmt, ir.For) else None
+        carries, head = fresh(stmt.carries, inner), dict[str, Any](ends=True)
+        if isinstance(stmt, ir.For):
+            assert not stmt.reverse
+            (index,) = fresh((stmt.index,), inner)
+            head = {"index": index, "count": value_of(stmt.count, env), "storage": None}
         counts = self.new_counts(stmt, storage)
         with self.builder.block() as body:
             marked = self.mark(stmt, counts, inner) if storage == "checkpoint" else []
@@ -179,26 +197,9 @@ class Replay:
         outs = fresh(stmt.outs, env)
         totals = tuple(ir.Var(int32, count.hint, stmt.span) for count in counts)
         self.count(stmt, totals, env)
-        inits += [integer(0)] * len(counts)
-        copied = body.close(*yields, *more, *marked)
-        self.emit_loop(stmt, (*outs, *totals), index, env, (*carries, *counts), tuple(inits), copied)
-
-    def emit_loop(
-        self,
-        stmt: ir.Loop,
-        outs: tuple[ir.Var, ...],
-        index: ir.Var | None,
-        env: Env,
-        carries: tuple[ir.Var, ...],
-        inits: tuple[ir.Atom, ...],
-        body: ir.Block,
-    ) -> None:
-        if isinstance(stmt, ir.While):
-            self.builder.emit(ir.While(outs, carries, inits, stmt.stop, body, stmt.span, ends=True))
-            return
-        assert index is not None and not stmt.reverse
-        count = value_of(stmt.count, env)
-        self.builder.emit(ir.For(outs, index, count, carries, inits, body, stmt.span, False, stmt.stop))
+        head |= {"outs": (*outs, *totals), "carries": (*carries, *counts)}
+        head |= {"inits": (*inits, *[integer(0)] * len(counts)), "body": body.close(*yields, *more, *marked)}
+        self.builder.emit(replace(stmt, **head))
 
     def new_counts(self, stmt: ir.Loop, storage: ir.Storage | None) -> tuple[ir.Var, ...]:
         """The counts that a replay carries besides the loop's values: trips, and for checkpoints two more."""

@@ -35,7 +35,7 @@ from kernelab.lang.types import (
     scalar_of,
     size_of,
 )
-from kernelab.passes.common.copying import Copier, like
+from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.effects import Groups, aliases, block_effects
 from kernelab.passes.common.load_forwarding import forward
 
@@ -218,19 +218,13 @@ class _Reader(Copier):
         if stmt not in self.residuals:
             super().load(stmt)
             return
-        held = self.read_back(stmt)
-        array, indices = self.var(stmt.array), self.atoms(stmt.indices)
-        self.builder.emit(ir.Load(self.fresh(stmt.out), array, indices, stmt.span, held))
+        super().load(replace(stmt, held=self.read_back(stmt)))
 
     def atomic(self, stmt: ir.Atomic) -> None:
         if stmt not in self.residuals:
             super().atomic(stmt)
             return
-        held = self.read_back(stmt)
-        array, indices, value = self.var(stmt.array), self.atoms(stmt.indices), self.atom(stmt.value)
-        compare = None if stmt.compare is None else self.atom(stmt.compare)
-        out = self.fresh(stmt.out)
-        self.builder.emit(ir.Atomic(out, stmt.kind, array, indices, value, stmt.span, held, compare=compare))
+        super().atomic(replace(stmt, held=self.read_back(stmt)))
 
     def read_back(self, site: ir.Load | ir.Atomic) -> ir.Atom:
         residual = self.residuals[site]
@@ -310,10 +304,14 @@ class _Reader(Copier):
             return
         before = dict(self.cursor)
         then, orelse = self.branch(stmt.then, before, moved), self.branch(stmt.orelse, before, moved)
-        outs = tuple(self.fresh(out) for out in stmt.outs)
-        after = tuple(ir.Var(int32, "cursor", stmt.span) for _ in moved)
+        outs = (*self.fresh_all(stmt.outs), *self.cursors(moved, before))
+        self.builder.emit(ir.If(outs, cond, then, orelse, stmt.span))
+
+    def cursors(self, moved: list[Key], before: dict[Key, ir.Atom]) -> tuple[ir.Var, ...]:
+        """New Vars for the counts that a region moves on; the others are what they were."""
+        after = tuple(ir.Var(int32, "cursor", self.builder.span) for _ in moved)
         self.cursor = before | dict(zip(moved, after, strict=True))
-        self.builder.emit(ir.If((*outs, *after), cond, then, orelse, stmt.span))
+        return after
 
     def branch(self, block: ir.Block, cursor: dict[Key, ir.Atom], moved: list[Key]) -> ir.Block:
         self.cursor = dict(cursor)
@@ -327,10 +325,8 @@ class _Reader(Copier):
             return
         before, args = dict(self.cursor), self.atoms(stmt.args)
         body = self.branch(stmt.body, before, moved)
-        outs = tuple(self.fresh(out) for out in stmt.outs)
-        after = tuple(ir.Var(int32, "cursor", stmt.span) for _ in moved)
-        self.cursor = before | dict(zip(moved, after, strict=True))
-        self.builder.emit(ir.Custom((*outs, *after), args, stmt.rules, body, stmt.span))
+        outs = (*self.fresh_all(stmt.outs), *self.cursors(moved, before))
+        self.builder.emit(ir.Custom(outs, args, stmt.rules, body, stmt.span))
 
     def loop(self, stmt: ir.Loop) -> None:
         moved = self.inside(stmt.body)
@@ -345,26 +341,20 @@ class _Reader(Copier):
         """`affine` sites are met a constant number of times an iteration, `carried` ones count."""
         b, before = self.builder, dict(self.cursor)
         inits = (*self.atoms(stmt.inits), *(before[site] for site in carried))
-        count = self.atom(stmt.count) if isinstance(stmt, ir.For) else integer(0)
-        index = self.fresh(stmt.index) if isinstance(stmt, ir.For) else None
-        carries = tuple(self.fresh(carry) for carry in stmt.carries)
-        cursors = tuple(ir.Var(int32, "cursor", stmt.span) for _ in carried)
+        head = self.head(stmt)
+        carries = (*self.fresh_all(stmt.carries), *self.cursors(carried, before))
         with b.block() as body:
-            self.cursor |= dict(zip(carried, cursors, strict=True))
             for site, step in affine.items():
-                assert index is not None
-                self.cursor[site] = b.apply("add", before[site], b.apply("mul", index, integer(step)))
+                self.cursor[site] = b.apply("add", before[site], b.apply("mul", head["index"], integer(step)))
             self.stmts(stmt.body)
             yields = (*self.atoms(stmt.body.yields), *(self.cursor[site] for site in carried))
-        outs = tuple(self.fresh(out) for out in stmt.outs)
-        after = tuple(ir.Var(int32, "cursor", stmt.span) for _ in carried)
         ends = {
-            site: b.apply("add", before[site], b.apply("mul", count, integer(n)))
+            site: b.apply("add", before[site], b.apply("mul", head["count"], integer(n)))
             for site, n in affine.items()
         }
-        self.cursor = before | ends | dict(zip(carried, after, strict=True))
+        outs = (*self.fresh_all(stmt.outs), *self.cursors(carried, before | ends))
         cursored = body.close(*yields)
-        b.emit(like(stmt, (*outs, *after), index, count, (*carries, *cursors), inits, cursored))
+        b.emit(replace(stmt, outs=outs, carries=carries, inits=inits, body=cursored, **head))
 
 
 def _affine_sites(stmt: ir.Loop, moved: list[Key]) -> dict[Key, int]:

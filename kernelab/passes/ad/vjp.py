@@ -21,22 +21,21 @@ from kernelab.lang.build import Expr, integer, type_of, zero
 from kernelab.lang.types import Array, int32
 from kernelab.passes.ad.activity import active as find_active
 from kernelab.passes.ad.activity import masked
-from kernelab.passes.ad.atomic_rules import EXTREMA, better, is_one, refused, shared, winning
 from kernelab.passes.ad.custom_rules import (
     any_nonzero,
     float_arrays,
     insert,
     is_float,
     refuse_lost_reads,
+    refuse_native,
+    refuse_unrepeatable,
     touches,
 )
-from kernelab.passes.ad.division_checks import divisions_checked
-from kernelab.passes.ad.operand_cotangents import pull
-from kernelab.passes.ad.primal_replay import Env, Replay, ascending, value_of
+from kernelab.passes.ad.operation_rules import EXTREMA, better, is_one, pull, refused, shared, winning
+from kernelab.passes.ad.primal_replay import Env, Replay, ascending, divisions_checked, value_of
 from kernelab.passes.ad.record import Recorded, Residual, record
 from kernelab.passes.common.effects import Groups, effects
 from kernelab.passes.common.inline import expanded
-from kernelab.passes.common.native_calls import refuse_native, refuse_unrepeatable
 from kernelab.passes.common.simplify import simplify
 
 

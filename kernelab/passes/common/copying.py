@@ -5,7 +5,7 @@ Most passes are a `Copier` that treats a few kinds of statement differently.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import Any, assert_never
 
 from kernelab.lang import ir
 from kernelab.lang.build import Builder, type_of
@@ -40,6 +40,15 @@ class Copier:
         copied = ir.Var(var.type, var.hint, var.span)
         self.env[var] = copied
         return copied
+
+    def fresh_all(self, vars: Sequence[ir.Var]) -> tuple[ir.Var, ...]:
+        return tuple([self.fresh(var) for var in vars])
+
+    def entered(self, function: ir.Function, args: Sequence[ir.Atom]) -> tuple[ir.Atom, ...]:
+        """Write out the statements of another function; what it yields."""
+        inside = type(self)(self.builder, dict(zip(function.params, args, strict=True)))
+        inside.stmts(function.body)
+        return inside.atoms(function.body.yields)
 
     def stmts(self, block: ir.Block) -> None:
         """Copy the statements of a block into the open block."""
@@ -78,17 +87,16 @@ class Copier:
                 self.builder.emit(ir.Print(texts, specs, self.atoms(values), span))
             case ir.Native(outs, snippet, args, span):
                 args = self.atoms(args)
-                self.builder.emit(ir.Native(tuple(self.fresh(out) for out in outs), snippet, args, span))
+                self.builder.emit(ir.Native(self.fresh_all(outs), snippet, args, span))
             case ir.Call(outs, function, args, span):
                 args = self.atoms(args)
-                fresh = tuple(self.fresh(out) for out in outs)
-                self.builder.emit(ir.Call(fresh, function, args, span, stmt.gradient))
+                self.builder.emit(ir.Call(self.fresh_all(outs), function, args, span, stmt.gradient))
             case ir.Custom():
                 self.custom(stmt)
             case ir.Save(stack, atoms, span):
                 self.builder.emit(ir.Save(stack, self.atoms(atoms), span))
             case ir.Restore(stack, outs, span):
-                self.builder.emit(ir.Restore(stack, tuple(self.fresh(out) for out in outs), span))
+                self.builder.emit(ir.Restore(stack, self.fresh_all(outs), span))
             case ir.Append(array, value, span):
                 self.builder.emit(ir.Append(self.var(array), self.atom(value), span))
             case _:
@@ -120,35 +128,83 @@ class Copier:
             self.env.update(zip(stmt.outs, self.atoms(taken.yields), strict=True))
             return
         then, orelse = self.block(stmt.then), self.block(stmt.orelse)
-        outs = tuple(self.fresh(out) for out in stmt.outs)
-        self.builder.emit(ir.If(outs, cond, then, orelse, stmt.span))
+        self.builder.emit(ir.If(self.fresh_all(stmt.outs), cond, then, orelse, stmt.span))
 
     def custom(self, stmt: ir.Custom) -> None:
         args, body = self.atoms(stmt.args), self.block(stmt.body)
-        outs = tuple(self.fresh(out) for out in stmt.outs)
-        self.builder.emit(ir.Custom(outs, args, stmt.rules, body, stmt.span))
+        self.builder.emit(ir.Custom(self.fresh_all(stmt.outs), args, stmt.rules, body, stmt.span))
 
     def loop(self, stmt: ir.Loop) -> None:
-        inits = self.atoms(stmt.inits)
-        carries = tuple(self.fresh(carry) for carry in stmt.carries)
-        count = self.atom(stmt.count) if isinstance(stmt, ir.For) else None
-        index = self.fresh(stmt.index) if isinstance(stmt, ir.For) else None
+        inits, carries, head = self.atoms(stmt.inits), self.fresh_all(stmt.carries), self.head(stmt)
         body = self.block(stmt.body)
-        outs = tuple(self.fresh(out) for out in stmt.outs)
-        self.builder.emit(like(stmt, outs, index, count, carries, inits, body))
+        outs = self.fresh_all(stmt.outs)
+        self.builder.emit(replace(stmt, outs=outs, carries=carries, inits=inits, body=body, **head))
+
+    def head(self, stmt: ir.Loop) -> dict[str, Any]:
+        """The copied index and count of a `For`, as its fields; a `While` has neither."""
+        if isinstance(stmt, ir.While):
+            return {}
+        return {"count": self.atom(stmt.count), "index": self.fresh(stmt.index)}
 
 
-def like(
-    stmt: ir.Loop,
-    outs: tuple[ir.Var, ...],
-    index: ir.Var | None,
-    count: ir.Atom | None,
-    carries: tuple[ir.Var, ...],
-    inits: tuple[ir.Atom, ...],
-    body: ir.Block,
-) -> ir.Loop:
-    """A loop that ends and goes on as `stmt` does; only a `For` has an index and a count."""
-    if isinstance(stmt, ir.While):
-        return ir.While(outs, carries, inits, stmt.stop, body, stmt.span, stmt.ends)
-    assert index is not None and count is not None
-    return replace(stmt, outs=outs, index=index, count=count, carries=carries, inits=inits, body=body)
+class Accompanying(Copier):
+    """A `Copier` that gives some values a companion, such as a tangent, through branches, loops and stacks.
+
+    `companions` are those of the values of the original.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.companions: dict[ir.Atom, ir.Atom] = {}
+        self._pushed: dict[ir.Stack, list[int]] = {}
+
+    def is_accompanied(self, atom: ir.Atom) -> bool:
+        """Whether a value that goes into a region, or comes out of one, has a companion."""
+        raise NotImplementedError
+
+    def companion(self, atom: ir.Atom) -> ir.Atom:
+        """The companion of a value, or what stands for it where there is none."""
+        raise NotImplementedError
+
+    def new_companion(self, var: ir.Var) -> ir.Var:
+        """A Var that becomes the companion of a value."""
+        raise NotImplementedError
+
+    def stmt(self, stmt: ir.Stmt) -> None:
+        match stmt:
+            case ir.Save(stack, atoms, span):
+                moved = self._pushed[stack] = self._accompanied(atoms)
+                self.builder.emit(ir.Save(stack, self._both(atoms, moved), span))
+            case ir.Restore(stack, outs, span):
+                self.builder.emit(ir.Restore(stack, self._fresh_both(outs, self._pushed[stack]), span))
+            case _:
+                super().stmt(stmt)
+
+    def if_(self, stmt: ir.If) -> None:
+        moved = self._accompanied(stmt.outs)
+        then, orelse = self._region(stmt.then, moved), self._region(stmt.orelse, moved)
+        outs = self._fresh_both(stmt.outs, moved)
+        self.builder.emit(ir.If(outs, self.atom(stmt.cond), then, orelse, stmt.span))
+
+    def loop(self, stmt: ir.Loop) -> None:
+        moved = self._accompanied(stmt.carries)
+        inits, carries = self._both(stmt.inits, moved), self._fresh_both(stmt.carries, moved)
+        head, body = self.head(stmt), self._region(stmt.body, moved)
+        outs = self._fresh_both(stmt.outs, moved)
+        self.builder.emit(replace(stmt, outs=outs, carries=carries, inits=inits, body=body, **head))
+
+    def _accompanied(self, atoms: Sequence[ir.Atom]) -> list[int]:
+        return [i for i, atom in enumerate(atoms) if self.is_accompanied(atom)]
+
+    def _both(self, atoms: Sequence[ir.Atom], moved: list[int]) -> tuple[ir.Atom, ...]:
+        """The copies of atoms, and then the companions of those at some positions."""
+        return (*self.atoms(atoms), *(self.companion(atoms[i]) for i in moved))
+
+    def _fresh_both(self, vars: Sequence[ir.Var], moved: list[int]) -> tuple[ir.Var, ...]:
+        return (*self.fresh_all(vars), *(self.new_companion(vars[i]) for i in moved))
+
+    def _region(self, block: ir.Block, moved: list[int]) -> ir.Block:
+        with self.builder.block() as copied:
+            self.stmts(block)
+            yields = self._both(block.yields, moved)
+        return copied.close(*yields)

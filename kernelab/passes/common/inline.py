@@ -34,12 +34,6 @@ class _Inliner(Copier):
     def call(self, stmt: Call) -> None:
         self.env.update(zip(stmt.outs, self.entered(stmt.function, self.atoms(stmt.args)), strict=True))
 
-    def entered(self, function: Function, args: Sequence[Atom]) -> tuple[Atom, ...]:
-        """The results of a function, its statements written out."""
-        callee = type(self)(self.builder, dict(zip(function.params, args, strict=True)))
-        callee.stmts(function.body)
-        return callee.atoms(function.body.yields)
-
 
 class _LayingOut(_Inliner):
     def stmt(self, stmt: Stmt) -> None:
@@ -56,8 +50,7 @@ class _LayingOut(_Inliner):
         args = self.atoms(stmt.args)
         callee = _LayingOut(self.builder, dict(zip(stmt.function.params, args, strict=True)))
         body = callee.block(stmt.function.body)
-        outs = tuple(self.fresh(out) for out in stmt.outs)
-        self.builder.emit(Custom(outs, args, rules, body, stmt.span))
+        self.builder.emit(Custom(self.fresh_all(stmt.outs), args, rules, body, stmt.span))
 
 
 # ----------------------------------------------------------------------------------------- expand operations

@@ -1,7 +1,7 @@
 """Simplification: constant folding, common subexpression elimination and dead code elimination."""
 
 from dataclasses import dataclass, field, replace
-from typing import TypeVar, assert_never
+from typing import Any, TypeVar, assert_never
 
 from kernelab.lang import ir
 from kernelab.lang.build import integer, type_of
@@ -154,24 +154,15 @@ class _Sweeper:
                 | ir.Print()
                 | ir.Call()
                 | ir.Append()
+                | ir.Native()
             ):
-                return stmt
-            case ir.Native():
                 return stmt
             case _:
                 assert_never(stmt)
 
     def loop(self, stmt: ir.Loop) -> ir.Stmt:
         kept = [i for i, carry in enumerate(stmt.carries) if carry in self.marks.vars]
-        outs = tuple(stmt.outs[i] for i in kept)
-        carries = tuple(stmt.carries[i] for i in kept)
-        inits = tuple(stmt.inits[i] for i in kept)
-        body = self.block(stmt.body, kept)
-        stop = None if stmt.stop is None else kept.index(stmt.stop)
-        if isinstance(stmt, ir.For):
-            return replace(stmt, outs=outs, carries=carries, inits=inits, body=body, stop=stop)
-        assert stop is not None
-        return ir.While(outs, carries, inits, stop, body, stmt.span, stmt.ends)
+        return _carrying(replace(stmt, body=self.block(stmt.body)), kept)
 
 
 def _has_effect(stmt: ir.Stmt) -> bool:
@@ -240,10 +231,10 @@ class _Simplifier(Copier):
         if isinstance(stmt, ir.For) and self.atom(stmt.count) == integer(0):
             self.env.update(zip(stmt.outs, self.atoms(stmt.inits), strict=True))
             return
-        fixed = {i for i in range(len(stmt.carries)) if i != stmt.stop and self._never_changes(stmt, i)}
-        for i in fixed:
+        kept = [i for i in range(len(stmt.carries)) if i == stmt.stop or not self._never_changes(stmt, i)]
+        for i in set(range(len(stmt.carries))).difference(kept):
             self.env[stmt.carries[i]] = self.env[stmt.outs[i]] = self.atom(stmt.inits[i])
-        super().loop(_without(stmt, fixed) if fixed else stmt)
+        super().loop(_carrying(stmt, kept) if len(kept) < len(stmt.carries) else stmt)
 
     def _never_changes(self, stmt: ir.Loop, i: int) -> bool:
         yielded = stmt.body.yields[i]
@@ -257,15 +248,16 @@ def _identity(atom: ir.Atom) -> object:
     return (repr(atom.value), atom.type) if isinstance(atom, ir.Const) else atom
 
 
-def _without(stmt: ir.Loop, dropped: set[int]) -> ir.Loop:
-    kept = [i for i in range(len(stmt.carries)) if i not in dropped]
-    outs, carries, inits = _pick(kept, stmt.outs), _pick(kept, stmt.carries), _pick(kept, stmt.inits)
-    body = ir.Block(stmt.body.stmts, _pick(kept, stmt.body.yields))
-    stop = None if stmt.stop is None else kept.index(stmt.stop)
-    if isinstance(stmt, ir.For):
-        return replace(stmt, outs=outs, carries=carries, inits=inits, body=body, stop=stop)
-    assert stop is not None
-    return ir.While(outs, carries, inits, stop, body, stmt.span, stmt.ends)
+def _carrying(stmt: ir.Loop, kept: list[int]) -> ir.Loop:
+    """A loop that carries no more than the values at some positions."""
+    fields: dict[str, Any] = {
+        "outs": _pick(kept, stmt.outs),
+        "carries": _pick(kept, stmt.carries),
+        "inits": _pick(kept, stmt.inits),
+        "body": ir.Block(stmt.body.stmts, _pick(kept, stmt.body.yields)),
+        "stop": None if stmt.stop is None else kept.index(stmt.stop),
+    }
+    return replace(stmt, **fields)
 
 
 def _pick(kept: list[int], items: tuple[_T, ...]) -> tuple[_T, ...]:

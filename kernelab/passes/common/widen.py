@@ -56,10 +56,8 @@ class _Widener(Copier):
         match stmt:
             case Print():
                 pass
-            case Native(outs, snippet, args, span):
-                copied = self.atoms(args)
-                wide = _wide_snippet(snippet)
-                self.builder.emit(Native(tuple(self.fresh(out) for out in outs), wide, copied, span))
+            case Native(_, snippet):
+                super().stmt(replace(stmt, snippet=_wide_snippet(snippet)))
             case _:
                 super().stmt(stmt)
 
@@ -81,22 +79,13 @@ class _Widener(Copier):
         return atom if atom.type == type else self.builder.apply(str(type), atom)
 
     def custom(self, stmt: Custom) -> None:
-        args, body = self.atoms(stmt.args), self.block(stmt.body)
-        outs = tuple(self.fresh(out) for out in stmt.outs)
-        self.builder.emit(Custom(outs, args, widen_rules(stmt.rules), body, stmt.span))
+        super().custom(replace(stmt, rules=widen_rules(stmt.rules)))
 
 
 @lru_cache(256)
 def widen_rules(rules: CustomRules) -> CustomRules:
     """The rules of a function, over float64."""
-    grad, replay, jvp = (
-        None if rule is None else _wide_rule(rule) for rule in (rules.grad, rules.replay, rules.jvp)
-    )
-    return CustomRules(_wide_rule(rules.function), grad, replay, jvp, rules.checked)
-
-
-def _wide_rule(rule: Function) -> Function:
-    return replace(widen(lay_out(rule)), name=rule.name)
+    return rules.mapped(lambda rule: replace(widen(lay_out(rule)), name=rule.name))
 
 
 @lru_cache(256)

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kernelab.lang import ir
-from kernelab.lang.build import type_of
 from kernelab.lang.ops import Zero
 from kernelab.lang.types import Array, int32, is_differentiable, size_of, uint64
-from kernelab.passes.common.copying import Copier
+from kernelab.passes.common.copying import Accompanying
 from kernelab.passes.common.simplify import simplify
 
 NONE = ir.Const(0, uint64)
@@ -46,20 +45,26 @@ def _bits_of(array: ir.Var) -> ir.Var:
     return ir.Var(Array(uint64, array.type.ndim + 1), f"{array.hint}_dep", array.span)
 
 
-class _Dependencies(Copier):
-    """`bits` are the arrays of bits, `known` the bits of the values that have any."""
+class _Dependencies(Accompanying):
+    """Gives each float its bits for a companion; `bits` are the arrays of bits."""
 
     def __init__(self) -> None:
         super().__init__()
         self.bits: dict[ir.Var, ir.Var] = {}
-        self.known: dict[ir.Atom, ir.Atom] = {}
 
-    def of(self, atom: ir.Atom) -> ir.Atom:
-        return NONE if isinstance(atom, ir.Const) else self.known.get(atom, NONE)
+    def is_accompanied(self, atom: ir.Atom) -> bool:
+        return is_differentiable(atom.type)
+
+    def companion(self, atom: ir.Atom) -> ir.Atom:
+        return self.companions.get(atom, NONE)
+
+    def new_companion(self, var: ir.Var) -> ir.Var:
+        bits = self.companions[var] = ir.Var(uint64)
+        return bits
 
     def united(self, atoms: Sequence[ir.Atom]) -> ir.Atom:
         found: ir.Atom = NONE
-        for bits in dict.fromkeys(self.of(atom) for atom in atoms):
+        for bits in dict.fromkeys(map(self.companion, atoms)):
             if bits != NONE:
                 found = bits if found == NONE else self.builder.apply("bit_or", found, bits)
         return found
@@ -78,72 +83,28 @@ class _Dependencies(Copier):
                 self.builder.emit(ir.Alloc(self.bits[out], (*shape, size_of(out.type.elem)), span))
             case ir.Store(array, _, value, span) if array in self.bits:
                 super().stmt(stmt)
-                self.builder.emit(ir.Store(self.bits[array], self.place(stmt), self.of(value), span))
+                self.builder.emit(ir.Store(self.bits[array], self.place(stmt), self.companion(value), span))
             case _:
                 super().stmt(stmt)
 
     def let(self, stmt: ir.Let) -> None:
         super().let(stmt)
         if not isinstance(stmt.op.derivative, Zero) and is_differentiable(stmt.out.type):
-            self.known[stmt.out] = self.united(stmt.args)
+            self.companions[stmt.out] = self.united(stmt.args)
 
     def load(self, stmt: ir.Load) -> None:
         super().load(stmt)
         if stmt.array in self.bits:
-            found = ir.Var(uint64, "", stmt.span)
+            found = self.new_companion(stmt.out)
             self.builder.emit(ir.Load(found, self.bits[stmt.array], self.place(stmt), stmt.span))
-            self.known[stmt.out] = found
 
     def atomic(self, stmt: ir.Atomic) -> None:
         if stmt.array not in self.bits:
             super().atomic(stmt)
             return
-        found = ir.Var(uint64, "", stmt.span)
+        found = self.new_companion(stmt.out)
         bits, place = self.bits[stmt.array], self.place(stmt)
         self.builder.emit(ir.Load(found, bits, place, stmt.span))
         super().atomic(stmt)
-        self.builder.emit(
-            ir.Store(bits, place, self.builder.apply("bit_or", found, self.of(stmt.value)), stmt.span)
-        )
-        self.known[stmt.out] = found
-
-    # -------------------------------------------------------------------------------------- regions
-
-    def branch(self, block: ir.Block, carried: Sequence[int]) -> ir.Block:
-        with self.builder.block() as copied:
-            self.stmts(block)
-            yields = self.atoms(block.yields)
-            bits = tuple(self.of(block.yields[i]) for i in carried)
-        return copied.close(*yields, *bits)
-
-    def with_bits(self, vars: Sequence[ir.Var], carried: Sequence[int]) -> tuple[ir.Var, ...]:
-        """New Vars for some, and Vars for the bits of those that carry any."""
-        copies, extra = [self.fresh(var) for var in vars], [ir.Var(uint64, "") for _ in carried]
-        self.known.update(zip((vars[i] for i in carried), extra, strict=True))
-        return (*copies, *extra)
-
-    def if_(self, stmt: ir.If) -> None:
-        carried = _floats(stmt.outs)
-        then, orelse = self.branch(stmt.then, carried), self.branch(stmt.orelse, carried)
-        outs = self.with_bits(stmt.outs, carried)
-        self.builder.emit(ir.If(outs, self.atom(stmt.cond), then, orelse, stmt.span))
-
-    def loop(self, stmt: ir.Loop) -> None:
-        carried = _floats(stmt.carries)
-        inits = (*self.atoms(stmt.inits), *(self.of(stmt.inits[i]) for i in carried))
-        carries = self.with_bits(stmt.carries, carried)
-        index = self.fresh(stmt.index) if isinstance(stmt, ir.For) else None
-        body = self.branch(stmt.body, carried)
-        outs = self.with_bits(stmt.outs, carried)
-        if isinstance(stmt, ir.While):
-            self.builder.emit(ir.While(outs, carries, inits, stmt.stop, body, stmt.span, stmt.ends))
-            return
-        assert index is not None
-        count = self.atom(stmt.count)
-        self.builder.emit(
-            ir.For(outs, index, count, carries, inits, body, stmt.span, stmt.reverse, stmt.stop)
-        )
-
-
-def _floats(vars: Sequence[ir.Var]) -> list[int]:
-    return [i for i, var in enumerate(vars) if is_differentiable(type_of(var))]
+        united = self.builder.apply("bit_or", found, self.companion(stmt.value))
+        self.builder.emit(ir.Store(bits, place, united, stmt.span))
