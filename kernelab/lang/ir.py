@@ -411,6 +411,27 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
             return ()
 
 
+def changed(stmt: Stmt) -> tuple[Var, ...]:
+    """The arrays whose elements a statement itself may change; of a call, those of the caller."""
+    match stmt:
+        case Store(array) | Append(array) | Atomic(_, _, array):
+            return (array,)
+        case Native():
+            return stmt.changed
+        case Call(_, function, args):
+            inside = changed_by(function)
+            pairs = zip(function.params, args, strict=True)
+            return tuple(arg for param, arg in pairs if param in inside and isinstance(arg, Var))
+        case _:
+            return ()
+
+
+def changed_by(function: Function) -> list[Var]:
+    """The array parameters that a function changes, also through the functions that it calls."""
+    arrays = {array for stmt in walk(function.body) for array in changed(stmt)}
+    return [param for param in function.params if param in arrays]
+
+
 def flows(stmt: Stmt) -> Iterator[tuple[Atom, Var]]:
     """What depends on what by a statement itself: pairs of a value or array, and a Var or array it goes into.
 

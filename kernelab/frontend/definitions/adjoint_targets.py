@@ -26,8 +26,9 @@ from kernelab.frontend.meaning.meanings import (
     ViewType,
     is_struct,
 )
-from kernelab.frontend.meaning.name_lookup import PREFIXES
+from kernelab.frontend.meaning.name_lookup import is_word
 from kernelab.frontend.syntax.jumps import leaves
+from kernelab.frontend.syntax.walking import is_none
 from kernelab.lang.build import zero
 from kernelab.lang.ir import Atom, Var
 from kernelab.lang.structs import Struct, StructArray
@@ -136,13 +137,7 @@ def numbers(meaning: Meaning) -> list[Atom]:
 
 def is_adjoint(node: ast.expr) -> bool:
     """Whether an expression is the word `adjoint`, bare or with a prefix."""
-    match node:
-        case ast.Name("adjoint"):
-            return True
-        case ast.Attribute(value=ast.Name(prefix), attr="adjoint"):
-            return prefix in PREFIXES
-        case _:
-            return False
+    return is_word(node, "adjoint")
 
 
 class Fields(ast.NodeTransformer):
@@ -208,7 +203,7 @@ class Adjoints(ast.NodeTransformer):
         self.errors.append(Diagnostic(message, self.rule.places(node), "type", hint=hint))
 
     def visit_Return(self, node: ast.Return) -> ast.stmt:
-        if node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None):
+        if node.value is not None and not is_none(node.value):
             hint = "add what it returns to adjoint[...] of an argument"
             self.error(node.value, f"the grad function {self.rule.name} cannot return a value", hint)
         return self._return(node)

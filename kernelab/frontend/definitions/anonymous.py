@@ -13,8 +13,9 @@ from typing import Any
 from kernelab.errors import Diagnostic, KernelSyntaxError, Source
 from kernelab.frontend.definitions.cell import lower_tree
 from kernelab.frontend.definitions.functions import UserFunction
-from kernelab.frontend.meaning.source import Places, refuse_other_text, source_of
+from kernelab.frontend.meaning.source import Places, no_text, refuse_other_text, source_of
 from kernelab.frontend.syntax.jumps import returns_value
+from kernelab.frontend.syntax.walking import parameters
 
 Position = tuple[int, int]
 
@@ -30,7 +31,7 @@ def lower_python(function: Callable[..., Any], namespace: Mapping[str, Any], lab
     source, tree = _lambda(function, label) if name == "<lambda>" else source_of(function)
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):
-        raise KernelSyntaxError(_no_text(name))
+        raise no_text(name)
     if not returns_value(definition.body):
         message = f"`{name}` returns nothing"
         hint = "return the value of one element"
@@ -51,11 +52,11 @@ def _lambda(function: Callable[..., Any], label: str) -> tuple[Source, ast.Modul
         lines, _ = inspect.findsource(function)
         tree = ast.parse("".join(lines))
     except (OSError, SyntaxError):
-        raise KernelSyntaxError(_no_text("this lambda")) from None
+        raise no_text("this lambda") from None
     source = Source("".join(lines), label)
     lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and _is_of(node, code)]
     if not lambdas:
-        raise KernelSyntaxError(_no_text("this lambda"))
+        raise no_text("this lambda")
     inner = min(lambdas, key=lambda node: (_end(node.body)[0] - node.body.lineno, _length(node.body)))
     body = ast.copy_location(ast.Return(inner.body), inner.body)
     definition = ast.FunctionDef("lambda", inner.args, [body], [])
@@ -64,7 +65,7 @@ def _lambda(function: Callable[..., Any], label: str) -> tuple[Source, ast.Modul
 
 def _is_of(node: ast.Lambda, code: CodeType) -> bool:
     """Whether all of the code was made from the lambda's body."""
-    names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+    names = [argument.arg for argument in parameters(node.args)]
     if names != list(code.co_varnames[: len(names)]) or node.lineno != code.co_firstlineno:
         return False
     first, last = (node.body.lineno, node.body.col_offset), _end(node.body)
@@ -90,12 +91,9 @@ def _length(node: ast.expr) -> int:
 def _drop_annotations(node: ast.FunctionDef) -> None:
     """In plain Python they bind nothing: `x: float` is called with float64 too."""
     node.returns = None
-    for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
-        match argument.annotation:
-            case ast.Name("int" | "bool"):
-                pass
-            case _:
-                argument.annotation = None
+    for argument in parameters(node.args):
+        if not (isinstance(argument.annotation, ast.Name) and argument.annotation.id in ("int", "bool")):
+            argument.annotation = None
 
 
 def _fix_defaults(node: ast.FunctionDef, function: Any) -> None:
@@ -110,11 +108,3 @@ def _fixed(node: ast.expr, value: Any) -> ast.expr:
         plain = value if isinstance(value, bool | int) else float(value)
         return ast.copy_location(ast.Constant(plain), node)
     return node
-
-
-def _no_text(name: str) -> Diagnostic:
-    return Diagnostic(
-        f"the source text of {name} cannot be found, so it cannot be compiled",
-        code="source",
-        hint="define it in a file or a notebook cell, or with kl.compile(text)",
-    )

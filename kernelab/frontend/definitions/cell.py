@@ -33,7 +33,7 @@ from kernelab.frontend.meaning.name_lookup import Scope, named_in
 from kernelab.frontend.meaning.source import Places, parse
 from kernelab.frontend.syntax import options
 from kernelab.frontend.syntax.jumps import returns_value, states_result
-from kernelab.frontend.syntax.walking import nodes
+from kernelab.frontend.syntax.walking import nodes, word
 
 Definition = KernelDefinition | GenericKernel | UserFunction | StructDefinition
 Kind = Literal["kernel", "func"]
@@ -239,15 +239,15 @@ class _Cell:
         kind: Kind | None = None
         chosen: dict[str, Any] = {}
         for decorator in node.decorator_list:
-            head = decorator.func if isinstance(decorator, ast.Call) else decorator
-            match head:
-                case ast.Name("kernel" | "func" as word) | ast.Attribute(attr="kernel" | "func" as word):
-                    kind = "kernel" if word == "kernel" else "func"
-                case _ if native_defs.is_native(head):
+            match word(decorator):
+                case "kernel" | "func" as kind:
+                    pass
+                case "func_native":
                     kind = "func"
                     self.native(node, decorator)
                     continue
                 case _:
+                    head = decorator.func if isinstance(decorator, ast.Call) else decorator
                     self.scope.cell[node.name] = Poison()
                     self.error(
                         decorator,
@@ -282,9 +282,9 @@ class _Cell:
 
     def options(self, decorator: ast.Call, kind: Kind) -> dict[str, Any]:
         stated = {}
-        for word in decorator.keywords:
+        for option in decorator.keywords:
             try:
-                stated[word.arg or ""] = self.evaluate(word.value, "this option")
+                stated[option.arg or ""] = self.evaluate(option.value, "this option")
             except Mistake as mistake:
                 self.errors.append(mistake.diagnostic)
         wrong = options.unknown(kind, stated)

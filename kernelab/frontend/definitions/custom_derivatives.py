@@ -47,9 +47,9 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.meaning.name_lookup import Scope, Unknown, meaning_of, named_in
 from kernelab.frontend.meaning.source import Places, source_of
 from kernelab.frontend.places import struct_values
-from kernelab.frontend.regions.changing import changed_by
+from kernelab.frontend.syntax.walking import word
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import CustomRules, Function, RuleName, Var
+from kernelab.lang.ir import CustomRules, Function, RuleName, Var, changed_by
 from kernelab.lang.structs import Struct, StructArray, leaves
 from kernelab.lang.types import Type, is_differentiable
 
@@ -348,15 +348,7 @@ Collect = Callable[[Sequence[Diagnostic]], None]
 
 def decorator(node: ast.FunctionDef) -> ast.expr | None:
     """The decorator that makes a def a rule, None if it is none."""
-    return next((part for part in node.decorator_list if _word(part) in KINDS), None)
-
-
-def _word(node: ast.expr) -> str:
-    match node.func if isinstance(node, ast.Call) else node:
-        case ast.Name(word) | ast.Attribute(attr=word):
-            return word
-        case _:
-            return ""
+    return next((part for part in node.decorator_list if word(part) in KINDS), None)
 
 
 def named(node: ast.FunctionDef) -> set[str]:
@@ -424,18 +416,18 @@ def rule_of(node: ast.FunctionDef, scope: Scope, places: Places, checked: bool =
     """The rule that a decorated def is; raises Mistake where the decorator says too much."""
     call = decorator(node)
     assert call is not None
-    word: RuleKind = next(kind for kind in KINDS if kind == _word(call))
-    return Rule(word, template(node, places, scope, {}), checked)
+    kind = next(kind for kind in KINDS if kind == word(call))
+    return Rule(kind, template(node, places, scope, {}), checked)
 
 
 def _resolved(node: ast.FunctionDef, scope: Scope, places: Places) -> tuple[Rule, UserFunction]:
     call = decorator(node)
     assert call is not None
-    word = _word(call)
+    name = word(call)
     if not isinstance(call, ast.Call) or len(call.args) != 1 or len(node.decorator_list) > 1:
-        hint = f"write @{word}(f) alone above the def"
+        hint = f"write @{name}(f) alone above the def"
         raise Mistake(
-            Diagnostic(f"{word} takes the function that it is for", places(call), "name", hint=hint)
+            Diagnostic(f"{name} takes the function that it is for", places(call), "name", hint=hint)
         )
     target = _target(call.args[0], scope, places)
     return rule_of(node, scope, places, _checked(call, places)), target
@@ -464,14 +456,14 @@ def _meaning(node: ast.expr, scope: Scope, places: Places) -> Meaning | None:
 
 def _checked(call: ast.Call, places: Places) -> bool:
     checked = True
-    for word in call.keywords:
-        match word:
+    for option in call.keywords:
+        match option:
             case ast.keyword("check", ast.Constant(bool() as value)):
                 checked = value
             case _:
-                message = f"{_word(call)} has no option {ast.unparse(word)}"
-                hint = f"{_word(call)} takes check=True or check=False"
-                raise Mistake(Diagnostic(message, places(word), "value", hint=hint))
+                message = f"{word(call)} has no option {ast.unparse(option)}"
+                hint = f"{word(call)} takes check=True or check=False"
+                raise Mistake(Diagnostic(message, places(option), "value", hint=hint))
     return checked
 
 

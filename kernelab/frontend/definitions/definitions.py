@@ -19,7 +19,7 @@ from kernelab.frontend.regions.joins import RETURNED, WATCH
 from kernelab.frontend.statements.statements import block
 from kernelab.frontend.syntax.jumps import on_own_lines, plain_loops
 from kernelab.frontend.syntax.scope import analyse, changed_in
-from kernelab.frontend.syntax.walking import nodes
+from kernelab.frontend.syntax.walking import nodes, parameters
 from kernelab.lang.structs import AnyType
 
 _ATTEMPTS = 40
@@ -51,8 +51,7 @@ class Template:
 
     @property
     def arguments(self) -> list[ast.arg]:
-        arguments = self.node.args
-        return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        return parameters(self.node.args)
 
     @property
     def defaults(self) -> dict[str, ast.expr]:

@@ -11,6 +11,7 @@ from kernelab.frontend.meaning import array_views, fence
 from kernelab.frontend.meaning.annotations import annotation, is_any
 from kernelab.frontend.meaning.frame import BrokenCall, Frame, Mistake, Recursion
 from kernelab.frontend.meaning.meanings import (
+    Arguments,
     ArrayRef,
     Bound,
     BuiltinRef,
@@ -31,6 +32,7 @@ from kernelab.frontend.meaning.name_lookup import Constants, meaning_of
 from kernelab.frontend.places import struct_values
 from kernelab.frontend.regions.joins import RETURNED
 from kernelab.frontend.syntax.jumps import leaves, returns_value, states_result
+from kernelab.frontend.syntax.walking import is_none
 from kernelab.guidance.public_names import Offers
 from kernelab.host.single import Single
 from kernelab.lang.ir import Atom, CustomRules, Function
@@ -95,7 +97,7 @@ class UserFunction(Offers, Single):
         """The functions of this name."""
         return (self,)
 
-    def chosen(self, arguments: Sequence[tuple[str | None, Meaning]], /) -> "UserFunction | None":
+    def chosen(self, arguments: Arguments, /) -> "UserFunction | None":
         """The function itself: it has no overloads."""
         return self
 
@@ -106,14 +108,10 @@ class UserFunction(Offers, Single):
         return self._signature
 
     def _parameters(self) -> tuple[Parameter, ...]:
-        arguments = self.template.node.args
-        positional = [*arguments.posonlyargs, *arguments.args]
-        defaults: list[ast.expr | None] = [None] * (len(positional) - len(arguments.defaults))
-        defaults += [*arguments.defaults, *arguments.kw_defaults]
-        errors, parameters = [], []
-        for argument, default in zip(self.template.arguments, defaults, strict=True):
+        errors, parameters, defaults = [], [], self.template.defaults
+        for argument in self.template.arguments:
             try:
-                parameters.append(self._parameter(argument, default))
+                parameters.append(self._parameter(argument, defaults.get(argument.arg)))
             except Mistake as mistake:
                 errors.append(mistake.diagnostic)
         if errors:
@@ -191,7 +189,7 @@ class UserFunction(Offers, Single):
         self.captured |= snapshot(frame.scope.captured)
         self.constants |= frame.scope.constants
         self.note(frame.notes)
-        return self._finished(frame, params)
+        return _instance(frame, params, self.name, self.span)
 
     def note(self, notes: Sequence[Diagnostic]) -> None:
         """Keep what there is to say of the function, each thing once, and tell it to whoever listens."""
@@ -232,14 +230,11 @@ class UserFunction(Offers, Single):
             returns is None
             or isinstance(returns, ast.Tuple | ast.Subscript)
             or is_any(returns, self.template.scope)
-            or (isinstance(returns, ast.Constant) and returns.value is None)
+            or is_none(returns)
         ):
             return None
         type = annotation(self.template.scope, self.template.places, returns)
         return None if isinstance(type, Array | StructArray) else type
-
-    def _finished(self, frame: Frame, params: Mapping[str, Meaning]) -> Instance:
-        return _instance(frame, params, self.name, self.span)
 
 
 def _instance(frame: Frame, params: Mapping[str, Meaning], name: str, span: Span) -> Instance:
@@ -314,9 +309,6 @@ def lower_rule(template: Template, params: Mapping[str, Meaning], callee: UserFu
 # ------------------------------------------------------------------------------------------- overload choice
 
 
-Shape = Sequence[tuple[str | None, Meaning]]
-
-
 class Overloads(UserFunction):
     """Functions that share a name; what is said of the name alone is said of the first."""
 
@@ -346,18 +338,18 @@ class Overloads(UserFunction):
         """Whether any of them is."""
         return any(member.is_usable for member in self.members)
 
-    def chosen(self, arguments: Shape) -> UserFunction | None:
+    def chosen(self, arguments: Arguments) -> UserFunction | None:
         """The function that a call with these arguments means, None if there is none."""
         levels = [(_fit(member.signature(), arguments), member) for member in self.members]
         best = max((level for level, _ in levels), default=0)
         return next(member for level, member in levels if level == best) if best else None
 
 
-def _fit(parameters: Sequence[Parameter], arguments: Shape) -> int:
+def _fit(parameters: Sequence[Parameter], arguments: Arguments) -> int:
     """2 for an exact fit, 1 for one that converts literals, 0 for none."""
-    plain = [value for keyword, value in arguments if keyword is None]
+    plain = [a.value for a in arguments if a.keyword is None]
     values = dict(zip((p.name for p in parameters), plain, strict=False))
-    named = {keyword: value for keyword, value in arguments if keyword is not None}
+    named = {a.keyword: a.value for a in arguments if a.keyword is not None}
     names = {p.name for p in parameters}
     if len(plain) > len(parameters) or values.keys() & named.keys() or not named.keys() <= names:
         return 0

@@ -262,10 +262,8 @@ def _is_text(stmt: ast.stmt) -> bool:
 
 
 def _does_something(body: Block) -> bool:
-    for stmt in walk(body):
-        match stmt:
-            case Store() | Atomic() | Append() | Assert() | Print() | Native():
-                return True
-            case Call(_, function) if _does_something(function.body):
-                return True
-    return False
+    return any(
+        isinstance(stmt, Store | Atomic | Append | Assert | Print | Native)
+        or (isinstance(stmt, Call) and _does_something(stmt.function.body))
+        for stmt in walk(body)
+    )

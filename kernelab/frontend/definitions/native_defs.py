@@ -19,6 +19,7 @@ from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.meaning.annotations import annotation, is_any
 from kernelab.frontend.meaning.frame import BrokenCall, Mistake
 from kernelab.frontend.meaning.meanings import Bound, Instance, Meaning, Typed
+from kernelab.frontend.syntax.walking import is_none
 from kernelab.lang.build import Builder
 from kernelab.lang.ir import CustomRules, Function, Native, RuleName, Var
 from kernelab.lang.native import Access, Snippet, SnippetLine, SnippetParam, access, mentions, plain, stores
@@ -34,15 +35,6 @@ class Texts:
     adj: tuple[SnippetLine, ...] | None = None
     replay: tuple[SnippetLine, ...] | None = None
     checked: bool = True
-
-
-def is_native(node: ast.expr) -> bool:
-    """Whether a decorator is `func_native`."""
-    match node.func if isinstance(node, ast.Call) else node:
-        case ast.Name("func_native") | ast.Attribute(attr="func_native"):
-            return True
-        case _:
-            return False
 
 
 def texts(arguments: Mapping[str, Any], name: str, sources: Sequence[Source]) -> Texts:
@@ -157,7 +149,7 @@ class NativeFunction(UserFunction):
     def _result(self) -> Value | None:
         returns = self.template.node.returns
         says = any("return" in plain(line.text) and _returns(line.text) for line in self.texts.snippet)
-        if returns is None or (isinstance(returns, ast.Constant) and returns.value is None):
+        if returns is None or is_none(returns):
             if says:
                 raise self._mistake(
                     f"the snippet of {self.name} returns a value, and its def does not say of which type",

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from kernelab.frontend.expressions import constructors, division, library_functions, print_calls, words
 from kernelab.frontend.expressions.constructors import number
-from kernelab.frontend.expressions.passing import Argument, Arguments, call_function, in_order, in_order_of
+from kernelab.frontend.expressions.passing import call_function, in_order, in_order_of
 from kernelab.frontend.meaning import habit_hints, local_arrays, shaped
 from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import (
+    Argument,
+    Arguments,
     ArrayRef,
     BuiltinRef,
     FunctionRef,
@@ -42,8 +44,7 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
         case TypeRef(type):
             return constructors.construct(frame, type, in_order_of(frame, type, arguments, node), node)
         case StructRef(struct):
-            fields = [(argument.keyword, argument.value, argument.node) for argument in arguments]
-            return struct_values.construct(frame, struct, fields, node)
+            return struct_values.construct(frame, struct, arguments, node)
         case FunctionRef(function):
             return call_function(frame, function, arguments, node)
         case GradRef():

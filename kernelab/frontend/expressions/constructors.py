@@ -3,10 +3,12 @@
 import ast
 from collections.abc import Mapping, Sequence
 
-from kernelab.frontend.expressions.passing import Argument, Arguments, beside_type
+from kernelab.frontend.expressions.passing import beside_type
 from kernelab.frontend.meaning import shaped
 from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import (
+    Argument,
+    Arguments,
     ArrayRef,
     Meaning,
     TupleOf,

@@ -10,14 +10,14 @@ from itertools import product
 from kernelab.errors import Diagnostic, Severity
 from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import Typed, Weak
+from kernelab.frontend.meaning.operators import SYMBOLS
 from kernelab.frontend.meaning.promote import cast, operate
 from kernelab.guidance.kernel_text import OF_WARP
 from kernelab.lang.build import integer, zero
 from kernelab.lang.ir import Atom, Var
 from kernelab.lang.types import Mat, Scalar, Vec, float32, float64, scalar_of
 
-_SYMBOLS = {"div": "/", "floordiv": "//", "mod": "%"}
-NAMES = tuple(_SYMBOLS)
+NAMES = ("div", "floordiv", "mod")
 """The operations that divide."""
 Parts = Sequence[ast.expr]
 
@@ -127,7 +127,7 @@ def _note_warp(frame: Frame, name: str, node: ast.expr, values: Sequence[Weak | 
     if name == "mod" and any(type.kind == "uint" for type in types):
         return
     is_call = isinstance(node, ast.Call)
-    message = guidance.reason.format(name if is_call else _SYMBOLS[name])
+    message = guidance.reason.format(name if is_call else SYMBOLS[name])
     severity: Severity = "warning" if is_call else "information"
     hint = guidance.hint if is_call else ""
     frame.notes.append(Diagnostic(message, frame.places(node), "warp", severity, hint=hint))

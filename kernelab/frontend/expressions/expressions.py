@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from kernelab.frontend.expressions import calls, division
-from kernelab.frontend.expressions.passing import Argument
 from kernelab.frontend.meaning import fence
 from kernelab.frontend.meaning.frame import Frame, Poisoned
 from kernelab.frontend.meaning.meanings import (
+    Argument,
     ArrayRef,
     BuiltinRef,
     Evaluated,
@@ -29,6 +29,7 @@ from kernelab.frontend.meaning.meanings import (
     is_truth,
 )
 from kernelab.frontend.meaning.name_lookup import Unknown
+from kernelab.frontend.meaning.operators import NAMES, OF_STRUCTS
 from kernelab.frontend.meaning.promote import as_number, materialise, operate
 from kernelab.frontend.places import reads, slices, struct_values
 from kernelab.frontend.places.places import COMPONENTS, chain
@@ -38,22 +39,6 @@ from kernelab.frontend.syntax.scope import advanced
 from kernelab.lang.build import FALSE, TRUE, integer, zero
 from kernelab.lang.ir import Atom, Const, Let, Stmt
 from kernelab.lang.types import Mat, Scalar, Vec, bool_
-
-_BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.FloorDiv: "floordiv",
-    ast.Mod: "mod",
-    ast.Pow: "pow",
-    ast.MatMult: "matmul",
-    ast.BitAnd: "bit_and",
-    ast.BitOr: "bit_or",
-    ast.BitXor: "bit_xor",
-    ast.LShift: "shl",
-    ast.RShift: "shr",
-}
 
 
 def binary(
@@ -65,7 +50,7 @@ def binary(
     parts: tuple[ast.expr, ast.expr],
 ) -> Weak | Typed:
     """`left operator right`, as Python means it."""
-    name = _BINARY[type(operator)]
+    name = NAMES[type(operator)]
     if name in division.NAMES:
         return division.divided(frame, name, left, right, node, parts)
     if name == "pow":
@@ -80,16 +65,6 @@ def binary(
 
 
 # ----------------------------------------------------------------------------------------------- expressions
-
-
-_COMPARE: dict[type[ast.cmpop], str] = {
-    ast.Lt: "lt",
-    ast.LtE: "le",
-    ast.Gt: "gt",
-    ast.GtE: "ge",
-    ast.Eq: "eq",
-    ast.NotEq: "ne",
-}
 
 
 def any_expr(frame: Frame, node: ast.expr) -> Meaning | None:
@@ -160,21 +135,18 @@ def _base(frame: Frame, node: ast.expr) -> Meaning:
 
 def _binary(frame: Frame, node: ast.BinOp) -> Meaning:
     values = [frame.value(part) for part in (node.left, node.right)]
-    overloaded = _operator(frame, _FUNCTIONS.get(type(node.op), ""), values, (node.left, node.right), node)
+    overloaded = _operator(frame, NAMES[type(node.op)], values, (node.left, node.right), node)
     if overloaded is not None:
         return overloaded
     left, right = (as_number(frame, *pair) for pair in zip(values, (node.left, node.right), strict=True))
     return binary(frame, node.op, left, right, node, (node.left, node.right))
 
 
-_FUNCTIONS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Mod: "mod"}
-
-
 def _operator(
     frame: Frame, name: str, values: Sequence[Meaning], parts: Sequence[ast.expr], node: ast.expr
 ) -> Meaning | None:
     """An operator on structs: the user's function of its name, such as `add`; None where there is none."""
-    if not any(map(is_struct, values)):
+    if name not in OF_STRUCTS or not any(map(is_struct, values)):
         return None
     try:
         callee = frame.scope.lookup(name)
@@ -191,12 +163,11 @@ def _unary(frame: Frame, node: ast.UnaryOp) -> Meaning:
     if isinstance(node.op, ast.Not):
         return _boolean(_not(frame, condition(frame, node.operand)))
     value = frame.value(node.operand)
-    name = {ast.USub: "neg", ast.UAdd: "pos"}.get(type(node.op), "")
+    name = NAMES[type(node.op)]
     overloaded = _operator(frame, name, [value], [node.operand], node)
     if overloaded is not None:
         return overloaded
     operand = as_number(frame, value, node.operand)
-    name = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert"}[type(node.op)]
     return operate(frame, name, [operand], node, (node.operand,))
 
 
@@ -323,9 +294,9 @@ def _compared(
     node: ast.Compare,
     parts: tuple[ast.expr, ast.expr],
 ) -> Atom:
-    if type(operator) not in _COMPARE:
+    if type(operator) not in NAMES:
         raise Poisoned
-    result = operate(frame, _COMPARE[type(operator)], [left, right], node, parts)
+    result = operate(frame, NAMES[type(operator)], [left, right], node, parts)
     return materialise(frame, result, node)
 
 

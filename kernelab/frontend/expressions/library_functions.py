@@ -6,9 +6,11 @@ from functools import cache
 
 from kernelab.builtins.records.library import BY_COUNT, TEXT, WORDS
 from kernelab.errors import Source
-from kernelab.frontend.expressions.passing import Argument, Arguments, entered, in_order
+from kernelab.frontend.expressions.passing import entered, in_order
 from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import (
+    Argument,
+    Arguments,
     BuiltinRef,
     Callee,
     FunctionRef,
@@ -22,7 +24,7 @@ from kernelab.frontend.meaning.meanings import (
 )
 from kernelab.frontend.meaning.promote import weak_constant
 from kernelab.lang import ops
-from kernelab.lang.ir import Alloc, Atomic, Block, Call, Function, Native, Print, Store, Var, walk
+from kernelab.lang.ir import Block, Call, Native, Print, Var, changed, locals_of, walk
 from kernelab.lang.types import Scalar, Value, float32, is_differentiable
 
 Lower = Callable[[Source], Mapping[str, Callee]]
@@ -84,7 +86,9 @@ def call(frame: Frame, gradient: GradRef, arguments: Arguments, node: ast.Call) 
     callee = _callee(frame, gradient, arguments, node)
     entry = entered(frame, callee, arguments, node, _strong)
     function, result = entry.instance.function, entry.instance.results
-    _refuse_effects(frame, function, node)
+    if _acts(function.body):
+        message = f"grad takes a function of its arguments alone, and {function.name} changes or prints more"
+        raise frame.error(node, message, hint="return the value instead of storing it")
     if not isinstance(result, Typed) or not (isinstance(result.type, Scalar) and result.type.is_float):
         what = "nothing" if result is None else describe(result)
         message = f"grad takes a function that returns one float, and {function.name} returns {what}"
@@ -122,20 +126,12 @@ def _callee(frame: Frame, gradient: GradRef, arguments: Arguments, node: ast.Cal
             raise frame.error(node, f"{describe(other)} has no derivative in a kernel", hint="write a def")
 
 
-def _refuse_effects(frame: Frame, function: Function, node: ast.Call) -> None:
-    if _acts(function.body):
-        message = f"grad takes a function of its arguments alone, and {function.name} changes or prints more"
-        raise frame.error(node, message, hint="return the value instead of storing it")
-
-
 def _acts(body: Block) -> bool:
-    own = {stmt.out for stmt in walk(body) if isinstance(stmt, Alloc)}
-    for stmt in walk(body):
-        match stmt:
-            case Store(array) | Atomic(_, _, array) if array not in own:
-                return True
-            case Print() | Native():
-                return True
-            case Call(_, called) if _acts(called.body):
-                return True
-    return False
+    """Whether a function prints, or changes anything but arrays of its own."""
+    own = locals_of(body)
+    return any(
+        isinstance(stmt, Print | Native)
+        or not own.issuperset(changed(stmt))
+        or (isinstance(stmt, Call) and _acts(stmt.function.body))
+        for stmt in walk(body)
+    )

@@ -10,6 +10,8 @@ from kernelab.frontend.meaning import array_views, local_arrays
 from kernelab.frontend.meaning.byref import HandedCall
 from kernelab.frontend.meaning.frame import Frame, Mistake, Poisoned, Recursion, counted
 from kernelab.frontend.meaning.meanings import (
+    Argument,
+    Arguments,
     ArrayRef,
     Bound,
     BuiltinRef,
@@ -35,18 +37,6 @@ from kernelab.lang import ops
 from kernelab.lang.ir import Atom, Call, Var
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import Array, Quat, Transform, Type, Value, Vec
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """An argument of a call: its value, how it was written, and its keyword."""
-
-    value: Meaning
-    node: ast.expr
-    keyword: str | None = None
-
-
-Arguments = Sequence[Argument]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +81,7 @@ def entered(
     frame: Frame, function: Callee, arguments: Arguments, node: ast.Call, adapt: Adapt | None = None
 ) -> Entered:
     """The function that a call means, for its arguments; `adapt` may change these first."""
-    chosen = function.chosen([(argument.keyword, argument.value) for argument in arguments])
+    chosen = function.chosen(arguments)
     if chosen is None:
         shown = ", ".join(describe(argument.value) for argument in arguments)
         related = (Related(f"the first {function.name} is defined here", function.span),)

@@ -5,11 +5,13 @@ from functools import reduce
 from typing import get_args
 
 from kernelab.errors import Related
-from kernelab.frontend.expressions.passing import Argument, Arguments, in_order
+from kernelab.frontend.expressions.passing import in_order
 from kernelab.frontend.meaning import array_views
 from kernelab.frontend.meaning.array_views import index_of
 from kernelab.frontend.meaning.frame import Frame, counted
 from kernelab.frontend.meaning.meanings import (
+    Argument,
+    Arguments,
     ArrayRef,
     Meaning,
     StructArrayRef,

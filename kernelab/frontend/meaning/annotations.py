@@ -23,6 +23,7 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.meaning.name_lookup import Scope, Unknown
 from kernelab.frontend.meaning.shaped import Unshaped, bound, shaped_type
 from kernelab.frontend.meaning.source import Places
+from kernelab.frontend.syntax.walking import word
 from kernelab.lang.structs import AnyType, Struct, StructArray, array_inside
 from kernelab.lang.types import Array, Mat, Value, Vec, size_of
 
@@ -66,9 +67,9 @@ def is_any(node: ast.expr, scope: Scope | None = None) -> bool:
     In a scope, names may stand for `Any`, or for what `kernelab.types` or `typing` has for several types.
     """
     match node:
-        case ast.Name("Any" | "Function" | "Callable") | ast.Attribute(attr="Any" | "Function" | "Callable"):
+        case ast.Name() | ast.Attribute() if word(node) in ("Any", "Function", "Callable"):
             return True
-        case ast.Subscript(value=ast.Name("Callable") | ast.Attribute(attr="Callable")):
+        case ast.Subscript(value=head) if word(head) == "Callable":
             return True
         case ast.Name() | ast.Attribute() if scope is not None and _stands_for_any(node, scope):
             return True
@@ -77,7 +78,7 @@ def is_any(node: ast.expr, scope: Scope | None = None) -> bool:
         case ast.Subscript(slice=ast.Tuple(elts=[elem, *_])) | ast.Subscript(slice=elem):
             return is_any(elem, scope)
         case ast.Call(keywords=words, args=args):
-            parts = [*args, *(word.value for word in words)]
+            parts = [*args, *(keyword.value for keyword in words)]
             parts += [inner for part in parts if isinstance(part, ast.Tuple) for inner in part.elts]
             return any(is_any(part, scope) for part in parts)
         case _:
@@ -99,26 +100,18 @@ def open_ndim(node: ast.expr) -> int | None:
     """The number of dimensions of an array of `Any`; None for an annotation that is no array."""
     match node:
         case ast.Subscript(value=head, slice=ast.Tuple(elts=[_, ast.Constant(value=int() as ndim)])):
-            return ndim if _word(head) in _DIMENSIONS else None
+            return ndim if word(head) in _DIMENSIONS else None
         case ast.Subscript(value=head):
-            return _DIMENSIONS.get(_word(head))
+            return _DIMENSIONS.get(word(head))
         case ast.Call(func=head, keywords=words):
-            stated = [_number(word.value) for word in words if word.arg == "ndim"]
-            return (stated or [_DIMENSIONS[_word(head)]])[0] if _word(head) in _DIMENSIONS else None
+            stated = [_number(keyword.value) for keyword in words if keyword.arg == "ndim"]
+            return (stated or [_DIMENSIONS[word(head)]])[0] if word(head) in _DIMENSIONS else None
         case _:
             return None
 
 
 def _number(node: ast.expr) -> int | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
-
-
-def _word(node: ast.expr) -> str:
-    match node:
-        case ast.Name(word) | ast.Attribute(attr=word):
-            return word
-        case _:
-            return ""
 
 
 def _parsed(places: Places, node: ast.Constant, text: str) -> ast.expr:
@@ -183,17 +176,17 @@ def _subscripted(scope: Scope, places: Places, node: ast.expr, head: ast.expr, e
 
 
 def _shaped(scope: Scope, places: Places, node: ast.Call, name: str) -> Value:
-    def word(part: ast.expr) -> Meaning:
+    def said(part: ast.expr) -> Meaning:
         match part:
             case ast.Constant(value=int() as number):
                 return Weak(number)
             case ast.Tuple(elts=parts):
-                return TupleOf(tuple(word(inner) for inner in parts))
+                return TupleOf(tuple(said(inner) for inner in parts))
             case _:
                 return _meaning(scope, places, part)
 
-    plain = [word(part) for part in node.args]
-    named = {keyword.arg or "": word(keyword.value) for keyword in node.keywords}
+    plain = [said(part) for part in node.args]
+    named = {keyword.arg or "": said(keyword.value) for keyword in node.keywords}
     try:
         return shaped_type(name, bound(name, plain, named))
     except Unshaped as error:
@@ -205,7 +198,7 @@ def _called(scope: Scope, places: Places, node: ast.Call, head: ast.expr) -> Any
         case BuiltinRef("vector" | "matrix" as name):
             return _shaped(scope, places, node, name)
     ndim = _dimensions(scope, places, node, head)
-    words = {word.arg: word.value for word in node.keywords}
+    words = {keyword.arg: keyword.value for keyword in node.keywords}
     words |= dict(zip(("dtype", "ndim"), node.args, strict=False))
     unknown = set(words) - {"dtype", "ndim"}
     if unknown or "dtype" not in words:

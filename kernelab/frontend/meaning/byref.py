@@ -17,10 +17,10 @@ from itertools import permutations
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend.meaning.meanings import HandsBack
-from kernelab.frontend.meaning.name_lookup import PREFIXES
+from kernelab.frontend.meaning.name_lookup import is_word
 from kernelab.frontend.meaning.source import Places
 from kernelab.frontend.syntax.jumps import leaves, returns_value, states_result
-from kernelab.frontend.syntax.walking import nodes
+from kernelab.frontend.syntax.walking import blocks, is_none, nodes, parameters
 
 
 class HandedCall(ast.Call):
@@ -29,18 +29,12 @@ class HandedCall(ast.Call):
 
 def is_ref(annotation: ast.expr | None) -> bool:
     """Whether an annotation is `ref[...]`."""
-    match annotation:
-        case ast.Subscript(value=ast.Name("ref")):
-            return True
-        case ast.Subscript(value=ast.Attribute(value=ast.Name(prefix), attr="ref")):
-            return prefix in PREFIXES
-        case _:
-            return False
+    return isinstance(annotation, ast.Subscript) and is_word(annotation.value, "ref")
 
 
 def hand_back(node: ast.FunctionDef) -> HandsBack | None:
     """Make a def return the values of its `ref` parameters, and type these; None where it has none."""
-    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    arguments = parameters(node.args)
     refs = [argument for argument in arguments if is_ref(argument.annotation)]
     if not refs:
         return None
@@ -73,7 +67,7 @@ class _Returning(ast.NodeTransformer):
 
     def visit_Return(self, node: ast.Return) -> list[ast.stmt]:
         value = node.value
-        if value is None or (isinstance(value, ast.Constant) and value.value is None):
+        if value is None or is_none(value):
             return [self.at(node, None)]
         if self.stated is None:
             return [self.at(node, value)]
@@ -105,7 +99,7 @@ class Calls:
         body[:] = [statement for stmt in body for statement in self._statement(stmt)]
 
     def _statement(self, stmt: ast.stmt) -> Iterator[ast.stmt]:
-        for inner in _blocks(stmt):
+        for inner in blocks(stmt):
             self.written(inner)
         call = _whole_call(stmt)
         for node in (node for part in _own(stmt) for node in nodes(part)):
@@ -235,14 +229,6 @@ def _own(stmt: ast.stmt) -> Iterator[ast.AST]:
     for part in ast.iter_child_nodes(stmt):
         if not isinstance(part, ast.stmt):
             yield part
-
-
-def _blocks(stmt: ast.stmt) -> Iterator[list[ast.stmt]]:
-    match stmt:
-        case ast.If(body=body, orelse=orelse):
-            yield from (body, orelse)
-        case ast.For(body=body) | ast.While(body=body):
-            yield body
 
 
 def _target(argument: ast.expr) -> ast.expr:

@@ -11,6 +11,7 @@ from functools import cache
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend.meaning.source import Places
+from kernelab.frontend.syntax.walking import word
 from kernelab.guidance.hint_table import Guidance
 from kernelab.guidance.kernel_text import SYNTAX
 
@@ -139,11 +140,11 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
             yield target
             if value is not None:
                 yield value
-        case ast.Call(func=ast.Name("static") | ast.Attribute(attr="static")):
+        case ast.Call(func=func) if word(func) == "static":
             return
         case ast.Call(args=args, keywords=words) if is_range(node):
             yield from (*args, *(word for word in words if word.arg != "adjoint"))
-        case ast.Call(func=ast.Name("print" | "printf") | ast.Attribute(attr="print" | "printf")):
+        case ast.Call(func=func) if word(func) in ("print", "printf"):
             values = [part for part in node.args if not is_text(part)]
             yield from (*values, *(word for word in node.keywords if not is_text(word.value)))
         case ast.Call(func=func, args=args, keywords=words):
@@ -171,11 +172,7 @@ def is_search(operator: ast.cmpop) -> bool:
 
 def _is_float(node: ast.expr) -> bool:
     """Whether an expression may be a type of floats, which `"inf"` and `"nan"` can be written of."""
-    match node:
-        case ast.Name(name) | ast.Attribute(attr=name):
-            return name in ("float", "float16", "float32", "float64", "bfloat16")
-        case _:
-            return False
+    return word(node) in ("float", "float16", "float32", "float64", "bfloat16")
 
 
 def is_text(node: ast.expr) -> bool:
@@ -186,7 +183,7 @@ def is_text(node: ast.expr) -> bool:
 def range_of(node: ast.expr) -> ast.Call | None:
     """The call of `range` that a loop goes over, forwards or in `reversed(...)`."""
     match node:
-        case ast.Call(func=ast.Name("reversed") | ast.Attribute(attr="reversed"), args=[inner], keywords=[]):
+        case ast.Call(func=callee, args=[inner], keywords=[]) if word(callee) == "reversed":
             return inner if isinstance(inner, ast.Call) and is_range(inner) else None
         case ast.Call() if is_range(node):
             return node
@@ -196,8 +193,4 @@ def range_of(node: ast.expr) -> ast.Call | None:
 
 def is_range(node: ast.expr) -> bool:
     """Whether an expression is a call of `range`, bare or with a prefix."""
-    match node:
-        case ast.Call(func=ast.Name("range") | ast.Attribute(attr="range")):
-            return True
-        case _:
-            return False
+    return isinstance(node, ast.Call) and word(node.func) == "range"

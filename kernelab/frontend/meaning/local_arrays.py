@@ -3,13 +3,22 @@
 import ast
 import math
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend.meaning.frame import Frame
-from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, TupleOf, Typed, TypeRef, Weak, describe
+from kernelab.frontend.meaning.meanings import (
+    Argument,
+    Arguments,
+    ArrayRef,
+    Meaning,
+    TupleOf,
+    Typed,
+    TypeRef,
+    Weak,
+    describe,
+)
 from kernelab.lang.build import elem_of
-from kernelab.lang.ir import Alloc, Atom, Atomic, Block, Call, Const, Function, Native, Store, Var, walk
+from kernelab.lang.ir import Alloc, Atom, Block, Call, Const, Function, Var, changed_by, walk
 from kernelab.lang.types import Array, Value, bytes_of, float32
 
 LARGEST = 1 << 14
@@ -19,18 +28,7 @@ LARGEST_SUM = 1 << 18
 """The most bytes of all local arrays of a kernel; its adjoint has as many again."""
 
 
-class Given(Protocol):
-    """An argument of a call."""
-
-    @property
-    def value(self) -> Meaning: ...
-    @property
-    def node(self) -> ast.expr: ...
-    @property
-    def keyword(self) -> str | None: ...
-
-
-def zeros(frame: Frame, name: str, arguments: Sequence[Given], node: ast.Call) -> ArrayRef:
+def zeros(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> ArrayRef:
     """A new local array of zeros."""
     named = dict(zip(("shape", "dtype"), (a for a in arguments if a.keyword is None), strict=False))
     named |= {a.keyword: a for a in arguments if a.keyword is not None}
@@ -72,7 +70,7 @@ def _allocations(body: Block) -> Iterator[Alloc]:
             yield from _allocations(stmt.function.body)
 
 
-def _shape(frame: Frame, argument: Given) -> tuple[int, ...]:
+def _shape(frame: Frame, argument: Argument) -> tuple[int, ...]:
     items = argument.value.items if isinstance(argument.value, TupleOf) else (argument.value,)
     shape = []
     for item in items:
@@ -88,7 +86,7 @@ def _shape(frame: Frame, argument: Given) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _elem(frame: Frame, argument: Given) -> Value:
+def _elem(frame: Frame, argument: Argument) -> Value:
     if isinstance(argument.value, TypeRef):
         return argument.value.type
     raise frame.error(
@@ -111,21 +109,8 @@ def name_array(name: str, value: Meaning) -> None:
 
 def refuse_changes(frame: Frame, name: str, called: Function, atoms: Sequence[Atom], node: ast.Call) -> None:
     """Raise Mistake where a function changes a local array, which it is handed without a copy."""
+    changed = changed_by(called)
     for param, atom in zip(called.params, atoms, strict=True):
-        if isinstance(atom, Var) and atom in frame.locals and _changes(called.body, param):
+        if atom in frame.locals and param in changed:
             hint = "change it in the kernel itself, or return the values"
             raise frame.error(node, f"{name} changes the local array that it is handed", hint=hint)
-
-
-def _changes(body: Block, array: Var) -> bool:
-    for stmt in walk(body):
-        match stmt:
-            case Store(target) | Atomic(_, _, target) if target is array:
-                return True
-            case Native() if array in stmt.changed:
-                return True
-            case Call(_, called, args):
-                inner = (p for p, a in zip(called.params, args, strict=True) if a is array)
-                if any(_changes(called.body, p) for p in inner):
-                    return True
-    return False

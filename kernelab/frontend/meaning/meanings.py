@@ -266,6 +266,18 @@ class Evaluated(ast.Name):
         self.meaning = meaning
 
 
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a call: its value, how it was written, and its keyword."""
+
+    value: Meaning
+    node: ast.expr
+    keyword: str | None = None
+
+
+Arguments = Sequence[Argument]
+
+
 Bound = AnyType | ViewType | TupleType | Weak | TypeRef | BuiltinRef | FunctionRef
 """The key of an argument in a function's instances: its type, or a compile-time value itself."""
 
@@ -329,8 +341,8 @@ class Callee(Protocol):
     @property
     def is_native(self) -> bool: ...
 
-    def chosen(self, arguments: Sequence[tuple[str | None, "Meaning"]], /) -> "Callee | None":
-        """The function that a call means, of several of one name; `arguments` are keywords and values."""
+    def chosen(self, arguments: Arguments, /) -> "Callee | None":
+        """The function that a call means, of several of one name."""
         ...
 
     def signature(self) -> tuple[Parameter, ...]:

@@ -32,6 +32,7 @@ from kernelab.frontend.meaning.meanings import (
     TypeRef,
     Weak,
 )
+from kernelab.frontend.meaning.operators import OF_STRUCTS
 from kernelab.frontend.syntax.walking import nodes
 from kernelab.guidance.kernel_text import OF_MODULES
 from kernelab.guidance.public_names import PUBLIC_NAMES
@@ -55,8 +56,6 @@ from kernelab.lang.types import (
     type_named,
 )
 
-OPERATORS = ("add", "sub", "mul", "div", "mod", "neg", "pos")
-"""The functions of users that operators between structs mean."""
 PREFIXES = ("kl", "wp", "kernelab")
 _WORD = re.compile(r"[^\W\d]\w*")
 SPECIAL = (*DOCUMENTED, *LIBRARY)
@@ -93,6 +92,17 @@ _OTHERWISE = {
     "nonzero": "it gives the indices, and the nonzero of a kernel is 0 or 1",
 }
 """The names with another meaning in NumPy than in the language."""
+
+
+def is_word(node: ast.expr, name: str) -> bool:
+    """Whether an expression is a word of the language, bare or with a prefix."""
+    match node:
+        case ast.Name(word):
+            return word == name
+        case ast.Attribute(value=ast.Name(prefix), attr=word):
+            return word == name and prefix in PREFIXES
+        case _:
+            return False
 
 
 def language() -> Mapping[str, Meaning]:
@@ -261,7 +271,7 @@ def named_in(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, Any]:
             case ast.Constant(value=str() as text):
                 names.update(_WORD.findall(text))
     # `a + b` of structs means a function that the text does not name.
-    operators = {name for name in OPERATORS if _is_function(namespace.get(name))}
+    operators = {name for name in OF_STRUCTS if _is_function(namespace.get(name))}
     return {name: namespace[name] for name in names | operators if name in namespace}
 
 

@@ -25,6 +25,7 @@ from kernelab.frontend.meaning.meanings import (
     is_number,
     is_truth,
 )
+from kernelab.frontend.meaning.operators import COMPUTED, SYMBOLS
 from kernelab.frontend.meaning.source import Place
 from kernelab.lang import ops
 from kernelab.lang.build import OF_NOTHING, constant
@@ -61,27 +62,6 @@ _VERBS = {
     "not": "cannot negate {0}",
     "where": "where(condition, a, b) does not take ({0}, {1}, {2})",
 } | dict.fromkeys(("lt", "le", "gt", "ge", "eq", "ne"), "cannot compare {0} with {1}")
-_SYMBOLS = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "matmul": "@",
-    "div": "/",
-    "floordiv": "//",
-    "mod": "%",
-    "pow": "**",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-    "eq": "==",
-    "ne": "!=",
-    "bit_and": "&",
-    "bit_or": "|",
-    "bit_xor": "^",
-    "shl": "<<",
-    "shr": ">>",
-}
 
 
 def default_scalar(number: bool | int | float) -> Scalar:
@@ -320,33 +300,6 @@ def _sole(scalars: set[Scalar]) -> Scalar | None:
     return next(iter(scalars)) if len(scalars) == 1 else None
 
 
-_PYTHON: dict[str, Callable[..., Any]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b,
-    "floordiv": lambda a, b: a // b,
-    "mod": lambda a, b: a % b,
-    "pow": lambda a, b: a**b,
-    "neg": lambda a: -a,
-    "pos": lambda a: +a,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "abs": abs,
-    "min": min,
-    "max": max,
-    "bit_and": lambda a, b: a & b,
-    "bit_or": lambda a, b: a | b,
-    "bit_xor": lambda a, b: a ^ b,
-    "shl": lambda a, b: a << b,
-    "shr": lambda a, b: a >> b,
-    "invert": lambda a: ~a,
-    "not": lambda a: not a,
-}
 _MOST_BITS = 4096
 """Python's ints grow without end; no type of kernels holds one longer than this."""
 
@@ -357,7 +310,7 @@ def _fold(frame: Frame, name: str, numbers: list[bool | int | float], node: ast.
         raise frame.error(node, f"this cannot be computed: an int of more than {_MOST_BITS} bits", "value")
     if name in ("min", "max") and len(numbers) != 2:
         return None
-    compute = _PYTHON.get(name) or _host_operation(name, numbers)
+    compute = COMPUTED.get(name) or _host_operation(name, numbers)
     if compute is None:
         return None
     try:
@@ -408,7 +361,7 @@ def _no_overload(
 ) -> Mistake:
     shown = [describe(o) for o in operands]
     scalars = {scalar_of(o.type) for o in operands if isinstance(o, Typed) and not o.is_weak}
-    note = f" {_SYMBOLS[name]} ".join(shown) if name in _SYMBOLS else ""
+    note = f" {SYMBOLS[name]} ".join(shown) if name in SYMBOLS else ""
     verb = _VERBS.get(name)
     message = (
         verb.format(*shown) if verb is not None and len(shown) == verb.count("{") else _takes_no(name, shown)
@@ -438,8 +391,8 @@ def _operator_hint(frame: Frame, name: str, operands: Operands, parts: Sequence[
 
 
 def _takes_no(name: str, operands: list[str]) -> str:
-    if name in _SYMBOLS:
-        return f"{_SYMBOLS[name]} does not take {' and '.join(operands)}"
+    if name in SYMBOLS:
+        return f"{SYMBOLS[name]} does not take {' and '.join(operands)}"
     shapes = ([f"{p.name}: {_wanted(p.pattern)}" for p in op.params] for op in ops.overloads(name))
     wanted = " or ".join(dict.fromkeys(f"({', '.join(shape)})" for shape in shapes))
     return f"{name} takes {wanted}, not ({', '.join(operands)})"

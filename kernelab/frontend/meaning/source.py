@@ -115,14 +115,7 @@ def source_of(function: Callable[..., Any]) -> tuple[Source, ast.Module]:
         refuse_other_text(function)
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError):
-        name = getattr(function, "__name__", repr(function))
-        raise KernelSyntaxError(
-            Diagnostic(
-                f"the source text of {name} cannot be found, so it cannot be compiled",
-                code="source",
-                hint="define it in a file or a notebook cell, or pass its text to kl.compile(text)",
-            )
-        ) from None
+        raise no_text(getattr(function, "__name__", repr(function))) from None
     text = "".join(lines)
     dedented = textwrap.dedent(text)
     indent = len(lines[0]) - len(lines[0].lstrip())
@@ -130,6 +123,13 @@ def source_of(function: Callable[..., Any]) -> tuple[Source, ast.Module]:
     if indent == 0:
         return source, parse(source)
     return _indented(text, source, indent)
+
+
+def no_text(name: str) -> KernelSyntaxError:
+    """The error of a function whose text Python does not keep."""
+    message = f"the source text of {name} cannot be found, so it cannot be compiled"
+    hint = "define it in a file or a notebook cell, or pass its text to kl.compile(text)"
+    return KernelSyntaxError(Diagnostic(message, code="source", hint=hint))
 
 
 def refuse_other_text(function: Callable[..., Any]) -> None:

@@ -20,6 +20,7 @@ from kernelab.frontend.meaning import array_views
 from kernelab.frontend.meaning.array_views import index
 from kernelab.frontend.meaning.frame import Frame, Mistake, NotSet, Poisoned, counted
 from kernelab.frontend.meaning.meanings import (
+    Arguments,
     ArrayRef,
     HostArray,
     Meaning,
@@ -246,22 +247,20 @@ def loaded(frame: Frame, value: Meaning) -> Meaning:
 
 # ------------------------------------------------------------------------- making
 
-Given = tuple[str | None, Meaning, ast.expr]
-"""An argument of a constructor: its keyword, its value, and how it was written."""
 
-
-def construct(frame: Frame, struct: Struct, arguments: Sequence[Given], node: ast.expr) -> Meaning:
+def construct(frame: Frame, struct: Struct, arguments: Arguments, node: ast.expr) -> Meaning:
     """`Particle()`, `Particle(mass=2.0)`: fields in order or by name, the others as their defaults say."""
-    if sum(keyword is None for keyword, _, _ in arguments) > len(struct.fields):
+    if sum(argument.keyword is None for argument in arguments) > len(struct.fields):
         counts = f"{counted(len(struct.fields), 'field')}, not {len(arguments)}"
         raise frame.error(node, f"{struct} has {counts}")
     values: dict[int, Meaning] = {}
-    for position, (keyword, value, part) in enumerate(arguments):
-        k = position if keyword is None else _position(frame, TupleOf((), struct), keyword, part)[1]
+    for position, argument in enumerate(arguments):
+        word, part = argument.keyword, argument.node
+        k = position if word is None else _position(frame, TupleOf((), struct), word, part)[1]
         if k in values:
             raise frame.error(part, f"{struct} gets two values for {struct.fields[k].name}")
         entry = struct.fields[k]
-        values[k] = require(frame, value, entry.type, part, f"{entry.name} of {struct} is")
+        values[k] = require(frame, argument.value, entry.type, part, f"{entry.name} of {struct} is")
     items = [values[k] if k in values else default(frame, entry) for k, entry in enumerate(struct.fields)]
     return TupleOf(tuple(items), struct)
 

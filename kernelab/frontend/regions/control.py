@@ -25,7 +25,6 @@ from kernelab.frontend.meaning.meanings import (
     Weak,
 )
 from kernelab.frontend.meaning.promote import cast, default_scalar
-from kernelab.frontend.regions.changing import may_differ
 from kernelab.frontend.regions.joins import (
     BREAK,
     CONTINUE,
@@ -45,7 +44,25 @@ from kernelab.frontend.regions.joins import (
 )
 from kernelab.frontend.syntax.jumps import Jump
 from kernelab.lang.build import FALSE, TRUE, zero
-from kernelab.lang.ir import Assert, Atom, Block, For, If, Stmt, Storage, Var, While
+from kernelab.lang.ir import (
+    Assert,
+    Atom,
+    Atomic,
+    Block,
+    Call,
+    For,
+    If,
+    Load,
+    Native,
+    Stmt,
+    Storage,
+    Var,
+    While,
+    changed,
+    defs,
+    reads,
+    walk,
+)
 from kernelab.lang.types import Scalar, Value, bool_, float32
 
 Body = Callable[[], None]
@@ -213,7 +230,7 @@ def loop(
                 hint="leave it with break or return, or give it a condition",
             )
         )
-    if head is None and stop != TRUE and not may_differ(stop, block.stmts, carries.vars, carries.yields):
+    if head is None and stop != TRUE and not _may_differ(stop, block.stmts, carries.vars, carries.yields):
         message = "this loop never ends: nothing in it changes its condition"
         block.stmts.append(Assert(stop, "assertion", message, frame.places.first_line(node)))
     flag = carries.flag(stop, RETURN if returned == stop else BREAK)
@@ -372,3 +389,34 @@ def _outside(meaning: Meaning, outs: Mapping[Atom, Var]) -> Meaning:
         return value if isinstance(value, Weak) else Typed(outs.get(value.atom, value.atom), value.origins)
 
     return mapped(meaning, (), "", after)
+
+
+def _may_differ(atom: Atom, body: Sequence[Stmt], carries: Sequence[Var], yields: Sequence[Atom]) -> bool:
+    """Whether what the body of a loop computes may be something else in a later iteration.
+
+    What other threads write in the meantime counts as nothing: nobody says that they run at the same time.
+    """
+    writes = any(map(changed, walk(Block(tuple(body)))))
+    differing: set[Atom] = {carry for carry, last in zip(carries, yields, strict=True) if last is not carry}
+    _follow(body, writes, differing)
+    return atom in differing
+
+
+def _follow(stmts: Sequence[Stmt], writes: bool, differing: set[Atom]) -> None:
+    """Add what the statements compute of what differs; `writes` says that memory may."""
+    for stmt in stmts:
+        if isinstance(stmt, If):
+            _follow(stmt.then.stmts, writes, differing)
+            _follow(stmt.orelse.stmts, writes, differing)
+            sides = zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True)
+            differing |= {out for out, *operands in sides if not differing.isdisjoint([stmt.cond, *operands])}
+            continue
+        inside = Block((stmt,))
+        is_open = any(_is_open(inner, writes) for inner in walk(inside))
+        if is_open or not differing.isdisjoint(reads(inside)):
+            differing |= set(defs(stmt))
+
+
+def _is_open(stmt: Stmt, writes: bool) -> bool:
+    """Whether a statement may give something else for the same operands."""
+    return isinstance(stmt, Atomic | Native | Call) or (writes and isinstance(stmt, Load))

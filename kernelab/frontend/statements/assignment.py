@@ -6,6 +6,7 @@ after the right side.
 """
 
 import ast
+from collections.abc import Sequence
 
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.expressions.expressions import binary, number
@@ -29,8 +30,8 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.meaning.promote import as_number, convert
 from kernelab.frontend.places import places, results, rows, struct_values
 from kernelab.frontend.places.items import unpacked
-from kernelab.frontend.regions.changing import may_change, written_in
 from kernelab.frontend.regions.joins import WATCH
+from kernelab.lang.ir import Atom, Atomic, Block, Const, Stmt, Store, changed, walk
 from kernelab.lang.types import Scalar
 
 
@@ -227,8 +228,9 @@ def _added(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> Weak | Typ
         right = number(frame, stmt.value)
     for inner in block.stmts:
         frame.builder.emit(inner)
-    changed = written_in(block.stmts)
-    if not changed:
+    inside = [*walk(Block(tuple(block.stmts)))]
+    arrays = frozenset(array for inner in inside for array in changed(inner))
+    if not arrays:
         return right
     text, value = frame.places.text(stmt.target), frame.places.text(stmt.value)
     sign = "+" if isinstance(stmt.op, ast.Add) else "-"
@@ -238,12 +240,29 @@ def _added(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> Weak | Typ
         hint=f"write {text} = {text} {sign} {value} for Python's order, or compute {value} a line above",
     )
     assert place.array is not None
-    if may_change(block.stmts, place.array, place.indices):
+    if any(_may_change(inner, place) for inner in inside):
         raise mistake
-    others = changed - frame.locals - {place.array}
+    others = arrays - frame.locals - {place.array}
     if others:
         frame.late_sums.append(LateSum(place.array, others, mistake.diagnostic))
     return right
+
+
+def _may_change(stmt: Stmt, place: places.Place) -> bool:
+    """Whether a statement, or a function that it calls, may write an element of an array."""
+    at = stmt.indices if isinstance(stmt, Store | Atomic) else ()
+    return place.array in changed(stmt) and not _surely_distinct(at, place.indices)
+
+
+def _surely_distinct(a: Sequence[Atom], b: Sequence[Atom]) -> bool:
+    """Whether two places are certainly different elements: constants along one axis differ, of one sign."""
+    return any(
+        isinstance(x, Const)
+        and isinstance(y, Const)
+        and x.value != y.value
+        and (x.value < 0) == (y.value < 0)
+        for x, y in zip(a, b, strict=False)
+    )
 
 
 def _whole(stmt: ast.AugAssign) -> ast.expr:

@@ -33,6 +33,7 @@ from kernelab.frontend.regions.joins import FLAGS, RETURNED
 from kernelab.frontend.statements import assignment, loops
 from kernelab.frontend.syntax.jumps import Jump, escaping, leaves
 from kernelab.frontend.syntax.scope import advanced, changed_in, targets
+from kernelab.frontend.syntax.walking import is_none
 from kernelab.lang import ops
 from kernelab.lang.build import FALSE, integer
 from kernelab.lang.ir import Atom, Const, Var
@@ -244,7 +245,7 @@ def _while(frame: Frame, stmt: ast.While) -> None:
 
 def _return(frame: Frame, stmt: ast.Return) -> None:
     frame.env[FLAGS["return"]] = Weak(True)
-    if stmt.value is None or (isinstance(stmt.value, ast.Constant) and stmt.value.value is None):
+    if stmt.value is None or is_none(stmt.value):
         return
     if frame.is_kernel:
         raise frame.error(

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from kernelab.frontend.syntax.walking import nodes
+from kernelab.frontend.syntax.walking import is_none, nodes, statements
 
 
 def on_own_lines(body: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -231,27 +231,9 @@ def _leaves(stmt: ast.stmt) -> bool:
 
 def returns_value(body: Sequence[ast.stmt]) -> bool:
     """Whether a def has a `return` with a value."""
-    return any(ret.value is not None and not _is_none(ret.value) for ret in returns(body))
+    return any(isinstance(stmt, ast.Return) and not is_none(stmt.value) for stmt in statements(body))
 
 
 def states_result(node: ast.FunctionDef) -> bool:
     """Whether a def says that it returns something."""
-    return node.returns is not None and not _is_none(node.returns)
-
-
-def returns(body: Sequence[ast.stmt]) -> list[ast.Return]:
-    """The return statements of a def."""
-    statements: list[ast.Return] = []
-    for stmt in body:
-        match stmt:
-            case ast.Return():
-                statements.append(stmt)
-            case ast.If(body=inner, orelse=orelse):
-                statements += [*returns(inner), *returns(orelse)]
-            case ast.For(body=inner, orelse=orelse) | ast.While(body=inner, orelse=orelse):
-                statements += [*returns(inner), *returns(orelse)]
-    return statements
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+    return not is_none(node.returns)

@@ -18,7 +18,7 @@ from typing import Literal
 
 from kernelab.builtins.records.library import DRAWS
 from kernelab.frontend.syntax.jumps import LoopElse, LoopEnd
-from kernelab.frontend.syntax.walking import nodes
+from kernelab.frontend.syntax.walking import blocks, nodes, parameters, statements, word
 from kernelab.lang import ops
 
 _DRAWS = "draws "
@@ -83,33 +83,21 @@ def analyse(
 ) -> Facts:
     """The facts of a def; `trips` says how often a loop runs where that is known."""
     facts = Facts()
-    parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    for parameter in parameters:
+    for parameter in parameters(arguments):
         facts.assignments.setdefault(parameter.arg, []).append(parameter)
     _collect(body, facts, False)
     _Liveness(facts).block(body, NONE, NONE, NONE)
-    names = frozenset(parameter.arg for parameter in parameters)
+    names = frozenset(parameter.arg for parameter in parameters(arguments))
     _Assignment(facts, trips).block(body, _State(names, names))
     unset = {name.id for name, read in facts.reads.items() if read == "unset"}
-    facts.watched = frozenset(unset & _indices(body))
+    counting = (stmt for stmt in statements(body) if isinstance(stmt, ast.For) and _counts(stmt))
+    facts.watched = frozenset(name.id for loop in counting for name in targets(loop) if name.id in unset)
     return facts
-
-
-def _indices(stmts: Sequence[ast.stmt]) -> set[str]:
-    indices = {
-        name.id for stmt in stmts if isinstance(stmt, ast.For) and _counts(stmt) for name in targets(stmt)
-    }
-    return indices.union(*(_indices(inner) for stmt in stmts for inner in _blocks(stmt)))
 
 
 def _counts(loop: ast.For) -> bool:
     """Whether a loop goes over `range(...)`, or over `reversed(range(...))`."""
-    calls = (part.func for part in nodes(loop.iter) if isinstance(part, ast.Call))
-    return any(isinstance(func, ast.Name | ast.Attribute) and _last(func) == "range" for func in calls)
-
-
-def _last(node: ast.Name | ast.Attribute) -> str:
-    return node.id if isinstance(node, ast.Name) else node.attr
+    return any(isinstance(part, ast.Call) and word(part) == "range" for part in nodes(loop.iter))
 
 
 def targets(stmt: ast.stmt) -> Iterator[ast.Name]:
@@ -161,22 +149,7 @@ def _roots(target: ast.expr) -> Iterator[str]:
 
 def changed_in(stmts: Sequence[ast.stmt]) -> Names:
     """The names whose values the statements, and those inside them, may change."""
-    names: set[str] = set()
-    for stmt in stmts:
-        names.update(changed(stmt))
-        for inner in _blocks(stmt):
-            names |= changed_in(inner)
-    return frozenset(names)
-
-
-def _blocks(stmt: ast.stmt) -> tuple[list[ast.stmt], ...]:
-    match stmt:
-        case ast.If(body=body, orelse=orelse):
-            return (body, orelse)
-        case ast.For(body=body) | ast.While(body=body):
-            return (body,)
-        case _:
-            return ()
+    return frozenset(name for stmt in statements(stmts) for name in changed(stmt))
 
 
 def _collect(stmts: Sequence[ast.stmt], facts: Facts, in_loop: bool) -> None:
@@ -185,7 +158,7 @@ def _collect(stmts: Sequence[ast.stmt], facts: Facts, in_loop: bool) -> None:
             facts.assignments.setdefault(name.id, []).append(name)
             if in_loop or isinstance(stmt, ast.For):
                 facts.in_loop.add(name)
-        for inner in _blocks(stmt):
+        for inner in blocks(stmt):
             _collect(inner, facts, in_loop or isinstance(stmt, ast.For | ast.While))
 
 
@@ -314,7 +287,7 @@ class _Assignment:
                 return _assign(state, frozenset(name.id for name in targets(stmt)))
 
     def loop(self, loop: ast.For | ast.While, state: _State) -> _State:
-        assigned = frozenset(name for stmt in [loop, *loop.body] for name in _assigned_in(stmt))
+        assigned = frozenset(name.id for stmt in statements([loop]) for name in targets(stmt))
         self._at_break.append(_NOWHERE)
         self._at_continue.append(_NOWHERE)
         head = _State(state.all, state.some | assigned, state.reached)
@@ -326,11 +299,6 @@ class _Assignment:
             done = end if self.trips(loop) else end.join(head)
         self._ends[loop] = (done, left)
         return done.join(left)
-
-
-def _assigned_in(stmt: ast.stmt) -> Names:
-    own = frozenset(name.id for name in targets(stmt))
-    return own.union(*(_assigned_in(inner) for block in _blocks(stmt) for inner in block))
 
 
 def _assign(state: _State, names: Names) -> _State:

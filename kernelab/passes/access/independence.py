@@ -167,9 +167,8 @@ def own_atomics(function: ir.Function) -> frozenset[ir.Atomic]:
 
 def changed(function: ir.Function) -> frozenset[ir.Var]:
     """The arrays that a function stores to or accumulates into."""
-    plain = {stmt.array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Store | ir.Atomic)}
-    natives = (stmt.changed for stmt in ir.walk(function.body) if isinstance(stmt, ir.Native))
-    return frozenset(plain.union(*natives))
+    stmts = (stmt for stmt in ir.walk(function.body) if not isinstance(stmt, ir.Append))
+    return frozenset(array for stmt in stmts for array in ir.changed(stmt))
 
 
 def read_only(function: ir.Function) -> frozenset[ir.Var]:

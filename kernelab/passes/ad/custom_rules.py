@@ -214,10 +214,7 @@ def _changed_outside(block: ir.Block, rules: ir.CustomRules) -> frozenset[ir.Var
     for stmt in block.stmts:
         if isinstance(stmt, ir.Custom) and stmt.rules is rules:
             continue
-        if isinstance(stmt, ir.Store | ir.Atomic):
-            found |= {stmt.array}
-        if isinstance(stmt, ir.Native):
-            found |= {*stmt.changed}
+        found = found.union(ir.changed(stmt))
         for inner in ir.blocks(stmt):
             found |= _changed_outside(inner, rules)
     return found
