@@ -22,7 +22,6 @@ from kernelab.frontend.meaning.meanings import (
     StructArrayRef,
     TupleOf,
     Typed,
-    View,
     ViewType,
     is_struct,
 )
@@ -62,7 +61,7 @@ def is_float(meaning: Meaning) -> bool:
     match meaning:
         case Typed():
             return is_differentiable(meaning.type)
-        case ArrayRef(var) | View(var):
+        case ArrayRef(var):
             return is_differentiable(var.type)
         case TupleOf(items, Struct()):
             return any(map(is_float, items))
@@ -91,7 +90,7 @@ def _bar(name: str, meaning: Meaning) -> Meaning:
     match meaning:
         case Typed() if is_float(meaning):
             return Typed(zero(meaning.type))
-        case ArrayRef(var) | View(var) if is_float(meaning):
+        case ArrayRef(var) if is_float(meaning):
             return replace(meaning, var=Var(var.type, name, var.span))
         case TupleOf(items, Struct(_, fields)):
             entries = zip(fields, items, strict=True)
@@ -118,7 +117,7 @@ def float_part(tangent: Meaning, primal: Meaning) -> Meaning:
             pairs = zip(dots, vars, strict=True)
             own = tuple(dot if is_differentiable(dot.type) else var for dot, var in pairs)
             return StructArrayRef(name, struct, own, indices)
-        case ArrayRef(var) | View(var), ArrayRef() | View() if is_float(tangent):
+        case ArrayRef(var), ArrayRef() if is_float(tangent):
             return replace(primal, var=var)
         case _:
             return tangent if is_float(tangent) else primal

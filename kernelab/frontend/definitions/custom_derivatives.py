@@ -40,7 +40,6 @@ from kernelab.frontend.meaning.meanings import (
     StructArrayRef,
     TupleOf,
     Typed,
-    View,
     Weak,
     describe,
 )
@@ -225,7 +224,7 @@ class _Lowering:
                     f"{self.callee.name} changes {name}, but {rule.name} says nothing of adjoint[{name}]",
                     f"take what a result contributes out of adjoint[{name}], or return it instead",
                 )
-            if rule.checked and isinstance(meaning, ArrayRef | View | StructArrayRef):
+            if rule.checked and isinstance(meaning, ArrayRef | StructArrayRef):
                 raise self.mistake(
                     rule,
                     f"{rule.name} never adds to adjoint[{name}]",
@@ -310,7 +309,7 @@ def _returns_arrays(results: Meaning | None) -> bool:
     match results:
         case TupleOf(items):
             return any(map(_returns_arrays, items))
-        case ArrayRef() | View() | StructArrayRef():
+        case ArrayRef() | StructArrayRef():
             return True
         case _:
             return False

@@ -24,7 +24,6 @@ from kernelab.frontend.meaning.meanings import (
     TupleOf,
     TupleType,
     Typed,
-    View,
     Weak,
     is_struct,
 )
@@ -253,7 +252,7 @@ def _results(value: Meaning | None, yields: list[Atom]) -> Meaning | None:
             return value
         case TupleOf(items) as whole:
             return whole.of([item for item in (_results(item, yields) for item in items) if item is not None])
-        case ArrayRef() | View():
+        case ArrayRef():
             yields += array_views.atoms(value)
             return value
         case StructArrayRef(indices=indices):
@@ -376,7 +375,7 @@ def _match(parameter: Parameter, value: Meaning) -> int:
             return 2 if wanted == value.type else int(isinstance(wanted, Scalar) and wanted != bool_)
         case Weak() | Typed():
             return 2 if wanted == float32 else int(isinstance(wanted, Scalar) and wanted.is_float)
-        case ArrayRef() | View():
+        case ArrayRef():
             return 2 if array_views.type_of(value) == wanted else 0
         case _:
             return 0

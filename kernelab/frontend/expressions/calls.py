@@ -21,7 +21,6 @@ from kernelab.frontend.meaning.meanings import (
     StructRef,
     Typed,
     TypeRef,
-    View,
     Weak,
     describe,
 )
@@ -57,7 +56,7 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
             )
         case _:
             text = frame.places.text(node.func)
-            hint = f"write {text}[i]" if isinstance(callee, ArrayRef | View) else ""
+            hint = f"write {text}[i]" if isinstance(callee, ArrayRef) else ""
             if isinstance(node.func, ast.Attribute):
                 hint = habit_hints.of_method(node.func.attr, frame.places.text(node.func.value))
             raise frame.error(node.func, f"{text} is {describe(callee)}, not a function", hint=hint)

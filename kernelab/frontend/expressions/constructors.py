@@ -13,7 +13,6 @@ from kernelab.frontend.meaning.meanings import (
     Meaning,
     TupleOf,
     Typed,
-    View,
     Weak,
     describe,
     is_number,
@@ -28,7 +27,7 @@ def number(frame: Frame, name: str, argument: Argument) -> Weak | Typed:
     """An argument as a number, vector or matrix."""
     if isinstance(argument.value, Weak | Typed):
         return argument.value
-    hint = "index the array to take one element" if isinstance(argument.value, ArrayRef | View) else ""
+    hint = "index the array to take one element" if isinstance(argument.value, ArrayRef) else ""
     raise frame.error(argument.node, f"{name} takes numbers, not {describe(argument.value)}", hint=hint)
 
 

@@ -22,7 +22,6 @@ from kernelab.frontend.meaning.meanings import (
     TupleOf,
     Typed,
     TypeRef,
-    View,
     Weak,
     describe,
     is_struct,
@@ -111,7 +110,7 @@ def _selection(frame: Frame, node: ast.Subscript | ast.Attribute) -> Meaning:
     match node:
         case ast.Subscript(value=ast.Attribute(value=inner, attr="shape"), slice=axis):
             base = frame.value(inner)
-            if isinstance(base, ArrayRef | View):
+            if isinstance(base, ArrayRef):
                 return reads.extent(frame, base, frame.value(axis), axis)
         case ast.Attribute(value=inner, attr=attr) if attr not in COMPONENTS:
             return reads.attribute(frame, node, _base(frame, inner))

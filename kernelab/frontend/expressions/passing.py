@@ -26,7 +26,6 @@ from kernelab.frontend.meaning.meanings import (
     TupleType,
     Typed,
     TypeRef,
-    View,
     ViewType,
     Weak,
     describe,
@@ -165,7 +164,7 @@ def _passed(
             hint="pass the whole array and the index of the row",
         )
     purpose = f"the argument {parameter.name} of {function.name} is"
-    if isinstance(value, ArrayRef | View) and array_views.is_view(value):
+    if isinstance(value, ArrayRef) and array_views.is_view(value):
         if function.is_native:
             message = f"{purpose} a part of an array, and C++ takes whole ones"
             raise frame.error(
@@ -246,7 +245,7 @@ class _Received:
             case TupleOf(items, struct) as whole:
                 weak = numbers if struct is None else ()
                 return whole.of([self.of(item, weak, origin) for item in items])
-            case ArrayRef() | View():
+            case ArrayRef():
                 view = replace(results, var=self.array(results.var))
                 return array_views.with_atoms(
                     view, [self.out(atom.type) for atom in array_views.atoms(results)]

@@ -18,7 +18,6 @@ from kernelab.frontend.meaning.meanings import (
     TupleOf,
     Typed,
     TypeRef,
-    View,
     Weak,
     describe,
 )
@@ -64,10 +63,10 @@ def threads(frame: Frame, node: ast.Call, hints: tuple[str, ...]) -> tuple[Typed
 def length(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
     """`len(x)`: an extent, or a number of items, components or rows."""
     match [argument.value for argument in in_order(frame, name, arguments, node)]:
-        case [ArrayRef() | View() as array]:
-            return places.shape(frame, array, 0)
+        case [ArrayRef() as array]:
+            return array_views.shape(frame, array, 0)
         case [StructArrayRef() as array]:
-            return places.shape(frame, struct_values.first(array), 0)
+            return array_views.shape(frame, struct_values.first(array), 0)
         case [TupleOf(items, None)]:
             return Weak(len(items))
         case [Typed() as value] if isinstance(value.type, Vec | Mat):
@@ -123,7 +122,7 @@ def atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Mea
     arguments = in_order(frame, name, arguments, node)
     wanted = 2 if name == "atomic_cas" else 1
     match arguments:
-        case [Argument(ArrayRef() | View() as array, target), *rest] if len(rest) > wanted:
+        case [Argument(ArrayRef() as array, target), *rest] if len(rest) > wanted:
             indices, values = rest[:-wanted], rest[-wanted:]
         case _:
             raise frame.error(
@@ -141,10 +140,8 @@ def atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Mea
     if array.var in frame.locals:
         hint = f"write {frame.places.text(target)}[i] += value"
         raise frame.error(node, f"{name} works on array parameters, not on a local array", hint=hint)
-    if isinstance(array, View):
-        array = array_views.at(frame, array, atoms, node)
-        atoms = ()
-    where = places.Place(target, None, array.var, (*array.indices, *atoms), array.elem, ())
+    at = array_views.at(frame, array, atoms, node).indices
+    where = places.Place(target, None, array.var, at, array.elem, ())
     operands = [convert(frame, v.value, array.elem, v.node, f"{array.var.hint} holds") for v in values]
     if name in ("atomic_add", "atomic_sub"):
         return accumulate(frame, where, operands[0], name == "atomic_sub", node)

@@ -13,13 +13,12 @@ from collections.abc import Iterator, Sequence
 
 from kernelab.errors import Span
 from kernelab.frontend.meaning import habit_hints
-from kernelab.frontend.meaning.frame import Frame, counted
+from kernelab.frontend.meaning.frame import Frame, Mistake, counted
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     Meaning,
     SliceRange,
     Typed,
-    View,
     ViewType,
     Weak,
     describe,
@@ -60,20 +59,16 @@ AT_RUN_TIME = 0
 """The mark of an unknown step of a slice in its pattern: no step is 0."""
 
 
-def picks_of(array: ArrayRef | View) -> tuple[Pick, ...]:
-    """The index or slice along each axis of the parameter."""
-    if isinstance(array, View):
-        return array.picks
-    assert isinstance(array.var.type, Array)
-    return (*array.indices, *(None,) * (array.var.type.ndim - len(array.indices)))
+def _axes(array: ArrayRef) -> tuple[list[Pick], list[int]]:
+    """What is picked along each axis of the parameter, and the axes that are left."""
+    picks = [*array.picks, *[None] * (array.type.ndim - len(array.picks))]
+    return picks, [axis for axis, pick in enumerate(picks) if pick is None or isinstance(pick, SliceRange)]
 
 
-def viewed(var: Var, picks: Sequence[Pick]) -> ArrayRef | View:
-    """The view of a parameter; one that only lacks its last indices is a row."""
-    indices = [pick for pick in picks if pick is not None and not isinstance(pick, SliceRange)]
-    if list(picks[: len(indices)]) == indices and not any(isinstance(pick, SliceRange) for pick in picks):
-        return ArrayRef(var, tuple(indices))
-    return View(var, tuple(picks))
+def viewed(var: Var, picks: Sequence[Pick]) -> ArrayRef:
+    """The part of a parameter that is picked."""
+    count = max((axis for axis, pick in enumerate(picks, 1) if pick is not None), default=0)
+    return ArrayRef(var, tuple(picks[:count]))
 
 
 def has_slice(group: Sequence[ast.expr]) -> bool:
@@ -81,26 +76,33 @@ def has_slice(group: Sequence[ast.expr]) -> bool:
     return any(isinstance(part, ast.Slice) for part in group)
 
 
-def enter(frame: Frame, array: ArrayRef | View, group: Sequence[ast.expr], node: ast.expr) -> ArrayRef | View:
+def enter(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast.expr) -> ArrayRef:
     """The part of an array that indices and slices select; an element is a row without axes."""
-    picks = list(picks_of(array))
-    free = [axis for axis, pick in enumerate(picks) if pick is None or isinstance(pick, SliceRange)]
+    picks, free = _axes(array)
     if len(group) > len(free):
-        counts = f"{counted(len(free), 'index')}, not {len(group)}"
-        raise frame.error(node, f"{describe(array)} takes {counts}")
+        raise _too_many(frame, array, group, node)
     for axis, part in zip(free, group, strict=False):
-        pick = picks[axis]
-        along = pick if isinstance(pick, SliceRange) else None
         if isinstance(part, ast.Slice):
-            picks[axis] = _slice(frame, array.var, axis, along, part)
+            picks[axis] = _slice(frame, array.var, axis, picks[axis], part)
         else:
-            picks[axis] = _place(frame, along, index(frame, part), node)
+            picks[axis] = _place(frame, picks[axis], index(frame, part), node)
     return viewed(array.var, picks)
 
 
-def _place(frame: Frame, along: SliceRange | None, index: Atom, node: ast.expr) -> Atom:
+def _too_many(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast.expr) -> Mistake:
+    """The mistake of more indices than an array has dimensions."""
+    hint = ""
+    if not isinstance(array.elem, Scalar):
+        outer = ", ".join(frame.places.text(part) for part in group[: array.ndim])
+        inner = ", ".join(frame.places.text(part) for part in group[array.ndim :])
+        hint = f"its elements are {array.elem}: write {array.var.hint}[{outer}][{inner}]"
+    counts = f"{counted(array.ndim, 'index')}, not {len(group)}"
+    return frame.error(node, f"{describe(array)} takes {counts}", hint=hint)
+
+
+def _place(frame: Frame, along: Pick, index: Atom, node: ast.expr) -> Atom:
     """The index along an axis of the parameter from the index in a slice of it."""
-    if along is None:
+    if not isinstance(along, SliceRange):
         return index
     b, type = frame.builder, _signed(index)
     with b.at(frame.places(node)):
@@ -128,10 +130,10 @@ def _times(frame: Frame, step: int | Atom, k: Atom) -> Atom:
     return frame.builder.apply("mul", k, factor)
 
 
-def _slice(frame: Frame, var: Var, axis: int, along: SliceRange | None, node: ast.Slice) -> SliceRange | None:
+def _slice(frame: Frame, var: Var, axis: int, along: Pick, node: ast.Slice) -> Pick:
     """A slice of an axis, or of a slice of it, with Python's meaning of what is left out or negative."""
     b, step = frame.builder, _step(frame, node)
-    extent = b.let(SHAPE, (var, integer(axis)), int32) if along is None else along.count
+    extent = along.count if isinstance(along, SliceRange) else b.let(SHAPE, (var, integer(axis)), int32)
     last, none = b.apply("sub", extent, integer(1)), integer(0)
     ends = [((none, extent), (none, extent)), ((integer(-1), last), (last, integer(-1)))]
     (low, high), (first, end) = _forward_or_back(frame, step, *ends)
@@ -140,7 +142,7 @@ def _slice(frame: Frame, var: Var, axis: int, along: SliceRange | None, node: as
     if step == 1 and node.lower is None and node.upper is None:
         return along
     count = _counted(frame, start, stop, step)
-    if along is None:
+    if not isinstance(along, SliceRange):
         return SliceRange(start, step, count)
     return SliceRange(
         _affine(frame, along.start, along.step, start), _product(frame, along.step, step), count
@@ -203,34 +205,21 @@ def _bound(frame: Frame, node: ast.expr, extent: Atom, low: Atom, high: Atom) ->
     return cast(frame, b.apply("max", b.apply("min", bound, most), least), int32)
 
 
-def at(frame: Frame, view: View, indices: Sequence[Atom], node: ast.expr) -> ArrayRef:
-    """The element of a view at indices that have been lowered, as a row without axes."""
-    left = iter(indices)
-    picks = [
-        _place(frame, pick if isinstance(pick, SliceRange) else None, next(left), node)
-        if pick is None or isinstance(pick, SliceRange)
-        else pick
-        for pick in view.picks
-    ]
-    return ArrayRef(view.var, tuple(picks))
+def at(frame: Frame, array: ArrayRef, indices: Sequence[Atom], node: ast.expr) -> ArrayRef:
+    """The element of an array at indices that have been lowered, or its row there, where it has more axes."""
+    picks, free = _axes(array)
+    for axis, index in zip(free, indices, strict=False):
+        picks[axis] = _place(frame, picks[axis], index, node)
+    return viewed(array.var, picks)
 
 
-def item(frame: Frame, view: View, index: Atom, node: ast.expr) -> ArrayRef | View:
-    """The element of a view at an index that has been lowered, or its row there, where it has more axes."""
-    picks = list(view.picks)
-    axis = next(k for k, pick in enumerate(picks) if pick is None or isinstance(pick, SliceRange))
-    along = picks[axis]
-    picks[axis] = _place(frame, along if isinstance(along, SliceRange) else None, index, node)
-    return viewed(view.var, picks)
-
-
-def extent(frame: Frame, view: View, axis: int) -> Typed:
-    """The number of elements of a view along one of its axes."""
-    free = [k for k, pick in enumerate(view.picks) if pick is None or isinstance(pick, SliceRange)]
-    pick = view.picks[free[axis]]
+def shape(frame: Frame, array: ArrayRef, axis: int) -> Typed:
+    """The extent of an array, a row or a slice along an axis."""
+    picks, free = _axes(array)
+    pick = picks[free[axis]]
     if isinstance(pick, SliceRange):
         return Typed(pick.count)
-    return Typed(frame.builder.let(SHAPE, (view.var, integer(free[axis])), int32))
+    return Typed(frame.builder.let(SHAPE, (array.var, integer(free[axis])), int32))
 
 
 # ------------------------------------------------------------------------- views as values
@@ -238,12 +227,12 @@ def extent(frame: Frame, view: View, axis: int) -> Typed:
 
 def is_view(value: Meaning | None) -> bool:
     """Whether it is a part of an array, not the whole."""
-    return isinstance(value, View) or (isinstance(value, ArrayRef) and bool(value.indices))
+    return isinstance(value, ArrayRef) and bool(value.picks)
 
 
-def atoms(array: ArrayRef | View) -> tuple[Atom, ...]:
+def atoms(array: ArrayRef) -> tuple[Atom, ...]:
     """The parts of a view known at run time only: indices, starts, lengths and perhaps steps of slices."""
-    return tuple(_atoms(picks_of(array)))
+    return tuple(_atoms(array.picks))
 
 
 def _atoms(picks: Sequence[Pick]) -> Iterator[Atom]:
@@ -256,9 +245,9 @@ def _atoms(picks: Sequence[Pick]) -> Iterator[Atom]:
             yield pick
 
 
-def with_atoms(array: ArrayRef | View, new: Sequence[Atom]) -> ArrayRef | View:
+def with_atoms(array: ArrayRef, new: Sequence[Atom]) -> ArrayRef:
     """The same kind of view with other atoms."""
-    return viewed(array.var, _rebuilt(picks_of(array), iter(new)))
+    return viewed(array.var, _rebuilt(array.picks, iter(new)))
 
 
 def _rebuilt(picks: Sequence[Pick], new: Iterator[Atom]) -> list[Pick]:
@@ -274,18 +263,18 @@ def _rebuilt(picks: Sequence[Pick], new: Iterator[Atom]) -> list[Pick]:
 
 def same_array(a: Meaning | None, b: Meaning | None) -> bool:
     """Whether two views are of one parameter."""
-    return isinstance(a, ArrayRef | View) and isinstance(b, ArrayRef | View) and a.var is b.var
+    return isinstance(a, ArrayRef) and isinstance(b, ArrayRef) and a.var is b.var
 
 
 def alike(a: Meaning | None, b: Meaning | None) -> bool:
     """Whether two views are of one parameter and differ in their atoms only."""
-    if not isinstance(a, ArrayRef | View) or not isinstance(b, ArrayRef | View):
+    if not isinstance(a, ArrayRef) or not isinstance(b, ArrayRef):
         return False
     return a.var is b.var and _pattern(a) == _pattern(b)
 
 
-def _pattern(array: ArrayRef | View) -> tuple[Scalar | int | None, ...]:
-    return tuple(_kind(pick) for pick in picks_of(array))
+def _pattern(array: ArrayRef) -> tuple[Scalar | int | None, ...]:
+    return tuple(_kind(pick) for pick in array.picks)
 
 
 def _kind(pick: Pick) -> Scalar | int | None:
@@ -300,13 +289,12 @@ def _kind(pick: Pick) -> Scalar | int | None:
 # ------------------------------------------------------------------------- views as arguments
 
 
-def passed(array: ArrayRef | View) -> tuple[ViewType, list[Atom]]:
+def passed(array: ArrayRef) -> tuple[ViewType, list[Atom]]:
     """A view as an argument of a function: what decides the instance, and the atoms handed over."""
-    assert isinstance(array.var.type, Array)
-    return ViewType(array.var.type, _pattern(array)), [array.var, *atoms(array)]
+    return ViewType(array.type, _pattern(array)), [array.var, *atoms(array)]
 
 
-def parameter(name: str, kind: ViewType, span: Span) -> ArrayRef | View:
+def parameter(name: str, kind: ViewType, span: Span) -> ArrayRef:
     """A view as a parameter of a function."""
     picks: list[Pick] = []
     for k, part in enumerate(kind.pattern):
@@ -321,11 +309,11 @@ def parameter(name: str, kind: ViewType, span: Span) -> ArrayRef | View:
     return viewed(Var(kind.array, name, span), picks)
 
 
-def vars_of(array: ArrayRef | View) -> tuple[Var, ...]:
+def vars_of(array: ArrayRef) -> tuple[Var, ...]:
     """The parameters that such a view consists of."""
     return (array.var, *(atom for atom in atoms(array) if isinstance(atom, Var)))
 
 
-def type_of(array: ArrayRef | View) -> Type:
+def type_of(array: ArrayRef) -> Type:
     """The type that an array parameter for a view has."""
     return Array(array.elem, array.ndim)

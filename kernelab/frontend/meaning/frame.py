@@ -132,8 +132,11 @@ class Frame:
 
     def poison(self, name: str) -> None:
         """Make reads of a variable silent: what it should be is unknown since a mistake."""
-        if not isinstance(self.env.get(name), ArrayRef):
-            self.env[name] = Poison()
+        match self.env.get(name):
+            case ArrayRef(picks=()):
+                pass
+            case _:
+                self.env[name] = Poison()
 
     @contextmanager
     def branch(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ Each stands below a message; where there is none, the message stands alone.
 import builtins
 from collections.abc import Sequence
 
-from kernelab.frontend.meaning.meanings import ArrayRef, BuiltinRef, Meaning, Typed, View
+from kernelab.frontend.meaning.meanings import ArrayRef, BuiltinRef, Meaning, Typed
 from kernelab.guidance.kernel_text import NAMES, OF_ARRAYS
 from kernelab.lang import ops
 from kernelab.lang.ops import ScalarPattern
@@ -35,7 +35,7 @@ def _is_pythons(name: str) -> bool:
 
 def of_value(base: Meaning, attribute: str, text: str) -> str:
     """The hint for `text.attribute`; empty where nothing is known."""
-    if isinstance(base, ArrayRef | View):
+    if isinstance(base, ArrayRef):
         hint = OF_ARRAYS.hint(attribute.rstrip("_"))
         return hint or _as_call(attribute, f"{text}[i]", 1)
     match base.type if isinstance(base, Typed) else None:

@@ -96,7 +96,7 @@ def _elem(frame: Frame, argument: Argument) -> Value:
 
 def refuse_alias(frame: Frame, value: Meaning, name: str, source: ast.expr) -> None:
     """Raise Mistake where a local array gets a second name: it would have to be copied."""
-    if isinstance(value, ArrayRef) and value.var in frame.locals and value.var.hint and not value.indices:
+    if isinstance(value, ArrayRef) and value.var in frame.locals and value.var.hint and not value.picks:
         hint = "copy it element by element, or take a part of it, such as a[0:]"
         raise frame.error(source, f"{name} would be a second name of a local array", hint=hint)
 

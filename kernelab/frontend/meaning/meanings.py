@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kernelab.errors import Diagnostic, Span
-from kernelab.lang.ir import Atom, Function, Var
+from kernelab.lang.ir import Atom, Const, Function, Var
 from kernelab.lang.structs import AnyType, Struct, StructArray, leaves
 from kernelab.lang.types import Array, Scalar, Value, bool_
 
@@ -47,24 +47,6 @@ class Typed:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayRef:
-    """An array parameter, or the row of one that is left by giving only the first indices."""
-
-    var: Var
-    indices: tuple[Atom, ...] = ()
-
-    @property
-    def elem(self) -> Value:
-        assert isinstance(self.var.type, Array)
-        return self.var.type.elem
-
-    @property
-    def ndim(self) -> int:
-        assert isinstance(self.var.type, Array)
-        return self.var.type.ndim - len(self.indices)
-
-
-@dataclass(frozen=True, slots=True)
 class SliceRange:
     """A slice of an axis: the positions ``start + step * k`` for k from 0 to ``count - 1``.
 
@@ -77,20 +59,40 @@ class SliceRange:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """A part of an array parameter that is no row: an index, a slice or all of each axis."""
+class ArrayRef:
+    """An array parameter, or a part of one: of each axis an index, a slice, or, as None, all of it.
+
+    The last of `picks` is not None: of the axes behind it all is meant.
+    """
 
     var: Var
-    picks: tuple[Atom | SliceRange | None, ...]
+    picks: tuple[Atom | SliceRange | None, ...] = ()
+
+    @property
+    def type(self) -> Array:
+        """The type of the parameter."""
+        assert isinstance(self.var.type, Array)
+        return self.var.type
 
     @property
     def elem(self) -> Value:
-        assert isinstance(self.var.type, Array)
-        return self.var.type.elem
+        return self.type.elem
 
     @property
     def ndim(self) -> int:
-        return sum(pick is None or isinstance(pick, SliceRange) for pick in self.picks)
+        """The number of axes that are left."""
+        return self.type.ndim - sum(isinstance(pick, Var | Const) for pick in self.picks)
+
+    @property
+    def is_row(self) -> bool:
+        """Whether it is the whole array, a row or an element, by indices of the first axes alone."""
+        return all(isinstance(pick, Var | Const) for pick in self.picks)
+
+    @property
+    def indices(self) -> tuple[Atom, ...]:
+        """The indices of a row or an element."""
+        assert self.is_row
+        return tuple(pick for pick in self.picks if isinstance(pick, Var | Const))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +243,6 @@ Meaning = (
     Weak
     | Typed
     | ArrayRef
-    | View
     | TupleOf
     | StructArrayRef
     | NoArray
@@ -380,7 +381,8 @@ def describe(meaning: Meaning) -> str:
         case ArrayRef(var, ()):
             return str(var.type)
         case ArrayRef():
-            return f"a row of {meaning.var.hint}, {Array(meaning.elem, meaning.ndim)}"
+            part = "row" if meaning.is_row else "slice"
+            return f"a {part} of {meaning.var.hint}, {Array(meaning.elem, meaning.ndim)}"
         case TupleOf(_, Struct() as struct) | StructArrayRef(struct=struct) if _is_one(meaning):
             return str(struct)
         case StructArrayRef(name, struct, _, indices):
@@ -390,8 +392,6 @@ def describe(meaning: Meaning) -> str:
             return f"an {type} that is not set"
         case StructRef(struct):
             return f"the struct {struct}"
-        case View(var):
-            return f"a slice of {var.hint}, {Array(meaning.elem, meaning.ndim)}"
         case TupleOf(items):
             return f"({', '.join(describe(item) for item in items)})"
         case HostArray():

@@ -19,7 +19,6 @@ from kernelab.frontend.meaning.meanings import (
     Origin,
     TupleOf,
     Typed,
-    View,
     Weak,
     describe,
     is_number,
@@ -112,11 +111,7 @@ def as_number(frame: Frame, value: Meaning, node: ast.expr) -> Weak | Typed:
     if isinstance(value, Weak | Typed):
         return value
     text = frame.places.text(node)
-    hint = (
-        habit_hints.of_array(text)
-        if isinstance(value, ArrayRef | View)
-        else habit_hints.of_uncalled(value, text)
-    )
+    hint = habit_hints.of_array(text) if isinstance(value, ArrayRef) else habit_hints.of_uncalled(value, text)
     raise frame.error(node, f"{text} is {describe(value)}, not a number", hint=hint)
 
 
@@ -168,7 +163,7 @@ def _conversion(frame: Frame, value: Meaning, type: Value, node: Place) -> str:
             return f"take one component, such as {text}[0]" if typed.type != type else ""
         case ((Weak() | Typed()), _):
             return f"write {type}({text})"
-        case (ArrayRef() | View(), _):
+        case (ArrayRef(), _):
             return f"write {text}[i], where i = tid()"
         case TupleOf(items, None), Vec(_, n) if len(items) == n and text.startswith("("):
             return f"write {type}{text}"

@@ -12,7 +12,6 @@ from kernelab.frontend.meaning.meanings import (
     StructArrayRef,
     TupleOf,
     Typed,
-    View,
     describe,
 )
 from kernelab.frontend.places import places, struct_values
@@ -40,22 +39,19 @@ def items_of(frame: Frame, value: Meaning, node: ast.expr) -> Items | None:
         case Typed(atom) if isinstance(value.type, Vec | Mat):
             operation = "row" if isinstance(value.type, Mat) else "extract"
             return [Typed(frame.builder.apply(operation, atom, integer(k))) for k in range(value.type.n)]
-        case ArrayRef() | View():
-            return ArrayItems(places.shape(frame, value, 0).atom, lambda k: _element(frame, value, k, node))
+        case ArrayRef():
+            count = array_views.shape(frame, value, 0).atom
+            return ArrayItems(
+                count, lambda k: places.element(frame, array_views.at(frame, value, (k,), node))
+            )
         case StructArrayRef(name, struct, vars, indices) if value.ndim == 1:
-            count = places.shape(frame, struct_values.first(value), 0).atom
+            count = array_views.shape(frame, struct_values.first(value), 0).atom
             return ArrayItems(
                 count,
                 lambda k: struct_values.loaded(frame, StructArrayRef(name, struct, vars, (*indices, k))),
             )
         case _:
             return None
-
-
-def _element(frame: Frame, array: ArrayRef | View, k: Atom, node: ast.expr) -> Meaning:
-    if isinstance(array, ArrayRef):
-        return places.element(frame, ArrayRef(array.var, (*array.indices, k)))
-    return places.element(frame, array_views.item(frame, array, k, node))
 
 
 def unpacked(

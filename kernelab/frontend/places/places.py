@@ -16,7 +16,6 @@ from kernelab.frontend.meaning.meanings import (
     Meaning,
     TupleOf,
     Typed,
-    View,
     Weak,
     describe,
 )
@@ -24,7 +23,6 @@ from kernelab.frontend.meaning.promote import cast, convert, spelled
 from kernelab.frontend.places import slices
 from kernelab.lang.build import constant, integer, zero
 from kernelab.lang.ir import Atom, Const, Var
-from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Mat, Scalar, Value, Vec, float32, int32
 
 Groups = list[list[ast.expr]]
@@ -80,10 +78,8 @@ def read(frame: Frame, base: Meaning, groups: Groups, node: ast.expr) -> Meaning
 
 def _step(frame: Frame, base: Meaning, groups: Groups, node: ast.expr) -> tuple[Meaning, Groups]:
     match base:
-        case ArrayRef() | View() if isinstance(base, View) or array_views.has_slice(groups[0]):
-            return element(frame, array_views.enter(frame, base, groups[0], node)), groups[1:]
         case ArrayRef():
-            return _enter_array(frame, base, groups[0], node), groups[1:]
+            return element(frame, array_views.enter(frame, base, groups[0], node)), groups[1:]
         case Typed() if isinstance(base.type, Vec | Mat) and array_views.has_slice(groups[0]):
             chosen = _part(frame, base.type, groups[0])
             return Typed(slices.read(frame, base.atom, chosen)), groups[1:]
@@ -126,29 +122,11 @@ def refuse_component(frame: Frame, base: Meaning, group: Sequence[ast.expr], nod
     raise frame.error(node, f"{describe(base)} has no {name}", "name", hint)
 
 
-def _enter_array(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast.expr) -> Meaning:
-    indices = tuple(index(frame, part) for part in group)
-    if len(indices) > array.ndim:
-        raise too_many(frame, array, group, node)
-    return element(frame, ArrayRef(array.var, (*array.indices, *indices)))
-
-
-def element(frame: Frame, entered: ArrayRef | View) -> Meaning:
+def element(frame: Frame, entered: ArrayRef) -> Meaning:
     """A view, or the element that is left if it has no axes."""
-    if entered.ndim or isinstance(entered, View):
+    if entered.ndim:
         return entered
     return Typed(frame.builder.load(entered.var, entered.indices))
-
-
-def too_many(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast.expr) -> Exception:
-    """The mistake of more indices than an array has dimensions."""
-    hint = ""
-    if not isinstance(array.elem, Scalar):
-        outer = ", ".join(frame.places.text(part) for part in group[: array.ndim])
-        inner = ", ".join(frame.places.text(part) for part in group[array.ndim :])
-        hint = f"its elements are {array.elem}: write {array.var.hint}[{outer}][{inner}]"
-    counts = f"{counted(array.ndim, 'index')}, not {len(group)}"
-    return frame.error(node, f"{describe(array)} takes {counts}", hint=hint)
 
 
 def _component_indices(type: Value, groups: Groups) -> tuple[list[ast.expr], Groups]:
@@ -250,14 +228,6 @@ def _chosen_item(frame: Frame, items: Sequence[Meaning], index: Atom, node: ast.
     return Typed(chosen)
 
 
-def shape(frame: Frame, array: ArrayRef | View, axis: int) -> Typed:
-    """The extent of an array, a row or a slice along an axis."""
-    if isinstance(array, View):
-        return array_views.extent(frame, array, axis)
-    whole = len(array.indices) + axis
-    return Typed(frame.builder.let(SHAPE, (array.var, integer(whole)), int32))
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """The target of an assignment: a component of a variable, an element of an array, or a component of one.
@@ -296,8 +266,6 @@ def place(frame: Frame, target: ast.expr) -> Place:
     base = frame.value(root)
     if not groups:
         raise _not_assignable(frame, target, base)
-    if isinstance(base, View):
-        return _view_place(frame, base, groups, target)
     if isinstance(base, ArrayRef):
         return array_place(frame, base, groups, target)
     if not isinstance(root, ast.Name) or root.id not in frame.env or not isinstance(base, Typed):
@@ -320,42 +288,24 @@ def _not_assignable(frame: Frame, target: ast.expr, base: Meaning) -> Exception:
     )
 
 
-def _view_place(frame: Frame, base: ArrayRef | View, groups: Groups, target: ast.expr) -> Place:
-    while groups and base.ndim:
-        refuse_component(frame, base, groups[0], target)
-        base, groups = array_views.enter(frame, base, groups[0], target), groups[1:]
-    if isinstance(base, View) or base.ndim:
-        # `rows` takes the rows and slices of variables; this is one of what a call has given.
-        hint = "write a loop over its elements"
-        raise frame.error(target, f"{describe(base)} cannot be assigned at once", hint=hint)
-    return array_place(frame, base, groups, target)
-
-
 def array_place(frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr) -> Place:
     """The place of an element, or of a component of one."""
-    if array.ndim and any(map(array_views.has_slice, groups)):
-        return _view_place(frame, array, groups, target)
-    rest = ArrayRef(array.var, array.indices)
+    rest, has_slice = array, any(map(array_views.has_slice, groups))
     while groups and rest.ndim:
         refuse_component(frame, rest, groups[0], target)
-        if len(groups[0]) > rest.ndim:
-            raise too_many(frame, rest, groups[0], target)
-        indices = tuple(index(frame, part) for part in groups[0])
-        rest, groups = ArrayRef(array.var, (*rest.indices, *indices)), groups[1:]
+        rest, groups = array_views.enter(frame, rest, groups[0], target), groups[1:]
+    if rest.ndim and (has_slice or not rest.is_row):
+        # `rows` takes the rows and slices of variables; this is one of what a call has given.
+        hint = "write a loop over its elements"
+        raise frame.error(target, f"{describe(rest)} cannot be assigned at once", hint=hint)
     if rest.ndim:
         raise frame.error(
             target,
             f"{describe(array)} needs {counted(rest.ndim, 'index')} more to be assigned",
             hint=f"write {ast.unparse(target)[:-1]}{', :' * rest.ndim}] = ..., or a loop over the rest",
         )
-    return Place(
-        target,
-        None,
-        array.var,
-        rest.indices,
-        array.elem,
-        component_path(frame, array.elem, groups, target),
-    )
+    path = component_path(frame, array.elem, groups, target)
+    return Place(target, None, array.var, rest.indices, array.elem, path)
 
 
 def component_path(

@@ -7,7 +7,7 @@ import ast
 from functools import reduce
 
 from kernelab.errors import Related
-from kernelab.frontend.meaning import habit_hints
+from kernelab.frontend.meaning import array_views, habit_hints
 from kernelab.frontend.meaning.frame import Frame, NotSet, Poisoned
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
@@ -20,7 +20,6 @@ from kernelab.frontend.meaning.meanings import (
     StructArrayRef,
     TupleOf,
     Typed,
-    View,
     Weak,
     describe,
     is_struct,
@@ -123,11 +122,11 @@ def attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
     match base, node.attr:
         case ModuleRef(), _:
             return _of_module(frame, node, base)
-        case (ArrayRef() | View(), "shape"):
-            return TupleOf(tuple(places.shape(frame, base, axis) for axis in range(base.ndim)))
-        case (ArrayRef() | View(), "ndim"):
+        case (ArrayRef(), "shape"):
+            return TupleOf(tuple(array_views.shape(frame, base, axis) for axis in range(base.ndim)))
+        case (ArrayRef(), "ndim"):
             return Weak(base.ndim)
-        case (ArrayRef() | View(), "size"):
+        case (ArrayRef(), "size"):
             return _size(frame, base, node)
         case Typed(atom), ("p" | "q") if isinstance(base.type, Transform):
             return Typed(frame.builder.apply(results.PARTS[node.attr][0], atom))
@@ -147,11 +146,11 @@ def attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
             raise frame.error(node, f"{describe(base)} has no {node.attr}", "name", hint)
 
 
-def extent(frame: Frame, array: ArrayRef | View, axis: Meaning, node: ast.expr) -> Meaning:
+def extent(frame: Frame, array: ArrayRef, axis: Meaning, node: ast.expr) -> Meaning:
     """`x.shape[axis]`."""
     match axis:
         case Weak(int() as number) if -array.ndim <= number < array.ndim:
-            return places.shape(frame, array, number % array.ndim)
+            return array_views.shape(frame, array, number % array.ndim)
         case Weak(int() as number):
             hint = f"its axes are 0 to {array.ndim - 1}" if array.ndim > 1 else "its only axis is 0"
             raise frame.error(node, f"{describe(array)} has no axis {number}", "value", hint)
@@ -171,10 +170,10 @@ def _of_module(frame: Frame, node: ast.Attribute, base: ModuleRef) -> Meaning:
     return places.vector_constant(frame, value) if isinstance(value, HostArray) else value
 
 
-def _size(frame: Frame, array: ArrayRef | View, node: ast.Attribute) -> Typed:
+def _size(frame: Frame, array: ArrayRef, node: ast.Attribute) -> Typed:
     """The number of elements, an int like the extents: one that is too large for it ends the launch."""
     b = frame.builder
-    extents = [places.shape(frame, array, axis).atom for axis in range(array.ndim)]
+    extents = [array_views.shape(frame, array, axis).atom for axis in range(array.ndim)]
     size: Atom = reduce(lambda x, y: b.apply("mul", x, y), extents)
     if len(extents) > 1:
         wide = reduce(lambda x, y: b.apply("mul", x, y), [b.apply("int64", x) for x in extents])
@@ -199,7 +198,7 @@ def _what_there_is(base: Meaning) -> str:
         case Scalar():
             return "it is one number"
         case _:
-            return "it has shape, ndim, size and dtype" if isinstance(base, ArrayRef | View) else ""
+            return "it has shape, ndim, size and dtype" if isinstance(base, ArrayRef) else ""
 
 
 # ----------------------------------------------------------------------------------------- optional arrays
@@ -221,11 +220,11 @@ def has_elements(frame: Frame, value: Meaning) -> Atom | None:
     if isinstance(value, NoArray):
         return FALSE
     array = struct_values.first(value) if isinstance(value, StructArrayRef) else value
-    if not isinstance(array, ArrayRef | View) or not array.ndim:
+    if not isinstance(array, ArrayRef) or not array.ndim:
         return None
     result: Atom = TRUE
     for axis in range(array.ndim):
-        extent = places.shape(frame, array, axis).atom
+        extent = array_views.shape(frame, array, axis).atom
         result = frame.builder.apply("and", result, frame.builder.apply("gt", extent, zero(int32)))
     return result
 

@@ -11,18 +11,17 @@ from collections.abc import Callable, Sequence
 
 from kernelab.frontend.meaning import array_views
 from kernelab.frontend.meaning.frame import Frame
-from kernelab.frontend.meaning.meanings import ArrayRef, Evaluated, Meaning, TupleOf, Typed, View, describe
+from kernelab.frontend.meaning.meanings import ArrayRef, Evaluated, Meaning, TupleOf, Typed, describe
 from kernelab.frontend.meaning.promote import convert
 from kernelab.frontend.places import places
 from kernelab.lang.build import integer
 from kernelab.lang.ir import Atom, For, Var
 from kernelab.lang.types import Array, Vec, int32
 
-Target = ArrayRef | View
 Combine = Callable[[Typed, Meaning], Meaning]
 
 
-def target(frame: Frame, node: ast.expr, value: Meaning | None) -> Target | None:
+def target(frame: Frame, node: ast.expr, value: Meaning | None) -> ArrayRef | None:
     """The row or slice of an array that an assignment names; None where it names something else.
 
     A row without a slice takes a row only: a number there is an index that was forgotten.
@@ -30,12 +29,12 @@ def target(frame: Frame, node: ast.expr, value: Meaning | None) -> Target | None
     root, groups = _subscripts(node)
     parts = [part for group in groups for part in group]
     has_slice = any(isinstance(part, ast.Slice) for part in parts)
-    if not has_slice and not isinstance(value, ArrayRef | View):
+    if not has_slice and not isinstance(value, ArrayRef):
         return None
-    if not isinstance(_variable(frame, root), ArrayRef | View | TupleOf):
+    if not isinstance(_variable(frame, root), ArrayRef | TupleOf):
         return None
     base = frame.value(root)
-    if not isinstance(base, ArrayRef | View):
+    if not isinstance(base, ArrayRef):
         return None
     if base.ndim <= sum(not isinstance(part, ast.Slice) for part in parts):
         return None
@@ -66,12 +65,12 @@ def _variable(frame: Frame, root: ast.expr) -> Meaning | None:
     return variable if isinstance(variable, TupleOf) else None
 
 
-def store(frame: Frame, into: Target, value: Meaning, node: ast.expr, source: ast.expr) -> None:
+def store(frame: Frame, into: ArrayRef, value: Meaning, node: ast.expr, source: ast.expr) -> None:
     """Write a number into every element, an array of the same shape, or the components of a vector."""
     _each(frame, into, value, node, source, lambda array, at, new: frame.builder.store(array, at, new))
 
 
-def add(frame: Frame, into: Target, value: Meaning, negate: bool, node: ast.expr, source: ast.expr) -> None:
+def add(frame: Frame, into: ArrayRef, value: Meaning, negate: bool, node: ast.expr, source: ast.expr) -> None:
     """Add to every element, or subtract, atomically."""
 
     def accumulate(array: Var, at: Sequence[Atom], new: Atom) -> None:
@@ -81,14 +80,14 @@ def add(frame: Frame, into: Target, value: Meaning, negate: bool, node: ast.expr
 
 
 def change(
-    frame: Frame, into: Target, value: Meaning, combine: Combine, node: ast.expr, source: ast.expr
+    frame: Frame, into: ArrayRef, value: Meaning, combine: Combine, node: ast.expr, source: ast.expr
 ) -> None:
     """Give every element what an operator makes of it and of a number, or of what stands there in a row."""
     extents = _extents(frame, into)
     take = _elements(frame, into, value, extents, source)
 
     def body(indices: list[Atom]) -> None:
-        where = _element(frame, into, indices, node)
+        where = array_views.at(frame, into, indices, node)
         before = Typed(frame.builder.load(where.var, where.indices))
         changed = combine(before, value if take is None else Typed(take(indices)))
         frame.builder.store(
@@ -103,26 +102,28 @@ Take = Callable[[list[Atom]], Atom]
 """The value for the element at some indices."""
 
 
-def _each(frame: Frame, into: Target, value: Meaning, node: ast.expr, source: ast.expr, write: Write) -> None:
+def _each(
+    frame: Frame, into: ArrayRef, value: Meaning, node: ast.expr, source: ast.expr, write: Write
+) -> None:
     extents = _extents(frame, into)
     take = _taken(frame, into, value, extents, source)
 
     def body(indices: list[Atom]) -> None:
-        where = _element(frame, into, indices, node)
+        where = array_views.at(frame, into, indices, node)
         write(where.var, where.indices, take(indices))
 
     _loops(frame, extents, [], body)
 
 
-def _extents(frame: Frame, into: Target) -> list[Atom]:
-    return [places.shape(frame, into, axis).atom for axis in range(into.ndim)]
+def _extents(frame: Frame, into: ArrayRef) -> list[Atom]:
+    return [array_views.shape(frame, into, axis).atom for axis in range(into.ndim)]
 
 
-def _holds(into: Target) -> str:
+def _holds(into: ArrayRef) -> str:
     return f"{into.var.hint} holds"
 
 
-def _taken(frame: Frame, into: Target, value: Meaning, extents: Sequence[Atom], source: ast.expr) -> Take:
+def _taken(frame: Frame, into: ArrayRef, value: Meaning, extents: Sequence[Atom], source: ast.expr) -> Take:
     take = _elements(frame, into, value, extents, source)
     if take is not None:
         return take
@@ -131,10 +132,10 @@ def _taken(frame: Frame, into: Target, value: Meaning, extents: Sequence[Atom], 
 
 
 def _elements(
-    frame: Frame, into: Target, value: Meaning, extents: Sequence[Atom], source: ast.expr
+    frame: Frame, into: ArrayRef, value: Meaning, extents: Sequence[Atom], source: ast.expr
 ) -> Take | None:
     """The elements of an array or the components of a vector; None for what goes into every element."""
-    if isinstance(value, ArrayRef | View):
+    if isinstance(value, ArrayRef):
         return _of_array(frame, into, value, extents, source)
     if isinstance(value, Typed) and isinstance(value.type, Vec) and value.type.scalar == into.elem:
         if into.ndim != 1:
@@ -144,20 +145,22 @@ def _elements(
     return None
 
 
-def _of_array(frame: Frame, into: Target, value: Target, extents: Sequence[Atom], source: ast.expr) -> Take:
+def _of_array(
+    frame: Frame, into: ArrayRef, value: ArrayRef, extents: Sequence[Atom], source: ast.expr
+) -> Take:
     if value.ndim != into.ndim or value.elem != into.elem:
         wanted = Array(into.elem, into.ndim)
         hint = "both sides have the same number of axes and the same elements"
         raise frame.error(source, f"what is assigned here is {wanted}, not {describe(value)}", hint=hint)
     # Two rows of an array are the same or have nothing in common; slices may overlap.
-    if value.var is into.var and not (isinstance(value, ArrayRef) and isinstance(into, ArrayRef)):
+    if value.var is into.var and not (value.is_row and into.is_row):
         hint = "write a loop, in the order that is meant"
         raise frame.error(source, f"{into.var.hint} is assigned a part of itself at once", hint=hint)
     for axis, extent in enumerate(extents):
-        _require(frame, extent, places.shape(frame, value, axis).atom, source)
+        _require(frame, extent, array_views.shape(frame, value, axis).atom, source)
 
     def take(indices: list[Atom]) -> Atom:
-        where = _element(frame, value, indices, source)
+        where = array_views.at(frame, value, indices, source)
         return frame.builder.load(where.var, where.indices)
 
     return take
@@ -167,12 +170,6 @@ def _require(frame: Frame, extent: Atom, length: Atom, source: ast.expr) -> None
     with frame.builder.at(frame.places(source)):
         same = frame.builder.apply("eq", extent, length)
         frame.builder.check(same, "assertion", "what is assigned has another length than what it goes into")
-
-
-def _element(frame: Frame, array: Target, indices: list[Atom], node: ast.expr) -> ArrayRef:
-    if isinstance(array, View):
-        return array_views.at(frame, array, indices, node)
-    return ArrayRef(array.var, (*array.indices, *indices))
 
 
 def _loops(

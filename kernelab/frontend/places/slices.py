@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from kernelab.frontend.meaning.frame import Frame
-from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, Typed, View, Weak
+from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, Typed, Weak
 from kernelab.lang.build import integer, zero
 from kernelab.lang.ir import Atom, Const
 from kernelab.lang.types import Mat, Value, Vec
@@ -109,13 +109,9 @@ def _positions(type: Vec | Mat) -> list[tuple[Atom, ...]]:
 def few(frame: Frame, array: Meaning, node: ast.Slice) -> list[Meaning] | None:
     """The elements that a slice with constant bounds from the start of a whole array has; None for others."""
     bounds = _bounds(frame, node)
-    if not isinstance(array, ArrayRef | View) or bounds is None or bounds[1] is None:
+    if not isinstance(array, ArrayRef) or bounds is None or bounds[1] is None:
         return None
-    if (
-        not isinstance(array, ArrayRef)
-        or array.ndim != 1
-        or any(bound is not None and bound < 0 for bound in bounds)
-    ):
+    if not array.is_row or array.ndim != 1 or any(bound is not None and bound < 0 for bound in bounds):
         return None
     chosen = range(bounds[1])[slice(*bounds)]
     return [Typed(frame.builder.load(array.var, (*array.indices, integer(k)))) for k in chosen]

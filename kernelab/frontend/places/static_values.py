@@ -18,7 +18,6 @@ from kernelab.frontend.meaning.meanings import (
     TupleOf,
     Typed,
     TypeRef,
-    View,
     Weak,
     describe,
 )
@@ -133,7 +132,7 @@ def _typed(meaning: Meaning | None, type: Any) -> Meaning | None:
 def dtype(meaning: Meaning) -> TypeRef | StructRef | None:
     """`x.dtype`: the type of an array's elements, or of the numbers in a vector; None if it has none."""
     match meaning:
-        case ArrayRef() | View():
+        case ArrayRef():
             return TypeRef(meaning.elem)
         case StructArrayRef(struct=struct):
             return StructRef(struct)
@@ -166,7 +165,7 @@ def type_of(frame: Frame, node: ast.Call) -> Meaning:
             return TypeRef(default_scalar(number))
         case [TupleOf(_, Struct() as struct)]:
             return StructRef(struct)
-        case [ArrayRef() | View() as array]:
+        case [ArrayRef() as array]:
             return array  # its dtype may be asked for
         case values:
             shown = ", ".join(describe(value) for value in values)

@@ -28,7 +28,6 @@ from kernelab.frontend.meaning.meanings import (
     StructArrayRef,
     TupleOf,
     Typed,
-    View,
     ViewType,
     describe,
     is_struct,
@@ -68,7 +67,7 @@ def parameter(name: str, type: AnyType | ViewType, span: Span) -> Meaning:
 def vars_of(meaning: Meaning) -> tuple[Var, ...]:
     """The Vars of a parameter, in order."""
     match meaning:
-        case ArrayRef() | View():
+        case ArrayRef():
             return array_views.vars_of(meaning)
         case Typed(Var() as var):
             return (var,)
@@ -154,7 +153,7 @@ def refuse_local_arrays(frame: Frame, value: Meaning, node: ast.expr) -> None:
         case TupleOf(items):
             for item in items:
                 refuse_local_arrays(frame, item, node)
-        case ArrayRef(var) | View(var) if var in frame.locals:
+        case ArrayRef(var) if var in frame.locals:
             raise frame.error(
                 node,
                 "a function cannot return a local array, which ends with the call",

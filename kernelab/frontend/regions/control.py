@@ -21,7 +21,6 @@ from kernelab.frontend.meaning.meanings import (
     StructArrayRef,
     TupleOf,
     Typed,
-    View,
     Weak,
 )
 from kernelab.frontend.meaning.promote import cast, default_scalar
@@ -170,7 +169,7 @@ class _Carries:
             case TupleOf(items):
                 for item in items:
                     self.keep(item)
-            case ArrayRef() | View():
+            case ArrayRef():
                 for atom in array_views.atoms(opened):
                     self.keep(Typed(atom))
 
@@ -303,7 +302,7 @@ def _parts(opened: Meaning, entry: Side, end: Side) -> Iterator[tuple[Meaning, S
         ):
             for item, start, last in zip(items, entry.value.items, ends, strict=True):
                 yield from _parts(item, Side(start, entry.span), Side(last, end.span))
-        case (ArrayRef() | View()) as view, after if array_views.alike(view, after):
+        case (ArrayRef()) as view, after if array_views.alike(view, after):
             atoms = map(Typed, array_views.atoms(view))
             yield from zip(atoms, view_sides(entry, 0), view_sides(end, 0), strict=True)
         case _:
@@ -379,7 +378,7 @@ def _refuse_after_loop(value: Meaning, name: str, own_arrays: Collection[Var]) -
             message = f"{name} is a row of {value.name} that a loop takes: it cannot be used after the loop"
             span = index.span if isinstance(index, Var) else None
             raise Mistake(Diagnostic(message, span, "type", hint="take the row again where it is used"))
-        case ArrayRef() | View() if value.var in own_arrays:
+        case ArrayRef() if value.var in own_arrays:
             message = f"the local array {name} is made inside of a loop and used after it"
             raise Mistake(Diagnostic(message, value.var.span, "type", hint="make it before the loop"))
 

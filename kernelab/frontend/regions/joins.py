@@ -20,7 +20,6 @@ from kernelab.frontend.meaning.meanings import (
     StructArrayRef,
     TupleOf,
     Typed,
-    View,
     Weak,
     describe,
 )
@@ -88,7 +87,7 @@ def mapped(value: Meaning, origin: Origin, name: str, change: Change) -> Meaning
         case TupleOf(items) as whole:
             labelled = ((item, (*origin, k), whole.label(name, k)) for k, item in enumerate(items))
             return whole.of([mapped(*part, change) for part in labelled])
-        case ArrayRef() | View():
+        case ArrayRef():
             atoms = enumerate(array_views.atoms(value))
             return _with_parts(value, [change(Typed(atom), (*origin, k), name) for k, atom in atoms])
         case Weak() | Typed():
@@ -97,7 +96,7 @@ def mapped(value: Meaning, origin: Origin, name: str, change: Change) -> Meaning
             return value
 
 
-def _with_parts(view: ArrayRef | View, parts: Sequence[Meaning]) -> Meaning:
+def _with_parts(view: ArrayRef, parts: Sequence[Meaning]) -> Meaning:
     return array_views.with_atoms(view, [part.atom for part in parts if isinstance(part, Typed)])
 
 
@@ -122,7 +121,7 @@ def join(frame: Frame, origin: Origin, name: str, sides: Sequence[Side], meeting
                 for k in range(len(first.items))
             ]
         )
-    if isinstance(first, ArrayRef | View) and all(array_views.alike(value, first) for value in values):
+    if isinstance(first, ArrayRef) and all(array_views.alike(value, first) for value in values):
         columns = zip(*(view_sides(side, len(array_views.atoms(first))) for side in sides), strict=True)
         parts = [join(frame, (*origin, k), name, part, meetings) for k, part in enumerate(columns)]
         return _with_parts(first, parts)
@@ -149,7 +148,7 @@ def _at_run_time(value: Meaning) -> bool:
             return any(_at_run_time(item) for item in items)
         case StructArrayRef(indices=indices):
             return bool(indices)
-        case ArrayRef() | View():
+        case ArrayRef():
             return array_views.is_view(value)
         case _:
             return False
@@ -164,7 +163,7 @@ def _item_sides(sides: Sequence[Side], k: int) -> list[Side]:
 
 def view_sides(side: Side, count: int) -> list[Side]:
     """The indices of a view as sides of their own."""
-    if not isinstance(side.value, ArrayRef | View):
+    if not isinstance(side.value, ArrayRef):
         return [Side(None, side.span)] * count
     return [Side(Typed(atom), side.span) for atom in array_views.atoms(side.value)]
 
@@ -237,7 +236,7 @@ def _two_arrays(what: str, one: str, other: str, span: Span | None, other_span: 
 
 def _array_name(value: Meaning | None) -> str:
     match value:
-        case ArrayRef(var) | View(var):
+        case ArrayRef(var):
             return var.hint
         case StructArrayRef(name):
             return name
@@ -250,7 +249,7 @@ def _describe(side: Side) -> str:
 
 
 def _how_to_agree(first: Side, other: Side) -> str:
-    if isinstance(first.value, ArrayRef | View) or isinstance(other.value, ArrayRef | View):
+    if isinstance(first.value, ArrayRef) or isinstance(other.value, ArrayRef):
         return "index each array where it is meant, and choose between the numbers"
     types = [side.value.type for side in (first, other) if isinstance(side.value, Typed)]
     wide = next((t for t in types if not isinstance(t, Scalar)), None) or next(

@@ -23,7 +23,6 @@ from kernelab.frontend.meaning.meanings import (
     StructArrayRef,
     TupleOf,
     Typed,
-    View,
     Weak,
     describe,
 )
@@ -101,7 +100,7 @@ def _beyond_tuples(frame: Frame, target: ast.expr) -> ast.expr:
         if not isinstance(value, TupleOf) or value.struct is not None:
             return target
         value = frame.value(prefix)
-        if isinstance(value, ArrayRef | View | StructArrayRef):
+        if isinstance(value, ArrayRef | StructArrayRef):
             evaluated = ast.copy_location(Evaluated(frame.places.text(prefix), value), prefix)
             return results.replaced(target, prefix, evaluated)
     return target
@@ -176,7 +175,7 @@ def augmented(frame: Frame, stmt: ast.AugAssign) -> None:
 def _refuse_array(frame: Frame, stmt: ast.AugAssign, target: ast.Name) -> None:
     """Raise Mistake where the name is that of an array, all of whose elements Python would change."""
     held = frame.env.get(target.id)
-    if isinstance(held, ArrayRef | View):
+    if isinstance(held, ArrayRef):
         whole = f"{target.id}[{', '.join(':' * held.ndim)}]"
         text = ast.unparse(stmt).replace(target.id, whole, 1)
         message = f"{target.id} is {describe(held)}: its elements are changed through an index"
@@ -283,7 +282,7 @@ def _note_renamed(frame: Frame, stmt: ast.Assign, target: ast.Name, value: Meani
         return
     index = ", ".join("ijkl"[: before.ndim])
     text = frame.places.text(stmt.value)
-    element = f"{text}[{index}]" if isinstance(value, ArrayRef | StructArrayRef | View) else text
+    element = f"{text}[{index}]" if isinstance(value, ArrayRef | StructArrayRef) else text
     message = f"this gives the name {target.id} to something else: the array {target.id} stays as it is"
     hint = f"write {target.id}[{index}] = {element}"
     frame.notes.append(Diagnostic(message, frame.places(stmt), "unused", "warning", hint=hint))

@@ -23,7 +23,6 @@ from kernelab.frontend.meaning.meanings import (
     StructArrayRef,
     TupleOf,
     Typed,
-    View,
     Weak,
     describe,
 )
@@ -254,7 +253,7 @@ def _return(frame: Frame, stmt: ast.Return) -> None:
             hint="store the result into an array parameter, or make this a function with @func",
         )
     value = frame.value(stmt.value)
-    if not isinstance(value, Weak | Typed | TupleOf | ArrayRef | View | StructArrayRef):
+    if not isinstance(value, Weak | Typed | TupleOf | ArrayRef | StructArrayRef):
         raise frame.error(
             stmt.value,
             f"a function cannot return {describe(value)}",
