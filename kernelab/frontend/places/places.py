@@ -23,7 +23,7 @@ from kernelab.frontend.meaning.promote import cast, convert, spelled
 from kernelab.frontend.places import slices
 from kernelab.lang.build import constant, integer, zero
 from kernelab.lang.ir import Atom, Const, Var
-from kernelab.lang.types import Mat, Scalar, Value, Vec, float32, int32
+from kernelab.lang.types import Mat, Scalar, Transform, Value, Vec, float32, int32
 
 Groups = list[list[ast.expr]]
 COMPONENTS = ("x", "y", "z", "w")
@@ -56,8 +56,8 @@ def chain(node: ast.expr, assigned: bool = False) -> tuple[ast.expr, Groups]:
 
 
 def is_swizzle(attr: str) -> bool:
-    """Whether a name is several letters of components."""
-    return len(attr) > 1 and set(attr) <= set(COMPONENTS)
+    """Whether a name stands for several components: by their letters, or as a part of a transform."""
+    return (len(attr) > 1 and set(attr) <= set(COMPONENTS)) or attr in slices.PARTS
 
 
 def at_end(new: ast.expr, node: ast.expr, width: int) -> ast.expr:
@@ -320,10 +320,24 @@ def component_path(
         refuse_component(frame, Typed(zero(type)), groups[0], target)
     if array_views.has_slice(groups[0]) and len(groups) == 1:
         return _part(frame, type, groups[0])
+    if isinstance(type, Transform) and isinstance(groups[0][0], slices.Swizzle):
+        return _within_part(frame, _part(frame, type, groups[0]), groups[1:], target)
     indices, rest = _component_indices(type, groups)
     if rest:
         raise frame.error(target, f"{type} has too many indices here")
     return component_atoms(frame, type, indices)
+
+
+def _within_part(
+    frame: Frame, part: slices.Part, groups: Groups, target: ast.expr
+) -> tuple[Atom, ...] | slices.Part:
+    """The components that indices select of a part of a transform, such as `t.p.x` or `t.q[i]`."""
+    (start,), *_ = part.places
+    inner = component_path(frame, part.type, groups, target)
+    if isinstance(inner, slices.Part):
+        moved = ((frame.builder.apply("add", k, start),) for (k,) in inner.places)
+        return slices.Part(inner.type, tuple(moved))
+    return (frame.builder.apply("add", *inner, start),)
 
 
 def load(frame: Frame, target: Place) -> Typed:

@@ -25,7 +25,7 @@ from kernelab.frontend.meaning.meanings import (
     is_struct,
 )
 from kernelab.frontend.meaning.name_lookup import Unknown
-from kernelab.frontend.places import places, results, static_values, struct_values
+from kernelab.frontend.places import places, static_values, struct_values
 from kernelab.frontend.regions.control import truth
 from kernelab.frontend.regions.joins import WATCH
 from kernelab.lang.build import FALSE, TRUE, zero
@@ -128,8 +128,9 @@ def attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
             return Weak(base.ndim)
         case (ArrayRef(), "size"):
             return _size(frame, base, node)
-        case Typed(atom), ("p" | "q") if isinstance(base.type, Transform):
-            return Typed(frame.builder.apply(results.PARTS[node.attr][0], atom))
+        case Typed(atom), ("p" | "q" as part) if isinstance(base.type, Transform):
+            operation = {"p": "transform_get_translation", "q": "transform_get_rotation"}[part]
+            return Typed(frame.builder.apply(operation, atom))
         case Typed(atom), letters if isinstance(base.type, Vec) and set(letters) <= set(places.COMPONENTS):
             return places.swizzled(frame, node, base, letters)
         case Typed(atom), "T" if isinstance(base.type, Mat):

@@ -1,7 +1,6 @@
 """Operations with several results, and operations that fill the variables they are given.
 
     u, sigma, v = svd3(a)       svd3(a, u, sigma, v)
-    p = t.p                     t.p = p, which is transform_set_translation(t, p)
 
 Below the frontend an operation has one result: the components of all of them, in one vector.
 """
@@ -11,14 +10,12 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from kernelab.frontend.meaning.frame import Frame
-from kernelab.frontend.meaning.meanings import Evaluated, Meaning, TupleOf, Typed, Weak, describe
-from kernelab.frontend.meaning.promote import convert, operate
-from kernelab.frontend.places import places, struct_values
+from kernelab.frontend.meaning.meanings import TupleOf, Typed, Weak, describe
+from kernelab.frontend.meaning.promote import operate
 from kernelab.frontend.syntax.scope import draws, filled, state_of
-from kernelab.frontend.syntax.walking import nodes
 from kernelab.lang import ops
 from kernelab.lang.build import integer
-from kernelab.lang.types import Scalar, Transform, Value, bool_, size_of, uint32
+from kernelab.lang.types import Scalar, Value, bool_, size_of, uint32
 
 
 def advance(frame: Frame, name: str, node: ast.Call) -> None:
@@ -42,13 +39,6 @@ def advance(frame: Frame, name: str, node: ast.Call) -> None:
 
 
 # --------------------------------------------------------------------------------------------------- several
-
-
-PARTS = {
-    "p": ("transform_get_translation", "transform_set_translation"),
-    "q": ("transform_get_rotation", "transform_set_rotation"),
-}
-"""The operations that read and replace the attributes of a transform."""
 
 
 def split_results(frame: Frame, name: str, whole: Weak | Typed) -> Weak | Typed | TupleOf:
@@ -105,102 +95,3 @@ def _holds(before: Weak | Typed, type: Value) -> bool:
     if isinstance(before, Typed):
         return before.type == type
     return isinstance(type, Scalar) and type != bool_ and not isinstance(before.number, bool)
-
-
-def is_part(frame: Frame, node: ast.Attribute) -> bool:
-    """Whether `node` is `p` or `q` of a transform; what it takes to find out is not kept."""
-    if node.attr not in PARTS:
-        return False
-    before, notes = dict(frame.env), len(frame.notes)
-    with frame.builder.block():
-        value = frame.any_value(node.value)
-    frame.env.clear()
-    frame.env.update(before)
-    del frame.notes[notes:]
-    return isinstance(value, Typed) and isinstance(value.type, Transform)
-
-
-def assign_part(frame: Frame, whole: ast.expr, part: str, value: Meaning, source: ast.expr) -> None:
-    """Replace the translation or the rotation of a transform, which is a variable, an element or a field."""
-    if isinstance(whole, ast.Name):
-        before = frame.value(whole)
-        assert isinstance(before, Typed)
-        frame.env[whole.id] = _with_part(frame, before, part, value, source)
-        frame.set_at[whole.id] = frame.places(whole)
-        return
-    place = struct_values.place(frame, whole)
-    assert isinstance(place, places.Place)
-    new = _with_part(frame, places.load(frame, place), part, value, source)
-    places.store(frame, place, new.atom)
-
-
-def part_around(frame: Frame, target: ast.expr) -> ast.Attribute | None:
-    """The `t.p` in `t.p.x` or `t.p[0]`, where `t` is a transform; None in any other target."""
-    inner = target
-    while isinstance(inner, ast.Attribute | ast.Subscript):
-        inner = inner.value
-        if isinstance(inner, ast.Attribute) and is_part(frame, inner):
-            return inner
-    return None
-
-
-def assign_within(
-    frame: Frame, target: ast.expr, part: ast.Attribute, value: Meaning, source: ast.expr
-) -> None:
-    """Replace components of the translation or the rotation of a transform: `t.p.x = 1.0`."""
-    before = frame.value(part)
-    root = ast.copy_location(Evaluated(_HELD, before), part)
-    frame.env[_HELD] = before
-    place = places.place(frame, replaced(target, part, root))
-    places.store(frame, place, convert(frame, value, place.type, source, "this component is"))
-    assign_part(frame, part.value, part.attr, frame.env.pop(_HELD), source)
-
-
-def with_known_indices(frame: Frame, target: ast.expr) -> ast.expr:
-    """The same target with its indices evaluated once: it is lowered twice, to be read and to be written."""
-    match target:
-        case ast.Attribute(value=whole, attr=attr, ctx=ctx):
-            copy: ast.expr = ast.Attribute(with_known_indices(frame, whole), attr, ctx)
-        case ast.Subscript(value=whole, slice=ast.Tuple(elts=parts), ctx=ctx):
-            whole = with_known_indices(frame, whole)
-            indices: ast.expr = ast.Tuple([_known(frame, part) for part in parts], ast.Load())
-            copy = ast.Subscript(whole, ast.copy_location(indices, target.slice), ctx)
-        case ast.Subscript(value=whole, slice=part, ctx=ctx):
-            whole = with_known_indices(frame, whole)
-            copy = ast.Subscript(whole, _known(frame, part), ctx)
-        case _:
-            return target
-    return ast.copy_location(copy, target)
-
-
-def _known(frame: Frame, part: ast.expr) -> ast.expr:
-    if isinstance(part, ast.Slice) or not any(isinstance(node, ast.Call) for node in nodes(part)):
-        return part
-    evaluated = Evaluated(frame.places.text(part), frame.value(part))
-    return ast.copy_location(evaluated, part)
-
-
-_HELD = "%part"
-"""The variable that holds a part while its components are assigned."""
-
-
-def replaced(target: ast.expr, old: ast.expr, new: ast.expr) -> ast.expr:
-    """The same target with another expression inside."""
-    match target:
-        case _ if target is old:
-            return new
-        case ast.Attribute(value=value, attr=attr, ctx=ctx):
-            copy: ast.expr = ast.Attribute(replaced(value, old, new), attr, ctx)
-        case ast.Subscript(value=value, slice=slice, ctx=ctx):
-            copy = ast.Subscript(replaced(value, old, new), slice, ctx)
-        case _:
-            raise AssertionError(target)
-    return ast.copy_location(copy, target)
-
-
-def _with_part(frame: Frame, before: Typed, part: str, value: Meaning, source: ast.expr) -> Typed:
-    read, write = PARTS[part]
-    overload = ops.resolve(read, [before.type])
-    assert overload is not None
-    new = convert(frame, value, overload[1], source, f"the {part} of a transform is")
-    return Typed(frame.builder.apply(write, before.atom, new))

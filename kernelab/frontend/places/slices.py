@@ -12,7 +12,7 @@ from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, Typed, Weak
 from kernelab.lang.build import integer, zero
 from kernelab.lang.ir import Atom, Const
-from kernelab.lang.types import Mat, Value, Vec
+from kernelab.lang.types import Mat, Quat, Transform, Value, Vec
 
 Index = Callable[[ast.expr, int], Atom]
 
@@ -37,14 +37,22 @@ def part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr], index: Index)
             lengths.append(len(chosen))
         else:
             axes.append([index(node, extent)])
-    shape: Vec | Mat = Vec(type.scalar, lengths[0])
-    if len(lengths) == 2:
-        shape = Mat(type.scalar, *lengths)
+    match group[0]:
+        case _ if isinstance(type, Mat):
+            shape: Vec | Mat = Mat(type.scalar, *lengths)
+        case Swizzle(letters="q"):
+            shape = Quat(type.scalar)
+        case _:
+            shape = Vec(type.scalar, lengths[0])
     return Part(shape, tuple(product(*axes)))
 
 
+PARTS = {"p": range(3), "q": range(3, 7)}
+"""The components of a transform that its attributes stand for."""
+
+
 class Swizzle(ast.Slice):
-    """Several letters that stand for components, such as the `zx` of `v.zx = vec2()`."""
+    """Letters that stand for several components: the `zx` of `v.zx = vec2()`, the `p` of a transform."""
 
     def __init__(self, letters: str) -> None:
         super().__init__()
@@ -65,8 +73,10 @@ def positions(frame: Frame, node: ast.Slice, extent: int, type: Value) -> Sequen
 
 
 def _lettered(frame: Frame, node: Swizzle, extent: int, type: Value) -> Sequence[int]:
-    chosen = ["xyzw".index(letter) for letter in node.letters]
-    if max(chosen) >= extent or not isinstance(type, Vec):
+    if isinstance(type, Transform) and node.letters in PARTS:
+        return PARTS[node.letters]
+    chosen = ["xyzw".find(letter) for letter in node.letters]
+    if max(chosen) >= extent or min(chosen) < 0 or not isinstance(type, Vec):
         raise frame.error(node, f"{type} has no {node.letters}", "name", f"it has {extent} components")
     if len(set(chosen)) < len(chosen):
         raise frame.error(node, f"{node.letters} names a component twice", "value", "assign it once")

@@ -27,8 +27,9 @@ from kernelab.frontend.meaning.meanings import (
     describe,
 )
 from kernelab.frontend.meaning.promote import as_number, convert
-from kernelab.frontend.places import places, results, rows, struct_values
+from kernelab.frontend.places import places, rows, struct_values
 from kernelab.frontend.places.items import unpacked
+from kernelab.frontend.places.slices import Part
 from kernelab.frontend.regions.joins import WATCH
 from kernelab.lang.ir import Atom, Atomic, Block, Const, Stmt, Store, changed, walk
 from kernelab.lang.types import Scalar
@@ -71,10 +72,6 @@ def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> 
             items = unpacked(frame, value, len(elements), target, source)
             for element, item in zip(elements, items, strict=True):
                 assign(frame, element, item, source)
-        case ast.Attribute(value=whole, attr=part) if results.is_part(frame, target):
-            results.assign_part(frame, whole, part, value, source)
-        case ast.Subscript() | ast.Attribute() if results.part_around(frame, target):
-            _assign_within(frame, results.with_known_indices(frame, target), value, source)
         case ast.Subscript() if (row := rows.target(frame, target, value)) is not None:
             rows.store(frame, row, value, target, source)
         case ast.Subscript() | ast.Attribute():
@@ -102,18 +99,27 @@ def _beyond_tuples(frame: Frame, target: ast.expr) -> ast.expr:
         value = frame.value(prefix)
         if isinstance(value, ArrayRef | StructArrayRef):
             evaluated = ast.copy_location(Evaluated(frame.places.text(prefix), value), prefix)
-            return results.replaced(target, prefix, evaluated)
+            return _replaced(target, prefix, evaluated)
     return target
 
 
-def _assign_within(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> None:
-    """Give a component of the translation or the rotation of a transform a value."""
-    part = results.part_around(frame, target)
-    assert part is not None
-    results.assign_within(frame, target, part, value, source)
+def _replaced(target: ast.expr, old: ast.expr, new: ast.expr) -> ast.expr:
+    """The same target with another expression inside."""
+    match target:
+        case _ if target is old:
+            return new
+        case ast.Attribute(value=value, attr=attr, ctx=ctx):
+            copy: ast.expr = ast.Attribute(_replaced(value, old, new), attr, ctx)
+        case ast.Subscript(value=value, slice=slice, ctx=ctx):
+            copy = ast.Subscript(_replaced(value, old, new), slice, ctx)
+        case _:
+            raise AssertionError(target)
+    return ast.copy_location(copy, target)
 
 
 def _holds(place: places.Place) -> str:
+    if isinstance(place.components, Part):
+        return f"{ast.unparse(place.node)} is"
     if place.components:
         return "this component is" if isinstance(place.type, Scalar) else "this row is"
     if place.path:
@@ -142,25 +148,14 @@ def annotated(frame: Frame, stmt: ast.AnnAssign) -> None:
     assign(frame, stmt.target, value, stmt.value)
 
 
-def _augmented(frame: Frame, stmt: ast.AugAssign, target: ast.expr) -> Weak | Typed:
-    left, right = number(frame, target), number(frame, stmt.value)
-    return binary(frame, stmt.op, left, right, _whole(stmt), (target, stmt.value))
-
-
 def augmented(frame: Frame, stmt: ast.AugAssign) -> None:
     """Lower `x += value` and its kin."""
     match _beyond_tuples(frame, stmt.target):
         case ast.Name(name) as target:
             _refuse_array(frame, stmt, target)
-            value = _augmented(frame, stmt, target)
+            left, right = number(frame, target), number(frame, stmt.value)
+            value = binary(frame, stmt.op, left, right, _whole(stmt), (target, stmt.value))
             set_name(frame, name, value, frame.places(stmt.target))
-        case ast.Attribute() as target if results.is_part(frame, target):
-            whole = results.with_known_indices(frame, target.value)
-            value = _augmented(frame, stmt, ast.copy_location(ast.Attribute(whole, target.attr), target))
-            results.assign_part(frame, whole, target.attr, value, stmt.value)
-        case ast.Subscript() | ast.Attribute() as target if results.part_around(frame, target):
-            evaluated = results.with_known_indices(frame, target)
-            _assign_within(frame, evaluated, _augmented(frame, stmt, evaluated), stmt.value)
         case ast.Subscript() as target if _augments_row(frame, stmt, target):
             pass
         case ast.Subscript() | ast.Attribute() as target:
