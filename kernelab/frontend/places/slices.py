@@ -37,13 +37,11 @@ def part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr], index: Index)
             lengths.append(len(chosen))
         else:
             axes.append([index(node, extent)])
-    match group[0]:
-        case _ if isinstance(type, Mat):
-            shape: Vec | Mat = Mat(type.scalar, *lengths)
-        case Swizzle(letters="q"):
-            shape = Quat(type.scalar)
-        case _:
-            shape = Vec(type.scalar, lengths[0])
+    shape: Vec | Mat = Vec(type.scalar, lengths[0])
+    if len(lengths) == 2:
+        shape = Mat(type.scalar, *lengths)
+    elif isinstance(group[0], Swizzle) and group[0].letters == "q":
+        shape = Quat(type.scalar)
     return Part(shape, tuple(product(*axes)))
 
 
