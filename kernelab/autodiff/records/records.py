@@ -253,9 +253,9 @@ class LaunchRecord(LaunchEntry):
 
     def check(self, adjoints: Adjoints) -> None:
         """Raise an error where the adjoint has races or reads what nobody has written, in checked mode."""
-        if self.kernel.check is None or self.is_switched_off or not isinstance(self.reverse, Pullback):
+        if self.kernel.check is None or self.is_switched_off or not isinstance(self.pullback, Pullback):
             return
-        saved, adjoint = self.saved(), self.reverse.adjoint
+        saved, adjoint = self.saved(), self.pullback.adjoint
         given = [saved.get(i, argument) for i, argument in enumerate(self.call.arguments)]
         bars = [_bar(argument, adjoints) for argument in self.outline.pick_active(self.call.arguments)]
         parts = self.adjoint_parts(adjoints, saved)
