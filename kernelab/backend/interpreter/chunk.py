@@ -16,7 +16,7 @@ from kernelab.codegen.common.entry import ASSERTION, DIVISION, FULL, INDEX, KEPT
 from kernelab.codegen.common.print_formats import Message, message_of
 from kernelab.codegen.cpp.wide_accumulators import totals, wide
 from kernelab.codegen.cpp.writer import early_saves
-from kernelab.errors import Diagnostic, KernelTypeError, Span
+from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of, type_of
 from kernelab.lang.ops import SHAPE
@@ -165,7 +165,9 @@ class Chunk:
                 values = [frame.values(atom)[:live] for atom in shown]
                 self.printed.append((message_of(stmt), frame.threads[:live], values))
             case ir.Native(_, snippet):
-                raise _uncompiled(snippet.name, stmt.span)
+                message = f"{snippet.name} is native C++, which the interpreter cannot run"
+                hint = "install a C++ compiler, or write the function in Python"
+                raise KernelTypeError(Diagnostic(message, stmt.span, "native", hint=hint))
             case ir.Save():
                 self.save(stmt, frame)
             case ir.Restore(stack, outs):
@@ -262,8 +264,11 @@ class Chunk:
         live = self.live(frame)
         indices = [frame.places(index)[:live] for index in stmt.indices]
         extents = self.shape(stmt.array)
+        # An index below zero counts from the end, as in Python; an unsigned one never does.
+        signed = [isinstance(atom.type, Scalar) and atom.type.kind == "int" for atom in stmt.indices]
         counted = [
-            _from_start(i, atom, n) for i, atom, n in zip(indices, stmt.indices, extents, strict=False)
+            np.where(i < 0, i + n, i) if is_signed else i
+            for i, n, is_signed in zip(indices, extents, signed, strict=False)
         ]
         outside = [(i < 0) | (i >= n) for i, n in zip(counted, extents, strict=False)]
         wrong = np.flatnonzero(np.logical_or.reduce(outside))
@@ -364,12 +369,6 @@ class Chunk:
         return going
 
 
-def _from_start(index: Numpy, atom: ir.Atom, extent: int) -> Numpy:
-    """An index as Python counts it; an unsigned one never counts from the end."""
-    signed = isinstance(atom.type, Scalar) and atom.type.kind == "int"
-    return np.where(index < 0, index + extent, index) if signed else index
-
-
 def _component(stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[int, ...]:
     if stmt.component is None:
         return ()
@@ -388,9 +387,3 @@ def _filled(values: Numpy, live: int, frame: Frame) -> Numpy:
 def _blank(out: ir.Var, frame: Frame) -> Numpy:
     type = type_of(out)
     return np.zeros((len(frame), *shape_of(type)), scalar_of(type).dtype)
-
-
-def _uncompiled(name: str, span: Span) -> KernelTypeError:
-    message = f"{name} is native C++, which the interpreter cannot run"
-    hint = "install a C++ compiler, or write the function in Python"
-    return KernelTypeError(Diagnostic(message, span, "native", hint=hint))

@@ -79,20 +79,17 @@ class InterpretedEntry:
         launch = Launch(self.program, self.info, slots, bounds, self.chunk)
         total = int(np.prod(grid))
         left = range(total - done) if self.program.function.descending else range(done, total)
-        try:
-            self._chunks(launch, grid, left)
-        finally:
-            launch.sums.settle()
-            launch.output.flush()
-
-    def _chunks(self, launch: "Launch", grid: Sequence[int], left: range) -> None:
         # Threads that see what others change run one by one, as on the CPU.
         width = self.width if launch.independent else 1
         starts = range(left.start, left.stop, width)
-        for start in reversed(starts) if self.program.function.descending else starts:
-            failure = launch.chunk(range(start, min(left.stop, start + width)), grid)
-            if failure is not None:
-                raise backends.failure(self.info, failure.status, grid)
+        try:
+            for start in reversed(starts) if self.program.function.descending else starts:
+                failure = launch.chunk(range(start, min(left.stop, start + width)), grid)
+                if failure is not None:
+                    raise backends.failure(self.info, failure.status, grid)
+        finally:
+            launch.sums.settle()
+            launch.output.flush()
 
 
 class Launch:
@@ -142,7 +139,9 @@ class Launch:
         frame = Frame(np.arange(threads.start, threads.stop))
         for var, value in self.values.items():
             frame.define(var, value)
-        for var, position in zip(function.threads, self._positions(frame.threads, grid), strict=False):
+        linear = frame.threads
+        positions = (linear,) if len(function.threads) < 2 else np.unravel_index(linear, tuple(grid))
+        for var, position in zip(function.threads, positions, strict=False):
             frame.define(var, position)
         if function.linear is not None:
             frame.define(function.linear, frame.threads)
@@ -156,11 +155,6 @@ class Launch:
     def kept(self) -> int:
         """The bytes that the residuals take."""
         return sum(bytes_of(elem_of(var)) * int(handle[1]) for var, (handle, _) in self.residuals.items())
-
-    def _positions(self, linear: Numpy, grid: Sequence[int]) -> tuple[Numpy, ...]:
-        if len(self.program.function.threads) < 2:
-            return (linear,)
-        return tuple(np.unravel_index(linear, tuple(grid)))
 
     def _append(self, chunk: Chunk) -> Failure | None:
         for var, (handle, starts) in self.residuals.items():

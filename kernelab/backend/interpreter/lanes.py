@@ -80,7 +80,13 @@ class LaneStack:
     def push(self, threads: Numpy, values: list[Numpy]) -> None:
         """Put values, one a thread, on top of the stacks of these threads."""
         depth = self._depth[threads]
-        self._make_room(int(depth.max(initial=-1)) + 1, values)
+        needed = int(depth.max(initial=-1)) + 1
+        if not self._levels:
+            self._levels = [np.empty((0, len(self._depth), *v.shape[1:]), v.dtype) for v in values]
+        if self._levels and needed > len(self._levels[0]):
+            more = 2 * needed - len(self._levels[0])
+            rooms = (np.empty((more, *level.shape[1:]), level.dtype) for level in self._levels)
+            self._levels = [np.concatenate(pair) for pair in zip(self._levels, rooms, strict=True)]
         for level, value in zip(self._levels, values, strict=True):
             level[depth, threads] = value
         self._depth[threads] = depth + 1
@@ -96,18 +102,6 @@ class LaneStack:
         assert (depth >= 0).all(), "a restore without a save"
         self._depth[threads] = depth
         return [level[depth, threads] for level in self._levels]
-
-    def _make_room(self, levels: int, values: list[Numpy]) -> None:
-        if not self._levels:
-            self._levels = [np.empty((0, len(self._depth), *v.shape[1:]), v.dtype) for v in values]
-        if self._levels and levels > len(self._levels[0]):
-            self._levels = [_longer(level, 2 * levels) for level in self._levels]
-
-
-def _longer(array: Numpy, length: int) -> Numpy:
-    grown = np.empty((length, *array.shape[1:]), array.dtype)
-    grown[: len(array)] = array
-    return grown
 
 
 # ----------------------------------------------------------------------------------------------------- turns

@@ -5,6 +5,7 @@ know what is made of the values.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,10 @@ class Change:
 class Pointed(Chunk):
     """A chunk that notes what changes the element at some bytes."""
 
-    changes: list[Change]
-    element: range
+    def __init__(self, element: range, changes: list[Change], *given: Any) -> None:
+        super().__init__(*given)
+        self.element = element
+        self.changes = changes
 
     def stmt(self, stmt: ir.Stmt, frame: Frame) -> None:
         """Run a statement, and note what it did to the element."""
@@ -72,13 +75,7 @@ def changes_of(function: ir.Function, args: Args, element: range) -> list[Change
     Raises the KernelError of the first thread that fails.
     """
     found: list[Change] = []
-
-    def chunk(*given: Any) -> Chunk:
-        made = Pointed(*given)
-        made.changes, made.element = found, element
-        return made
-
-    entry(function, chunk=chunk)(args)
+    entry(function, chunk=partial(Pointed, element, found))(args)
     return found
 
 
@@ -107,8 +104,10 @@ class Seen:
 class Watched(Chunk):
     """A chunk of one thread that notes what it does, up to `most` values."""
 
-    seen: list[Seen]
-    most: int
+    def __init__(self, seen: list[Seen], most: int, *given: Any) -> None:
+        super().__init__(*given)
+        self.seen = seen
+        self.most = most
 
     def stmt(self, stmt: ir.Stmt, frame: Frame) -> None:
         """Run a statement, and note its value."""
@@ -163,13 +162,7 @@ def watch(function: ir.Function, args: Args, thread: int, most: int) -> list[See
     slots = backends.slots_of(args)
     grid = slots[:GRID_SLOTS]
     seen: list[Seen] = []
-
-    def chunk(*given: Any) -> Chunk:
-        watched = Watched(*given)
-        watched.seen, watched.most = seen, most
-        return watched
-
-    launch = Launch(made.program, made.info, slots, Bounds(), chunk)
+    launch = Launch(made.program, made.info, slots, Bounds(), partial(Watched, seen, most))
     failure = launch.chunk(range(thread, thread + 1), grid)
     launch.sums.settle()
     if failure is not None:

@@ -31,7 +31,15 @@ from kernelab.runtime.array.layout import Part, Strided
 from kernelab.runtime.array.transfers import look_at
 from kernelab.runtime.context.recorder import RECORDER, called, warn_at
 from kernelab.runtime.memory.device import Device, get_cuda_devices, get_device
-from kernelab.runtime.memory.dlpack import CPU, CUDA, Described, as_brain, capsule_of, is_brain, taken
+from kernelab.runtime.memory.dlpack import (
+    CPU,
+    CUDA,
+    Described,
+    capsule_of,
+    described_as_brain,
+    is_brain,
+    taken,
+)
 from kernelab.runtime.memory.interop import HostArray, itemsize, too_many_axes, value_type
 from kernelab.runtime.memory.memory import Allocation, bounds, contiguous_strides, folds, point_at
 from kernelab.runtime.memory.pinned import pinned_like
@@ -364,7 +372,7 @@ class Exchange(Gradients):
             return capsule(self, **options)
         if scalar_of(self.dtype) == bfloat16:
             options.pop("max_version", None)
-            return as_brain(self.view(uint16).numpy().__dlpack__(**options))
+            return described_as_brain(self.view(uint16).numpy().__dlpack__(**options), brain=True)
         return self.numpy().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -3,15 +3,18 @@
 Gradients belong to memory, so all views of it share them; must not know tapes.
 """
 
+from functools import cache
 from typing import Any, Self
 
 from kernelab.errors import Diagnostic, KernelTypeError
-from kernelab.lang.types import is_differentiable
+from kernelab.lang.structs import has_derivative
 from kernelab.runtime.array.layout import Strided
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import caller, warn_at
 from kernelab.runtime.memory.memory import zeros_beside
 from kernelab.runtime.memory.origin import tell_what_is_missing
+
+_has_derivative = cache(has_derivative)
 
 
 class Gradients(Strided):
@@ -26,8 +29,14 @@ class Gradients(Strided):
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
-        if wanted and not is_differentiable(self.dtype):
-            warn_of_no_gradient(self.dtype)
+        if wanted and not _has_derivative(self.dtype):
+            # Programs ask for gradients of arrays of every kind; that there is none must not be silent.
+            message = f"an array of {self.dtype} has no gradient, and requires_grad stays False"
+            hint = (
+                "only floats, and vectors, matrices and structs of floats, have derivatives: leave "
+                "requires_grad out"
+            )
+            warn_at(message, "grad", hint)
             return
         if wanted != self.allocation.requires_grad:
             self.allocation.missing = None
@@ -98,12 +107,3 @@ class Gradients(Strided):
     def retain_grad(self, wanted: bool) -> None:
         if wanted:
             self.requires_grad = True
-
-
-def warn_of_no_gradient(dtype: Any) -> None:
-    """Programs ask for gradients of arrays of every kind; that there is none of these must not be silent."""
-    message = f"an array of {dtype} has no gradient, and requires_grad stays False"
-    hint = (
-        "only floats, and vectors, matrices and structs of floats, have derivatives: leave requires_grad out"
-    )
-    warn_at(message, "grad", hint)

@@ -23,7 +23,7 @@ from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import RECORDER
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.dlpack import CPU as DLPACK_CPU
-from kernelab.runtime.memory.dlpack import CUDA, MANAGED, as_bits, is_brain, is_of_the_cpu
+from kernelab.runtime.memory.dlpack import CUDA, MANAGED, described_as_brain, is_brain, is_of_the_cpu
 from kernelab.runtime.memory.interop import element, element_type, shape_tuple, value_type
 from kernelab.runtime.memory.unwritten import begin
 
@@ -229,7 +229,7 @@ def _shared(source: Any) -> Any:
     if isinstance(source, array):  # the same memory, which tapes know: no chain ends here
         return source.numpy()
     if is_brain(source):
-        source = Capsule(as_bits(source.__dlpack__()))
+        source = Capsule(described_as_brain(source.__dlpack__(), brain=False))
         return np.from_dlpack(source).view(bfloat16.dtype)
     return np.from_dlpack(source)
 

@@ -6,6 +6,7 @@ A class for each definition; knows arrays; must not know kernels.
 import math
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar
 
@@ -244,7 +245,7 @@ class Instance:
         )
 
     def _gradients(self) -> "Instance":
-        made = self._cleared()
+        made = cleared(self)
         without: set[str] = set()
         for entry in self._struct.fields:
             name, value = entry.name, self._values[entry.name]
@@ -260,20 +261,6 @@ class Instance:
                 made._values[name] = made._values[name] * math.nan
                 without.add(name)
         object.__setattr__(made, "_without", frozenset(without))
-        return made
-
-    def _cleared(self) -> "Instance":
-        made = type(self)()
-        for name, value in made._values.items():
-            made._values[name] = (
-                value._cleared()
-                if isinstance(value, Instance)
-                else value * 0
-                if isinstance(value, np.ndarray)
-                else None
-                if value is None
-                else type(value)(0)
-            )
         return made
 
 
@@ -296,7 +283,12 @@ def traced_in(instance: Instance) -> Iterator[array]:
 
 def cleared(instance: Instance) -> Instance:
     """A struct of the same kind whose numbers are zero, without arrays."""
-    return instance._cleared()
+    made = type(instance)()
+    for entry in made._struct.fields:
+        inner = made._values[entry.name]
+        zero = cleared(inner) if isinstance(inner, Instance) else _initial(replace(entry, default=None))
+        made._values[entry.name] = zero
+    return made
 
 
 def class_of(struct: Struct) -> type[Instance]:

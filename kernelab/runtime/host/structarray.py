@@ -9,10 +9,9 @@ from typing import Any, cast
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, a_thing
-from kernelab.lang.structs import Struct, has_derivative, layout, placed
+from kernelab.lang.structs import Struct, layout, placed
 from kernelab.lang.types import Value, is_differentiable
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.gradients import warn_of_no_gradient
 from kernelab.runtime.array.transfers import look_at, readable
 from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.memory.device import CPU, Device
@@ -133,22 +132,6 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
     def __array_interface__(self) -> dict[str, Any]:
         """None: it would make fields of the gaps between fields, so NumPy asks `__array__`."""
         raise AttributeError("__array_interface__")
-
-    # -------------------------------------------------------------------------------------- gradients
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether tapes compute gradients with respect to the float fields; shared by all views."""
-        return self.allocation.requires_grad
-
-    @requires_grad.setter
-    def requires_grad(self, wanted: bool) -> None:
-        if wanted and not has_derivative(self.dtype):
-            warn_of_no_gradient(self.dtype)
-            return
-        self.allocation.requires_grad = bool(wanted)
-        if not wanted:
-            self.allocation.adjoint = None
 
 
 def by_leaves(cotangents: Mapping[array, Any]) -> Iterator[tuple[array, Any]]:

@@ -254,17 +254,14 @@ class Function(Single):
 
 def _overloaded(function: Callable[..., Any], before: Any) -> tuple[Function, ...]:
     """The functions of its name and file that take arguments of other types."""
-    if not isinstance(before, Function) or not _alike(function, before._python):
+    if not isinstance(before, Function):
+        return ()
+    both: tuple[Any, Any] = (function, before._python)
+    places = {(one.__code__.co_filename, one.__qualname__) for one in both}
+    if len(places) > 1 or any(len(_taken(one)) != one.__code__.co_argcount for one in both):
         return ()
     found = (*before._others, before)
     return tuple(other for other in found if _taken(other._python) != _taken(function))
-
-
-def _alike(one: Any, other: Any) -> bool:
-    """Whether two functions stand in one file under one name, and every argument has a type."""
-    typed = all(len(_taken(f)) == f.__code__.co_argcount for f in (one, other))
-    same_place = one.__code__.co_filename == other.__code__.co_filename
-    return typed and same_place and one.__qualname__ == other.__qualname__
 
 
 def _taken(function: Any) -> tuple[str, ...]:

@@ -164,15 +164,9 @@ def is_of_the_cpu(capsule: Any) -> bool:
     return bool(_Managed.from_address(_pointer(capsule, _NAME)).tensor.device_type == CPU)
 
 
-def as_brain(capsule: Any) -> Any:
-    """A capsule of integers of 16 bits, described as the brain floats that they are the bits of."""
-    _Managed.from_address(_pointer(capsule, _NAME)).tensor.code = _BRAIN
-    return capsule
-
-
-def as_bits(capsule: Any) -> Any:
-    """A capsule of brain floats, described as their bits, which NumPy knows."""
-    _Managed.from_address(_pointer(capsule, _NAME)).tensor.code = _CODES["uint"]
+def described_as_brain(capsule: Any, brain: bool) -> Any:
+    """A capsule of numbers of 16 bits, described as brain floats, or as their bits, which NumPy knows."""
+    _Managed.from_address(_pointer(capsule, _NAME)).tensor.code = _BRAIN if brain else _CODES["uint"]
     return capsule
 
 

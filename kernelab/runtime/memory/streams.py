@@ -7,15 +7,17 @@ A launch has been put into its stream when it returns; memory that several strea
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Token
-from typing import Any
+from typing import Any, TypeVar
 
 from kernelab.backend.cuda.driver import Driver
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LAUNCH_CONFIG, STREAMS, LaunchConfig
 from kernelab.backend.cuda.stream_sync import LEGACY
-from kernelab.errors import Diagnostic, LaunchError, a_thing
+from kernelab.errors import Diagnostic, LaunchError, a_thing, with_article
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.memory.device import DEFAULT, Device, get_device
 from kernelab.runtime.memory.spaces import Capture, Space
+
+Kind = TypeVar("Kind")
 
 
 class _Handle:
@@ -274,9 +276,7 @@ def get_event_elapsed_time(start_event: Event, end_event: Event, synchronize: bo
 
 def stream_of(given: object) -> Stream:
     """The stream of an argument; raises LaunchError where it is none."""
-    if not isinstance(given, Stream):
-        raise _no("a stream", given, "kl.Stream()")
-    return given
+    return _require(Stream, given)
 
 
 @contextmanager
@@ -306,9 +306,7 @@ def configured(config: LaunchConfig) -> Iterator[None]:
 
 
 def _event(given: Event) -> Event:
-    if not isinstance(given, Event):
-        raise _no("an event", given, "kl.Event()")
-    return given
+    return _require(Event, given)
 
 
 def _flow(stream: Stream) -> Token[Any]:
@@ -332,7 +330,8 @@ def _require_same(one: Device, other: Device, what: str) -> None:
         raise LaunchError(Diagnostic(message, code="device", hint=f'pass "{other}" where it is made'))
 
 
-def _no(what: str, found: object, instead: str) -> LaunchError:
-    return LaunchError(
-        Diagnostic(f"{what} is needed here, not {a_thing(found)}", code="stream", hint=f"make one: {instead}")
-    )
+def _require(kind: type[Kind], given: object) -> Kind:
+    if isinstance(given, kind):
+        return given
+    message = f"{with_article(kind.__name__.lower())} is needed here, not {a_thing(given)}"
+    raise LaunchError(Diagnostic(message, code="stream", hint=f"make one: kl.{kind.__name__}()"))

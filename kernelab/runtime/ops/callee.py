@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, Source, label_of
-from kernelab.frontend import Lowered, UserFunction, lower_python, lower_source
-from kernelab.lang.types import LARGEST, Scalar, Value
+from kernelab.frontend import UserFunction, lower_python, lower_source
+from kernelab.lang.types import LARGEST, Scalar
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.loading import closure
@@ -31,7 +31,7 @@ def callee_of(func: Any, count: int) -> UserFunction:
     word = getattr(func, "__kernelab_name__", None) or (str(func) if isinstance(func, Scalar) else None)
     if isinstance(func, np.ufunc) or (inspect.isbuiltin(func) and func.__module__ == "math"):
         module = np if isinstance(func, np.ufunc) else inspect.getmodule(func)
-        return _foreign(func.__name__, module, count)
+        return _word(func.__name__, count, ("module", module))
     if isinstance(word, str):
         return _word(word, count)
     if inspect.isbuiltin(func) and func in (abs, min, max, round):
@@ -51,25 +51,17 @@ def _no_function(found: Any) -> KernelTypeError:
     return KernelTypeError(Diagnostic(message, code="map", hint=hint))
 
 
-def _word(name: str, count: int) -> UserFunction:
+def _word(name: str, count: int, *module: tuple[str, ModuleType | None]) -> UserFunction:
+    """A function that calls a word of the language, or of a module, on its arguments."""
     names = ", ".join(f"x{k}" if k else "x" for k in range(count))
-    return function_of(name, f"def {name}_({names}):\n    return {name}({names})")
+    called = f"module.{name}" if module else name
+    return function_of(name, f"def {name}_({names}):\n    return {called}({names})", module)
 
 
 @lru_cache(maxsize=256)
-def _foreign(name: str, module: ModuleType | None, count: int) -> UserFunction:
-    names = ", ".join(f"x{k}" if k else "x" for k in range(count))
-    text = f"def {name}_({names}):\n    return module.{name}({names})"
-    return _only(lower_source(Source(text, f"<{name}>"), {"module": module}))
-
-
-@lru_cache(maxsize=256)
-def function_of(title: str, text: str, names: tuple[tuple[str, Value], ...] = ()) -> UserFunction:
+def function_of(title: str, text: str, names: tuple[tuple[str, Any], ...] = ()) -> UserFunction:
     """The one function of a text, which `names` are known to."""
-    return _only(lower_source(Source(text, f"<{title}>"), dict(names)))
-
-
-def _only(lowered: Lowered) -> UserFunction:
+    lowered = lower_source(Source(text, f"<{title}>"), dict(names))
     lowered.raise_errors()
     (found,) = lowered.definitions.values()
     assert isinstance(found, UserFunction)

@@ -25,8 +25,8 @@ from kernelab.frontend.meaning.frame import BrokenCall
 from kernelab.frontend.meaning.meanings import HostArray, Meaning, TupleOf, Typed, Weak
 from kernelab.frontend.meaning.promote import default_scalar
 from kernelab.host.traced import origins
-from kernelab.lang.structs import AnyType, Struct, has_derivative
-from kernelab.lang.types import Array, Scalar, Value, int32, is_differentiable, scalar_of, shape_of
+from kernelab.lang.structs import AnyType, has_derivative
+from kernelab.lang.types import Array, Scalar, Value, int32, scalar_of, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import readable, transfer
 from kernelab.runtime.array.viewing import is_picked
@@ -215,7 +215,11 @@ def _prepared(
     if outs is None:
         traced = any(isinstance(given, array) and given.requires_grad for given in inputs)
         place = next((given.device for given in inputs if isinstance(given, array)), CPU)
-        outs = tuple(_made(shape, elem, traced, place) for elem in results)
+        made: list[Any] = [
+            array(shape=shape, dtype=elem, device=place, requires_grad=traced and has_derivative(elem))
+            for elem in results
+        ]
+        outs = tuple(made)
     _check(callee, outs, len(results), shape)
     for out in outs:
         inputs = [apart(given, out) for given in inputs]
@@ -246,12 +250,6 @@ def _other_results(
             hint = f"make it so: kl.zeros({out.shape}, dtype=kl.{result}), or convert in the function"
             return KernelTypeError(Diagnostic(message, caller().span, "out", hint=hint))
     return error
-
-
-def _made(shape: tuple[int, ...], elem: Any, traced: bool, place: Device) -> array:
-    has_gradient = has_derivative(elem) if isinstance(elem, Struct) else is_differentiable(elem)
-    made: array = array(shape=shape, dtype=elem, device=place, requires_grad=traced and has_gradient)
-    return made
 
 
 def _check(callee: UserFunction, outs: tuple[Any, ...], results: int, shape: tuple[int, ...]) -> None:

@@ -191,17 +191,12 @@ def declared(names: Sequence[str], types: Sequence[AnyType]) -> tuple[list[str],
     for name, type in zip(names, types, strict=True):
         value = type.elem if isinstance(type, Array | StructArray) else type
         if value not in words:
-            words[value] = _word_for(value, words)
+            # The name of a type, or one for a type that has none: T7 for a vector of seven numbers.
+            word = f"T{''.join(character for character in str(value) if character.isalnum())}"
+            word = f"{word}_{len(words)}" if word in words.values() else word
+            words[value] = str(value) if str(value) in named_types() else word
         lines.append(f"{name}: {_spelled(type, words[value])}")
     return lines, {word: value for value, word in words.items()}
-
-
-def _word_for(value: Any, taken: dict[Any, str]) -> str:
-    """The name of a type, or one for a type that has none: T7 for a vector of seven numbers."""
-    if str(value) in named_types():
-        return str(value)
-    word = f"T{''.join(character for character in str(value) if character.isalnum())}"
-    return f"{word}_{len(taken)}" if word in taken.values() else word
 
 
 def _spelled(type: AnyType, word: str) -> str:
