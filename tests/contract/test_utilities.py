@@ -311,6 +311,18 @@ def test_a_word_of_the_language_is_one_object() -> None:
     assert sines[0] is sines[1]
 
 
+def test_a_map_that_is_known_asks_for_no_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sines() -> kl.array:
+        return kl.map(lambda p: kl.sin(p) + np.pi * kl.cos(p), kl.ones(1))
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"kernelab was asked for {name}")
+
+    sines()
+    monkeypatch.setattr(kl, "__getattr__", refuse)
+    assert sines().list() == pytest.approx([np.sin(1) + np.pi * np.cos(1)])
+
+
 # ------------------------------------------------------------------------- what the host sees of a lane
 
 READERS_OF_VALUES: dict[str, Callable[[Any], Any]] = {

@@ -100,6 +100,45 @@ def test_only_what_may_change_is_looked_at() -> None:
     assert all(kernels[name].plan.constants is not None for name in CHANGES)
 
 
+@pytest.mark.parametrize("name", ["vector", "NumPy"])
+def test_an_array_that_is_changed_in_place_is_told(name: str) -> None:
+    axis = kl.vec3(1.0, 2.0, 2.0) if name == "vector" else np.array([1.0, 2.0, 2.0], np.float32)
+    for first in (False, True):
+        kernel = kl.compile(TEXT, names() | {"axis": axis})["vector"]
+        if first:
+            launch(kernel)
+        axis[0] += 1.0
+        with pytest.warns(kl.KernelWarning, match="`vector` was compiled with axis = "):
+            launch(kernel)
+        launch(kernel)
+
+
+def test_a_variable_of_the_function_around_is_told() -> None:
+    gain, axis = 2.0, kl.vec3(1.0, 2.0, 2.0)
+
+    @kl.func
+    def gained(v: float) -> float:
+        return gain * v
+
+    @kl.kernel
+    def direct(x: kl.array[float]) -> None:
+        x[0] = x[0] * gain + axis[0]
+
+    @kl.kernel
+    def calling(x: kl.array[float]) -> None:
+        x[0] = gained(x[0])
+
+    for kernel in (direct, calling):
+        launch(kernel)
+    gain = 3.0
+    for kernel in (direct, calling):
+        with pytest.warns(kl.KernelWarning, match=rf"`{kernel.name}` was compiled with gain = 2\.0"):
+            launch(kernel)
+    axis[0] = 7.0
+    with pytest.warns(kl.KernelWarning, match="`direct` was compiled with axis = "):
+        launch(direct)
+
+
 scale = 2.0
 
 

@@ -230,7 +230,8 @@ class Scope:
 
     def note(self, name: str, value: Any) -> None:
         """Note that what is compiled depends on what a name around the cell holds."""
-        self.constants[id(self.around), name] = Constant(self.around, name, value)
+        held = value.copy() if isinstance(value, np.ndarray) else value
+        self.constants[id(self.around), name] = Constant(self.around, name, held)
 
     def _value(self, name: str, value: Any, may_change: bool = True) -> Meaning:
         meaning = meaning_of(name, value)

@@ -3,7 +3,7 @@
 import ast
 import sys
 import warnings
-from collections import ChainMap
+from collections import ChainMap, UserDict
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -39,16 +39,24 @@ def maps_of(namespace: Mapping[str, Any]) -> list[Any]:
     return namespace.maps if isinstance(namespace, ChainMap) else [namespace]
 
 
-def closure(function: Callable[..., Any]) -> dict[str, Any]:
-    """The current values of the function's free variables; unassigned ones are left out."""
+class FreeVariables(UserDict[str, Any]):
+    """The free variables of a function, with the values that they have when they are asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.data[name].cell_contents
+
+
+def closure(function: Callable[..., Any]) -> FreeVariables:
+    """The function's free variables; unassigned ones are left out."""
     found = {}
     code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()
     for name, cell in zip(code.co_freevars if code else (), cells, strict=True):
         try:
-            found[name] = cell.cell_contents
+            _ = cell.cell_contents
         except ValueError:
             continue
-    return found
+        found[name] = cell
+    return FreeVariables(found)
 
 
 def evaluated(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any]) -> Any:

@@ -1,7 +1,8 @@
 """Warns once, at a launch, when a constant compiled into the kernel has changed its value since.
 
-A launch compares identities alone, in one expression made of the names.  Kernels of a notebook's cells are
-compared after each cell instead (`jupyter.stale`), and their launches pay nothing.
+A launch compares identities, and the bytes of vectors and arrays, in one expression made of the names.
+Kernels of a notebook's cells are compared after each cell instead (`jupyter.stale`), and their launches pay
+nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,7 @@ class Constants:
     def tell(self) -> None:
         """Warn, with KernelWarning, of the names that hold something else; they are not looked at again."""
         values = [current(one.around, one.name, one.value) for one in self._found]
+        values = [now.copy() if isinstance(now, np.ndarray) else now for now in values]
         pairs = list(zip(self._found, values, strict=True))
         self._watch([Constant(one.around, one.name, now) for one, now in pairs if same(one.value, now)])
         for one, now in pairs:
@@ -55,15 +57,17 @@ def unchanged():
 
 
 def _comparison(found: Sequence[Constant]) -> Callable[[], bool]:
-    """A function that says whether every name holds the very object that it held."""
+    """A function that says whether every name holds the very object that it held, or an array as it was."""
     names: dict[str, Any] = {}
     conditions = ["True"]
     for k, one in enumerate(found):
         root, dot, rest = one.name.partition(".")
-        names[f"then_{k}"] = one.value
+        is_array = isinstance(one.value, np.ndarray)
+        names[f"then_{k}"] = one.value.tobytes() if is_array else one.value
         # The one dictionary that has the name is faster to read than several in turn.
         names[f"names_{k}"] = next(space for space in maps_of(one.around) if root in space)
-        conditions.append(f"names_{k}[{root!r}]{dot}{rest} is then_{k}")
+        held = f"names_{k}[{root!r}]{dot}{rest}"
+        conditions.append(f"{held}.tobytes() == then_{k}" if is_array else f"{held} is then_{k}")
     exec(_COMPARISON.format(conditions=" and ".join(conditions)), names)
     made: Callable[[], bool] = names["unchanged"]
     return made

@@ -9,8 +9,10 @@ Knows texts and the names around them; must not know arrays or launches.
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from dis import get_instructions
 from functools import lru_cache
-from types import ModuleType
+from itertools import chain
+from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -71,8 +73,7 @@ def function_of(title: str, text: str, names: tuple[tuple[str, Any], ...] = ()) 
 def _python(func: Callable[..., Any]) -> UserFunction:
     code: Any = func.__code__
     used = named_in(func)
-    words = tuple(dict.fromkeys(_names_of(code)))
-    key = tuple((name, _same(value, words)) for name, value in used.items())
+    key = tuple((name, _same(value, _attributes_in(code))) for name, value in used.items())
     return _lowered(Keyed((code, repr(func.__defaults__), key), (func, used)))
 
 
@@ -108,6 +109,14 @@ def _names_of(code: Any) -> Iterator[str]:
     for constant in code.co_consts:
         if inspect.iscode(constant):
             yield from _names_of(constant)
+
+
+@lru_cache(maxsize=256)
+def _attributes_in(code: CodeType) -> tuple[str, ...]:
+    """The words that the text of a function writes behind dots."""
+    inner = [_attributes_in(constant) for constant in code.co_consts if inspect.iscode(constant)]
+    own = [step.argval for step in get_instructions(code) if step.opname in ("LOAD_ATTR", "LOAD_METHOD")]
+    return tuple(dict.fromkeys([*own, *chain(*inner)]))
 
 
 _DEEPEST = 4
