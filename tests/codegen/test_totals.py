@@ -255,7 +255,7 @@ def test_small_parts_reach_large_elements_of_any_layout(
     kernel = kl.compile(SUMS)["small"]
     n = 1 << 20
     x, of = kl.full(n, 2.0**-20), kl.array(np.arange(n) % 2 * 600, dtype=int)
-    for rows in (700, 20_000):  # all float64s from the beginning, and blocks of them
+    for rows in (700, 20_000, 600_000):  # all float64s from the beginning, and blocks of them
         add_to_layouts(kernel, rows, x, of)
 
 

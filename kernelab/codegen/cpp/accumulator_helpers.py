@@ -27,9 +27,10 @@ _BESIDE = f"""\
 extern "C" void* calloc(unsigned long, unsigned long);
 extern "C" void free(void*);
 struct Sums {{ double* dense; double** blocks; i64 places; int shift; bool few; }};
-static Sums sums_of(i64 bytes, int shift, bool few) {{
+static Sums sums_of(i64 bytes, int shift, double additions, double enough) {{
   const i64 places = bytes >> shift;
-  return {{few || places > {DENSE} ? 0 : (double*)calloc(places, 8), 0, places, shift, few}};
+  const bool few = additions >= 0 && additions < enough, dense = places <= {DENSE} || additions >= places;
+  return {{dense && !few ? (double*)calloc(places, 8) : 0, 0, places, shift, few}};
 }}
 static double* beside(Sums& sums, i64 place) {{
   if (!sums.blocks && !(sums.blocks = (double**)calloc((sums.places >> 6) + 1, 8))) return 0;
@@ -40,12 +41,12 @@ static double* beside(Sums& sums, i64 place) {{
 """
 
 _WIDEN = """\
-__attribute__((always_inline)) static inline void widen{name}(char* at, float value, Sums& sums,
-                                                             i64 offset) {{
+__attribute__((always_inline)) static inline void widen{name}(char* at, float value, double* dense,
+                                                             Sums& sums, i64 offset) {{
   {type}* const element = ({type}*)at;
   const i64 place = offset >> sums.shift;
-  if (sums.dense) {{
-    sums.dense[place] += value;
+  if (dense) {{
+    dense[place] += value;
     return;
   }}
   double* sum = 0;

@@ -31,7 +31,7 @@ from kernelab.codegen.cpp.entry_shells import Outline
 from kernelab.codegen.cpp.generated_names import Names, identifier
 from kernelab.codegen.cpp.helpers import PRELUDE, USES
 from kernelab.codegen.cpp.targets import Flavor
-from kernelab.codegen.cpp.wide_accumulators import too_few, total_of, totals, wide_of
+from kernelab.codegen.cpp.wide_accumulators import total_of, totals, wide_of
 from kernelab.codegen.cpp.writer import Writer, early_saves, scalar_type
 from kernelab.errors import NOWHERE
 from kernelab.lang import ir
@@ -112,8 +112,7 @@ class Body(Writer):
         coordinates = tuple(self.name(var) for var in function.threads)
         many = self.flavor.wide(function)
         beside = {
-            array: wide_of(array, self.name, too_few(function, array, self.name))
-            for array in dict.fromkeys(stmt.array for stmt in many)
+            array: wide_of(function, array, self.name) for array in dict.fromkeys(stmt.array for stmt in many)
         }
         self.wide = {stmt: beside[stmt.array] for stmt in many}
         self.totals = {

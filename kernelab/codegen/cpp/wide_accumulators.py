@@ -20,6 +20,7 @@ from kernelab.codegen.common.entry import GRID_SLOTS
 from kernelab.codegen.cpp.generated_names import Names
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
+from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, Scalar, bfloat16, bytes_of, float16, float32, scalar_of
 from kernelab.passes.access.independence import is_apart
 
@@ -196,16 +197,20 @@ class Total:
 class Wide:
     """The locals of the accumulators of an array: `sums`, and `low`, the first byte that an element can have.
 
-    `few` is the expression that says whether the launch makes too few additions to lose anything.
+    `dense` are the float64s of all elements, null where there are blocks of them or none.
+    `additions` is the expression for how many the launch makes at most, below zero where that is not known;
+    with fewer than `enough` float32 loses nothing.
     """
 
     array: str
     sums: str
     low: str
+    dense: str
     scalar: Scalar
     ndim: int
     itemsize: int
-    few: str
+    additions: str
+    enough: int
 
     @property
     def adds(self) -> str:
@@ -224,40 +229,43 @@ class Wide:
         first, last = (" + ".join([name, *(part.format(sign) for part in reach)]) for sign in "<>")
         strides = " | ".join(f"{name}_s{k}" for k in range(self.ndim))
         size = self.scalar.bits // 8
-        shift = f"({strides}) % {size} ? 0 : {size.bit_length() - 1}"
+        counts = f"({strides}) % {size} ? 0 : {size.bit_length() - 1}, {self.additions}, {self.enough}"
         return (
             f"char* const {self.low} = {first};",
-            f"Sums {self.sums} = sums_of({last} + {self.itemsize} - {self.low}, {shift}, {self.few});",
+            f"Sums {self.sums} = sums_of({last} + {self.itemsize} - {self.low}, {counts});",
+            f"double* const {self.dense} = {self.sums}.dense;",
         )
 
     def added(self, pointer: str, value: str) -> str:
         """The statement that adds."""
-        return f"{self.adds}({pointer}, {value}, {self.sums}, {pointer} - {self.low});"
+        return f"{self.adds}({pointer}, {value}, {self.dense}, {self.sums}, {pointer} - {self.low});"
 
     @property
     def settled(self) -> str:
         return f"{self.settles}({self.low}, {self.sums});"
 
 
-def wide_of(array: ir.Var, names: Names, few: str) -> Wide:
+def wide_of(function: ir.Function, array: ir.Var, names: Names) -> Wide:
     """The accumulators of an array that has a name, with fresh names."""
     assert isinstance(array.type, Array)
     name, scalar = names(array), scalar_of(array.type.elem)
-    sums, low = (names.fresh(f"{name}_{part}") for part in ("wide", "low"))
-    return Wide(name, sums, low, scalar, array.type.ndim, bytes_of(array.type.elem), few)
+    sums, low, dense = (names.fresh(f"{name}_{part}") for part in ("wide", "low", "dense"))
+    additions, enough = _additions(function, array, names), FEW if scalar == float32 else 0
+    return Wide(name, sums, low, dense, scalar, array.type.ndim, bytes_of(array.type.elem), additions, enough)
 
 
-def too_few(function: ir.Function, array: ir.Var, names: Names) -> str:
-    """The expression for whether a launch makes too few additions to an array for float32 to lose anything.
-
-    "false" where that is not known when the launch begins, and for floats of 16 bits, which soon lose some.
-    """
+def _additions(function: ir.Function, array: ir.Var, names: Names) -> str:
+    """The expression for how often a launch adds to an array at most, below zero where that is not known."""
     known = {var: names(var) for var in function.params if not isinstance(var.type, Array)}
+    for stmt in ir.walk(function.body):
+        match stmt:
+            case ir.Let(out, op, (ir.Var() as of, ir.Const(axis))) if op is SHAPE:
+                known[out] = f"(i64){names(of)}_n{axis}"
     counts = [_executions(function.body, stmt, known) for stmt in wide(function) if stmt.array is array]
-    if scalar_of(elem_of(array)) != float32 or None in counts:
-        return "false"
+    if None in counts:
+        return "-1.0"
     threads = " * ".join(["(double)args[0]", *(f"args[{axis}]" for axis in range(1, GRID_SLOTS))])
-    return f"{threads} * ({' + '.join(filter(None, counts))}) < {FEW}.0"
+    return f"{threads} * ({' + '.join(filter(None, counts))})"
 
 
 def _executions(block: ir.Block, wanted: ir.Stmt, known: dict[ir.Var, str]) -> str | None:

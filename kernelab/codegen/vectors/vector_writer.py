@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelab.codegen.common.entry import LIMIT, ROOM, Site
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.wide_accumulators import Total, settled_in
 from kernelab.codegen.cpp.writer import record, scalar_type
-from kernelab.codegen.vectors.variation import UNIFORM
+from kernelab.codegen.vectors.variation import UNIFORM, VARYING
 from kernelab.codegen.vectors.vector_helpers import VECTORS, Lanes
 from kernelab.codegen.vectors.vector_memory import Place, VectorMemory
 from kernelab.codegen.vectors.vector_values import Refused
@@ -30,6 +30,17 @@ class LaneTotal:
     reached: str
     known: Mapping[tuple[ir.Var, tuple[ir.Atom, ...]], Place]
     place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneByLane:
+    """Additions to one array that follow one another and are written together, lane by lane."""
+
+    write: Callable[[list[tuple[ir.Atomic, Place]]], None]
+    additions: list[tuple[ir.Atomic, Place]]
+
+    def __call__(self) -> None:
+        self.write(self.additions)
 
 
 class VectorWriter(VectorMemory):
@@ -77,6 +88,8 @@ class VectorWriter(VectorMemory):
             if scalar != float32:
                 raise Refused(f"it has a running total of {scalar}")
             self.later(stmt.array, lambda: self.add_lanes(self.totals[stmt], stmt.value, place))
+        elif self.goes_lane_by_lane(stmt, place, scalar):
+            self.later_by_lanes(stmt, place)
         else:
             self.later(stmt.array, lambda: self.add(stmt, place, scalar))
         if stmt.held is not None and stmt.out in self.used:
@@ -162,27 +175,56 @@ class VectorWriter(VectorMemory):
                 else:
                     self.line(total.beside.added(at, "addend"))
 
-    def add(self, stmt: ir.Atomic, place: Place, scalar: Scalar) -> None:
-        wide = self.wide.get(stmt)
-        if scalar not in VECTORS or scalar == bool_ or (wide is not None and not place.is_one):
-            with self.each_lane():
-                at, value = place.of_lane(spelling.size(scalar)), self.of_lane(stmt.value)
-                if wide is not None:
-                    self.line(wide.added(spelling.unwrapped(at), value))
-                else:
-                    self.line(spelling.plain("add", scalar, at, value, None, None)[0][0])
-            return
-        type, value = VECTORS[scalar], self.vector(stmt.value)
-        if place.is_one:
-            total = f"sum_of({self.only(value)})"
-            at = f"*({spelling.value_type(scalar)}*){place.base} += {total};"
-            self.line(at if wide is None else wide.added(spelling.unwrapped(place.base), total))
-        elif place.collide:
-            with self.each_lane():
-                at = place.of_lane(spelling.size(scalar))
-                self.line(f"*({spelling.value_type(scalar)}*){at} += {self.of_lane(stmt.value)};")
+    def goes_lane_by_lane(self, stmt: ir.Atomic, place: Place, scalar: Scalar) -> bool:
+        if scalar not in VECTORS or scalar == bool_:
+            return True
+        return not place.is_one and (stmt in self.wide or place.collide)
+
+    def later_by_lanes(self, stmt: ir.Atomic, place: Place) -> None:
+        last = self.pending[-1] if self.pending else None
+        if last is not None and last[0] is stmt.array and isinstance(last[1], LaneByLane):
+            last[1].additions.append((stmt, place))
         else:
+            self.later(stmt.array, LaneByLane(self.add_by_lanes, [(stmt, place)]))
+
+    def add_by_lanes(self, additions: list[tuple[ir.Atomic, Place]]) -> None:
+        """Each thread makes all of its additions before the next one's, as in scalar code."""
+        with self.braces(""):
+            arrays: dict[str, str] = {}
+            spread = [self.spread(stmt.value, place, arrays) for stmt, place in additions]
+            with self.each_lane():
+                for (stmt, _), (value, place) in zip(additions, spread, strict=True):
+                    scalar = scalar_of(elem_of(stmt.array))
+                    at = spelling.unwrapped(place.of_lane(spelling.size(scalar)))
+                    if stmt in self.wide:
+                        self.line(self.wide[stmt].added(at, value))
+                    else:
+                        self.line(spelling.plain("add", scalar, f"({at})", value, None, None)[0][0])
+
+    def spread(self, value: ir.Atom, place: Place, arrays: dict[str, str]) -> tuple[str, Place]:
+        """The value of `lane` and its place, from arrays: an element of a vector takes longer."""
+        text, type = self.of_lane(value), scalar_type(value)
+        if self.of(value) == VARYING and type != bool_:
+            text = f"{self.array_of(type, self.vector(value), arrays)}[lane]"
+        offsets = place.offsets and self.array_of(int32, place.offsets, arrays)
+        return text, replace(place, offsets=offsets)
+
+    def array_of(self, scalar: Scalar, vector: str, arrays: dict[str, str]) -> str:
+        if vector not in arrays:
+            name, type = self.name.fresh("lanes"), VECTORS[scalar]
+            held = f"{spelling.value_type(scalar)} {name}[{self.lanes.width}]"
+            self.line(f"{held}; *({type}u*){name} = {vector};")
+            arrays[vector] = name
+        return arrays[vector]
+
+    def add(self, stmt: ir.Atomic, place: Place, scalar: Scalar) -> None:
+        type, value = VECTORS[scalar], self.vector(stmt.value)
+        if not place.is_one:
             self.put(place, type, f"{self.fetched(place, type)} + {value}")
+            return
+        total, wide = f"sum_of({self.only(value)})", self.wide.get(stmt)
+        at = f"*({spelling.value_type(scalar)}*){place.base} += {total};"
+        self.line(at if wide is None else wide.added(spelling.unwrapped(place.base), total))
 
     # ------------------------------------------------------------------------------------------ what is saved
 
