@@ -6,7 +6,7 @@ is the tape's policy: they are saved for the adjoint, or there is a warning or a
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kernelab.autodiff.overwrites.snapshots import Snapshot
@@ -168,36 +168,36 @@ class Watch(Snapshot):
         return f"{self.reader.argument}{within}"
 
     def _overwritten(self) -> Diagnostic:
-        return Diagnostic(
+        return self._told(
             f"{self._name()} is overwritten here, but {self.reader} needs its old values",
-            caller().span,
-            "overwrite",
-            note=self._consequence(),
-            hint='write into another array, or use Tape(overwrite="save"), which keeps the old values',
-            related=(Related("it was read by this launch:", self.reader.place.span),),
+            caller(),
+            self._consequence(),
+            'write into another array, or use Tape(overwrite="save"), which keeps the old values',
         )
 
     def _too_much(self) -> Diagnostic:
-        return Diagnostic(
+        told = self._told(
             f"{self._name()} is overwritten here, and there is no room to keep its old values: "
             f"the tape keeps {self.guard.saved_bytes:,} bytes already",
-            caller().span,
-            "out-of-memory",
-            hint="run stretches of the loop in kl.checkpoint(...), which keeps what enters them "
+            caller(),
+            "",
+            "run stretches of the loop in kl.checkpoint(...), which keeps what enters them "
             "and runs them again, or allow more: kl.config.kept_memory = ...",
-            related=(Related("it was read by this launch:", self.reader.place.span),),
         )
+        return replace(told, code="out-of-memory")
 
     def _overwritten_since(self, place: Place) -> Diagnostic:
-        return Diagnostic(
+        return self._told(
             f"{self._name()} was overwritten here after backward() had run: for another one {self.reader} "
             "needs its old values",
-            place.span,
-            "overwrite",
-            note=self._consequence(),
-            hint="call backward() as often as you need before you overwrite it, or record again",
-            related=(Related("it was read by this launch:", self.reader.place.span),),
+            place,
+            self._consequence(),
+            "call backward() as often as you need before you overwrite it, or record again",
         )
+
+    def _told(self, message: str, place: Place, note: str, hint: str) -> Diagnostic:
+        related = (Related("it was read by this launch:", self.reader.place.span),)
+        return Diagnostic(message, place.span, "overwrite", note=note, hint=hint, related=related)
 
     def _changed_unseen(self) -> Diagnostic:
         return Diagnostic(

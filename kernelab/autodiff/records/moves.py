@@ -20,22 +20,43 @@ class Flowing:
 
     __slots__ = ()
 
+    def __repr__(self: Any) -> str:
+        return f"<{self.title} at {self.place}>"
+
     def flow(self: Any) -> tuple[Sequence[array], Sequence[array], Sequence[array]]:
         """What it read, reached and wrote."""
         return self.read, self.reached, self.written
 
 
+class Simple(Flowing):
+    """Base of the records through which adjoints flow to all that they read; by itself it reads nothing."""
+
+    __slots__ = ()
+
+    @property
+    def read(self) -> Sequence[array]:
+        return ()
+
+    @property
+    def reached(self) -> Sequence[array]:
+        return self.read
+
+    @property
+    def written(self: Any) -> Sequence[array]:
+        return (self.dest,)
+
+    def would_reach(self, primal: array) -> bool:
+        return False
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CopyRecord(Flowing):
+class CopyRecord(Simple):
     """A copy, clone or assignment from one array to another."""
 
     dest: array
     src: array
     how: str
     place: Place
-
-    def __repr__(self) -> str:
-        return f"<{self.title} at {self.place}>"
 
     @property
     def title(self) -> str:
@@ -45,16 +66,8 @@ class CopyRecord(Flowing):
     def read(self) -> Sequence[array]:
         return (self.src,)
 
-    @property
-    def reached(self) -> Sequence[array]:
-        return (self.src,)
-
     def would_reach(self, primal: array) -> bool:
         return True
-
-    @property
-    def written(self) -> Sequence[array]:
-        return (self.dest,)
 
     def pull(self, adjoints: Adjoints) -> None:
         dest_bar = adjoints.of(self.dest)
@@ -70,31 +83,8 @@ class CopyRecord(Flowing):
         src_bar.host()[...] += moved
 
 
-class End(Flowing):
-    """Base of the records that change one array and read none: chains of gradients end there."""
-
-    __slots__ = ()
-
-    dest: array
-
-    @property
-    def read(self) -> Sequence[array]:
-        return ()
-
-    @property
-    def reached(self) -> Sequence[array]:
-        return ()
-
-    def would_reach(self, primal: array) -> bool:
-        return False
-
-    @property
-    def written(self) -> Sequence[array]:
-        return (self.dest,)
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class OverwriteRecord(End):
+class OverwriteRecord(Simple):
     """Elements set from the host: what was computed into them before is gone.
 
     `value` is what they were set to, None where these are many; `version` is that of their memory then.
@@ -105,9 +95,6 @@ class OverwriteRecord(End):
     place: Place
     value: HostArray | None = None
     version: int = 0
-
-    def __repr__(self) -> str:
-        return f"<{self.title} at {self.place}>"
 
     @property
     def title(self) -> str:
@@ -143,7 +130,7 @@ def overwrite_of(dest: array, how: str, place: Place) -> OverwriteRecord:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class FunctionRecord(Flowing):
+class FunctionRecord(Simple):
     """A function of the user's to call in the backward pass, and the arrays whose gradients it handles.
 
     `keeps` are these arrays as they were when it was recorded.
@@ -154,9 +141,6 @@ class FunctionRecord(Flowing):
     place: Place
     keeps: tuple[Snapshot, ...] = ()
 
-    def __repr__(self) -> str:
-        return f"<{self.title} at {self.place}>"
-
     @property
     def title(self) -> str:
         return f"the function {getattr(self.backward, '__name__', 'recorded')}"
@@ -164,13 +148,6 @@ class FunctionRecord(Flowing):
     @property
     def read(self) -> Sequence[array]:
         return self.arrays
-
-    @property
-    def reached(self) -> Sequence[array]:
-        return self.arrays
-
-    def would_reach(self, primal: array) -> bool:
-        return False
 
     @property
     def written(self) -> Sequence[array]:

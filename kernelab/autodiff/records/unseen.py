@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.moves import End
+from kernelab.autodiff.records.moves import Simple
 from kernelab.errors import Diagnostic, TapeError
 from kernelab.lang.types import uint8
 from kernelab.runtime.array.array import array
@@ -20,7 +20,7 @@ from kernelab.runtime.memory.memory import Allocation
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class UnseenRecord(End):
+class UnseenRecord(Simple):
     """A write that the tape did not see: an adjoint that reaches it has nowhere to go.
 
     `failed` is the kernel whose launch at `place` wrote it and did not come to its end, if that is known.

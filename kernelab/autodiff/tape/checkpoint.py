@@ -367,9 +367,6 @@ class CheckpointRecord(Flowing):
     signature: Signature
     followed: dict[Allocation, bool]
 
-    def __repr__(self) -> str:
-        return f"<{self.title} at {self.place}>"
-
     @property
     def place(self) -> Place:
         return self.work.place
