@@ -16,7 +16,7 @@ CHECKPOINTS = ("tests/autodiff/test_checkpoint.py",)
 VERSIONS = ("tests/autodiff/test_coverage.py", f"{CONTRACT}versions.py")
 
 CHECKS = "tests/autodiff/test_gradcheck.py"
-TOLERANCE = "tests/autodiff/test_tolerance.py"
+TOLERANCE = "tests/contract/test_tolerance.py"
 UNITS = f"{TOLERANCE}::test_a_wrong_entry_fails_beside_rows_and_columns_in_larger_units"
 
 BROKEN_CHECKS = (
@@ -81,14 +81,14 @@ BROKEN_CHECKS = (
         AUTODIFF,
         "    raced = races(subject, labels)\n    if fast",
         "    raced: dict[Any, Raced] = {}\n    if fast",
-        ("tests/autodiff/test_verdicts.py",),
+        ("tests/contract/test_verdicts.py",),
     ),
     Fault(
         "a pattern of a sparse Jacobian is checked by its largest row",
         AUTODIFF,
         "np.bincount(places, np.abs(terms), len(product))).all()",
         "np.bincount(places, np.abs(terms), len(product)).max()).all()",
-        ("tests/autodiff/test_sparse.py",),
+        ("tests/contract/test_sparse.py",),
     ),
 )
 
