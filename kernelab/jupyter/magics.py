@@ -24,6 +24,7 @@ from IPython.display import display
 from kernelab.autodiff.checks.rule_check import leave_unchecked
 from kernelab.errors import Diagnostic, Source
 from kernelab.frontend.syntax.options import CHECKS
+from kernelab.frontend.syntax.parsing import module_of
 from kernelab.runtime.kernel.kernel import Compiled, Kernel, compile_source
 from kernelab.runtime.memory.device import get_device
 from kernelab.views.kernel.code_view import DEFAULT, PANES
@@ -54,7 +55,7 @@ def remember_python(text: Source, filename: str, definitions: Mapping[str, Any])
     """
     if not definitions:
         return
-    tree = ast.increment_lineno(ast.parse(text.text), text.first_line - 1)
+    tree = ast.increment_lineno(module_of(text.text), text.first_line - 1)
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name in definitions:
             definition = definitions[node.name]

@@ -15,6 +15,7 @@ from kernelab.frontend.definitions.cell import lower_tree
 from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.meaning.source import Places, no_text, refuse_other_text, source_of
 from kernelab.frontend.syntax.jumps import returns_value
+from kernelab.frontend.syntax.parsing import module_of
 from kernelab.frontend.syntax.walking import parameters
 
 Position = tuple[int, int]
@@ -50,7 +51,7 @@ def _lambda(function: Callable[..., Any], label: str) -> tuple[Source, ast.Modul
     try:
         refuse_other_text(function)
         lines, _ = inspect.findsource(function)
-        tree = ast.parse("".join(lines))
+        tree = module_of("".join(lines))
     except (OSError, SyntaxError):
         raise no_text("this lambda") from None
     source = Source("".join(lines), label)

@@ -19,6 +19,7 @@ from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.meaning.annotations import annotation, is_any
 from kernelab.frontend.meaning.frame import BrokenCall, Mistake
 from kernelab.frontend.meaning.meanings import Bound, Instance, Meaning, Typed
+from kernelab.frontend.syntax.parsing import module_of
 from kernelab.frontend.syntax.walking import is_none
 from kernelab.lang.build import Builder
 from kernelab.lang.ir import CustomRules, Function, Native, RuleName, Var
@@ -72,7 +73,7 @@ def _located(text: str, label: str, sources: Sequence[Source]) -> tuple[SnippetL
 
 def _strings(text: str) -> Iterator[ast.Constant]:
     try:
-        tree = ast.parse(text)
+        tree = module_of(text)
     except SyntaxError:
         return
     for node in ast.walk(tree):

@@ -23,6 +23,7 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.meaning.name_lookup import Scope, Unknown
 from kernelab.frontend.meaning.shaped import Unshaped, bound, shaped_type
 from kernelab.frontend.meaning.source import Places
+from kernelab.frontend.syntax.parsing import expression_of
 from kernelab.frontend.syntax.walking import word
 from kernelab.lang.structs import AnyType, Struct, StructArray, array_inside
 from kernelab.lang.types import Array, Mat, Value, Vec, size_of
@@ -116,7 +117,7 @@ def _number(node: ast.expr) -> int | None:
 
 def _parsed(places: Places, node: ast.Constant, text: str) -> ast.expr:
     try:
-        parsed = ast.parse(text, mode="eval").body
+        parsed = expression_of(text)
     except SyntaxError:
         raise _mistake(places, node, f"'{text}' is not a type", _HINT) from None
     for inner in ast.walk(parsed):

@@ -17,6 +17,7 @@ from kernelab.frontend.meaning.frame import Mistake
 from kernelab.frontend.meaning.meanings import StructRef, TypeRef
 from kernelab.frontend.meaning.name_lookup import Scope, meaning_of, named_in
 from kernelab.frontend.meaning.source import Places
+from kernelab.frontend.syntax.parsing import expression_of
 from kernelab.frontend.syntax.walking import nodes
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.structs import AnyType, Field, Struct, StructArray
@@ -164,7 +165,7 @@ def _field(cls: type, name: str, annotation: Any, namespace: Mapping[str, Any]) 
 
 def _type(struct: str, field: str, stated: Any, namespace: Mapping[str, Any]) -> AnyType:
     if isinstance(stated, str):
-        tree = ast.parse(stated, mode="eval").body
+        tree = expression_of(stated)
         if _names(tree, struct):
             raise Mistake(_recursive(struct, None))
         scope = Scope({}, {}, named_in(tree, namespace), namespace)

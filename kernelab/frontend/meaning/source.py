@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from kernelab.errors import Diagnostic, KernelSyntaxError, Source, Span, label_of
 from kernelab.frontend.meaning import habit_hints
+from kernelab.frontend.syntax.parsing import module_of
 from kernelab.frontend.syntax.walking import nodes
 
 Place = ast.stmt | ast.expr | ast.arg | ast.keyword
@@ -23,7 +24,7 @@ Place = ast.stmt | ast.expr | ast.arg | ast.keyword
 def parse(source: Source) -> ast.Module:
     """The syntax tree of a cell; raises KernelSyntaxError with Python's own message at its line."""
     try:
-        tree = ast.parse(source.text)
+        tree = module_of(source.text)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
             # Finds what the grammar alone does not: break outside of a loop, an argument named twice.

@@ -9,7 +9,6 @@ Pure functions from what is known of a kernel to markup.  Knows listings and gen
 a kernel is compiled, nor HTML.
 """
 
-import ast
 import keyword
 import re
 from bisect import bisect_right
@@ -23,6 +22,7 @@ from kernelab.codegen.common.entry import Line as GeneratedLine
 from kernelab.codegen.common.entry import Unit
 from kernelab.codegen.listing.listing import Line, Listing, Saving
 from kernelab.errors import NOWHERE, BuildError, Source, Span
+from kernelab.frontend.syntax.parsing import module_of
 from kernelab.lang.ir import Function, Var, walk
 from kernelab.passes.ad.loop_savings import LoopStorage
 from kernelab.passes.common.effects import Effects, effects, effects_by_line
@@ -241,7 +241,7 @@ def _definitions(source: Source, used: set[int]) -> list[int]:
 def _blocks(text: str) -> tuple[range, ...]:
     """The lines of each statement at the top of a text, from 0; none if the text is no Python."""
     try:
-        tree = ast.parse(text)
+        tree = module_of(text)
     except SyntaxError:
         return ()
     decorators = ([part.lineno for part in getattr(node, "decorator_list", [])] for node in tree.body)
