@@ -30,6 +30,12 @@ class Traced:
     _origins: Origins = ()
     _stands_for: type
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return _computed(ufunc, method, inputs, options)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _applied(func, args, kwargs)
+
 
 class _Constant:
     """The origin of arrays that are computed from traced numbers by functions whose derivative is zero."""
@@ -98,7 +104,7 @@ def untraced(value: Any) -> Any:
         return value
     if isinstance(value, TracedArray):
         return value.view(np.ndarray)
-    if isinstance(value, TracedFloat | TracedNumber):
+    if isinstance(value, TracedNumber):
         return value._plain()
     if value.__class__ in (list, tuple):
         return value.__class__([untraced(part) for part in value])
@@ -161,8 +167,21 @@ _SHAPED_LIKE: frozenset[Any] = frozenset((np.zeros_like, np.ones_like, np.empty_
 # ------------------------------------------------------------------------------------------ numbers
 
 
-class TracedFloat(Traced, float):
-    """A float with origins.  Copies and pickles of it are plain floats."""
+class TracedNumber(Traced):
+    """A number with origins.  Copies and pickles of it are plain."""
+
+    __slots__ = ()
+
+    def _plain(self) -> Any:
+        raise NotImplementedError
+
+    def __round__(self, digits: Any = None) -> Any:
+        result = round(self._plain(), digits)
+        return traced(result, self._origins) if digits is not None else result
+
+
+class TracedFloat(TracedNumber, float):
+    """A float with origins."""
 
     __slots__ = ("_origins",)
     _stands_for = float
@@ -170,29 +189,11 @@ class TracedFloat(Traced, float):
     def __new__(cls, value: Any = 0.0) -> Any:
         return follow(float(untraced(value)), value)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        return _computed(ufunc, method, inputs, options)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _applied(func, args, kwargs)
-
     def __reduce_ex__(self, _protocol: Any) -> Any:
         return float, (self._plain(),)
 
-    def __round__(self, digits: Any = None) -> Any:
-        result = round(self._plain(), digits)
-        return traced(result, self._origins) if digits is not None else result
-
     def _plain(self) -> float:
         return float.__pos__(self)
-
-
-class TracedNumber(Traced):
-    """A number of NumPy's with origins.  Copies and pickles of it are plain."""
-
-    __slots__ = ()
-
-    _plain: Callable[[], Any]
 
 
 def _following(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -263,27 +264,17 @@ def _number_of(base: Any) -> Any:
     def plain_number(self: Any) -> Any:
         return base.__pos__(self)
 
-    def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        return _computed(ufunc, method, inputs, options)
-
-    def array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _applied(func, args, kwargs)
-
     def reduce(self: Any, protocol: Any) -> Any:
         return plain_number(self).__reduce_ex__(protocol)
 
     def copied(self: Any, memo: Any = None) -> Any:
         return plain_number(self)
 
-    def rounded(self: Any, digits: int | None = None) -> Any:
-        result = round(plain_number(self), digits)
-        return result if digits is None else traced(result, self._origins)
-
     members = {
         "__slots__": ("_origins",), "__new__": made, "__module__": __name__, "__hash__": base.__hash__,
-        "__array_ufunc__": array_ufunc, "__array_function__": array_function, "_plain": plain_number,
+        "_plain": plain_number,
         "__reduce_ex__": reduce, "__copy__": copied, "__deepcopy__": copied,
-        "__round__": rounded, "_stands_for": base,
+        "__round__": TracedNumber.__round__, "_stands_for": base,
     }  # fmt: skip
     # NumPy takes the first base for the kind of number that this is.
     kind: Any = type(f"Traced{base.__name__.capitalize()}", (base, TracedNumber), members)
@@ -308,12 +299,6 @@ class TracedArray(Traced, np.ndarray[Any, Any]):
 
     def __array_finalize__(self, source: Any) -> None:
         self._origins = _of_kind(self, getattr(source, "_origins", ()))
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        return _computed(ufunc, method, inputs, options)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _applied(func, args, kwargs)
 
     def __getitem__(self, key: Any) -> Any:
         item = super().__getitem__(key)

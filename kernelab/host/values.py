@@ -170,8 +170,13 @@ class HostValue(np.ndarray[Any, Any], Traced):
             return np.asarray(self) == np.asarray(other)
         if isinstance(other, HostValue) and other.__class__ is not self.__class__:
             return False
-        same = _comparable(other)
-        return same is not None and same.shape == self.shape and bool(np.all(np.asarray(self) == same))
+        if not isinstance(other, np.ndarray | list | tuple):
+            return False
+        try:
+            same = np.asarray(other)
+        except ValueError:
+            return False
+        return same.shape == self.shape and bool(np.all(np.asarray(self) == same))
 
     def __ne__(self, other: Any) -> Any:
         equal = self == other
@@ -333,16 +338,6 @@ def _listed(value: HostValue, brackets: str) -> str:
     return f"{brackets[0]}{', '.join(parts)}{brackets[1]}"
 
 
-def _comparable(other: Any) -> Host | None:
-    """A value that equality accepts: another value, or numbers in a sequence."""
-    if not isinstance(other, np.ndarray | list | tuple):
-        return None
-    try:
-        return np.asarray(other)
-    except ValueError:
-        return None
-
-
 # ------------------------------------------------------------------------------------------ operators
 
 
@@ -360,17 +355,16 @@ def _operate(name: str, *operands: Any) -> Any:
             raise operand_errors.unknown(name, value.type, other)
         if not _is_number(other):
             return NotImplemented
-    types = [_operand_type(operand, value) for operand in operands]
+    assert value.type is not None
+    # A number takes the type of the other operand's components.
+    types: list[Value] = [type_of(operand) or value.type.scalar for operand in operands]
     if _divides_ints(name, operands, types):
         return _divided(name, operands, types)
     overload = ops.resolve(name, types)
     if overload is None:
         raise operand_errors.no_overload(name, operands, types, [type_of(operand) for operand in operands])
     op, result = overload
-    numbers = [
-        np.asarray(x) if type_of(x) is not None else _number(x, t)
-        for x, t in zip(operands, types, strict=True)
-    ]
+    numbers = _numbers(operands, types)
     with np.errstate(all="ignore"):
         return follow(value_of(result, computed(op.numpy, numbers, scalar_of(result).dtype)), *operands)
 
@@ -387,10 +381,7 @@ def _divides_ints(name: str, operands: tuple[Any, ...], types: list[Value]) -> b
 
 def _divided(name: str, operands: tuple[Any, ...], types: list[Value]) -> Any:
     """Each component by its own: `/` gives floats, and a divisor of 0 is an error."""
-    numbers = [
-        np.asarray(x) if type_of(x) is not None else _number(x, t)
-        for x, t in zip(operands, types, strict=True)
-    ]
+    numbers = _numbers(operands, types)
     if not np.all(numbers[1]):
         raise KernelZeroDivisionError(Diagnostic("integer division by zero", code="division"))
     scalar = scalar_of(types[0])
@@ -420,11 +411,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0)
 
 
-def _operand_type(operand: Any, model: HostValue) -> Value:
-    """The type of an operand; a number takes the type of the other operand's components."""
-    type = type_of(operand)
-    assert model.type is not None
-    return type if type is not None else model.type.scalar
+def _numbers(operands: tuple[Any, ...], types: list[Value]) -> list[Any]:
+    """The operands as NumPy's arrays and numbers."""
+    pairs = zip(operands, types, strict=True)
+    return [np.asarray(x) if type_of(x) is not None else _number(x, type) for x, type in pairs]
 
 
 def _number(value: Any, type: Type) -> Any:

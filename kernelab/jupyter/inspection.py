@@ -110,7 +110,10 @@ async def _later(reply: Any, code: str, cursor_pos: int) -> Reply:
 
 def _answer(reply: Reply, code: str, cursor_pos: int) -> Reply:
     """The table's documentation where the name is a word of the language; the notebook's answer otherwise."""
-    text = documentation(token_at_cursor(code, cursor_pos).rpartition(".")[2])
+    word = token_at_cursor(code, cursor_pos).rpartition(".")[2]
+    if not isinstance(language().get(word), BuiltinRef):
+        return reply
+    text = Builtin(word).__doc__ if ops.overloads(word) else said_of(word)
     if not text:
         return reply
     return {"status": "ok", "found": True, "data": {"text/plain": text}, "metadata": {}}
@@ -150,10 +153,3 @@ def described(shown: object) -> Sections | None:
         case _:
             return None
     return [(title, text) for title, text in (*sections, ("Defined in", str(shown.span))) if text]
-
-
-def documentation(word: str) -> str:
-    """The documentation of a word of the language: every signature with its sentence; may be empty."""
-    if not isinstance(language().get(word), BuiltinRef):
-        return ""
-    return Builtin(word).__doc__ if ops.overloads(word) else said_of(word)

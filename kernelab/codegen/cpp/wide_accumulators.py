@@ -49,7 +49,12 @@ def wide(function: ir.Function) -> tuple[ir.Atomic, ...]:
 @lru_cache(16)
 def _totals(function: ir.Function) -> dict[ir.Atomic, bool]:
     """The additions that go to a running total, and whether one may come to an element more than once."""
-    return {stmt: _comes_again(function, stmt, turns) for stmt, turns in _sums(function)}
+    found = {}
+    for stmt, turns in _sums(function):
+        counted = {var for turn in turns for var in turn.counted}
+        is_apart_in_all = is_apart(function, [stmt.indices]) and counted <= {*stmt.indices}
+        found[stmt] = bool(turns) and not is_apart_in_all
+    return found
 
 
 def _sums(function: ir.Function) -> Iterator[tuple[ir.Atomic, tuple["_Turns", ...]]]:
@@ -145,12 +150,6 @@ def _steady(block: ir.Block, turns: tuple[_Turns, ...]) -> Iterator[tuple[ir.Ato
         for turn in turns:
             if not isinstance(stmt, ir.Let) or turn.changing.intersection(ir.atoms(stmt)):
                 turn.changing.update(ir.defs(stmt))
-
-
-def _comes_again(function: ir.Function, stmt: ir.Atomic, turns: tuple[_Turns, ...]) -> bool:
-    """Whether two of those turns may have the same element."""
-    counted = {var for turn in turns for var in turn.counted}
-    return bool(turns) and not (is_apart(function, [stmt.indices]) and counted <= {*stmt.indices})
 
 
 @dataclass(frozen=True, slots=True)

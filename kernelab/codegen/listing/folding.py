@@ -33,15 +33,12 @@ def fold(function: ir.Function, nameless: frozenset[ir.Var] = frozenset()) -> Fo
         folded |= mine
     for stmt in ir.walk(function.body):
         if isinstance(stmt, ir.For | ir.While) and stmt.stop is not None:
-            _keep_stop(stmt, stmt.body.yields[stmt.stop], folded)
+            # A stop that reads old carried values is tested after the new ones are assigned.
+            stop, pairs = stmt.body.yields[stmt.stop], zip(stmt.carries, stmt.body.yields, strict=True)
+            changed = {var for var, value in pairs if value is not var}
+            if isinstance(stop, ir.Var) and not changed.isdisjoint(leaves(stop, folded)):
+                folded.pop(stop, None)
     return folded
-
-
-def _keep_stop(loop: ir.For | ir.While, stop: ir.Atom, folded: Folded) -> None:
-    """Unfold a stop that reads old carried values: it is tested after the new ones are assigned."""
-    changed = {var for var, value in zip(loop.carries, loop.body.yields, strict=True) if value is not var}
-    if isinstance(stop, ir.Var) and not changed.isdisjoint(leaves(stop, folded)):
-        folded.pop(stop, None)
 
 
 def hint_of(out: ir.Var, stmt: ir.Stmt | None = None) -> str:

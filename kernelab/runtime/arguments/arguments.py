@@ -283,8 +283,13 @@ def ordered(kernel: Loaded, given: Sequence[Any], named: Mapping[str, Any]) -> l
         return arguments
     rest = kernel.names[len(arguments) :]
     for name in named:
-        if name not in rest:
-            raise _not_taken(kernel, name)
+        if name in rest:
+            continue
+        if name in kernel.names:
+            message, hint = f"kernel `{kernel.name}` gets two values for `{name}`", "leave one of them out"
+            raise _error(kernel, message, hint)
+        hint = near(name, kernel.names, f"its parameters are {', '.join(kernel.names)}")
+        raise _error(kernel, f"kernel `{kernel.name}` has no parameter `{name}`", hint)
     values = {**kernel.defaults, **named}
     for position, name in enumerate(rest):
         if name in values:
@@ -296,13 +301,6 @@ def ordered(kernel: Loaded, given: Sequence[Any], named: Mapping[str, Any]) -> l
         else:
             break
     return arguments
-
-
-def _not_taken(kernel: Loaded, name: str) -> LaunchError:
-    if name in kernel.names:
-        return _error(kernel, f"kernel `{kernel.name}` gets two values for `{name}`", "leave one of them out")
-    hint = near(name, kernel.names, f"its parameters are {', '.join(kernel.names)}")
-    return _error(kernel, f"kernel `{kernel.name}` has no parameter `{name}`", hint)
 
 
 def _error(kernel: Loaded, message: str, hint: str) -> LaunchError:

@@ -32,7 +32,12 @@ def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, gra
     elem = None if dtype is None else value_type(dtype)
     made = _over_tensor(t, elem)
     if requires_grad is None and t.requires_grad and not t.is_leaf:
-        _warn_of_graph(t)
+        message = f"{called(t, 'this tensor')} was computed by PyTorch: no gradient goes on to its graph"
+        hint = (
+            "call t.backward(kl.to_torch(x.grad)) after backward() of the tape, and write from_torch(t, "
+            "requires_grad=True) to say so; or pass t.detach() where values are meant to come alone"
+        )
+        warn_at(message, "library", hint)
     wanted = bool(t.requires_grad) if requires_grad is None else requires_grad
     if grad is not None:
         made.grad = from_torch(grad, elem) if not isinstance(grad, array) else grad
@@ -89,15 +94,6 @@ TO_TORCH = (
     "the tensor is a leaf: call backward() there, then tape.backward(grads={y: kl.from_torch(t.grad)}), and "
     "write to_torch(y, requires_grad=True) to say so; or requires_grad=False where its values go alone"
 )
-
-
-def _warn_of_graph(t: Any) -> None:
-    message = f"{called(t, 'this tensor')} was computed by PyTorch: no gradient goes on to its graph"
-    hint = (
-        "call t.backward(kl.to_torch(x.grad)) after backward() of the tape, and write "
-        "from_torch(t, requires_grad=True) to say so; or pass t.detach() where values are meant to come alone"
-    )
-    warn_at(message, "library", hint)
 
 
 def _tensor(a: array, torch: Any) -> Any:

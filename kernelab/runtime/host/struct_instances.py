@@ -125,7 +125,8 @@ class Instance:
             raise KernelTypeError(Diagnostic(message, hint=hint, code="element"))
         kept = _converted(entry, value, str(self._struct))
         if isinstance(kept, Instance) and self._values[name]._is_traced():
-            self._values[name]._take_over(kept)
+            for inner, part in kept._values.items():  # fields that require gradients continue to
+                setattr(self._values[name], inner, part)
             return
         self._values[name] = kept
         if name in self._without:
@@ -137,11 +138,6 @@ class Instance:
         else:
             self._traced[name].assign(np.asarray(kept)[None])
             self._values[name] = _element_of(self._traced[name])
-
-    def _take_over(self, other: "Instance") -> None:
-        """Copy every field from another struct; fields that require gradients continue to."""
-        for name, value in other._values.items():
-            setattr(self, name, value)
 
     def _entry(self, name: str) -> Field:
         k = self._struct.index(name)

@@ -40,17 +40,12 @@ def callee_of(func: Any, count: int) -> UserFunction:
         return _word(func.__name__, count)
     if inspect.isfunction(func):
         return _python(func)
-    raise _no_function(func)
-
-
-def _no_function(found: Any) -> KernelTypeError:
-    named = getattr(found, "__name__", None)
-    called = f"`{named}`" if named else described(found)
+    named = getattr(func, "__name__", None)
     hint = "write kl.map(lambda x: x * x, a), or pass a function of a %%kernel cell"
-    if isinstance(found, Kernel):
+    if isinstance(func, Kernel):
         hint = f"launch a kernel: kl.launch({named}, dim=x.shape, inputs=[x], outputs=[y])"
-    message = f"map() takes a function of numbers first, not {called}"
-    return KernelTypeError(Diagnostic(message, code="map", hint=hint))
+    message = f"map() takes a function of numbers first, not {f'`{named}`' if named else described(func)}"
+    raise KernelTypeError(Diagnostic(message, code="map", hint=hint))
 
 
 def _word(name: str, count: int, *module: tuple[str, ModuleType | None]) -> UserFunction:

@@ -212,11 +212,6 @@ def jacobians_view(jacobians: Jacobians) -> Node:
     return figure_view(figure(parts, Style(title=f"Jacobians of {jacobians.subject}")), parts)
 
 
-def jacobians_text(jacobians: Jacobians) -> str:
-    """A dict of Jacobians as text."""
-    return "\n".join(text_lines(panels(jacobians)))
-
-
 def text_lines(parts: Sequence[Panel]) -> list[str]:
     """The matrices as text: numbers where they are few, else the sizes of entries as shades."""
     lines: list[str] = []

@@ -13,7 +13,7 @@ from kernelab.autodiff.checks.taylor import TaylorReport
 from kernelab.autodiff.inspect.contributions import Contributions
 from kernelab.autodiff.inspect.thread_run import ThreadRun
 from kernelab.autodiff.jacobians.jacobian import Jacobians
-from kernelab.views.checks.heatmap import jacobians_text, jacobians_view
+from kernelab.views.checks.heatmap import jacobians_view, panels, text_lines
 from kernelab.views.checks.taylor_view import taylor_view
 from kernelab.views.pages import display
 from kernelab.views.pages.markup import (
@@ -180,8 +180,9 @@ def install() -> None:
         display.attach(cls, view)
     for cls, view in CHECKS.items():
         display.attach_once(cls, view)
-    Jacobians.__str__ = jacobians_text  # type: ignore[method-assign, assignment]
+    jacobians: Any = Jacobians
+    jacobians.__str__ = lambda self: "\n".join(text_lines(panels(self)))
     # In place of IPython's own form for dicts.
-    Jacobians._repr_pretty_ = lambda self, printer, cycle: printer.text(str(self))  # type: ignore[attr-defined]
+    jacobians._repr_pretty_ = lambda self, printer, cycle: printer.text(str(self))
     ThreadRun.__str__ = thread_text  # type: ignore[method-assign, assignment]
     Contributions.__str__ = contributions_text  # type: ignore[method-assign, assignment]
