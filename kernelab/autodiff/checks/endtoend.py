@@ -172,7 +172,7 @@ def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pull
         twin = run.of(elements)
         if not bars.reach(twin):
             return np.zeros((len(u), _size([elements])))
-        return scalars(base.wide(batch.view(bars.of(twin)))).host().reshape(len(u), -1).copy()
+        return batch.numbers(bars.of(twin)).copy()
 
     def note(record: int | None, entry: int) -> None:
         tracked = level.tracked_before(entry)
@@ -240,7 +240,7 @@ def _along(
             batch.move(moved, batch.seeds(moved, part), add=True)
 
     run = line.run(count, level, move)
-    found = [scalars(batch.view(level.wide(run.of(t)))).host() for t in targets]
+    found = [batch.numbers(level.wide(run.of(t))) for t in targets]
     y = np.concatenate([each.reshape(len(SHIFTS), len(v), -1) for each in found], axis=2)
     with np.errstate(invalid="ignore", over="ignore"):
         return moves, y[0, 0], extrapolated(y, np.ones(1))

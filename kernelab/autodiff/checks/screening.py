@@ -19,12 +19,11 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.jacobians.differences import Floats, along
-from kernelab.autodiff.jacobians.jacobian import Selection, Trace
+from kernelab.autodiff.jacobians.jacobian import Selection, Trace, tangents
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.batch_level import Batch
-from kernelab.autodiff.transforms.levels import BASE, Forward
+from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.reverse import Run
-from kernelab.autodiff.transforms.trees import scalars
 from kernelab.autodiff.transforms.wide import Wide
 from kernelab.errors import KernelError, Span
 from kernelab.lang.ir import Custom, Native, walk
@@ -231,7 +230,8 @@ def _tangent_told(
     """How a product with the tangent differs from that with the adjoint, for `u`, ``J^T u`` and `v`."""
     u, pulled, v = vectors
     try:
-        pushed = _pushed(exact, i, j, mixed(v), labels)
+        along = mixed(v)
+        pushed = tangents(exact.subject, Batch(Wide(BASE), len(along)), i, along, labels)[1][j]
     except KernelError:  # what has an adjoint may have no tangent
         return ""
     if not is_linear(pushed, len(v)):
@@ -244,17 +244,6 @@ def _tangent_told(
         return ""
     k = np.unravel_index(int(np.argmax(off)), off.shape)
     return f"along a direction the tangent is {by_tangent[k]:.6g} where the adjoint is {by_adjoint[k]:.6g}"
-
-
-def _pushed(exact: Trace, i: int, j: int, v: Floats, labels: Sequence[str]) -> Floats:
-    """``J v`` for each row of `v`, of output `j` by input `i`, in float64."""
-    base, started = Wide(BASE), exact.subject.start()
-    batch = Batch(base, len(v))
-    level, source = Forward(batch), started.inputs[i]
-    with batch.active():
-        batch.move(level.dot(source), batch.seeds(level.dot(source), v))
-        found = started.go(level)
-    return scalars(base.wide(batch.view(level.dot(found[j])))).host().reshape(len(v), -1)
 
 
 Back = dict[int, tuple[Floats, Floats]]

@@ -115,9 +115,7 @@ def _values(subject: Subject, v: Sequence[Floats], u: Sequence[Floats]) -> tuple
     for source, move in zip(started.inputs, v, strict=True):
         moved = level.wide(source)
         batch.move(moved, batch.seeds(moved, np.multiply.outer(shifts, move)), add=True)
-    found = [
-        scalars(batch.view(level.wide(out))).host().reshape(len(shifts), -1) for out in started.go(level)
-    ]
+    found = [batch.numbers(level.wide(out)) for out in started.go(level)]
     with np.errstate(invalid="ignore", over="ignore"):
         moves = [np.where(y == y[0], 0.0, y - y[0])[1:] for y in found]
         weighted = [move * weights[0] for move, weights in zip(moves, u, strict=True)]

@@ -153,7 +153,7 @@ def _shifted(
     with batch.active():
         batch.move(moved, batch.seeds(moved, values.reshape(batch.lanes, -1)))
         found = started.go(level)
-    looked = [scalars(batch.view(level.wide(out))).host().reshape(len(shifts), lanes, -1) for out in found]
+    looked = [batch.numbers(level.wide(out)).reshape(len(shifts), lanes, -1) for out in found]
     return subject.targets(found, labels), looked
 
 

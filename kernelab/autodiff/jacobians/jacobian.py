@@ -18,7 +18,7 @@ from kernelab.autodiff.transforms.levels import BASE, Forward, Level, fresh
 from kernelab.autodiff.transforms.progress import steps
 from kernelab.autodiff.transforms.reverse import Reverse, Run
 from kernelab.autodiff.transforms.transforms import chunks, unit_vectors
-from kernelab.autodiff.transforms.trees import is_whole, refusal, scalars
+from kernelab.autodiff.transforms.trees import is_whole, refusal
 from kernelab.autodiff.transforms.wide import Wide
 from kernelab.errors import Diagnostic, GradientError, KernelKeyError, KernelValueError
 from kernelab.lang.rounding import epsilon
@@ -241,7 +241,7 @@ def columns(
             for j, target in enumerate(targets):
                 if (i, j) in pairs:
                     values = made.setdefault((i, j), _unknown(target, source))
-                    values[:, some] = moved[j].reshape(len(some), -1).T
+                    values[:, some] = moved[j].T
     return Jacobians(
         subject.name,
         [
@@ -261,8 +261,7 @@ def tangents(
     with batch.active():
         batch.fill(level.dot(source), seeds)
         found = started.go(level)
-    moved = [scalars(batch.view(level.dot(out))).host() for out in found]
-    return subject.targets(found, labels), moved
+    return subject.targets(found, labels), [batch.numbers(level.dot(out)) for out in found]
 
 
 class Trace:
@@ -316,10 +315,7 @@ class Trace:
         batch.move(bars.of(output), batch.seeds(output, u))
         self.level.pull(batch, bars)
         sources = self.inputs if wanted is None else [self.inputs[i] for i in wanted]
-        views = [batch.view(bars.of(source)) for source in sources]
-        if isinstance(self.base, Wide):
-            views = [self.base.wide(view) for view in views]
-        return [scalars(view).host().reshape(len(u), -1) for view in views]
+        return [batch.numbers(bars.of(source)) for source in sources]
 
     def own_rows(self, j: int, wanted: Sequence[int]) -> dict[int, Values] | None:
         """All rows for one output from one launch for each component, where its threads allow that."""

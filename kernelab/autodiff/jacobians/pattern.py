@@ -258,7 +258,7 @@ def _words(
     with batch.active():
         batch.fill(level.bits(source), seeds)
         found = started.go(level)
-    parts = [batch.view(level.bits(out)).host().reshape(batch.lanes, -1) for out in found]
+    parts = [batch.numbers(level.bits(out)) for out in found]
     return subject.targets(found, labels), np.concatenate(parts, 1)
 
 

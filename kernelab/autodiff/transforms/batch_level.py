@@ -14,6 +14,7 @@ import numpy as np
 
 from kernelab.autodiff.records.program_arguments import Argument, Extents, Kept, KeptStarts
 from kernelab.autodiff.transforms.levels import Level, announce, fresh, known
+from kernelab.autodiff.transforms.trees import scalars
 from kernelab.backend.common.backends import Failed, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelError
 from kernelab.lang.types import scalar_of
@@ -241,6 +242,10 @@ class Batch(Level):
         """Set the lanes of an array in a memory that no program has met; what else is in it becomes zeros."""
         view = self.widen(elements, copy=False).host()
         view[...] = values.reshape(view.shape)
+
+    def numbers(self, elements: array) -> HostArray:
+        """The numbers of an array, as they are computed, a lane a row."""
+        return scalars(self.parent.stand_in(self.view(elements))).host().reshape(self.lanes, -1)
 
     def joined(self, elements: array, axis: int = 0) -> array:
         """The lanes of an array, one after another along a new axis."""

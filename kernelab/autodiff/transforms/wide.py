@@ -33,6 +33,9 @@ class Wide(Level):
         dtype = with_scalar(elements.dtype, float64)
         return array.over(memory, times * elements.offset, elements.shape, strides, dtype)
 
+    def stand_in(self, elements: array) -> array:
+        return self.wide(elements) if is_differentiable(elements.dtype) else elements
+
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         will_write(program, grid, arguments)
         params = program.function.params
@@ -41,7 +44,7 @@ class Wide(Level):
 
     def _given(self, argument: Argument, type: Type) -> Argument:
         if isinstance(argument, array):
-            return self.wide(argument) if is_differentiable(argument.dtype) else argument
+            return self.stand_in(argument)
         if isinstance(argument, Kept) and is_differentiable(argument.elem):
             argument.elem = with_scalar(argument.elem, float64)
         if isinstance(argument, bytes) and not isinstance(type, Array) and is_differentiable(type):
@@ -51,15 +54,11 @@ class Wide(Level):
         return argument
 
     def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
-        given = [self.wide(source) if is_differentiable(source.dtype) else source for source in sources]
-        self.parent.tabulate(target, given, compute)
+        self.parent.tabulate(target, [self.stand_in(source) for source in sources], compute)
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         dest.allocation.will_write(dest)
-        if is_differentiable(dest.dtype):
-            self.parent.move(self.wide(dest), self.wide(src), add)
-        else:
-            self.parent.move(dest, src, add)
+        self.parent.move(self.stand_in(dest), self.stand_in(src), add)
 
 
 def _converted(memory: Allocation, scalar: Scalar) -> Allocation:
