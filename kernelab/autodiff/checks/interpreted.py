@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.records.program_arguments import Argument, Extents, packed
+from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, packed
 from kernelab.autodiff.transforms.levels import BASE, will_write
 from kernelab.autodiff.transforms.wide import Wide
 from kernelab.backend.interpreter import interpreter

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelab.autodiff.jacobians.subject import Key, Subject
-from kernelab.autodiff.records.program_arguments import Argument, Extents
+from kernelab.autodiff.records.adjoint_buffers import Argument, Extents
 from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.runtime.array.array import array

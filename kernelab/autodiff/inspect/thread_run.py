@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.records.outline import pullback_of
+from kernelab.autodiff.records.records import pullback_of
 from kernelab.backend.interpreter.watch import Seen, watch
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
 from kernelab.lang.types import Array, bytes_of, scalar_of

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.jacobians.subject import Subject
-from kernelab.autodiff.records.program_arguments import Argument, Extents
+from kernelab.autodiff.records.adjoint_buffers import Argument, Extents
 from kernelab.autodiff.transforms.batch_level import with_lanes
 from kernelab.autodiff.transforms.levels import BASE, fresh
 from kernelab.errors import KernelIndexError

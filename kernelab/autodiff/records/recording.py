@@ -8,9 +8,8 @@ from weakref import WeakKeyDictionary
 from kernelab.autodiff.overwrites.hazards import Guard, Marked, Reader, Watch
 from kernelab.autodiff.overwrites.snapshots import Snapshot
 from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, overwrite_of
-from kernelab.autodiff.records.outline import Outline, not_kept, outline_of
 from kernelab.autodiff.records.provenance import Provenance
-from kernelab.autodiff.records.records import LaunchRecord, Record, Scope
+from kernelab.autodiff.records.records import LaunchRecord, Outline, Record, Scope, not_kept, outline_of
 from kernelab.autodiff.records.unseen import UnseenRecord, Witness, WrittenMemory
 from kernelab.errors import TapeError
 from kernelab.host.traced import Origins

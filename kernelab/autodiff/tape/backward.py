@@ -19,8 +19,13 @@ from kernelab.autodiff.records.moves import FunctionRecord
 from kernelab.autodiff.records.provenance import Cut
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
-from kernelab.autodiff.tape.cuts import cuts_between, unrecorded, warn_of
-from kernelab.autodiff.tape.detours import detours, tell_inputs_without_gradients
+from kernelab.autodiff.tape.cuts import (
+    cuts_between,
+    detours,
+    tell_inputs_without_gradients,
+    unrecorded,
+    warn_of,
+)
 from kernelab.autodiff.tape.refusals import (
     leads_nowhere,
     refuse_latecomers,

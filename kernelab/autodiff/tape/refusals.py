@@ -6,7 +6,7 @@ Knows records; must not know how they are swept.
 from collections.abc import Iterable, Mapping
 
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.autodiff.tape.detours import late_fields
+from kernelab.autodiff.tape.cuts import late_fields
 from kernelab.errors import Diagnostic, TapeError
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import called, caller

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from kernelab.autodiff.records.program_arguments import Argument, Extents, Kept, KeptStarts
+from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptStarts
 from kernelab.autodiff.transforms.levels import Level, announce, fresh, known
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.backend.common.backends import Failed, thread_text

@@ -11,20 +11,24 @@ So transforms compose: the levels of ``jacfwd(jacrev(f))`` are a batch, a forwar
 and a program goes through all of them, innermost first.  Nothing here knows which kernel a program is of.
 """
 
+import math
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.records.outline import would_reach
-from kernelab.autodiff.records.program_arguments import Argument, Extents, Kept, KeptValues, packed
+from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues, packed
 from kernelab.autodiff.records.provenance import Provenance, array_from_host, number_from_host
+from kernelab.autodiff.records.records import would_reach
 from kernelab.autodiff.records.unseen import Witness
-from kernelab.autodiff.transforms.interpretation import Interpretation
+from kernelab.backend.common.backends import Args
+from kernelab.backend.interpreter import interpreter
 from kernelab.errors import Diagnostic, GradientError, TapeError
 from kernelab.host.traced import Origins
+from kernelab.lang.ir import Block, Const, For, If, Native, While
 from kernelab.lang.types import Value
+from kernelab.passes.access.independence import independent
 from kernelab.runtime.arguments.arguments import Reference, require_arguments_readable
 from kernelab.runtime.array import inplace
 from kernelab.runtime.context.recorder import RECORDER, Recorder, caller, name_of_memory
@@ -261,6 +265,51 @@ def duplicate(elements: array) -> array:
 
 
 # ------------------------------------------------------------------------------------------ base
+
+
+PATIENCE = 3000
+"""How many statements are interpreted of a program: that takes as long as a build."""
+
+AT_ONCE = 2000
+"""The number of threads together for which a statement takes twice as long as for one."""
+
+
+class Interpretation:
+    """A program as the interpreter runs it, and how many statements it has run of it."""
+
+    def __init__(self, program: Program) -> None:
+        self._entry = interpreter.entry(program.flat)
+        self._steps = _steps(program.flat.body)
+        self._runs_at_once = independent(program.flat)
+        self._interpreted = 0.0
+
+    @staticmethod
+    def of(program: Program) -> "Interpretation":
+        """That of a program, made once."""
+        return program.once("interpretation", lambda: Interpretation(program))
+
+    def begin(self, threads: int) -> Callable[[Args, bool], Any] | None:
+        """A function that interprets a launch of so many threads; None where it is time to build."""
+        self._interpreted += self._steps * (1 + threads / AT_ONCE if self._runs_at_once else threads)
+        return self._run if self._interpreted < PATIENCE else None
+
+    def _run(self, args: Args, shares: bool) -> None:
+        self._entry(args)
+
+
+def _steps(block: Block) -> float:
+    """The number of statements that a thread runs at most; infinite where only the run can tell."""
+    count = 0.0
+    for stmt in block.stmts:
+        count += 1
+        match stmt:
+            case If():
+                count += _steps(stmt.then) + _steps(stmt.orelse)
+            case For(count=Const(value)):
+                count += float(value) * _steps(stmt.body)
+            case For() | While() | Native():
+                return math.inf
+    return count
 
 
 class Base(Level):

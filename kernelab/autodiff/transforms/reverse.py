@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 from kernelab.autodiff.overwrites.snapshots import Snapshot, room
-from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.program_arguments import (
+from kernelab.autodiff.records.adjoint_buffers import (
+    Adjoints,
     Argument,
     Extents,
     Kept,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from kernelab.autodiff.records.program_arguments import Argument, Extents, Kept
+from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept
 from kernelab.autodiff.transforms.levels import Level, will_write
 from kernelab.lang.types import Array, Scalar, Type, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
