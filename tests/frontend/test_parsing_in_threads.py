@@ -1,10 +1,11 @@
-"""Texts are parsed by one thread at a time: Python loses count where two threads build trees at once."""
+"""Threads parse and lower texts one at a time: Python loses count of trees that are built at once."""
 
 import ast
 import gc
 import threading
 from typing import Any
 
+import kernelab as kl
 from kernelab.errors import Source
 from kernelab.frontend.meaning.source import parse
 
@@ -40,3 +41,30 @@ def test_a_thread_that_parses_does_not_disturb_another() -> None:
         wanted.release()
         thread.join()
     assert len(tree.body) == 300 and isinstance(tree.body[0], ast.Assign)
+
+
+def test_a_function_that_two_threads_call_at_the_same_time_is_not_recursive() -> None:
+    threads, raised = list[threading.Thread](), list[BaseException]()
+
+    def gate() -> float:
+        # Runs while the function is being lowered: another thread needs it, too.
+        if not threads:
+            threads.append(threading.Thread(target=use))
+            threads[0].start()
+            threads[0].join(timeout=0.3)
+        return 2.0
+
+    def use() -> None:
+        try:
+            kl.compile("def k(x: array[float]):\n    x[tid()] = twice(x[tid()])", names)
+        except BaseException as error:  # noqa: BLE001  raised again below
+            raised.append(error)
+
+    names: dict[str, Any] = {"gate": gate}
+    names |= kl.compile("def twice(x):\n    return x * static(gate())", names)
+    use()
+    for thread in threads:
+        thread.join()
+    assert len(threads) == 1
+    if raised:
+        raise raised[0]

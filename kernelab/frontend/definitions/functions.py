@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
+from threading import RLock
 from typing import Any, Protocol
 
 from kernelab.errors import Diagnostic, KernelTypeError, Span
@@ -46,6 +47,10 @@ class Rules(Protocol):
     def lower(self, callee: "UserFunction", bound: tuple[Bound, ...], instance: Instance) -> CustomRules:
         """For arguments of certain types; raises BrokenCall where a rule has mistakes."""
         ...
+
+
+_LOWERING = RLock()
+"""One thread lowers functions at a time: a function that is being lowered and is called is recursive."""
 
 
 class UserFunction(Offers, Single):
@@ -152,6 +157,10 @@ class UserFunction(Offers, Single):
 
     def instantiate(self, bound: tuple[Bound, ...]) -> Instance:
         """The function for these arguments; raises BrokenCall if it has mistakes, Recursion inside itself."""
+        with _LOWERING:
+            return self._instance(bound)
+
+    def _instance(self, bound: tuple[Bound, ...]) -> Instance:
         # With another function for an argument it is another one: apply(f, x), where f calls apply(g, x).
         functions = tuple(part for part in bound if isinstance(part, FunctionRef | BuiltinRef))
         if functions in self._active:
