@@ -10,6 +10,7 @@
 #   make builtins   which builtins pass their tests, how exact they are, and what they cost
 #   make fuzz    random programs             make planted  whether the tests notice planted faults
 #                (make fuzz ARGS="--minutes 30 --seed 7")
+#   make sanitize   random programs under the sanitizers of g++ (make sanitize ARGS="--only address --minutes 30")
 #   make test-nvrtc  every kernel of the tests and notebooks, in every variant, to machine code of a GPU
 #   make test-gpu    the tests of devices on a GPU       make bench-gpu  kernelab beside Warp on a GPU
 # The environment is $(VENV); nothing else is installed but the Debian packages that scripts/setup.sh names.
@@ -25,7 +26,7 @@ BIN := $(VENV)/bin
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .NOTPARALLEL:
-.PHONY: help lab test check oracle fuzz planted lint format bench builtins clean compiler must-compile browser frontend
+.PHONY: help lab test check oracle fuzz sanitize planted lint format bench builtins clean compiler must-compile browser frontend
 .PHONY: test-nvrtc test-gpu bench-gpu
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -70,6 +71,10 @@ builtins: $(VENV)/.with-test must-compile
 # Prints its seed, and a test to paste for what it finds.
 fuzz: $(VENV)/.with-test
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+# Each sanitizer has a run of its own; prints what it says, and the program, for what is found.
+sanitize: $(VENV)/.with-test must-compile
+	$(BIN)/python -m tests.sanitize $(ARGS)
 
 planted: $(VENV)/.with-test must-compile
 	$(BIN)/python -m tests.planted $(ARGS)

@@ -1,0 +1,268 @@
+"""Runs generated code under a sanitizer, in a process that `tests.sanitize` starts.
+
+    python -m tests.support.sanitized KIND FOLDER [--seed 7] [--first 0] [--programs 10000] [--minutes 10]
+
+Rounds are numbered, each with programs of its own: the first runs the zoo, the others run random kernels with
+their derivatives and random tapes, rounds of scalar code and rounds of vector code in turn.  The program that
+runs is written to FOLDER before it runs, since a finding ends the process.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import sys
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
+
+import kernelab as kl
+from kernelab.backend.common import packing
+from kernelab.backend.cpu import vector_tier
+from kernelab.backend.cpu.cpu_backend import CpuBackend
+from kernelab.errors import KernelError
+from kernelab.lang.ir import Function
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.runtime.memory import memory
+from tests.strategies import GRID, LAYOUTS, programs
+from tests.strategies.hosts import host_programs
+from tests.support.lowering import lowered
+from tests.support.programs import Point, active, complete, reverse, same_memory
+from tests.support.tapes import checked_tape
+from tests.support.zoo import ZOO, Animal
+
+CURRENT, COUNTED = "current.txt", "counted.txt"
+"""The files in the folder: what runs now, and how much has run."""
+
+KERNELS, TAPES = 4, 40
+"""Programs of a round; the kernels are one build."""
+
+USUAL = vector_tier.FEWEST, vector_tier.FEWEST_WITH_LOOPS
+
+
+class Log:
+    """Says on disk what runs and what has run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.count = Counter[str]()
+
+    def runs(self, text: str) -> None:
+        """Note what is about to run."""
+        (self.folder / CURRENT).write_text(text)
+
+    def ran(self, number: int, **more: int) -> None:
+        """Note that a round is over."""
+        self.count.update(more)
+        (self.folder / COUNTED).write_text(f"{number}\n{dict(self.count)!r}\n")
+
+
+# ------------------------------------------------------------------------------------------ memory
+
+
+class _TightNumpy:
+    """NumPy, as the module that allocates memory sees it: arrays end where their bytes end, and are freed."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    def empty(self, nbytes: int, _: Any) -> Any:
+        return _tight(nbytes, clear=False)
+
+    def zeros(self, nbytes: int, _: Any) -> Any:
+        return _tight(nbytes, clear=True)
+
+
+def _tight(nbytes: int, *, clear: bool) -> Any:
+    libc = ctypes.CDLL(None)
+    room = max(1, nbytes - 64)  # `allocate` asks for as many bytes more, to align the first
+    address = ctypes.c_void_p()
+    if libc.posix_memalign(ctypes.byref(address), ctypes.c_size_t(64), ctypes.c_size_t(room)):
+        raise MemoryError
+    assert address.value is not None
+    if clear:
+        ctypes.memset(address.value, 0, room)
+    held = (ctypes.c_ubyte * room).from_address(address.value)
+    weakref.finalize(held, libc.free, ctypes.c_void_p(address.value))
+    return np.frombuffer(held, np.uint8)
+
+
+def tight_memory() -> None:
+    """From now on each array lies in a piece of memory of its own that has its size to the byte."""
+    memory.np = _TightNumpy()  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def tier(vector: bool) -> Iterator[None]:
+    """Within it launches of any size run vector code, or those that usually do."""
+    vector_tier.FEWEST, vector_tier.FEWEST_WITH_LOOPS = (1, 1) if vector else USUAL
+    try:
+        yield
+    finally:
+        vector_tier.FEWEST, vector_tier.FEWEST_WITH_LOOPS = USUAL
+
+
+# ------------------------------------------------------------------------------------------ what runs
+
+
+def drawn(strategy: Any, count: int, seed: int) -> list[Any]:
+    """Some programs, the same for the same seed."""
+    found: list[Any] = []
+
+    @hypothesis.seed(seed)
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def collect(one: Any) -> None:
+        found.append(one)
+
+    collect()
+    return found
+
+
+def zoo(log: Log) -> None:
+    """Every kernel of the zoo: launched, on a tape and back, and its tangent."""
+    for animal in ZOO:
+        for vector in (False, True):
+            log.runs(animal.text)
+            with tier(vector):
+                _animal(animal)
+            log.count.update(zoo=1)
+
+
+def _animal(animal: Animal) -> None:
+    kernel, given = kl.compile(animal.text)[animal.name], animal.draw(np.random.default_rng(3))
+    held = [_held(name in animal.differentiable, value) for name, value in given.items()]
+    ends = {one: kl.ones_like(one) for one in held if isinstance(one, kl.array) and one.requires_grad}
+    with contextlib.suppress(KernelError), kl.Tape() as tape:
+        kl.launch(kernel, animal.grid, held)
+        tape.backward(grads=ends)
+    function = lowered(animal.text, animal.name)
+    names = [name for name in animal.differentiable if function.param(name).type]
+    with contextlib.suppress(KernelError):
+        tangent = scalarise(jvp(function, names))
+        entry = CpuBackend().build([tangent])[tangent.name]
+        dots = {f"{name}_dot": np.copy(given[name]) for name in names}
+        arguments = {**given, **dots}
+        entry(packing.pack(entry.info.layout, animal.grid, arguments))
+
+
+def _held(differs: bool, value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    return kl.array(value, requires_grad=differs, copy=True)
+
+
+def _renamed(function: Function, name: str) -> Function:
+    return Function(name, function.params, function.body, function.threads, function.span, function.linear)
+
+
+def _family(text: str, number: int, point: Point) -> dict[str, Function]:
+    """A program, and those derived from it, under names of their own."""
+    function = lowered(text, "program")
+    pulled = reverse(function, point)
+    made = {"primal": function, "tangent": jvp(function, active(function)), "adjoint": pulled.adjoint}
+    return {kind: _renamed(one, f"{kind}_{number}") for kind, one in made.items()}
+
+
+def kernels(log: Log, seed: int, vector: bool, run: Callable[..., None]) -> None:
+    """Random kernels with their tangents and adjoints, over memory that may overlap."""
+    texts, layouts = drawn(programs(), KERNELS, seed), list(LAYOUTS)
+    log.runs("\n".join(texts))
+    points = [Point.drawn(layouts[(seed + k) % len(layouts)], k) for k in range(len(texts))]
+    families = [_family(text, k, point) for k, (text, point) in enumerate(zip(texts, points, strict=True))]
+    every = [scalarise(one) for family in families for one in family.values()]
+    with tier(vector):
+        entries = CpuBackend().build(every)
+        for text, point, family in zip(texts, points, families, strict=True):
+            log.runs(text)
+            for program in family.values():
+                entry = entries[program.name]
+                arguments = complete(lowered(text, "program"), program, point, GRID)
+                run(lambda entry=entry, given=arguments: _launch(entry, given))
+    log.count.update(kernels=len(texts), programs=len(every))
+
+
+def _launch(entry: Any, arguments: dict[str, Any]) -> None:
+    held = same_memory(arguments)  # packed slots do not keep arrays alive
+    entry(packing.pack(entry.info.layout, GRID, held))
+
+
+def tapes(log: Log, seed: int, vector: bool, run: Callable[..., None]) -> None:
+    """Random host programs on a tape, and back."""
+    found = drawn(host_programs(), TAPES, seed)
+    with tier(vector):
+        for number, program in enumerate(found):
+            log.runs("\n# and after the tape:\n".join(program))
+            run(lambda program=program, number=number: checked_tape(program, number % 10, "save"))
+    log.count.update(tapes=len(found))
+
+
+def once(work: Callable[[], None]) -> None:
+    """Run it in this thread."""
+    work()
+
+
+THREADS = 4
+
+
+def together(work: Callable[[], None]) -> None:
+    """Run it in several threads at the same time; raises what the first one raised."""
+    barrier, raised = threading.Barrier(THREADS), list[BaseException]()
+
+    def each() -> None:
+        barrier.wait()
+        try:
+            for _ in range(3):
+                work()
+        except BaseException as error:  # noqa: BLE001  raised again below
+            raised.append(error)
+
+    threads = [threading.Thread(target=each) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if raised:
+        raise raised[0]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=("address", "undefined", "thread"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--programs", type=int, default=sys.maxsize)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    chosen = parser.parse_args()
+    tight_memory()
+    log, run, start = Log(chosen.folder), together if chosen.kind == "thread" else once, time.monotonic()
+    number = chosen.first
+    while time.monotonic() - start < 60 * chosen.minutes and log.count["programs"] < chosen.programs:
+        if number == 0:
+            zoo(log)
+        else:
+            seed, vector = chosen.seed * 10_000 + number, number % 2 == 0
+            kernels(log, seed, vector, run)
+            tapes(log, seed, vector, run)
+        log.ran(number)
+        number += 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
