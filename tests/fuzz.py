@@ -3,11 +3,14 @@
     python -m tests.fuzz [--minutes 30] [--programs 20000] [--seed 7] [--only kernels tapes]
 
 Programs are drawn in rounds, each with a seed of its own.  A round that fails is shrunk; the smallest program
-is printed as a test, and the rounds go on.  The exit status is 1 if anything was found.
+is printed as a test, and the rounds go on.  The exit status is 1 if anything was found.  Besides programs
+that run, there are cells that are no programs, wrong arguments of launches, and messages of pages.  Several
+processes with seeds of their own may run beside each other.
 """
 
 import argparse
 import random
+import resource
 import sys
 import time
 import traceback
@@ -19,8 +22,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import LAYOUTS, programs
+from tests.strategies.cells import cell
 from tests.strategies.features import EXPECTED, features
 from tests.strategies.hosts import careless_programs, host_programs
+from tests.support.front_end import checked_cell
+from tests.support.misuse import checked_launch, checked_messages
 from tests.support.programs import second_order
 from tests.support.reproducer import checked
 from tests.support.second import forward_over_reverse, reverse_over_reverse
@@ -76,7 +82,36 @@ def transforms(seed: int, count: Counter[str]) -> None:
     check()
 
 
-FAMILIES = {"kernels": kernels, "tapes": tapes, "transforms": transforms}
+def cells(seed: int, count: Counter[str]) -> None:
+    """A round of arbitrary and mutated cells: each ends in kernels or in an error of kernelab's own."""
+    for number in range(seed * ROUND, (seed + 1) * ROUND):
+        count.update(cells=1)
+        count.update(compiled=checked_cell(cell(number)) > 0)
+
+
+def arguments(seed: int, count: Counter[str]) -> None:
+    """A round of launches with arbitrary arguments: each runs or ends in an error of kernelab's own."""
+    for number in range(seed * ROUND, (seed + 1) * ROUND):
+        count.update(launches=1)
+        count.update(launched=checked_launch(number))
+
+
+def messages(seed: int, count: Counter[str]) -> None:
+    """A round of arbitrary messages to the view of a tape: each has an answer, and the view lives on."""
+    checked_messages(range(seed * ROUND, (seed + 1) * ROUND))
+    count.update(messages=ROUND)
+
+
+FAMILIES = {
+    "kernels": kernels,
+    "tapes": tapes,
+    "transforms": transforms,
+    "cells": cells,
+    "arguments": arguments,
+    "messages": messages,
+}
+MEMORY = 12 << 30
+"""The bytes of address space of a run: a cell that asks for more gets a MemoryError."""
 
 
 def _settings(examples: int = ROUND) -> settings:
@@ -96,6 +131,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--only", nargs="+", choices=FAMILIES, default=list(FAMILIES))
     chosen = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     print(f"seed {chosen.seed}", flush=True)
     count, failed, start = Counter[str](), 0, time.monotonic()
     number = 0
@@ -114,7 +150,9 @@ def main() -> int:
 
 
 def _tried(count: Counter[str]) -> str:
-    return f"{count['tried']} kernels, {count['tapes']} tapes, {count['transforms']} functions"
+    named = {"tried": "kernels", "tapes": "tapes", "transforms": "functions", "cells": "cells"}
+    named |= {"launches": "launches", "messages": "messages"}
+    return ", ".join(f"{count[key]} {name}" for key, name in named.items() if count[key]) or "nothing"
 
 
 def report(count: Counter[str], failed: int) -> str:
@@ -123,6 +161,8 @@ def report(count: Counter[str], failed: int) -> str:
         f"{_tried(count)}, {failed} rounds failed",
         f"{count['untrusted']:8} kernels whose differences could not be trusted",
         f"{count['unrolled']:8} kernels compared with themselves without loops",
+        f"{count['compiled']:8} cells that made kernels",
+        f"{count['launched']:8} launches that ran",
         *(f"{count[name]:8} {name}" for name in sorted(EXPECTED, key=lambda name: -count[name])),
     ]
     return "\n".join(lines)

@@ -172,16 +172,17 @@ class TapeWidget(anywidget.AnyWidget):
         return json.dumps(self._digest.whole(), separators=(",", ":"))
 
     def _asked(self, _: Any, question: Any, buffers: Any) -> None:
-        """Answer a page: `question` is what its `ask` sent."""
-        match question.get("op"):
-            case "settle":
+        """Answer a page: `question` is what its `ask` sent, or anything that another page sends."""
+        match question:
+            case {"op": "settle"}:
                 self.settle()
-            case "hello":
+            case {"op": "hello"}:
                 self.send({"op": "here"})
             case _:
                 with self._lock:
                     node = answer(self._digest, question)
-                self.send({"op": "answer", "id": question.get("id"), "html": page.render(node)})
+                number = question.get("id") if isinstance(question, dict) else None
+                self.send({"op": "answer", "id": number, "html": page.render(node)})
 
 
 def widget_of(tape: Tape) -> TapeWidget:

@@ -76,6 +76,28 @@ def test_the_work_grows_with_the_text(name: str) -> None:
     assert calls(CELLS[name](range(160))) < 4.4 * calls(CELLS[name](range(40)))
 
 
+def chain(calls: int) -> str:
+    links = "".join(f"def f{k}(x: float):\n    return f{k + 1}(x) * 1.5\n" for k in range(calls))
+    return links + f"def f{calls}(x: float):\n    return x\ndef k(x: array[float]):\n    x[0] = f0(x[0])\n"
+
+
+def test_functions_may_call_functions_that_stand_below_them_in_long_chains() -> None:
+    shown(chain(100))
+    assert not lower_source(Source(chain(100), "cell"), {}).errors
+
+
+def test_calls_that_nest_too_deeply_for_the_passes_are_refused() -> None:
+    (error,) = lower_source(Source(chain(300), "cell"), {}).errors
+    assert error.message == "k nests too deeply"
+
+
+def test_calls_whose_number_grows_with_a_power_of_their_depth_are_refused() -> None:
+    doubled = "".join(f"def f{k}(x: float):\n    return f{k + 1}(x) + f{k + 1}(-x)\n" for k in range(40))
+    text = doubled + "def f40(x: float):\n    return x\ndef k(x: array[float]):\n    x[0] = f0(x[0])\n"
+    (error,) = lower_source(Source(text, "cell"), {}).errors
+    assert error.message.startswith("k is too long: ")
+
+
 class Names(dict[str, Any]):
     """The names of a notebook, and how often all of them were read."""
 

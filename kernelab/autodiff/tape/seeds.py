@@ -282,7 +282,7 @@ def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:
         name = called(target, a_thing(target))
         hint = "write backward(grads={y: kl.ones_like(y)}), where y is the array itself"
         raise refusal("seed", f"grads= maps arrays of floats to their cotangents, and {name} is none", hint)
-    given = cotangent.seen() if isinstance(cotangent, array) else _host_cotangent(target, cotangent)
+    given = _seen(target, cotangent) if isinstance(cotangent, array) else _host_cotangent(target, cotangent)
     if given.shape != target.outline().shape:
         name = called(target, "the array")
         message = f"the cotangent of {name} has shape {given.shape}, its elements {target.outline().shape}"
@@ -291,12 +291,24 @@ def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:
     return given if given.dtype == wanted else rounded(given, wanted)
 
 
+def _seen(target: array, cotangent: array) -> HostArray:
+    if cotangent.outline().dtype.kind == "V":
+        raise _no_cotangent(target, f"an array of {cotangent.dtype}")
+    return cotangent.seen()
+
+
+def _no_cotangent(target: array, found: str) -> TapeError:
+    message = f"the cotangent of {called(target, 'the array')} is {found}: it has to be real numbers"
+    return refusal("seed", message, "pass an array, NumPy's or kernelab's, in the shape of the primal")
+
+
 def _host_cotangent(target: array, cotangent: Any) -> HostArray:
-    kind = widened(np.asarray(cotangent)).dtype.kind
+    try:
+        kind = widened(np.asarray(cotangent)).dtype.kind
+    except (TypeError, ValueError):  # what is no array, or claims to be one and is none
+        kind = "O"
     if kind not in "fiub":
-        found = a_thing(cotangent) + (" of complex numbers" if kind == "c" else "")
-        message = f"the cotangent of {called(target, 'the array')} is {found}: it has to be real numbers"
-        raise refusal("seed", message, "pass an array, NumPy's or kernelab's, in the shape of the primal")
+        raise _no_cotangent(target, a_thing(cotangent) + (" of complex numbers" if kind == "c" else ""))
     values = host_values(cotangent, target.dtype)[0]
     return values.reshape(target.outline().shape) if values.ndim == 0 and target.size == 1 else values
 

@@ -18,12 +18,17 @@ from kernelab.errors import (
     KernelValueError,
     Related,
     Source,
-    Span,
 )
 from kernelab.frontend.definitions import custom_derivatives, native_defs
 from kernelab.frontend.definitions.definitions import Template, template
 from kernelab.frontend.definitions.functions import Overloads, UserFunction
-from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition, is_generic, lower_kernel
+from kernelab.frontend.definitions.kernels import (
+    GenericKernel,
+    KernelDefinition,
+    is_generic,
+    lower_kernel,
+    too_deep,
+)
 from kernelab.frontend.expressions import library_functions
 from kernelab.frontend.meaning.classes import StructDefinition, lower_class
 from kernelab.frontend.meaning.fence import refusal_of
@@ -72,8 +77,8 @@ def lower_source(source: Source, namespace: Mapping[str, Any]) -> Lowered:
         tree = parse(source)
     except KernelSyntaxError as error:
         return Lowered({}, {}, (), error.diagnostics)
-    except RecursionError:
-        return Lowered({}, {}, (), (_too_deep("this cell"),))
+    except (RecursionError, MemoryError):  # Python's parser says the one or the other
+        return Lowered({}, {}, (), (too_deep("this cell"),))
     return lower_tree(source, tree, namespace)
 
 
@@ -92,7 +97,7 @@ def lower_tree(
     try:
         return _lower(source, tree, namespace, around, siblings)
     except RecursionError:
-        return Lowered({}, {}, (), (_too_deep("this cell"),))
+        return Lowered({}, {}, (), (too_deep("this cell"),))
 
 
 def _lower(
@@ -340,7 +345,8 @@ class _Cell:
         return "tid" in _called(self.templates[name][0].node)
 
     def lower(self) -> None:
-        for name, (definition, _) in self.templates.items():
+        for name in self.callees_first():
+            definition, _ = self.templates[name]
             if name in self.functions:
                 self.function(self.functions[name])
             elif isinstance(self.scope.cell[name], KernelRef) and is_generic(definition):
@@ -348,18 +354,14 @@ class _Cell:
                 self.collect(generic.check())
                 self.definitions |= {} if generic.check() else {name: generic}
             elif isinstance(self.scope.cell[name], KernelRef):
-                try:
-                    outcome = lower_kernel(definition)
-                except RecursionError:
-                    self.collect([_too_deep(definition.name, definition.span)])
-                    continue
+                outcome = lower_kernel(definition)
                 self.collect(outcome.errors)
                 self.notes += outcome.notes
                 if outcome.kernel is not None:
                     self.definitions[name] = outcome.kernel
         self.definitions = {
             name: definition
-            for name, definition in self.definitions.items()
+            for name, definition in sorted(self.definitions.items(), key=lambda item: item[1].span.line)
             if not isinstance(definition, UserFunction) or definition.is_usable
         }
         self.notes += [
@@ -369,11 +371,28 @@ class _Cell:
             for note in member.notes
         ]
 
+    def callees_first(self) -> list[str]:
+        """The names of the defs, each behind the functions that it calls, whose chains may be long."""
+        ordered: dict[str, None] = {}
+        opened: set[str] = set()
+        waiting = [*reversed(self.templates)]
+        while waiting:
+            name = waiting[-1]
+            if name in opened:
+                ordered.setdefault(waiting.pop())
+                continue
+            opened.add(name)
+            called = _called(self.templates[name][0].node)
+            waiting += [
+                callee for callee in sorted(called) if callee in self.functions and callee not in opened
+            ]
+        return list(ordered)
+
     def function(self, function: UserFunction) -> None:
         try:
             errors = function.check()
         except RecursionError:
-            errors = (_too_deep(function.name, function.span),)
+            errors = (too_deep(function.name, function.span),)
         self.collect(errors)
         if not errors:
             self.definitions[function.name] = function
@@ -393,15 +412,6 @@ def _by_line(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
         return (diagnostic.span.line, diagnostic.span.column) if diagnostic.span is not None else (0, 0)
 
     return tuple(sorted(dict.fromkeys(diagnostics), key=place))
-
-
-def _too_deep(name: str, span: Span | None = None) -> Diagnostic:
-    return Diagnostic(
-        f"{name} nests too deeply",
-        span,
-        "depth",
-        hint="split long chains of elif, return and operators into functions or loops",
-    )
 
 
 def _functions_of(source: Source) -> Mapping[str, UserFunction]:

@@ -16,10 +16,16 @@ from kernelab.frontend.meaning.meanings import LateSum, Meaning, Poison
 from kernelab.frontend.meaning.name_lookup import Constant
 from kernelab.frontend.places import struct_values
 from kernelab.frontend.syntax.walking import nodes
-from kernelab.lang.ir import Append, Assert, Atomic, Block, Call, Function, Native, Print, Store, walk
+from kernelab.lang.ir import Append, Assert, Atomic, Block, Call, Function, Native, Print, Store, blocks, walk
 from kernelab.lang.structs import AnyType, StructArray
 from kernelab.lang.types import Array
 from kernelab.lang.verify import verify
+
+MOST_STATEMENTS = 1_000_000
+"""The longest kernel, with its calls written out: functions that call twice what calls twice grow quickly."""
+
+DEEPEST = 120
+"""How deep blocks and calls may nest: passes follow them on Python's stack, which has room for twice that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,14 @@ class Outcome:
 
 
 def lower_kernel(template: Template, types: Mapping[str, AnyType] | None = None) -> Outcome:
-    """Lower a kernel; all parameters need a type, those that are `Any` have theirs in `given`."""
+    """Lower a kernel; all parameters need a type, those that are `Any` have theirs in `types`."""
+    try:
+        return _lowered(template, types or {})
+    except RecursionError:
+        return Outcome(None, (too_deep(template.name, template.span),), ())
+
+
+def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
     if template.hands_back is not None:
         return Outcome(None, (_hands_back(template, sorted(template.hands_back.refs)[0]),), ())
     refused = fence.check(template.node, template.places)
@@ -76,7 +89,7 @@ def lower_kernel(template: Template, types: Mapping[str, AnyType] | None = None)
     signature: list[Formal] = []
     for argument in template.arguments:
         try:
-            type = (types or {}).get(argument.arg) or _kernel_type(template, argument)
+            type = types.get(argument.arg) or _kernel_type(template, argument)
             params[argument.arg] = struct_values.parameter(argument.arg, type, template.places(argument))
             signature.append(Formal(argument.arg, type, template.places(argument)))
         except Mistake as mistake:
@@ -90,7 +103,7 @@ def lower_kernel(template: Template, types: Mapping[str, AnyType] | None = None)
         return Outcome(None, tuple(errors), tuple(frame.notes))
     vars = tuple(var for meaning in params.values() for var in struct_values.vars_of(meaning))
     function = Function(template.name, vars, frame.builder.close(), frame.threads, template.span)
-    if (exceeded := local_arrays.too_many(function)) is not None:
+    if (exceeded := _too_large(function) or local_arrays.too_many(function)) is not None:
         return Outcome(None, (exceeded,), tuple(frame.notes))
     _note_no_effect(frame, function.body, template.body, template.span)
     kernel = KernelDefinition(
@@ -107,6 +120,40 @@ def lower_kernel(template: Template, types: Mapping[str, AnyType] | None = None)
         tuple(frame.late_sums),
     )
     return Outcome(kernel, (), tuple(frame.notes))
+
+
+def _too_large(kernel: Function) -> Diagnostic | None:
+    """The error of a kernel that is too long, or nests too deeply, once its calls are written out."""
+    size, depth = _measured(kernel, {})
+    if size > MOST_STATEMENTS:
+        message = f"{kernel.name} is too long: {size:,} operations, each call of a function written out"
+        hint = f"{MOST_STATEMENTS:,} may be: call fewer functions that call functions, or write loops"
+        return Diagnostic(message, kernel.span, "size", hint=hint)
+    return too_deep(kernel.name, kernel.span) if depth > DEEPEST else None
+
+
+def _measured(function: Function, known: dict[Function, tuple[int, int]]) -> tuple[int, int]:
+    """The statements of a function, calls written out, and how deep they nest."""
+    if function not in known:
+        known[function] = _measured_block(function.body, known)
+    return known[function]
+
+
+def _measured_block(block: Block, known: dict[Function, tuple[int, int]]) -> tuple[int, int]:
+    size, depth = len(block.stmts), 0
+    for stmt in block.stmts:
+        inner = [_measured_block(part, known) for part in blocks(stmt)]
+        if isinstance(stmt, Call):
+            inner.append(_measured(stmt.function, known))
+        for statements, levels in inner:
+            size, depth = size + statements, max(depth, levels + 1)
+    return size, depth
+
+
+def too_deep(name: str, span: Span | None = None) -> Diagnostic:
+    """The error of a text that nests deeper than Python's stack allows to follow."""
+    hint = "split long chains of elif, return, operators and calls into functions or loops"
+    return Diagnostic(f"{name} nests too deeply", span, "depth", hint=hint)
 
 
 def _hands_back(template: Template, name: str) -> Diagnostic:

@@ -31,6 +31,17 @@ def parse(source: Source) -> ast.Module:
             compile(tree, source.label, "exec")
     except SyntaxError as error:
         _refuse(source, error)
+    except UnicodeEncodeError as error:
+        line, column = (
+            source.text.count("\n", 0, error.start),
+            error.start - source.text.rfind("\n", 0, error.start),
+        )
+        span = Span(source, line + source.first_line, column - 1, line + source.first_line, column)
+        message = f"this is not Python: {source.text[error.start]!r} is half of a character"
+        hint = "type it anew: text that was cut in UTF-16 leaves such halves"
+        raise KernelSyntaxError(Diagnostic(message, span, "syntax", hint=hint)) from None
+    except ValueError as error:  # some versions of Python say so of null characters
+        raise KernelSyntaxError(Diagnostic(f"this is not Python: {error}", code="syntax")) from None
     return tree
 
 

@@ -129,8 +129,7 @@ class Parameter:
         elif isinstance(argument, np.ndarray) or (
             hasattr(argument, "__array_interface__") and not isinstance(argument, np.generic)
         ):
-            given = argument if isinstance(argument, np.ndarray) else np.asarray(argument)
-            found = self._borrowed(given, wanted)
+            found = self._borrowed(self._described_by_itself(argument), wanted)
         else:
             hint = f"make an array of it: kl.array(..., dtype=kl.{wanted.elem})"
             if isinstance(argument, bool | int | float | np.number):
@@ -144,6 +143,14 @@ class Parameter:
             hint = f"its shape is {found.shape}; reshape or slice it, or annotate {self.name}: {found.type}"
             raise self.wrong(f"an array of {dimensions(found.ndim)}", hint, "ndim")
         return found
+
+    def _described_by_itself(self, argument: Any) -> HostArray:
+        """The memory that an object describes in the terms of NumPy."""
+        try:
+            return argument if isinstance(argument, np.ndarray) else np.asarray(argument)
+        except (TypeError, ValueError) as problem:
+            hint = "its __array_interface__ is wrong"
+            raise self.wrong(f"{described(argument)}: {problem}", hint, "type") from None
 
     def _borrowed(self, values: HostArray, wanted: Array) -> array:
         scalar, components = scalar_of(wanted.elem), shape_of(wanted.elem)
@@ -204,7 +211,7 @@ class Parameter:
         refuse_mask(argument)
         try:
             values = np.asarray(untraced(argument))
-        except ValueError:
+        except (TypeError, ValueError):
             values = np.empty(0)
         if values.shape not in (shape, (size_of(wanted),)):
             hint = f"pass kl.{wanted}(...), a tuple or a NumPy array of shape {shape}"

@@ -179,10 +179,19 @@ def _type_of(argument: Any, elems: Sequence[Value]) -> AnyType | None:
         case np.ndarray():
             return _of_numpy(argument, elems)
         case list() | tuple():
-            values = np.asarray(argument)
-            return _of_numpy(values.astype(np.float32 if is_float_dtype(values.dtype) else np.int32), elems)
+            return _of_numbers(argument, elems)
         case _:
             return None
+
+
+def _of_numbers(argument: Sequence[Any], elems: Sequence[Value]) -> AnyType | None:
+    try:
+        values = np.asarray(argument)
+    except (TypeError, ValueError):  # the rows have different lengths, or an object in them is no number
+        return None
+    if values.dtype.kind not in "biuf":
+        return None
+    return _of_numpy(values.astype(np.float32 if is_float_dtype(values.dtype) else np.int32), elems)
 
 
 def _agreed(found: Sequence[Scalar]) -> Scalar | None:

@@ -288,6 +288,9 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, Displayed):  # noqa: N801
             return hooks.pick(self, keys)
         try:
             values = self.outline()[keys]
+        except OverflowError:
+            message = f"an index of so many digits is out of bounds (the shape is {self.shape})"
+            raise KernelIndexError(Diagnostic(message, code="index")) from None
         except IndexError as error:
             raise KernelIndexError(Diagnostic(f"{error} (the shape is {self.shape})", code="index")) from None
         axes = self.ndim - sum(not isinstance(k, slice) for k in keys)

@@ -132,7 +132,7 @@ def _no_index(key: Any) -> KernelTypeError:
 
 def is_integer(key: Any) -> bool:
     """Whether an index is one number."""
-    return isinstance(key, int | np.integer) and not isinstance(key, bool)
+    return isinstance(key, int | np.integer) and not isinstance(key, bool | np.timedelta64)
 
 
 def is_indices(key: Any) -> bool:

@@ -25,12 +25,14 @@ def as_numpy(data: Any, purpose: str = "make an array from") -> HostArray:
     refuse_mask(data)
     try:
         values = untraced(data) if isinstance(data, np.ndarray) else np.asarray(data)
-    except ValueError:
-        message = f"cannot {purpose} {described(data)}: its rows have different lengths"
-        hint = "give every row the same number of elements"
+        if values.dtype == object and values.size and _culprit(values) is None:
+            values = np.asarray(values.tolist())
+    except (TypeError, ValueError) as problem:
+        message, hint = f"cannot {purpose} {described(data)}: {problem}", ""
+        if "inhomogeneous" in str(problem):
+            message = f"cannot {purpose} {described(data)}: its rows have different lengths"
+            hint = "give every row the same number of elements"
         raise KernelTypeError(Diagnostic(message, code="data", hint=hint)) from None
-    if values.dtype == object and values.size and _culprit(values) is None:
-        values = np.asarray(values.tolist())
     if values.dtype.kind in "biufV":
         return values
     raise _no_numbers(values, data, purpose)

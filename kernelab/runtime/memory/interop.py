@@ -4,6 +4,7 @@ Knows NumPy and the kernel types; must not know arrays.
 """
 
 import functools
+import operator
 import re
 import zlib
 from collections.abc import Sequence
@@ -273,12 +274,13 @@ def extents_of(shape: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _extent(count: Any) -> int:
-    # An array of several numbers has an __index__, which raises.
-    whole = hasattr(count, "__index__") and np.ndim(count) == 0
-    if isinstance(count, bool | np.bool_) or not whole:
-        message = f"the extent of an array is a whole number, not {described(count)}"
-        raise KernelTypeError(Diagnostic(message, code="shape", hint=_extent_instead(count)))
-    return int(count)
+    try:
+        if not isinstance(count, bool | np.bool_):
+            return operator.index(count)
+    except TypeError:  # arrays of several numbers say no more than that, and have an __index__
+        pass
+    message = f"the extent of an array is a whole number, not {described(count)}"
+    raise KernelTypeError(Diagnostic(message, code="shape", hint=_extent_instead(count)))
 
 
 def _extent_instead(count: Any) -> str:
