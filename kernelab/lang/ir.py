@@ -36,6 +36,7 @@ comes from; a derived statement inherits the span of its primal.  `component` of
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal, assert_never
 
 from kernelab import hooks
@@ -426,10 +427,11 @@ def changed(stmt: Stmt) -> tuple[Var, ...]:
             return ()
 
 
-def changed_by(function: Function) -> list[Var]:
+@lru_cache(512)  # two calls of what calls twice, and so on, ask for it more often than anybody can count
+def changed_by(function: Function) -> tuple[Var, ...]:
     """The array parameters that a function changes, also through the functions that it calls."""
     arrays = {array for stmt in walk(function.body) for array in changed(stmt)}
-    return [param for param in function.params if param in arrays]
+    return tuple(param for param in function.params if param in arrays)
 
 
 def flows(stmt: Stmt) -> Iterator[tuple[Atom, Var]]:
