@@ -5,7 +5,7 @@ from typing import Any
 
 from kernelab.frontend import UserFunction as Function
 from kernelab.guidance.public_names import missing
-from kernelab.host.constants import BARE, CONSTANTS
+from kernelab.host.making import BARE, CONSTANTS
 from kernelab.runtime.host import host_words
 from kernelab.warp import names
 

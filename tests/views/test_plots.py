@@ -8,7 +8,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import GradientError, KernelTypeError
-from kernelab.views.checks import heatmap, hover, sparsity
+from kernelab.views.checks import heatmap, sparsity
 from kernelab.views.checks.taylor_view import figure, taylor_view
 from kernelab.views.pages import display, figures, markup, page
 
@@ -68,7 +68,7 @@ def test_pointing_at_a_cell_tells_its_elements_and_its_value(kernels: dict[str, 
 
 def test_components_of_vectors_are_told_by_their_index() -> None:
     values = np.arange(1.0, 7.0).reshape(1, 6)
-    panel = hover.Panel("p", "s", values, np.ones((1, 6), bool), 2, 1, (3, 2), (1,))
+    panel = figures.Panel("p", "s", values, np.ones((1, 6), bool), 2, 1, (3, 2), (1,))
     shown = heatmap.figure_view(heatmap.figure([panel]), [panel])
     assert isinstance(shown, markup.Drawing) and titles(shown.html)[3] == "d s[0] / d p[1, 1] = 4"
 
@@ -272,6 +272,6 @@ def test_wide_patterns_fill_their_panel_and_have_labels(odd: dict[str, Any], row
 
 def test_a_dark_theme_turns_over_how_light_a_figure_is_and_nothing_else() -> None:
     assert (
-        "[data-jp-theme-light=false] .kl .kl-over>img{filter:invert(.93) hue-rotate(180deg)}" in hover.STYLE
+        "[data-jp-theme-light=false] .kl .kl-over>img{filter:invert(.93) hue-rotate(180deg)}" in figures.STYLE
     )
-    assert hover.STYLE.count("filter:") == 3
+    assert figures.STYLE.count("filter:") == 3

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.codegen.common.entry import PRINT_LIMIT
-from kernelab.codegen.common.print_formats import Message
+from kernelab.codegen.common.entry import PRINT_LIMIT, Message
 from kernelab.lang.types import Scalar
 
 Numpy = np.ndarray[Any, Any]

@@ -12,8 +12,18 @@ import numpy as np
 
 from kernelab.backend.common.print_output import Output
 from kernelab.backend.interpreter.lanes import Frame, LaneStack, Numpy, Sums, in_turn
-from kernelab.codegen.common.entry import ASSERTION, DIVISION, FULL, INDEX, KEPT, ROOM, STATUS_FIELDS, Site
-from kernelab.codegen.common.print_formats import Message, message_of
+from kernelab.codegen.common.entry import (
+    ASSERTION,
+    DIVISION,
+    FULL,
+    INDEX,
+    KEPT,
+    ROOM,
+    STATUS_FIELDS,
+    Message,
+    Site,
+    message_of,
+)
 from kernelab.codegen.cpp.wide_accumulators import totals, wide
 from kernelab.codegen.cpp.writer import early_saves
 from kernelab.errors import Diagnostic, KernelTypeError

@@ -12,15 +12,69 @@ On a device two slots follow where the function saves values: the address of the
 The first slot of a residual is there the address of its values, and the last says for how many of a thread
 there is room.  It is cut into tiles of `TILE` threads: the first values of all threads of a tile, then the
 second ones, and so on, so that a warp moves them at once.
-`status` is sixteen int64 fields, below.  This module knows the numbers, not how anything is printed or run.
+`status` is sixteen int64 fields, below.  What is printed is a `Message` and its values: on a CPU an entry
+only keeps the values, and the host formats them (`kernelab.backend.common.print_output`); a device calls
+printf.
 """
 
 from dataclasses import dataclass
 
-from kernelab.codegen.common.print_formats import Message
 from kernelab.errors import Span
-from kernelab.lang.ir import Append, Function, Save, walk
-from kernelab.lang.types import Array, Type, size_of
+from kernelab.lang.ir import Append, Function, Print, Save, walk
+from kernelab.lang.types import Array, Scalar, Type, bool_, size_of
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The text of a print around its values: `texts` are one more than `specs` and `types`."""
+
+    texts: tuple[str, ...]
+    specs: tuple[str, ...]
+    types: tuple[Scalar, ...]
+
+
+def message_of(stmt: Print) -> Message:
+    """The message of a print; its values are scalars."""
+    types = tuple(value.type for value in stmt.values if isinstance(value.type, Scalar))
+    return Message(stmt.texts, stmt.specs, types)
+
+
+def device_call(message: Message, values: list[str]) -> str:
+    """The call of printf on a device; a number without a conversion is shown to nine digits."""
+    shown = [_device_spec(spec, type) for spec, type in zip(message.specs, message.types, strict=True)]
+    texts = [text.replace("%", "%%") for text in message.texts]
+    form = "".join(text + spec for text, spec in zip(texts, [*shown, ""], strict=True))
+    arguments = [
+        f'{value} ? "True" : "False"' if type == bool_ and not spec else value
+        for value, spec, type in zip(values, message.specs, message.types, strict=True)
+    ]
+    return f"printf({', '.join([_quoted(form), *arguments])});"
+
+
+def _device_spec(spec: str, type: Scalar) -> str:
+    if type == bool_ and not spec:
+        return "%s"
+    if not spec:
+        spec = "%.9g" if type.is_float else "%u" if type.kind == "uint" else "%d"
+    return f"{spec[:-1]}ll{spec[-1]}" if type.is_int and type.bits == 64 else spec
+
+
+def _quoted(text: str) -> str:
+    return f'"{"".join(_escaped(character) for character in text)}"'
+
+
+def _escaped(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isascii() and character.isprintable():
+        return character
+    return "".join(f"\\{byte:03o}" for byte in character.encode())
+
+
+# --------------------------------------------------------------------------------------------- the launch ABI
+
 
 ABI_VERSION = 6
 """Changes whenever the same IR would be called differently: part of the key of every cached build."""

@@ -15,8 +15,18 @@ Every line knows its span.
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
-from kernelab.codegen.common.entry import ASSERTION, DIVISION, EntryInfo, Line, Param, Site, Unit, layout_of
-from kernelab.codegen.common.print_formats import Message, message_of
+from kernelab.codegen.common.entry import (
+    ASSERTION,
+    DIVISION,
+    EntryInfo,
+    Line,
+    Message,
+    Param,
+    Site,
+    Unit,
+    layout_of,
+    message_of,
+)
 from kernelab.codegen.common.structure import (
     chosen,
     ends_in_choice,

@@ -9,8 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from kernelab.codegen.common.entry import TILE
-from kernelab.codegen.common.print_formats import Message, device_call
+from kernelab.codegen.common.entry import TILE, Message, device_call
 from kernelab.codegen.cpp import spelling, wide_accumulators
 from kernelab.codegen.cpp.entry_shells import Outline, Shell, cpu_shell, cuda_shell
 from kernelab.codegen.cpp.helpers import CPU_HELPERS, CUDA_HELPERS

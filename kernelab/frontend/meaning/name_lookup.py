@@ -36,7 +36,7 @@ from kernelab.frontend.meaning.operators import OF_STRUCTS
 from kernelab.frontend.syntax.walking import nodes
 from kernelab.guidance.kernel_text import OF_MODULES
 from kernelab.guidance.public_names import PUBLIC_NAMES
-from kernelab.host.constants import BARE, CONSTANTS
+from kernelab.host.making import BARE, CONSTANTS
 from kernelab.host.traced import untraced
 from kernelab.host.values import type_of
 from kernelab.lang import ops

@@ -15,9 +15,8 @@ import numpy as np
 
 from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians
 from kernelab.lang.types import size_of
-from kernelab.views.checks import hover
-from kernelab.views.checks.hover import Panel, Values
 from kernelab.views.pages import figures
+from kernelab.views.pages.figures import Panel, Values
 from kernelab.views.pages.markup import Drawing, Node
 
 MOST_CELLS = 400
@@ -198,7 +197,7 @@ def figure_view(drawn: Any, parts: Sequence[Panel]) -> Node:
     """A figure as it stands in a notebook, with tooltips, and with the text form for a terminal."""
     titles = (f"d {p.output} / d {p.input}, {p.values.shape[0]} x {p.values.shape[1]}" for p in parts)
     by_key = {_key(panel): panel for panel in parts if panel.values.size}
-    html = hover.picture(drawn, f"heatmaps: {'; '.join(titles)}", by_key)
+    html = figures.picture(drawn, f"heatmaps: {'; '.join(titles)}", by_key)
     return Drawing("", html, tuple(text_lines(parts)))
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from kernelab.autodiff.jacobians.jacobian import Jacobian
 from kernelab.autodiff.jacobians.pattern import Pattern
 from kernelab.autodiff.jacobians.sparse import Compressed
-from kernelab.views.checks import hover
 from kernelab.views.pages import figures
 from kernelab.views.pages.markup import Drawing, Node
 
@@ -140,7 +139,7 @@ def _draw(axis: Any, part: Spy, head: str) -> None:
 def figure_view(drawn: Any, parts: Sequence[Spy]) -> Node:
     """The figure, with its text form for a terminal."""
     alt = "patterns: " + "; ".join(part.describe() for part in parts)
-    return Drawing("", hover.picture(drawn, alt), tuple(text_lines(parts)))
+    return Drawing("", figures.picture(drawn, alt), tuple(text_lines(parts)))
 
 
 def text_lines(parts: Sequence[Spy]) -> list[str]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from kernelab.autodiff.checks.gradcheck import VERDICTS
 from kernelab.autodiff.checks.taylor import TaylorReport
-from kernelab.views.checks import hover
 from kernelab.views.pages import figures
 from kernelab.views.pages.markup import Below, Drawing, Node, Run, Table, cell, words
 
@@ -63,7 +62,7 @@ def _plots(report: TaylorReport) -> tuple[Node, ...]:
     except ImportError:
         return ()
     alt = f"Taylor remainder and step-size curve of {report.function}"
-    return (Drawing("", hover.picture(drawn, alt), ()),)
+    return (Drawing("", figures.picture(drawn, alt), ()),)
 
 
 def figure(report: TaylorReport) -> Any:
