@@ -413,9 +413,10 @@ class Forward(Level):
         if not found:
             self.parent.run(program, grid, arguments)
             return
-        active = active_with(found, program, program.sharing(arguments))
+        groups = program.sharing(arguments)
+        active = active_with(found, program, groups)
         dots = [self._tangent(arguments[i]) for i in active]
-        self.parent.run(program.tangent(active), grid, [*arguments, *dots])
+        self.parent.run(program.tangent(active, groups), grid, [*arguments, *dots])
 
     def forget(self, memory: Allocation) -> None:
         self.unfollow(memory)

@@ -11,6 +11,7 @@ The transpose makes both modes agree also where the rule is a surrogate.
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import permutations
 from typing import Literal, NoReturn
 
 from kernelab.errors import Diagnostic, KernelTypeError, Related
@@ -218,6 +219,28 @@ def _changed_outside(block: ir.Block, rules: ir.CustomRules) -> frozenset[ir.Var
         for inner in ir.blocks(stmt):
             found |= _changed_outside(inner, rules)
     return found
+
+
+def refuse_shared_arguments(function: ir.Function, groups: Groups, mode: Literal["grad", "jvp"]) -> None:
+    """Raise KernelTypeError where a function with a rule over arrays changes one that it gets twice.
+
+    The rule is written for arrays apart: what it reads of the one is what the function left in the other.
+    """
+    shared = aliases(function, groups)
+    for stmt in ir.walk(function.body):
+        if not isinstance(stmt, ir.Custom) or mode not in stmt.rules.functions:
+            continue
+        rules, laid_out = stmt.rules, _laid_out(stmt.rules.function)
+        changed = effects(laid_out).changed
+        for i, j in permutations(float_arrays(rules), 2):
+            one, other = stmt.args[i], stmt.args[j]
+            assert isinstance(one, ir.Var)
+            if laid_out.params[i] in changed and other in shared.get(one, (one,)):
+                name, first, second = rules.function.name, *(rules.function.params[k].hint for k in (i, j))
+                message = f"{name} has a derivative of its own, and changes {first}, "
+                message += f"which shares memory with {second} here: that derivative does not hold"
+                hint = f"let {name} write to another array, and copy that"
+                raise KernelTypeError(Diagnostic(message, stmt.span, "derivative", hint=hint))
 
 
 def _refuse(stmt: ir.Custom, array: ir.Var) -> None:

@@ -18,6 +18,7 @@ from kernelab.passes.ad.custom_rules import (
     is_float,
     is_float_array,
     refuse_native,
+    refuse_shared_arguments,
     refuse_tangent,
     transposed,
 )
@@ -32,6 +33,7 @@ def jvp(function: ir.Function, active: Iterable[str]) -> ir.Function:
 
     Results are followed by their tangents.  Raises KernelTypeError where an operation has no derivative.
     """
+    refuse_shared_arguments(function, (), "jvp")
     names = set(active)
     function = expanded(function)
     params = [param for param in function.params if param.hint in names]

@@ -28,6 +28,7 @@ from kernelab.passes.ad.custom_rules import (
     is_float,
     refuse_lost_reads,
     refuse_native,
+    refuse_shared_arguments,
     refuse_unrepeatable,
     touches,
 )
@@ -80,6 +81,7 @@ def vjp(
     """
     names = frozenset(active)
     refuse_lost_reads(function, groups)
+    refuse_shared_arguments(function, groups, "grad")
     refuse_unrepeatable(function)
     function = ascending(expanded(function))
     every = record(function, groups, None, intact, by_line)

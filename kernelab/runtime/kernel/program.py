@@ -20,6 +20,7 @@ from kernelab.lang.types import Array, int32, is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Region, regions
 from kernelab.passes.access.independence import adds_once, independent, may_meet
 from kernelab.passes.access.no_clobber import Contest, contests
+from kernelab.passes.ad.custom_rules import refuse_shared_arguments
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import Vjp, vjp
 from kernelab.passes.common.effects import Effects, effects
@@ -262,8 +263,14 @@ class Program:
         found: Made = self._made[key]
         return found
 
-    def tangent(self, active: Positions) -> "Program":
-        """The tangent program; its last parameters are the tangents of the active ones."""
+    def tangent(self, active: Positions, groups: Groups = ()) -> "Program":
+        """The tangent program; its last parameters are the tangents of the active ones.
+
+        Raises KernelTypeError for a rule that does not hold where the arguments in `groups` share memory.
+        """
+        if groups:
+            shared = [[self.function.params[i] for i in group] for group in groups]
+            self.once(("shared", groups), lambda: refuse_shared_arguments(self.function, shared, "jvp"))
 
         def make() -> Program:
             if self._check is not None:
