@@ -1,5 +1,7 @@
 """The cache of compiled libraries: it is found again, never in the way, and never half written."""
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -8,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,6 +71,24 @@ def test_the_folder_is_in_the_home_folder_otherwise(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_dir() == tmp_path / ".cache" / "kernelab"
+
+
+def test_a_relative_folder_of_caches_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("KERNELAB_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", "caches")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_dir() == tmp_path / ".cache" / "kernelab"
+
+
+def test_without_a_home_the_folder_is_in_the_temporary_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("KERNELAB_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def nobody(*_: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    assert cache_dir() == Path(module.tempfile.gettempdir(), f"kernelab-{os.getuid()}")
 
 
 def test_a_key_depends_on_every_part_and_on_where_each_ends() -> None:
@@ -283,6 +304,71 @@ def test_a_full_disk_is_replaced_after_one_warning(monkeypatch: pytest.MonkeyPat
     original = module._seal
     monkeypatch.setattr(module, "_seal", full)
     assert "No space left on device" in warned(Builder(), Cache())
+
+
+WRITES = (
+    (module.Path, "mkdir"),
+    (module.tempfile, "TemporaryDirectory"),
+    (module.Path, "chmod"),
+    (module.Path, "replace"),
+    (module, "_seal"),
+)
+"""What the cache writes to a disk."""
+
+
+@pytest.mark.parametrize(("owner", "name"), WRITES, ids=[name for _, name in WRITES])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE])
+def test_whatever_write_fails_the_kernel_is_built_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, owner: Any, name: str, number: int
+) -> None:
+    original = getattr(owner, name)
+
+    def fails(*given: Any, **named: Any) -> Any:
+        places = [Path(place) for place in (*given, *named.values()) if isinstance(place, str | Path)]
+        if any(place.is_relative_to(folder) for place in places):
+            raise OSError(number, os.strerror(number))
+        return original(*given, **named)
+
+    monkeypatch.setattr(owner, name, fails)
+    assert os.strerror(number) in warned(Builder(), Cache())
+    assert not [*folder.glob("*")]
+
+
+def test_the_cache_takes_no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    for name in ("flock", "lockf", "fcntl"):
+        monkeypatch.setattr(fcntl, name, no_locks)
+    monkeypatch.setattr(os, "link", no_locks)
+    builder = Builder()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [builder.get(Cache()), builder.get(Cache())] == ["code", "code"]
+    assert builder.builds == 1
+
+
+@pytest.mark.parametrize("years", [-30, 30])
+def test_a_clock_that_is_set_elsewhere_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, years: int
+) -> None:
+    builder, now = Builder(), time.time()
+    assert builder.get(Cache()) == "code"
+    monkeypatch.setattr(module.time, "time", lambda: now + years * 365 * 86400)
+    os.utime(next(folder.glob("*.so")), (now - years * 1e8, now - years * 1e8))
+    assert [builder.get(Cache()), builder.get(Cache(), "other")] == ["code", "code"]
+    assert builder.get(Cache()) == "code"
+    assert builder.builds == 2
+
+
+@pytest.mark.parametrize("kept", [0, 1, 4, 31, 32, 33, 35])
+def test_an_entry_that_is_cut_off_anywhere_is_built_again(folder: Path, kept: int) -> None:
+    builder = Builder()
+    builder.get(Cache())
+    path = next(folder.glob("*.so"))
+    path.write_bytes(path.read_bytes()[:kept])
+    assert builder.get(Cache()) == "code"
+    assert builder.builds == 2
 
 
 def test_a_compiler_that_finds_no_room_is_not_blamed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -4,11 +4,12 @@ import fcntl
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
-from kernelab.backend.common import backends
+from kernelab.backend.common import backends, compiler
 from kernelab.backend.common.compiler import (
     CompilerError,
     NoCompilerError,
@@ -127,6 +128,51 @@ def test_a_compiler_that_a_signal_ended_is_named_as_that_and_asked_again(
     assert not isinstance(caught.value, CompilerError)
     assert "fault of kernelab" not in str(caught.value)
     assert "saxpy" in pending.result()
+
+
+def test_a_compiler_that_hangs_is_stopped_with_all_that_it_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_cache: Path
+) -> None:
+    lock = tmp_path / "lock"
+    body = f"exec 9>{lock}; flock 9; sleep 600 & wait; exit 1"
+    monkeypatch.setenv("KERNELAB_CXX", compiler_script(tmp_path, body))
+    monkeypatch.setattr(compiler, "MOST_SECONDS", 0.2)
+    with pytest.raises(BuildError, match=r"was stopped: it had not ended after 0.2 s") as caught:
+        CpuBackend().build([kernels.saxpy().function])
+    assert not isinstance(caught.value, CompilerError)
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def test_a_compiler_that_does_not_say_its_version_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "c++"
+    path.write_text("#!/bin/sh\nexec sleep 600\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("KERNELAB_CXX", str(path))
+    monkeypatch.setattr(compiler, "ANSWER_SECONDS", 0.2)
+    with pytest.raises(BuildError, match=r"was stopped: it had not ended after 0.2 s"):
+        open_compiler()
+
+
+@pytest.mark.parametrize(
+    ("body", "wrote"),
+    [
+        ("exit 0", "nothing"),
+        ('while [ "$1" != -o ]; do shift; done; : > "$2"; exit 0', "nothing"),
+        ('while [ "$1" != -o ]; do shift; done; echo text > "$2"; exit 0', "something that is no library"),
+    ],
+)
+def test_a_compiler_that_lies_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_cache: Path, body: str, wrote: str
+) -> None:
+    monkeypatch.setenv("KERNELAB_CXX", compiler_script(tmp_path, body))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the cache is not to blame
+        with pytest.raises(BuildError, match=f"reported success, and wrote {wrote}"):
+            CpuBackend().build([kernels.saxpy().function])
+    assert not [*empty_cache.glob("*.so")]
 
 
 INTERRUPTED = """

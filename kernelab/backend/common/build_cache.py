@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from platformdirs import user_cache_path
+
 from kernelab.errors import BuildError, Diagnostic, KernelWarning
 
 LIMIT_BYTES = 512 * 2**20
@@ -39,15 +41,17 @@ _DIGEST_BYTES = 32
 
 
 def cache_dir() -> Path:
-    """The cache's folder, which may not exist: KERNELAB_CACHE_DIR, else ``kernelab`` in the user's caches."""
+    """The cache's folder, which may not exist: KERNELAB_CACHE_DIR, else ``kernelab`` in the user's caches.
+
+    The latter is what `platformdirs` says: on Linux ``$XDG_CACHE_HOME/kernelab`` or ``~/.cache/kernelab``.
+    """
     chosen = os.environ.get(VARIABLE)
     if chosen:
         return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME")
-    if base and Path(base).is_absolute():
-        return Path(base, "kernelab")
     try:
-        return Path.home() / ".cache" / "kernelab"
+        found = user_cache_path("kernelab", appauthor=False)
+        # A relative XDG_CACHE_HOME has no meaning, and some versions ignore it.
+        return found if found.is_absolute() else Path.home() / ".cache" / "kernelab"
     except RuntimeError:  # no home at all
         return Path(tempfile.gettempdir(), f"kernelab-{os.getuid()}")
 

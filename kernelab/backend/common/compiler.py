@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -44,6 +45,12 @@ every float that lives across the call stays in memory, which costs loops a fact
 
 FULL = ("-O2",)
 """The level of other compilers."""
+
+MOST_SECONDS = 600.0
+"""After how long a compiler is stopped that builds one kernel: those of a million lines take minutes."""
+
+ANSWER_SECONDS = 60.0
+"""After how long a compiler is stopped that was asked for its version."""
 
 ADVICE = "to run at full speed, install a C++ compiler: on Debian and Ubuntu, sudo apt-get install g++"
 
@@ -83,6 +90,7 @@ class Compiler:
         environment = os.environ | {"TMPDIR": str(library.parent), "LC_ALL": "C"}
         status, stderr = _run(command, unit.text, environment)
         if status == 0:
+            self._require_written(library)
             return
         told = complaints(unit, _places(stderr))
         if told:
@@ -91,11 +99,25 @@ class Compiler:
             raise BuildError(_killed(self, status, stderr))
         raise CompilerError(_complaint(self, unit, stderr))
 
+    def _require_written(self, library: Path) -> None:
+        """Raise BuildError where a compiler that reports success has left no library."""
+        try:
+            with library.open("rb") as file:
+                found = file.read(4)
+        except FileNotFoundError:
+            found = b""
+        if not found or (sys.platform == "linux" and found != b"\x7fELF"):
+            wrote = "something that is no library" if found else "nothing"
+            message = f"{Path(self.command[-1]).name} reported success, and wrote {wrote}"
+            hint = f"it is `{shlex.join(self.command)}`: set KERNELAB_CXX to a C++ compiler that works"
+            raise BuildError(Diagnostic(message, code="compiler", hint=hint))
+
 
 def _run(command: list[str], text: str, environment: dict[str, str]) -> tuple[int, str]:
     """The status and the messages of a compiler, which an interrupt of the terminal does not reach.
 
-    It has a process group of its own: all of it ends where this call does.
+    It has a process group of its own: all of it ends where this call does.  Raises BuildError after
+    `MOST_SECONDS`.
     """
     with subprocess.Popen(
         command,
@@ -107,11 +129,13 @@ def _run(command: list[str], text: str, environment: dict[str, str]) -> tuple[in
         process_group=0,
     ) as process:
         try:
-            _, stderr = process.communicate(text)
-        except BaseException:
+            _, stderr = process.communicate(text, MOST_SECONDS)
+        except BaseException as problem:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            if isinstance(problem, subprocess.TimeoutExpired):
+                raise BuildError(_hangs(shlex.join(command[:1]), MOST_SECONDS)) from None
             raise
     return process.returncode, stderr
 
@@ -139,12 +163,27 @@ def open_compiler() -> Compiler:
         )
     words = tuple(shlex.split(command))
     try:
-        asked = subprocess.run([*words, "--version"], capture_output=True, text=True, check=True)
+        asked = subprocess.run(
+            [*words, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=ANSWER_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise BuildError(_hangs(command, ANSWER_SECONDS)) from None
     except (OSError, subprocess.CalledProcessError) as problem:
         raise BuildError(_useless(command, problem)) from problem
     level = FULL if "clang" in asked.stdout else QUICK
     extensions = (flag for name, flag in EXTENSIONS.items() if name in processor_features())
     return Compiler(words, asked.stdout, (*FLAGS, *level, *extensions))
+
+
+def _hangs(command: str, seconds: float) -> Diagnostic:
+    message = f"the compiler `{command}` was stopped: it had not ended after {seconds:g} s"
+    hint = "split a very long kernel; otherwise set KERNELAB_CXX to a C++ compiler that works"
+    return Diagnostic(message, code="compiler-hangs", hint=hint)
 
 
 def _named() -> tuple[str, str] | None:
