@@ -46,7 +46,7 @@ from kernelab.codegen.cpp.writer import Writer, early_saves, scalar_type
 from kernelab.errors import NOWHERE
 from kernelab.lang import ir
 from kernelab.lang.native import Snippet, SnippetParam, takes_pointer
-from kernelab.lang.types import Array, Value, scalar_of, size_of
+from kernelab.lang.types import Array, Scalar, Value, scalar_of, size_of
 
 
 def emit(functions: Sequence[ir.Function], flavor: Flavor) -> Unit:
@@ -236,13 +236,15 @@ class Body(Writer):
                 given[param.name] = self.view(param, next(rest), stmt)
             else:
                 parts = [self.atom(next(rest)) for _ in range(size_of(param.type))]
-                given[param.name] = snippets.construct(param.type, parts)
+                made = f"{snippets.spelt(param.type)}({', '.join(parts)})"
+                given[param.name] = parts[0] if isinstance(param.type, Scalar) else made
         outs: list[tuple[Value, str]] = []
         for total in snippet.sums:
             assert not isinstance(total.type, Array)
             given[total.name] = self.name.fresh(f"{total.name}_sum")
             outs.append((total.type, given[total.name]))
-            self.line(snippets.declaration(total.type, given[total.name]))
+            type = snippets.spelt(total.type)
+            self.line(f"{type} {given[total.name]} = {type}();")
         call = f"{self.natives[snippet]}({', '.join(given[param.name] for param in snippet.params)})"
         if snippet.result is not None and stmt.outs:
             name = self.name.fresh("result")

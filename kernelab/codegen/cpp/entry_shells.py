@@ -56,7 +56,17 @@ def _indented(lines: list[str], depth: int) -> list[str]:
 def cpu_shell(outline: Outline) -> Shell:
     """One function that runs every thread of the grid and returns status[0]."""
     sums = [line for total in outline.totals for line in total.declared]
-    setup = [*outline.unpack, *_growing(outline), *sums]
+    setup = [*outline.unpack]
+    setup += [] if outline.arena is None else ["char *base = 0, *top = 0, *limit = 0;"]
+    release = [] if outline.arena is None else ["free(base);"]
+    release += [total.settled for total in outline.totals]
+    for name, param in outline.residuals:
+        setup.append(f"i64* const {name}_handle = (i64*)args[{param.slot}];")
+        setup.append(f"char* {name} = (char*){name}_handle[0];")
+        setup.append(f"i64 {name}_length = {name}_handle[1], {name}_capacity = {name}_handle[2];")
+        fields = (f"(i64){name}", f"{name}_length", f"{name}_capacity")
+        release += [f"{name}_handle[{k}] = {field};" for k, field in enumerate(fields)]
+    setup += sums
     setup += [f"i64 thread = 0, budget = {BUDGET};", f"const i64 already = status[{DONE}];", "status[0] = 0;"]
     loops, ends, depth = _linear(outline) if len(outline.coordinates) < 2 else _nested(outline)
     head = [f'extern "C" int {outline.symbol}(const i64* args, i64* status) {{', *_indented(setup, 1), *loops]
@@ -64,26 +74,8 @@ def cpu_shell(outline: Outline) -> Shell:
     for name, param in outline.residuals:
         begin.append(f"((i64*)args[{param.slot + 1}])[thread] = {name}_length;")
     head += _indented(begin, depth)
-    tail = [*ends, "end:", *_indented([*_release(outline), "return (int)status[0];"], 1), "}"]
+    tail = [*ends, "end:", *_indented([*release, "return (int)status[0];"], 1), "}"]
     return Shell(tuple(head), depth, tuple(tail))
-
-
-def _growing(outline: Outline) -> list[str]:
-    lines = [] if outline.arena is None else ["char *base = 0, *top = 0, *limit = 0;"]
-    for name, param in outline.residuals:
-        lines.append(f"i64* const {name}_handle = (i64*)args[{param.slot}];")
-        lines.append(f"char* {name} = (char*){name}_handle[0];")
-        lines.append(f"i64 {name}_length = {name}_handle[1], {name}_capacity = {name}_handle[2];")
-    return lines
-
-
-def _release(outline: Outline) -> list[str]:
-    lines = [] if outline.arena is None else ["free(base);"]
-    lines += [total.settled for total in outline.totals]
-    for name, _ in outline.residuals:
-        fields = (f"(i64){name}", f"{name}_length", f"{name}_capacity")
-        lines += [f"{name}_handle[{k}] = {field};" for k, field in enumerate(fields)]
-    return lines
 
 
 def _poll(outline: Outline, threads: str) -> str:

@@ -11,7 +11,7 @@ wrote them.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from kernelab.codegen.common.entry import Line, Unit
 from kernelab.codegen.cpp import spelling
@@ -187,7 +187,7 @@ _WIDE = {
 def define(snippet: Snippet, symbol: str, target: str) -> Iterator[Line]:
     """The lines of the function that a snippet becomes."""
     params = ", ".join(_declared(param) for param in snippet.params)
-    result = "void" if snippet.result is None else _spelt(snippet.result)
+    result = "void" if snippet.result is None else spelt(snippet.result)
     yield Line(f"{'__device__ ' if target == 'cuda' else ''}static inline {result} {symbol}({params}) {{")
     words = _WIDE if snippet.is_wide else {}
     yield from (Line(f"#define {name} {wide}") for name, wide in words.items())
@@ -199,9 +199,9 @@ def define(snippet: Snippet, symbol: str, target: str) -> Iterator[Line]:
 def _declared(param: SnippetParam) -> str:
     match param.access:
         case "sum":
-            return f"{_spelt(param.type)}& {param.name}"
+            return f"{spelt(param.type)}& {param.name}"
         case "value":
-            return f"{_spelt(param.type)} {param.name}"
+            return f"{spelt(param.type)} {param.name}"
         case _:
             return f"{view_type(param)}& {param.name}"
 
@@ -209,7 +209,7 @@ def _declared(param: SnippetParam) -> str:
 def view_type(param: SnippetParam) -> str:
     """The type through which a snippet sees an array."""
     assert isinstance(param.type, Array)
-    elem = _spelt(param.type.elem)
+    elem = spelt(param.type.elem)
     match param.access:
         case "read":
             return f"wp::array_t<const {elem}>"
@@ -221,7 +221,8 @@ def view_type(param: SnippetParam) -> str:
             return f"wp::array_t<{elem}>"
 
 
-def _spelt(type: Type) -> str:
+def spelt(type: Type) -> str:
+    """The type of a value in a snippet."""
     match type:
         case Scalar():
             return spelling.value_type(type)
@@ -231,16 +232,6 @@ def _spelt(type: Type) -> str:
             return f"wp::mat_t<{n}, {m}, {spelling.value_type(scalar)}>"
         case _:
             raise AssertionError(f"{type} is no value")
-
-
-def construct(type: Value, parts: Sequence[str]) -> str:
-    """A value of its components."""
-    return parts[0] if isinstance(type, Scalar) else f"{_spelt(type)}({', '.join(parts)})"
-
-
-def declaration(type: Value, name: str) -> str:
-    """A variable that is 0."""
-    return f"{_spelt(type)} {name} = {_spelt(type)}();"
 
 
 def component(type: Value, name: str, k: int) -> str:

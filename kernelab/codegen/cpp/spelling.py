@@ -195,7 +195,6 @@ def name(kind: AtomicKind, scalar: Scalar) -> str:
 
 
 def device_helpers() -> dict[str, str]:
-    """Those helpers, by name."""
     return {
         name(kind, scalar): _helper(kind, scalar)
         for kind in KINDS
@@ -210,7 +209,6 @@ def half_helpers() -> dict[str, str]:
 
 
 def half_uses() -> dict[str, tuple[str, ...]]:
-    """The helpers that each of these calls."""
     return {
         name(kind, scalar): (f"from{half(scalar)}", f"to{half(scalar)}")
         for kind in EXTREMA

@@ -236,7 +236,6 @@ class Wide:
         )
 
     def added(self, pointer: str, value: str) -> str:
-        """The statement that adds."""
         return f"{self.adds}({pointer}, {value}, {self.dense}, {self.sums}, {pointer} - {self.low});"
 
     @property

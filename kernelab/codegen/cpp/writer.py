@@ -325,6 +325,5 @@ class Writer:
 
 
 def scalar_type(atom: ir.Atom) -> Scalar:
-    """The type of an atom of a scalarised function."""
     assert isinstance(atom.type, Scalar), f"{atom} is not scalarised"
     return atom.type

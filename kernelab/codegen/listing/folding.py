@@ -313,7 +313,6 @@ class _Interference:
         self._bits: dict[ir.Var, Live] = {}
 
     def bit(self, var: ir.Var) -> Live:
-        """The set of one Var."""
         return self._bits.setdefault(var, 1 << len(self._bits))
 
     def set_of(self, vars: Iterable[ir.Var]) -> Live:

@@ -222,7 +222,6 @@ class Parameter:
 
 
 def parameters(kernel: str, params: Sequence[Var]) -> tuple[Parameter, ...]:
-    """The parameters of a kernel."""
     found = []
     for var in params:
         type = array_type(var.type.elem, var.type.ndim) if isinstance(var.type, Array) else var.type

@@ -79,7 +79,6 @@ class Placed:
             (self._cpu or self.on_cpu())(args)
 
     def on_cpu(self) -> Entry:
-        """The entry for the CPU."""
         if self._cpu is None:
             self._cpu = CPU.backend.build([self.function])[self.function.name]
         return self._cpu

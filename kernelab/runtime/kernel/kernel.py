@@ -21,7 +21,7 @@ from kernelab.frontend import (
     lower_source,
 )
 from kernelab.hooks import Displayed
-from kernelab.lang.ir import Custom, Function, Var, walk
+from kernelab.lang.ir import Custom, Function, walk
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import Array, Type, is_differentiable
 from kernelab.passes.access.access_regions import Region, regions
@@ -323,8 +323,13 @@ class Kernel(KernelHints, Displayed):
 
     def positions(self, names: Iterable[str]) -> Positions:
         """The positions of the named parameters, and of the floats in the named structs."""
-        known = frozenset(names)
-        return tuple(i for i, param in enumerate(self.primal.params) if _is_named(param, known))
+        known, found = frozenset(names), []
+        for i, param in enumerate(self.primal.params):
+            struct = param.hint.partition(".")[0]
+            is_part = struct != param.hint and struct in known and is_differentiable(param.type)
+            if param.hint in known or is_part:
+                found.append(i)
+        return tuple(found)
 
     @cached_property
     def _wide(self) -> "Kernel":
@@ -394,12 +399,6 @@ def _made(definition: Definition, options: Mapping[str, Any]) -> Made:
     made = Kernel.of(chosen.name, lambda: chosen)
     made.definition = chosen
     return made
-
-
-def _is_named(param: Var, names: frozenset[str]) -> bool:
-    """Whether a parameter, or with its name the struct around it, is among some names."""
-    around = param.hint.partition(".")[0]
-    return param.hint in names or (around != param.hint and around in names and is_differentiable(param.type))
 
 
 def _no_backward(kernel: Kernel) -> Diagnostic:

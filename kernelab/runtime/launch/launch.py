@@ -302,7 +302,6 @@ class Call:
 
     @property
     def place(self) -> Device:
-        """The device of the launch."""
         return device_of(self.space)
 
     def groups(self) -> Groups:

@@ -206,7 +206,6 @@ def _key(panel: Panel) -> str:
 
 
 def jacobians_view(jacobians: Jacobians) -> Node:
-    """The view of a dict of Jacobians."""
     parts = panels(jacobians)
     return figure_view(figure(parts, Style(title=f"Jacobians of {jacobians.subject}")), parts)
 

@@ -59,7 +59,13 @@ def tape_report_view(report: TapeReport) -> Node:
     count = counted(len(report.launches), "launch", "launches")
     table = Table("", TAPE_HEAD, tuple(_launch_row(launch) for launch in report.launches))
     verdict = Run("✓ PASS", "good") if report else Run("✗ FAIL", "bad")
-    title = words(verdict, f"  gradcheck of {count} on a tape{_end_to_end(report)}", level=1)
+    outcome = ""
+    if (whole := report.whole) is not None:
+        products, entries = counted(whole.products, "product"), counted(whole.entries, "entry", "entries")
+        outcome = f": end to end, {products} of its adjoint agree with float64 differences, of {entries}"
+    elif (bad := report.first_bad()) is not None:
+        outcome = f": launch {bad.index + 1}, {bad.kernel}, is the first that is wrong"
+    title = words(verdict, f"  gradcheck of {count} on a tape{outcome}", level=1)
     notes = [words(Run(note, "dim")) for note in _notes(report)]
     failed = (launch for launch in report.launches if not launch.passed)
     details = [
@@ -69,14 +75,6 @@ def tape_report_view(report: TapeReport) -> Node:
         for launch in failed
     ]
     return Below((title, table, *notes, *details))
-
-
-def _end_to_end(report: TapeReport) -> str:
-    if (whole := report.whole) is not None:
-        products, entries = counted(whole.products, "product"), counted(whole.entries, "entry", "entries")
-        return f": end to end, {products} of its adjoint agree with float64 differences, of {entries}"
-    bad = report.first_bad()
-    return "" if bad is None else f": launch {bad.index + 1}, {bad.kernel}, is the first that is wrong"
 
 
 def _notes(report: TapeReport) -> list[str]:

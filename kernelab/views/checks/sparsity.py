@@ -73,7 +73,6 @@ class Spy:
 
 
 def spies(jacobians: Mapping[Any, Any], color_groups: bool) -> list[Spy]:
-    """The patterns of Jacobians."""
     return [_spy(jacobian, color_groups) for jacobian in jacobians.values()]
 
 

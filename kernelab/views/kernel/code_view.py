@@ -66,12 +66,10 @@ _CPP = re.compile(
 
 
 def python_runs(text: str) -> list[tuple[Run, ...]]:
-    """The runs of each line of Python text."""
     return _highlighted(text, _PYTHON)
 
 
 def cpp_runs(text: str) -> list[tuple[Run, ...]]:
-    """The runs of each line of C++ text."""
     return _highlighted(text, _CPP)
 
 

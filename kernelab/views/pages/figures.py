@@ -34,7 +34,6 @@ def whole_ticks(axis: Any) -> None:
 
 
 def png(drawn: Any) -> bytes:
-    """A figure as a PNG."""
     stream = io.BytesIO()
     drawn.savefig(stream, format="png", dpi=DPI)
     return stream.getvalue()
