@@ -81,6 +81,29 @@ def test_it_is_refused_on_either_side_of_a_checkpoint(place: str, makes: bool) -
 
 
 @pytest.mark.parametrize("around", BODIES)
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_change_through_a_view_of_an_input_is_refused(around: Body, changes: bool) -> None:
+    x, y = leaf(1, 2), result(2)
+
+    def work() -> None:
+        kernels["add"][2](x, y)
+        view = x.numpy()
+        if changes:
+            view[0] = 7
+        kernels["add"][2](x, y)
+        view[1] = x.list()[1]
+
+    with kl.Tape() as tape:
+        around(work)
+    if changes:
+        with pytest.raises(kl.TapeError):
+            tape.backward(grads={y: kl.ones_like(y)})
+    else:
+        tape.backward(grads={y: kl.ones_like(y)})
+        assert gradient(x) == [6, 6]
+
+
+@pytest.mark.parametrize("around", BODIES)
 def test_it_is_fine_before_the_first_read_and_after_the_last(around: Body) -> None:
     x, z, y = leaf(1, 2), leaf(5, 6), result(2)
 

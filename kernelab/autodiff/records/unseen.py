@@ -66,7 +66,8 @@ def _unseen(record: UnseenRecord) -> Diagnostic:
 class WrittenMemory:
     """Memory whose contents are known, and what was written to it since by others, as its owner is told.
 
-    Of an input, which the owner has read and not written, a change through NumPy is not looked for.
+    Of an input, which the owner has read and not written, a change through a NumPy view is looked for only
+    where the view is taken later.
     """
 
     __slots__ = ("_checksum", "_known", "_memory", "_others", "_poked", "_summed", "is_input")
@@ -85,11 +86,11 @@ class WrittenMemory:
         self._others = ()
         self._poked = False
         self._known = 0
-        self._checksum = self._first_sum() if self._memory.is_exposed and not self.is_input else None
+        self._checksum = self._first_sum() if self._memory.is_exposed else None
 
     def exposed(self) -> None:
         """From here on a NumPy view may change the bytes unseen."""
-        if not self.is_input and (self._checksum is None or self._known != len(self._others)):
+        if self._checksum is None or self._known != len(self._others):
             self._checksum, self._known = self._first_sum(), len(self._others)
 
     def before_write(self, target: array) -> None:
@@ -105,6 +106,8 @@ class WrittenMemory:
     def unseen(self, own: int) -> Sequence[array]:
         """The writes since the last note, without the tape's `own` last writes."""
         if not self._has_changed():
+            if not self._others and not self._memory.is_exposed:
+                self._checksum = None  # no view is left
             return self._others[: len(self._others) - own]
         memory = self._memory
         return [array.over(memory, 0, (memory.nbytes,), (1,), uint8)]
