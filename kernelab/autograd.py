@@ -231,7 +231,7 @@ def gradcheck(
     _plot_errors(report, plot_relative_error, plot_absolute_error)
     if raise_exception and not report:
         raise GradientError(report.failure(None if subject.kernel is None else subject.kernel.span))
-    return report.as_shown(display.cell()) if show_summary else report
+    return replace(report, shown_in=display.cell()) if show_summary else report
 
 
 @telling()
@@ -291,7 +291,7 @@ def gradcheck_tape(
     bad = report.first_bad()
     if raise_exception and bad is not None:
         raise GradientError(bad.failure())
-    return report.as_shown(display.cell()) if show_summary else report
+    return replace(report, shown_in=display.cell()) if show_summary else report
 
 
 @telling(dim=_PLOTTED, outputs=_PLOTTED)
@@ -372,7 +372,7 @@ def taylor_test(
     report = taylor(subject)
     if show_summary:
         display.show(report, taylor_view)
-    return report.as_shown(display.cell()) if show_summary else report
+    return replace(report, shown_in=display.cell()) if show_summary else report
 
 
 def _require_dict(jacobians: object) -> None:

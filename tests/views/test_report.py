@@ -56,7 +56,7 @@ def test_a_report_that_its_cell_has_shown_is_shown_again_by_a_later_cell_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install()
-    report: Any = GradcheckReport("f", (RIGHT,)).as_shown(3)
+    report: Any = GradcheckReport("f", (RIGHT,), shown_in=3)
     monkeypatch.setattr(display, "cell", lambda: 3)
     report._ipython_display_()
     assert capsys.readouterr().out == ""

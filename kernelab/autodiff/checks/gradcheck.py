@@ -211,10 +211,6 @@ class GradcheckReport:
             related = worst.at_fault
         return Diagnostic(message, span, "gradcheck", hint=worst.advice, related=related)
 
-    def as_shown(self, cell: int | None) -> "GradcheckReport":
-        """The same report, which a cell of this number has displayed already."""
-        return replace(self, shown_in=cell)
-
 
 def require_choice(value: object, name: str, code: str) -> None:
     """Raise KernelValueError unless a value is True, False or "auto"."""

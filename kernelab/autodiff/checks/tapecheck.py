@@ -106,10 +106,6 @@ class TapeReport:
             (launch for launch in self.launches if not launch.passed), key=lambda c: c.index, default=None
         )
 
-    def as_shown(self, cell: int | None) -> "TapeReport":
-        """The same report, which a cell of this number has displayed already."""
-        return replace(self, shown_in=cell)
-
 
 @dataclass(frozen=True, slots=True)
 class Choice:

@@ -11,7 +11,7 @@ domain of f are left out.  Must not know views.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -74,10 +74,6 @@ class TaylorReport:
         """Whether the derivative is a finite number, and the function is at enough steps to judge it."""
         known = np.isfinite(self.remainders)
         return bool(np.isfinite(self.derivative)) and int(known.sum()) >= LEAST_STEPS
-
-    def as_shown(self, cell: int | None) -> "TaylorReport":
-        """The same report, which a cell of this number has displayed already."""
-        return replace(self, shown_in=cell)
 
 
 def taylor(subject: Subject, labels: Sequence[str] = ()) -> TaylorReport:
