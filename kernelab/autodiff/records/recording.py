@@ -140,11 +140,11 @@ class Recording(Witness, Recorder):
 
     def launch(self, call: Call) -> None:
         """Run a launch so that its adjoint can follow, and record it."""
-        memories, written = call.memories(), self._written
-        for memory, is_float in zip(memories, call.kernel.plan.of_floats, strict=True):
+        memories, written, plan = call.memories(), self._written, call.kernel.plan
+        for memory, is_float, is_input in zip(memories, plan.of_floats, plan.of_inputs, strict=True):
             if is_float and memory in written:
                 self._look_for_unseen(memory, 0)
-            elif is_float and memory.requires_grad:
+            elif is_input and memory.requires_grad:
                 self.has_read(memory)
         outline = self._outline(call, memories)
         call.will_write()

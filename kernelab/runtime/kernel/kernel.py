@@ -59,12 +59,13 @@ class Plan:
 
     `quick` packs plain numbers, `straight` usual arguments.  `written` are the arrays whose elements the
     kernel changes, `read` those that it loads, `read_in_text` also those whose elements its text loads and
-    does not use, `arrays` and `floats` all arrays and all float arrays (`of_floats` says of each of the
-    former whether it is among the latter), `numbers` the floats and vectors for which a one-element array may
-    stand.  `coordinates` counts the thread indices that it unpacks.  `formals` are the parameters
-    as written, where a struct is among them: all else counts its leaves.  `constants` are what it captured,
-    where a launch is to look whether that has changed.  `late_sums` are pairs of arrays that may not share
-    memory, each with the error otherwise.  `check` is what the kernel's options say of checks.
+    does not use, `arrays` and `floats` all arrays and those of floats; `of_floats` says of each array whether
+    it is one of floats, and `of_inputs` whether the kernel leaves it as it is besides.  `numbers` are the
+    floats and vectors for which a one-element array may stand.  `coordinates` counts the thread indices that
+    it unpacks.  `formals` are the parameters as written, where a struct is among them: all else counts its
+    leaves.  `constants` are what it captured, where a launch is to look whether that has changed.
+    `late_sums` are pairs of arrays that may not share memory, each with the error otherwise.  `check` is what
+    the kernel's options say of checks.
     """
 
     parameters: tuple[Parameter, ...]
@@ -74,6 +75,7 @@ class Plan:
     arrays: tuple[int, ...]
     floats: tuple[int, ...]
     of_floats: tuple[bool, ...]
+    of_inputs: tuple[bool, ...]
     numbers: tuple[int, ...]
     read: tuple[int, ...]
     read_in_text: tuple[int, ...]
@@ -274,6 +276,7 @@ class Kernel(KernelHints, Displayed):
             arrays=arrays,
             floats=tuple(i for i in arrays if is_differentiable(params[i].type)),
             of_floats=tuple(is_differentiable(params[i].type) for i in arrays),
+            of_inputs=tuple(is_differentiable(params[i].type) and i not in written for i in arrays),
             numbers=tuple(i for i, p in enumerate(made) if i not in arrays and is_differentiable(p.type)),
             read=tuple(i for i in arrays if params[i] in found.reads),
             read_in_text=tuple(i for i in arrays if self.text.params[i] in named),
