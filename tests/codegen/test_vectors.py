@@ -331,6 +331,83 @@ def test_gradients_through_saved_values_are_the_same(
     np.testing.assert_allclose(found[0], found[1], 1e-6)
 
 
+# ------------------------------------------------------------------------------------------ late checks
+
+LATE = """
+def rows(start: array[int], of: array[int], x: array[float], s: array[float]):
+    i = tid()
+    for k in range(start[i], start[i] + i % 4):
+        s[of[k]] += x[i]
+
+def stores(start: array[int], of: array[int], x: array[float], s: array[float]):
+    i = tid()
+    s[i] = x[i]
+    if x[i] > 2.0:
+        s[i] = x[of[start[i]]]
+
+def chases(start: array[int], of: array[int], x: array[float], s: array[float]):
+    i = tid()
+    j = start[i]
+    for k in range(3):
+        s[j] += x[i]
+        j = of[j]
+
+def asserts(start: array[int], of: array[int], x: array[float], s: array[float]):
+    i = tid()
+    for k in range(i % 3):
+        s[i] = x[i]
+        assert of[i + k] < 4990, "too far"
+"""
+
+SPOILS = {
+    "nothing": (lambda of: None, ""),
+    "an index below zero": (lambda of: of.__setitem__(slice(900, 4000), -2), ""),
+    "an index behind the end": (lambda of: of.__setitem__(slice(4003, 4103), 2 * N), "out of bounds"),
+    "an index far below zero": (lambda of: of.__setitem__(slice(3001, 3101), -3 * N), "out of bounds"),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
+@pytest.mark.parametrize("name", ["rows", "stores", "chases", "asserts"])
+def test_checks_come_before_the_first_effect(name: str, spoil: str, vectorised: list[bool]) -> None:
+    """Where an index would be tested after an effect, a group runs all of its checks first."""
+    change, words = SPOILS[spoil]
+    of = ints(N + 9, 0, N, 1)
+    change(of)
+    whole = ints(N, 0, 5).astype(np.float32)  # sums of integers are exact in any order
+
+    def make() -> list[Any]:
+        return [kl.array(ints(N, 0, N)), kl.array(of), kl.array(whole), kl.zeros(N)]
+
+    told = agree(kl.compile(LATE)[name], N, make, vectorised)
+    if name != "asserts":
+        assert bool(words) == bool(told) and words in told
+
+
+def test_gradients_of_gathers_in_loops_run_vector_code(vectorised: list[bool]) -> None:
+    kernel = kl.compile("""
+    def product(start: array[int], col: array[int], val: array[float], x: array[float], y: array[float]):
+        i = tid()
+        s = 0.0
+        for k in range(start[i], start[i + 1]):
+            s += val[k] * x[col[k]]
+        y[i] = s * s
+    """)["product"]
+    start = np.concatenate([[0], np.cumsum(ints(N, 0, 5))]).astype(np.int32)
+    found = []
+    for is_on in (True, False):
+        kl.config.vector_code = is_on
+        col, val = kl.array(ints(start[-1], 0, N)), kl.array(reals(start[-1]), requires_grad=True)
+        x, y = kl.array(reals(N), requires_grad=True), kl.zeros(N, requires_grad=True)
+        with kl.Tape() as tape:
+            kl.launch(kernel, N, [kl.array(start), col, val, x, y])
+        tape.backward(grads={y: kl.ones(N)})
+        found.append((x.grad.numpy(), val.grad.numpy()))
+    assert vectorised == [True, True, False, False]
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, 1e-5)
+
+
 # ------------------------------------------------------------------------------------------ running totals
 
 TOTALS = """

@@ -186,6 +186,13 @@ LATER = (
         VECTORS,
     ),
     Fault(
+        "the checks that vector code runs first let everything pass",
+        CODEGEN,
+        "self.is_checking, self.is_checked = True, False",
+        "self.is_checking, self.is_checked = True, True",
+        VECTORS,
+    ),
+    Fault(
         "half of the lanes lose their running totals",
         CODEGEN,
         "{low} += low(addend), {high} += high(addend);",

@@ -70,7 +70,7 @@ def launch_constants(function: ir.Function) -> dict[ir.Var, ir.Let]:
     """The integers that are computed of parameters and extents alone: known before the first thread runs."""
     found: dict[ir.Var, ir.Let] = {}
     given = {var for var in function.params if not isinstance(var.type, Array)}
-    for stmt in function.body.stmts:
+    for stmt in ir.walk(function.body):
         if not isinstance(stmt, ir.Let) or not isinstance(stmt.out.type, Scalar) or not stmt.out.type.is_int:
             continue
         is_known = stmt.op is SHAPE or all(

@@ -23,10 +23,11 @@ from kernelab.codegen.cpp.helpers import BUDGET
 from kernelab.codegen.cpp.targets import Cpu
 from kernelab.codegen.cpp.wide_accumulators import Wide
 from kernelab.codegen.cpp.writer import scalar_type
+from kernelab.codegen.vectors.checks_ahead import checks_of
 from kernelab.codegen.vectors.launch_rule import THREADS, launch_rule
 from kernelab.codegen.vectors.variation import UNIFORM, VARYING
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
-from kernelab.codegen.vectors.vector_values import Refused
+from kernelab.codegen.vectors.vector_values import LateCheck, Refused
 from kernelab.codegen.vectors.vector_writer import VectorWriter
 from kernelab.lang import ir
 from kernelab.lang.types import bool_
@@ -39,8 +40,12 @@ LONG = 100
 def emit_vectors(function: ir.Function, lanes: Lanes) -> Unit:
     """A unit with the vector entry of a scalarised function; raises Refused."""
     _refuse(function)
-    body = VectorBody(function, lanes)
-    text = body.lines()
+    try:
+        body = VectorBody(function, lanes)
+        text = body.lines()
+    except LateCheck:
+        body = VectorBody(function, lanes, checks_of(function))
+        text = body.lines()
     called = {name for name in FUNCTIONS if any(lanes.symbol(name) in line.text for line in text)}
     head = [*prelude(Cpu(), body.needs), *lanes.helpers.splitlines(), *map(lanes.declaration, sorted(called))]
     lines = [*map(Line, head), *text]
@@ -58,7 +63,11 @@ def _refuse(function: ir.Function) -> None:
 
 
 class VectorBody(VectorWriter):
-    """Prints one function for groups of threads."""
+    """Prints one function for groups of threads, which run `checks` first, if there are any."""
+
+    def __init__(self, function: ir.Function, lanes: Lanes, checks: ir.Block | None = None) -> None:
+        super().__init__(function, lanes)
+        self.checks = checks
 
     # ------------------------------------------------------------------------------------------ the entry
 
@@ -172,10 +181,19 @@ class VectorBody(VectorWriter):
             lines = [Line(indent + line) for line in head]
             if self.layout.arena is not None:
                 self.line("top = base;")
+            if self.checks is not None:
+                self.check_first(self.checks)
             with self.totals_of_lanes(None):
                 self.stmts(self.function.body.stmts)
             self.flush()
         return [*lines, *self.written, Line(indent + "}")]
+
+    def check_first(self, checks: ir.Block) -> None:
+        self.is_checking, self.is_checked = True, False
+        with self.braces("if (true)"):
+            self.stmts(checks.stmts)
+        self.is_checking, self.is_checked = False, True
+        self.loaded.clear()
 
     # ------------------------------------------------------------------------------------------ choices
 
@@ -228,7 +246,7 @@ class VectorBody(VectorWriter):
         self.before_loop(stmt, is_uniform)
         self.flush_before(stmt)
         changes = (inner for inner in ir.walk(stmt.body) if isinstance(inner, ir.Store | ir.Atomic))
-        self.has_effects |= any(inner not in self.lane_totals for inner in changes)
+        self.has_effects |= not self.is_checking and any(inner not in self.lane_totals for inner in changes)
         for out, carry, init in zip(stmt.outs, stmt.carries, stmt.inits, strict=True):
             self.declare(carry, self.value(carry, init))
             self.name.alias(out, self.name(carry))

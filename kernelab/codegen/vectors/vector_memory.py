@@ -15,7 +15,7 @@ from kernelab.codegen.cpp.writer import scalar_type
 from kernelab.codegen.vectors.launch_rule import LaunchRanges, extent_of
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation
 from kernelab.codegen.vectors.vector_helpers import VECTORS, Lanes
-from kernelab.codegen.vectors.vector_values import Refused, VectorValues
+from kernelab.codegen.vectors.vector_values import LateCheck, VectorValues
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
@@ -58,6 +58,7 @@ class VectorMemory(VectorValues):
         self.pending: list[tuple[ir.Var, Callable[[], None]]] = []
         self.has_effects = False
         self.loaded: set[ir.Load] = set()
+        self.is_checking = self.is_checked = False
         self.conditions: dict[str, None] = {}
         self.ranges = LaunchRanges(function, self.name)
 
@@ -80,7 +81,7 @@ class VectorMemory(VectorValues):
     def check(self, failed: str, code: str, site: Site) -> None:
         """Leave the group to scalar code where a test fails, as long as it has had no effect."""
         if self.has_effects:
-            raise Refused("a thread may fail after it has changed something")
+            raise LateCheck("a thread may fail after it has changed something")
         self.line(f"if ({failed}) goto bail;")
 
     # Effects wait for the end of their block, so that the tests of the block come before them.
@@ -158,20 +159,23 @@ class VectorMemory(VectorValues):
         yield f"{' + '.join(spans)} < (1 << 30)"
 
     def within(self, position: str, index: ir.Atom, extent: str, axis: int, site: Site) -> None:
-        if self.has_effects:
+        if self.has_effects and not self.is_checked:
             self.within_at_launch(index, extent)
             return
         outside = f"(u64){position} >= {extent}"
         if self.counts_from_the_end(index):
             self.needs.add("outside")
             outside = f"outside({position}, {extent})"
-        self.line(f"if ({outside}) goto bail;")
+            if self.is_checked:
+                self.line(f"{outside};")
+        if not self.is_checked:
+            self.line(f"if ({outside}) goto bail;")
 
     def within_at_launch(self, index: ir.Atom, extent: str) -> None:
         """Have the launch rule test an index, which then stands for all threads."""
         found = self.ranges.of(index)
         if found is None:
-            raise Refused("an index that is tested after a thread has changed something depends on values")
+            raise LateCheck("an index that is tested after a thread has changed something depends on values")
         self.conditions[f"{found[0]} >= 0"] = None
         self.conditions[f"{found[1]} < (i64){extent}"] = None
 
@@ -180,7 +184,9 @@ class VectorMemory(VectorValues):
         key = array, axis, index
         if key not in self.positions:
             extent, text = f"{self.name(array)}_n{axis}", self.atom(index)
-            if self.has_effects:
+            if self.is_checked:
+                pass
+            elif self.has_effects:
                 self.within_at_launch(index, extent)
             elif self.mask:
                 self.conditions[f"{extent} < (1u << 31)"] = None
@@ -196,17 +202,15 @@ class VectorMemory(VectorValues):
         key = array, axis, index
         if key not in self.positions:
             extent, text, scalar = f"{self.name(array)}_n{axis}", self.atom(index), scalar_type(index)
-            if self.has_effects:
-                raise Refused(
-                    "an index that is tested after a thread has changed something depends on values"
-                )
             self.conditions[f"{extent} < (1u << 31)"] = None
             if scalar != int32:
                 text = f"(vi){text}"
             if self.counts_from_the_end(index):
                 text = f"{text} < 0 ? {text} + (int){extent} : {text}"
             name = self.temporary(int32, f"{self.name(array)}_i{axis}", text)
-            self.check(f"any({self.masked(f'((vu){name} >= (unsigned){extent})')})", "0", Site(self.here))
+            if not self.is_checked:
+                outside = f"((vu){name} >= (unsigned){extent})"
+                self.check(f"any({self.masked(outside)})", "0", Site(self.here))
             self.positions[key] = name
         return self.positions[key]
 

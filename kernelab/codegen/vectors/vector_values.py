@@ -23,6 +23,10 @@ class Refused(Exception):
     """A function that stays scalar, and why."""
 
 
+class LateCheck(Refused):
+    """A check that would come after a thread has changed something."""
+
+
 class VectorValues(Body):
     """Writes the values of one function, for groups of threads."""
 

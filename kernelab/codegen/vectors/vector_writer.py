@@ -61,11 +61,15 @@ class VectorWriter(VectorMemory):
                     self.let(stmt)
             case ir.Load():
                 self.load(stmt)
+            case ir.Store() if self.is_checking:
+                self.place_of(stmt)
             case ir.Store():
                 place, scalar = self.place_of(stmt), scalar_of(elem_of(stmt.array))
                 self.later(stmt.array, lambda: self.store(place, scalar, stmt.value))
             case ir.Atomic():
                 self.atomic(stmt)
+            case ir.Assert() if self.is_checked:
+                pass
             case ir.Assert(cond):
                 if self.of(cond) == UNIFORM:
                     self.check(f"!{self.atom(cond)}", "0", Site(stmt.span))
@@ -128,7 +132,8 @@ class VectorWriter(VectorMemory):
     @contextmanager
     def totals_of_lanes(self, counter: ir.Var | None) -> Iterator[None]:
         """A block at whose end running totals reach their elements, of which each lane has one."""
-        own = [stmt for stmt in self.totals if self.settled_in[stmt] is counter and self.is_own(stmt)]
+        totals = () if self.is_checking else self.totals
+        own = [stmt for stmt in totals if self.settled_in[stmt] is counter and self.is_own(stmt)]
         for stmt in own:
             total = self.totals[stmt]
             base, offsets, reached = (self.name.fresh(f"{total.name}_{part}") for part in _PARTS)
