@@ -15,9 +15,11 @@ import kernelab as kl
 from kernelab.backend.common.build_cache import Cache
 from kernelab.backend.common.compiler import open_compiler, processor_features
 from kernelab.backend.common.packing import pack
+from kernelab.backend.cpu import vector_tier
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cpu.vector_tier import VectorTier, build, lanes_of, widths_of
 from kernelab.codegen.common.entry import STATUS_FIELDS, layout_of
+from kernelab.codegen.vectors.vector_gain import operations_an_element
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, VECTORS
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.lang import ops
@@ -108,7 +110,8 @@ def test_random_programs_and_their_adjoints_compute_what_scalar_code_does(width:
 
 @pytest.fixture
 def vectorised(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
-    """Whether each large launch of the test began with vector code."""
+    """Whether each large launch of the test began with vector code, whether or not that is faster."""
+    monkeypatch.setattr(vector_tier, "FEWEST_OPERATIONS", 0)
     seen: list[bool] = []
     ask = VectorTier.run
 
@@ -296,6 +299,26 @@ def test_small_launches_and_deterministic_ones_run_scalar_code(
     monkeypatch.setattr(kl.config, "deterministic", True)
     kl.launch(kernels["sines"], N, [x, kl.zeros(N)])
     assert vectorised == [False]
+
+
+GAINS = {
+    "z[i] = 2.0 * y[i] + 1.0": True,
+    "z[i] = y[j]": False,
+    "z[i] = sin(y[j]) * exp(y[j])": True,
+    "x[i] = x[i] * 2.0": False,
+    "d = x[0]\nfor k in range(n):\n    d += (x[k] - x[i]) / (1.0 + dot(x[k], x[i]))\nx[i] = d": True,
+    "for k in range(n):\n    z[i] += y[of[i + k]]": False,
+}
+"""Bodies of kernels, and whether vector code of them is taken to be faster."""
+
+
+@pytest.mark.parametrize("body", GAINS)
+def test_where_elements_are_moved_one_by_one_it_takes_arithmetic_to_gain(body: str) -> None:
+    params = "x: array[vec3], y: array[float], of: array[int], n: int, z: array[float]"
+    lines = "\n".join(["i = tid()", "j = of[i]", body]).replace("\n", "\n    ")
+    function = lowered(f"def f({params}):\n    {lines}", "f")
+    gain = operations_an_element(scalarise(function), lanes_of(WIDTHS[-1]))
+    assert (gain >= vector_tier.FEWEST_OPERATIONS) == GAINS[body], gain
 
 
 def test_sums_are_as_good(kernels: dict[str, kl.Kernel], vectorised: list[bool]) -> None:

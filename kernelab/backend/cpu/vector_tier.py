@@ -16,6 +16,7 @@ from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import Compiler, processor_features
 from kernelab.codegen.common.entry import ABI_VERSION
 from kernelab.codegen.vectors.vector_emitter import emit_vectors
+from kernelab.codegen.vectors.vector_gain import operations_an_element
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.errors import BuildError, Diagnostic, KernelWarning
@@ -27,6 +28,9 @@ FEWEST = 4096
 
 FEWEST_WITH_LOOPS = FEWEST // 8
 """The same where threads run loops of a length that is not in the text."""
+
+FEWEST_OPERATIONS = 5
+"""The operations for each element that lanes access one by one from which vector code is faster, measured."""
 
 _AVX512 = frozenset({"avx512f", "avx512dq", "avx512vl", "avx512bw"})
 _FLAGS = {8: (), 16: (*(f"-m{name}" for name in sorted(_AVX512)), "-mprefer-vector-width=512")}
@@ -61,7 +65,8 @@ class VectorTier:
         if not widths:
             return None
         try:
-            return build(self._function, lanes_of(max(widths)), self._cache, self._compiler)
+            lanes = lanes_of(max(widths))
+            return build(self._function, lanes, self._cache, self._compiler, FEWEST_OPERATIONS)
         except Refused:
             return None
         except BuildError as problem:
@@ -72,9 +77,14 @@ class VectorTier:
             return None
 
 
-def build(function: Function, lanes: Lanes, cache: Cache, compiler: Compiler) -> Run:
-    """The vector code of a function, built and loaded; raises Refused where it has none, and BuildError."""
+def build(function: Function, lanes: Lanes, cache: Cache, compiler: Compiler, fewest: float = 0.0) -> Run:
+    """The vector code of a function, built and loaded; raises BuildError.
+
+    Raises Refused where it has none, or does fewer operations for each element that lanes access one by one.
+    """
     unit, flags = emit_vectors(function, lanes), _FLAGS[lanes.width]
+    if operations_an_element(function, lanes) < fewest:
+        raise Refused("it moves elements one by one more than it computes")
     key = key_of(unit.text, compiler.identity, *flags, str(ABI_VERSION))
     library = cache.library(
         key, lambda path: compiler.compile(unit, path, flags), lambda path: ctypes.CDLL(str(path))
