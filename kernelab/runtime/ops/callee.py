@@ -21,6 +21,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, Source, label_of
 from kernelab.frontend import UserFunction, lower_python, lower_source
 from kernelab.lang.types import LARGEST, Scalar
 from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.once import made_once
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.loading import closure
 
@@ -55,7 +56,7 @@ def _word(name: str, count: int, *module: tuple[str, ModuleType | None]) -> User
     return function_of(name, f"def {name}_({names}):\n    return {called}({names})", module)
 
 
-@lru_cache(maxsize=256)
+@made_once(256)
 def function_of(title: str, text: str, names: tuple[tuple[str, Any], ...] = ()) -> UserFunction:
     """The one function of a text, which `names` are known to."""
     lowered = lower_source(Source(text, f"<{title}>"), dict(names))
@@ -92,7 +93,7 @@ class Keyed:
         return isinstance(other, Keyed) and self.key == other.key
 
 
-@lru_cache(maxsize=256)
+@made_once(256)
 def _lowered(keyed: Keyed) -> UserFunction:
     function, names = keyed.held
     return lower_python(function, names, label_of(function.__code__.co_filename))

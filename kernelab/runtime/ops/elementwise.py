@@ -12,7 +12,6 @@ recorded and differentiated as any launch is.
 
 import inspect
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from kernelab.lang.types import Array, Scalar, Value, int32, scalar_of, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import readable, transfer
 from kernelab.runtime.array.viewing import is_picked
+from kernelab.runtime.context.once import made_once
 from kernelab.runtime.context.recorder import RECORDER, caller
 from kernelab.runtime.kernel.kernel import Kernel, kernels_of
 from kernelab.runtime.launch.launch import run
@@ -346,7 +346,7 @@ def _error(broken: BrokenCall) -> KernelError:
     raise AssertionError("a call is broken for a reason")
 
 
-@lru_cache(maxsize=1024)
+@made_once(1024)
 def _mapping(name: str, callee: UserFunction, inputs: tuple[Pattern, ...], outs: tuple[Array, ...]) -> Kernel:
     """The kernel that maps a function: one launch index an element."""
     read = [f"a{k}" for k in range(len(inputs))] if len(inputs) > 1 else ["a"]
@@ -359,7 +359,7 @@ def _mapping(name: str, callee: UserFunction, inputs: tuple[Pattern, ...], outs:
     return _kernel(name, [*read, *written], [*(p.type for p in inputs), *outs], body, callee)
 
 
-@lru_cache(maxsize=1024)
+@made_once(1024)
 def _changing(name: str, callee: UserFunction, target: Array, inputs: tuple[Pattern, ...]) -> Kernel:
     """The kernel that replaces each element of its first argument by the function of it."""
     first = Pattern(target, tuple(range(target.ndim)))

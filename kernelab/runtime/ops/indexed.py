@@ -5,7 +5,6 @@ are launches too, so gradients reach the array behind.  Nothing else in the pack
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from kernelab.runtime.array.host_annotations import Ranked, array_annotation
 from kernelab.runtime.array.transfers import look_at, readable, tabulate, unreadable
 from kernelab.runtime.array.viewing import keys_of, require_inside
 from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.once import made_once
 from kernelab.runtime.context.recorder import RECORDER
 from kernelab.runtime.kernel.kernel import Kernel, kernels_of
 from kernelab.runtime.launch.launch import run
@@ -318,7 +318,7 @@ def _repeats(picked: array, extent: int) -> bool:
     return any(found)
 
 
-@cache
+@made_once(64)
 def _kernels(type: Any) -> dict[str, Kernel]:
     threads = "abcd"[: type.ndim]
     text = _TEXT.strip("\n").format(

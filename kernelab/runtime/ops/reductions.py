@@ -5,13 +5,13 @@ Each is one launch, two with the clearing of its result, and so recorded and dif
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Array, Scalar, Value, bool_, scalar_of, shape_of
 from kernelab.runtime.array.array import array, duplicate, require_array
+from kernelab.runtime.context.once import made_once
 from kernelab.runtime.kernel.kernel import Kernel, kernels_of
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.memory.device import Device
@@ -238,7 +238,7 @@ def _require_alike(a: array, b: array) -> None:
         raise KernelTypeError(Diagnostic(message, code="shape", hint=hint))
 
 
-@lru_cache(maxsize=256)
+@made_once(256)
 def _compiled(text: str, rows: Array) -> Kernel:
     elem = rows.elem
     text = text.strip("\n").format(**(_ONE if rows.ndim == 1 else _ROWS), product=_product(elem))
