@@ -7,7 +7,7 @@ Of arrays with elements that nobody has written, what is set is marked apart, an
 
     before    v = x[j]
     after     v = x[j]
-              if x_set_first[j] == UNMARKED: min(x_early_first[j], key); max(x_early_last[j], key)
+              if x_set_first[j] == UNMARKED: min(x_early_first[j], key)
 
 A component that a store to another one loads and stores back is neither read nor set.
 
@@ -27,10 +27,16 @@ from kernelab.lang.types import Array, int64, with_scalar
 from kernelab.passes.access.independence import is_apart, uses
 
 Use = Literal["store", "load", "atomic", "early", "set"]
-"""What a thread does to an element: "set" is to store or change a value of its own, "early" a read before."""
+"""What a thread does to an element: "set" is to store or change a value, "early" to read it before that."""
 
 USES: tuple[Use, ...] = ("store", "load", "atomic")
 """The uses that can meet in a race."""
+
+
+def ends(use: Use) -> tuple[str, ...]:
+    """Which marks a use leaves on an element: of those in a race the last one, too."""
+    return ("first", "last") if use in USES else ("first",)
+
 
 UNMARKED = (2**63 - 1, -1)
 """The first and the last mark of an element that no thread accessed."""
@@ -87,7 +93,7 @@ def marked(function: ir.Function, watched: Collection[str], unset: Collection[st
         function,
         params=(*function.params, *marker.params()),
         body=body,
-        linear=thread,
+        linear=thread if marker.marks else function.linear,
     )
     uses = tuple((array.hint, use) for array, use in marker.marks)
     return Marked(made, tuple(marker.sites), marker.count, uses)
@@ -100,14 +106,14 @@ class _Marker(Builder):
         super().__init__(function.span)
         self.thread = thread
         self.watched = [param for param in function.params if param.hint in watched]
-        self.unset = [param for param in self.watched if param.hint in unset]
+        self.unset = [param for param in function.params if param.hint in unset]
         self.carried = _carried_back(function) if unset else {}
         accesses = (
             stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load | ir.Store | ir.Atomic)
         )
-        self.count = sum(3 if stmt.array in self.unset else stmt.array in self.watched for stmt in accesses)
+        self.count = sum((stmt.array in self.watched) + 2 * (stmt.array in self.unset) for stmt in accesses)
         self.sites: list[Span] = []
-        self.marks: dict[tuple[ir.Var, Use], tuple[ir.Var, ir.Var]] = {}
+        self.marks: dict[tuple[ir.Var, Use], tuple[ir.Var, ...]] = {}
 
     def params(self) -> Iterator[ir.Var]:
         for pair in self.marks.values():
@@ -151,42 +157,42 @@ class _Marker(Builder):
         if stmt.array not in self.unset or _adds_nothing(stmt):
             return
         if stmt.value not in self.carried or self.carried[stmt.value] != _place(stmt):
-            self.mark("set", stmt.array, stmt)
+            self.leave("set", stmt)
 
     def mark_early(self, stmt: ir.Load | ir.Atomic) -> None:
         if stmt.array not in self.unset or stmt.out in self.carried or stmt.held is not None:
             return
         if isinstance(stmt, ir.Atomic) and (stmt.kind == "exch" or _adds_nothing(stmt)):
             return
-        stored, _ = self.marks_of(stmt.array, "set")
-        first = ir.Var(int64, "", stmt.span)
-        self.emit(ir.Load(first, stored, stmt.indices, stmt.span, None, stmt.component))
+        first, (marks,) = ir.Var(int64, "", stmt.span), self.marks_of(stmt.array, "set")
+        self.emit(ir.Load(first, marks, stmt.indices, stmt.span, None, stmt.component))
         with self.block() as early:
-            self.mark("early", stmt.array, stmt)
+            self.leave("early", stmt)
         with self.block() as later:
             pass
         is_early = self.apply("eq", first, ir.Const(UNMARKED[0], int64))
         self.emit(ir.If((), is_early, early.close(), later.close(), stmt.span))
 
     def mark(self, use: Use, array: ir.Var, stmt: ir.Load | ir.Store | ir.Atomic) -> None:
-        if array not in self.watched:
-            return
+        if array in self.watched:
+            self.leave(use, stmt)
+
+    def leave(self, use: Use, stmt: ir.Load | ir.Store | ir.Atomic) -> None:
         number = len(self.sites)
         self.sites.append(stmt.span)
         scaled = self.apply("mul", self.thread, ir.Const(self.count, int64))
         key = self.apply("add", scaled, ir.Const(number, int64))
-        first, last = self.marks_of(array, use)
-        ends: tuple[tuple[ir.AtomicKind, ir.Var], ...] = (("min", first), ("max", last))
-        for kind, marks in ends:
+        kinds: tuple[ir.AtomicKind, ...] = ("min", "max")
+        for kind, marks in zip(kinds, self.marks_of(stmt.array, use), strict=False):
             out = ir.Var(int64, "", stmt.span)
             self.emit(ir.Atomic(out, kind, marks, stmt.indices, key, stmt.span, component=stmt.component))
 
-    def marks_of(self, array: ir.Var, use: Use) -> tuple[ir.Var, ir.Var]:
+    def marks_of(self, array: ir.Var, use: Use) -> tuple[ir.Var, ...]:
         if (array, use) not in self.marks:
             assert isinstance(array.type, Array)
             type = Array(with_scalar(array.type.elem, int64), array.type.ndim)
-            made = tuple(ir.Var(type, f"{array.hint}_{use}_{end}", array.span) for end in ("first", "last"))
-            self.marks[array, use] = (made[0], made[1])
+            made = (ir.Var(type, f"{array.hint}_{use}_{end}", array.span) for end in ends(use))
+            self.marks[array, use] = tuple(made)
         return self.marks[array, use]
 
 

@@ -19,7 +19,17 @@ from kernelab.codegen.common.entry import GRID_SLOTS
 from kernelab.errors import Diagnostic, KernelRaceError, Related, Span
 from kernelab.lang.types import int64, scalar_of, with_scalar
 from kernelab.passes.common.scalarise import scalarise
-from kernelab.passes.programs.race_marks import UNMARKED, USES, Marked, Use, contested, marked, stored, unseen
+from kernelab.passes.programs.race_marks import (
+    UNMARKED,
+    USES,
+    Marked,
+    Use,
+    contested,
+    ends,
+    marked,
+    stored,
+    unseen,
+)
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, warn_at
 from kernelab.runtime.kernel.dispatch import place
@@ -172,11 +182,11 @@ def run_marked(
     Nothing is changed.  Raises what the launch would raise.
     """
     groups = program.sharing(arguments)
-    watched = _watched(program, extents, groups) | unset
+    watched = _watched(program, extents, groups)
     _warn_of_snippets(program, name)
     made, entry = _program(program, watched, unset, bool(groups))
     copies = copies_of(program, arguments)
-    marks = Marks(program, arguments, watched)
+    marks = Marks(program, arguments, watched | unset)
     slots = with_copies(program, arguments, parts, copies)
     entry(b"".join([*slots, *(marks.packed(name, use) for name, use in made.marks)]))
     return MarkedRun(program, name, extents, made, marks, copies)
@@ -255,26 +265,24 @@ class Marks:
         for one in self.elements.values():
             bytes_apart = (one.offset, scalar_of(one.dtype).bits // 8, *one.strides)
             self._granules[one.allocation] = math.gcd(self._granules.get(one.allocation, 0), *bytes_apart)
-        self._memory: dict[tuple[Allocation, Use], tuple[Allocation, Allocation]] = {}
+        self._memory: dict[tuple[Allocation, Use], list[Allocation]] = {}
 
     def packed(self, name: str, use: Use) -> bytes:
-        """The slots of the two parameters that take the marks of a use."""
+        """The slots of the parameters that take the marks of a use."""
         return b"".join(one.packed for one in self._over(name, use))
 
-    def known(self, name: str, use: Use) -> tuple[HostArray, HostArray] | None:
+    def known(self, name: str, use: Use) -> list[HostArray] | None:
         """The first and the last mark of each element, whichever array they were made through."""
         if (self.elements[name].allocation, use) not in self._memory:
             return None
-        first, last = self._over(name, use)
-        return first.seen(), last.seen()
+        return [one.seen() for one in self._over(name, use)]
 
-    def _over(self, name: str, use: Use) -> tuple[array, array]:
+    def _over(self, name: str, use: Use) -> list[array]:
         elements = self.elements[name]
         key = elements.allocation, use
         if key not in self._memory:
-            self._memory[key] = self._fresh(elements.allocation, 0), self._fresh(elements.allocation, 1)
-        first, last = (self._view(elements, memory) for memory in self._memory[key])
-        return first, last
+            self._memory[key] = [self._fresh(elements.allocation, end) for end, _ in enumerate(ends(use))]
+        return [self._view(elements, memory) for memory in self._memory[key]]
 
     def _fresh(self, memory: Allocation, end: int) -> Allocation:
         made = allocate(memory.nbytes // self._granules[memory] * _ITEM, cleared=False, beside=memory)
