@@ -23,13 +23,17 @@ Rounding then takes less than a part in 32768 of the addend from any addition, h
 DENSE = 1 << 15
 """The most scalars of an array that has all of its float64s from the beginning."""
 
+MOST = 1 << 26
+"""The same where a launch makes as many additions: half a gigabyte of float64s."""
+
 _BESIDE = f"""\
 extern "C" void* calloc(unsigned long, unsigned long);
 extern "C" void free(void*);
 struct Sums {{ double* dense; double** blocks; i64 places; int shift; bool few; }};
 static Sums sums_of(i64 bytes, int shift, double additions, double enough) {{
   const i64 places = bytes >> shift;
-  const bool few = additions >= 0 && additions < enough, dense = places <= {DENSE} || additions >= places;
+  const bool few = additions >= 0 && additions < enough;
+  const bool dense = places <= (additions >= places ? {MOST} : {DENSE});
   return {{dense && !few ? (double*)calloc(places, 8) : 0, 0, places, shift, few}};
 }}
 static double* beside(Sums& sums, i64 place) {{
