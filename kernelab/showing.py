@@ -5,6 +5,7 @@ from typing import Any
 
 from kernelab.autodiff.inspect.contributions import contributions
 from kernelab.autodiff.inspect.thread_run import trace_thread
+from kernelab.autodiff.tape.tape import Tape
 from kernelab.builtins.records.table import Builtin
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.guidance.bad_calls import telling
@@ -41,13 +42,19 @@ class Trace(Builtin):
         if isinstance(kernel_or_matrix, Kernel):
             return trace_thread(kernel_or_matrix, thread, dim, inputs, outputs, adjoints)
         is_alone = thread == 0 and dim is None and not inputs and not outputs and adjoints is None
-        is_other = kernel_or_matrix is None or isinstance(kernel_or_matrix, str) or callable(kernel_or_matrix)
+        is_other = kernel_or_matrix is None or isinstance(kernel_or_matrix, str | Tape)
+        is_other = is_other or callable(kernel_or_matrix)
         if is_other or not is_alone:
             what = described(kernel_or_matrix) if is_other else "a matrix and more"
             message = f"trace takes a kernel and a thread, or a square matrix alone, not {what}"
             hint = "write kl.trace(kernel, 0, dim=n, inputs=[...], outputs=[...]), or kl.trace(m)"
             if isinstance(kernel_or_matrix, str):
                 hint = "name the kernel without quotation marks: kl.trace(kernel, 0, dim=n, inputs=[...])"
+            if isinstance(kernel_or_matrix, Tape):
+                hint = (
+                    "write kl.trace(kernel, 0, dim=n, inputs=[...]) with the arguments of a launch, "
+                    "or show the tape as the value of a cell"
+                )
             raise KernelTypeError(Diagnostic(message, code="call", hint=hint))
         return super().__call__(kernel_or_matrix)
 

@@ -6,6 +6,10 @@ NAMES = Table(r"""
 list: write array[float], or array2d[float]
 str: a kernel has no text: pass an int that stands for it
 double: write float64
+i|j|idx|index|thread: write {name} = tid() on a line above, for the number of the thread
+true|True_|TRUE: write True
+false|FALSE: write False
+none|null|NULL: a kernel has no None: use a number that stands for nothing, for example -1
 math: write sin, sqrt, pi, ... without a prefix, or import math in the notebook
 random|rand: write state = rand_init(seed, i), then randf(state)
 randn: write state = rand_init(seed, i), then randn(state)
@@ -17,6 +21,8 @@ sorted: write a loop, or sort on the host: kl.utils.radix_sort_pairs
 norm: write length(v) of a vector
 hypot: write length(vec2(a, b)), or sqrt(a * a + b * b)
 sqr|square: write x * x
+ln: write log(x)
+arcsin|arccos|arctan|arctan2: write asin, acos, atan or atan2
 fabs: write abs(x)
 clip: write clamp(x, low, high)
 fmod: write mod(x, y), or x % y as in Python
@@ -54,7 +60,7 @@ zeros: write zeros(8, dtype=float)
 ones: write zeros(8, dtype=float), then a loop
 random|rand: write state = rand_init(seed, i), then randf(state)
 uniform: write state = rand_init(seed, i), then randf(state, low, high)
-randn: write state = rand_init(seed, i), then randn(state)
+randn|normal|standard_normal|gauss: write state = rand_init(seed, i), then randn(state)
 square: write x * x
 isclose: write abs(a - b) < 1.0e-6
 relu: write max(x, 0.0)
@@ -92,9 +98,10 @@ len|length: write len(x)
 
 SYNTAX = Table(r"""
 Lambda: a kernel cannot contain a lambda => define the function with def above the kernel and call it
-ListComp|SetComp|DictComp|GeneratorExp: a kernel cannot build a list => write a for loop that adds up or
-    stores what you need
-List: a kernel has no lists => use vec2, vec3 or vec4 for a few numbers and array parameters for many
+ListComp|SetComp|DictComp|GeneratorExp: a kernel cannot build a list => write a for loop that adds up, or
+    fills a = zeros(3), an array of the thread's own
+List: a kernel has no lists => write a = zeros(3) and set its elements, vec3(x, y, z) for a few numbers, or
+    pass an array
 Dict: a kernel has no dictionaries => use vec2, vec3 or vec4 for a few numbers and array parameters for many
 Set: a kernel has no sets => use vec2, vec3 or vec4 for a few numbers and array parameters for many
 Try|TryStar: a kernel cannot catch exceptions => test for the bad case with an if
@@ -117,10 +124,11 @@ JoinedStr: a kernel cannot build text => write print("x =", x), or printf("x = %
 identity: a kernel cannot compare with is => write == or !=
 membership: a kernel cannot search with in here => write x in (a, b, c), or a for loop that compares
 iteration: a loop goes over range(...), arrays, vectors and tuples, not over this => write for i in
-    range(len(x)) and use x[i]
+    range(n), or for i in range(len(x)) and use x[i]
 keys: a loop in a kernel cannot sort, filter or map => write for i in range(n), with an if in its body
 target: the index of a loop has to be one name => write for i in range(...)
 text: a kernel cannot use text as a value => use a number, for example an int that stands for the case
+formatting: a kernel cannot build text => write print("x =", x), or printf("x = %f\n", x)
 nothing: a kernel has no None => use a number that stands for nothing, for example -1
 complex: a kernel has no complex numbers => use a vec2 for the real and the imaginary part
 star_parameters: a kernel cannot take *args or **kwargs => name every argument, or pass an array
@@ -130,3 +138,56 @@ no_index: there is no index in these brackets => write x[i] for an element, x[:]
 star_call: a call in a kernel cannot unpack with ** => write the arguments one by one
 """)
 """Constructs of Python that a kernel cannot contain, by the name of their node or of their case."""
+
+NEAR_THE_ERROR = Table(r"""
+.*&&.*: write and
+.*\|\|.*: write or
+.*<>.*: write !=
+.*!(?!=).*: write not
+.*\?.*: write a if condition else b
+""")
+"""What Python's parser refuses, by the five characters around the place."""
+
+OF_LINES = Table(r"""
+else +if\b.*|elseif\b.*|else-if\b.*: write elif
+(function|func|fn|void|kernel) \w+\(.*: write def
+(?!for|if|while|elif)\w+\(.*\):: write def before the name
+for ?\([^)]*;.*: write for k in range(n):
+(float|int|double) \w.*: a kernel is Python: write x = 0.0
+def \w+\(.*\b(float|int|double|array|vec\d) \w+.*: the type stands behind the name: write x: float
+//.*|.*; *//.*: a comment begins with #
+.*[:)] *\{|\}.*: blocks have no braces: end the line with a colon, and begin the lines of the block 4 spaces
+    further in
+print [^(].*: write print("x =", x)
+.*= *if .*: write a if condition else b
+.*[^;];: a kernel is Python: write x = 0.0
+""")
+"""What Python's parser refuses, by the line of the place."""
+
+OF_PARSER = Table(r"""
+.*unexpected indent.*: let it begin in the column where the lines of its block begin
+.*unindent does not match.*: let it begin in the column where an earlier line begins
+.*expected an indented block.*: begin the lines of the block 4 spaces further in
+.*inconsistent use of tabs.*: begin all lines with spaces, none with tabs
+.*expected ':'.*: end the line with a colon
+.*was never closed.*: close it at its end
+.*unmatched .*: remove it, or open it before
+.*cannot assign to function call.*: an element stands in square brackets: write y[i] = ...
+.*Maybe you meant '=='.*: write == to compare
+.*forgot a comma.*: separate the two by a comma, or by an operator
+.*unterminated string.*: close the text by the quote that opens it
+.*expected 'else' after 'if'.*: write a if condition else b
+.*U\+(201[89ABCDEF]|00AB|00BB|2032|2033|00B4)\).*: it is a typographic quote: type the plain ' or \"
+.*U\+(2010|2011|2012|2013|2014|2015|2212)\).*: it is a typographic dash: type the plain minus sign, -
+.*U\+(00D7|00B7|22C5|2217|2062)\).*: write *
+.*U\+(00F7|2215|2044)\).*: write /
+.*U\+00B2\).*: write ** 2
+.*U\+00B3\).*: write ** 3
+.*U\+2264\).*: write <=
+.*U\+2265\).*: write >=
+.*U\+2260\).*: write !=
+.*U\+221A\).*: write sqrt(x)
+.*U\+(00A0|2009|202F|200B|FEFF)\).*: it looks like a space and is none: type the space again
+.*invalid decimal literal.*: a name or a number ends before it: write 2.0 * x for a product, 1.0 for 1.0f
+""")
+"""What Python's parser refuses, by its message."""

@@ -6,11 +6,12 @@ The only package that may import IPython and the notebook's libraries.
 import warnings
 from typing import Any
 
-from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
-from kernelab.errors import KernelWarning
+from kernelab.errors import KernelWarning, Source
 from kernelab.jupyter.inspection import Inspector, explain, explain_in_html, matcher
-from kernelab.jupyter.magics import CHOICES, OPTIONS, KernelMagics, tell
+from kernelab.jupyter.magics import CHOICES, OPTIONS, KernelMagics, not_first, tell
+from kernelab.jupyter.mistakes import Mistakes
 from kernelab.jupyter.stale import Watch
 from kernelab.views.pages.error_view import warning_lines
 
@@ -28,11 +29,13 @@ class Extension:
         kernel = getattr(shell, "kernel", None)
         self.inspector = None if kernel is None else Inspector(kernel)
         self.watch = Watch()
+        self.mistakes = Mistakes()
         self.hooks_before = shell.inspector.mime_hooks
         self.format_before = warnings.formatwarning
 
     def install(self) -> None:
         self.shell.register_magics(self.magics)
+        self.shell.magics_manager.register_function(not_first, "line", "%kernel")
         self.shell.Completer.custom_matchers.append(self.matcher)
         if self.inspector is not None:
             self.inspector.install()
@@ -42,7 +45,8 @@ class Extension:
 
     def remove(self) -> None:
         self.shell.magics_manager.registry.pop(type(self.magics).__name__, None)
-        self.shell.magics_manager.magics["cell"].pop("kernel", None)
+        for kind, name in (("cell", "kernel"), ("line", "kernel"), ("line", "%kernel")):
+            self.shell.magics_manager.magics[kind].pop(name, None)
         self.shell.Completer.custom_matchers.remove(self.matcher)
         if self.inspector is not None:
             self.inspector.remove()
@@ -51,9 +55,11 @@ class Extension:
         if warnings.formatwarning == self.format:
             warnings.formatwarning = self.format_before
 
-    def look(self, *_: Any) -> None:
-        """Point out what changed under compiled kernels, after each cell."""
+    def look(self, result: ExecutionResult) -> None:
+        """Point out what changed under compiled kernels, and what a mistake left, after each cell."""
         tell(self.watch.look(self.shell.user_ns))
+        text = Source(getattr(result.info, "raw_cell", None) or "", f"Cell In[{result.execution_count}]", 1)
+        tell(self.mistakes.look(text, result.error_before_exec or result.error_in_exec, self.shell.user_ns))
 
     def format(self, message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> str:
         """Our warnings name the user's line themselves: the line of ours that issued them is left out."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic import Magics, cell_magic, magics_class
+from IPython.core.magic import Magics, line_cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
@@ -181,8 +181,8 @@ class KernelMagics(Magics):
     @argument(
         "--max-unroll", metavar="N", type=int, help=f"accepted, changes nothing: {UNUSED['max_unroll']}"
     )
-    @cell_magic
-    def kernel(self, line: str, cell: str) -> None:
+    @line_cell_magic
+    def kernel(self, line: str, cell: str | None = None) -> None:
         """Compile the functions of this cell: kernels, and functions for kernels.
 
         Every `def` whose parameters carry types is compiled when the cell runs, and its name lands in the
@@ -190,6 +190,8 @@ class KernelMagics(Magics):
         `name[n](...)` runs it once for each thread of a grid.
         """
         assert isinstance(self.shell, InteractiveShell)
+        if cell is None:
+            raise UsageError(FIRST_LINE)
         options = parsed(self.kernel, line)
         choices: dict[str, Any] = {"enable_backward": False} if options.no_backward else {}
         choices |= {"check": options.check} if options.check else {}
@@ -206,6 +208,17 @@ class KernelMagics(Magics):
             for kernel in kernels:
                 display(View(view(kernel, options.show)))
         compiled.lowered.raise_errors()
+
+
+def not_first(line: str) -> None:
+    """What ``%%kernel`` below another line runs: IPython takes it for the line magic ``%kernel`` there."""
+    raise UsageError(FIRST_LINE)
+
+
+FIRST_LINE = (
+    "%%kernel must be the first line of its cell, with two signs: "
+    "put comments below it, and Python into another cell"
+)
 
 
 def compile_cell(

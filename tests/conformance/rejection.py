@@ -1,6 +1,6 @@
 """What the language refuses, as `rejections/*.txt` tell it.
 
-    ! the message, or one line for each
+    ! the message, or one line for each; "this is not Python: ..." whatever Python's parser says
     ? a part of the first hint, where there is one
     a cell, or the body of a kernel over the arguments of the rules
 
@@ -27,6 +27,10 @@ class Rejection:
     hint: str
     text: str
 
+    def fits(self, messages: tuple[str, ...]) -> bool:
+        """Whether these are the messages wanted."""
+        return len(messages) == len(self.messages) and all(map(_fits, messages, self.messages))
+
     @property
     def cell(self) -> str:
         """The whole text of the cell."""
@@ -48,6 +52,11 @@ def rejections() -> dict[str, Rejection]:
             one = _parsed(part)
             found[f"{file.stem} {number}: {one.messages[0][:60]}"] = one
     return found
+
+
+def _fits(found: str, wanted: str) -> bool:
+    beginning = wanted.removesuffix("...")
+    return found == wanted or (beginning != wanted and found.startswith(beginning))
 
 
 def _parsed(part: str) -> Rejection:

@@ -40,6 +40,7 @@ NOTEBOOK = {
     "kl": kernelab,
     "TABLE": [1],
     "THREE": 3,
+    "index": 3,
     "HALF": 0.5,
     "AXIS": np.array([0.0, 0.0, 1.0], np.float32),
 }

@@ -33,7 +33,7 @@ class Template:
 def templates() -> list[Template]:
     """Every message of the frontend, in the order of its files and lines."""
     refusals = [Template(f"SYNTAX: {names}", text.partition(" => ")[0]) for names, text in SYNTAX.entries]
-    return refusals + [found for file in sorted(FRONTEND.glob("*.py")) for found in _of_file(file)]
+    return refusals + [found for file in sorted(FRONTEND.rglob("*.py")) for found in _of_file(file)]
 
 
 def _of_file(file: Path) -> Iterator[Template]:

@@ -19,7 +19,8 @@ REJECTIONS = rejections()
 def test_a_text_is_answered_by_its_message(name: str) -> None:
     wanted = REJECTIONS[name]
     told = wanted.told()
-    assert tuple(found.message for found in told) == wanted.messages
+    messages = tuple(found.message for found in told)
+    assert wanted.fits(messages), messages
     assert wanted.hint in told[0].hint
     assert told[0].span is not None
 
@@ -51,6 +52,13 @@ def _without_text() -> Any:
     return names["unseen"]
 
 
+def _doubling(count: int) -> str:
+    """Functions each of which calls the one before twice, and a kernel that calls the last."""
+    defs = "".join(f"def f{k + 1}(x: float):\n    return f{k}(x) + f{k}(x)\n" for k in range(count))
+    start = "def f0(x: float):\n    return x * x\n"
+    return f"{start}{defs}def kernel(x: array[float]):\n    x[0] = f{count}(x[0])\n"
+
+
 FUNCTION = "def f(x):\n    return x\n"
 
 
@@ -70,6 +78,12 @@ ON_THE_HOST: dict[str, Callable[[], object]] = {
     ),
     "this cell nests too deeply": lambda: kl.compile(f"def f(x):\n    return {'-' * 3000}x"),
     "the field x of _Odd is annotated with 3, which is no type": lambda: kl.struct(_Odd),
+    "this is not Python: '\\ud800' is half of a character": lambda: kl.compile(
+        "def f(x):\n    return x  # \ud800"
+    ),
+    "kernel is too long: 4,194,304 operations, each call of a function written out": lambda: kl.compile(
+        _doubling(20)
+    ),
     "the types of the variables of kernel cannot be found": lambda: kl.compile(_chain(50)),
     "f is a function for kernels: it cannot be called from Python": lambda: kl.compile(FUNCTION)["f"](1.0),
     "argument `x` of kernel `kernel` expects an array of 2 dimensions, not array[float32]": _misused_generic,

@@ -20,7 +20,7 @@ REFUSED = {
     ),
     "a dict comprehension": ("y = {a: 1 for a in x}", "a kernel cannot build a list", "for loop", "{a: 1"),
     "a generator": ("y = max(a for a in x)", "a kernel cannot build a list", "for loop", "(a for a in x)"),
-    "a list": ("y = [1, 2]", "a kernel has no lists", "vec2", "[1, 2]"),
+    "a list": ("y = [1, 2]", "a kernel has no lists", "zeros(3)", "[1, 2]"),
     "a dictionary": ("y = {1: 2}", "a kernel has no dictionaries", "vec2", "{1: 2}"),
     "a set": ("y = {1, 2}", "a kernel has no sets", "vec2", "{1, 2}"),
     "try": (

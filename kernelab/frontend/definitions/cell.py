@@ -318,8 +318,8 @@ class _Cell:
                 continue
             recursive = name in _called(definition.node)
             returns = returns_value(definition.body) or states_result(definition.node)
-            returns = returns and not self.asks_for_thread(name)
-            if kind == "func" or (kind is None and (name in called or recursive or returns)):
+            is_function = name in called or ((recursive or returns) and not self.asks_for_thread(name))
+            if kind == "func" or (kind is None and is_function):
                 function = self.functions[name] = self.function_of(name, definition)
                 self.scope.cell[name] = FunctionRef(self.siblings(function) if self.siblings else function)
             else:

@@ -16,6 +16,7 @@ from kernelab.frontend.meaning.meanings import LateSum, Meaning, Poison
 from kernelab.frontend.meaning.name_lookup import Constant
 from kernelab.frontend.places import struct_values
 from kernelab.frontend.syntax.walking import nodes
+from kernelab.guidance.kernel_text import NAMES
 from kernelab.lang.ir import Append, Assert, Atomic, Block, Call, Function, Native, Print, Store, blocks, walk
 from kernelab.lang.structs import AnyType, StructArray
 from kernelab.lang.types import Array
@@ -106,6 +107,7 @@ def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
     if (exceeded := _too_large(function) or local_arrays.too_many(function)) is not None:
         return Outcome(None, (exceeded,), tuple(frame.notes))
     _note_no_effect(frame, function.body, template.body, template.span)
+    _note_no_thread(frame, template)
     kernel = KernelDefinition(
         template.name,
         verify(function),
@@ -302,6 +304,19 @@ def _note_no_effect(frame: Frame, body: Block, written: Sequence[ast.stmt], span
     message = f"the kernel {frame.name} changes nothing"
     hint = "store what it computes into an array parameter: y[i] = ..."
     frame.notes.append(Diagnostic(message, span, "unused", "warning", hint=hint))
+
+
+def _note_no_thread(frame: Frame, template: Template) -> None:
+    """Warn where an index that is called as the thread's is a number of the notebook."""
+    numbers = {constant.name: constant.value for constant in frame.scope.constants.values()}
+    for node in [] if frame.threads else nodes(template.node):
+        match node:
+            case ast.Subscript(slice=ast.Name(name)) if "tid()" in NAMES.hint(name) and name in numbers:
+                message = f"{name} is {numbers[name]} of the notebook here, in every thread"
+                place = template.places(node.slice)
+                hint = NAMES.hint(name)
+                frame.notes.append(Diagnostic(message, place, "name", "warning", hint=hint))
+                return
 
 
 def _is_text(stmt: ast.stmt) -> bool:

@@ -52,11 +52,14 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
             raise frame.error(
                 node,
                 f"{name} is a kernel: a kernel cannot call another",
-                hint="launch it from Python, or make it a function with @func",
+                hint=f"give the kernel another name than that of the operation {name}"
+                if ops.overloads(name)
+                else "launch it from Python, or make it a function with @func",
             )
         case _:
             text = frame.places.text(node.func)
-            hint = f"write {text}[i]" if isinstance(callee, ArrayRef) else ""
+            product = f"write {text} * (...)" if isinstance(callee, Weak) else ""
+            hint = f"write {text}[i]" if isinstance(callee, ArrayRef) else product
             if isinstance(node.func, ast.Attribute):
                 hint = habit_hints.of_method(node.func.attr, frame.places.text(node.func.value))
             raise frame.error(node.func, f"{text} is {describe(callee)}, not a function", hint=hint)

@@ -10,6 +10,7 @@ those of the parameter.
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from kernelab.errors import Span
 from kernelab.frontend.meaning import habit_hints
@@ -24,7 +25,7 @@ from kernelab.frontend.meaning.meanings import (
     describe,
     is_number,
 )
-from kernelab.frontend.meaning.promote import cast, convert
+from kernelab.frontend.meaning.promote import cast, convert, integer_hint
 from kernelab.lang.build import integer, zero
 from kernelab.lang.ir import Atom, Const, Var
 from kernelab.lang.ops import SHAPE, TRIPS
@@ -47,7 +48,7 @@ def index_of(frame: Frame, value: Meaning, node: ast.expr) -> Atom:
             return atom
         case _:
             text = frame.places.text(node)
-            hint = f"write int({text})" if is_number(value) else habit_hints.of_uncalled(value, text)
+            hint = integer_hint(frame, node) if is_number(value) else habit_hints.of_uncalled(value, text)
             raise frame.error(node, f"an index is an integer, not {describe(value)}", hint=hint)
 
 
@@ -91,9 +92,11 @@ def enter(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast.ex
 
 def _too_many(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast.expr) -> Mistake:
     """The mistake of more indices than an array has dimensions."""
-    hint = ""
+    outer = ", ".join(frame.places.text(part) for part in group[: array.ndim])
+    hint = f"write {array.var.hint}[{outer}]"
+    if len(group) <= 4:
+        hint += f", or annotate it as {replace(array.type, ndim=len(group))}"
     if not isinstance(array.elem, Scalar):
-        outer = ", ".join(frame.places.text(part) for part in group[: array.ndim])
         inner = ", ".join(frame.places.text(part) for part in group[array.ndim :])
         hint = f"its elements are {array.elem}: write {array.var.hint}[{outer}][{inner}]"
     counts = f"{counted(array.ndim, 'index')}, not {len(group)}"

@@ -71,7 +71,7 @@ def refused(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
         yield from refused(child)
 
 
-_BY_PARTS = (ast.For, ast.Compare, ast.Constant, ast.Subscript, ast.keyword)
+_BY_PARTS = (ast.For, ast.Compare, ast.Constant, ast.Subscript, ast.keyword, ast.BinOp, ast.Call)
 """The classes of nodes that are refused for what is in them."""
 
 _LEAVES = (ast.Name, ast.Constant, ast.operator, ast.expr_context)
@@ -96,6 +96,10 @@ def _refusal(node: ast.AST) -> str | None:
             return "membership"
         case ast.Constant(value=str() | bytes()):
             return "text"
+        case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod() | ast.Add()):
+            return "formatting"
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str()), attr="format" | "join")):
+            return "formatting"
         case ast.Subscript(slice=ast.Constant(value=types.EllipsisType())):
             return "ellipsis"
         case ast.Subscript(slice=ast.Tuple(elts=[])):

@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Sequence
 
 from kernelab.frontend.meaning.meanings import ArrayRef, BuiltinRef, Meaning, Typed
-from kernelab.guidance.kernel_text import NAMES, OF_ARRAYS
+from kernelab.guidance.kernel_text import NAMES, NEAR_THE_ERROR, OF_ARRAYS, OF_LINES, OF_PARSER
 from kernelab.lang import ops
 from kernelab.lang.ops import ScalarPattern
 from kernelab.lang.types import Mat, Scalar, Transform, Vec
@@ -127,32 +127,9 @@ def _any_float(kinds: tuple[object, object]) -> bool:
     return any(isinstance(kind, Scalar) and kind.is_float for kind in kinds)
 
 
-_OF_PYTHON = {
-    "unexpected indent": "let it begin in the column where the lines of its block begin",
-    "unindent does not match": "let it begin in the column where an earlier line begins",
-    "expected an indented block": "begin the lines of the block 4 spaces further in",
-    "inconsistent use of tabs": "begin all lines with spaces, none with tabs",
-    "expected ':'": "end the line with a colon",
-    "was never closed": "close it at its end",
-    "Maybe you meant '=='": "write == to compare",
-    "forgot a comma": "separate the two by a comma, or by an operator",
-    "unterminated string": "close the text by the quote that opens it",
-}
-"""Hints for the syntax errors of Python, by a part of the message that all versions share."""
-
-
 def of_syntax(line: str, column: int, message: str) -> str:
     """The hint for a syntax error of Python in a line; empty where nothing is known."""
-    near = line[max(0, column - 2) : column + 3]
     if line.rstrip().endswith(("++", "--")):
         return f"write {line.strip()[:-2].strip()} {line.rstrip()[-1]}= 1"
-    for spelling, instead in {"&&": "and", "||": "or", "<>": "!="}.items():
-        if spelling in near:
-            return f"write {instead}"
-    if "!" in near and "!=" not in near:
-        return "write not"
-    if "?" in near:
-        return "write a if condition else b"
-    if line.rstrip().endswith(";") or line.lstrip().startswith(("float ", "int ", "double ")):
-        return "a kernel is Python: write x = 0.0"
-    return next((instead for part, instead in _OF_PYTHON.items() if part in message), "")
+    near = line[max(0, column - 2) : column + 3]
+    return NEAR_THE_ERROR.hint(near) or OF_LINES.hint(line.strip()) or OF_PARSER.hint(message)

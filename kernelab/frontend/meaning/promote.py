@@ -157,8 +157,9 @@ def _conversion(frame: Frame, value: Meaning, type: Value, node: Place) -> str:
     text = frame.places.text(node)
     match value, type:
         case ((Weak() | Typed()), Scalar()) if not isinstance(value, Typed) or isinstance(value.type, Scalar):
-            whole = _whole_division(frame, node) if type.is_int else ""
-            return f"write {spelled(type)}({text}){whole}"
+            return (
+                integer_hint(frame, node, spelled(type)) if type.is_int else f"write {spelled(type)}({text})"
+            )
         case Typed() as typed, Scalar():
             return f"take one component, such as {text}[0]" if typed.type != type else ""
         case ((Weak() | Typed()), _):
@@ -167,15 +168,20 @@ def _conversion(frame: Frame, value: Meaning, type: Value, node: Place) -> str:
             return f"write {text}[i], where i = tid()"
         case TupleOf(items, None), Vec(_, n) if len(items) == n and text.startswith("("):
             return f"write {type}{text}"
+        case TupleOf(), _ if isinstance(node, ast.Tuple):
+            return "a comma makes several values: a number has a point"
+        case TupleOf(), _:
+            return f"take one of its values, such as {text}[0]"
         case _:
             return ""
 
 
-def _whole_division(frame: Frame, node: ast.expr) -> str:
-    """The hint for a quotient that should be an int."""
+def integer_hint(frame: Frame, node: ast.expr, type: str = "int") -> str:
+    """The hint for a number that should be an int: `//` for a quotient."""
+    hint = f"write {type}({frame.places.text(node)})"
     if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)):
-        return ""
-    return f", or {frame.places.text(node.left)} // {frame.places.text(node.right)} of two ints"
+        return hint
+    return f"{hint}, or {frame.places.text(node.left)} // {frame.places.text(node.right)} of two ints"
 
 
 def spelled(type: Value) -> str:

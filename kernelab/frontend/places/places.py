@@ -7,7 +7,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelab.frontend.meaning import array_views
+from kernelab.frontend.meaning import array_views, habit_hints
 from kernelab.frontend.meaning.array_views import index
 from kernelab.frontend.meaning.frame import Frame, counted
 from kernelab.frontend.meaning.meanings import (
@@ -89,11 +89,13 @@ def _step(frame: Frame, base: Meaning, groups: Groups, node: ast.expr) -> tuple[
         case TupleOf(items):
             return _item(frame, items, groups[0]), groups[1:]
         case _:
-            raise frame.error(
-                node,
-                f"{describe(base)} has no components",
-                hint="only arrays, vectors, matrices and tuples can be indexed",
-            )
+            hint = "only arrays, vectors, matrices and tuples can be indexed"
+            if isinstance(node, ast.Subscript):
+                text = frame.places.text(node.value)
+                is_scalar = isinstance(base, Typed) and isinstance(base.type, Scalar)
+                alone = f"{text} is one number already: leave the brackets out" if is_scalar else ""
+                hint = habit_hints.of_uncalled(base, text) or alone or hint
+            raise frame.error(node, f"{describe(base)} has no components", hint=hint)
 
 
 def swizzled(frame: Frame, node: ast.Attribute, base: Typed, letters: str) -> Typed:

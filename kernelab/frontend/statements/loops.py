@@ -15,8 +15,8 @@ import numpy as np
 from kernelab.errors import Diagnostic
 from kernelab.frontend.meaning import fence
 from kernelab.frontend.meaning.frame import Frame, Mistake, Poisoned
-from kernelab.frontend.meaning.meanings import Meaning, TupleOf, Typed, Weak, describe
-from kernelab.frontend.meaning.promote import cast, convert, spelled
+from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, TupleOf, Typed, Weak, describe
+from kernelab.frontend.meaning.promote import cast, convert, integer_hint, spelled
 from kernelab.frontend.places.items import ArrayItems, Items, items_of
 from kernelab.frontend.regions.control import LoopHead, branch, loop, truth
 from kernelab.frontend.regions.joins import FLAGS, RETURNED, WATCH
@@ -132,11 +132,9 @@ def _is_bound(frame: Frame, value: Meaning, part: ast.expr) -> bool:
         return True
     if isinstance(value, Typed) and isinstance(value.type, Scalar) and value.type.kind == "int":
         return True
-    raise frame.error(
-        part,
-        f"a bound of range is an int, not {describe(value)}",
-        hint=f"write int({frame.places.text(part)})",
-    )
+    text = frame.places.text(part)
+    hint = f"write range(len({text}))" if isinstance(value, ArrayRef) else integer_hint(frame, part)
+    raise frame.error(part, f"a bound of range is an int, not {describe(value)}", hint=hint)
 
 
 # ----------------------------------------------------------------------------------------------------- loops

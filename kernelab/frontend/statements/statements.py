@@ -289,15 +289,12 @@ def _expression(frame: Frame, stmt: ast.Expr) -> None:
         return
     value = any_expr(frame, stmt.value)
     if value is not None and not isinstance(value, Poison) and not _may_act(frame, stmt.value):
-        frame.notes.append(
-            Diagnostic(
-                "this expression has no effect",
-                frame.places(stmt.value),
-                "unused",
-                "warning",
-                hint="assign it to a name, or remove it",
-            )
-        )
+        hint = "assign it to a name, or remove it"
+        match stmt.value:
+            case ast.Compare(left=ast.Name() | ast.Subscript() as left, ops=[ast.Eq()], comparators=[right]):
+                hint = f"write {frame.places.text(left)} = {frame.places.text(right)} to assign"
+        message = "this expression has no effect"
+        frame.notes.append(Diagnostic(message, frame.places(stmt.value), "unused", "warning", hint=hint))
 
 
 def _may_act(frame: Frame, node: ast.expr) -> bool:
