@@ -5,6 +5,7 @@ import pytest
 
 import kernelab as kl
 from tests.support.tapes import check_tape
+from tests.support.transformed import check_transforms
 
 SEES_NOTHING = """
 def fill_last(x: array[float64]):
@@ -56,3 +57,24 @@ def test_looking_through_numpy_at_the_end_of_the_block_is_no_alarm() -> None:
             "A.sum() if hasattr(A, 'sum') else A.numpy().sum()\n",
         )
     )
+
+
+def test_a_launch_that_is_not_recorded_within_a_checkpoint_is_noticed_between_two_reads() -> None:
+    inside = """
+def f1():
+    A[0:3] += B[0, 1:4]
+    unrecorded('even', A, B.flatten(), 0)
+    run('add', A[5:2:-1], B[0, 1:4])
+checkpoint(f1)
+"""
+    check_tape((inside, ""), policy="careless")
+
+
+def test_keys_that_underflow_are_ties_of_zeros_whose_signs_no_complex_number_keeps() -> None:
+    check_transforms("""
+run('turn', I[0:3], A[0:3])
+run('pick', I[0:3], A[0:3], A[5:2:-1])
+run('inner', B.flatten(), B.flatten(), 0)
+run('down', B.flatten(), B.flatten(), 3)
+sort_pairs(B[0, 1:4], A[0:3])
+""")
