@@ -15,13 +15,13 @@ FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 def benchmark_modules() -> Iterator[dict[str, Any]]:
     sys.path.insert(0, str(FOLDER))
     try:
-        yield {name: importlib.import_module(name) for name in ("kernels", "worker", "bench")}
+        yield {name: importlib.import_module(name) for name in ("kernels", "worker", "bench", "checked")}
     finally:
         sys.path.remove(str(FOLDER))
 
 
 def test_every_kernel_and_its_adjoint_are_those_written_by_hand(benchmark_modules: dict[str, Any]) -> None:
-    kernels, worker, bench = benchmark_modules.values()
+    kernels, worker, bench, _ = benchmark_modules.values()
     ours, by_hand = worker.Throughput(worker.Kernelab()), worker.Throughput(worker.Cxx())
     for name in kernels.texts():
         wanted = by_hand(name, shrink=10_000 if name != "bodies" else 16)["gradients"]
@@ -40,6 +40,13 @@ def test_the_other_measurements_answer(benchmark_modules: dict[str, Any]) -> Non
     assert worker.jacobian(system, 50).keys() == {"first", "repeated"}
     assert len(worker.checks(system)) == 3
     assert worker.statements(system, 20).keys() == {"front end", "first launch", "backward"}
+
+
+def test_what_checked_mode_costs_is_measured_for_each_row(benchmark_modules: dict[str, Any]) -> None:
+    checked = benchmark_modules["checked"]
+    rows = checked.table(1, 1000).splitlines()[2:]
+    assert [row.split(" | ")[0] for row in rows[:-2]] == [f"| {title}" for title in checked.ROWS]
+    assert len(rows) == len(checked.ROWS) + 2
 
 
 def test_a_table_has_medians_ratios_and_the_spread(benchmark_modules: dict[str, Any]) -> None:

@@ -508,3 +508,23 @@ def test_whether_a_value_is_finite_is_found_on_the_device(kernels: dict[str, Any
         kl.launch(kernels["scale"], 2, [x, 2.0, y])
     with pytest.raises(kl.NotFiniteError, match="thread 1"):
         tape.backward(grads={y: [1.0, 1.0]}, check_finite=True)
+
+
+def test_checked_mode_finds_the_same_on_a_device(kernels: dict[str, Any]) -> None:
+    kl.config.check = "full"
+    try:
+        x, y = kl.empty(4, device="cuda:0"), kl.zeros(4, device="cuda:0")
+        x[0:2].fill_(1.0)
+        with pytest.raises(kl.KernelValueError, match=r"thread 2 of `scale` reads x\[2\], which nobody has"):
+            kernels["scale"][4](x, 2.0, y)
+        kl.copy(x, kl.array([1.0, 2.0, np.inf, 4.0], dtype=float, device="cuda:0"))
+        kernels["scale"][4](x, 2.0, y)
+        with pytest.raises(kl.NotFiniteError, match="a value turns nan here, in thread 2"):
+            kernels["scale"][4](x, 0.0, y)
+        fresh = kl.empty(3, dtype=kl.vec3, device="cuda:0")
+        kernels["fill"][3](fresh)
+        assert fresh.allocation.unwritten is None
+        with pytest.warns(KernelWarning, match="on one thread"), pytest.raises(kl.KernelRaceError):
+            kernels["running"][3](y)
+    finally:
+        kl.config.check = None
