@@ -10,6 +10,7 @@
 #   make builtins   which builtins pass their tests, how exact they are, and what they cost
 #   make fuzz    random programs             make planted  whether the tests notice planted faults
 #                (make fuzz ARGS="--minutes 30 --seed 7")
+#   make soak    what kernels, launches and shown tapes leave behind in one process
 #   make sanitize   random programs under the sanitizers of g++ (make sanitize ARGS="--only address --minutes 30")
 #   make test-nvrtc  every kernel of the tests and notebooks, in every variant, to machine code of a GPU
 #   make test-gpu    the tests of devices on a GPU       make bench-gpu  kernelab beside Warp on a GPU
@@ -75,6 +76,10 @@ fuzz: $(VENV)/.with-test
 # Each sanitizer has a run of its own; prints what it says, and the program, for what is found.
 sanitize: $(VENV)/.with-test must-compile
 	$(BIN)/python -m tests.sanitize $(ARGS)
+
+# What each kernel, launch and shown tape leaves behind (make soak ARGS="--kernels 500").
+soak: $(VENV)/.with-test must-compile
+	$(BIN)/python -m tests.soak $(ARGS)
 
 planted: $(VENV)/.with-test must-compile
 	$(BIN)/python -m tests.planted $(ARGS)

@@ -141,6 +141,7 @@ class TapeWidget(anywidget.AnyWidget):
 
     def __init__(self, tape: Tape) -> None:
         self._lock = threading.RLock()
+        self._is_over = False
         self._digest = Digest(tape, names_now)
         self._digest.look()
         self._digest.look_for_names()
@@ -151,13 +152,22 @@ class TapeWidget(anywidget.AnyWidget):
     def refresh(self) -> bool | None:
         """Send what is new."""
         with self._lock:
+            if self._is_over:
+                return None
             is_alive = self._digest.look()
             is_new = self._send_news()
+            if not is_alive:  # a page that is opened later finds all in the snapshot
+                self.settle()
+                self._digest.forget()
+                self._is_over = True
         return is_new if is_alive else None
 
     def settle(self) -> None:
         """Put everything into the snapshot."""
         with self._lock:
+            if self._is_over:
+                self.send_state("snapshot")
+                return
             self._digest.look_for_names()
             self._send_news()
             self.snapshot = self._encoded()

@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import gc
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import kernelab as kl
 from kernelab.backend.common.backends import Entry
 from kernelab.backend.common.compiler import open_compiler
 from kernelab.backend.common.packing import pack
@@ -487,3 +489,38 @@ def test_a_forked_child_launches_what_its_parent_built(entries: dict[str, Entry]
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), y[0])
     """
     assert run_python(text).stdout == "6 6.0\n"
+
+
+DROPPED = (
+    "def k(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = sin(x[i]) * 1.375 + cos(x[i])\n"
+)
+
+
+@pytest.mark.parametrize("count", [3, 10_000])
+def test_libraries_are_unloaded_with_the_kernels_that_they_were_built_for(
+    empty_cache: Path, count: int
+) -> None:
+    def loaded() -> int:
+        gc.collect()
+        return Path("/proc/self/maps").read_text().count(str(empty_cache))
+
+    before = loaded()
+    kernel = kl.compile(DROPPED)["k"]
+    x, y = kl.ones(count, requires_grad=True), kl.zeros(count, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernel, count, [x], [y])
+    tape.backward(grads={y: kl.ones(count)})
+    assert loaded() > before
+    del tape, kernel
+    x.grad.zero_()  # arrays may outlive the kernels that wrote them
+    del x, y
+    assert loaded() == before
+
+
+def test_a_function_keeps_its_library_loaded(empty_cache: Path) -> None:
+    run = CpuBackend().build([kernels.saxpy().function])["saxpy"]._run
+    gc.collect()
+    assert str(empty_cache) in Path("/proc/self/maps").read_text()
+    del run
+    gc.collect()
+    assert str(empty_cache) not in Path("/proc/self/maps").read_text()

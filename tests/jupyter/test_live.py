@@ -1,5 +1,6 @@
 """The widget of a tape, with a comm that goes nowhere: what is sent, when, and what is answered."""
 
+import gc
 import json
 import threading
 import time
@@ -251,3 +252,24 @@ def test_a_notebook_run_without_a_page_keeps_all_of_a_tape(front_end: Path) -> N
     assert before.keys() == {"application/vnd.jupyter.widget-view+json", "text/plain", "text/html"}
     assert "show the tape once more after it has recorded" in before["text/plain"].replace("\n", " ")
     assert "tape of 3 records" in after["text/html"]
+
+
+def test_a_view_lets_go_of_what_it_took_in_once_its_tape_is_gone(comms: None) -> None:
+    def shown() -> live.TapeWidget:
+        tape = kl.Tape()
+        widget = live.TapeWidget(tape)
+        record(tape, 50)
+        widget.refresh()
+        return widget
+
+    widget = shown()
+    gc.collect()
+    assert widget.refresh() is None
+    assert not any(widget._digest.whole()[part] for part in ("records", "times", "sweep"))
+    # A page that opens later asks for all of it.
+    widget.comm.messages.clear()
+    widget._asked(widget, {"op": "settle"}, [])
+    states = [m["state"] for m in widget.comm.messages if m.get("method") == "update"]
+    assert len(json.loads(states[-1]["snapshot"])["records"]) == 50
+    assert len(json.loads(widget.snapshot)["records"]) == 50
+    widget.close()

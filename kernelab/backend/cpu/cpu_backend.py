@@ -22,7 +22,7 @@ from kernelab.backend.common.compiler import (
     Compiler,
     open_compiler,
 )
-from kernelab.backend.cpu.vector_tier import VectorTier
+from kernelab.backend.cpu.vector_tier import VectorTier, load_library
 from kernelab.codegen.common.entry import (
     ABI_VERSION,
     DONE,
@@ -87,7 +87,7 @@ def _load(path: Path) -> ctypes.CDLL:
     # Libraries are linked against nothing, which is faster, and find mathematics in the process.
     with contextlib.suppress(OSError):
         ctypes.CDLL("libm.so.6", ctypes.RTLD_GLOBAL)
-    return ctypes.CDLL(str(path))
+    return load_library(path)
 
 
 class CpuEntry:

@@ -5,10 +5,13 @@ A launch runs vector code or not by its size alone, never by what happens to be 
 same in every run.
 """
 
+import _ctypes
 import ctypes
 import warnings
+import weakref
 from collections.abc import Callable
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 from kernelab.backend.common.backends import Args
@@ -86,11 +89,16 @@ def build(function: Function, lanes: Lanes, cache: Cache, compiler: Compiler, fe
     if operations_an_element(function, lanes) < fewest:
         raise Refused("it moves elements one by one more than it computes")
     key = key_of(unit.text, compiler.identity, *flags, str(ABI_VERSION))
-    library = cache.library(
-        key, lambda path: compiler.compile(unit, path, flags), lambda path: ctypes.CDLL(str(path))
-    )
+    library = cache.library(key, lambda path: compiler.compile(unit, path, flags), load_library)
     run: Run = library[unit.entries[0].symbol]
     return run
+
+
+def load_library(path: Path) -> ctypes.CDLL:
+    """A library that is unloaded with the last of its functions: a process may map only so many."""
+    library = ctypes.CDLL(str(path))
+    weakref.finalize(library, _ctypes.dlclose, library._handle).atexit = False
+    return library
 
 
 def widths_of(features: frozenset[str]) -> tuple[int, ...]:

@@ -104,6 +104,13 @@ class Digest:
         """Everything that is known."""
         return {"epoch": self.epoch, "from": dict.fromkeys(GROWING, 0), **self.parts, **self.others}
 
+    def forget(self) -> None:
+        """Let go of what was taken in, once the tape is gone: its arrays can still be asked for."""
+        self.parts = {part: [] for part in GROWING}
+        self._sent = dict.fromkeys(GROWING, 0)
+        for index in (self._memories, self._arrays, self._steps, self._writes, self._calls, self._called):
+            index.clear()
+
     def held(self, number: int) -> array | None:
         """An array by its number, if anybody still has it."""
         return self._held[number]() if 0 <= number < len(self._held) else None
