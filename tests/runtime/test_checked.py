@@ -155,6 +155,16 @@ def test_what_a_thread_stores_first_it_may_read(kernels: dict[str, Any]) -> None
         kernels["summed"][3](kl.ones(3), kl.empty(1))
 
 
+def test_an_array_that_stands_for_a_number_has_to_be_written() -> None:
+    kernel = kl.compile("def k(a: float, y: array[float]):\n    y[tid()] = a")["k"]
+    y, a = kl.zeros(2), kl.empty(1)
+    with pytest.raises(kl.KernelValueError, match="`k` takes a from an array that nobody has written"):
+        kernel[2](a, y)
+    a.fill_(3.0)
+    kernel[2](a, y)
+    assert y.list() == [3.0, 3.0]
+
+
 def test_components_and_fields_are_told_apart(kernels: dict[str, Any]) -> None:
     whole, some = kl.empty(3, dtype=kl.vec3), kl.empty(3, dtype=kl.vec3)
     kernels["parts"][3](whole)

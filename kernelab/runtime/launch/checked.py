@@ -26,6 +26,7 @@ from kernelab.errors import (
 from kernelab.lang.ir import Atomic, Const, Load, Native, Store, walk
 from kernelab.lang.types import int32
 from kernelab.passes.programs.race_marks import UNMARKED
+from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.kernel.program import Culprit, Positions, Program, Tracing
@@ -73,6 +74,7 @@ def run_on_copies(
     program: Program, name: str, grid: Grid, arguments: Sequence[Any], parts: Sequence[bytes]
 ) -> Checked:
     """The same, but for what is not finite."""
+    _refuse_unwritten_numbers(program, name, arguments)
     arrays = {i: arguments[i] for i in program.arrays}
     names = dict(zip(arrays, program.names(program.arrays), strict=True))
     unset = {names[i]: one for i, one in arrays.items() if unwritten(one.allocation) is not None}
@@ -104,6 +106,18 @@ def _changed_by_snippets(program: Program, unset: dict[str, array]) -> Iterator[
     for stmt in walk(program.flat.body):
         if isinstance(stmt, Native):
             yield from (unset[var.hint] for var in stmt.changed if var.hint in unset)
+
+
+def _refuse_unwritten_numbers(program: Program, name: str, arguments: Sequence[Any]) -> None:
+    """Raise KernelValueError where an array stands for a number and nobody has written it."""
+    for i, given in enumerate(arguments):
+        known = unwritten(given.array.allocation) if isinstance(given, Reference) else None
+        if known is not None and known.scalars(given.array).any():
+            (parameter,) = program.names((i,))
+            message = f"`{name}` takes {parameter} from an array that nobody has written"
+            raise KernelValueError(
+                Diagnostic(message, caller().span, "unwritten", hint="make it by kl.zeros")
+            )
 
 
 def _refuse_unwritten(run: MarkedRun, unset: dict[str, array]) -> None:
