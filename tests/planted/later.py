@@ -244,8 +244,8 @@ LATER = (
     Fault(
         "the last thread to read an element is not marked",
         PASSES,
-        '(("min", first), ("max", last))',
-        '(("min", first), ("min", last))',
+        'kinds: tuple[ir.AtomicKind, ...] = ("min", "max")',
+        'kinds: tuple[ir.AtomicKind, ...] = ("min", "min")',
         RACES,
     ),
     Fault(
