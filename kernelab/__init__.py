@@ -191,6 +191,8 @@ for _hook, _module in (
     (_hooks.operate, "runtime.ops.elementwise"),
     (_hooks.change, "runtime.ops.elementwise"),
     (_hooks.store, "runtime.ops.elementwise"),
+    (_hooks.total, "runtime.ops.reductions"),
+    (_hooks.convert, "runtime.ops.reductions"),
     (_hooks.pick, "runtime.ops.indexed"),
     (_hooks.compile_entry, "runtime.kernel.kernel"),
     (_hooks.run, "runtime.launch.launch"),

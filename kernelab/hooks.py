@@ -58,6 +58,12 @@ change: "Hook[[str, Any, Any], Any]" = Hook("change")
 store: "Hook[[Any, Any], None]" = Hook("store")
 """The elements of one array copied into another, cast and broadcast (`reductions`)."""
 
+total: "Hook[[Any, int | None, bool], Any]" = Hook("total")
+"""The sum or the mean of an array, or along an axis of it, as an array (`reductions`)."""
+
+convert: "Hook[[Any, Any], Any]" = Hook("convert")
+"""A copy of an array with another dtype (`reductions`)."""
+
 pick: "Hook[[Any, tuple[Any, ...]], Any]" = Hook("pick")
 """The elements of an array at indices (`indexed`)."""
 

@@ -6,22 +6,16 @@ ARRAYS = Table(r"""
 backward: launch on a tape, and ask it: with kl.Tape() as tape: ..., then tape.backward(loss)
 detach: write kl.clone(x, requires_grad=False)
 clone: write kl.clone(x)
-copy: write kl.clone(x), or kl.copy(dest, x)
 requires_grad_: write x.requires_grad = True
 grad_fn: a tape knows what was computed: show it as the value of a cell
 is_leaf: every array with requires_grad=True gets a gradient
 zero_grad: write tape.zero(), or x.grad.zero_()
 cpu: write x.to('cpu'), or x.numpy() for NumPy
 cuda: write x.to('cuda')
-T: write x.transpose()
 mT|swapaxes: write x.transpose((1, 0))
 permute: write x.transpose((1, 0, 2))
-sum: write kl.utils.array_sum(x), into out= for a gradient
-mean: write kl.utils.array_sum(x) / x.size
 dot: write kl.utils.array_inner(x, y)
 cumsum: write kl.utils.array_scan(x, out)
-tolist: write x.list()
-astype: write kl.array(x, dtype=...), or kl.utils.array_cast(x, out)
 type: write kl.array(x, dtype=...)
 float: write kl.array(x, dtype=float)
 double: write kl.array(x, dtype=kl.float64)
@@ -29,6 +23,7 @@ int: write kl.array(x, dtype=int)
 fill: write x.fill_(value)
 zero: write x.zero_()
 data: write x.numpy() for the elements, x.ptr for their address
+sum|mean|astype|copy|tolist|T|to_numpy: write x.contiguous().{name}
 ravel: write x.flatten()
 squeeze: write x.reshape(...), or x[0]
 unsqueeze: write x.reshape(...)

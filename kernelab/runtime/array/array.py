@@ -263,6 +263,34 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, Displayed):  # noqa: N801
         found = look_at(self)
         return traced(_listed(self)[0], found)
 
+    def tolist(self) -> Any:
+        """The elements in nested lists, as NumPy's `tolist`; of one dimension, as `list`."""
+        return self.list() if self.ndim == 1 else [row.tolist() for row in self]
+
+    def __format__(self, spec: str) -> str:
+        """The only element in a format such as ``.3f``; raises KernelValueError where there are more."""
+        return format(self.item(), spec) if spec else str(self)
+
+    def sum(self, axis: int | None = None) -> "array":
+        """The sum of all elements as an array of one element, or along an axis, which is left out.
+
+        A tape differentiates it.  Raises KernelTypeError for truth values and structs, KernelValueError for
+        an axis that is not there.
+        """
+        return hooks.total(self, axis, False)  # type: ignore[no-any-return]
+
+    def mean(self, axis: int | None = None) -> "array":
+        """The mean of all elements as an array of one element, or along an axis, as `sum`."""
+        return hooks.total(self, axis, True)  # type: ignore[no-any-return]
+
+    def astype(self, dtype: Any) -> "array":
+        """A copy with another dtype, which a tape differentiates between floats."""
+        return hooks.convert(self, dtype)  # type: ignore[no-any-return]
+
+    def copy(self) -> "array":
+        """A contiguous copy, which a tape differentiates."""
+        return self.__copy__()
+
     def __float__(self) -> float:
         return float(self.item())
 
@@ -283,6 +311,8 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, Displayed):  # noqa: N801
             found = self._along_first(key)
             if found is not None:
                 return found
+        if key is None or (isinstance(key, tuple) and any(k is None for k in key)):
+            return self._with_new_axes(key if isinstance(key, tuple) else (key,))
         keys = keys_of(self, key)
         if any(is_indices(k) for k in keys):
             return hooks.pick(self, keys)

@@ -116,7 +116,8 @@ class Hints(Offers):
 
     __slots__ = ()
     OFFERED = (
-        *("assign", "capacity", "contiguous", "device", "dtype", "fill_", "flatten", "grad", "is_contiguous"),
+        *("T", "assign", "astype", "capacity", "contiguous", "copy", "mean", "sum", "to_numpy", "tolist"),
+        *("device", "dtype", "fill_", "flatten", "grad", "is_contiguous"),
         *("item", "list", "mark_read", "mark_write", "ndim", "numpy", "pinned", "ptr", "requires_grad"),
         *("reshape", "retain_grad", "shape", "size", "strides", "to", "transpose", "view", "zero_"),
     )

@@ -306,6 +306,8 @@ class Exchange(Gradients):
             view.flags.writeable = False
         return traced(view, found) if found else view
 
+    to_numpy = numpy
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
         values = self.numpy()
         if dtype is not None and dtype != values.dtype:

@@ -74,6 +74,32 @@ class Views(Strided):
         strides = contiguous_strides(extents, itemsize(self.dtype))
         return self.over(self.allocation, self.offset, extents, strides, self.dtype)
 
+    def _with_new_axes(self, keys: tuple[Any, ...]) -> Self:
+        """The view that indices select, with an axis of extent 1 where one of them is None."""
+        whole: Any = self
+        part: Self = whole[tuple(k for k in keys if k is not None)]
+        if not isinstance(part, Views) or is_picked(part):
+            raise _no_index(None)
+        shape, strides = list(part.shape), list(part.strides)
+        kept = [k for k in keys if not is_integer(k)]
+        # What stands behind `...`, or behind the last index where there is no `...`, counts from the end.
+        behind = kept[kept.index(Ellipsis) + 1 :] if Ellipsis in kept else []
+        before = kept[: kept.index(Ellipsis)] if Ellipsis in kept else kept
+        for at, k in enumerate(before):
+            if k is None:
+                shape.insert(at, 1)
+                strides.insert(at, itemsize(part.dtype))
+        for at, k in enumerate(reversed(behind)):
+            if k is None:
+                shape.insert(len(shape) - at, 1)
+                strides.insert(len(strides) - at, itemsize(part.dtype))
+        return part.over(part.allocation, part.offset, tuple(shape), tuple(strides), part.dtype)
+
+    @property
+    def T(self) -> Self:  # noqa: N802 (NumPy's name)
+        """A view with the axes reversed."""
+        return self.transpose()
+
     def flatten(self) -> Self:
         """A one-dimensional view."""
         return self.reshape(-1)
@@ -119,7 +145,7 @@ def _no_index(key: Any) -> KernelTypeError:
     if isinstance(key, float | np.floating):
         hint = "write int(...) around it"
     elif key is None:
-        hint = "an axis of extent 1 is made by x.reshape(...)"
+        hint = "None makes an axis of extent 1 beside slices: x[:, None]"
     elif isinstance(key, str):
         hint = "only arrays of structs have fields"
     elif kind == np.bool_:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Array, Scalar, Value, bool_, scalar_of, shape_of
@@ -80,6 +81,32 @@ def array_sum(
     target = _target(out, shape, values.dtype, values.requires_grad, values.device)
     _accumulate(_SUM, [rows], target)
     return _value(target) if out is None and axis is None else target
+
+
+@hooks.total.provide
+def total(values: array, axis: int | None, is_mean: bool) -> array:
+    """The sum or the mean as an array that a tape differentiates: of one element, or without one axis."""
+    values = plain(values)
+    _require_numbers(values)
+    if axis is None:
+        summed: array = array_sum(
+            values, _target(None, (1,), values.dtype, values.requires_grad, values.device)
+        )
+    else:
+        summed = array_sum(values, axis=axis)
+        rest = [n for k, n in enumerate(values.shape) if k != _axis(values, axis)]
+        summed = summed.reshape(rest) if rest else summed
+    mean: array = summed / (values.size // max(summed.size, 1)) if is_mean else summed
+    return mean
+
+
+@hooks.convert.provide
+def convert(values: array, dtype: Any) -> array:
+    """A copy with another dtype; a tape differentiates through it between floats."""
+    made: array = array(shape=values.shape, dtype=dtype, device=values.device)
+    made.requires_grad = values.requires_grad and scalar_of(made.dtype).is_float
+    array_cast(values, made)
+    return made
 
 
 def array_inner(

@@ -1,0 +1,102 @@
+"""Methods of whole arrays that NumPy has, too: their values are NumPy's, and a tape differentiates them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+METHODS: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda x: x.sum(),
+    "sum of rows": lambda x: x.sum(axis=0),
+    "sum of columns": lambda x: x.sum(axis=-1),
+    "sum of a part": lambda x: x[1:, ::2].sum(axis=1),
+    "mean": lambda x: x.mean(),
+    "mean of rows": lambda x: x.mean(axis=0),
+    "copy": lambda x: x.copy(),
+    "copy of a view": lambda x: x.T.copy(),
+    "T": lambda x: x.T * 1.0,
+    "new axis behind": lambda x: x[:, None] * 1.0,
+    "new axis in front": lambda x: x[None] * 1.0,
+    "new axis between": lambda x: x[:, None, 1:] * 1.0,
+    "new axis behind the rest": lambda x: x[..., None] * 1.0,
+    "new axis for a row": lambda x: x[1, None] * 1.0,
+    "outer difference": lambda x: (x[:, None, 0] - x[None, :, 0]) ** 2,
+    "centred": lambda x: x - x.mean(axis=1)[:, None],
+}
+VALUES = np.array([[1.0, 2.0, 4.0], [0.5, -1.0, 3.0]])
+DTYPES = {"float": (kl.float32, np.float32, 1e-4), "float64": (kl.float64, np.float64, 1e-9)}
+
+
+def _weights(shape: tuple[int, ...]) -> Any:
+    return np.cos(1.0 + np.arange(np.prod(shape, dtype=int))).reshape(shape)
+
+
+def _numpy_loss(method: Callable[[Any], Any], values: Any) -> float:
+    found = np.atleast_1d(method(values))
+    return float((found * _weights(found.shape)).sum())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_gives_what_numpy_gives_and_its_derivative(name: str, dtype: str) -> None:
+    method, (kind, numpy_kind, tolerance) = METHODS[name], DTYPES[dtype]
+    x = kl.array(VALUES, dtype=kind, requires_grad=True)
+    with kl.Tape() as tape:
+        found = method(x)
+    wanted = np.atleast_1d(method(VALUES))
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=tolerance)
+    tape.backward(grads={found: kl.array(_weights(wanted.shape).astype(numpy_kind), dtype=kind)})
+    slopes = np.zeros_like(VALUES)
+    for at in np.ndindex(VALUES.shape):
+        step = np.zeros_like(VALUES)
+        step[at] = 1e-5
+        ends = [_numpy_loss(method, VALUES + step), _numpy_loss(method, VALUES - step)]
+        slopes[at] = (ends[0] - ends[1]) / 2e-5
+    np.testing.assert_allclose(x.grad.numpy(), slopes, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "outer difference", "centred"])
+def test_transforms_differentiate_a_method(name: str) -> None:
+    x = kl.array(VALUES, dtype=float)
+    found = kl.func.grad(lambda v: (METHODS[name](v) ** 2).sum())(x)
+    x.requires_grad = True
+    with kl.Tape() as tape:
+        loss = (METHODS[name](x) ** 2).sum()
+    tape.backward(loss)
+    np.testing.assert_allclose(found.numpy(), x.grad.numpy(), rtol=1e-5)
+
+
+def test_a_conversion_between_floats_is_differentiated() -> None:
+    x = kl.array([1.0, 2.0], dtype=kl.float64, requires_grad=True)
+    with kl.Tape() as tape:
+        loss = (x.astype(float) ** 2).sum()
+    tape.backward(loss)
+    assert x.grad.list() == [2.0, 4.0]
+
+
+def test_no_gradient_passes_a_conversion_to_ints_in_silence() -> None:
+    x = kl.array([1.5, 2.5], dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        loss = (x.astype(int) * 2.0).sum()
+    assert loss.list() == [6.0]
+    with pytest.raises(kl.TapeError):
+        tape.backward(loss)
+
+
+def test_new_axes_and_transposes_are_views() -> None:
+    x = kl.array(VALUES, dtype=float)
+    x[:, None, 1:][1, 0, 1] = 7.0
+    x.T[0, 0] = 5.0
+    assert x.tolist() == [[5.0, 2.0, 4.0], [0.5, -1.0, 7.0]]
+    assert x[:, None].is_contiguous
+
+
+def test_an_element_is_formatted_and_arrays_are_plotted() -> None:
+    assert f"{kl.array([2.0]):.3f} {kl.array([1, 2])}" == "2.000 [1 2]"
+    assert kl.array([1, 2]).mean().list() == [1.5]
+    plotted = pytest.importorskip("matplotlib.pyplot").plot(kl.array([1.0, 4.0]))[0]
+    assert plotted.get_ydata().tolist() == [1.0, 4.0]
