@@ -214,7 +214,7 @@ def test_too_many_indices_are_counted() -> None:
         ([[0, 1], [1, 2]], "index the NumPy view"),
         (1.5, "write int"),
         ("mass", "arrays of structs"),
-        ((0, None), "x\[:, None\]"),
+        ((0, None), r"x\[:, None\]"),
     ],
     ids=str,
 )
