@@ -19,19 +19,32 @@ Binary = Callable[[Any, Any], Any]
 
 def _arithmetic(symbol: str) -> tuple[Binary, Binary, Binary]:
     """The methods of a binary operator: with the array to the left, to the right, and in place."""
-    return (
-        lambda self, other: hooks.operate(symbol, (self, other)),
-        lambda self, other: hooks.operate(symbol, (other, self)),
-        lambda self, other: hooks.change(symbol, self, other),
-    )
+
+    def operator(self: Any, other: Any) -> Any:
+        return hooks.operate(symbol, (self, other))
+
+    def reflected(self: Any, other: Any) -> Any:
+        return hooks.operate(symbol, (other, self))
+
+    def in_place(self: Any, other: Any) -> Any:
+        return hooks.change(symbol, self, other)
+
+    operator.__doc__ = f"A new array of ``self {symbol} other``, element by element."
+    reflected.__doc__ = f"A new array of ``other {symbol} self``, element by element."
+    in_place.__doc__ = f"Set each element to ``self {symbol} other``."
+    return operator, reflected, in_place
 
 
 def _comparison(symbol: str) -> Binary:
-    return lambda self, other: hooks.operate(symbol, (self, other))
+    return _arithmetic(symbol)[0]
 
 
 def _sign(symbol: str) -> Callable[[Any], Any]:
-    return lambda self: hooks.operate(symbol, (self,))
+    def operator(self: Any) -> Any:
+        return hooks.operate(symbol, (self,))
+
+    operator.__doc__ = f"A new array of {symbol} of each element."
+    return operator
 
 
 class Arithmetic:
