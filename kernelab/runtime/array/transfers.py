@@ -97,7 +97,7 @@ def transfer(dest: Strided, src: Strided, how: str) -> None:
         move(dest, src)
     else:
         dest.host()[...] = src.host() if apart else src.host().copy()  # as in `put`
-    if src.allocation.unwritten is not None:
+    if src.allocation.unwritten:
         src.allocation.unwritten.copied(dest, src)
     if recorder is not None:
         recorder.copied(dest, src, how)

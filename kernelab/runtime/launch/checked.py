@@ -25,7 +25,7 @@ from kernelab.errors import (
 )
 from kernelab.lang.ir import Atomic, Const, Load, Native, Store, walk
 from kernelab.lang.types import int32
-from kernelab.passes.programs.race_marks import UNMARKED
+from kernelab.passes.programs.race_marks import UNMARKED, unseen
 from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import caller
@@ -53,8 +53,8 @@ class Checked:
             known = unwritten(elements.allocation)
             if known is not None:
                 known.has_written(elements, _set(self.run, name))
-        for elements in _changed_by_snippets(self.run.program, self.unset):
-            elements.allocation.unwritten = None
+        for name in self.unset.keys() & unseen(self.run.program.flat):
+            self.unset[name].allocation.unwritten = None
 
 
 def check_launch(
@@ -84,11 +84,8 @@ def run_on_copies(
         raise _with_sizes(error, program, grid, arguments) from None
     refuse(run.races())
     _refuse_unwritten(run, unset)
-    return Checked(run, unset, {known: known.state() for known in _known(unset)})
-
-
-def _known(unset: dict[str, array]) -> set[Unwritten]:
-    return {known for one in unset.values() if (known := unwritten(one.allocation)) is not None}
+    masks: set[Unwritten] = {one.allocation.unwritten for one in unset.values()}
+    return Checked(run, unset, {known: known.state() for known in masks})
 
 
 # ---------------------------------------------------------------------------------------- unwritten elements
@@ -100,12 +97,6 @@ def _set(run: MarkedRun, name: str) -> HostArray:
     if marks is None:
         return np.zeros(run.marks.elements[name].outline().shape, bool)
     return np.asarray(marks[0] != UNMARKED[0])
-
-
-def _changed_by_snippets(program: Program, unset: dict[str, array]) -> Iterator[array]:
-    for stmt in walk(program.flat.body):
-        if isinstance(stmt, Native):
-            yield from (unset[var.hint] for var in stmt.changed if var.hint in unset)
 
 
 def _refuse_unwritten_numbers(program: Program, name: str, arguments: Sequence[Any]) -> None:
@@ -124,32 +115,29 @@ def _refuse_unwritten(run: MarkedRun, unset: dict[str, array]) -> None:
     found: dict[tuple[str, Span], Diagnostic] = {}
     for mark, name, index in sorted(_early_reads(run, unset)):
         visit, thread = run.visit(mark, "early")
-        found.setdefault((name, visit.span), _unwritten(run.name, thread, visit.span, name, index))
+        message = f"thread {thread} of `{run.name}` reads {name}{list(index)}, which nobody has written"
+        told = Diagnostic(message, visit.span, "unwritten", hint=_HINT)
+        found.setdefault((name, visit.span), told)
     if found:
         raise KernelValueError(*found.values())
 
 
+_HINT = (
+    "kl.empty leaves in an array whatever the memory held: write its elements first, or make it by kl.zeros"
+)
+
+
 def _early_reads(run: MarkedRun, unset: dict[str, array]) -> Iterator[tuple[int, str, tuple[int, ...]]]:
-    """The mark, the array and the index of each scalar that is read and that nobody has written."""
+    """A mark, its array and its index for each place where the text reads what nobody has written."""
     for name, elements in unset.items():
         marks = run.marks.known(name, "early")
         if marks is None:
             continue
-        first = marks[0]
-        for place in np.argwhere((first != UNMARKED[0]) & elements.allocation.unwritten.scalars(elements)):
-            index = tuple(int(i) for i in place)
-            yield int(first[index]), name, index[: elements.ndim]
-
-
-def _unwritten(kernel: str, thread: str, span: Span, name: str, index: tuple[int, ...]) -> Diagnostic:
-    element = f"{name}[{', '.join(map(str, index))}]"
-    return Diagnostic(
-        f"thread {thread} of `{kernel}` reads {element}, which nobody has written",
-        span,
-        "unwritten",
-        hint="kl.empty leaves in an array whatever the memory held: write its elements first, or make it by "
-        "kl.zeros",
-    )
+        hits = np.argwhere((marks[0] != UNMARKED[0]) & elements.allocation.unwritten.scalars(elements))
+        found = marks[0][tuple(hits.T)]
+        order = np.argsort(found, kind="stable")  # the first thread of each place counts
+        for k in order[np.unique(found[order] % run.marked.count, return_index=True)[1]]:
+            yield int(found[k]), name, tuple(map(int, hits[k][: elements.ndim]))
 
 
 # ---------------------------------------------------------------------------------------- what is not finite

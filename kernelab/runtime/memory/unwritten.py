@@ -15,27 +15,17 @@ from kernelab.runtime.memory.memory import Allocation, Elements
 from kernelab.settings import settings
 
 
-class _Blank:
-    """Stands for memory of `empty` outside of checked mode: nobody has written there before version 1."""
-
-    def copied(self, dest: Elements, source: Elements) -> None:
-        """What is copied counts as written."""
-
-
-_BLANK = _Blank()
-
-
 def begin(memory: Allocation) -> None:
     """Note from now on what is written to new memory, or, outside of checked mode, whether anything is."""
     if settings().check is None:
-        memory.unwritten = _BLANK
+        memory.unwritten = False
     else:
         Unwritten(memory)
 
 
 def unwritten(memory: Allocation) -> "Unwritten | None":
     """What nobody has written of some memory; None where that is nothing, or not known."""
-    if memory.unwritten is _BLANK:
+    if memory.unwritten is False:  # of `empty`, outside of checked mode: unwritten up to the first write
         memory.unwritten = None
         if memory.version == 0 and memory.nbytes:
             Unwritten(memory)
