@@ -241,6 +241,17 @@ def _negative_zero(const: ir.Const) -> bool:
 
 
 Operand = Union["Expr", int, float]
+Infix = Callable[["Expr", Operand], "Expr"]
+
+
+def _operator(name: str) -> Infix:
+    """The operation `name` as an operator of expressions."""
+    return lambda left, right: left.apply(name, right)
+
+
+def _reflected(name: str) -> Infix:
+    """The same for an expression on the right."""
+    return lambda right, left: right.wrap(left).apply(name, right)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -287,44 +298,14 @@ class Expr:
         """This expression's type over another scalar."""
         return with_scalar(self.type, scalar)
 
-    def __add__(self, other: Operand) -> "Expr":
-        return self.apply("add", other)
-
-    def __radd__(self, other: Operand) -> "Expr":
-        return self.wrap(other).apply("add", self)
-
-    def __sub__(self, other: Operand) -> "Expr":
-        return self.apply("sub", other)
-
-    def __rsub__(self, other: Operand) -> "Expr":
-        return self.wrap(other).apply("sub", self)
-
-    def __mul__(self, other: Operand) -> "Expr":
-        return self.apply("mul", other)
-
-    def __rmul__(self, other: Operand) -> "Expr":
-        return self.wrap(other).apply("mul", self)
-
-    def __truediv__(self, other: Operand) -> "Expr":
-        return self.apply("div", other)
-
-    def __rtruediv__(self, other: Operand) -> "Expr":
-        return self.wrap(other).apply("div", self)
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
+    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _operator("div"), _reflected("div")
+    __lt__, __le__, __gt__, __ge__ = (_operator(name) for name in ("lt", "le", "gt", "ge"))
 
     def __neg__(self) -> "Expr":
         return self.apply("neg")
-
-    def __lt__(self, other: Operand) -> "Expr":
-        return self.apply("lt", other)
-
-    def __le__(self, other: Operand) -> "Expr":
-        return self.apply("le", other)
-
-    def __gt__(self, other: Operand) -> "Expr":
-        return self.apply("gt", other)
-
-    def __ge__(self, other: Operand) -> "Expr":
-        return self.apply("ge", other)
 
     def eq(self, other: Operand) -> "Expr":
         """Whether the two are equal (``==`` compares expressions by identity)."""

@@ -46,7 +46,9 @@ def matrix(entries: Sequence[Sequence[Expr]]) -> Expr:
 
 def each(operation: Callable[..., Expr], *operands: Expr) -> Expr:
     """An operation on every component of vectors or matrices of one shape; a scalar goes with each."""
-    shaped = next(x for x in operands if not isinstance(x.type, Scalar))
+    shaped = next((x for x in operands if not isinstance(x.type, Scalar)), None)
+    if shaped is None:
+        return operation(*operands)
     size = size_of(shaped.type)
     columns = [[x] * size if isinstance(x.type, Scalar) else parts(x) for x in operands]
     results = [operation(*components) for components in zip(*columns, strict=True)]

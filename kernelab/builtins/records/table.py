@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.builtins.records.components import each
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.host.traced import follow, untraced
 from kernelab.host.values import type_of, value_of
@@ -320,13 +321,15 @@ def builtin(
     tags: Sequence[str] = (),
     parts: Sequence[Pattern] = (),
     matrices: Callable[..., Any] | None = None,
+    by_component: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function's record.
 
     Give either `partials` (with `singular`) or `derivative`; either `cpp` or, for vectors, matrices and what
     other operations can say, `expand`.  `domain` is one interval for all operands or one for each.
     An operation that works on vectors component by component is that of matrices, too, where `matrices`
-    computes it with NumPy for these.
+    computes it with NumPy for these.  An operation on numbers that `by_component` documents for vectors and
+    matrices is applied to their components; it has the same NumPy function and the same derivative there.
     """
 
     def decorate(template: Callable[..., Any]) -> Builtin:
@@ -355,6 +358,8 @@ def builtin(
         if matrices is not None:
             params = tuple(Parameter(param.name, _of_matrices(param.pattern)) for param in op.params)
             define(replace(op, params=params, result=_of_matrices(op.result), numpy=matrices), "Matrices")
+        if by_component:
+            _define_by_component(op, partial(each, operation), by_component)
         return operation
 
     return decorate
@@ -367,6 +372,17 @@ piecewise_constant = partial(builtin, derivative=Zero(), exact=True)
 def _of_matrices(pattern: Pattern) -> Pattern:
     """A pattern with matrices in place of vectors."""
     return MatPattern(pattern.scalar, "n", "m") if isinstance(pattern, VecPattern) else pattern
+
+
+def _define_by_component(op: Op, expand: Callable[..., Any], doc: str) -> None:
+    """Add the records of an operation on numbers for vectors and for matrices."""
+    shapes: tuple[tuple[str, Callable[[Any], Pattern]], ...] = (
+        ("Vectors", lambda scalar: VecPattern(scalar, "n")),
+        ("Matrices", lambda scalar: MatPattern(scalar, "n", "m")),
+    )
+    for title, shaped in shapes:
+        params = tuple(Parameter(param.name, shaped(param.pattern)) for param in op.params)
+        define(replace(op, params=params, result=shaped(op.result), cpp=None, expand=expand, doc=doc), title)
 
 
 def title_of(module: str) -> str:

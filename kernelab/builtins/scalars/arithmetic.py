@@ -27,6 +27,7 @@ from kernelab.lang.ir import Const
 from kernelab.lang.ops import Bilinear, Linear, Rules, Zero
 
 NONZERO = (0.5, 3.0)
+EACH = "The same component by component."
 COMMUTATIVE = ("commutative",)
 
 SELECTS = ("selects",)
@@ -40,6 +41,7 @@ SELECTS = ("selects",)
     exact=True,
     symbol="+",
     tags=COMMUTATIVE,
+    by_component="The sum component by component.",
 )
 def add(a: Number, b: Number) -> Number:
     """The sum ``a + b``."""
@@ -51,6 +53,7 @@ def add(a: Number, b: Number) -> Number:
     derivative=Linear(lambda w, a, b: (w, -w), signs=(1, -1)),
     exact=True,
     symbol="-",
+    by_component="The difference component by component.",
 )
 def sub(a: Number, b: Number) -> Number:
     """The difference ``a - b``."""
@@ -68,12 +71,26 @@ def mul(a: Number, b: Number) -> Number:
     """The product ``a * b``."""
 
 
-@builtin(cpp="(-{x})", numpy=np.negative, derivative=Linear(lambda w, x: (-w,)), exact=True, symbol="-")
+@builtin(
+    cpp="(-{x})",
+    numpy=np.negative,
+    derivative=Linear(lambda w, x: (-w,)),
+    exact=True,
+    symbol="-",
+    by_component="The opposite of each component.",
+)
 def neg(x: Number) -> Number:
     """The opposite ``-x``."""
 
 
-@builtin(cpp="(+{x})", numpy=np.positive, derivative=Linear(lambda w, x: (w,)), exact=True, symbol="+")
+@builtin(
+    cpp="(+{x})",
+    numpy=np.positive,
+    derivative=Linear(lambda w, x: (w,)),
+    exact=True,
+    symbol="+",
+    by_component="``x`` itself.",
+)
 def pos(x: Number) -> Number:
     """``x`` itself."""
 
@@ -309,22 +326,44 @@ def not_(a: Bool) -> Bool:
     """Whether ``a`` does not hold."""
 
 
-@piecewise_constant(cpp="({a} & {b})", numpy=np.bitwise_and, symbol="&", tags=COMMUTATIVE, domain=(0.0, 9.0))
+@piecewise_constant(
+    cpp="({a} & {b})",
+    numpy=np.bitwise_and,
+    symbol="&",
+    tags=COMMUTATIVE,
+    domain=(0.0, 9.0),
+    by_component=EACH,
+)
 def bit_and(a: Whole, b: Whole) -> Whole:
     """The bits set in both."""
 
 
-@piecewise_constant(cpp="({a} | {b})", numpy=np.bitwise_or, symbol="|", tags=COMMUTATIVE, domain=(0.0, 9.0))
+@piecewise_constant(
+    cpp="({a} | {b})", numpy=np.bitwise_or, symbol="|", tags=COMMUTATIVE, domain=(0.0, 9.0), by_component=EACH
+)
 def bit_or(a: Whole, b: Whole) -> Whole:
     """The bits set in at least one."""
 
 
-@piecewise_constant(cpp="({a} ^ {b})", numpy=np.bitwise_xor, symbol="^", tags=COMMUTATIVE, domain=(0.0, 9.0))
+@piecewise_constant(
+    cpp="({a} ^ {b})",
+    numpy=np.bitwise_xor,
+    symbol="^",
+    tags=COMMUTATIVE,
+    domain=(0.0, 9.0),
+    by_component=EACH,
+)
 def bit_xor(a: Whole, b: Whole) -> Whole:
     """The bits set in exactly one."""
 
 
-@piecewise_constant(cpp="(~{a})", numpy=np.invert, symbol="~", domain=(0.0, 9.0))
+@piecewise_constant(
+    cpp="(~{a})",
+    numpy=np.invert,
+    symbol="~",
+    domain=(0.0, 9.0),
+    by_component="All bits of each component flipped.",
+)
 def invert(a: Int) -> Int:
     """All bits flipped."""
 
@@ -334,6 +373,7 @@ def invert(a: Int) -> Int:
     numpy=np.left_shift,
     symbol="<<",
     domain=((-9.0, 9.0), (0.0, 9.0)),
+    by_component=EACH,
 )
 def shl(a: Int, b: Int) -> Int:
     """The bits of ``a`` moved up by ``b``; 0 where ``b`` is negative or not less than the width."""
@@ -344,6 +384,7 @@ def shl(a: Int, b: Int) -> Int:
     numpy=np.right_shift,
     symbol=">>",
     domain=((-9.0, 9.0), (0.0, 9.0)),
+    by_component=EACH,
 )
 def shr(a: Int, b: Int) -> Int:
     """The bits of ``a`` moved down by ``b``, with its sign; 0 or -1 where `shl` gives 0."""

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.builtins.records.components import Numpy, or_zero, zero_of
+from kernelab.builtins.records.components import Numpy, each, or_zero, zero_of
 from kernelab.builtins.records.table import Bool, Float, Index, Int, Number, builtin, piecewise_constant
 from kernelab.builtins.scalars.arithmetic import SELECTS, bit_and, chain, gt, lt, shr, where
 from kernelab.lang.build import Expr
-from kernelab.lang.ops import Rules
+from kernelab.lang.ops import Expanded, Rules
 from kernelab.lang.types import Scalar, scalar_of
 
 UNIT = (-0.95, 0.95)
@@ -166,7 +166,11 @@ def abs_int(x: Int) -> Int:
     """The absolute value of ``x``; the least integer is its own."""
 
 
-@piecewise_constant(cpp="({x} < 0 ? ({T})-1 : ({T})1)", numpy=lambda x: np.where(x < 0, -1, 1))
+@piecewise_constant(
+    cpp="({x} < 0 ? ({T})-1 : ({T})1)",
+    numpy=lambda x: np.where(x < 0, -1, 1),
+    by_component="-1 in the components that are less than 0, 1 in the others.",
+)
 def sign(x: Number) -> Number:
     """-1 where ``x`` is less than 0, else 1."""
 
@@ -216,14 +220,14 @@ def bit_count(x: Int) -> Index:
 def _choice(takes_second: Any) -> Rules:
     """The derivative of what returns its second operand where `takes_second(a, b)`, else its first."""
 
+    def select(operands: Any, first: Expr, second: Expr) -> Expr:
+        return each(lambda a, b, x, y: where(takes_second(a, b), y, x), *operands, first, second)
+
     def jvp(y: Expr, operands: Any, tangents: Any) -> Expr:
-        (a, b), (a_dot, b_dot) = operands, tangents
-        moved: Expr = where(takes_second(a, b), or_zero(b_dot, b), or_zero(a_dot, a))
-        return moved
+        return select(operands, *(or_zero(dot, x) for dot, x in zip(tangents, operands, strict=True)))
 
     def vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr]:
-        second, zero = takes_second(*operands), zero_of(w)
-        return where(second, zero, w), where(second, w, zero)
+        return select(operands, w, zero_of(w)), select(operands, zero_of(w), w)
 
     return Rules(jvp, vjp)
 
@@ -235,6 +239,7 @@ def _choice(takes_second: Any) -> Rules:
     exact=True,
     derivative=_choice(lambda a, b: lt(b, a)),
     tags=SELECTS,
+    by_component="The lesser of the two in each component; at a tie the first, which has the derivative.",
 )
 def min_(a: Number, b: Number) -> Number:
     """The lesser of the two; at a tie, and where one is NaN, the first, which has the derivative."""
@@ -247,35 +252,16 @@ def min_(a: Number, b: Number) -> Number:
     exact=True,
     derivative=_choice(lambda a, b: gt(b, a)),
     tags=SELECTS,
+    by_component="The greater of the two in each component; at a tie the first, which has the derivative.",
 )
 def max_(a: Number, b: Number) -> Number:
     """The greater of the two; at a tie, and where one is NaN, the first, which has the derivative."""
 
 
-def _clamped(low: Any, high: Any, operands: Any) -> Expr:
-    """`high` where x, no less than the lower bound, is above the upper one, else `low`."""
-    x, lo, hi = operands
-    chosen: Expr = where(gt(max_(x, lo), hi), high, low)
-    return chosen
-
-
-def _clamp_jvp(y: Expr, operands: Any, tangents: Any) -> Expr:
-    x, lo, _ = operands
-    x_dot, lo_dot, hi_dot = (or_zero(d, v) for d, v in zip(tangents, operands, strict=True))
-    return _clamped(where(lt(x, lo), lo_dot, x_dot), hi_dot, operands)
-
-
-def _clamp_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr, Expr]:
-    x, lo, _ = operands
-    zero, below = zero_of(w), lt(x, lo)
-    inside = _clamped(w, zero, operands)
-    return where(below, zero, inside), where(below, inside, zero), _clamped(zero, w, operands)
-
-
 @builtin(
     expand=lambda x, lo, hi: min_(max_(x, lo), hi),
     exact=True,
-    derivative=Rules(_clamp_jvp, _clamp_vjp),
+    derivative=Expanded(),
     tags=SELECTS,
     numpy=lambda x, lo, hi: np.where(hi < np.where(lo > x, lo, x), hi, np.where(lo > x, lo, x)),
     domain=((-3.0, 3.0), (-2.0, -1.0), (1.0, 2.0)),

@@ -1,7 +1,7 @@
 """Vectors: component by component.
 
-Minimum, maximum, absolute value, comparisons, tests for NaN and infinities, and the operators that are not
-those of linear algebra: bits of integers, remainders, and a number divided by each component.
+The least and the greatest component, absolute value, comparisons, tests for NaN and infinities, and the
+operators that are not those of linear algebra: remainders, and a number divided by each component.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.builtins.records.components import Numpy, each, or_zero, parts, zero_of
+from kernelab.builtins.records.components import Numpy, each, parts, zero_of
 from kernelab.builtins.records.table import (
     ANYWHERE,
     AnyVecN,
@@ -29,65 +29,18 @@ from kernelab.builtins.scalars.arithmetic import (
     SELECTS,
     WHERE,
     and_,
-    bit_and,
-    bit_or,
-    bit_xor,
     eq,
     gt,
-    invert,
     lt,
     mod,
     ne,
     or_,
-    shl,
-    shr,
     where,
 )
-from kernelab.builtins.scalars.scalar import abs_, isfinite, isinf, isnan, max_, min_, sign
-from kernelab.builtins.vectors.vector import cw_mul
+from kernelab.builtins.scalars.scalar import abs_, isfinite, isinf, isnan, max_, min_
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import Expanded, Rules, overloads
 from kernelab.lang.types import int32
-
-
-def choice_each(takes_second: Any) -> Rules:
-    """The derivative of taking each component from the second operand where `takes_second`."""
-
-    def select(operands: Any, first: Expr, second: Expr) -> Expr:
-        return each(lambda a, b, x, y: where(takes_second(a, b), y, x), *operands, first, second)
-
-    def jvp(y: Expr, operands: Any, tangents: Any) -> Expr:
-        a_dot, b_dot = (or_zero(d, x) for d, x in zip(tangents, operands, strict=True))
-        return select(operands, a_dot, b_dot)
-
-    def vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr]:
-        return select(operands, w, zero_of(w)), select(operands, zero_of(w), w)
-
-    return Rules(jvp, vjp)
-
-
-@builtin(
-    expand=lambda a, b: each(min_, a, b),
-    numpy=lambda a, b: np.where(b < a, b, a),
-    name="min",
-    exact=True,
-    derivative=choice_each(lambda a, b: b < a),
-    tags=SELECTS,
-)
-def min_vectors(a: NumVecN, b: NumVecN) -> NumVecN:
-    """The lesser of the two in each component; where they are equal, the first, which has the derivative."""
-
-
-@builtin(
-    expand=lambda a, b: each(max_, a, b),
-    numpy=lambda a, b: np.where(b > a, b, a),
-    name="max",
-    exact=True,
-    derivative=choice_each(lambda a, b: b > a),
-    tags=SELECTS,
-)
-def max_vectors(a: NumVecN, b: NumVecN) -> NumVecN:
-    """The greater of the two in each component; where they are equal, the first, which has the derivative."""
 
 
 def _fold_numpy(takes: Any) -> Any:
@@ -173,26 +126,15 @@ def greatest(a: NumVecN) -> Number:
     """The greatest component; where there are several, the first has the derivative."""
 
 
-def _slopes(v: Expr) -> Expr:
-    return each(lambda x: where(gt(x, 0.0), 1.0, where(x < 0.0, x.const(-1.0), 0.0)), v)
-
-
 @builtin(
     expand=lambda v: each(abs_, v),
     numpy=np.abs,
     name="abs",
     exact=True,
-    derivative=Rules(
-        lambda y, x, dots: cw_mul(dots[0], _slopes(x[0])), lambda y, x, w: (cw_mul(w, _slopes(x[0])),)
-    ),
+    derivative=Expanded(),
 )
 def abs_vector(x: NumVecN) -> NumVecN:
     """The absolute value of each component; derivative 0 at 0."""
-
-
-@piecewise_constant(expand=lambda v: each(sign, v), numpy=lambda v: np.where(v < 0, -1, 1), name="sign")
-def sign_vector(x: NumVecN) -> NumVecN:
-    """-1 in the components that are less than 0, 1 in the others."""
 
 
 @builtin(
@@ -294,34 +236,6 @@ def _by_component(operation: Any) -> Callable[..., Expr]:
         return each(operation, *operands)
 
     return expand
-
-
-for _operation in (bit_and, bit_or, bit_xor, shl, shr):
-    _op = overloads(_operation.__name__)[0]
-
-    @piecewise_constant(
-        name=_op.name,
-        symbol=_op.symbol,
-        expand=_by_component(_operation),
-        numpy=_op.numpy,
-        domain=_op.domain,
-        tags=sorted(_op.tags),
-        matrices=_op.numpy,
-    )
-    def bits_of_vectors(a: IntVecN, b: IntVecN) -> IntVecN:
-        """The same component by component."""
-
-
-@piecewise_constant(
-    name="invert",
-    symbol="~",
-    expand=_by_component(invert),
-    numpy=np.invert,
-    domain=(0.0, 9.0),
-    matrices=np.invert,
-)
-def invert_vector(a: IntVecN) -> IntVecN:
-    """All bits of each component flipped."""
 
 
 def _mod_or_zero(a: Expr, b: Expr) -> Expr:

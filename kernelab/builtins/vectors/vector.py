@@ -43,7 +43,7 @@ from kernelab.builtins.scalars.arithmetic import (
 )
 from kernelab.builtins.scalars.scalar import sqrt
 from kernelab.lang.build import Expr
-from kernelab.lang.ops import Bilinear, Linear, Rules
+from kernelab.lang.ops import Bilinear, Expanded, Rules
 from kernelab.lang.rounding import rounded
 from kernelab.lang.types import HALVES, Mat, Scalar, float32, float64, scalar_of
 
@@ -51,59 +51,6 @@ from kernelab.lang.types import HALVES, Mat, Scalar, float32, float64, scalar_of
 def _inner(a: Expr, b: Expr) -> Expr:
     """The inner product of two vectors or two matrices."""
     return a.apply("ddot" if isinstance(a.type, Mat) else "dot", b)
-
-
-@builtin(
-    expand=lambda a, b: each(Expr.__add__, a, b),
-    numpy=np.add,
-    derivative=Linear(lambda w, a, b: (w, w), signs=(1, 1)),
-    exact=True,
-    symbol="+",
-    name="add",
-    tags=COMMUTATIVE,
-    matrices=np.add,
-)
-def add_vectors(a: NumVecN, b: NumVecN) -> NumVecN:
-    """The sum component by component."""
-
-
-@builtin(
-    expand=lambda a, b: each(Expr.__sub__, a, b),
-    numpy=np.subtract,
-    exact=True,
-    symbol="-",
-    name="sub",
-    derivative=Linear(lambda w, a, b: (w, -w), signs=(1, -1)),
-    matrices=np.subtract,
-)
-def sub_vectors(a: NumVecN, b: NumVecN) -> NumVecN:
-    """The difference component by component."""
-
-
-@builtin(
-    expand=lambda v: each(Expr.__neg__, v),
-    numpy=np.negative,
-    derivative=Linear(lambda w, v: (-w,)),
-    exact=True,
-    symbol="-",
-    name="neg",
-    matrices=np.negative,
-)
-def neg_vector(x: NumVecN) -> NumVecN:
-    """The opposite of each component."""
-
-
-@builtin(
-    expand=lambda v: v,
-    numpy=np.positive,
-    derivative=Linear(lambda w, v: (w,)),
-    exact=True,
-    symbol="+",
-    name="pos",
-    matrices=np.positive,
-)
-def pos_vector(x: NumVecN) -> NumVecN:
-    """``x`` itself."""
 
 
 @builtin(
@@ -203,29 +150,11 @@ def cw_mul(a: NumVecN, b: NumVecN) -> NumVecN:
     """The product component by component."""
 
 
-def _cw_div_jvp(y: Expr, operands: Any, tangents: Any) -> Expr | None:
-    """The tangent of a quotient taken component by component."""
-    (_, b), (a_dot, b_dot) = operands, tangents
-    r = cw_div(b.const(1), b)
-    direct = None if a_dot is None else chain(a_dot, r)
-    if b_dot is None:
-        return direct
-    moved: Expr = -chain(b_dot, cw_mul(y, r))
-    return moved if direct is None else direct + moved
-
-
-def _cw_div_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr]:
-    """The cotangents of a quotient taken component by component."""
-    b = operands[1]
-    r = cw_div(b.const(1), b)
-    return chain(w, r), -chain(w, cw_mul(y, r))
-
-
 @builtin(
     expand=lambda a, b: each(Expr.__truediv__, a, b),
     numpy=np.divide,
     exact=True,
-    derivative=Rules(_cw_div_jvp, _cw_div_vjp),
+    derivative=Expanded(),
     domain=(ANYWHERE, NONZERO),
     matrices=np.divide,
 )
