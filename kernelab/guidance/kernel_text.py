@@ -47,24 +47,14 @@ threadIdx|blockIdx|blockDim|thread_id|get_global_id|cuda: write i = tid()
 """Names that mean nothing in a kernel."""
 
 OF_MODULES = Table(r"""
-clip: write clamp(x, low, high)
-norm: write length(v) of a vector
 linalg: write length(v), inverse(m), determinant(m), ... without a prefix
-hypot: write length(vec2(a, b)), or sqrt(a * a + b * b)
-sum: write a loop: s = 0.0, then s += x[k] for k in range(len(x))
-mean: write a loop: s = 0.0, then s += x[k] for k in range(len(x)); divide by len(x)
 prod: write a loop: p = 1.0, then p *= x[k] for k in range(len(x))
 array|asarray: write vec3(a, b, c), or pass it as an array
 arange: write range(n)
 zeros: write zeros(8, dtype=float)
 ones: write zeros(8, dtype=float), then a loop
-random|rand: write state = rand_init(seed, i), then randf(state)
-uniform: write state = rand_init(seed, i), then randf(state, low, high)
-randn|normal|standard_normal|gauss: write state = rand_init(seed, i), then randn(state)
-square: write x * x
+normal|standard_normal|gauss: write state = rand_init(seed, i), then randn(state)
 isclose: write abs(a - b) < 1.0e-6
-relu: write max(x, 0.0)
-sigmoid: write 1.0 / (1.0 + exp(-x))
 outer: write outer(a, b)
 grid: write i = tid()
 """)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Union
 
 import numpy as np
@@ -16,7 +17,20 @@ from kernelab.errors import NOWHERE, Span
 from kernelab.lang import ir, ops
 from kernelab.lang.ops import Op
 from kernelab.lang.rounding import computed, rounded
-from kernelab.lang.types import Array, Mat, Scalar, Type, Value, Vec, bool_, int32, scalar_of, with_scalar
+from kernelab.lang.types import (
+    Array,
+    Mat,
+    Scalar,
+    Type,
+    Value,
+    Vec,
+    bool_,
+    int32,
+    scalar_of,
+    shape_of,
+    size_of,
+    with_scalar,
+)
 
 TRUE = ir.Const(True, bool_)
 FALSE = ir.Const(False, bool_)
@@ -104,6 +118,32 @@ class Builder:
             raise TypeError(f"no {name} of {', '.join(str(arg.type) for arg in args)}")
         op, type = overload
         return self.let(op, args, type, hint)
+
+    def components(self, atom: ir.Atom) -> list[ir.Atom]:
+        """The scalars of a value, by rows."""
+        shape = shape_of(type_of(atom))
+        if not shape:
+            return [atom]
+        return [self.apply("extract", atom, *map(integer, place)) for place in product(*map(range, shape))]
+
+    def items(self, atom: ir.Atom) -> list[ir.Atom]:
+        """The components of a vector, or the rows of a matrix."""
+        type = type_of(atom)
+        assert isinstance(type, Vec | Mat)
+        operation = "row" if isinstance(type, Mat) else "extract"
+        return [self.apply(operation, atom, integer(k)) for k in range(type.n)]
+
+    def joined(self, type: Value, scalars: Sequence[ir.Atom]) -> ir.Atom:
+        """The value of a type that is made up of these scalars, by rows."""
+        if isinstance(type, Scalar):
+            return scalars[0]
+        return self.apply(str(type), *scalars) if scalars else zero(type)
+
+    def units(self, type: Value) -> list[ir.Atom]:
+        """The values of a type that are 1 in one component and 0 in the others."""
+        places = range(size_of(type))
+        rows = ([constant(int(k == one), scalar_of(type)) for k in places] for one in places)
+        return [self.joined(type, row) for row in rows]
 
     def load(self, array: ir.Var, indices: Sequence[ir.Atom], hint: str = "") -> ir.Var:
         """Read an element of an array."""

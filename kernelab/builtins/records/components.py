@@ -16,13 +16,7 @@ Numpy = np.ndarray[Any, Any]
 
 def parts(x: Expr) -> list[Expr]:
     """The scalars of a value, by rows."""
-    match x.type:
-        case Scalar():
-            return [x]
-        case Vec(_, n):
-            return [x.at(i) for i in range(n)]
-        case Mat(_, n, m):
-            return [x.at(i, j) for i in range(n) for j in range(m)]
+    return [Expr(x.builder, component) for component in x.builder.components(x.atom)]
 
 
 def rows(m: Expr) -> list[list[Expr]]:

@@ -18,7 +18,7 @@ from kernelab.frontend.meaning.meanings import (
     is_number,
 )
 from kernelab.frontend.meaning.promote import cast, convert, default_scalar, weak_constant
-from kernelab.lang.build import constant, integer, zero
+from kernelab.lang.build import constant, zero
 from kernelab.lang.ir import Atom
 from kernelab.lang.types import Mat, Quat, Scalar, Transform, Value, Vec, bool_, scalar_of, size_of
 
@@ -84,16 +84,8 @@ def construct(frame: Frame, type: Value, arguments: Arguments, node: ast.Call) -
         case _ if (
             isinstance(type, Mat) and len(operands) == type.n and all(_is_row(o, type) for o in operands)
         ):
-            return _built(
-                frame,
-                type,
-                [
-                    frame.builder.apply("extract", o.atom, integer(k))
-                    for o in operands
-                    if isinstance(o, Typed)
-                    for k in range(type.m)
-                ],
-            )
+            rows = [frame.builder.components(o.atom) for o in operands if isinstance(o, Typed)]
+            return _built(frame, type, [entry for row in rows for entry in row])
         case _ if isinstance(type, Vec) and _join(operands, type):
             written = zip(operands, arguments, strict=True)
             parts = [part for o, a in written for part in _entries(frame, o, type, a)]
@@ -140,18 +132,11 @@ def _shifted(frame: Frame, type: Vec | Mat, p: Typed) -> Typed:
 
 
 def _cast_entries(frame: Frame, value: Typed, type: Vec | Mat) -> list[Atom]:
-    assert isinstance(value.type, Vec | Mat)
-    indices = (
-        [(i,) for i in range(value.type.n)]
-        if isinstance(value.type, Vec)
-        else [(i, j) for i in range(value.type.n) for j in range(value.type.m)]
-    )
-    entries = (frame.builder.apply("extract", value.atom, *(integer(k) for k in index)) for index in indices)
-    return [cast(frame, entry, type.scalar) for entry in entries]
+    return [cast(frame, entry, type.scalar) for entry in frame.builder.components(value.atom)]
 
 
 def _built(frame: Frame, type: Value, entries: Sequence[Atom]) -> Typed:
-    return Typed(frame.builder.apply(str(type), *entries) if entries else zero(type))
+    return Typed(frame.builder.joined(type, entries))
 
 
 def _scalar_cast(

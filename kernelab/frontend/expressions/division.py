@@ -5,7 +5,6 @@
 
 import ast
 from collections.abc import Sequence
-from itertools import product
 
 from kernelab.errors import Diagnostic, Severity
 from kernelab.frontend.meaning.frame import Frame
@@ -13,9 +12,9 @@ from kernelab.frontend.meaning.meanings import Typed, Weak
 from kernelab.frontend.meaning.operators import SYMBOLS
 from kernelab.frontend.meaning.promote import cast, operate
 from kernelab.guidance.kernel_text import OF_WARP
-from kernelab.lang.build import integer, zero
+from kernelab.lang.build import type_of, zero
 from kernelab.lang.ir import Atom, Var
-from kernelab.lang.types import Mat, Scalar, Vec, float32, float64, scalar_of
+from kernelab.lang.types import Mat, Scalar, Vec, float32, float64, scalar_of, size_of, with_scalar
 
 NAMES = ("div", "floordiv", "mod")
 """The operations that divide."""
@@ -28,8 +27,8 @@ def divided(
     """One of `NAMES` of two values, as Python means it."""
     if _ints(left, right):
         return _int_division(frame, name, left, right, node, parts)
-    if extents := _extents_of_ints(left, right):
-        return _by_component(frame, name, left, right, extents, node, parts)
+    if (shaped := _shaped_ints(left, right)) is not None:
+        return _by_component(frame, name, (left, right), shaped, node, parts)
     result = operate(frame, name, [left, right], node, parts)
     if name == "mod":
         _note_warp(frame, name, node, (left, right))
@@ -40,48 +39,35 @@ def _ints(left: Weak | Typed, right: Weak | Typed) -> bool:
     return not (isinstance(left, Weak) and isinstance(right, Weak)) and _is_int(left) and _is_int(right)
 
 
-def _extents_of_ints(left: Weak | Typed, right: Weak | Typed) -> tuple[int, ...]:
-    """The shape of a division of vectors or matrices of ints, component by component; () if it is none."""
-    shapes = []
+def _shaped_ints(left: Weak | Typed, right: Weak | Typed) -> Vec | Mat | None:
+    """The type of the vectors or matrices of ints that are divided component by component, if they are."""
+    types: list[Vec | Mat] = []
     for value in (left, right):
         if isinstance(value, Typed) and isinstance(value.type, Vec | Mat) and value.type.scalar.is_int:
-            shapes.append(value.type.shape)
+            types.append(value.type)
         elif not _is_int(value):
-            return ()
-    if len(shapes) == 2 and shapes[0] != shapes[1]:
-        return ()
-    return shapes[0] if shapes else ()
+            return None
+    return types[0] if types and types[0].shape == types[-1].shape else None
 
 
 def _by_component(
-    frame: Frame,
-    name: str,
-    left: Weak | Typed,
-    right: Weak | Typed,
-    extents: tuple[int, ...],
-    node: ast.expr,
-    parts: Parts,
+    frame: Frame, name: str, values: Sequence[Weak | Typed], type: Vec | Mat, node: ast.expr, parts: Parts
 ) -> Typed:
     """Vectors or matrices of ints divided as their components are; a number goes with each of them."""
     noted = len(frame.notes)
     atoms: list[Atom] = []
-    for index in product(*map(range, extents)):
-        a, b = (_component(frame, value, index) for value in (left, right))
-        quotient = _int_division(frame, name, a, b, node, parts)
+    columns = [
+        [value] * size_of(type)
+        if isinstance(value, Weak) or is_number(value)
+        else [Typed(x) for x in frame.builder.components(value.atom)]
+        for value in values
+    ]
+    for left, right in zip(*columns, strict=True):
+        quotient = _int_division(frame, name, left, right, node, parts)
         assert isinstance(quotient, Typed)
         atoms.append(quotient.atom)
     del frame.notes[noted + 1 :]
-    scalar = atoms[0].type
-    assert isinstance(scalar, Scalar)
-    shaped = Vec(scalar, *extents) if len(extents) == 1 else Mat(scalar, *extents)
-    return Typed(frame.builder.apply(str(shaped), *atoms))
-
-
-def _component(frame: Frame, value: Weak | Typed, index: tuple[int, ...]) -> Weak | Typed:
-    if is_number(value):
-        return value
-    assert isinstance(value, Typed)
-    return Typed(frame.builder.apply("extract", value.atom, *map(integer, index)))
+    return Typed(frame.builder.joined(with_scalar(type, scalar_of(type_of(atoms[0]))), atoms))
 
 
 def _is_int(value: Weak | Typed) -> bool:

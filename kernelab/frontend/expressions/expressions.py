@@ -35,7 +35,7 @@ from kernelab.frontend.places.places import COMPONENTS, chain
 from kernelab.frontend.regions.control import branch
 from kernelab.frontend.regions.joins import THE_VALUE
 from kernelab.frontend.syntax.scope import advanced
-from kernelab.lang.build import FALSE, TRUE, integer, zero
+from kernelab.lang.build import FALSE, TRUE, zero
 from kernelab.lang.ir import Atom, Const, Let, Stmt
 from kernelab.lang.types import Mat, Scalar, Vec, bool_
 
@@ -395,8 +395,7 @@ def _arguments(frame: Frame, node: ast.expr) -> list[Argument]:
         case TupleOf(items, None):
             values: Sequence[Meaning] = items
         case Typed(atom) as value if isinstance(value.type, Vec | Mat):
-            operation = "row" if isinstance(value.type, Mat) else "extract"
-            values = [Typed(frame.builder.apply(operation, atom, integer(k))) for k in range(value.type.n)]
+            values = [Typed(item) for item in frame.builder.items(atom)]
         case value:
             message = f"{describe(value)} cannot be unpacked: how many values it has is not known"
             raise frame.error(node, message, hint="unpack a tuple, a vector, a matrix or x[0:3]")

@@ -24,7 +24,6 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.meaning.promote import as_number, cast, convert, materialise, operate
 from kernelab.frontend.places import places, struct_values
 from kernelab.lang import ops
-from kernelab.lang.build import integer
 from kernelab.lang.ir import Atom, AtomicKind, Const, Var
 from kernelab.lang.types import HALVES, Mat, Quat, Scalar, Transform, Value, Vec, bool_, int32, scalar_of
 
@@ -242,7 +241,7 @@ def _near(
         largest = operate(frame, "abs", [difference], node, (node,))
         if isinstance(largest, Typed) and isinstance(largest.type, Vec):
             # Not by `max`, which passes over a NaN that is not the first component.
-            sizes = [frame.builder.apply("extract", largest.atom, integer(k)) for k in range(largest.type.n)]
+            sizes = frame.builder.components(largest.atom)
             truths = [operate(frame, "le", [Typed(x), tolerance], node, (node, node)) for x in sizes]
             atoms = [materialise(frame, truth, node) for truth in truths]
             return reduce(lambda a, b: frame.builder.apply("and", a, b), atoms)

@@ -34,7 +34,7 @@ from kernelab.frontend.meaning.meanings import (
 )
 from kernelab.frontend.meaning.operators import OF_STRUCTS
 from kernelab.frontend.syntax.walking import nodes
-from kernelab.guidance.kernel_text import OF_MODULES
+from kernelab.guidance.kernel_text import NAMES, OF_MODULES
 from kernelab.guidance.public_names import PUBLIC_NAMES
 from kernelab.host.making import BARE, CONSTANTS
 from kernelab.host.traced import untraced
@@ -225,7 +225,7 @@ class Scope:
             return words[word]
         if meaning_of(full, value) is not None:
             return self._value(full, value, may_change=not library)
-        hint = (OF_MODULES.hint(name) if library else "") or _instead(value)
+        hint = (OF_MODULES.hint(name) or NAMES.hint(name) if library else "") or _instead(value)
         raise Unknown(f"{full} has no meaning in a kernel", hint)
 
     def note(self, name: str, value: Any) -> None:

@@ -37,8 +37,7 @@ def items_of(frame: Frame, value: Meaning, node: ast.expr) -> Items | None:
         case TupleOf(items, None):
             return items
         case Typed(atom) if isinstance(value.type, Vec | Mat):
-            operation = "row" if isinstance(value.type, Mat) else "extract"
-            return [Typed(frame.builder.apply(operation, atom, integer(k))) for k in range(value.type.n)]
+            return [Typed(item) for item in frame.builder.items(atom)]
         case ArrayRef():
             count = array_views.shape(frame, value, 0).atom
             return ArrayItems(

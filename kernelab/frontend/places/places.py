@@ -384,8 +384,7 @@ def inserted(frame: Frame, whole: Atom, target: Place, value: Atom) -> Atom:
         return slices.written(frame, whole, target.components, value)
     if not (isinstance(target.held, Mat) and len(target.components) == 1):
         return frame.builder.apply("insert", whole, *target.components, value)
-    for column in range(target.held.m):
-        entry = frame.builder.apply("extract", value, integer(column))
+    for column, entry in enumerate(frame.builder.components(value)):
         whole = frame.builder.apply("insert", whole, target.components[0], integer(column), entry)
     return whole
 

@@ -55,7 +55,7 @@ def split_results(frame: Frame, name: str, whole: Weak | Typed) -> Weak | Typed 
 def _part(frame: Frame, whole: Typed, start: int, type: Value) -> Typed:
     indices = range(start, start + size_of(type))
     numbers = [frame.builder.apply("extract", whole.atom, integer(k)) for k in indices]
-    return Typed(numbers[0] if isinstance(type, Scalar) else frame.builder.apply(str(type), *numbers))
+    return Typed(frame.builder.joined(type, numbers))
 
 
 def changes(name: str, count: int) -> bool:

@@ -10,7 +10,7 @@ from itertools import product
 
 from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, Typed, Weak
-from kernelab.lang.build import integer, zero
+from kernelab.lang.build import integer
 from kernelab.lang.ir import Atom, Const
 from kernelab.lang.types import Mat, Quat, Transform, Value, Vec
 
@@ -96,22 +96,15 @@ def _bounds(frame: Frame, node: ast.Slice) -> list[int | None] | None:
 
 def read(frame: Frame, whole: Atom, chosen: Part) -> Atom:
     """The components as a vector or matrix of their own."""
-    if not chosen.places:
-        return zero(chosen.type)
     parts = [frame.builder.apply("extract", whole, *place) for place in chosen.places]
-    return frame.builder.apply(str(chosen.type), *parts)
+    return frame.builder.joined(chosen.type, parts)
 
 
 def written(frame: Frame, whole: Atom, chosen: Part, value: Atom) -> Atom:
     """The vector or matrix with these components replaced by those of a value."""
-    for position, place in zip(_positions(chosen.type), chosen.places, strict=True):
-        entry = frame.builder.apply("extract", value, *position)
+    for entry, place in zip(frame.builder.components(value), chosen.places, strict=True):
         whole = frame.builder.apply("insert", whole, *place, entry)
     return whole
-
-
-def _positions(type: Vec | Mat) -> list[tuple[Atom, ...]]:
-    return list(product(*([integer(k) for k in range(extent)] for extent in type.shape)))
 
 
 def few(frame: Frame, array: Meaning, node: ast.Slice) -> list[Meaning] | None:

@@ -8,7 +8,7 @@
 The transpose makes both modes agree also where the rule is a surrogate.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations
@@ -16,10 +16,9 @@ from typing import Literal, NoReturn
 
 from kernelab.errors import Diagnostic, KernelTypeError, Related
 from kernelab.lang import ir
-from kernelab.lang.build import FALSE, Builder, constant, type_of, zero
+from kernelab.lang.build import FALSE, Builder, type_of, zero
 from kernelab.lang.native import Snippet
-from kernelab.lang.types import Array, Scalar, Value, is_differentiable, scalar_of, size_of
-from kernelab.passes.ad.record import components
+from kernelab.lang.types import Array, Scalar, Value, is_differentiable, scalar_of
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.effects import Groups, aliases, block_effects, effects
 from kernelab.passes.common.inline import lay_out
@@ -134,26 +133,12 @@ def transposed(
     found: list[ir.Atom | None] = []
     for k, type in enumerate(types):
         parts = []
-        for unit in _units(builder, type) if is_differentiable(type) else ():
+        for unit in builder.units(type) if is_differentiable(type) else ():
             seeds = [unit if i == k else zero(t) for i, t in enumerate(types)]
             shares = insert(builder, rules.grad, [*args, *seeds])
             parts.append(_contracted(builder, shares, moved, scalar_of(type)))
-        found.append(_assembled(builder, type, parts))
+        found.append(builder.joined(type, parts) if parts else None)
     return found
-
-
-def _units(builder: Builder, type: Value) -> Iterator[ir.Atom]:
-    """The cotangents that are 1 in one component and 0 in the others."""
-    places = range(size_of(type))
-    for place in places:
-        entries = [constant(int(other == place), scalar_of(type)) for other in places]
-        yield _assembled(builder, type, entries) or entries[0]
-
-
-def _assembled(builder: Builder, type: Value, parts: Sequence[ir.Atom]) -> ir.Atom | None:
-    if not parts:
-        return None
-    return parts[0] if isinstance(type, Scalar) else builder.apply(str(type), *parts)
 
 
 def _contracted(
@@ -163,7 +148,7 @@ def _contracted(
     for share, dot in zip(shares, dots, strict=True):
         if dot is None:
             continue
-        for partial, d in zip(components(builder, share), components(builder, dot), strict=True):
+        for partial, d in zip(builder.components(share), builder.components(dot), strict=True):
             term = builder.apply("chain", d, partial)
             term = term if term.type == scalar else builder.apply(str(scalar), term)
             total = term if total == zero(scalar) else builder.apply("add", total, term)
@@ -174,7 +159,7 @@ def any_nonzero(builder: Builder, atoms: Sequence[ir.Atom]) -> ir.Atom:
     """Whether a component of a float among the atoms is not zero."""
     found: ir.Atom | None = None
     for atom in atoms:
-        for part in components(builder, atom) if is_float(atom) else ():
+        for part in builder.components(atom) if is_float(atom) else ():
             nonzero = builder.apply("ne", part, zero(type_of(part)))
             found = nonzero if found is None else builder.apply("or", found, nonzero)
     return FALSE if found is None else found

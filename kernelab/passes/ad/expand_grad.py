@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from kernelab.lang.build import Builder, constant, type_of
-from kernelab.lang.ir import Atom, Block, Call, CustomRules, Function, Stmt, Var, walk
-from kernelab.lang.types import Scalar, Value, is_differentiable, size_of
+from kernelab.lang.build import type_of
+from kernelab.lang.ir import Block, Call, CustomRules, Function, Stmt, Var, walk
+from kernelab.lang.types import Value, is_differentiable
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.inline import lay_out
@@ -51,10 +51,9 @@ class _Expander(Copier):
         programs = _tangents(expand_gradients(stmt.function))
         for out, (param, program) in zip(stmt.outs, programs, strict=True):
             assert isinstance(param.type, Value)
-            seeds = _directions(self.builder, param.type)
+            seeds = self.builder.units(param.type)
             slopes = [self.entered(program, (*args, seed))[-1] for seed in seeds]
-            is_one = isinstance(param.type, Scalar)
-            self.env[out] = slopes[0] if is_one else self.builder.apply(str(param.type), *slopes)
+            self.env[out] = self.builder.joined(param.type, slopes)
 
 
 @lru_cache(1024)
@@ -76,12 +75,3 @@ def _calling(function: Function) -> Function:
     outs = tuple(Var(type_of(atom), "", function.span) for atom in function.body.yields)
     body = Block((Call(outs, function, params, function.span),), outs)
     return Function(function.name, params, body, (), function.span)
-
-
-def _directions(builder: Builder, type: Value) -> list[Atom]:
-    """A tangent along each component."""
-    if isinstance(type, Scalar):
-        return [constant(1.0, type)]
-    count = size_of(type)
-    ones = ([constant(float(k == one), type.scalar) for k in range(count)] for one in range(count))
-    return [builder.apply(str(type), *components) for components in ones]

@@ -15,7 +15,6 @@ from kernelab.lang.build import Builder, Expr, type_of
 from kernelab.lang.ir import Atom, Atomic, AtomicKind
 from kernelab.lang.ops import Bilinear, Expanded, Linear, Op, Partials, Rules, Undefined, Zero
 from kernelab.lang.types import Scalar
-from kernelab.passes.ad.record import components
 
 
 def push(op: Op, y: Expr, xs: Sequence[Expr], dots: Sequence[Expr | None]) -> Expr | None:
@@ -120,13 +119,13 @@ def better(builder: Builder, kind: AtomicKind, value: Atom, old: Atom) -> Atom:
 
 def shared(builder: Builder, wins: Sequence[Atom], winner: Atom, other: Atom) -> Atom:
     """A vector or matrix with the components of one where it wins, of the other elsewhere."""
-    pairs = zip(wins, components(builder, winner), components(builder, other), strict=True)
+    pairs = zip(wins, builder.components(winner), builder.components(other), strict=True)
     return builder.apply(str(type_of(winner)), *(builder.apply("where", *parts) for parts in pairs))
 
 
 def winning(builder: Builder, kind: AtomicKind, value: Atom, old: Atom) -> list[Atom]:
     """Whether each component of a value replaces what the element held there."""
-    pairs = zip(components(builder, value), components(builder, old), strict=True)
+    pairs = zip(builder.components(value), builder.components(old), strict=True)
     return [better(builder, kind, new, before) for new, before in pairs]
 
 

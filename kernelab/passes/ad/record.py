@@ -15,20 +15,17 @@ site then: a stack cannot be taken from while it is replayed for a sweep that ha
 """
 
 import itertools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kernelab.errors import Span
 from kernelab.lang import ir
-from kernelab.lang.build import Builder, integer, type_of, zero
+from kernelab.lang.build import integer, type_of, zero
 from kernelab.lang.ops import ALONG
 from kernelab.lang.types import (
     Array,
-    Mat,
-    Scalar,
     Value,
-    Vec,
     int32,
     int64,
     is_differentiable,
@@ -114,20 +111,6 @@ def residual_of(site: Site, number: int) -> Residual:
     if not isinstance(site, Popped) or not is_differentiable(type):
         return Residual(array, starts, type)
     return Residual(array, starts, type, ir.Var(array.type, f"memory_{number}", site.span))
-
-
-def components(builder: Builder, atom: ir.Atom) -> Iterable[ir.Atom]:
-    """The scalars of a value, by rows."""
-    match atom.type:
-        case Scalar():
-            return [atom]
-        case Vec(_, n):
-            return [builder.apply("extract", atom, integer(i)) for i in range(n)]
-        case Mat(_, n, m):
-            places = [(i, j) for i in range(n) for j in range(m)]
-            return [builder.apply("extract", atom, integer(i), integer(j)) for i, j in places]
-        case _:
-            raise AssertionError(f"{atom} is no value")
 
 
 # -------------------------------------------------------------------------------------------------- readback
@@ -230,7 +213,7 @@ class _Reader(Copier):
         residual = self.residuals[site]
         values = self.kept(residual, self.cursor[site], site.out.hint)
         self.advance(site, 1)
-        return self.joined(residual.type, values)
+        return self.builder.joined(residual.type, values)
 
     def save(self, stmt: ir.Save) -> None:
         """Store the values pushed onto a stack at the positions of their cotangents."""
@@ -242,7 +225,7 @@ class _Reader(Copier):
             if residual is None or residual.memory is None:
                 continue
             places = self.places(residual.array, self.cursor[depth], size_of(residual.type))
-            for place, value in zip(places, components(self.builder, self.atom(atom)), strict=True):
+            for place, value in zip(places, self.builder.components(self.atom(atom)), strict=True):
                 self.builder.store(residual.memory, [place], value)
         self.advance(depth, 1)
 
@@ -255,7 +238,7 @@ class _Reader(Copier):
             self.env[out] = (
                 zero(type_of(out))  # nobody needs it
                 if residual is None
-                else self.joined(residual.type, self.popped(residual, taken, depth, out.hint))
+                else self.builder.joined(residual.type, self.popped(residual, taken, depth, out.hint))
             )
         if stmt.stack in self.stacks:
             self.advance(taken, 1)
@@ -284,9 +267,6 @@ class _Reader(Copier):
         counts = [b.apply("add", first, ir.Const(k, int64)) for k in range(size)]
         none = ir.Const(0, int64)
         return [start if count == none else b.let(ALONG, (start, count), int64) for count in counts]
-
-    def joined(self, type: Value, scalars: list[ir.Atom]) -> ir.Atom:
-        return scalars[0] if isinstance(type, Scalar) else self.builder.apply(str(type), *scalars)
 
     def advance(self, key: Key, by: int) -> None:
         self.cursor[key] = self.builder.apply("add", self.cursor[key], integer(by))
@@ -436,5 +416,5 @@ class _Appender(Copier):
         super().stmt(stmt)
         for site, out in sources(stmt):
             if site in self.residuals:
-                for component in components(self.builder, self.atom(out)):
+                for component in self.builder.components(self.atom(out)):
                     self.builder.emit(ir.Append(self.residuals[site].array, component, stmt.span))

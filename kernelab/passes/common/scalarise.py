@@ -10,12 +10,13 @@ where they can.  Expects no `Call`.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import assert_never
 
 from kernelab.lang import ir
 from kernelab.lang.build import Builder, Expr, constant, elem_of, type_of
 from kernelab.lang.ops import SHAPE, Op, resolve
-from kernelab.lang.types import Array, Mat, Scalar, Type, Value, Vec, scalar_of, shape_of, size_of
+from kernelab.lang.types import Array, Scalar, Type, Value, Vec, scalar_of, shape_of, size_of
 
 Components = tuple[ir.Atom, ...]
 
@@ -86,8 +87,8 @@ class _Scalariser(Builder):
 
     def apply(self, name: str, *args: ir.Atom, hint: str = "") -> ir.Atom:
         """As of any builder; expansions ask for components, and for the same few overloads, all the time."""
-        if name == "extract":
-            return self.extract(args[0], args[1:])
+        if name == "extract" and (place := self.place(args[0], args[1:])) is not None:
+            return self.parts(args[0])[place][0]
         key = name, tuple(arg.type for arg in args)
         if key not in self._resolved:
             self._resolved[key] = resolve(*key)
@@ -101,12 +102,15 @@ class _Scalariser(Builder):
         if op is SHAPE or op.cpp is not None:
             return super().let(op, [self.operand(arg) for arg in args], type, hint)
         match op.name, args:
-            case "extract", (vector, *indices):
-                return self.extract(vector, indices)
+            case (("extract" | "row"), (vector, *indices)):
+                place = self.place(vector, indices)
+                if place is not None:
+                    return self.vector(type, self.parts(vector)[place])
             case "insert", (vector, *indices, value):
-                return self.insert(vector, indices, value)
-            case "row", (matrix, index):
-                return self.row(matrix, index)
+                place, components = self.place(vector, indices), [*self.parts(vector)]
+                if place is not None:
+                    components[place] = self.parts(value)
+                    return self.vector(type, components)
             case name, _ if name == str(type) and _one_a_component(args, type):
                 return self.vector(type, [self.scalar(arg) for arg in args])
         assert op.expand is not None, f"{op.name} has neither a spelling nor an expansion"
@@ -117,58 +121,15 @@ class _Scalariser(Builder):
     def operand(self, atom: ir.Atom) -> ir.Atom:
         return atom if isinstance(atom, ir.Const) else self.env.get(atom, (atom,))[0]
 
-    def extract(self, vector: ir.Atom, indices: Sequence[ir.Atom]) -> ir.Atom:
-        parts = self.parts(vector)
-        if len(indices) == 1 and isinstance(indices[0], ir.Const):
-            return parts[int(indices[0].value)]
-        for extent, index in zip(shape_of(type_of(vector)), indices, strict=True):
-            size = len(parts) // extent
-            rows = [parts[i * size : (i + 1) * size] for i in range(extent)]
-            parts = self.choose(self.scalar(index), rows)
-        (part,) = parts
-        return part
-
-    def row(self, matrix: ir.Atom, index: ir.Atom) -> ir.Atom:
-        type = type_of(matrix)
-        assert isinstance(type, Mat)
-        parts = self.parts(matrix)
-        rows = [parts[i * type.m : (i + 1) * type.m] for i in range(type.n)]
-        return self.vector(Vec(type.scalar, type.m), self.choose(self.scalar(index), rows))
-
-    def choose(self, index: ir.Atom, rows: Sequence[Components]) -> Components:
-        """The row at an index, from the end where it is negative; the last row if it is outside."""
-        if isinstance(index, ir.Const):
-            return rows[_position(int(index.value), len(rows))]
-        index = self.from_start(index, len(rows))
-        chosen = rows[-1]
-        for i in reversed(range(len(rows) - 1)):
-            here = self.apply("eq", index, constant(i, type_of(index)))
-            chosen = tuple(self.apply("where", here, a, b) for a, b in zip(rows[i], chosen, strict=True))
-        return chosen
-
-    def insert(self, vector: ir.Atom, indices: Sequence[ir.Atom], value: ir.Atom) -> ir.Atom:
-        type = type_of(vector)
-        new = self.scalar(value)
-        whole = [self.from_start(self.scalar(i), n) for i, n in zip(indices, shape_of(type), strict=True)]
-        placed = []
-        for position, old in zip(_positions(type), self.parts(vector), strict=True):
-            here = self.all_equal(whole, position)
-            placed.append(self.apply("where", here, new, old))
-        return self.vector(type, placed)
-
-    def from_start(self, index: ir.Atom, extent: int) -> ir.Atom:
-        if isinstance(index, ir.Const):
-            return constant(_position(int(index.value), extent), type_of(index))
-        type = type_of(index)
-        negative = self.apply("lt", index, constant(0, type))
-        return self.apply("where", negative, self.apply("add", index, constant(extent, type)), index)
-
-    def all_equal(self, indices: Sequence[ir.Atom], position: Sequence[int]) -> ir.Atom:
-        tests = [self.equal(index, i) for index, i in zip(indices, position, strict=True)]
-        return tests[0] if len(tests) == 1 else self.apply("and", *tests)
-
-    def equal(self, index: ir.Atom, i: int) -> ir.Atom:
-        return self.apply("eq", index, constant(i, type_of(index)))
+    def place(self, vector: ir.Atom, indices: Sequence[ir.Atom]) -> slice | None:
+        """The components that constant indices select; None where one is known at run time only."""
+        start, size = 0, len(self.parts(vector))
+        for extent, index in zip(shape_of(type_of(vector)), map(self.scalar, indices), strict=False):
+            if not isinstance(index, ir.Const) or not -extent <= index.value < extent:
+                return None
+            size //= extent
+            start += int(index.value) % extent * size
+        return slice(start, start + size)
 
     # -------------------------------------------------------------------------------------- statements
 
@@ -266,24 +227,10 @@ def _one_a_component(args: Sequence[ir.Atom], type: Value) -> bool:
     return len(args) == size_of(type) and all(arg.type == scalar_of(type) for arg in args)
 
 
-def _position(index: int, extent: int) -> int:
-    return index + extent if index < 0 else index
-
-
-def _positions(type: Value) -> list[tuple[int, ...]]:
-    match type:
-        case Scalar():
-            return [()]
-        case Vec(_, n):
-            return [(i,) for i in range(n)]
-        case Mat(_, n, m):
-            return [(i, j) for i in range(n) for j in range(m)]
-
-
 def _suffixes(type: Value) -> list[str]:
     if isinstance(type, Vec) and type.n <= 4:
         return list("xyzw"[: type.n])
-    return ["".join(map(str, position)) for position in _positions(type)]
+    return ["".join(map(str, position)) for position in product(*map(range, shape_of(type)))]
 
 
 def _hint(hint: str, suffix: str) -> str:
