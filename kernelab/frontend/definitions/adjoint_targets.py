@@ -29,7 +29,7 @@ from kernelab.frontend.meaning.name_lookup import is_word
 from kernelab.frontend.syntax.jumps import leaves
 from kernelab.frontend.syntax.walking import is_none
 from kernelab.lang.build import zero
-from kernelab.lang.ir import Atom, Var
+from kernelab.lang.ir import Var
 from kernelab.lang.structs import Struct, StructArray
 from kernelab.lang.structs import leaves as leaves_of
 from kernelab.lang.types import Type, is_differentiable
@@ -121,17 +121,6 @@ def float_part(tangent: Meaning, primal: Meaning) -> Meaning:
             return replace(primal, var=var)
         case _:
             return tangent if is_float(tangent) else primal
-
-
-def numbers(meaning: Meaning) -> list[Atom]:
-    """The numbers, vectors and matrices in a value, in order."""
-    match meaning:
-        case Typed(atom):
-            return [atom]
-        case TupleOf(items):
-            return [atom for item in items for atom in numbers(item)]
-        case _:
-            return []
 
 
 def is_adjoint(node: ast.expr) -> bool:

@@ -37,7 +37,9 @@ def lower_python(function: Callable[..., Any], namespace: Mapping[str, Any], lab
         message = f"`{name}` returns nothing"
         hint = "return the value of one element"
         raise KernelSyntaxError(Diagnostic(message, Places(source).head(definition), "func", hint=hint))
-    _fix_defaults(definition, function)
+    # A default is evaluated when Python makes the function, not when kernelab lowers it.
+    pairs = zip(definition.args.defaults, function.__defaults__ or (), strict=True)
+    definition.args.defaults = [_fixed(default, value) for default, value in pairs]
     _drop_annotations(definition)
     lowered = lower_tree(source, tree, namespace)
     lowered.raise_errors()
@@ -95,13 +97,6 @@ def _drop_annotations(node: ast.FunctionDef) -> None:
     for argument in parameters(node.args):
         if not (isinstance(argument.annotation, ast.Name) and argument.annotation.id in ("int", "bool")):
             argument.annotation = None
-
-
-def _fix_defaults(node: ast.FunctionDef, function: Any) -> None:
-    """A default is evaluated when Python makes the function, not when kernelab lowers it."""
-    values = function.__defaults__ or ()
-    pairs = zip(node.args.defaults, values, strict=True)
-    node.args.defaults = [_fixed(default, value) for default, value in pairs]
 
 
 def _fixed(node: ast.expr, value: Any) -> ast.expr:

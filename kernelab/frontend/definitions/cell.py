@@ -111,7 +111,8 @@ def _lower(
     for stmt in tree.body:
         cell.statement(stmt)
     cell.classify()
-    cell.attach_rules()
+    rules = custom_derivatives.attach_all(cell.rules, cell.scope, cell.places, cell.functions, cell.collect)
+    cell.notes += rules
     cell.lower()
     return cell.lowered()
 
@@ -330,11 +331,6 @@ class _Cell:
             return native_defs.NativeFunction(template, self.natives[name])
         several = self.overloads.get(name)
         return UserFunction(template) if several is None else Overloads(several)
-
-    def attach_rules(self) -> None:
-        self.notes += custom_derivatives.attach_all(
-            self.rules, self.scope, self.places, self.functions, self.collect
-        )
 
     def ruled(self) -> set[str]:
         """The functions that rules belong to or call; what asks for `tid()` is a kernel all the same."""

@@ -23,7 +23,6 @@ from kernelab.frontend.definitions.adjoint_targets import (
     float_part,
     has_floats,
     is_float,
-    numbers,
 )
 from kernelab.frontend.definitions.definitions import Template, template
 from kernelab.frontend.definitions.functions import UserFunction, as_meaning, lower_rule
@@ -42,6 +41,8 @@ from kernelab.frontend.meaning.meanings import (
     Typed,
     Weak,
     describe,
+    numbers,
+    parts_of,
 )
 from kernelab.frontend.meaning.name_lookup import Scope, Unknown, meaning_of, named_in
 from kernelab.frontend.meaning.source import Places, source_of
@@ -89,8 +90,8 @@ class Rules:
         """The rules for arguments of certain types; raises BrokenCall where they have mistakes."""
         inputs = list(zip(callee.signature(), bound, strict=True))
         lowering = _Lowering(callee, inputs, instance.function, list(_leaves(instance.results)))
-        if _returns_arrays(instance.results):
-            raise BrokenCall(tuple(lowering.of_arrays(rule) for rule in self.of.values()))
+        if any(isinstance(part, ArrayRef | StructArrayRef) for part in parts_of(instance.results)):
+            raise BrokenCall(tuple(map(lowering.of_arrays, self.of.values())))
         functions = {kind: lowering.rule(rule) for kind, rule in self.of.items()}
         if lowering.errors:
             raise BrokenCall(tuple(lowering.errors))
@@ -303,16 +304,6 @@ def _of_floats(function: Function) -> Function:
     """A rule that yields no more than what belongs to floats: of a struct, not its ints."""
     yields = tuple(atom for atom in function.body.yields if is_differentiable(type_of(atom)))
     return replace(function, body=replace(function.body, yields=yields))
-
-
-def _returns_arrays(results: Meaning | None) -> bool:
-    match results:
-        case TupleOf(items):
-            return any(map(_returns_arrays, items))
-        case ArrayRef() | StructArrayRef():
-            return True
-        case _:
-            return False
 
 
 def _leaves(results: Meaning | None) -> Iterator[Bound]:

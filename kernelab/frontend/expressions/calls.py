@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from kernelab.frontend.expressions import constructors, division, library_functions, print_calls, words
 from kernelab.frontend.expressions.constructors import number
@@ -109,18 +110,13 @@ def _extremum(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> 
     return _extremum(frame, name, (Argument(pair, node), *rest), node)
 
 
-def _division(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning | None:
+def _division_or_power(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning | None:
     if len(arguments) != 2:
         return _operation(frame, name, arguments, node)
     (left, right), parts = _operands(frame, name, arguments, node)
+    if name == "pow":
+        return power(frame, (left, right), node, parts)
     return division.divided(frame, name, left, right, node, parts)
-
-
-def _power(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning | None:
-    if len(arguments) != 2:
-        return _operation(frame, name, arguments, node)
-    operands, parts = _operands(frame, name, arguments, node)
-    return power(frame, operands, node, parts)
 
 
 def power(
@@ -220,8 +216,8 @@ WORDS: Mapping[str, FromValues | FromSyntax] = {
     "type": FromSyntax(static_values.type_of),
     "print": FromSyntax(print_calls.print_),
     "printf": FromSyntax(print_calls.printf),
-    "expect_eq": FromSyntax(words.expect_eq),
-    "expect_neq": FromSyntax(words.expect_neq),
+    "expect_eq": FromSyntax(partial(words.expect, operator="eq", name="expect_eq")),
+    "expect_neq": FromSyntax(partial(words.expect, operator="ne", name="expect_neq")),
     "expect_near": FromSyntax(words.expect_near),
     "range": FromSyntax(words.misplaced_range),
     "len": FromValues(words.length),
@@ -231,9 +227,8 @@ WORDS: Mapping[str, FromValues | FromSyntax] = {
     "grad": FromValues(library_functions.gradient_of),
     "where": FromValues(_where),
     "select": FromValues(_select),
-    "pow": FromValues(_power),
     **dict.fromkeys(("min", "max"), FromValues(_extremum)),
-    **dict.fromkeys(division.NAMES, FromValues(_division)),
+    **dict.fromkeys((*division.NAMES, "pow"), FromValues(_division_or_power)),
     **dict.fromkeys(words.ATOMICS, FromValues(words.atomic)),
     **dict.fromkeys(shaped.WORDS, FromValues(constructors.shaped_value)),
     **dict.fromkeys(library_functions.NAMES, FromValues(_library_function)),

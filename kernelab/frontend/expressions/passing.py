@@ -3,7 +3,6 @@
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from kernelab.errors import Related
 from kernelab.frontend.meaning import array_views, local_arrays
@@ -110,16 +109,13 @@ def entered(
             node, f"{function.name} calls itself, which a kernel cannot do", "recursion", "write a loop"
         ) from None
     frame.scope.constants |= function.constants
-    frame.scope.captured |= function.captured | _of_another_cell(frame, named, node)
-    local_arrays.refuse_changes(frame, function.name, instance.function, atoms, node)
-    return Entered(instance, pairs, atoms)
-
-
-def _of_another_cell(frame: Frame, function: Callee, node: ast.Call) -> dict[str, Any]:
-    """The function under the notebook's name for it; nothing where the notebook has no such name."""
+    frame.scope.captured |= function.captured
     name = node.func.id if isinstance(node.func, ast.Name) else ""
     value = frame.scope.namespace.get(name)
-    return {name: value} if getattr(value, "__kernelab_function__", None) is function else {}
+    if getattr(value, "__kernelab_function__", None) is named:
+        frame.scope.captured[name] = value  # a function of another cell, by the notebook's name for it
+    local_arrays.refuse_changes(frame, function.name, instance.function, atoms, node)
+    return Entered(instance, pairs, atoms)
 
 
 def _bind(

@@ -123,17 +123,13 @@ def printf(frame: Frame, node: ast.Call) -> None:
         part = waiting.pop(0)
         spec = f"%{conversion['flags']}{conversion['width']}{conversion['letter']}"
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
-            line.say(_inserted(frame, part, part.value, spec))
+            if spec[-1] != "s":
+                raise frame.error(part, f"%{spec[-1]} shows a number, not text", hint="write %s")
+            line.say(spec % part.value)
             continue
         line.show(_converted(frame, frame.value(part), spec, part), spec)
     line.say(form[position:])
     line.emit(frame)
-
-
-def _inserted(frame: Frame, node: ast.Constant, text: str, spec: str) -> str:
-    if spec[-1] != "s":
-        raise frame.error(node, f"%{spec[-1]} shows a number, not text", hint="write %s")
-    return spec % text
 
 
 def _converted(frame: Frame, value: Meaning, spec: str, node: ast.expr) -> Atom:
@@ -141,12 +137,12 @@ def _converted(frame: Frame, value: Meaning, spec: str, node: ast.expr) -> Atom:
     if letter not in INTEGERS + FLOATS:
         hint = "%d shows an integer, %f, %e and %g show a float"
         raise frame.error(node, f"printf in a kernel cannot show a number as %{letter}", "value", hint)
-    if not isinstance(value, Weak | Typed) or not isinstance(_typed(frame, value, node).type, Scalar):
+    if not isinstance(value, Weak | Typed) or not isinstance(materialise(frame, value, node).type, Scalar):
         hint = "show its components one by one, or use print"
         raise frame.error(node, f"%{letter} shows one number, not {describe(value)}", hint=hint)
     if isinstance(value, Weak) and isinstance(value.number, int) and letter in FLOATS:
         value = Weak(float(value.number))
-    atom = _typed(frame, value, node)
+    atom = materialise(frame, value, node)
     assert isinstance(atom.type, Scalar)
     if atom.type.is_float != (letter in FLOATS):
         hint = f"write %{'f' if atom.type.is_float else 'd'}"
@@ -154,7 +150,3 @@ def _converted(frame: Frame, value: Meaning, spec: str, node: ast.expr) -> Atom:
     if atom.type == bool_ or (atom.type.is_int and atom.type.bits < 32):
         return frame.builder.apply("int32", atom)
     return cast(frame, atom, float32) if atom.type.is_float and atom.type.bits < 32 else atom
-
-
-def _typed(frame: Frame, value: Weak | Typed, node: ast.expr) -> Atom:
-    return materialise(frame, value, node)

@@ -184,14 +184,11 @@ _TOLERANCE = 1e-6
 """The tolerance of `expect_near` where the call names none."""
 
 
-def expect_eq(frame: Frame, node: ast.Call) -> None:
-    """`expect_eq(a, b)`: end the launch with an error where two values differ."""
-    _expect_comparison(frame, "eq", "expect_eq", node)
-
-
-def expect_neq(frame: Frame, node: ast.Call) -> None:
-    """`expect_neq(a, b)`: end the launch with an error where two values are equal."""
-    _expect_comparison(frame, "ne", "expect_neq", node)
+def expect(frame: Frame, node: ast.Call, operator: str, name: str) -> None:
+    """`expect_eq(a, b)`, `expect_neq(a, b)`: end the launch with an error unless two values compare so."""
+    values, parts = _expected(frame, name, ("a", "b"), node)
+    holds = materialise(frame, operate(frame, operator, values, node, parts), node)
+    frame.builder.check(holds, "assertion", frame.places.text(node))
 
 
 def expect_near(frame: Frame, node: ast.Call) -> None:
@@ -202,12 +199,6 @@ def expect_near(frame: Frame, node: ast.Call) -> None:
     values, parts = _expected(frame, "expect_near", ("a", "b", "tolerance"), node)
     tolerance = values[2] if len(values) == 3 else Weak(_TOLERANCE)
     holds = _near(frame, values[0], values[1], tolerance, node, parts)
-    frame.builder.check(holds, "assertion", frame.places.text(node))
-
-
-def _expect_comparison(frame: Frame, operator: str, name: str, node: ast.Call) -> None:
-    values, parts = _expected(frame, name, ("a", "b"), node)
-    holds = materialise(frame, operate(frame, operator, values, node, parts), node)
     frame.builder.check(holds, "assertion", frame.places.text(node))
 
 

@@ -26,11 +26,8 @@ _COLOURS = dict(zip("rgba", "xyzw", strict=True))
 
 def of_name(name: str) -> str:
     """The hint for a name that means nothing in a kernel; empty where nothing is known."""
-    return NAMES.hint(name) or ("it is Python's, and has no meaning in a kernel" if _is_pythons(name) else "")
-
-
-def _is_pythons(name: str) -> bool:
-    return not name.startswith("_") and callable(getattr(builtins, name, None))
+    is_pythons = not name.startswith("_") and callable(getattr(builtins, name, None))
+    return NAMES.hint(name) or ("it is Python's, and has no meaning in a kernel" if is_pythons else "")
 
 
 def of_value(base: Meaning, attribute: str, text: str) -> str:

@@ -5,7 +5,7 @@ at run time is an atom of the IR (`Typed`) or an array parameter (`ArrayRef`).
 """
 
 import ast
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import EnumType
 from types import ModuleType
@@ -353,6 +353,20 @@ class Callee(Protocol):
     def instantiate(self, bound: tuple[Bound, ...]) -> Instance:
         """The function for these arguments; raises Poisoned where its body has mistakes."""
         ...
+
+
+def parts_of(meaning: Meaning | None) -> Iterator[Meaning]:
+    """What a value consists of, tuples and structs taken apart; nothing for None."""
+    if isinstance(meaning, TupleOf):
+        for item in meaning.items:
+            yield from parts_of(item)
+    elif meaning is not None:
+        yield meaning
+
+
+def numbers(meaning: Meaning | None) -> list[Atom]:
+    """The numbers, vectors and matrices in a value, in order."""
+    return [part.atom for part in parts_of(meaning) if isinstance(part, Typed)]
 
 
 def _kind_of_names(module: Any) -> str:

@@ -132,19 +132,14 @@ def convert(frame: Frame, value: Meaning, type: Value, node: Place, purpose: str
         case Typed(atom) if atom.type == type:
             return atom
         case Typed(atom, origins) if isinstance(type, Scalar) and isinstance(atom.type, Scalar):
-            if _widens(atom.type, type, bool(origins)):
-                if _same_kind(atom.type, type):
+            alike = _same_kind(atom.type, type)
+            if (atom.type.is_int and type.is_float) or (origins and alike):
+                if alike:
                     frame.weak_types.require(origins, WeakType(type, False))
                 return cast(frame, atom, type)
     raise frame.error(
         node, f"{purpose} {type}, not {describe(value)}", hint=_conversion(frame, value, type, node)
     )
-
-
-def _widens(own: Scalar, wanted: Scalar, weak: bool) -> bool:
-    if own.is_int and wanted.is_float:
-        return True
-    return weak and _same_kind(own, wanted)
 
 
 def _same_kind(a: Scalar, b: Scalar) -> bool:

@@ -4,6 +4,7 @@ As types, `types.vector(length=5, dtype=float)`; in a kernel, `vector(1.0, 2.0, 
 `matrix(0.0, shape=(2, 3))`, `identity(n=3, dtype=float)`.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 
 from kernelab.frontend.meaning.meanings import Meaning, TupleOf, TypeRef, Weak
@@ -12,24 +13,16 @@ from kernelab.lang.types import LARGEST, Mat, Quat, Scalar, Transform, Value, Ve
 IDENTITIES = ("identity", "quat_identity", "transform_identity")
 ROTATIONS = ("quaternion", "transformation")
 WORDS = ("vector", "matrix", *ROTATIONS, *IDENTITIES)
-_KEYWORDS = {
-    "quaternion": ("dtype",),
-    "transformation": ("dtype",),
-    "quat_identity": ("dtype",),
-    "transform_identity": ("dtype",),
-    "vector": ("length", "dtype"),
-    "matrix": ("shape", "dtype"),
-    "identity": ("n", "dtype"),
-}
 _EXAMPLES = {
-    "quaternion": "quaternion(x, y, z, w, dtype=float)",
-    "transformation": "transformation(p, q, dtype=float)",
-    "quat_identity": "quat_identity(dtype=float)",
-    "transform_identity": "transform_identity(dtype=float)",
-    "vector": "vector(length=5, dtype=float)",
-    "matrix": "matrix(shape=(2, 3), dtype=float)",
-    "identity": "identity(n=3, dtype=float)",
+    "quaternion": "x, y, z, w, dtype=float",
+    "transformation": "p, q, dtype=float",
+    "quat_identity": "dtype=float",
+    "transform_identity": "dtype=float",
+    "vector": "length=5, dtype=float",
+    "matrix": "shape=(2, 3), dtype=float",
+    "identity": "n=3, dtype=float",
 }
+_KEYWORDS = {name: tuple(re.findall(r"(\w+)=", example)) for name, example in _EXAMPLES.items()}
 
 
 class Unshaped(Exception):
@@ -38,7 +31,7 @@ class Unshaped(Exception):
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
         self.message = message
-        self.hint = f"write {_EXAMPLES[name]}"
+        self.hint = f"write {name}({_EXAMPLES[name]})"
 
 
 def bound(name: str, plain: Sequence[Meaning], named: Mapping[str, Meaning]) -> Mapping[str, Meaning]:

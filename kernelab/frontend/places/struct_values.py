@@ -9,7 +9,7 @@ Of an element of an array of structs only the leaves that are used are loaded.
 """
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -31,6 +31,8 @@ from kernelab.frontend.meaning.meanings import (
     ViewType,
     describe,
     is_struct,
+    numbers,
+    parts_of,
 )
 from kernelab.frontend.meaning.promote import convert
 from kernelab.frontend.places import places
@@ -149,16 +151,10 @@ def _struct_of(value: Meaning) -> Struct | None:
 
 def refuse_local_arrays(frame: Frame, value: Meaning, node: ast.expr) -> None:
     """Raise Mistake where a function would return memory of its own, which ends with the call."""
-    match value:
-        case TupleOf(items):
-            for item in items:
-                refuse_local_arrays(frame, item, node)
-        case ArrayRef(var) if var in frame.locals:
-            raise frame.error(
-                node,
-                "a function cannot return a local array, which ends with the call",
-                hint="return a vector, or write into an array that is passed as an argument",
-            )
+    if any(isinstance(part, ArrayRef) and part.var in frame.locals for part in parts_of(value)):
+        hint = "return a vector, or write into an array that is passed as an argument"
+        message = "a function cannot return a local array, which ends with the call"
+        raise frame.error(node, message, hint=hint)
 
 
 # ------------------------------------------------------------------------- reading
@@ -396,21 +392,12 @@ def store(frame: Frame, spot: StructPlace, value: Meaning, source: ast.expr) -> 
     """Write a struct, or an array field of one."""
     stored = require(frame, value, spot.type, source, f"{ast.unparse(spot.node)} is")
     if spot.element is not None:
-        for var, atom in zip(spot.element.vars, _values(stored), strict=True):
+        for var, atom in zip(spot.element.vars, numbers(stored), strict=True):
             frame.builder.store(var, spot.element.indices, atom)
         return
     around = frame.env[spot.name or ""]
     assert isinstance(around, TupleOf)
     frame.env[spot.name or ""] = around.replaced(spot.path, stored)
-
-
-def _values(value: Meaning) -> Iterator[Atom]:
-    match value:
-        case Typed(atom):
-            yield atom
-        case TupleOf(items):
-            for item in items:
-                yield from _values(item)
 
 
 def no_number(frame: Frame, spot: StructPlace) -> Mistake:

@@ -209,7 +209,10 @@ def loop(
         frame.env |= {BREAK: Weak(False), CONTINUE: Weak(False), RETURN: Weak(False)}
         body()
         after = {
-            name: _close(frame, opened[name], entry[name], _side(frame, name), carries) for name in opened
+            name: _close(
+                frame, opened[name], entry[name], Side(frame.env.get(name), frame.set_at.get(name)), carries
+            )
+            for name in opened
         }
         own_arrays = frame.locals - before
         after |= {
@@ -241,10 +244,6 @@ def loop(
     frame.set_at |= {name: span for name, span in set_at.items() if name in names}
     if "return" in jumps:
         frame.env[RETURN] = Weak(False) if done is None else Typed(outs[done])
-
-
-def _side(frame: Frame, name: str) -> Side:
-    return Side(frame.env.get(name), frame.set_at.get(name))
 
 
 def _statement(

@@ -54,6 +54,10 @@ class Side:
     value: Meaning | None
     span: Span | None
 
+    def item(self, k: int) -> "Side":
+        """The side of one item of a tuple; unset where the tuple is."""
+        return Side(self.value.items[k] if isinstance(self.value, TupleOf) else None, self.span)
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -117,7 +121,7 @@ def join(frame: Frame, origin: Origin, name: str, sides: Sequence[Side], meeting
     if isinstance(first, TupleOf) and all(isinstance(value, TupleOf) for value in values) and len(forms) == 1:
         return first.of(
             [
-                join(frame, (*origin, k), first.label(name, k), _item_sides(sides, k), meetings)
+                join(frame, (*origin, k), first.label(name, k), [side.item(k) for side in sides], meetings)
                 for k in range(len(first.items))
             ]
         )
@@ -152,13 +156,6 @@ def _at_run_time(value: Meaning) -> bool:
             return array_views.is_view(value)
         case _:
             return False
-
-
-def _item_sides(sides: Sequence[Side], k: int) -> list[Side]:
-    """The sides of one item of a tuple; unset where the tuple is."""
-    return [
-        Side(side.value.items[k] if isinstance(side.value, TupleOf) else None, side.span) for side in sides
-    ]
 
 
 def view_sides(side: Side, count: int) -> list[Side]:
@@ -205,33 +202,21 @@ def mixed(name: str, sides: Sequence[Side]) -> Mistake:
     first, *others = sides
     other = next((side for side in others if _describe(first) != _describe(side)), others[0])
     what = "the returned value" if name == RETURNED else name
-    if array_views.same_array(first.value, other.value):
-        return _two_views(what, first, other)
     one, another = _array_name(first.value), _array_name(other.value)
-    if one and another:
-        return _two_arrays(what, one, another, first.span, other.span)
-    message = (
-        f"{what} is {_describe(other)} here and {_describe(first)} in line "
-        f"{first.span.line if first.span else '?'}: a variable keeps one type"
-    )
-    hint = _how_to_agree(first, other)
-    related = (Related(f"{what} is {_describe(first)} here", first.span),) if first.span is not None else ()
+    shown, is_other = f"{what} is {_describe(first)} here", f"{what} is {_describe(other)}"
+    if array_views.same_array(first.value, other.value):
+        message = f"{is_other} here and {_describe(first)} elsewhere: the two have different forms"
+        hint = "use two names, or index and slice in the same way, for example a[0:] and a[1:]"
+    elif one and another:
+        message = f"{what} is the array {another} here and {one} elsewhere: a variable stands for one array"
+        hint = "index each array where it is meant, and choose between the numbers"
+        shown = f"{what} is the array {one} here"
+    else:
+        line = first.span.line if first.span else "?"
+        message = f"{is_other} here and {_describe(first)} in line {line}: a variable keeps one type"
+        hint = _how_to_agree(first, other)
+    related = (Related(shown, first.span),) if first.span is not None else ()
     return Mistake(Diagnostic(message, other.span or first.span, "type", hint=hint, related=related))
-
-
-def _two_views(what: str, first: Side, other: Side) -> Mistake:
-    shown = [describe(side.value) for side in (other, first) if side.value is not None]
-    message = f"{what} is {shown[0]} here and {shown[1]} elsewhere: the two have different forms"
-    related = (Related(f"{what} is {shown[1]} here", first.span),) if first.span is not None else ()
-    hint = "use two names, or index and slice in the same way, for example a[0:] and a[1:]"
-    return Mistake(Diagnostic(message, other.span or first.span, "type", hint=hint, related=related))
-
-
-def _two_arrays(what: str, one: str, other: str, span: Span | None, other_span: Span | None) -> Mistake:
-    related = (Related(f"{what} is the array {one} here", span),) if span is not None else ()
-    message = f"{what} is the array {other} here and {one} elsewhere: a variable stands for one array"
-    hint = "index each array where it is meant, and choose between the numbers"
-    return Mistake(Diagnostic(message, other_span or span, "type", hint=hint, related=related))
 
 
 def _array_name(value: Meaning | None) -> str:

@@ -11,7 +11,7 @@ Index arithmetic counts as exact only while it stays within 32 bits.  Negative i
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
@@ -382,7 +382,8 @@ def _operation(name: str, args: list[Range]) -> Range | None:
         case "max":
             return _ordered(max(args[0].low, args[1].low), max(args[0].high, args[1].high))
         case "clamp":
-            return _operation("min", [_ordered(*_both(max, args[0], args[1])), args[2]])
+            at_least = _ordered(max(args[0].low, args[1].low), max(args[0].high, args[1].high))
+            return _operation("min", [at_least, args[2]])
         case "mul":
             return _product(args[0], args[1])
         case "floordiv" | "mod":
@@ -397,10 +398,6 @@ def _either(args: list[Range]) -> Range:
     if first.high < first.low or second.high < second.low:
         return second if first.high < first.low else first
     return _hull(first, second)
-
-
-def _both(choose: Callable[[int, int], int], a: Range, b: Range) -> tuple[int, int]:
-    return choose(a.low, b.low), choose(a.high, b.high)
 
 
 def _ordered(low: int, high: int) -> Range:

@@ -46,7 +46,14 @@ def contests(function: Function) -> Mapping[int, tuple[Contest, ...]]:
         own = [access for access in found if access.position == position]
         reads = [access for access in own if access.kind == "read"]
         pairs = [(read, change) for read in reads for change in own if change.kind == "change"]
-        contests = tuple(_contest(function, read, change) for read, change in dict.fromkeys(pairs))
+        contests = tuple(
+            Contest(
+                region_of([read]),
+                region_of([change]),
+                _never_meet(read, change) or _comes_before(function, change, read),
+            )
+            for read, change in dict.fromkeys(pairs)
+        )
         if contests and all(contest.proof or _may_part(contest) for contest in contests):
             contested[position] = contests
     return contested
@@ -63,11 +70,6 @@ def _axes_apart(a: tuple[int, int, int], b: tuple[int, int, int]) -> bool:
         return True
     period = math.gcd(step if count > 1 else 0, other_step if others > 1 else 0)
     return (low - other) % period != 0 if period else low != other
-
-
-def _contest(function: Function, read: Access, change: Access) -> Contest:
-    proof = _never_meet(read, change) or _comes_before(function, change, read)
-    return Contest(region_of([read]), region_of([change]), proof)
 
 
 def _may_part(contest: Contest) -> bool:

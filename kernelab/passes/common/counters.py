@@ -8,9 +8,9 @@ number of the iteration instead of saving them; integers wrap, so this is exact.
 
 from dataclasses import dataclass
 
-from kernelab.lang.build import Builder, zero
+from kernelab.lang.build import Builder, type_of, zero
 from kernelab.lang.ir import Atom, Block, Const, For, If, Let, Loop, Var, defs, walk
-from kernelab.lang.types import Scalar, Value
+from kernelab.lang.types import Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +41,12 @@ def counters(loop: Loop) -> dict[int, Step]:
 
 def counted(builder: Builder, start: Atom, step: Step, number: Atom, hint: str = "") -> Atom:
     """The value of a counter that began at `start` after `number` iterations."""
-    type = _type_of(start)
+    type = type_of(start)
     total: Atom = zero(type)
     for term in step:
         total = builder.apply("add" if term.sign > 0 else "sub", total, term.amount)
     passed = number if number.type == type else builder.apply(str(type), number)
     return builder.apply("add", start, builder.apply("mul", total, passed), hint=hint)
-
-
-def _type_of(atom: Atom) -> Value:
-    assert isinstance(atom.type, Scalar)
-    return atom.type
 
 
 class _Path:
