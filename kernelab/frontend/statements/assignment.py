@@ -28,9 +28,9 @@ from kernelab.frontend.meaning.meanings import (
 )
 from kernelab.frontend.meaning.promote import as_number, convert
 from kernelab.frontend.places import places, rows, struct_values
-from kernelab.frontend.places.items import unpacked
 from kernelab.frontend.places.slices import Part
 from kernelab.frontend.regions.joins import WATCH
+from kernelab.frontend.statements.loops import unpacked
 from kernelab.lang.ir import Atom, Atomic, Block, Const, Stmt, Store, changed, walk
 from kernelab.lang.types import Scalar
 

@@ -13,11 +13,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kernelab.errors import Diagnostic
-from kernelab.frontend.meaning import fence
+from kernelab.frontend.meaning import array_views, fence
 from kernelab.frontend.meaning.frame import Frame, Mistake, Poisoned
-from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, TupleOf, Typed, Weak, describe
+from kernelab.frontend.meaning.frame import counted as numbered
+from kernelab.frontend.meaning.meanings import (
+    ArrayRef,
+    Meaning,
+    StructArrayRef,
+    TupleOf,
+    Typed,
+    Weak,
+    describe,
+)
 from kernelab.frontend.meaning.promote import cast, convert, integer_hint, spelled
-from kernelab.frontend.places.items import ArrayItems, Items, items_of
+from kernelab.frontend.places import places, struct_values
 from kernelab.frontend.regions.control import LoopHead, branch, loop, truth
 from kernelab.frontend.regions.joins import FLAGS, RETURNED, WATCH
 from kernelab.frontend.syntax.jumps import Jump, escaping
@@ -25,7 +34,7 @@ from kernelab.frontend.syntax.scope import targets
 from kernelab.lang.build import integer
 from kernelab.lang.ir import Atom, Const, Storage, Var
 from kernelab.lang.ops import TRIPS
-from kernelab.lang.types import Scalar, bool_, int32
+from kernelab.lang.types import Mat, Scalar, Vec, bool_, int32
 
 
 def backwards(frame: Frame, head: LoopHead, start: Atom, step: Atom) -> tuple[LoopHead, Atom, Atom]:
@@ -249,6 +258,17 @@ def _names(part: ast.AST, name: str) -> bool:
 # ------------------------------------------------------------------------- items
 
 
+@dataclass(frozen=True, slots=True)
+class ArrayItems:
+    """As many items as an array has: their number, and the one at an index."""
+
+    count: Atom
+    at: Callable[[Atom], Meaning]
+
+
+Items = Sequence[Meaning] | ArrayItems
+
+
 def _items(frame: Frame, node: ast.expr, stmt: ast.For) -> Items:
     match node:
         case ast.Call(func=ast.Name("enumerate"), args=[inner, *start], keywords=[]) if len(start) < 2:
@@ -295,6 +315,50 @@ def _together(frame: Frame, parts: Sequence[Items], node: ast.expr) -> Items:
     for part in many[1:]:
         count = frame.builder.apply("min", count, part.count)
     return ArrayItems(count, lambda k: TupleOf(tuple(part.at(k) for part in many)))
+
+
+def items_of(frame: Frame, value: Meaning, node: ast.expr) -> Items | None:
+    """The items of a value; None for what has none."""
+    match value:
+        case TupleOf(items, None):
+            return items
+        case Typed(atom) if isinstance(value.type, Vec | Mat):
+            return [Typed(item) for item in frame.builder.items(atom)]
+        case ArrayRef():
+            count = array_views.shape(frame, value, 0).atom
+            return ArrayItems(
+                count, lambda k: places.element(frame, array_views.at(frame, value, (k,), node))
+            )
+        case StructArrayRef(name, struct, vars, indices) if value.ndim == 1:
+            count = array_views.shape(frame, struct_values.first(value), 0).atom
+            return ArrayItems(
+                count,
+                lambda k: struct_values.loaded(frame, StructArrayRef(name, struct, vars, (*indices, k))),
+            )
+        case _:
+            return None
+
+
+def unpacked(
+    frame: Frame, value: Meaning, count: int, target: ast.expr, source: ast.expr
+) -> Sequence[Meaning]:
+    """The items for `count` names; an array or a slice has to have as many elements when the kernel runs."""
+    items = value.items if isinstance(value, TupleOf) else items_of(frame, value, source)
+    if items is None:
+        raise frame.error(source, f"{describe(value)} cannot be unpacked into {count} names")
+    if isinstance(items, ArrayItems):
+        same = frame.builder.apply("eq", items.count, integer(count))
+        text = frame.places.text(source)
+        frame.builder.check(same, "assertion", f"{text} has another number of elements than {count}")
+        return [items.at(integer(k)) for k in range(count)]
+    if len(items) != count:
+        raise frame.error(
+            target,
+            f"{numbered(len(items), 'value')} cannot be unpacked into {count} names",
+            "value",
+            "write one name for each value",
+        )
+    return items
 
 
 # ------------------------------------------------------------------------- what a loop carries

@@ -17,12 +17,13 @@ Everything is written without regard to what is needed; `simplify` removes saved
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, assert_never
 
+from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import Builder, constant, integer, type_of, zero
-from kernelab.lang.types import Scalar, int32
+from kernelab.lang.types import Scalar, bytes_of, int32
 from kernelab.passes.ad.custom_rules import insert
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.counters import Step, counted, counters
@@ -322,3 +323,50 @@ def has_loop(stmt: ir.Stmt) -> bool:
     return isinstance(stmt, ir.For | ir.While) or any(
         has_loop(s) for block in ir.blocks(stmt) for s in block.stmts
     )
+
+
+# --------------------------------------------------------------------------------------------- what is saved
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStorage:
+    """The storage of a loop, and the bytes of each saved iteration: none if its sweep needs none."""
+
+    span: Span
+    storage: ir.Storage | Literal["nothing"]
+    bytes: int
+
+    def __repr__(self) -> str:
+        each = "a checkpoint" if self.storage == "checkpoint" else "an iteration"
+        size = f", {self.bytes} bytes {each}" if self.bytes else ""
+        return f"<loop of line {self.line}: {self.storage}{size}>"
+
+    @property
+    def line(self) -> int:
+        return self.span.line
+
+
+def loop_storage(primal: ir.Function, adjoint: ir.Function) -> tuple[LoopStorage, ...]:
+    """The loops of a kernel in the order of its text, and what its adjoint saves of each."""
+    kept: dict[Span, int] = {}
+    _collect(adjoint.body, kept)
+    found: dict[Span, LoopStorage] = {}
+    for stmt in ir.walk(primal.body):
+        if isinstance(stmt, ir.For | ir.While) and stmt.span not in found:
+            size, chosen = kept.get(stmt.span, 0), stmt.storage if isinstance(stmt, ir.For) else None
+            found[stmt.span] = LoopStorage(stmt.span, (chosen or "save") if size else "nothing", size)
+    return tuple(sorted(found.values(), key=lambda loop: (loop.span.line, loop.span.column)))
+
+
+def _collect(block: ir.Block, kept: dict[Span, int]) -> int:
+    """The bytes that a block saves outside of its loops; those of a loop inlined twice count once."""
+    saved = 0
+    for stmt in block.stmts:
+        if isinstance(stmt, ir.Save):
+            saved += sum(bytes_of(type_of(atom)) for atom in stmt.atoms)
+        inside = sum(_collect(inner, kept) for inner in ir.blocks(stmt))
+        if isinstance(stmt, ir.For | ir.While):
+            kept[stmt.span] = max(kept.get(stmt.span, 0), inside)
+        else:
+            saved += inside
+    return saved

@@ -27,7 +27,7 @@ from kernelab.lang.types import Array, Type, is_differentiable
 from kernelab.passes.access.access_regions import Region, regions
 from kernelab.passes.access.integer_casts import Cast, casts
 from kernelab.passes.ad.expand_grad import expand_gradients
-from kernelab.passes.ad.loop_savings import LoopStorage, loop_storage
+from kernelab.passes.ad.primal_replay import LoopStorage, loop_storage
 from kernelab.passes.ad.vjp import Vjp
 from kernelab.passes.common.effects import Effects, effects
 from kernelab.passes.common.inline import lay_out

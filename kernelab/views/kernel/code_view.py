@@ -24,7 +24,7 @@ from kernelab.codegen.listing.listing import Line, Listing, Saving
 from kernelab.errors import NOWHERE, BuildError, Source, Span
 from kernelab.frontend.syntax.parsing import module_of
 from kernelab.lang.ir import Function, Var, walk
-from kernelab.passes.ad.loop_savings import LoopStorage
+from kernelab.passes.ad.primal_replay import LoopStorage
 from kernelab.passes.common.effects import Effects, effects, effects_by_line
 from kernelab.runtime.kernel.stale_constants import short
 from kernelab.views.pages.markup import (

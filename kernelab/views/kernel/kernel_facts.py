@@ -17,7 +17,7 @@ from kernelab.codegen.listing.listing import listing
 from kernelab.errors import KernelError, Span
 from kernelab.lang.ir import Function, walk
 from kernelab.lang.types import is_differentiable
-from kernelab.passes.ad.loop_savings import loop_storage
+from kernelab.passes.ad.primal_replay import loop_storage
 from kernelab.passes.ad.vjp import Vjp
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.runtime.context.garbage import put_off
