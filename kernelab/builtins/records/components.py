@@ -4,6 +4,8 @@ Knows `Expr` and the shapes of values; must not know any operation but `extract`
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -61,10 +63,7 @@ def or_zero(tangent: Expr | None, x: Expr) -> Expr:
 
 def added(terms: Sequence[Any]) -> Any:
     """The sum of expressions or NumPy arrays, from the first to the last."""
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total
+    return reduce(add, terms)
 
 
 def stacked(components: Sequence[Any], axis: int = -1) -> Numpy:

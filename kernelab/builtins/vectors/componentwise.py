@@ -5,6 +5,7 @@ operators that are not those of linear algebra: remainders, and a number divided
 """
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -44,13 +45,7 @@ from kernelab.lang.types import int32
 
 
 def _fold_numpy(takes: Any) -> Any:
-    def fold(v: Numpy) -> Any:
-        best = v[..., 0]
-        for k in range(1, v.shape[-1]):
-            best = np.where(takes(v[..., k], best), v[..., k], best)
-        return best
-
-    return fold
+    return lambda v: reduce(lambda best, x: np.where(takes(x, best), x, best), np.moveaxis(v, -1, 0))
 
 
 def _place_numpy(takes: Any) -> Any:
@@ -62,16 +57,6 @@ def _place_numpy(takes: Any) -> Any:
         return index
 
     return place
-
-
-def _fold_expand(operation: Any) -> Any:
-    def fold(v: Expr) -> Expr:
-        best, *others = parts(v)
-        for x in others:
-            best = operation(best, x)
-        return best
-
-    return fold
 
 
 def _place_expand(takes: Any) -> Any:
@@ -105,7 +90,7 @@ def argmax(a: NumVecN) -> Index:
 
 
 @builtin(
-    expand=_fold_expand(min_),
+    expand=lambda v: reduce(min_, parts(v)),
     numpy=_fold_numpy(np.less),
     name="min",
     exact=True,
@@ -116,7 +101,7 @@ def least(a: NumVecN) -> Number:
 
 
 @builtin(
-    expand=_fold_expand(max_),
+    expand=lambda v: reduce(max_, parts(v)),
     numpy=_fold_numpy(np.greater),
     name="max",
     exact=True,
@@ -150,32 +135,8 @@ def where_vector(cond: Bool, value_if_true: AnyVecN, value_if_false: AnyVecN) ->
     """The value for which ``cond`` decides; both are computed, and the derivative follows the one chosen."""
 
 
-def _all(conditions: list[Expr]) -> Expr:
-    result = conditions[0]
-    for condition in conditions[1:]:
-        result = and_(result, condition)
-    return result
-
-
-def _any(conditions: list[Expr]) -> Expr:
-    result = conditions[0]
-    for condition in conditions[1:]:
-        result = or_(result, condition)
-    return result
-
-
-def _equal(a: Expr, b: Expr) -> Expr:
-    """Whether all components are equal."""
-    return _all([eq(x, y) for x, y in zip(parts(a), parts(b), strict=True)])
-
-
-def _differ(a: Expr, b: Expr) -> Expr:
-    """Whether any components differ."""
-    return _any([ne(x, y) for x, y in zip(parts(a), parts(b), strict=True)])
-
-
 @piecewise_constant(
-    expand=_equal,
+    expand=lambda a, b: reduce(and_, map(eq, parts(a), parts(b))),
     numpy=lambda a, b: np.all(a == b, axis=-1),
     name="eq",
     symbol="==",
@@ -187,7 +148,7 @@ def eq_vectors(a: AnyVecN, b: AnyVecN) -> Bool:
 
 
 @piecewise_constant(
-    expand=_differ,
+    expand=lambda a, b: reduce(or_, map(ne, parts(a), parts(b))),
     numpy=lambda a, b: np.any(a != b, axis=-1),
     name="ne",
     symbol="!=",
@@ -199,7 +160,7 @@ def ne_vectors(a: AnyVecN, b: AnyVecN) -> Bool:
 
 
 @piecewise_constant(
-    expand=lambda v: _any([isnan(x) for x in parts(v)]),
+    expand=lambda v: reduce(or_, map(isnan, parts(v))),
     numpy=lambda v: np.isnan(v).any(axis=-1),
     name="isnan",
     matrices=lambda m: np.isnan(m).any(axis=(-2, -1)),
@@ -209,7 +170,7 @@ def isnan_vector(a: VecN) -> Bool:
 
 
 @piecewise_constant(
-    expand=lambda v: _any([isinf(x) for x in parts(v)]),
+    expand=lambda v: reduce(or_, map(isinf, parts(v))),
     numpy=lambda v: np.isinf(v).any(axis=-1),
     name="isinf",
     matrices=lambda m: np.isinf(m).any(axis=(-2, -1)),
@@ -219,7 +180,7 @@ def isinf_vector(a: VecN) -> Bool:
 
 
 @piecewise_constant(
-    expand=lambda v: _all([isfinite(x) for x in parts(v)]),
+    expand=lambda v: reduce(and_, map(isfinite, parts(v))),
     numpy=lambda v: np.isfinite(v).all(axis=-1),
     name="isfinite",
     matrices=lambda m: np.isfinite(m).all(axis=(-2, -1)),

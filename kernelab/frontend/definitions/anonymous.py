@@ -72,15 +72,11 @@ def _is_of(node: ast.Lambda, code: CodeType) -> bool:
     if names != list(code.co_varnames[: len(names)]) or node.lineno != code.co_firstlineno:
         return False
     first, last = (node.body.lineno, node.body.col_offset), _end(node.body)
-    return all(first <= start and end <= last for start, end in _positions(code))
-
-
-def _positions(code: CodeType) -> list[tuple[Position, Position]]:
-    return [
-        ((line, column), (end_line, end_column))
+    return all(
+        first <= (line, column) and (end_line, end_column) <= last
         for line, end_line, column, end_column in code.co_positions()
         if line is not None and end_line is not None and column is not None and end_column
-    ]
+    )
 
 
 def _end(node: ast.expr) -> Position:

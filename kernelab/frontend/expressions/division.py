@@ -94,7 +94,9 @@ def _int_division(
     weak = all(value.is_weak for value in (left, right) if isinstance(value, Typed))
     if name != "div" or weak:
         result = operate(frame, name, [left, right], node, parts)
-        _remember_bound(frame, name, right, result)
+        match right, result:
+            case Weak(int() as number), Typed(Var() as var) if name == "mod" and number > 0:
+                frame.bounds[var] = number  # `i % 3` is 0, 1 or 2: no check as the index of a component
         return result
     wide = float64 if any(isinstance(t, Scalar) and t.bits == 64 for t in types) else float32
     a, b = (
@@ -122,10 +124,3 @@ def _note_warp(frame: Frame, name: str, node: ast.expr, values: Sequence[Weak | 
 def is_number(value: Weak | Typed) -> bool:
     """Whether a value is one number."""
     return isinstance(value, Weak) or isinstance(value.type, Scalar)
-
-
-def _remember_bound(frame: Frame, name: str, divisor: Weak | Typed, result: Weak | Typed) -> None:
-    """`i % 3` is 0, 1 or 2, and so needs no check as the index of a component."""
-    match divisor, result:
-        case Weak(int() as number), Typed(Var() as var) if name == "mod" and number > 0:
-            frame.bounds[var] = number

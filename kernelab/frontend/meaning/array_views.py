@@ -264,11 +264,6 @@ def _rebuilt(picks: Sequence[Pick], new: Iterator[Atom]) -> list[Pick]:
     return rebuilt
 
 
-def same_array(a: Meaning | None, b: Meaning | None) -> bool:
-    """Whether two views are of one parameter."""
-    return isinstance(a, ArrayRef) and isinstance(b, ArrayRef) and a.var is b.var
-
-
 def alike(a: Meaning | None, b: Meaning | None) -> bool:
     """Whether two views are of one parameter and differ in their atoms only."""
     if not isinstance(a, ArrayRef) or not isinstance(b, ArrayRef):

@@ -27,15 +27,12 @@ class HandedCall(ast.Call):
     """A call whose variables get what comes back: all that is left of it is the value of an assignment."""
 
 
-def is_ref(annotation: ast.expr | None) -> bool:
-    """Whether an annotation is `ref[...]`."""
-    return isinstance(annotation, ast.Subscript) and is_word(annotation.value, "ref")
-
-
 def hand_back(node: ast.FunctionDef) -> HandsBack | None:
     """Make a def return the values of its `ref` parameters, and type these; None where it has none."""
     arguments = parameters(node.args)
-    refs = [argument for argument in arguments if is_ref(argument.annotation)]
+    refs = [
+        a for a in arguments if isinstance(a.annotation, ast.Subscript) and is_word(a.annotation.value, "ref")
+    ]
     if not refs:
         return None
     handed = HandsBack(

@@ -45,11 +45,10 @@ def chain(node: ast.expr, assigned: bool = False) -> tuple[ast.expr, Groups]:
                 groups.append(indices)
             case ast.Subscript(value=inner, slice=index):
                 groups.append([index])
-            case ast.Attribute(value=inner, attr=attr) if attr in COMPONENTS:
-                number = Component(COMPONENTS.index(attr))
-                groups.append([at_end(number, node, len(attr))])
-            case ast.Attribute(value=inner, attr=attr) if assigned and is_swizzle(attr):
-                groups.append([at_end(slices.Swizzle(attr), node, len(attr))])
+            case ast.Attribute(value=inner, attr=attr) if attr in COMPONENTS or (
+                assigned and is_swizzle(attr)
+            ):
+                groups.append([named(node)])
             case _:
                 return node, groups[::-1]
         node = inner
@@ -60,11 +59,13 @@ def is_swizzle(attr: str) -> bool:
     return (len(attr) > 1 and set(attr) <= set(COMPONENTS)) or attr in slices.PARTS
 
 
-def at_end(new: ast.expr, node: ast.expr, width: int) -> ast.expr:
-    """A node that stands where the last letters of another stand."""
+def named(node: ast.Attribute) -> ast.expr:
+    """The index that the name of a component, or of several, stands for; it stands where the name does."""
+    attr = node.attr
+    new = Component(COMPONENTS.index(attr)) if attr in COMPONENTS else slices.Swizzle(attr)
     ast.copy_location(new, node)
     new.lineno = node.end_lineno or node.lineno
-    new.col_offset = (node.end_col_offset or width) - width
+    new.col_offset = (node.end_col_offset or len(attr)) - len(attr)
     return new
 
 
@@ -140,9 +141,7 @@ def _component_indices(type: Value, groups: Groups) -> tuple[list[ast.expr], Gro
 
 
 def _component(frame: Frame, base: Typed, indices: Sequence[ast.expr]) -> Typed:
-    atoms = component_atoms(frame, base.type, indices)
-    operation = "row" if isinstance(base.type, Mat) and len(atoms) == 1 else "extract"
-    return Typed(frame.builder.apply(operation, base.atom, *atoms))
+    return _taken(frame, base.atom, component_atoms(frame, base.type, indices))
 
 
 def component_atoms(frame: Frame, type: Value, indices: Sequence[ast.expr]) -> tuple[Atom, ...]:
@@ -344,13 +343,17 @@ def _within_part(
 
 def load(frame: Frame, target: Place) -> Typed:
     """Read the value of a place."""
-    whole = _held(frame, target)
-    if isinstance(target.components, slices.Part):
-        return Typed(slices.read(frame, whole, target.components))
-    if not target.components:
+    return _taken(frame, _held(frame, target), target.components)
+
+
+def _taken(frame: Frame, whole: Atom, components: tuple[Atom, ...] | slices.Part) -> Typed:
+    """A value, or a component, a row or a part of it."""
+    if isinstance(components, slices.Part):
+        return Typed(slices.read(frame, whole, components))
+    if not components:
         return Typed(whole)
-    operation = "row" if isinstance(target.held, Mat) and len(target.components) == 1 else "extract"
-    return Typed(frame.builder.apply(operation, whole, *target.components))
+    operation = "row" if isinstance(whole.type, Mat) and len(components) == 1 else "extract"
+    return Typed(frame.builder.apply(operation, whole, *components))
 
 
 def _held(frame: Frame, target: Place) -> Atom:
@@ -392,14 +395,8 @@ def inserted(frame: Frame, whole: Atom, target: Place, value: Atom) -> Atom:
 def accumulate(frame: Frame, target: Place, value: Atom) -> Typed:
     """Add to an array element, atomically; the result is what it held before."""
     assert target.array is not None
-    if not target.components:
-        return Typed(frame.builder.atomic_add(target.array, target.indices, value))
-    alone = inserted(frame, zero(target.held), target, value)
-    old = frame.builder.atomic_add(target.array, target.indices, alone)
-    if isinstance(target.components, slices.Part):
-        return Typed(slices.read(frame, old, target.components))
-    operation = "row" if isinstance(target.held, Mat) and len(target.components) == 1 else "extract"
-    return Typed(frame.builder.apply(operation, old, *target.components))
+    alone = inserted(frame, zero(target.held), target, value) if target.components else value
+    return _taken(frame, frame.builder.atomic_add(target.array, target.indices, alone), target.components)
 
 
 def vector_constant(frame: Frame, value: HostArray) -> Typed:

@@ -37,7 +37,6 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.meaning.promote import convert
 from kernelab.frontend.places import places
 from kernelab.frontend.places.places import COMPONENTS, Component, Groups
-from kernelab.frontend.places.slices import Swizzle
 from kernelab.lang.build import constant, zero
 from kernelab.lang.ir import Atom, Var
 from kernelab.lang.structs import AnyType, Field, Struct, StructArray, difference, leaves
@@ -378,11 +377,8 @@ def _groups(frame: Frame, base: Meaning, steps: Sequence[Step]) -> Groups:
     for step in steps:
         if not isinstance(step, ast.Attribute):
             groups.append(step)
-        elif step.attr in COMPONENTS:
-            number = Component(COMPONENTS.index(step.attr))
-            groups.append([places.at_end(number, step, len(step.attr))])
-        elif places.is_swizzle(step.attr):
-            groups.append([places.at_end(Swizzle(step.attr), step, len(step.attr))])
+        elif step.attr in COMPONENTS or places.is_swizzle(step.attr):
+            groups.append([places.named(step)])
         else:
             raise frame.error(step, f"{describe(base)} has no {step.attr}", "name")
     return groups

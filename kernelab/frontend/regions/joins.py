@@ -204,7 +204,8 @@ def mixed(name: str, sides: Sequence[Side]) -> Mistake:
     what = "the returned value" if name == RETURNED else name
     one, another = _array_name(first.value), _array_name(other.value)
     shown, is_other = f"{what} is {_describe(first)} here", f"{what} is {_describe(other)}"
-    if array_views.same_array(first.value, other.value):
+    arrays = [side.value.var for side in (first, other) if isinstance(side.value, ArrayRef)]
+    if len(arrays) == 2 and arrays[0] is arrays[1]:
         message = f"{is_other} here and {_describe(first)} elsewhere: the two have different forms"
         hint = "use two names, or index and slice in the same way, for example a[0:] and a[1:]"
     elif one and another:

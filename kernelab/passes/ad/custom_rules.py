@@ -18,7 +18,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, Related
 from kernelab.lang import ir
 from kernelab.lang.build import FALSE, Builder, type_of, zero
 from kernelab.lang.native import Snippet
-from kernelab.lang.types import Array, Scalar, Value, is_differentiable, scalar_of
+from kernelab.lang.types import Array, Scalar, is_differentiable, scalar_of
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.effects import Groups, aliases, block_effects, effects
 from kernelab.passes.common.inline import lay_out
@@ -30,13 +30,12 @@ def has_grad(stmt: ir.Custom) -> bool:
 
 
 def has_tangent(stmt: ir.Custom) -> bool:
-    """Whether forward mode follows a rule of the user's, not the statements inside."""
-    return stmt.rules.jvp is not None or is_transposable(stmt.rules)
+    """Whether forward mode follows a rule of the user's, not the statements inside.
 
-
-def is_transposable(rules: ir.CustomRules) -> bool:
-    """Whether the grad function is about numbers alone, so that its transpose can be had from its values."""
-    return rules.grad is not None and not any(map(is_float_array, rules.function.params))
+    That is also the transpose of a grad function about numbers alone, which is had from its values.
+    """
+    is_transposable = has_grad(stmt) and not any(map(is_float_array, stmt.rules.function.params))
+    return stmt.rules.jvp is not None or is_transposable
 
 
 def is_float_array(param: ir.Var) -> bool:
@@ -52,11 +51,6 @@ def is_float(atom: ir.Atom) -> bool:
 def float_arrays(rules: ir.CustomRules) -> list[int]:
     """The positions of the parameters that are arrays of floats."""
     return [i for i, param in enumerate(rules.function.params) if is_float_array(param)]
-
-
-def result_types(rules: ir.CustomRules) -> list[Value]:
-    """The types of what the function returns."""
-    return [type_of(atom) for atom in rules.function.body.yields]
 
 
 # ------------------------------------------------------------------------- writing rules out
@@ -128,7 +122,7 @@ def transposed(
 ) -> list[ir.Atom | None]:
     """The tangents of the results from those of the arguments, by the grad function; None is zero."""
     assert rules.grad is not None
-    types = result_types(rules)
+    types = [type_of(atom) for atom in rules.function.body.yields]
     moved = [dot for dot, param in zip(dots, rules.function.params, strict=True) if is_float(param)]
     found: list[ir.Atom | None] = []
     for k, type in enumerate(types):

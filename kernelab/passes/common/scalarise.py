@@ -111,7 +111,7 @@ class _Scalariser(Builder):
                 if place is not None:
                     components[place] = self.parts(value)
                     return self.vector(type, components)
-            case name, _ if name == str(type) and _one_a_component(args, type):
+            case name, _ if name == str(type) and [a.type for a in args] == [scalar_of(type)] * size_of(type):
                 return self.vector(type, [self.scalar(arg) for arg in args])
         assert op.expand is not None, f"{op.name} has neither a spelling nor an expansion"
         result = op.expand(*(Expr(self, arg) for arg in args))
@@ -221,10 +221,6 @@ def _components(stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[int | None, ...]:
     if stmt.component is not None or isinstance(type, Scalar):
         return (stmt.component,)
     return tuple(range(size_of(type)))
-
-
-def _one_a_component(args: Sequence[ir.Atom], type: Value) -> bool:
-    return len(args) == size_of(type) and all(arg.type == scalar_of(type) for arg in args)
 
 
 def _suffixes(type: Value) -> list[str]:
