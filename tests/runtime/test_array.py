@@ -10,6 +10,7 @@ import pytest
 import kernelab as kl
 from kernelab.errors import KernelError, KernelIndexError, KernelTypeError, KernelValueError, KernelWarning
 from kernelab.lang.types import Array, Mat, Vec, float32, float64, int32
+from kernelab.runtime.context import conversion
 from kernelab.runtime.host import create as make
 from kernelab.runtime.host.create import array
 
@@ -490,3 +491,28 @@ def test_a_row_is_made_as_an_array_of_any_shape(dtype: object) -> None:
 def test_a_row_of_integers_warns_of_the_gradient_that_it_cannot_have() -> None:
     with pytest.warns(kl.KernelWarning):
         assert not kl.zeros(4, dtype=kl.int32, requires_grad=True).requires_grad
+
+
+@pytest.mark.parametrize("shape", [(1000,), (1, 1000), (10, 100), (2, 3, 50), (7, 11)])
+def test_large_arrays_are_copied_in_parts(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
+    monkeypatch.setattr(conversion, "PART_BYTES", 64)
+    values = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    assert kl.array(values).numpy().tolist() == values.tolist()
+    assert kl.array(values.T).numpy().tolist() == values.T.tolist()
+    assert kl.array(values.astype(np.float64), dtype=kl.float32).numpy().tolist() == values.tolist()
+
+
+def test_an_interrupt_arrives_within_a_large_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = []
+
+    class Interrupting(np.ndarray[Any, Any]):
+        def __getitem__(self, key: Any) -> Any:
+            parts.append(key)
+            if len(parts) == 3:
+                raise KeyboardInterrupt
+            return super().__getitem__(key)
+
+    monkeypatch.setattr(conversion, "PART_BYTES", 64)
+    with pytest.raises(KeyboardInterrupt):
+        conversion.copy_elements(np.empty(1000), np.zeros(1000).view(Interrupting))
+    assert len(parts) == 3

@@ -41,7 +41,7 @@ from kernelab.runtime.array.viewing import (
     require_inside,
     shaped,
 )
-from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.conversion import copy_elements, described
 from kernelab.runtime.context.recorder import RECORDER
 from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
 from kernelab.runtime.memory.interop import (
@@ -202,7 +202,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, Displayed):  # noqa: N801
         elsewhere = copy or place.is_cuda
         if elsewhere or not fits(values, elem) or not np.may_share_memory(values, data):
             self._allocate(shape_tuple(values.shape[:axes]), elem, place=place, cleared=False)
-            self.blank()[...] = values
+            copy_elements(self.blank(), values)
         else:
             allocation = borrow(values)
             offset = address_of(values) - allocation.address

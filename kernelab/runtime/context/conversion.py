@@ -19,6 +19,9 @@ _NONE = object()
 
 HostArray = np.ndarray[Any, Any]
 
+PART_BYTES = 16 << 20
+"""The bytes that are copied at once: some milliseconds, tens of them where the pages are new."""
+
 
 def as_numpy(data: Any, purpose: str = "make an array from") -> HostArray:
     """Host data as a NumPy array of numbers; raises KernelTypeError or KernelValueError for anything else."""
@@ -59,6 +62,19 @@ def converted(values: HostArray, scalar: Scalar) -> HostArray:
         if outside.any():
             raise _does_not_fit(values[outside].flat[0], scalar)
     return made
+
+
+def copy_elements(target: HostArray, values: HostArray) -> None:
+    """Copy elements as NumPy does, a part after the other: an interrupt arrives between two of them."""
+    if target.nbytes <= PART_BYTES or target.shape != values.shape:
+        target[...] = values
+        return
+    rows = max(1, len(target) * PART_BYTES // target.nbytes)
+    for start in range(0, len(target), rows):
+        if rows == 1:
+            copy_elements(target[start], values[start])
+        else:
+            target[start : start + rows] = values[start : start + rows]
 
 
 def described(data: Any, by_shape: bool = False) -> str:
