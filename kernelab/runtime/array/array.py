@@ -271,17 +271,23 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, Displayed):  # noqa: N801
         """The only element in a format such as ``.3f``; raises KernelValueError where there are more."""
         return format(self.item(), spec) if spec else str(self)
 
-    def sum(self, axis: int | None = None) -> "array":
+    def sum(self, axis: int | None = None, **by_numpy: Any) -> "array":
         """The sum of all elements as an array of one element, or along an axis, which is left out.
 
-        A tape differentiates it.  Raises KernelTypeError for truth values and structs, KernelValueError for
-        an axis that is not there.
+        A tape differentiates it.  `np.sum(x)`, which passes `out`, gives NumPy's own.  Raises KernelTypeError
+        for truth values and structs, KernelValueError for an axis that is not there.
         """
-        return hooks.total(self, axis, False)  # type: ignore[no-any-return]
+        found: array = (
+            np.sum(np.asarray(self), axis, **by_numpy) if by_numpy else hooks.total(self, axis, False)
+        )
+        return found
 
-    def mean(self, axis: int | None = None) -> "array":
+    def mean(self, axis: int | None = None, **by_numpy: Any) -> "array":
         """The mean of all elements as an array of one element, or along an axis, as `sum`."""
-        return hooks.total(self, axis, True)  # type: ignore[no-any-return]
+        found: array = (
+            np.mean(np.asarray(self), axis, **by_numpy) if by_numpy else hooks.total(self, axis, True)
+        )
+        return found
 
     def astype(self, dtype: Any) -> "array":
         """A copy with another dtype, which a tape differentiates between floats."""
