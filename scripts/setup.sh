@@ -123,7 +123,7 @@ browser() {
 }
 
 # Debian's own node may be too old for the tests, and Ubuntu's comes with hundreds of packages.
-node_is_new_enough() { have npm && node -e 'process.exit(parseInt(process.versions.node) < 20)' 2>/dev/null; }
+node_is_new_enough() { have npm && node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null; }
 
 frontend() {
     PATH="$(cd "$venv" && pwd)/bin:$PATH"

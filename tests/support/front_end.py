@@ -27,10 +27,10 @@ class TooSlowError(Exception):
     """A cell that took longer than it may."""
 
 
-def compiled(text: str) -> int:
+def compiled(text: str, derives: bool = True) -> int:
     """Compile a cell, derive, emit and show all its programs; the number of programs, 0 for a refused cell.
 
-    Whatever is raised is a finding.
+    Whatever is raised is a finding.  Without derives, the number of kernels.
     """
     count = 0
     with _limit(SECONDS), warnings.catch_warnings():
@@ -44,7 +44,7 @@ def compiled(text: str) -> int:
             error_lines(error)
         for definition in made.definitions.values():
             if isinstance(definition, Kernel) and not definition.is_generic:
-                count += _derived(definition)
+                count += _derived(definition) if derives else 1
     return count
 
 
@@ -96,10 +96,10 @@ def _limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def checked_cell(text: str) -> int:
+def checked_cell(text: str, derives: bool = True) -> int:
     """Compile a cell; an error says which test would fail the same way, with as few lines as will do."""
     try:
-        return compiled(text)
+        return compiled(text, derives)
     except Exception as error:  # whatever it is
         wanted, least = _cause(error), _reduced(text, _cause(error))
         error.add_note(f"def test_it() -> None:\n    compiled({least!r})  # {wanted}\n")
