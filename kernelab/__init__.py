@@ -192,6 +192,7 @@ for _hook, _module in (
     (_hooks.change, "runtime.ops.elementwise"),
     (_hooks.store, "runtime.ops.elementwise"),
     (_hooks.total, "runtime.ops.reductions"),
+    (_hooks.matmul, "runtime.ops.reductions"),
     (_hooks.convert, "runtime.ops.reductions"),
     (_hooks.pick, "runtime.ops.indexed"),
     (_hooks.compile_entry, "runtime.kernel.kernel"),

@@ -58,8 +58,11 @@ change: "Hook[[str, Any, Any], Any]" = Hook("change")
 store: "Hook[[Any, Any], None]" = Hook("store")
 """The elements of one array copied into another, cast and broadcast (`reductions`)."""
 
-total: "Hook[[Any, int | None, bool], Any]" = Hook("total")
-"""The sum or the mean of an array, or along an axis of it, as an array (`reductions`)."""
+total: "Hook[[Any, int | None, Any, bool], Any]" = Hook("total")
+"""The sum or the mean of an array, or along an axis of it, as an array or into one (`reductions`)."""
+
+matmul: "Hook[[Any, Any], Any]" = Hook("matmul")
+"""The product of matrices and vectors (`reductions`)."""
 
 convert: "Hook[[Any, Any], Any]" = Hook("convert")
 """A copy of an array with another dtype (`reductions`)."""

@@ -51,8 +51,9 @@ warp_type_to_np_dtype|np_dtype_to_warp_type: there are functions for it => write
     or kl.dtype_from_numpy(dtype)
 device: devices are asked for by get_device => write kl.get_device("cpu")
 manual_seed|seed: random numbers come from states in kernels => write state = rand_init(seed, tid())
-linear|cg|cr|gmres|bicgstab|LinearOperator|preconditioner|(batched_)?matmul|adj_(batched_)?matmul: linear
+linear|cg|cr|gmres|bicgstab|LinearOperator|preconditioner|batched_matmul|adj_(batched_)?matmul: linear
     algebra of whole arrays is not part of kernelab => use SciPy, with the product by the matrix as a kernel
+matmul: arrays have an operator for it => write a @ b
 (MarchingCubes|marching_cubes)\w*: surfaces are not part of the language => use scikit-image
 build|context|codegen: this is about how Warp builds and runs modules => kernelab builds each kernel by
     itself, when it is first launched

@@ -25,8 +25,15 @@ METHODS: dict[str, Callable[[Any], Any]] = {
     "new axis behind the rest": lambda x: x[..., None] * 1.0,
     "new axis for a row": lambda x: x[1, None] * 1.0,
     "outer difference": lambda x: (x[:, None, 0] - x[None, :, 0]) ** 2,
+    "matrix by matrix": lambda x: x @ x.T,
+    "transposed by matrix": lambda x: x.T @ x,
+    "matrix by vector": lambda x: x @ x[0],
+    "vector by matrix": lambda x: x[1, ::2] @ x.T[::2],
+    "vector by vector": lambda x: x[0] @ x[1],
+    "column by row": lambda x: x[:, None, 0] @ x[None, 1],
     "centred": lambda x: x - x.mean(axis=1)[:, None],
 }
+PRODUCTS = tuple(name for name in METHODS if " by " in name)
 VALUES = np.array([[1.0, 2.0, 4.0], [0.5, -1.0, 3.0]])
 DTYPES = {"float": (kl.float32, np.float32, 1e-4), "float64": (kl.float64, np.float64, 1e-9)}
 
@@ -60,7 +67,7 @@ def test_a_method_gives_what_numpy_gives_and_its_derivative(name: str, dtype: st
     np.testing.assert_allclose(x.grad.numpy(), slopes, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "outer difference", "centred"])
+@pytest.mark.parametrize("name", ["sum", "mean", "outer difference", "centred", *PRODUCTS])
 def test_transforms_differentiate_a_method(name: str) -> None:
     x = kl.array(VALUES, dtype=float)
     found = kl.func.grad(lambda v: (METHODS[name](v) ** 2).sum())(x)
@@ -69,6 +76,48 @@ def test_transforms_differentiate_a_method(name: str) -> None:
         loss = (METHODS[name](x) ** 2).sum()
     tape.backward(loss)
     np.testing.assert_allclose(found.numpy(), x.grad.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_every_transform_takes_a_product(name: str) -> None:
+    x = kl.array(np.stack([VALUES, VALUES**2]), dtype=kl.float64)
+    v = kl.array(np.cos(VALUES), dtype=kl.float64)
+
+    def loss(a: Any) -> Any:
+        return (METHODS[name](a) ** 2).sum()
+
+    lanes = kl.func.vmap(METHODS[name])(x).numpy()
+    for lane, values in zip(lanes, x.numpy(), strict=True):
+        np.testing.assert_allclose(lane, np.atleast_1d(METHODS[name](values)))
+    gradient, product = kl.func.hvp(loss, x[0].copy(), v)
+    pushed = kl.func.jvp(loss, (x[0].copy(),), (v,))[1]
+    np.testing.assert_allclose(pushed.numpy(), [(gradient.numpy() * v.numpy()).sum()])
+    hessian = kl.func.hessian(loss)(x[0].copy()).numpy()
+    np.testing.assert_allclose(np.einsum("ijkl,kl->ij", hessian, v.numpy()), product.numpy(), rtol=1e-9)
+
+
+def test_numpy_arrays_are_factors_on_either_side_and_nothing_times_nothing_is_zero() -> None:
+    x = kl.array(VALUES, dtype=kl.float64)
+    np.testing.assert_allclose((VALUES.T @ x).numpy(), VALUES.T @ VALUES)
+    np.testing.assert_allclose((x @ VALUES[0]).numpy(), VALUES @ VALUES[0])
+    assert (kl.zeros((2, 0)) @ kl.zeros((0, 3))).numpy().tolist() == [[0.0] * 3] * 2
+    assert (kl.zeros((0, 2)) @ kl.ones((2, 3))).shape == (0, 3)
+    assert (kl.array([[1, 2]], dtype=int) @ kl.array([3, 4], dtype=int)).list() == [11]
+
+
+def test_sums_and_means_are_written_to_an_array_that_is_given() -> None:
+    x = kl.array(VALUES, dtype=float, requires_grad=True)
+    total, means = kl.zeros(1, dtype=float, requires_grad=True), kl.zeros(3, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        assert x.sum(out=total) is total
+        assert x.mean(axis=0, out=means) is means
+        loss = total * total + means.sum()
+    np.testing.assert_allclose(means.numpy(), VALUES.mean(axis=0))
+    tape.backward(loss)
+    np.testing.assert_allclose(x.grad.numpy(), np.full((2, 3), 2 * VALUES.sum() + 0.5), rtol=1e-6)
+    assert np.sum(x, out=total) is total
+    with pytest.raises(kl.KernelTypeError, match=r"the result is float32 of shape \(3,\), and out is"):
+        x.mean(axis=0, out=total)
 
 
 def test_a_conversion_between_floats_is_differentiated() -> None:

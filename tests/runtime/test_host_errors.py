@@ -130,7 +130,10 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: h.k.spam, AttributeError, r"a kernel has no spam\n  hint: did you mean span\?"),
     (lambda h: h.x.gard, AttributeError, r"an array has no gard\n  hint: did you mean grad\?"),
     (lambda h: h.x.item(), KernelValueError, r"item\(\) takes the one element .* this one has 3"),
-    (lambda h: h.x @ h.x, KernelTypeError, r"arrays have no @\n.*array_inner"),
+    (lambda h: h.x @ 2.0, KernelTypeError, r"@ multiplies arrays, not the float 2.0(.|\n)*write \*"),
+    (lambda h: h.x @ h.x[:2], KernelValueError, r"go together with shapes \(3,\) and \(2,\)"),
+    (lambda h: h.x @ kl.zeros(3, dtype=kl.vec3), KernelTypeError, "numbers of one type, not float32 by vec3"),
+    (lambda h: kl.zeros((1, 3, 3)) @ h.x, KernelValueError, "each has one or two dimensions"),
     (lambda h: bool(h.x), KernelValueError, r"elements is neither true nor false\n.*x.numpy\(\).all\(\)"),
     # the rest of the library
     # calls that do not fit

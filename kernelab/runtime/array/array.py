@@ -271,23 +271,24 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, Displayed):  # noqa: N801
         """The only element in a format such as ``.3f``; raises KernelValueError where there are more."""
         return format(self.item(), spec) if spec else str(self)
 
-    def sum(self, axis: int | None = None, **by_numpy: Any) -> "array":
+    def sum(self, axis: int | None = None, **options: Any) -> "array":
         """The sum of all elements as an array of one element, or along an axis, which is left out.
 
-        A tape differentiates it.  `np.sum(x)`, which passes `out`, gives NumPy's own.  Raises KernelTypeError
-        for truth values and structs, KernelValueError for an axis that is not there.
+        A tape differentiates it.  ``out=`` takes the array that it is written to; `np.sum(x)` gives NumPy's
+        own.  Raises KernelTypeError for truth values, structs and an `out` that does not fit,
+        KernelValueError for an axis that is not there.
         """
-        found: array = (
-            np.sum(np.asarray(self), axis, **by_numpy) if by_numpy else hooks.total(self, axis, False)
-        )
-        return found
+        return self._total(np.sum, axis, options)
 
-    def mean(self, axis: int | None = None, **by_numpy: Any) -> "array":
+    def mean(self, axis: int | None = None, **options: Any) -> "array":
         """The mean of all elements as an array of one element, or along an axis, as `sum`."""
-        found: array = (
-            np.mean(np.asarray(self), axis, **by_numpy) if by_numpy else hooks.total(self, axis, True)
-        )
-        return found
+        return self._total(np.mean, axis, options)
+
+    def _total(self, by_numpy: Any, axis: int | None, options: dict[str, Any]) -> "array":
+        out = options.get("out")
+        if options and not isinstance(out, array):  # what NumPy's function of that name passes
+            return by_numpy(np.asarray(self), axis, **options)  # type: ignore[no-any-return]
+        return hooks.total(self, axis, out, by_numpy is np.mean)  # type: ignore[no-any-return]
 
     def astype(self, dtype: Any) -> "array":
         """A copy with another dtype, which a tape differentiates between floats."""

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from kernelab import hooks
-from kernelab.errors import Diagnostic, KernelAttributeError, KernelError, KernelTypeError, KernelValueError
+from kernelab.errors import Diagnostic, KernelAttributeError, KernelError, KernelValueError
 from kernelab.guidance.objects import ARRAYS, FIXED, KERNELS
 from kernelab.guidance.public_names import Offers
 from kernelab.host.single import Single
@@ -48,7 +48,7 @@ def _sign(symbol: str) -> Callable[[Any], Any]:
 
 
 class Arithmetic:
-    """The operators of arrays, element by element, with arrays and numbers."""
+    """The operators of arrays: all but ``@`` element by element, with arrays and numbers."""
 
     __slots__ = ()
 
@@ -68,6 +68,14 @@ class Arithmetic:
     __gt__, __ge__ = _comparison(">"), _comparison(">=")
     __neg__, __pos__, __abs__ = _sign("-"), _sign("+"), _sign("abs")
     __hash__ = object.__hash__
+
+    def __matmul__(self, other: Any) -> Any:
+        """The product of matrices and vectors, as NumPy's; of two vectors, an array of one element."""
+        return hooks.matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        """The product with the array to the right."""
+        return hooks.matmul(other, self)
 
     def __bool__(self) -> bool:
         """The truth of the only element; raises KernelValueError for an array of more, or of none."""
@@ -139,12 +147,6 @@ class Hints(Offers):
         """Raises KernelAttributeError that says what to write instead."""
         kind: Any = type(self)
         raise KernelAttributeError(*_answer(kind, name).diagnostics)
-
-    def __matmul__(self, other: Any) -> Any:
-        hint = "write kl.utils.array_inner(x, y), or a kernel with a loop"
-        raise KernelTypeError(Diagnostic("arrays have no @", code="operator", hint=hint))
-
-    __rmatmul__ = __matmul__
 
 
 @lru_cache(maxsize=256)

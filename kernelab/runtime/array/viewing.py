@@ -20,7 +20,7 @@ from kernelab.runtime.context.recorder import RECORDER
 from kernelab.runtime.memory.interop import HostArray, extents_of, itemsize, shape_tuple
 from kernelab.runtime.memory.memory import address_of, contiguous_strides
 
-Index = int | slice | EllipsisType
+Index = int | slice | None | EllipsisType
 
 
 class Views(Strided):

@@ -1,4 +1,4 @@
-"""Sums, inner products, casts and scans of arrays.
+"""Sums, inner and matrix products, casts and scans of arrays.
 
 Each is one launch, two with the clearing of its result, and so recorded and differentiated as any launch is.
 """
@@ -12,12 +12,14 @@ from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Array, Scalar, Value, bool_, scalar_of, shape_of
 from kernelab.runtime.array.array import array, duplicate, require_array
+from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.once import made_once
+from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.kernel.kernel import Kernel, kernels_of
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.memory.device import Device
 from kernelab.runtime.ops.elementwise import apply, cast_function, component_indices
-from kernelab.runtime.ops.operands import plain
+from kernelab.runtime.ops.operands import arrays_of, goes_through, plain
 
 BLOCK = 1024
 """How many elements a thread adds up by itself: of a float32 sum fewer digits are lost than one by one."""
@@ -47,6 +49,15 @@ def inner(x, y):
 
 _ONE = {"array": "array", "threads": "block", "row": "", "axis": "0", "to": "0"}
 _ROWS = {"array": "array2d", "threads": "row, block", "row": "row, ", "axis": "1", "to": "row"}
+
+_MATMUL = """
+def array_matmul(a: array2d[T], b: array2d[T], out: array2d[T]):
+    i, j = tid()
+    total = T(0)
+    for k in range(a.shape[1]):
+        total += a[i, k] * b[k, j]
+    out[i, j] = total
+"""
 
 _SCAN = """
 def array_scan(values: array[T], out: array[T]):
@@ -84,20 +95,52 @@ def array_sum(
 
 
 @hooks.total.provide
-def total(values: array, axis: int | None, is_mean: bool) -> array:
+def total(values: array, axis: int | None, out: array | None, is_mean: bool) -> array:
     """The sum or the mean as an array that a tape differentiates: of one element, or without one axis."""
     values = plain(values)
     _require_numbers(values)
-    if axis is None:
-        summed: array = array_sum(
-            values, _target(None, (1,), values.dtype, values.requires_grad, values.device)
-        )
-    else:
-        summed = array_sum(values, axis=axis)
-        rest = [n for k, n in enumerate(values.shape) if k != _axis(values, axis)]
-        summed = summed.reshape(rest) if rest else summed
-    mean: array = summed / (values.size // max(summed.size, 1)) if is_mean else summed
-    return mean
+    rows, shape = _rows(values, axis)
+    if axis is not None and values.ndim > 1:
+        shape = tuple(n for k, n in enumerate(values.shape) if k != _axis(values, axis))
+    target = _target(None if is_mean else out, shape, values.dtype, values.requires_grad, values.device)
+    _accumulate(_SUM, [rows], target)
+    if not is_mean:
+        return target
+    mean: array = target / (values.size // max(target.size, 1))
+    return mean if out is None else _target(out, shape, mean.dtype, False, mean.device).assign(mean)
+
+
+@hooks.matmul.provide
+def matmul(left: Any, right: Any) -> Any:
+    """``left @ right``: the product of matrices and vectors, of NumPy too, as a launch.
+
+    Raises KernelTypeError for elements other than numbers of one type, KernelValueError for other shapes.
+    """
+    if not all(map(goes_through, (left := plain(left), right := plain(right)))):
+        message = f"@ multiplies arrays, not {described(right if isinstance(left, array) else left)}"
+        raise KernelTypeError(Diagnostic(message, caller().span, "operator", hint="write * for a number"))
+    a, b = arrays_of((left, right))
+    if a.dtype != b.dtype or not isinstance(a.dtype, Scalar) or a.dtype == bool_:
+        message = f"@ multiplies numbers of one type, not {a.dtype} by {b.dtype}"
+        hint = "convert one of them: x.astype(kl.float64); for vectors write kl.utils.array_inner(x, y)"
+        raise KernelTypeError(Diagnostic(message, caller().span, "type", hint=hint))
+    rows = a[None] if a.ndim == 1 else a
+    columns = b[:, None] if b.ndim == 1 else b
+    if a.ndim > 2 or b.ndim > 2 or rows.shape[1] != columns.shape[0]:
+        message = f"@ does not go together with shapes {a.shape} and {b.shape}"
+        hint = "each has one or two dimensions, and the last of the left is as long as the first of the right"
+        raise KernelValueError(Diagnostic(message, caller().span, "shape", hint=hint))
+    if a.ndim == b.ndim == 1:
+        return array_inner(a, b, _target(None, (1,), a.dtype, a.requires_grad or b.requires_grad, a.device))
+    place = next((x.device for x in (a, b) if x.device.is_cuda), a.device)
+    traced = (a.requires_grad or b.requires_grad) and a.dtype.is_float
+    out: array = array(
+        shape=(rows.shape[0], columns.shape[1]), dtype=a.dtype, device=place, requires_grad=traced
+    )
+    if out.size:
+        run(_compiled(_MATMUL, a.type), out.shape, [rows, columns, out])
+    shape = a.shape[:-1] + (b.shape[1:] if b.ndim > 1 else ())
+    return out if out.shape == shape else out.reshape(shape or (1,))
 
 
 @hooks.convert.provide
