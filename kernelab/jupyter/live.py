@@ -162,6 +162,11 @@ class TapeWidget(anywidget.AnyWidget):
                 self._is_over = True
         return is_new if is_alive else None
 
+    def close(self) -> None:
+        """Close the view, and the layout that ipywidgets made for it."""
+        super().close()
+        self.layout.close()
+
     def settle(self) -> None:
         """Put everything into the snapshot."""
         with self._lock:

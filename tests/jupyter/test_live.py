@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import comm
+import ipywidgets
 import nbclient
 import nbformat
 import pytest
@@ -273,3 +274,9 @@ def test_a_view_lets_go_of_what_it_took_in_once_its_tape_is_gone(comms: None) ->
     assert len(json.loads(states[-1]["snapshot"])["records"]) == 50
     assert len(json.loads(widget.snapshot)["records"]) == 50
     widget.close()
+
+
+def test_a_closed_view_leaves_no_widget_behind(comms: None) -> None:
+    before = set(ipywidgets.widgets.widget._instances)
+    live.TapeWidget(kl.Tape()).close()
+    assert set(ipywidgets.widgets.widget._instances) == before

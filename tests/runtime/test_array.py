@@ -500,6 +500,11 @@ def test_large_arrays_are_copied_in_parts(monkeypatch: pytest.MonkeyPatch, shape
     assert kl.array(values).numpy().tolist() == values.tolist()
     assert kl.array(values.T).numpy().tolist() == values.T.tolist()
     assert kl.array(values.astype(np.float64), dtype=kl.float32).numpy().tolist() == values.tolist()
+    assert kl.empty(shape).assign(values).numpy().tolist() == values.tolist()
+    turned = kl.array(values).T
+    copied = kl.empty(turned.shape)
+    kl.copy(copied, turned)
+    assert copied.numpy().tolist() == values.T.tolist()
 
 
 def test_an_interrupt_arrives_within_a_large_copy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def insert(
     return inserter.atoms(laid_out.body.yields)
 
 
-@lru_cache(1024)
+@lru_cache(256)
 def _laid_out(rule: ir.Function) -> ir.Function:
     return lay_out(rule)
 

@@ -18,13 +18,13 @@ from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.inline import lay_out
 
 
-@lru_cache(1024)
+@lru_cache(256)
 def expand_gradients(function: Function) -> Function:
     """The function without `gradient` calls, also in what it calls; itself where there is none."""
     return _Expander().whole(function) if _asks_for_gradients(function) else function
 
 
-@lru_cache(1024)
+@lru_cache(256)
 def _asks_for_gradients(function: Function) -> bool:
     calls = [stmt for stmt in walk(function.body) if isinstance(stmt, Call)]
     called = [stmt.function for stmt in calls]
@@ -56,7 +56,7 @@ class _Expander(Copier):
             self.env[out] = self.builder.joined(param.type, slopes)
 
 
-@lru_cache(1024)
+@lru_cache(256)
 def _expand_rules(rules: CustomRules) -> CustomRules:
     return rules.mapped(expand_gradients)
 

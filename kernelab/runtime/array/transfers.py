@@ -16,6 +16,7 @@ from kernelab.host.traced import Origins
 from kernelab.runtime.array import inplace
 from kernelab.runtime.array.layout import Strided, share_bytes
 from kernelab.runtime.array.viewing import other_shape
+from kernelab.runtime.context.conversion import copy_elements
 from kernelab.runtime.context.recorder import RECORDER, Recorder
 from kernelab.runtime.memory.device import Device
 from kernelab.runtime.memory.interop import HostArray, itemsize, strides_tuple
@@ -96,7 +97,7 @@ def transfer(dest: Strided, src: Strided, how: str) -> None:
     if dest.allocation.space is not None or src.allocation.space is not None:
         move(dest, src)
     else:
-        dest.host()[...] = src.host() if apart else src.host().copy()  # as in `put`
+        copy_elements(dest.host(), src.host() if apart else src.host().copy())  # as in `put`
     if src.allocation.unwritten:
         src.allocation.unwritten.copied(dest, src)
     if recorder is not None:
@@ -127,7 +128,7 @@ def put(target: Strided, values: Any) -> None:
     if isinstance(values, np.ndarray):
         elements = target.blank()
         # NumPy itself gets a[0:5:2] = a[0:3] wrong: it reads elements that it has written.
-        elements[...] = values.copy() if np.may_share_memory(elements, values) else values
+        copy_elements(elements, values.copy() if np.may_share_memory(elements, values) else values)
     else:
         target.blank().fill(values)
 
