@@ -20,6 +20,9 @@ def spin(n: int):
         pass
     return n
 
+def twice(n: int):
+    return 2 * n
+
 def kernel(n: int, y: array[float]):
 """
 SETTLED = {
@@ -33,6 +36,8 @@ SETTLED = {
     "an if around": "if n > 0:\n    while n > 0:\n        pass",
     "a body that prints": "while n > 0:\n    print(n)",
     "a body that writes": "while n > 0:\n    y[1] = y[1] + 1.0",
+    "a condition by a function": "while twice(n) > n:\n    pass",
+    "a body that writes elsewhere": "t = zeros(2, dtype=float)\nwhile y[1] < n:\n    t[0] += 1.0",
 }
 ENDLESS = {
     "a value that changes and stays": "t = 1.0\nwhile t > 0.0:\n    t = t * 1.0 + 1.0 - 1.0",

@@ -7,7 +7,7 @@ The bodies come as functions, so this module knows nothing of statements.
 """
 
 import ast
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from kernelab.errors import Diagnostic, Span
@@ -229,7 +229,7 @@ def loop(
                 "this loop never ends",
                 frame.places.first_line(node),
                 "value",
-                hint="leave it with break or return, or give it a condition",
+                hint="change in it what its condition hangs on, or leave it with break or return",
             )
         )
     if head is None and stop != TRUE and not _may_differ(stop, block.stmts, carries.vars, carries.yields):
@@ -393,28 +393,32 @@ def _may_differ(atom: Atom, body: Sequence[Stmt], carries: Sequence[Var], yields
     """Whether what the body of a loop computes may be something else in a later iteration.
 
     What other threads write in the meantime counts as nothing: nobody says that they run at the same time.
+    Nor does an array count that shares its memory with one that the body writes.
     """
-    writes = any(map(changed, walk(Block(tuple(body)))))
+    written = {array for stmt in walk(Block(tuple(body))) for array in changed(stmt)}
     differing: set[Atom] = {carry for carry, last in zip(carries, yields, strict=True) if last is not carry}
-    _follow(body, writes, differing)
+    _follow(body, written, differing)
     return atom in differing
 
 
-def _follow(stmts: Sequence[Stmt], writes: bool, differing: set[Atom]) -> None:
-    """Add what the statements compute of what differs; `writes` says that memory may."""
+def _follow(stmts: Sequence[Stmt], written: Set[Var], differing: set[Atom]) -> None:
+    """Add what the statements compute of what differs; elements of what is `written` may."""
     for stmt in stmts:
         if isinstance(stmt, If):
-            _follow(stmt.then.stmts, writes, differing)
-            _follow(stmt.orelse.stmts, writes, differing)
+            _follow(stmt.then.stmts, written, differing)
+            _follow(stmt.orelse.stmts, written, differing)
             sides = zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True)
             differing |= {out for out, *operands in sides if not differing.isdisjoint([stmt.cond, *operands])}
             continue
         inside = Block((stmt,))
-        is_open = any(_is_open(inner, writes) for inner in walk(inside))
+        is_open = any(_is_open(inner, written) for inner in walk(inside))
         if is_open or not differing.isdisjoint(reads(inside)):
             differing |= set(defs(stmt))
 
 
-def _is_open(stmt: Stmt, writes: bool) -> bool:
+def _is_open(stmt: Stmt, written: Set[Var]) -> bool:
     """Whether a statement may give something else for the same operands."""
-    return isinstance(stmt, Atomic | Native | Call) or (writes and isinstance(stmt, Load))
+    if isinstance(stmt, Call):
+        inside = walk(stmt.function.body)
+        return not written.isdisjoint(stmt.args) or any(_is_open(inner, frozenset()) for inner in inside)
+    return isinstance(stmt, Atomic | Native) or (isinstance(stmt, Load) and stmt.array in written)
