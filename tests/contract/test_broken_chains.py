@@ -186,6 +186,101 @@ def test_a_cast_beside_another_path_of_the_same_array_is_silent() -> None:
     assert told(lambda: tape.backward(loss)) == ""
 
 
+# ------------------------------------------------------------------------------------------ zero derivatives
+
+FLAT: dict[str, Any] = kl.compile("""
+def steps(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = floor(x[i]) * 2.0
+
+def chosen(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = where(x[i] > 1.5, 1.0, 0.0)
+
+def beyond(x: array[float], count: array[float]):
+    if x[tid()] > 1.5:
+        atomic_add(count, 0, 1.0)
+
+def masked(x: array[float], mask: array[int]):
+    i = tid()
+    mask[i] = 1 if x[i] > 1.5 else 0
+
+def picked(mask: array[int], y: array[float]):
+    i = tid()
+    if mask[i] == 1:
+        y[i] = 2.0
+
+def kept(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] - floor(x[i])
+    if x[i] > 1.5:
+        y[i] = x[i] * 2.0
+""")
+
+
+def recorded(name: str, x: kl.array, *others: kl.array) -> tuple[kl.Tape, kl.array]:
+    y, loss = result(), result(1)
+    with kl.Tape() as tape:
+        FLAT[name][3](x, y)
+        for one in (y, *others):
+            total[3](one, loss)
+    return tape, loss
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "line"),
+    [
+        ("steps", "its values go on through `floor` only", "y[i] = floor(x[i]) * 2.0"),
+        ("chosen", "it only decides a condition", "y[i] = where(x[i] > 1.5, 1.0, 0.0)"),
+    ],
+)
+def test_a_derivative_that_is_zero_by_construction_is_reported_at_its_line(
+    name: str, words: str, line: str
+) -> None:
+    x = leaf()
+    tape, loss = recorded(name, x)
+    text = told(lambda: tape.backward(loss))
+    assert f"no gradient flows to `x`, read by the launch of `{name}`: {words}" in text
+    assert line in text
+
+
+def test_a_loss_that_depends_on_an_array_by_a_condition_only_says_so() -> None:
+    x, count = leaf(), result(1)
+    with kl.Tape() as tape:
+        FLAT["beyond"][3](x, count)
+    with pytest.raises(kl.TapeError, match="only decides a condition") as caught:
+        tape.backward(count)
+    assert "if x[tid()] > 1.5:" in str(caught.value)
+
+
+def test_a_condition_is_followed_through_an_array_of_ints() -> None:
+    x, mask, y, loss = leaf(), kl.zeros(3, dtype=int), result(), result(1)
+    with kl.Tape() as tape:
+        FLAT["masked"][3](x, mask)
+        FLAT["picked"][3](mask, y)
+        total[3](y, loss)
+    text = told(lambda: tape.backward(loss))
+    assert "no gradient flows to `x`, read by the launch of `masked`: it only decides a condition" in text
+    assert 'FLAT["picked"][3](mask, y)' in text
+
+
+def test_a_condition_beside_other_inputs_is_told_to_who_asks_for_the_gradient() -> None:
+    x, w = leaf(), leaf()
+    tape, loss = recorded("chosen", x, w)
+    assert told(lambda: tape.backward(loss)) == ""
+    assert gradient(w) == [1, 1, 1]
+    assert "it only decides a condition" in told(lambda: x.grad)
+    assert told(lambda: x.grad) == ""
+
+
+def test_a_rounding_or_a_condition_beside_the_value_itself_is_silent() -> None:
+    x = leaf(0.5, 1.0, 2.0)
+    tape, loss = recorded("kept", x)
+    assert told(lambda: tape.backward(loss)) == ""
+    assert told(lambda: x.grad) == ""
+    assert gradient(x) == [1, 1, 2]
+
+
 # ------------------------------------------------------------------------------------------ NumPy
 
 

@@ -178,13 +178,15 @@ def _has_floats(data: Any) -> bool:
 class Cut:
     """A place where a chain of gradients ends; of those with the same `key` one is told.
 
-    `sources` are the memory that gradients do not reach because of it, where that is known.
+    `sources` are the memory that gradients do not reach because of it, where that is known.  If it
+    `may_be_meant`, only who asks for their gradient hears of it, unless the pass reaches nothing else.
     """
 
     place: Place
     key: Hashable
     describe: Callable[[], Diagnostic]
     sources: Sequence[Allocation] = ()
+    may_be_meant: bool = False
 
     def warn(self) -> None:
         """Warn at the line, with advice."""

@@ -149,8 +149,20 @@ def outline_of(call: Call, groups: Groups, settled: Positions) -> Outline:
     positions = first, first if read == set(reached) else tuple(sorted(reached)), written
     picks = [_pick(several) for several in (getattr(pullback, "active", ()), *positions)]
     passive = tuple(sorted(used - active))
-    is_plain = not (off or passive or call.kernel.casts or call.structs)
+    is_plain = not (off or passive or call.structs or _may_end(call, read & set(reached), written))
     return Outline(pullback, *positions, bool(references), passive, off, is_plain, *picks)
+
+
+def _may_end(call: Call, reached: Collection[int], written: Collection[int]) -> bool:
+    """Whether a gradient may end in the text of a kernel.
+
+    What a condition hangs on is mostly reached beside it, and integers matter where a float becomes one.
+    """
+    plan = call.kernel.plan
+    floats = {plan.parameters[i].name for i in plan.floats}
+    known = {plan.parameters[i].name for i in reached} if len(written) == 1 else set()
+    ends = call.kernel.dead_ends
+    return any(not end.is_condition or end.source in floats - known for end in ends)
 
 
 def not_kept(kernel: Kernel) -> Diagnostic:

@@ -255,13 +255,13 @@ def check(plan: BackwardPlan, recording: Recording) -> list[Cut]:
     cuts, leaves = ends_on_the_way(plan, recording), plan.leaves()
     on_the_way = [(i, one.source) for i, one in leaves if one.source.allocation in plan.on_the_way]
     strangers = unrecorded(plan.steps, on_the_way)
+    cuts += strangers
     if len(strangers) == len(on_the_way):
-        return [*cuts, *strangers]
-    # Next to other leaves they may be meant as such: only who asks for their gradient hears of it.
-    for cut in strangers:
-        for memory in cut.sources:
+        return cuts
+    for cut in cuts:
+        for memory in cut.sources if cut.may_be_meant else ():
             memory.missing = cut.describe()
-    return cuts
+    return [cut for cut in cuts if not cut.may_be_meant]
 
 
 def ends_on_the_way(plan: BackwardPlan, recording: Recording) -> list[Cut]:
@@ -403,7 +403,10 @@ def publish_inputs(plan: BackwardPlan, adjoints: Adjoints) -> None:
     """Add the adjoints of the inputs to what their gradients held before; several may share a gradient."""
     groups: dict[Allocation, list[array]] = {}
     for _, publication in plan.inputs:
-        groups.setdefault(publication.elements.allocation, []).append(publication.elements)
+        memory = publication.elements.allocation
+        if memory.adjoint is None and memory.missing is not None and memory not in plan.on_the_way:
+            continue  # who asks for this gradient hears why it is zero
+        groups.setdefault(memory, []).append(publication.elements)
     added_to: set[Allocation | None] = set()
     for memory, inputs in groups.items():
         if memory not in plan.mixed:

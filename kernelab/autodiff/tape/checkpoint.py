@@ -425,7 +425,7 @@ class CheckpointRecord(Flowing):
             bars.share(elements.allocation, adjoints.show(elements.allocation))
         seeds = [elements for elements in (*again, *self.outside) if is_differentiable(elements.dtype)]
         plan = BackwardPlan(tuple(inner.records), seeds, shared=frozenset(bars.memory))
-        warn_of(ends_on_the_way(plan, inner))
+        warn_of(cut for cut in ends_on_the_way(plan, inner) if not cut.may_be_meant)
         sweep(plan, bars, puller)
 
 

@@ -21,9 +21,11 @@ from kernelab.autodiff.records.provenance import (
     number_from_host,
 )
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
-from kernelab.errors import Diagnostic, Related, Span
+from kernelab.errors import Diagnostic, Related
 from kernelab.lang.structs import Struct, StructArray, leaves
 from kernelab.lang.types import is_differentiable
+from kernelab.passes.access import dead_ends
+from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, called, name_of_memory
@@ -135,42 +137,59 @@ def _switched_off(record: LaunchRecord, sources: Sequence[array]) -> Diagnostic:
     )
 
 
-# ------------------------------------------------------------------------------ an integer between
+# ------------------------------------------------------------------------------ derivatives that are zero
 
 
-def rounded(
+def zeros_by_construction(
     steps: Sequence[Step], live: Collection[int], on_the_way: Collection[Allocation]
 ) -> Iterator[Cut]:
-    """The arrays with gradients whose values reach the loss as integers, and in no other way."""
+    """The arrays with gradients whose values reach the loss only where derivatives are zero."""
     integers: dict[Allocation, LaunchRecord] = {}  # those that become floats on the way, and where
     for i in range(max(live, default=-1), -1, -1):
         record = steps[i].record
-        if not isinstance(record, LaunchRecord) or not record.call.kernel.casts:
+        if not isinstance(record, LaunchRecord) or not record.call.kernel.dead_ends:
             continue
         arguments = record.arguments
-        for cast in record.kernel.casts:
-            source, target = arguments[cast.source], arguments[cast.target]
+        for end in record.kernel.dead_ends:
+            source, target = arguments[end.source], arguments[end.target]
             through = integers.get(target.allocation)
             if through is None and not (i in live and target.allocation in on_the_way):
                 continue
             if not is_differentiable(source.dtype):
                 integers.setdefault(source.allocation, through or record)
             elif source.requires_grad and source.allocation not in on_the_way:
-                describe = partial(_rounded, source, record, cast.span, through)
-                yield Cut(record.place, ("rounded", source.allocation), describe)
+                describe = partial(_zero_by_construction, source, record, end, through)
+                memory = source.allocation
+                yield Cut(record.place, (end.is_condition, memory), describe, (memory,), end.is_condition)
 
 
-def _rounded(elements: array, record: LaunchRecord, span: Span, through: LaunchRecord | None) -> Diagnostic:
-    related = [Related("it becomes an integer here:", span)]
+def _zero_by_construction(
+    elements: array, record: LaunchRecord, end: DeadEnd, through: LaunchRecord | None
+) -> Diagnostic:
+    match end.word:
+        case dead_ends.CONDITION:
+            what, why = "it only decides a condition, and that has derivative 0", "it is compared here:"
+            hint = "let its value enter the result, or smooth the step: smoothstep(...), tanh(...)"
+        case dead_ends.INTEGER:
+            what, why = (
+                "its values go on as integers only, and these have no derivative",
+                ("it becomes an integer here:"),
+            )
+            hint = "leave them floats"
+        case name:
+            what = f"its values go on through `{name}` only, and that has derivative 0"
+            why, hint = (
+                "its derivative ends here:",
+                f"leave `{name}` out, or give it a derivative: @func_grad",
+            )
+    related = [Related(why, end.span)]
     if through is not None:
         related.append(Related("and a float again here:", through.place.span))
     return Diagnostic(
-        f"no gradient flows to {called(elements)}, read by {record.title}: "
-        "its values go on as integers only, and these have no derivative",
+        f"no gradient flows to {called(elements)}, read by {record.title}: {what}",
         record.place.span,
         "cut",
-        hint="leave them floats; if the gradient is meant to end there, pass "
-        "clone(..., requires_grad=False) of it",
+        hint=f"{hint}; if the gradient is meant to end there, pass clone(..., requires_grad=False) of it",
         related=tuple(related),
     )
 
@@ -191,7 +210,7 @@ def unrecorded(steps: Sequence[Step], leaves: Iterable[tuple[int, array]]) -> li
         origin = origin_of(memory) if record.version_of(leaf) == memory.origin[0] else None
         if origin is not None and origin.alive:
             describe = partial(_unrecorded, leaf, record.place, origin)
-            cuts.append(Cut(record.place, ("unrecorded", memory), describe, origin.alive))
+            cuts.append(Cut(record.place, ("unrecorded", memory), describe, origin.alive, may_be_meant=True))
     return cuts
 
 
@@ -428,4 +447,4 @@ def cuts_between(
     """The cuts that adjoints meet among the records, of which `live` ones are on their way."""
     passive = passive_cuts(steps, live)
     cuts = [cut for i in sorted(passive, reverse=True) for cut in passive[i]]
-    return [*cuts, *switched_off(steps, live), *rounded(steps, live, on_the_way)]
+    return [*cuts, *switched_off(steps, live), *zeros_by_construction(steps, live, on_the_way)]

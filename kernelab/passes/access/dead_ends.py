@@ -1,93 +1,149 @@
-"""Finds the arrays whose values reach a kernel's results through an integer, where derivatives end.
+"""Finds the arrays whose values reach a kernel's results only where derivatives are zero.
 
-    before    k = int32(x[i]); y[i] = float32(k) * w[i]
-    after     Cast(x -> y, at the first line)
+    before    k = round(x[i]); y[i] = k * w[i]
+    after     DeadEnd(x -> y, "round", at the first line)
 
-Only values count: an index, a comparison or a branch that hangs on a float is no chain that somebody could
-have meant to differentiate.  A load from an array of integers counts as such a value too, so that what was
-stored as an integer by one kernel can be followed into the next.
+A value ends so in an integer, in a rounding, or in a condition: a comparison that becomes a number, the `if`
+or the loop around what is written.  An index that hangs on a float is no chain that somebody could have meant
+to differentiate.  A load from an array of integers counts as such a value too, so that what was stored as an
+integer by one kernel can be followed into the next.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import type_of
-from kernelab.lang.ops import SHAPE
+from kernelab.lang.ops import SHAPE, Zero
 from kernelab.lang.types import Array, scalar_of
+
+INTEGER, CONDITION = "int", "if"
+"""The words of dead ends that no rounding is named by."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
-    """Elements of the parameter `source` become an integer at `span`, and reach those of `target`."""
+class DeadEnd:
+    """Elements of the parameter `source` lose their derivative at `span`, and reach those of `target`.
+
+    `word` says where: `INTEGER`, `CONDITION`, or the name of the operation that rounds.
+    """
 
     source: str
     target: str
+    word: str
     span: Span
 
+    @property
+    def is_condition(self) -> bool:
+        """Whether the value only decides which way is taken, or whether something happens."""
+        return self.word == CONDITION
 
-def casts(function: ir.Function) -> tuple[Cast, ...]:
-    """The casts of a program without calls, one for each pair of arrays."""
-    if not any(map(_concerns_integers, ir.walk(function.body))):
+
+def dead_ends(function: ir.Function) -> tuple[DeadEnd, ...]:
+    """The dead ends of a program without calls, one for each pair of arrays; conditions count least."""
+    if not any(map(_loses_derivative, ir.walk(function.body))):
         return ()
     finder = _Finder()
     while finder.grew:
         finder.grew = False
-        for stmt in ir.walk(function.body):
-            finder.stmt(stmt)
+        finder.block(function.body, ())
     return tuple(
-        Cast(source.hint, target.hint, span)
+        replace(found, source=source.hint, target=target.hint)
         for target in function.params
-        for source, span in finder.origins.get(target, {}).items()
-        if span is not None and source in function.params
+        for source, found in finder.origins.get(target, {}).items()
+        if found is not None and source in function.params
     )
 
 
-def _concerns_integers(stmt: ir.Stmt) -> bool:
-    """Whether a value turns from a float to an integer or back, or an integer goes into an array."""
+def _loses_derivative(stmt: ir.Stmt) -> bool:
+    """Whether a float loses its derivative, an integer goes on, or something is decided."""
     match stmt:
         case ir.Let(out, op, args):
             whole = _is_whole(out)
-            return op is not SHAPE and any(
-                isinstance(arg, ir.Var) and _is_whole(arg) != whole for arg in args
-            )
+            changes = any(isinstance(arg, ir.Var) and _is_whole(arg) != whole for arg in args)
+            return op is not SHAPE and (changes or _end_of(stmt) is not None)
         case ir.Store(_, _, value) | ir.Atomic(_, _, _, _, value):
             return _is_whole(value)
         case _:
-            return isinstance(stmt, ir.Native)
+            return isinstance(stmt, ir.Native | ir.If | ir.For | ir.While)
 
 
 def _is_whole(atom: ir.Atom) -> bool:
     return not isinstance(atom.type, Array) and scalar_of(type_of(atom)).is_int
 
 
+def _end_of(stmt: ir.Let | ir.Load | ir.Atomic) -> DeadEnd | None:
+    """The dead end that a value has in a statement, if its derivative ends there."""
+    kind = scalar_of(type_of(stmt.out))
+    if kind.kind == "bool":
+        return DeadEnd("", "", CONDITION, stmt.span)
+    if kind.is_int:
+        return DeadEnd("", "", INTEGER, stmt.span)
+    if isinstance(stmt, ir.Let) and isinstance(stmt.op.derivative, Zero):
+        return DeadEnd("", "", stmt.op.name, stmt.span)
+    return None
+
+
 class _Finder:
     """Follows values forwards until nothing changes, since loops carry them around."""
 
     def __init__(self) -> None:
-        self.origins: dict[ir.Atom, dict[ir.Var, Span | None]] = {}
+        self.origins: dict[ir.Atom, dict[ir.Var, DeadEnd | None]] = {}
         self.grew = True
 
-    def stmt(self, stmt: ir.Stmt) -> None:
-        if isinstance(stmt, ir.Let) and stmt.op is SHAPE:
+    def block(self, block: ir.Block, conditions: tuple[ir.Atom, ...]) -> None:
+        """Follow the statements of a block that runs where some conditions say so."""
+        for stmt in block.stmts:
+            self.stmt(stmt, conditions)
+
+    def stmt(self, stmt: ir.Stmt, conditions: tuple[ir.Atom, ...]) -> None:
+        if isinstance(stmt, ir.Let) and (stmt.op is SHAPE or "surrogate" in stmt.op.tags):
             return
+        end = _end_of(stmt) if isinstance(stmt, ir.Let) else None
         for source, target in ir.flows(stmt):
-            self.flow(source, target, stmt.span)
+            self.flow(source, target, end)
         if isinstance(stmt, ir.Load | ir.Atomic):
-            kind = scalar_of(type_of(stmt.out))
-            if kind.kind != "bool":
-                self.add(stmt.out, stmt.array, stmt.span if kind.is_int else None)
+            self.add(stmt.out, stmt.array, _end_of(stmt))
+        decided = _decided(stmt)
+        self.decide((*conditions, *decided), ir.changed(stmt))
+        self.decide(decided, getattr(stmt, "outs", ()) if decided else ())
+        for inner in ir.blocks(stmt):
+            self.block(inner, (*conditions, *decided))
 
-    def flow(self, source: ir.Atom, target: ir.Var, span: Span) -> None:
-        """Add the origins of a source to those of a target, as integers from here on if it is one."""
-        kind = scalar_of(target.type.elem if isinstance(target.type, Array) else target.type)
-        if kind.kind == "bool":
-            return
+    def decide(self, conditions: Iterable[ir.Atom], targets: Iterable[ir.Var]) -> None:
+        """Let what is written or chosen depend on conditions; of an integer, such as a count, as on these."""
+        for target in targets:
+            for condition in conditions:
+                for array, end in tuple(self.origins.get(condition, {}).items()):
+                    if end is not None:
+                        self.add(target, array, replace(end, word=CONDITION))
+
+    def flow(self, source: ir.Atom, target: ir.Var, end: DeadEnd | None) -> None:
+        """Add the origins of a source to those of a target, behind a dead end if there is one."""
         for array, since in tuple(self.origins.get(source, {}).items()):
-            self.add(target, array, since or (span if kind.is_int else None))
+            self.add(target, array, since or end)
 
-    def add(self, out: ir.Var, array: ir.Var, since: Span | None) -> None:
+    def add(self, out: ir.Var, array: ir.Var, end: DeadEnd | None) -> None:
         known = self.origins.setdefault(out, {})
-        if array not in known or (known[array] is None and since is not None):
-            known[array] = since
+        if array not in known or _rank(end) > _rank(known[array]):
+            known[array] = end
             self.grew = True
+
+
+def _rank(end: DeadEnd | None) -> int:
+    return 0 if end is None else 1 if end.is_condition else 2
+
+
+def _decided(stmt: ir.Stmt) -> tuple[ir.Atom, ...]:
+    """What decides whether, and how often, the blocks of a statement run."""
+    match stmt:
+        case ir.If(_, cond):
+            return (cond,)
+        case ir.For():
+            stop = () if stmt.stop is None else (stmt.body.yields[stmt.stop],)
+            return (stmt.count, *stop)
+        case ir.While():
+            return (stmt.body.yields[stmt.stop],)
+        case _:
+            return ()

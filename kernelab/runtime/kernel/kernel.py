@@ -25,7 +25,7 @@ from kernelab.lang.ir import Custom, Function, walk
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import Array, Type, is_differentiable
 from kernelab.passes.access.access_regions import Region, regions
-from kernelab.passes.access.integer_casts import Cast, casts
+from kernelab.passes.access.dead_ends import DeadEnd, dead_ends
 from kernelab.passes.ad.expand_grad import expand_gradients
 from kernelab.passes.ad.primal_replay import LoopStorage, loop_storage
 from kernelab.passes.ad.vjp import Vjp
@@ -244,9 +244,9 @@ class Kernel(KernelHints, Displayed):
         return regions(self.text, "read")
 
     @cached_property
-    def casts(self) -> tuple[Cast, ...]:
-        """The array parameters that reach the kernel's results through an integer."""
-        return casts(self.primal)
+    def dead_ends(self) -> tuple[DeadEnd, ...]:
+        """The array parameters that reach the kernel's results only where derivatives are zero."""
+        return dead_ends(self.primal)
 
     @property
     def has_backward(self) -> bool:
