@@ -214,11 +214,11 @@ LATER = (
         (f"{CONTRACT}loop_storage.py",),
     ),
     Fault(
-        "that a value was an integer on one of two ways is forgotten",
+        "that a value lost its derivative on one of two ways is forgotten",
         PASSES,
-        "if array not in known or (known[array] is None and since is not None):",
+        "if array not in known or _rank(end) > _rank(known[array]):",
         "if array not in known:",
-        ("tests/passes/test_casts.py", f"{CONTRACT}broken_chains.py"),
+        ("tests/passes/test_dead_ends.py", f"{CONTRACT}broken_chains.py"),
     ),
     Fault(
         "a thread that uses its element twice races with itself",
