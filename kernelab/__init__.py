@@ -195,6 +195,7 @@ for _hook, _module in (
     (_hooks.matmul, "runtime.ops.reductions"),
     (_hooks.convert, "runtime.ops.reductions"),
     (_hooks.pick, "runtime.ops.indexed"),
+    (_hooks.call, "runtime.ops.function_calls"),
     (_hooks.compile_entry, "runtime.kernel.kernel"),
     (_hooks.run, "runtime.launch.launch"),
     (_hooks.launch, "runtime.launch.launch"),

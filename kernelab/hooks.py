@@ -4,7 +4,7 @@ Arithmetic on arrays runs kernels, and kernels are built on arrays.  The import 
 package's own module says which module provides each; that is imported at the first call.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -75,6 +75,9 @@ compile_entry: "Hook[[str, str], Callable[[bytes], None]]" = Hook("compile_entry
 
 run: "Hook[[Any, Any, list[Any]], None]" = Hook("run")
 """A kernel launched on a grid with its arguments (`launch`)."""
+
+call: "Hook[[Any, Sequence[Any], Mapping[str, Any]], Any]" = Hook("call")
+"""A function for kernels called from Python, with arguments by position and by name (`function_calls`)."""
 
 launch: "Hook[..., Any]" = Hook("launch")
 """`kl.launch` (`launch`)."""

@@ -4,10 +4,11 @@ Knows the language and the table of operations; must not know backends, arrays o
 """
 
 from kernelab.frontend.definitions.anonymous import lower_python
-from kernelab.frontend.definitions.cell import Definition, Lowered, lower_source, lower_tree
+from kernelab.frontend.definitions.cell import Definition, Lowered, errors_of, lower_source, lower_tree
 from kernelab.frontend.definitions.custom_derivatives import attach, rule_from
 from kernelab.frontend.definitions.functions import Overloads, UserFunction
 from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition
+from kernelab.frontend.definitions.one_thread import one_thread, result_types
 from kernelab.frontend.meaning.classes import StructDefinition, struct_of
 from kernelab.frontend.meaning.name_lookup import Constant
 from kernelab.frontend.meaning.source import file_of, source_of
@@ -22,10 +23,13 @@ __all__ = [
     "StructDefinition",
     "UserFunction",
     "attach",
+    "errors_of",
     "file_of",
     "lower_python",
     "lower_source",
     "lower_tree",
+    "one_thread",
+    "result_types",
     "rule_from",
     "source_of",
     "struct_of",

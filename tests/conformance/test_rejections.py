@@ -85,7 +85,16 @@ ON_THE_HOST: dict[str, Callable[[], object]] = {
         _doubling(20)
     ),
     "the types of the variables of kernel cannot be found": lambda: kl.compile(_chain(50)),
-    "f is a function for kernels: it cannot be called from Python": lambda: kl.compile(FUNCTION)["f"](1.0),
+    "`f` does not return a number, a vector, a matrix or a struct": lambda: kl.compile(
+        "def f(x: array[float]):\n    return x\n"
+    )["f"](kl.zeros(2)),
+    "function `f` takes 1 argument, not 2": lambda: kl.compile(FUNCTION)["f"](1.0, 2.0),
+    "function `f` takes 1 argument, not 0; `x` is missing": lambda: kl.compile(FUNCTION)["f"](),
+    "function `f` gets two values for `x`": lambda: kl.compile(FUNCTION)["f"](1.0, x=2.0),
+    "function `f` has no parameter `y`": lambda: kl.compile(FUNCTION)["f"](1.0, y=2.0),
+    "argument `x` of function `f` is the text '1', no value of a kernel": lambda: kl.compile(FUNCTION)["f"](
+        "1"
+    ),
     "argument `x` of kernel `kernel` expects an array of 2 dimensions, not array[float32]": _misused_generic,
 }
 

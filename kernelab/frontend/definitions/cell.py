@@ -65,7 +65,12 @@ class Lowered:
     def raise_errors(self) -> None:
         """Raise all mistakes as one error, of the kind of the first."""
         if self.errors:
-            raise _ERRORS.get(self.errors[0].code, KernelTypeError)(*self.errors)
+            raise errors_of(self.errors)
+
+
+def errors_of(mistakes: Sequence[Diagnostic]) -> KernelError:
+    """All mistakes as one error, of the kind of the first."""
+    return _ERRORS.get(mistakes[0].code, KernelTypeError)(*mistakes)
 
 
 def lower_source(source: Source, namespace: Mapping[str, Any]) -> Lowered:

@@ -3,10 +3,13 @@
 import ast
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
+from inspect import Parameter as Python
+from inspect import Signature
 from threading import RLock
 from typing import Any, Protocol
 
-from kernelab.errors import Diagnostic, KernelTypeError, Span
+from kernelab import hooks
+from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
 from kernelab.frontend.meaning import array_views, fence
 from kernelab.frontend.meaning.annotations import annotation, is_any
@@ -70,6 +73,8 @@ class UserFunction(Offers, Single):
         self.notes: list[Diagnostic] = []
         self.listener: Callable[[Sequence[Diagnostic]], None] | None = None
         self._instances: dict[Hashable, Instance | BrokenCall] = {}
+        self.kernels: dict[Hashable, Any] = {}
+        """Kernels of one thread that call it, by the types of the arguments; kept for who calls it."""
         self._signature: tuple[Parameter, ...] | None = None
         self._active: set[tuple[Bound, ...]] = set()
         self.rules: Rules | None = None
@@ -82,13 +87,26 @@ class UserFunction(Offers, Single):
         arguments = ", ".join(argument.arg for argument in self.template.arguments)
         return f"<kernelab function {self.name}({arguments})>"
 
-    def __call__(self, *_: Any, **__: Any) -> Any:
-        raise KernelTypeError(
-            Diagnostic(
-                f"{self.name} is a function for kernels: it cannot be called from Python",
-                self.span,
-                hint=f"call it in a kernel, or for each element of an array: kl.map({self.name}, x)",
-            )
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """What it returns for values of the host; of arrays, an array with a result for each element."""
+        return hooks.call(self, given, named)
+
+    @property
+    def __signature__(self) -> Signature:
+        """Its parameters as Python's `inspect` has them."""
+        template = self.template
+        return Signature(
+            [
+                Python(
+                    argument.arg,
+                    Python.POSITIONAL_OR_KEYWORD,
+                    default=ast.unparse(template.defaults[argument.arg])
+                    if argument.arg in template.defaults
+                    else Python.empty,
+                    annotation=ast.unparse(argument.annotation) if argument.annotation else Python.empty,
+                )
+                for argument in template.arguments
+            ]
         )
 
     @property
@@ -127,6 +145,10 @@ class UserFunction(Offers, Single):
         type = _stated(template, argument.annotation)
         value = None if default is None else self._default(default)
         return Parameter(argument.arg, type, value, template.places(argument))
+
+    def default_values(self) -> dict[str, Any]:
+        """The values of the defaults, by parameter."""
+        return {name: default_of(self.template, node) for name, node in self.template.defaults.items()}
 
     def _default(self, node: ast.expr) -> Meaning:
         places = self.template.places
@@ -231,6 +253,7 @@ class UserFunction(Offers, Single):
         """Differentiate calls that are lowered from now on by these rules, None for the automatic ones."""
         self.rules = rules
         self._instances.clear()
+        self.kernels.clear()
 
     def _result_type(self) -> AnyType | None:
         returns = self.template.node.returns

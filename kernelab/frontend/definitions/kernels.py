@@ -104,7 +104,7 @@ def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
         return Outcome(None, tuple(errors), tuple(frame.notes))
     vars = tuple(var for meaning in params.values() for var in struct_values.vars_of(meaning))
     function = Function(template.name, vars, frame.builder.close(), frame.threads, template.span)
-    if (exceeded := _too_large(function) or local_arrays.too_many(function)) is not None:
+    if (exceeded := too_large(function) or local_arrays.too_many(function)) is not None:
         return Outcome(None, (exceeded,), tuple(frame.notes))
     _note_no_effect(frame, function.body, template.body, template.span)
     _note_no_thread(frame, template)
@@ -124,7 +124,7 @@ def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
     return Outcome(kernel, (), tuple(frame.notes))
 
 
-def _too_large(kernel: Function) -> Diagnostic | None:
+def too_large(kernel: Function) -> Diagnostic | None:
     """The error of a kernel that is too long, or nests too deeply, once its calls are written out."""
     size, depth = _measured(kernel, {})
     if size > MOST_STATEMENTS:

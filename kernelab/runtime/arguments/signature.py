@@ -141,7 +141,7 @@ def types_of(kernel: GenericKernel, arguments: Sequence[Any]) -> list[AnyType | 
     elems = list(dict.fromkeys(_elements(arguments)))
     found: list[AnyType | None] = []
     for name, argument, is_open in zip(kernel.names, arguments, kernel.open, strict=True):
-        type = _type_of(argument, elems) if is_open else None
+        type = inferred(argument, elems) if is_open else None
         if is_open and type is None:
             shown = with_article("value of None" if argument is None else type_name(argument))
             message = f"argument `{name}` of kernel `{kernel.name}` is {shown}, which says no type"
@@ -159,7 +159,7 @@ def _elements(arguments: Sequence[Any]) -> Iterator[Value]:
             yield type_.elem
 
 
-def _type_of(argument: Any, elems: Sequence[Value]) -> AnyType | None:
+def inferred(argument: Any, elems: Sequence[Value]) -> AnyType | None:
     match argument:
         case array():
             return argument.type

@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
+from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelTypeError, Source
 from kernelab.frontend import GenericKernel, Overloads, UserFunction, attach, rule_from, struct_of
 from kernelab.host.single import Single
 from kernelab.runtime.arguments.signature import stated
+from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.kernel.kernel import Kernel, Made, compile_source
@@ -206,7 +208,14 @@ class Function(Single):
         return f"<kernelab function {self.name}>"
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """What the Python function returns; of arrays what kernels compute, so that derivatives follow."""
+        if any(isinstance(given, array) for given in (*arguments, *named.values())):
+            return hooks.call(self, arguments, named)
         return self._python(*arguments, **named)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._python)
 
     @property
     def members(self) -> "tuple[Function, ...]":
@@ -269,7 +278,7 @@ def _taken(function: Any) -> tuple[str, ...]:
 
 
 class NativeFunction(Function):
-    """A decorated function of C++, which only kernels call."""
+    """A decorated function of C++."""
 
     def __init__(
         self, function: Callable[..., Any], namespace: Mapping[str, Any], given: Mapping[str, Any]
@@ -277,9 +286,8 @@ class NativeFunction(Function):
         super().__init__(function, namespace)
         self._given = given
 
-    def __call__(self, *_: Any) -> Any:
-        message = f"{self.name} is C++ for kernels: it cannot be called from Python"
-        raise KernelTypeError(Diagnostic(message, hint="call it in a kernel, and launch that"))
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return hooks.call(self, arguments, named)
 
     def _lower(self) -> UserFunction:
         names = ChainMap(closure(self._python), *maps_of(self._namespace))

@@ -8,6 +8,7 @@ Knows texts and the names around them; must not know arrays or launches.
 
 import inspect
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from dis import get_instructions
 from functools import lru_cache
@@ -18,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, Source, label_of
-from kernelab.frontend import UserFunction, lower_python, lower_source
+from kernelab.frontend import UserFunction, errors_of, lower_python, lower_source
+from kernelab.frontend.meaning.frame import BrokenCall
 from kernelab.lang.types import LARGEST, Scalar
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.once import made_once
@@ -47,6 +49,15 @@ def callee_of(func: Any, count: int) -> UserFunction:
         hint = f"launch a kernel: kl.launch({named}, dim=x.shape, inputs=[x], outputs=[y])"
     message = f"map() takes a function of numbers first, not {f'`{named}`' if named else described(func)}"
     raise KernelTypeError(Diagnostic(message, code="map", hint=hint))
+
+
+@contextmanager
+def mistakes_raised() -> Iterator[None]:
+    """Raise the mistakes of a function that is instantiated within it as an error of its user."""
+    try:
+        yield
+    except BrokenCall as broken:
+        raise errors_of(broken.diagnostics) from None
 
 
 def _word(name: str, count: int, *module: tuple[str, ModuleType | None]) -> UserFunction:

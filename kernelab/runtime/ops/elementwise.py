@@ -18,11 +18,9 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.backend.cuda.launch_config import config_of
-from kernelab.errors import Diagnostic, KernelError, KernelTypeError, KernelValueError, a_thing
-from kernelab.frontend import Lowered, UserFunction
-from kernelab.frontend.meaning.frame import BrokenCall
-from kernelab.frontend.meaning.meanings import HostArray, Meaning, TupleOf, Typed, Weak
-from kernelab.frontend.meaning.promote import default_scalar
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing
+from kernelab.frontend import UserFunction, result_types
+from kernelab.frontend.meaning.meanings import Weak
 from kernelab.host.traced import origins
 from kernelab.lang.structs import AnyType, has_derivative
 from kernelab.lang.types import Array, Scalar, Value, int32, scalar_of, shape_of
@@ -35,7 +33,7 @@ from kernelab.runtime.kernel.kernel import Kernel, kernels_of
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.streams import configured
-from kernelab.runtime.ops.callee import callee_of, function_of, named_in
+from kernelab.runtime.ops.callee import callee_of, function_of, mistakes_raised, named_in
 from kernelab.runtime.ops.operands import (
     INDICES,
     Pattern,
@@ -274,10 +272,8 @@ def _inputs(callee: UserFunction, given: Sequence[Any]) -> list[Any]:
     if not any(goes_through(value) for value in given):
         message = "map() needs an array to go through, and was given none"
         raise KernelTypeError(Diagnostic(message, code="map", hint="write kl.map(func, x, ...)"))
-    try:
+    with mistakes_raised():
         signature = callee.signature()
-    except BrokenCall as broken:
-        raise _error(broken) from None
     needed = [parameter for parameter in signature if parameter.default is None]
     if not len(needed) <= len(given) <= len(signature):
         names = ", ".join(parameter.name for parameter in signature)
@@ -311,39 +307,10 @@ def _operation(symbol: str, operands: Sequence[Any]) -> tuple[UserFunction, list
 
 def _results(callee: UserFunction, types: tuple[AnyType, ...]) -> tuple[AnyType, ...]:
     """The types of what a function returns for these types."""
-    try:
-        defaults = [parameter.default for parameter in callee.signature()[len(types) :]]
-        found = callee.instantiate(
-            (*types, *(value for value in defaults if isinstance(value, Weak)))
-        ).results
-    except BrokenCall as broken:
-        raise _error(broken) from None
-    items = found.items if isinstance(found, TupleOf) and found.struct is None else (found,)
-    results = tuple(_result(item) for item in items)
-    if not results or None in results:
-        message = f"`{callee.name}` does not return a number, a vector, a matrix or a struct"
-        raise KernelTypeError(Diagnostic(message, callee.span, "func"))
-    return tuple(result for result in results if result is not None)
-
-
-def _result(meaning: Meaning | None) -> AnyType | None:
-    match meaning:
-        case Weak(number):
-            return default_scalar(number)
-        case Typed() | HostArray():
-            return meaning.type
-        case TupleOf():
-            return meaning.struct
-        case _:
-            return None
-
-
-def _error(broken: BrokenCall) -> KernelError:
-    try:
-        Lowered({}, {}, (), broken.diagnostics).raise_errors()
-    except KernelError as error:
-        return error
-    raise AssertionError("a call is broken for a reason")
+    defaults = [parameter.default for parameter in callee.signature()[len(types) :]]
+    with mistakes_raised():
+        given = (*types, *(value for value in defaults if isinstance(value, Weak)))
+        return result_types(callee, callee.instantiate(given))
 
 
 @made_once(1024)

@@ -1,0 +1,225 @@
+"""Calls of functions for kernels from Python: ``g(2.0, 3.0)``.
+
+Values of the host give values of the host: a kernel of one thread, made once for each combination of types,
+calls the function.  An array for a number, a vector, a matrix or a struct is gone through element by element,
+as by `map`; where any argument is an array, results are arrays, and tapes and transforms follow the launch.
+"""
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kernelab import hooks
+from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, near
+from kernelab.frontend import UserFunction, one_thread
+from kernelab.frontend.meaning.meanings import Argument, BuiltinRef, FunctionRef, Meaning, TupleType, Weak
+from kernelab.frontend.meaning.name_lookup import meaning_of
+from kernelab.frontend.places import struct_values
+from kernelab.host.traced import follow
+from kernelab.lang.structs import StructArray, has_derivative
+from kernelab.lang.types import Array, Mat, Vec
+from kernelab.runtime.arguments.signature import inferred
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.recorder import unrecorded
+from kernelab.runtime.host.create import zeros
+from kernelab.runtime.host.struct_instances import Instance
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.launch.launch import run
+from kernelab.runtime.memory.device import CPU
+from kernelab.runtime.ops.callee import mistakes_raised
+from kernelab.runtime.ops.elementwise import map
+from kernelab.runtime.ops.operands import goes_through, value_type_of
+
+
+@dataclass(frozen=True, slots=True)
+class OneThread:
+    """A call as a launch of one thread: its kernel, the arguments, and the arrays for the results."""
+
+    kernel: Kernel
+    inputs: list[Any]
+    outputs: list[Any]
+
+
+@hooks.call.provide
+def call(func: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """What a function for kernels returns for values of the host, and for arrays.
+
+    Python's numbers become what the annotations say, float32 and int32 where there are none.  Raises
+    KernelTypeError for a wrong number of arguments, and for types that the function does not take.
+    """
+    function = _member(func, given, named)
+    arguments = bound(function, given, named)
+    if _is_mapped(function, arguments):
+        return map(function, *arguments)
+    if arrays_among(arguments):
+        return _as_returned(_run(function, arguments).outputs)
+    with unrecorded():
+        results = [follow(_value(made[0]), *arguments) for made in _run(function, arguments).outputs]
+    return _as_returned(results)
+
+
+def as_launch(func: Any, given: Sequence[Any], named: Mapping[str, Any] | None = None) -> OneThread:
+    """The call of a function as a launch of one thread that has not run; its kernel is made once."""
+    function = _member(func, given, named or {})
+    arguments = bound(function, given, named or {})
+    return _prepared(function, arguments)
+
+
+def kernel_of(function: UserFunction, types: Sequence[Any]) -> Kernel:
+    """The kernel of one thread for these types of the arguments; raises KernelError."""
+    key = tuple(types)
+    found: Kernel | None = function.kernels.get(key)
+    if found is None:
+        with mistakes_raised():
+            definition = one_thread(function, key)
+        found = function.kernels[key] = Kernel.of(function.name, lambda: definition)
+        found.definition = definition
+    return found
+
+
+def _run(function: UserFunction, arguments: Sequence[Any]) -> OneThread:
+    made = _prepared(function, arguments)
+    try:
+        run(made.kernel, 1, [*made.inputs, *made.outputs])
+    except LaunchError as error:
+        raise _of_function(error, function) from None
+    return made
+
+
+def _of_function(error: LaunchError, function: UserFunction) -> Exception:
+    """The error of a launch as one of a call."""
+    said, own = f"kernel `{function.name}`", f"function `{function.name}`"
+    found = [replace(each, message=each.message.replace(said, own)) for each in error.diagnostics]
+    return KernelTypeError(*found) if said in error.diagnostics[0].message else error
+
+
+def _prepared(function: UserFunction, arguments: Sequence[Any]) -> OneThread:
+    with mistakes_raised():
+        stated = [parameter.type for parameter in function.signature()]
+    types = [
+        _type(function, k, argument, type, arguments)
+        for k, (argument, type) in enumerate(zip(arguments, stated, strict=True))
+    ]
+    kernel = kernel_of(function, types)
+    inputs = [
+        argument
+        for argument, type in zip(arguments, types, strict=True)
+        if not isinstance(type, FunctionRef | BuiltinRef)
+    ]
+    formals = kernel.definition.signature[len(inputs) :]
+    place = next((given.device for given in arrays_among(inputs)), CPU)
+    traced = any(given.requires_grad for given in arrays_among(inputs))
+    outputs = [
+        zeros(1, formal.type.elem, place, requires_grad=traced and has_derivative(formal.type.elem))
+        for formal in formals
+        if isinstance(formal.type, Array | StructArray)
+    ]
+    return OneThread(kernel, inputs, outputs)
+
+
+def arrays_among(values: Sequence[Any]) -> list[array]:
+    """The arrays among values and in their structs."""
+    parts = [
+        part for value in values for part in (value._leaves() if isinstance(value, Instance) else (value,))
+    ]
+    return [part for part in parts if isinstance(part, array)]
+
+
+def _as_returned(results: Sequence[Any]) -> Any:
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _value(result: Any) -> Any:
+    return result.copy() if isinstance(result, Instance) else result
+
+
+# --------------------------------------------------------------------------------------------- arguments
+
+
+def bound(function: UserFunction, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    """A value for each parameter, in order; raises KernelTypeError where there is none, or one too many."""
+    with mistakes_raised():
+        parameters = function.signature()
+    names = [parameter.name for parameter in parameters]
+    rest = names[len(given) :]
+    unknown = next((name for name in named if name not in rest), None)
+    if unknown in names:
+        raise _refused(function, f"gets two values for `{unknown}`", "leave one of them out")
+    if unknown is not None:
+        hint = near(unknown, names, f"its parameters are {', '.join(names)}")
+        raise _refused(function, f"has no parameter `{unknown}`", hint)
+    values = {**function.default_values(), **named}
+    missing = [name for name in rest if name not in values]
+    if len(given) > len(names) or missing:
+        count = "1 argument" if len(names) == 1 else f"{len(names)} arguments"
+        message = f"takes {count}, not {len(given) + len(named)}"
+        message += f"; `{missing[0]}` is missing" if missing else ""
+        raise _refused(function, message, f"write {function.name}({', '.join(names)})")
+    return [*given, *(values[name] for name in rest)]
+
+
+def _refused(function: UserFunction, message: str, hint: str) -> KernelTypeError:
+    return KernelTypeError(
+        Diagnostic(f"function `{function.name}` {message}", function.span, "count", hint=hint)
+    )
+
+
+def _type(function: UserFunction, k: int, argument: Any, stated: Any, arguments: Sequence[Any]) -> Any:
+    """The type that an argument is called with, or what it means where it is a function itself."""
+    if isinstance(stated, TupleType):
+        raise _refused(function, "takes a tuple, which only kernels have", "call it in a kernel")
+    if stated is not None:
+        return stated
+    meaning = meaning_of("", argument)
+    if isinstance(meaning, FunctionRef | BuiltinRef):
+        return meaning
+    beside = [value_type_of(other) for other in arguments if isinstance(other, np.floating)]
+    found = inferred(argument, beside)
+    if found is None:
+        name = function.signature()[k].name
+        message = (
+            f"argument `{name}` of function `{function.name}` is {described(argument)}, no value of a kernel"
+        )
+        hint = "pass a number, a vector such as kl.vec3(1.0, 2.0, 3.0), a matrix, a struct or an array"
+        raise KernelTypeError(Diagnostic(message, function.span, "argument", hint=hint))
+    return found
+
+
+def _is_mapped(function: UserFunction, arguments: Sequence[Any]) -> bool:
+    """Whether arrays stand for numbers, vectors, matrices or structs, and none for an array."""
+    types = [parameter.type for parameter in function.signature()]
+    if any(isinstance(type, Array | StructArray) for type in types):
+        return False
+    return any(
+        isinstance(argument, array) or (goes_through(argument) and not isinstance(type, Vec | Mat))
+        for argument, type in zip(arguments, types, strict=True)
+    )
+
+
+def _member(func: Any, given: Sequence[Any], named: Mapping[str, Any]) -> UserFunction:
+    """The function that a call means, of several of one name; raises KernelTypeError where none fits."""
+    function: UserFunction = func.__kernelab_function__
+    if len(function.members) == 1:
+        return function.members[0]
+    values = [(None, value) for value in given] + list(named.items())
+    node = ast.Constant(None)
+    with mistakes_raised():
+        found = function.chosen([Argument(_meaning(value), node, name) for name, value in values])
+    if found is None:
+        shown = ", ".join(described(value) for _, value in values)
+        raise _refused(function, f"has no definition for {shown}", "annotate one with these types")
+    return found
+
+
+def _meaning(value: Any) -> Meaning:
+    """What an argument means to the choice between definitions."""
+    if type(value) in (bool, int, float):
+        return Weak(value)
+    known = inferred(value, ())
+    if isinstance(value, array):
+        known = value.dtype  # gone through element by element
+    return Weak(0.0) if known is None else struct_values.parameter("", known, None)  # type: ignore[arg-type]
