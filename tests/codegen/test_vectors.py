@@ -203,6 +203,22 @@ def last(x: array[float], y: array[float]):
 def structs(x: array[vec3], y: array[vec3]):
     i = tid()
     y[i] = x[i] + vec3(1.0, 2.0, 3.0)
+
+def edges(x: array2d[float], y: array2d[float]):
+    i, j = tid()
+    v = x[i, j]
+    if j >= 2 and i > 0:
+        v += x[i - 1, j - 2]
+        if not (j + 3 >= x.shape[1]):
+            v = v * x[i, j + 3]
+    else:
+        y[i, j] = 4.0
+    y[i, j] += v
+
+def beyond(x: array[float], y: array[float]):
+    i = tid()
+    if i >= 20:
+        y[i] = x[i + 1]
 """
 
 
@@ -261,6 +277,8 @@ def launches() -> dict[str, tuple[Any, Callable[[], list[Any]], str]]:
         "table": ((71, 71), lambda: [array(reals(71 * 71).reshape(71, 71)), zeros((71, 71))], ""),
         "bins": (N, lambda: [array(ints(N, -5, 40)), array(reals(N)), zeros(40)], ""),
         "last": (N, lambda: [array(reals(N)), zeros(3)], ""),
+        "edges": ((71, 71), lambda: [array(reals(71 * 71).reshape(71, 71)), zeros((71, 71))], ""),
+        "beyond": (N, lambda: [array(reals(N)), zeros(N)], f"index {N} is out of bounds"),
         "structs": (
             N,
             lambda: [array(reals(3 * N).reshape(N, 3), dtype=kl.vec3), zeros(N, kl.vec3)],

@@ -174,8 +174,15 @@ LATER = (
     Fault(
         "vector code runs the else branch in the lanes of the other one",
         CODEGEN,
-        'arms = [(stmt.then, cond), (stmt.orelse, f"!{cond}")]',
-        "arms = [(stmt.then, cond), (stmt.orelse, cond)]",
+        'for holds in (cond, f"!{cond}")]',
+        "for holds in (cond, cond)]",
+        VECTORS,
+    ),
+    Fault(
+        "vector code takes a group for one that is in one branch where some of it is",
+        CODEGEN,
+        'self.arm(stmt, usual, f"if (!any({others}))", "")',
+        'self.arm(stmt, usual, f"if (bits({others}) != 65535)", "")',
         VECTORS,
     ),
     Fault(

@@ -25,7 +25,7 @@ from kernelab.codegen.cpp.wide_accumulators import Wide
 from kernelab.codegen.cpp.writer import scalar_type
 from kernelab.codegen.vectors.checks_ahead import checks_of
 from kernelab.codegen.vectors.launch_rule import THREADS, launch_rule
-from kernelab.codegen.vectors.variation import UNIFORM, VARYING
+from kernelab.codegen.vectors.variation import UNIFORM, VARYING, border_tests
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, Refused
 from kernelab.codegen.vectors.vector_writer import VectorWriter
@@ -68,6 +68,7 @@ class VectorBody(VectorWriter):
     def __init__(self, function: ir.Function, lanes: Lanes, checks: ir.Block | None = None) -> None:
         super().__init__(function, lanes)
         self.checks = checks
+        self.borders = border_tests(function, self.variation)
 
     # ------------------------------------------------------------------------------------------ the entry
 
@@ -209,19 +210,37 @@ class VectorBody(VectorWriter):
             return
         for out in stmt.outs:
             self.declare(out)
-        arms = [(stmt.then, cond), (stmt.orelse, f"!{cond}")]
-        masks = [self.temporary(bool_, "mask", self.masked(holds)) for _, holds in arms]
+        masks = [self.temporary(bool_, "mask", self.masked(holds)) for holds in (cond, f"!{cond}")]
+        arms = [*zip((stmt.then, stmt.orelse), masks, reversed(masks), strict=True)]
+        if self.is_at_border(stmt):
+            usual, _, others = arms[0] if stmt.then.stmts else arms[1]
+            before = self.has_effects
+            self.arm(stmt, usual, f"if (!any({others}))", "")
+            after, self.has_effects = self.has_effects, before
+            with self.braces("else"):
+                self.masked_arms(stmt, arms)
+            self.has_effects |= after
+            return
+        self.masked_arms(stmt, arms)
+
+    def is_at_border(self, stmt: ir.If) -> bool:
+        """Whether most groups have all lanes in one branch, which is worth a text without masks."""
+        inner = (s for block in ir.blocks(stmt) for s in ir.walk(block))
+        is_plain = not any(isinstance(s, ir.Loop | ir.Save | ir.Restore) for s in inner)
+        return is_plain and not self.mask and not self.is_long and stmt.cond in self.borders
+
+    def masked_arms(self, stmt: ir.If, arms: list[tuple[ir.Block, str, str]]) -> None:
         restores = any(isinstance(s, ir.Restore) for block in ir.blocks(stmt) for s in ir.walk(block))
         # Both arms may have pushed: what was pushed last is popped first.
-        for (block, _), mask in (
-            reversed([*zip(arms, masks, strict=True)]) if restores else zip(arms, masks, strict=True)
-        ):
-            if not block.stmts and not block.yields:
-                continue
-            with self.braces(f"if (any({mask}))"), self.block(stmt, mask):
-                self.stmts(block.stmts)
-                self.flush()
-                self.assign(stmt.outs, block.yields, mask)
+        for block, mask, _ in reversed(arms) if restores else arms:
+            if block.stmts or block.yields:
+                self.arm(stmt, block, f"if (any({mask}))", mask)
+
+    def arm(self, stmt: ir.If, block: ir.Block, head: str, mask: str) -> None:
+        with self.braces(head), self.block(stmt, mask):
+            self.stmts(block.stmts)
+            self.flush()
+            self.assign(stmt.outs, block.yields, mask)
 
     def uniform_choice(self, stmt: ir.If) -> None:
         if not stmt.then.stmts and not stmt.orelse.stmts:
