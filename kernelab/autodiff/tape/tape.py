@@ -32,6 +32,7 @@ from kernelab.autodiff.tape.seeds import (
     seeded,
     seeds_of,
 )
+from kernelab.autodiff.tape.sums import count_pass, earlier_passes, tell_of_growing_loss
 from kernelab.autodiff.transforms.levels import Level
 from kernelab.backend.cuda.launch_config import BLOCK, config_of
 from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, NotFiniteError, Related
@@ -263,9 +264,13 @@ class Tape(Observed, Habits, Displayed):
                 tell(plan, recording, cuts)
                 wanted = recording.is_checked if check_finite is None else check_finite
                 puller = self._begin(plan, seeds, wanted)
+                earlier = earlier_passes(plan)
+                if loss is not None:
+                    tell_of_growing_loss(plan, loss)
                 adjoints = seeded(seeds, replaced, Adjoints(self._spare))
                 sweep(plan, adjoints, puller)
                 publish_inputs(plan, adjoints)
+                count_pass(plan, earlier)
         except NotFiniteError as error:
             self._findings = (*self._findings, *error.diagnostics)
             raise

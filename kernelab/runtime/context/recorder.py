@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any
 
-from kernelab.errors import Diagnostic, KernelWarning, Source, Span, label_of
+from kernelab.errors import Diagnostic, KernelWarning, Source, Span, label_of, running_shell
 from kernelab.host.traced import Origins
 
 Elements = Any
@@ -126,6 +126,20 @@ def warn_at(message: str, code: str, hint: str, place: Place | None = None, span
     place = caller() if place is None else place
     shown = Diagnostic(message, place.span if span is None else span, code, "warning", hint=hint).render()
     warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
+
+
+_TOLD: set[tuple[str, Place]] = set()
+"""The information that has been given, each once for a line of the user's code."""
+
+
+def inform(message: str, hint: str, code: str) -> None:
+    """Write a line of information, which is no warning, once for a line of the user's code."""
+    place = caller()
+    if (code, place) not in _TOLD:
+        _TOLD.add((code, place))
+        stream = sys.stderr if running_shell() is None else sys.stdout
+        if stream is not None:
+            stream.write(f"{place}: {message} ({hint})\n")
 
 
 _BETWEEN = "kernelab.", "contextlib"

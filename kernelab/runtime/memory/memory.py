@@ -119,7 +119,8 @@ class Allocation:
     any; `requires_grad` says whether there may be.  `folded` says that an array over it may have elements
     that share bytes.  `serial` says when it was made.  `origin` is the version that a launch outside of tapes
     left, and that launch; `missing` says why a backward pass could not reach what is here.  `unwritten` knows
-    which bytes nobody has written, where checked mode asks for that (`memory.unwritten`).
+    which bytes nobody has written, where checked mode asks for that (`memory.unwritten`).  `passes` says
+    which backward passes have added up here (`tape.sums`).
     """
 
     __slots__ = (
@@ -133,6 +134,7 @@ class Allocation:
         "nbytes",
         "origin",
         "owner",
+        "passes",
         "requires_grad",
         "serial",
         "unwritten",
@@ -158,6 +160,7 @@ class Allocation:
         self.origin: Note | None = None
         self.missing: Diagnostic | Callable[[Allocation], Diagnostic] | None = None
         self.unwritten: Any = None
+        self.passes: Any = None
         self.watches = _NOBODY
         self.witnesses: tuple[weakref.ref[Any], ...] = ()
         self._exposure: weakref.ref[Any] | None = None

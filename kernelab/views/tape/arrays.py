@@ -5,12 +5,13 @@ Pure functions from an array to markup; must not change or expose its memory.
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.tape.sums import passes_in
 from kernelab.lang.structs import placed
 from kernelab.lang.types import Scalar, Vec, scalar_of, shape_of
 from kernelab.runtime.array.array import array
@@ -43,11 +44,22 @@ def array_view(shown: array, *, asks: bool = False) -> Node:
     described = f" of {_extents(shown)} {shown.dtype} on {shown.device}{traced}"
     heading = words(Run("array", "strong"), described, level=1)
     gradient = shown.grad if shown.allocation.adjoint is not None else None
+    note = [words(Run(said, "dim")) for said in _passes(shown)]
     if gradient is None:
-        return Below((heading, _values("", shown, PIXELS)))
+        return Below((heading, *note, _values("", shown, PIXELS)))
     asked = asks and not isinstance(shown, structarray)
     sides = _values("values", shown, PIXELS // 2), _values("gradient", gradient, PIXELS // 2, asked)
-    return Below((heading, Beside(sides)))
+    return Below((heading, Beside(sides), *note))
+
+
+def _passes(shown: array) -> Iterator[str]:
+    """Of which backward passes the gradient is the sum, or that none has reached it."""
+    gradient = shown.allocation.adjoint
+    passes = None if gradient is None else passes_in(gradient)
+    if gradient is None or (gradient.passes is None and not gradient.version):
+        yield from ["no backward pass has reached it"] if shown.requires_grad else []
+    elif passes is not None and passes.count > 1:
+        yield f"sum of {passes.count} backward passes, not zeroed since {passes.since}"
 
 
 def picked_view(shown: indexedarray) -> Node:

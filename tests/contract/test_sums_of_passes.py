@@ -1,0 +1,136 @@
+"""What adds up over backward passes is told once, and the view of an array says of how many passes it is."""
+
+from typing import Any
+
+import pytest
+
+import kernelab as kl
+from kernelab.views.pages import markup
+from kernelab.views.tape.arrays import array_view
+
+kernels: dict[str, Any] = kl.compile("""
+def squares(x: array[float], loss: array[float]):
+    i = tid()
+    atomic_add(loss, 0, x[i] * x[i])
+
+def last(x: array[float], loss: array[float]):
+    loss[0] = x[0] * x[0]
+
+def twice(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = 2.0 * x[i]
+""")
+Capture = pytest.CaptureFixture[str]
+
+
+def leaf() -> kl.array:
+    return kl.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+
+
+def result(count: int = 1) -> kl.array:
+    return kl.zeros(count, dtype=float, requires_grad=True)
+
+
+def recorded(x: kl.array, loss: kl.array, name: str = "squares") -> kl.Tape:
+    with kl.Tape() as tape:
+        kernels[name][3](x, loss)
+    return tape
+
+
+def shown(x: kl.array) -> str:
+    return markup.render(array_view(x))
+
+
+def test_a_sum_of_gradients_is_told_once_for_a_line(capsys: Capture) -> None:
+    x, tape = leaf(), None
+    for _ in range(3):
+        loss = result()
+        tape = recorded(x, loss)
+        tape.backward(loss)
+    said = capsys.readouterr().err
+    assert said.count("backward adds to the gradients of an earlier pass, in `x`") == 1
+    assert "x.grad.zero_()" in said and "test_sums_of_passes.py, line" in said
+    assert "sum of 3 backward passes, not zeroed since test_sums_of_passes.py, line" in shown(x)
+
+
+@pytest.mark.parametrize("how", ["tape", "zero_", "fill_", "None", "view", "assign"])
+def test_gradients_that_are_zeroed_are_no_sum(how: str, capsys: Capture) -> None:
+    x, loss = leaf(), result()
+    for _ in range(3):
+        loss.zero_()
+        tape = recorded(x, loss)
+        tape.backward(loss)
+        assert x.grad.numpy().tolist() == [2, 4, 6]
+        assert "sum of" not in shown(x)
+        match how:
+            case "tape":
+                tape.zero()
+            case "None":
+                x.grad = None
+            case "view":
+                x.grad.numpy()[:] = 0
+            case "assign":
+                x.grad.assign([0.0, 0.0, 0.0])
+            case "zero_":
+                x.grad.zero_()
+            case _:
+                x.grad.fill_(0.0)
+    assert capsys.readouterr().err == ""
+
+
+def test_what_a_pass_replaces_is_no_sum(capsys: Capture) -> None:
+    x, y, loss = leaf(), result(3), result()
+    with kl.Tape() as tape:
+        kernels["twice"][3](x, y)
+        kernels["squares"][3](y, loss)
+    assert "no backward pass has reached it" in shown(y)
+    tape.backward(loss)
+    x.grad.zero_()
+    tape.backward(loss)
+    assert "backward pass" not in shown(y)
+    assert capsys.readouterr().err == ""
+
+
+def test_the_view_says_that_no_pass_has_reached_an_array() -> None:
+    x, other, loss = leaf(), leaf(), result()
+    assert "no backward pass has reached it" in shown(x)
+    recorded(x, loss).backward(loss)
+    assert "no backward pass" not in shown(x)
+    assert other.grad.numpy().tolist() == [0, 0, 0]
+    assert "no backward pass has reached it" in shown(other)
+    assert "backward pass" not in shown(kl.zeros(3, dtype=float))
+
+
+def test_a_loss_that_grows_from_pass_to_pass_is_told_once(capsys: Capture) -> None:
+    x, loss = leaf(), result()
+    for _ in range(3):
+        tape = recorded(x, loss)
+        tape.backward(loss)
+        tape.zero()
+    said = capsys.readouterr().err
+    assert said.count("`loss` still holds its value of the pass before, and grows") == 1
+
+
+@pytest.mark.parametrize("how", ["zeroed", "stored", "the same tape", "other lines", "on the tape"])
+def test_a_loss_that_begins_anew_or_is_meant_to_add_up_is_silent(how: str, capsys: Capture) -> None:
+    x, loss = leaf(), result()
+    tape = recorded(x, loss)
+    for _ in range(3):
+        match how:
+            case "zeroed":
+                loss.zero_()
+                tape = recorded(x, loss)
+            case "stored":
+                tape = recorded(x, loss, "last")
+            case "on the tape":
+                with kl.Tape() as tape:
+                    loss.zero_()
+                    kernels["squares"][3](x, loss)
+            case "other lines":
+                tape = recorded(x, loss)
+                tape.backward(loss)
+                tape.zero()
+                break
+        tape.backward(loss)
+        tape.zero()
+    assert capsys.readouterr().err == ""
