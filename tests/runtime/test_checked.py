@@ -393,10 +393,60 @@ def test_what_check_can_be_is_said() -> None:
         kl.compile("@kernel(check=3)\ndef k(x: array[float]):\n    x[tid()] = 1.0\n")
 
 
-def test_transforms_are_not_checked(kernels: dict[str, Any]) -> None:
+TRANSFORMS = {
+    "vjp": lambda f, x: kl.func.vjp(f, x),
+    "jvp": lambda f, x: kl.func.jvp(f, (x,), (kl.ones(2),)),
+    "jacrev": lambda f, x: kl.func.jacrev(f)(x),
+    "jacfwd": lambda f, x: kl.func.jacfwd(f)(x),
+    "second order": lambda f, x: kl.func.jacfwd(kl.func.jacrev(f))(x),
+    "vmap over something else": lambda f, x: kl.func.vmap(lambda v: (v, f(x)))(kl.ones((2, 2))),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_the_launches_of_transforms_are_checked(kernels: dict[str, Any], transform: str) -> None:
+    def turns_nan(x: Any) -> Any:
+        y = kl.zeros(2)
+        kernels["root"][2](x, y)
+        return y
+
+    def last(x: Any) -> Any:
+        y = kl.zeros(2)
+        kernels["scatter"][2](x, ints(0, 0), y)
+        return y
+
+    def unwritten_elements(x: Any) -> Any:
+        y = kl.zeros(2)
+        kernels["taken"][2](kl.empty(2), y)
+        return y
+
+    apply = TRANSFORMS[transform]
+    with pytest.raises(kl.NotFiniteError, match="thread 1"):
+        apply(turns_nan, kl.array(np.float32([1, -2]), requires_grad=True))
+    with pytest.raises(kl.KernelRaceError):
+        apply(last, kl.ones(2, requires_grad=True))
+    with pytest.raises(kl.KernelValueError, match="nobody has written"):
+        apply(unwritten_elements, kl.ones(2, requires_grad=True))
+    kernels["root"][2](kl.ones(2), kl.zeros(2))
+
+
+def test_launches_on_lanes_are_not_checked(kernels: dict[str, Any]) -> None:
     def last(x: Any) -> Any:
         y = kl.zeros(2)
         kernels["scatter"][2](x, ints(0, 0), y)
         return y
 
     assert kl.func.vmap(last)(kl.array(np.float32([[1, 2], [3, 4]]))).list() == [2.0, 0.0, 4.0, 0.0]
+
+
+def test_a_function_without_mistakes_has_its_gradient_in_checked_mode(kernels: dict[str, Any]) -> None:
+    def loss(x: Any) -> Any:
+        y, s = kl.empty(3), kl.zeros(1)
+        kernels["root"][3](x, y)
+        kernels["summed"][3](y, s)
+        return s
+
+    x = kl.array(np.float32([1, 4, 16]), requires_grad=True)
+    value, gradient = kl.func.value_and_grad(loss)(x)
+    assert float(value) == 10.0
+    np.testing.assert_allclose(gradient.numpy(), [0.5, 0.25, 0.125], rtol=1e-6)

@@ -4,7 +4,7 @@ Every message names the argument and points at the parameter in the kernel's tex
 """
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ from kernelab.lang.types import (
     size_of,
 )
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.transfers import require_readable
+from kernelab.runtime.array.transfers import require_readable, unreadable
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.memory.device import CPU
 from kernelab.runtime.memory.interop import HostArray, array_type, scalar_of_dtype
@@ -56,10 +56,20 @@ class Reference:
 
 def require_arguments_readable(arguments: Sequence[Any]) -> None:
     """Raise GradientError where an array among the arguments of a launch differs between lanes."""
+    for given in _arrays(arguments):
+        require_readable(given)
+
+
+def hold_values(arguments: Sequence[Any]) -> bool:
+    """Whether no array among the arguments of a launch differs between lanes."""
+    return all(unreadable(given) is None for given in _arrays(arguments))
+
+
+def _arrays(arguments: Sequence[Any]) -> Iterator[array]:
     for argument in arguments:
         given = argument.array if isinstance(argument, Reference) else argument
         if isinstance(given, array):
-            require_readable(given)
+            yield given
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.arguments.arguments import (
     Parameter,
     Reference,
+    hold_values,
     ordered,
     require_arguments_readable,
     wrong_count,
@@ -149,7 +150,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
             recorder.launched_nothing(kernel.name, [arguments[i] for i in plan.written])
         return
     chosen, checked = settings(), None
-    if (chosen.check_races or chosen.check or plan.check) and (recorder is None or recorder.sees_values):
+    if (chosen.check_races or chosen.check or plan.check) and hold_values(arguments):
         checked = _checked(kernel, grid, arguments, parts)
     if recorder is not None and record_tape:
         if not usual:
