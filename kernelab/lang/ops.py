@@ -303,6 +303,26 @@ ALONG = Op(
 further there than the sum that it is elsewhere."""
 
 
+class _Copy(Op):
+    """The same value once more, of any type."""
+
+    def infer(self, types: Sequence[Type]) -> Value | None:
+        return None if len(types) != 1 or isinstance(types[0], Array) else types[0]
+
+
+COPY = _Copy(
+    "copy",
+    (),
+    int32,
+    lambda value: value,
+    Linear(lambda g, _: g),
+    cpp="{value}",
+    exact=True,
+    doc="The same value under another name: an argument of a function, or its result.",
+)
+"""``copy(value)``, of any type: a name of the text where calls are written out, and nothing is merged."""
+
+
 def _trips(start: Any, stop: Any, step: Any) -> Any:
     dtype = np.asarray(start).dtype
     a, b, by = (np.asarray(value).astype(np.int64) for value in (start, stop, step))

@@ -283,3 +283,58 @@ def test_lines_that_change_the_element_between_reads_still_add_up() -> None:
     found = kl.contributions(tape, x, 1, grads={y: np.ones(2)})
     assert float(found.total) == pytest.approx(np.cos(0.7) + 8.0 * 0.7)
     assert float(sum(part.value for part in found.parts)) == pytest.approx(float(found.total))
+
+
+USES = kl.compile(
+    """@func
+def steep(v: float64):
+    return v * v
+
+@func_grad(steep, check=False)
+def adj_steep(v: float64, adj_ret: float64):
+    adjoint[v] += 1000.0 * adj_ret
+
+@func
+def wave(v: float64):
+    return sin(v)
+
+def named(x: array[float64], y: array[float64]):
+    i = tid()
+    s = x[i]
+    a = wave(s)
+    b = steep(s)
+    y[i] = a + b + wave(s)
+
+def repeated(x: array[float64], y: array[float64]):
+    i = tid()
+    a = wave(x[i])
+    b = steep(x[i])
+    y[i] = a + b + wave(x[i])
+
+def changed(x: array[float64], y: array[float64]):
+    i = tid()
+    a = wave(x[i])
+    b = steep(x[i])
+    y[i] = a + b + wave(x[i])
+    x[i] = 0.0
+"""
+)
+
+
+@pytest.mark.parametrize(("name", "first"), [("named", 16), ("repeated", 22), ("changed", 28)])
+def test_every_use_of_an_element_is_booked_on_its_own_line(name: str, first: int) -> None:
+    value, wave = 0.7, float(np.cos(0.7))
+    x = kl.array([value], dtype=kl.float64, requires_grad=True)
+    y = kl.zeros(1, dtype=kl.float64, requires_grad=True)
+    trace = kl.trace(USES[name], 0, dim=1, inputs=[x], outputs=[y])
+    with kl.Tape() as tape:
+        USES[name][1](x, y)
+    found = kl.contributions(tape, x, 0, grads={y: np.ones(1)})
+    parts = {part.line.line: float(part.value) for part in found.parts if part.line is not None}
+    assert parts == pytest.approx({first: wave, first + 1: 1000.0, first + 2: wave})
+
+    target = "s_bar" if name == "named" else "x_bar[0]"
+    shares = [(seen.span.line, float(seen.value)) for seen in trace.adjoint if seen.sign == "+="]
+    told = [seen.span.line for seen in trace.adjoint if (seen.name, seen.sign) == (target, "+=")]
+    assert told == [first + 2, first + 1, first]
+    assert (first + 1, 1000.0) in shares

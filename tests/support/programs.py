@@ -20,10 +20,12 @@ from kernelab.lang.types import scalar_of
 from kernelab.lang.verify import verify
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import Vjp, vjp
+from kernelab.passes.common.inline import lay_out
+from kernelab.passes.common.simplify import simplify
 from tests.strategies import GRID, NDIMS, Memory, draw_arguments
 from tests.support import python_oracle
 from tests.support.evaluate import evaluate
-from tests.support.lowering import lowered
+from tests.support.lowering import lowered, raw
 from tests.support.unroll import unrolled
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -98,6 +100,7 @@ def check(text: str, layout: str = "apart", seed: int = 0) -> Outcome:
     if any(isinstance(stmt, For | While) for stmt in walk(function.body)):
         storage: Storage = "checkpoint" if seed % 2 else "recompute"
         same(adjoint, pulled(function, point, storage=storage), f"with the storage {storage}")
+    same_unmerged(text, function, point, adjoint)
     straight = unrolled(text)
     if straight is not None:
         same_without_loops(straight, point, adjoint)
@@ -143,10 +146,15 @@ def active(function: Function) -> list[str]:
 
 
 def reverse(
-    function: Function, point: Point, without: tuple[str, ...] = (), storage: Storage = "save"
+    function: Function,
+    point: Point,
+    without: tuple[str, ...] = (),
+    storage: Storage = "save",
+    merged: bool = True,
 ) -> Vjp:
     groups = [[function.param(name) for name in group] for group in point.memory.groups]
-    return vjp(function, [name for name in active(function) if name not in without], groups, storage)
+    names = [name for name in active(function) if name not in without]
+    return vjp(function, names, groups, storage, merged=merged)
 
 
 def run_primal(program: Vjp, arguments: dict[str, Any], grid: tuple[int, ...]) -> dict[str, Any]:
@@ -160,10 +168,14 @@ def run_primal(program: Vjp, arguments: dict[str, Any], grid: tuple[int, ...]) -
 
 
 def pulled(
-    function: Function, point: Point, without: tuple[str, ...] = (), storage: Storage = "save"
+    function: Function,
+    point: Point,
+    without: tuple[str, ...] = (),
+    storage: Storage = "save",
+    merged: bool = True,
 ) -> Pulled:
     """Run the primal that keeps residuals and then the adjoint, on the cotangent of all arrays."""
-    program = reverse(function, point, without, storage)
+    program = reverse(function, point, without, storage, merged)
     values = point.values.copy()
     arguments = point.arguments(values, point.g)
     residuals = run_primal(program, arguments, GRID)
@@ -248,6 +260,17 @@ def second_order(text: str, layout: str = "apart", seed: int = 0) -> None:
 
 def same_without_loops(text: str, point: Point, expected: Pulled) -> None:
     same(expected, pulled(lowered(text, "program"), point), "with its loops written out")
+
+
+def same_unmerged(text: str, function: Function, point: Point, expected: Pulled) -> None:
+    """Before common subexpressions are merged the adjoint is the same, and so is what it keeps."""
+    unmerged = simplify(lay_out(raw(text, "program"), merged=False), merged=False)
+    same(expected, pulled(unmerged, point, merged=False), "before merging")
+    merged = reverse(function, point)
+    groups = [[unmerged.param(name) for name in group] for group in point.memory.groups]
+    kept = vjp(unmerged, active(function), groups, merged=False, keep=merged.sites)
+    if [param.type for param in kept.adjoint.params] != [param.type for param in merged.adjoint.params]:
+        raise Disagreement("before merging, other values are kept")
 
 
 def same(expected: Pulled, found: Pulled, how: str) -> None:

@@ -20,6 +20,7 @@ from kernelab.backend.interpreter.watch import Change, can_be_pointed, changes_o
 from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError, a_thing
 from kernelab.guidance.bad_calls import telling
 from kernelab.lang.types import bfloat16, float16, scalar_of
+from kernelab.passes.common.inline import inline
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import RECORDER, caller
 from kernelab.runtime.kernel.program import Pullback
@@ -161,12 +162,13 @@ class _Sweep:
         pullback = record.pullback
         if not isinstance(pullback, Pullback) or record.is_switched_off:
             return None
+        adjoint = inline(pullback.unmerged.adjoint)
         near = any(reached.allocation is self.primal.allocation for reached in record.active)
-        if not near or not can_be_pointed(pullback.adjoint_by_line):
+        if not near or not can_be_pointed(adjoint):
             return None
         saved = record.saved()  # alive until the run is over
         args = b"".join(record.adjoint_parts(self.adjoints, saved))
-        return changes_of(pullback.adjoint_by_line, args, self.bytes)
+        return changes_of(adjoint, args, self.bytes)
 
     def keep(self, i: int | None, title: str, place: str, changes: list[Change], before: Values) -> None:
         """Note the changes by thread and line, and what is left between them and what the element is now."""

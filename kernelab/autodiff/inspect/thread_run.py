@@ -75,10 +75,10 @@ def trace_thread(
     copies = _copied(kernel, arguments, parts)
     reverse = _reverse(kernel, kernel.program.sharing(originals))
     if isinstance(reverse, KernelTypeError):
-        seen = watch(kernel.primal, b"".join(parts), linear, MOST)
+        seen = watch(kernel.program.unmerged, b"".join(parts), linear, MOST)
         return ThreadRun(kernel.name, position, tuple(seen), (), reverse.diagnostics[0].message)
     residuals = [Residual(type, grid.threads) for type in reverse.residuals]
-    function = reverse.primal.flat
+    function = reverse.unmerged.primal
     slots = b"".join([*parts, *(residual.packed for residual in residuals)])
     primal = watch(function, slots, linear, MOST)
     bars = _bars(kernel, reverse, arguments, copies)
@@ -88,7 +88,7 @@ def trace_thread(
     replayed = {param.hint for param in function.params}
     adjoint = (
         seen
-        for seen in watch(reverse.adjoint_by_line, slots, linear, MOST)
+        for seen in watch(reverse.unmerged.adjoint, slots, linear, MOST)
         if (name := seen.name.partition("[")[0]).endswith("_bar") and name not in replayed
     )
     return ThreadRun(kernel.name, position, tuple(primal), tuple(adjoint))

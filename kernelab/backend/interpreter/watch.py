@@ -4,9 +4,10 @@ The interpreter runs it, whatever the kernel runs on otherwise.  Knows programs 
 know what is made of the values.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -37,10 +38,13 @@ class Change:
 class Pointed(Chunk):
     """A chunk that notes what changes the element at some bytes."""
 
-    def __init__(self, element: range, changes: list[Change], *given: Any) -> None:
+    def __init__(
+        self, element: range, changes: list[Change], grown: Mapping[ir.Var, ir.Let], *given: Any
+    ) -> None:
         super().__init__(*given)
         self.element = element
         self.changes = changes
+        self.grown = grown
 
     def stmt(self, stmt: ir.Stmt, frame: Frame) -> None:
         """Run a statement, and note what it did to the element."""
@@ -56,12 +60,22 @@ class Pointed(Chunk):
         for place, stride in zip(places, elements.strides, strict=False):
             addresses += np.asarray(place, np.int64) * stride
         hits = np.flatnonzero((addresses >= self.element.start) & (addresses < self.element.stop))
-        values: Numpy = frame.values(stmt.value)
         is_store = isinstance(stmt, ir.Store) or stmt.kind != "add"
-        self.changes += [
-            Change(stmt.span, int(frame.threads[k]), values[k].copy(), stmt.component, is_store)
-            for k in hits.tolist()
-        ]
+        for span, share in [(stmt.span, stmt.value)] if is_store else self.shares(stmt):
+            values: Numpy = frame.values(share)
+            self.changes += [
+                Change(span, int(frame.threads[k]), values[k].copy(), stmt.component, is_store)
+                for k in hits.tolist()
+            ]
+
+    def shares(self, stmt: ir.Store | ir.Atomic) -> list[tuple[Span, ir.Atom]]:
+        """What is added, share by share: that of a variable at each line that uses it."""
+        found, rest = list[tuple[Span, ir.Atom]](), stmt.value
+        while isinstance(rest, ir.Var) and rest in self.grown:
+            one = self.grown[rest]
+            rest, share = one.args
+            found.append((one.span, share))
+        return found[::-1] if isinstance(rest, ir.Const) and found else [(stmt.span, rest), *found[::-1]]
 
 
 def can_be_pointed(function: ir.Function) -> bool:
@@ -75,7 +89,8 @@ def changes_of(function: ir.Function, args: Args, element: range) -> list[Change
     Raises the KernelError of the first thread that fails.
     """
     found: list[Change] = []
-    entry(function, chunk=partial(Pointed, element, found))(args)
+    grown = {stmt.out: stmt for stmt in ir.walk(function.body) if is_sum(stmt)}
+    entry(function, chunk=partial(Pointed, element, found, grown))(args)
     return found
 
 
@@ -101,6 +116,14 @@ class Seen:
     is_read: bool = False
 
 
+def is_sum(stmt: ir.Stmt) -> TypeGuard[ir.Let]:
+    """Whether a statement of an unmerged adjoint adds to a cotangent: ``x_bar = add(x_bar, share)``."""
+    if not isinstance(stmt, ir.Let) or stmt.op.name != "add" or not stmt.out.hint.endswith("_bar"):
+        return False
+    before = stmt.args[0]
+    return before.value == 0 if isinstance(before, ir.Const) else before.hint == stmt.out.hint
+
+
 class Watched(Chunk):
     """A chunk of one thread that notes what it does, up to `most` values."""
 
@@ -111,10 +134,18 @@ class Watched(Chunk):
 
     def stmt(self, stmt: ir.Stmt, frame: Frame) -> None:
         """Run a statement, and note its value."""
+        if isinstance(stmt, ir.Custom):
+            for out, values in zip(stmt.outs, self.block(stmt.body, frame), strict=True):
+                frame.define(out, values)
+                if out.hint:
+                    self.note(stmt, out.hint, values)
+            return
         if isinstance(stmt, ir.If):
             self.note(stmt, "if", frame.values(stmt.cond))
         super().stmt(stmt, frame)
         match stmt:
+            case ir.Let(out, _, (_, share)) if is_sum(stmt):
+                self.note(stmt, out.hint, frame.values(share), "+=")
             case ir.Let(out) if out.hint:
                 self.note(stmt, out.hint, frame.values(out))
             case ir.Load(out, array, indices, held=None):

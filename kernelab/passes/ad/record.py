@@ -382,14 +382,14 @@ def record(
     groups: Groups = (),
     keep: Collection[int] | None = None,
     intact: Collection[str] = (),
-    by_line: bool = False,
+    merged: bool = True,
 ) -> Recorded:
     """Record the sites of a function, by default all; `keep` lists the positions of those to keep.
 
-    A site that is not kept is left as it is, for an adjoint that does not need its value.  `by_line` is that
+    A site that is not kept is left as it is, for an adjoint that does not need its value.  `merged` is that
     of `forward`.
     """
-    function = forward(function, groups, by_line)
+    function = forward(function, groups, merged)
     chosen = [site for i, site in enumerate(sites(function, groups, intact)) if keep is None or i in keep]
     appended = {stmt.array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Append)}
     if not chosen and not appended and not any(isinstance(stmt, ir.Save) for stmt in ir.walk(function.body)):

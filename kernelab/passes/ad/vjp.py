@@ -68,7 +68,8 @@ def vjp(
     groups: Groups = (),
     storage: ir.Storage = "save",
     intact: Collection[str] = (),
-    by_line: bool = False,
+    merged: bool = True,
+    keep: Collection[int] | None = None,
 ) -> Vjp:
     """Differentiate a kernel in reverse with respect to the parameters named in `active`.
 
@@ -76,7 +77,10 @@ def vjp(
     parameters (an array like the primal's; for a value, a 1-element array that is accumulated into), then
     each residual and its starts.  `groups` are sets of array parameters that may share memory, `storage` is
     that of loops whose user did not choose, `intact` names arrays of which nothing that was read is changed
-    afterwards.  With `by_line`, the adjoint adds apart what different loads of one element contribute.
+    afterwards.  With `merged=False`, of a function that has not been simplified, the adjoint adds what each
+    use of a value contributes in a statement of its own, ``x_bar = add(x_bar, share)``, at the line of that
+    use and in the order of the chain rule.  `keep` lists the positions of the sites to keep, where those of
+    the merged form are known.
     Raises KernelTypeError where there is no derivative.
     """
     names = frozenset(active)
@@ -84,19 +88,21 @@ def vjp(
     refuse_shared_arguments(function, groups, "grad")
     refuse_unrepeatable(function)
     function = ascending(expanded(function))
-    every = record(function, groups, None, intact, by_line)
-    made = _pair(every, names, storage)
+    every = record(function, groups, keep, intact, merged)
+    made = _pair(every, names, storage, merged)
+    if keep is not None:
+        return replace(made, sites=tuple(keep))
     needed = effects(made.adjoint).reads
     used = {every.residuals[k] for k in made.memories}
     keep = tuple(i for i, each in enumerate(every.residuals) if each.array in needed or each in used)
     if len(keep) < len(every.residuals):
-        made = _pair(record(function, groups, keep, intact, by_line), names, storage)
+        made = _pair(record(function, groups, keep, intact, merged), names, storage, merged)
         return replace(made, sites=keep)
     is_plain = not every.reopened and all(residual.memory is None for residual in every.residuals)
     return replace(made, sites=keep, again=every.replayable if is_plain else None)
 
 
-def _pair(recorded: Recorded, names: frozenset[str], storage: ir.Storage) -> Vjp:
+def _pair(recorded: Recorded, names: frozenset[str], storage: ir.Storage, merged: bool) -> Vjp:
     primal = recorded.replayable
     own = recorded.primal.params[: len(recorded.primal.params) - len(recorded.residuals)]
     extra = primal.params[len(own) :]
@@ -104,7 +110,7 @@ def _pair(recorded: Recorded, names: frozenset[str], storage: ir.Storage) -> Vjp
     bars = {param: _bar(param) for param in params}
     memories = {r.memory: k for k, r in enumerate(recorded.residuals) if r.memory is not None}
     active = find_active(primal, params, frozenset(memories))
-    writer = _Adjoint(active, masked(primal, frozenset(memories)), bars, storage)
+    writer = _Adjoint(active, masked(primal, frozenset(memories)), bars, storage, merged)
     stacks = writer.reserve([memory for memory in memories if memory in active])
     writer.replay(primal.body, writer.env, "record")
     writer.sweep(primal.body, writer.env, writer.cotangents)
@@ -113,7 +119,7 @@ def _pair(recorded: Recorded, names: frozenset[str], storage: ir.Storage) -> Vjp
     body = writer.builder.close()
     name, descending = f"{primal.name}_adjoint", not primal.descending
     adjoint = replace(primal, name=name, params=signature, body=body, descending=descending)
-    adjoint = divisions_checked(simplify(simplify(adjoint)))
+    adjoint = divisions_checked(simplify(simplify(adjoint, merged), merged))
     positions = tuple(memories[memory] for memory in stacks)
     return Vjp(recorded.primal, adjoint, recorded.residuals, (), recorded.reopened, positions)
 
@@ -135,8 +141,10 @@ class _Adjoint(Replay):
         masked: frozenset[ir.Var],
         bars: dict[ir.Var, ir.Var],
         storage: ir.Storage,
+        merged: bool,
     ) -> None:
         super().__init__(storage)
+        self.merged = merged
         self.active = active
         self.masked = masked
         self.bars = dict(bars)
@@ -242,12 +250,17 @@ class _Adjoint(Replay):
         (share,) = b.select(won, taken, lambda: (zero(type_of(stmt.value)),))
         return Expr(b, share)
 
-    def accumulate(self, cotangents: Cotangents, target: ir.Atom, g: Expr | None) -> None:
-        """Add to the cotangent of a primal Var; constants and inactive values take none."""
+    def accumulate(
+        self, cotangents: Cotangents, target: ir.Atom, g: Expr | None, handed_on: bool = False
+    ) -> None:
+        """Add to the cotangent of a primal Var; constants and inactive values take none.
+
+        What a region hands on is no use of the value: the first cotangent of that kind is added to nothing.
+        """
         if g is None or not isinstance(target, ir.Var) or target not in self.active:
             return
-        before = cotangents.get(target)
-        if before is None or before == zero(g.type):
+        before = cotangents.get(target, zero(g.type))
+        if before == zero(g.type) and (self.merged or handed_on):
             cotangents[target] = g.atom
             return
         hint = f"{target.hint}_bar" if target.hint else ""
@@ -341,7 +354,7 @@ class _Adjoint(Replay):
             case "checkpoint":
                 found = self.sweep_segments(stmt, inner, trips, given, cotangents)
         for i, bar in zip(moved, found, strict=True):
-            self.accumulate(cotangents, stmt.inits[i], Expr(self.builder, bar))
+            self.accumulate(cotangents, stmt.inits[i], Expr(self.builder, bar), handed_on=True)
 
     def moved(self, stmt: ir.Loop) -> list[int]:
         """The carries that have cotangents."""
@@ -430,7 +443,7 @@ class _Adjoint(Replay):
         self, block: ir.Block, env: Env, given: Sequence[ir.Atom | None], cotangents: Cotangents
     ) -> None:
         for target, g in zip(block.yields, given, strict=True):
-            self.accumulate(cotangents, target, None if g is None else Expr(self.builder, g))
+            self.accumulate(cotangents, target, None if g is None else Expr(self.builder, g), handed_on=True)
         self.sweep(block, env, cotangents)
 
     def targets(self, *inner: ir.Block) -> list[ir.Var]:

@@ -1,11 +1,12 @@
 """Inlining: replaces calls by the statements of the function, and composed operations by their parts."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from kernelab.lang.build import Builder, Expr
+from kernelab.lang.build import Builder, Expr, type_of
 from kernelab.lang.ir import Atom, Call, Const, Custom, Function, Let, Stmt, Var, walk
-from kernelab.lang.ops import Expanded, Op
-from kernelab.lang.types import Mat, Value
+from kernelab.lang.ops import COPY, Expanded, Op
+from kernelab.lang.types import Array, Mat, Value, is_differentiable
 from kernelab.passes.common.copying import Copier
 
 
@@ -14,9 +15,12 @@ def inline(function: Function) -> Function:
     return _Inliner().function(function)
 
 
-def lay_out(function: Function) -> Function:
-    """The function with its calls inlined, those with derivatives that users wrote as `Custom` statements."""
-    return _LayingOut().function(function)
+def lay_out(function: Function, merged: bool = True) -> Function:
+    """The function with its calls inlined, those with derivatives that users wrote as `Custom` statements.
+
+    With `merged=False`, the arguments and results of a call are copies that stand at its line.
+    """
+    return (_LayingOut() if merged else _Naming()).function(function)
 
 
 class _Inliner(Copier):
@@ -48,9 +52,26 @@ class _LayingOut(_Inliner):
             super().call(stmt)
             return
         args = self.atoms(stmt.args)
-        callee = _LayingOut(self.builder, dict(zip(stmt.function.params, args, strict=True)))
+        callee = type(self)(self.builder, dict(zip(stmt.function.params, args, strict=True)))
         body = callee.block(stmt.function.body)
         self.builder.emit(Custom(self.fresh_all(stmt.outs), args, rules, body, stmt.span))
+
+
+class _Naming(_LayingOut):
+    def call(self, stmt: Call) -> None:
+        params, args = stmt.function.params, self.atoms(stmt.args)
+        with self.builder.at(stmt.span):
+            args = tuple(self.named(param, arg) for param, arg in zip(params, args, strict=True))
+        super().call(replace(stmt, args=args))
+        if stmt.function.custom is None:
+            with self.builder.at(stmt.span):
+                self.env.update({out: self.named(out, self.env[out]) for out in stmt.outs})
+
+    def named(self, name: Var, value: Atom) -> Atom:
+        """A copy of a float, under a name."""
+        if not is_differentiable(name.type) or isinstance(name.type, Array):
+            return value
+        return self.builder.let(COPY, (value,), type_of(name), name.hint)
 
 
 # ----------------------------------------------------------------------------------------- expand operations

@@ -7,26 +7,29 @@ What stood in memory between is not kept, and its derivative takes the short way
 what is known of it, and of the arrays that may share its memory.
 """
 
+from dataclasses import replace
+
 from kernelab.lang import ir
+from kernelab.lang.types import is_differentiable
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.effects import Groups, aliases, block_effects
 
 _Element = tuple[object, ...]
 
 
-def forward(function: ir.Function, groups: Groups = (), by_line: bool = False) -> ir.Function:
+def forward(function: ir.Function, groups: Groups = (), merged: bool = True) -> ir.Function:
     """The function without the loads whose value is known.
 
-    With `by_line`, every load of an array that the function does not change stays where it stands.
+    With `merged=False`, loads of floats that follow other loads stay where they stand, and hold that value.
     """
-    return _Forwarder(function, groups, by_line).function(function)
+    return _Forwarder(function, groups, merged).function(function)
 
 
 class _Forwarder(Copier):
-    def __init__(self, function: ir.Function, groups: Groups, by_line: bool) -> None:
+    def __init__(self, function: ir.Function, groups: Groups, merged: bool) -> None:
         super().__init__()
         self.shared = aliases(function, groups)
-        self.merged = block_effects(function.body).changed if by_line else None
+        self.merged = merged
         self.known: dict[_Element, ir.Atom] = {}
         self.loaded: set[ir.Atom] = set()
 
@@ -61,13 +64,13 @@ class _Forwarder(Copier):
 
     def load(self, stmt: ir.Load) -> None:
         element = self.element(stmt.array, stmt.indices)
-        if element in self.known:
-            self.env[stmt.out] = self.known[element]
-            self._share_name(self.known[element], stmt)
+        known = self.known.get(element)
+        is_apart = not self.merged and known in self.loaded and is_differentiable(stmt.out.type)
+        if known is not None and not is_apart:
+            self.env[stmt.out] = known
+            self._share_name(known, stmt)
             return
-        super().load(stmt)
-        if self.merged is not None and self.shared[stmt.array].isdisjoint(self.merged):
-            return
+        super().load(replace(stmt, held=known) if known is not None else stmt)
         self.known[element] = self.atom(stmt.out)
         self.loaded.add(self.atom(stmt.out))
 

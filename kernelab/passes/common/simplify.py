@@ -5,6 +5,7 @@ from typing import Any, TypeVar, assert_never
 
 from kernelab.lang import ir
 from kernelab.lang.build import integer, type_of
+from kernelab.lang.types import is_differentiable
 from kernelab.passes.common.copying import Copier
 
 
@@ -183,13 +184,24 @@ _Key = tuple[object, ...]
 _T = TypeVar("_T")
 
 
-def simplify(function: ir.Function) -> ir.Function:
-    """The function simplified, without dead code."""
-    return eliminate(_Simplifier().function(function))
+def simplify(function: ir.Function, merged: bool = True) -> ir.Function:
+    """The function simplified, without dead code.
+
+    With `merged=False`, floats that are computed twice stay apart: each has the line of its own text.
+    """
+    return eliminate(_Simplifier(merged).function(function))
 
 
 class _Simplifier(Copier):
-    """`_known` holds, a dictionary an open block, the pure expressions computed so far."""
+    """`_known` holds, a dictionary an open block, the pure expressions computed so far.
+
+    `_same` has the first Var with the value of one that stays apart from it.
+    """
+
+    def __init__(self, merged: bool) -> None:
+        super().__init__()
+        self.merged = merged
+        self._same: dict[ir.Atom, ir.Atom] = {}
 
     def function(self, function: ir.Function) -> ir.Function:
         self._known: list[dict[_Key, ir.Atom]] = [{}]
@@ -204,14 +216,17 @@ class _Simplifier(Copier):
 
     def let(self, stmt: ir.Let) -> None:
         args = self.atoms(stmt.args)
-        key = (stmt.op, stmt.out.type, *map(_identity, args))
-        for known in reversed(self._known):
-            if key in known:
-                self.env[stmt.out] = known[key]
-                return
+        key = (stmt.op, stmt.out.type, *[_identity(self._same.get(arg, arg)) for arg in args])
+        found = next((known[key] for known in reversed(self._known) if key in known), None)
+        if found is not None and (self.merged or not is_differentiable(stmt.out.type)):
+            self.env[stmt.out] = found
+            return
         value = self.builder.let(stmt.op, args, type_of(stmt.out), stmt.out.hint)
-        self._known[-1][key] = value
         self.env[stmt.out] = value
+        if found is None:
+            self._known[-1][key] = value
+        else:
+            self._same[value] = found
 
     def if_(self, stmt: ir.If) -> None:
         if isinstance(self.atom(stmt.cond), ir.Const):

@@ -64,7 +64,7 @@ class _Widener(Copier):
     def let(self, stmt: Let) -> None:
         args = self.atoms(stmt.args)
         type = _wide(type_of(stmt.out))
-        if stmt.op is ops.SHAPE:
+        if stmt.op in (ops.SHAPE, ops.COPY):
             self.env[stmt.out] = self.builder.let(stmt.op, args, type, stmt.out.hint)
             return
         resolved = ops.resolve(_renamed(stmt.op.name), [arg.type for arg in args])

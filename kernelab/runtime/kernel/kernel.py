@@ -221,7 +221,10 @@ class Kernel(KernelHints, Displayed):
     @cached_property
     def program(self) -> Program:
         """The kernel as IR that can run and be differentiated; it holds all that is derived of it."""
-        return Program(simplify(self.text), check=self._check)
+        return Program(simplify(self.text), check=self._check, text=self._unmerged)
+
+    def _unmerged(self) -> Function:
+        return simplify(lay_out(expand_gradients(self.definition.function), merged=False), merged=False)
 
     @property
     def primal(self) -> Function:
@@ -309,6 +312,13 @@ class Kernel(KernelHints, Displayed):
     def vjp(self, active: Iterable[str]) -> Vjp:
         """The augmented primal and the adjoint with respect to the named parameters."""
         return self.program.pullback(self.positions(active)).vjp
+
+    def unmerged_vjp(self, active: Iterable[str]) -> Vjp:
+        """The same before common subexpressions are merged: each use is differentiated at its own line.
+
+        Functions with derivatives of their own are `Custom` statements in it.
+        """
+        return self.program.pullback(self.positions(active)).unmerged
 
     def jvp(self, active: Iterable[str]) -> Function:
         """The tangent program with respect to the named parameters."""

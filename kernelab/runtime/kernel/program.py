@@ -55,6 +55,7 @@ class Program:
     `frugal` makes the same program with checkpoints in its loops, if it is an adjoint.  `check` is called
     before a tangent or, with True, an adjoint is derived; it raises KernelError where there is to be none.
     Programs with `is_check`, and those derived of them, check others and run only a few times.
+    `text` gives the function as it is written, before common subexpressions were merged.
     """
 
     def __init__(
@@ -63,8 +64,10 @@ class Program:
         frugal: "Callable[[], Program] | None" = None,
         check: Callable[[bool], None] | None = None,
         is_check: bool = False,
+        text: Callable[[], Function] | None = None,
     ) -> None:
         self.function = function
+        self._text = text
         self.is_check = is_check
         self.spilled = 0
         self._frugal = frugal
@@ -86,6 +89,11 @@ class Program:
     def flat(self) -> Function:
         """The function with all calls in it written out."""
         return flat(self.function)
+
+    @cached_property
+    def unmerged(self) -> Function:
+        """The function as it is written, before common subexpressions were merged."""
+        return self.function if self._text is None else self._text()
 
     @cached_property
     def arrays(self) -> Positions:
@@ -301,7 +309,7 @@ class Program:
     @cached_property
     def widened(self) -> "Program":
         """The same program over float64."""
-        return Program(widen(self.function), is_check=True)
+        return Program(widen(self.function), is_check=True, text=lambda: widen(self.unmerged))
 
     @cached_property
     def turned(self) -> "Program":
@@ -378,7 +386,7 @@ class Pullback:
         self._groups = groups
         self._intact = intact
         self.active = active
-        self._derived = made = self._derive("save")
+        self._derived = made = self._derive(program.function, "save")
         self.primal = Program(made.primal)
         self.adjoint = Program(program.unlike(made.adjoint), lambda: self._frugal)
         count = len(program.function.params)
@@ -390,12 +398,11 @@ class Pullback:
         self.memories = made.memories
 
     @put_off()
-    def _derive(self, storage: Storage, by_line: bool = False) -> Vjp:
-        program, params = self._program, self._program.function.params
-        shared = [[params[i] for i in group] for group in self._groups]
-        function = replace(program.function, aliased=bool(shared))
-        active, intact = program.names(self.active), program.names(self._intact)
-        return vjp(function, active, shared, storage, intact, by_line)
+    def _derive(self, function: Function, storage: Storage, **form: Any) -> Vjp:
+        shared = [[function.params[i] for i in group] for group in self._groups]
+        names = self._program.names
+        function = replace(function, aliased=bool(shared))
+        return vjp(function, names(self.active), shared, storage, names(self._intact), **form)
 
     @cached_property
     def vjp(self) -> Vjp:
@@ -405,17 +412,19 @@ class Pullback:
     @cached_property
     def _frugal(self) -> Program:
         """The adjoint whose loops keep checkpoints, or the usual one if that needs more residuals."""
-        other = self._derive("checkpoint")
+        other = self._derive(self._program.function, "checkpoint")
         same = other.sites == self._derived.sites
         return Program(self._program.unlike(other.adjoint)) if same else self.adjoint
 
     @cached_property
-    def adjoint_by_line(self) -> Function:
-        """The adjoint that adds up what each line contributes to an element on its own, if available."""
-        found = self._derive("save", by_line=True)
-        known = [param.type for param in self.adjoint.function.params]
-        same = [param.type for param in found.adjoint.params] == known and found.sites == self._derived.sites
-        return flat(found.adjoint) if same else self.adjoint.flat
+    def unmerged(self) -> Vjp:
+        """The same two functions of the text as it is written, before common subexpressions are merged.
+
+        Every use of a value, and every read of an element, is differentiated at its own line: in the adjoint,
+        a share is added by a statement ``x_bar = add(x_bar, share)``.  The residuals are those of the merged
+        form, so that it takes what a launch has kept.
+        """
+        return self._derive(self._program.unmerged, "save", merged=False, keep=self._derived.sites)
 
     @cached_property
     def again(self) -> Program | None:
