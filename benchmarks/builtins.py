@@ -24,9 +24,9 @@ os.environ.setdefault("KERNELAB_CACHE_DIR", tempfile.mkdtemp())
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import kernelab as kl
-from kernelab.backend.common.packing import pack
+from kernelab.backend.common.launch_data import pack
 from kernelab.backend.cpu.cpu_backend import CpuBackend
-from kernelab.codegen.common.entry import layout_of
+from kernelab.codegen.cpp.entry import layout_of
 from kernelab.frontend.meaning.name_lookup import language
 from kernelab.lang import ops
 from kernelab.lang.types import Scalar, bool_, float32, float64, int32, scalar_of, uint32

@@ -42,7 +42,7 @@ if _TYPE_CHECKING:
         TapeError,
     )
     from kernelab.language import Function
-    from kernelab.runtime.array.host_annotations import ref
+    from kernelab.runtime.array.array_attributes import ref
     from kernelab.runtime.host.create import (
         array,
         array1d,
@@ -87,18 +87,16 @@ if _TYPE_CHECKING:
         struct,
     )
     from kernelab.runtime.kernel.kernel import Kernel
-    from kernelab.runtime.launch.capture import (
-        Graph,
-        ScopedCapture,
-        capture_begin,
-        capture_end,
-        capture_launch,
-    )
     from kernelab.runtime.launch.command import Launch
     from kernelab.runtime.launch.launch import find_races, launch
     from kernelab.runtime.launch.scoped import (
+        Graph,
+        ScopedCapture,
         ScopedDevice,
         ScopedTimer,
+        capture_begin,
+        capture_end,
+        capture_launch,
         get_preferred_device,
         is_cpu_available,
         is_cuda_available,
@@ -153,7 +151,7 @@ _HOMES = {
         "LaunchError NotFiniteError TapeError"
     ),
     "language": "Function",
-    "runtime.array.host_annotations": "ref",
+    "runtime.array.array_attributes": "ref",
     "runtime.host.create": (
         "array array1d array2d array3d array4d clone copy empty empty_like from_dlpack from_numpy full "
         "full_like ones ones_like zeros zeros_like"
@@ -165,12 +163,11 @@ _HOMES = {
     "runtime.host.host_words": "adjoint constant static",
     "runtime.kernel.decorators": "compile func_grad func_jvp func_native func_replay kernel overload struct",
     "runtime.kernel.kernel": "Kernel",
-    "runtime.launch.capture": "Graph ScopedCapture capture_begin capture_end capture_launch",
     "runtime.launch.command": "Launch",
     "runtime.launch.launch": "find_races launch",
     "runtime.launch.scoped": (
-        "ScopedDevice ScopedTimer get_preferred_device is_cpu_available is_cuda_available set_device "
-        "synchronize"
+        "Graph ScopedCapture ScopedDevice ScopedTimer capture_begin capture_end capture_launch "
+        "get_preferred_device is_cpu_available is_cuda_available set_device synchronize"
     ),
     "runtime.memory.device": "Device get_device get_devices",
     "runtime.memory.streams": (
@@ -204,8 +201,8 @@ for _hook, _module in (
     (_hooks.picture, "views.tape.tape_view"),
     (_hooks.graph, "warp.tape_graph"),
     (_hooks.text, "views.kernel.kernel_facts"),
-    (_hooks.error_lines, "views.pages.error_view"),
-    (_hooks.watch, "views.pages.progress_bar"),
+    (_hooks.error_lines, "views.pages.display"),
+    (_hooks.watch, "views.pages.display"),
 ):
     _hook.module = f"kernelab.{_module}"
 

@@ -14,8 +14,7 @@ from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check, req
 from kernelab.autodiff.checks.tapecheck import TapeReport
 from kernelab.autodiff.checks.taylor import TaylorReport, taylor
 from kernelab.autodiff.checks.witnesses import Tolerance, require_step
-from kernelab.autodiff.jacobians.differences import differences
-from kernelab.autodiff.jacobians.host_chains import through_host
+from kernelab.autodiff.jacobians.differences import differences, through_host
 from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians, Selection
 from kernelab.autodiff.jacobians.jacobian import jacobians as by_adjoint
 from kernelab.autodiff.jacobians.sparse import sparse_jacobians
@@ -39,8 +38,7 @@ from kernelab.runtime.memory.device import get_device
 from kernelab.runtime.memory.streams import configured
 from kernelab.runtime.ops.operands import require_place
 from kernelab.views.checks import heatmap, sparsity
-from kernelab.views.checks.report import gradcheck_view, install, tape_report_view
-from kernelab.views.checks.taylor_view import taylor_view
+from kernelab.views.checks.report import gradcheck_view, install, tape_report_view, taylor_view
 from kernelab.views.pages import display, figures
 
 __all__ = [

@@ -25,7 +25,7 @@ from kernelab.backend.common.compiler import (
     open_compiler,
 )
 from kernelab.backend.cuda.nvrtc import PACKAGES, compile_to_ptx
-from kernelab.codegen.common.entry import Line, Unit
+from kernelab.codegen.cpp.entry import Line, Unit
 from kernelab.errors import BuildError
 
 PROBE = (

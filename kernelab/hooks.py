@@ -1,15 +1,17 @@
 """Hooks: functions that lower layers call and higher layers provide.
 
 Arithmetic on arrays runs kernels, and kernels are built on arrays.  The import goes one way only.  The
-package's own module says which module provides each; that is imported at the first call.
+package's own module says which module provides each; that is imported at the first call.  The progress of
+long computations is told through one: they must not know who displays it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -101,7 +103,42 @@ text: "Hook[[Any], str]" = Hook("text")
 """A function of the IR as readable text (`views`)."""
 
 error_lines: "Hook[[Any], list[str]]" = Hook("error_lines")
-"""The lines that a notebook shows of an error (`error_view`)."""
+"""The lines that a notebook shows of an error (`display`)."""
 
 watch: "Hook[[Any], Callable[[], Any]]" = Hook("watch")
-"""The display of a long computation, to be called after each step (`progress_bar`)."""
+"""The display of a long computation, to be called after each step (`display`)."""
+
+
+class Progress:
+    """The state of a long computation; `watcher` creates the display that is updated after each step."""
+
+    watcher: Callable[["Progress"], Callable[[], Any]] = watch
+
+    def __init__(self, what: str, total: int, done: int = 0) -> None:
+        self.what, self.total, self.done = what, total, done
+
+
+def steps(what: str, items: Sequence[T]) -> Iterator[T]:
+    """The items, one after another, each a step of some work that a message can name.
+
+    A range counts as much as it is long: a stretch of rows as so many rows.
+    """
+    watcher = Progress.watcher
+    if len(items) < 2:
+        yield from items
+        return
+    progress = Progress(what, sum(map(_amount, items)))
+    tell = watcher(progress)
+    try:
+        for item in items:
+            yield item
+            progress.done += _amount(item)
+            tell()
+    finally:
+        if progress.done < progress.total:  # an error, or nobody asked for the rest
+            progress.total = progress.done
+            tell()
+
+
+def _amount(item: object) -> int:
+    return len(item) if isinstance(item, range) else 1

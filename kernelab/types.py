@@ -19,7 +19,7 @@ from kernelab.lang.types import (
     type_named,
 )
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.host_annotations import is_any, shaped_annotation
+from kernelab.runtime.array.array_attributes import is_any, shaped_annotation
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.memory.interop import itemsize, value_type
 

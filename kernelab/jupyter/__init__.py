@@ -9,11 +9,10 @@ from typing import Any
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 from kernelab.errors import KernelWarning, Source
+from kernelab.jupyter.after_cell import Mistakes, Watch
 from kernelab.jupyter.inspection import Inspector, explain, explain_in_html, matcher
 from kernelab.jupyter.magics import CHOICES, OPTIONS, KernelMagics, not_first, tell
-from kernelab.jupyter.mistakes import Mistakes
-from kernelab.jupyter.stale import Watch
-from kernelab.views.pages.error_view import warning_lines
+from kernelab.views.pages.display import warning_lines
 
 HOOKS = {"text/plain": explain, "text/html": explain_in_html}
 """How IPython's inspector tells of kernels, by MIME type."""

@@ -29,8 +29,7 @@ from kernelab.runtime.kernel.kernel import Compiled, Kernel, compile_source
 from kernelab.runtime.memory.device import get_device
 from kernelab.views.kernel.code_view import DEFAULT, PANES
 from kernelab.views.kernel.kernel_facts import differentiable, refusal, view
-from kernelab.views.pages.display import View
-from kernelab.views.pages.error_view import warning_lines
+from kernelab.views.pages.display import View, warning_lines
 from kernelab.warp.ignored_settings import OPTIONS as IDLE
 from kernelab.warp.ignored_settings import UNUSED
 

@@ -20,7 +20,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.kernel.loading import MODULE_OPTIONS, Module, refuse_unknown
-from kernelab.runtime.launch.capture import Graph
+from kernelab.runtime.launch.scoped import Graph
 from kernelab.runtime.memory.device import Device, get_cuda_devices, get_device
 from kernelab.runtime.memory.spaces import OPEN
 from kernelab.runtime.memory.streams import Stream

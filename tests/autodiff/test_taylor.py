@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.views.checks.taylor_view import taylor_view
+from kernelab.views.checks.report import taylor_view
 from kernelab.views.pages import markup
 
 TEXT = """

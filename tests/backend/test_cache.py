@@ -205,8 +205,8 @@ BUILD_AND_RUN = """
     import sys
     import numpy as np
     from kernelab.backend.cpu.cpu_backend import CpuBackend
-    from kernelab.backend.common.packing import pack
-    from kernelab.codegen.common.entry import layout_of
+    from kernelab.backend.common.launch_data import pack
+    from kernelab.codegen.cpp.entry import layout_of
     from tests.codegen import kernels
 
     entry = CpuBackend().build([kernels.saxpy().function])["saxpy"]

@@ -18,7 +18,7 @@ from kernelab.backend.common.compiler import (
 )
 from kernelab.backend.common.tiered import Pending
 from kernelab.backend.cpu.cpu_backend import CpuBackend
-from kernelab.codegen.common.entry import Line, Unit
+from kernelab.codegen.cpp.entry import Line, Unit
 from kernelab.errors import BuildError, KernelError, KernelWarning
 from tests.codegen import kernels
 from tests.codegen.writer import LINE

@@ -20,12 +20,11 @@ import pytest
 import kernelab as kl
 from kernelab.backend.common.backends import Entry
 from kernelab.backend.common.compiler import open_compiler
-from kernelab.backend.common.packing import pack
-from kernelab.backend.cpu import vector_tier
+from kernelab.backend.common.launch_data import pack
+from kernelab.backend.cpu import cpu_backend, interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
-from kernelab.backend.interpreter import interpreter
-from kernelab.codegen.common.entry import layout_of
 from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.entry import layout_of
 from kernelab.codegen.cpp.targets import Cpu
 from kernelab.errors import (
     KernelAssertionError,
@@ -53,7 +52,7 @@ def entries(request: pytest.FixtureRequest) -> Iterator[dict[str, Entry]]:
     """All of them, as small launches run them, and as large ones do."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("FEWEST", "FEWEST_WITH_LOOPS"):
-            patch.setattr(vector_tier, name, 1 if request.param == "vector" else 1 << 62)
+            patch.setattr(cpu_backend, name, 1 if request.param == "vector" else 1 << 62)
         yield CpuBackend().build(BATCH)
 
 
@@ -91,7 +90,7 @@ def test_machine_code_and_interpreter_agree(case: Case, seed: int, entries: dict
 @pytest.mark.parametrize("fewest", [1, 1 << 62], ids=["vector", "scalar"])
 def test_the_zoo_computes_the_same_as_machine_code(fewest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FEWEST", "FEWEST_WITH_LOOPS"):
-        monkeypatch.setattr(vector_tier, name, fewest)
+        monkeypatch.setattr(cpu_backend, name, fewest)
     programs = {animal.name: lowered(animal.text, animal.name) for animal in ZOO}
     built = CpuBackend().build([scalarise(program) for program in programs.values()])
     for animal in ZOO:
@@ -280,8 +279,8 @@ def test_values_that_do_not_fit_into_memory_are_an_error_not_a_crash() -> None:
         import resource
         import numpy as np
         from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
-        from kernelab.backend.common.packing import pack
-        from kernelab.codegen.common.entry import layout_of
+        from kernelab.backend.common.launch_data import pack
+        from kernelab.codegen.cpp.entry import layout_of
         from kernelab.errors import KernelError
         from tests.backend.test_cpu import BATCH
         from tests.codegen import kernels
@@ -317,10 +316,10 @@ def _environment() -> dict[str, str]:
 ENDLESS = """
 import signal
 import numpy as np
-from kernelab.backend.cpu import vector_tier
+from kernelab.backend.cpu import cpu_backend
 from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
-from kernelab.backend.common.packing import pack
-from kernelab.codegen.common.entry import layout_of
+from kernelab.backend.common.launch_data import pack
+from kernelab.codegen.cpp.entry import layout_of
 from tests.backend.test_cpu import BATCH
 from tests.codegen import kernels
 
@@ -473,8 +472,8 @@ def test_a_forked_child_launches_what_its_parent_built(entries: dict[str, Entry]
         import os
         import numpy as np
         from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
-        from kernelab.backend.common.packing import pack
-        from kernelab.codegen.common.entry import layout_of
+        from kernelab.backend.common.launch_data import pack
+        from kernelab.codegen.cpp.entry import layout_of
         from tests.backend.test_cpu import BATCH
         from tests.codegen import kernels
 

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from kernelab.backend.common.backends import Args, Entry, StorageFull, slots_of
-from kernelab.backend.common.packing import pack
+from kernelab.backend.common.launch_data import pack
+from kernelab.backend.cpu import interpreter
 from kernelab.backend.cuda.cuda_backend import CudaBackend, CudaEntry
 from kernelab.backend.cuda.driver import Driver
 from kernelab.backend.cuda.workspace import Workspace
-from kernelab.backend.interpreter import interpreter
-from kernelab.codegen.common.entry import TILE, layout_of
 from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.entry import TILE, layout_of
 from kernelab.codegen.cpp.targets import Cuda
 from kernelab.errors import (
     BuildError,

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.backend.common.packing import pack
+from kernelab.backend.common.launch_data import pack
+from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cuda.cuda_backend import CudaBackend
-from kernelab.backend.interpreter import interpreter
-from kernelab.codegen.common.entry import layout_of
+from kernelab.codegen.cpp.entry import layout_of
 from kernelab.lang.ir import Function
 from kernelab.lang.ops import TRIPS
 from kernelab.lang.rounding import rounded

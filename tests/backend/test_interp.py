@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from kernelab.backend.common.backends import get
-from kernelab.backend.common.packing import pack
-from kernelab.backend.interpreter import interpreter
-from kernelab.codegen.common.entry import layout_of
+from kernelab.backend.common.launch_data import pack
+from kernelab.backend.cpu import interpreter
+from kernelab.codegen.cpp.entry import layout_of
 from kernelab.errors import KernelInterrupt
 from kernelab.lang.build import FALSE, TRUE, Builder, constant, integer
 from kernelab.lang.ir import Atomic, Block, For, Function, If, Load, Restore, Save, Stack, Store, Var, While

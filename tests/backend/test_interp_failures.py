@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernelab.backend.interpreter import interpreter
+from kernelab.backend.cpu import interpreter
 from kernelab.errors import (
     KernelAssertionError,
     KernelError,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelab.backend.interpreter import interpreter
+from kernelab.backend.cpu import interpreter
 from kernelab.codegen.cpp import wide_accumulators
 from kernelab.lang.build import integer
 from kernelab.lang.ir import Append, For, Var

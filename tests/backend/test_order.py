@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelab.backend.common.specialization import in_turn
+from kernelab.backend.cuda.launch_config import in_turn
 from kernelab.passes.common.scalarise import scalarise
 from tests.support.lowering import lowered
 

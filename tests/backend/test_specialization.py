@@ -10,12 +10,12 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend.common.backends import slots_of
-from kernelab.backend.common.packing import pack
-from kernelab.backend.common.specialization import MOST, is_specializable
+from kernelab.backend.common.launch_data import pack
+from kernelab.backend.cpu import interpreter
 from kernelab.backend.cuda.cuda_backend import CudaBackend, CudaEntry
-from kernelab.backend.interpreter import interpreter
-from kernelab.codegen.common.entry import layout_of
+from kernelab.backend.cuda.launch_config import MOST, is_specializable
 from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.entry import layout_of
 from kernelab.codegen.cpp.targets import Cuda
 from kernelab.lang.build import integer
 from kernelab.lang.ir import Function, walk

@@ -1,6 +1,6 @@
 """Streams that wait for each other while somebody else does so, between two calls of the driver."""
 
-from kernelab.backend.cuda.stream_sync import EventPool
+from kernelab.backend.cuda.synchronisation import EventPool
 from tests.support.simulated import SimulatedDriver
 
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend.common.packing import pack
+from kernelab.backend.common.launch_data import pack
+from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend
-from kernelab.backend.interpreter import interpreter
 from kernelab.builtins.scalars.arithmetic import floordiv, mod, pow_, shl, shr, where
 from kernelab.builtins.scalars.convert import extract, insert, row
 from kernelab.builtins.scalars.scalar import bit_count, log, rint, round_, sign, sqrt, step
 from kernelab.builtins.vectors.componentwise import argmax, argmin
 from kernelab.builtins.vectors.matrix import determinant, inverse, matrix_product
 from kernelab.builtins.vectors.vector import cross, dot, normalize, outer
-from kernelab.codegen.common.entry import layout_of
+from kernelab.codegen.cpp.entry import layout_of
 from kernelab.lang.build import Builder, Expr
 from kernelab.lang.ir import Function, Var
 from kernelab.lang.types import Mat, Scalar, Vec, float32, float64, int8, int32, int64

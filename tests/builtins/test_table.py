@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from kernelab.backend.common.packing import pack
+from kernelab.backend.common.launch_data import pack
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cuda.nvrtc import compile_to_ptx
-from kernelab.codegen.common.entry import layout_of
 from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.entry import layout_of
 from kernelab.codegen.cpp.targets import Cuda
 from kernelab.lang import ops
 from kernelab.lang.ops import Op

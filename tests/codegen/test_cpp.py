@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from kernelab.codegen.common.entry import Unit
-from kernelab.codegen.common.structure import ordered
 from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.entry import Unit
 from kernelab.codegen.cpp.targets import Cpu, Cuda
+from kernelab.codegen.cpp.writer import ordered
 from kernelab.lang.ir import Function
 from kernelab.lang.types import Array, Scalar, float32, int32
 from kernelab.passes.common.scalarise import scalarise

@@ -1,6 +1,6 @@
 """The launch ABI: where arguments stand, and where threads are."""
 
-from kernelab.codegen.common.entry import Param, layout_of, slots_of, thread_position
+from kernelab.codegen.cpp.entry import Param, layout_of, slots_of, thread_position
 from kernelab.lang.types import Array, Mat, Vec, float32, float64, int32
 from kernelab.passes.common.scalarise import scalarise
 from tests.codegen import kernels

@@ -14,11 +14,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 import kernelab as kl
 from kernelab.backend.common.build_cache import Cache
 from kernelab.backend.common.compiler import open_compiler, processor_features
-from kernelab.backend.common.packing import pack
-from kernelab.backend.cpu import vector_tier
-from kernelab.backend.cpu.cpu_backend import CpuBackend
-from kernelab.backend.cpu.vector_tier import VectorTier, build, lanes_of, widths_of
-from kernelab.codegen.common.entry import STATUS_FIELDS, layout_of
+from kernelab.backend.common.launch_data import pack
+from kernelab.backend.cpu import cpu_backend
+from kernelab.backend.cpu.cpu_backend import CpuBackend, VectorTier, build, lanes_of, widths_of
+from kernelab.codegen.cpp.entry import STATUS_FIELDS, layout_of
 from kernelab.codegen.vectors.vector_gain import operations_an_element
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, VECTORS
 from kernelab.codegen.vectors.vector_values import Refused
@@ -111,7 +110,7 @@ def test_random_programs_and_their_adjoints_compute_what_scalar_code_does(width:
 @pytest.fixture
 def vectorised(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     """Whether each large launch of the test began with vector code, whether or not that is faster."""
-    monkeypatch.setattr(vector_tier, "FEWEST_OPERATIONS", 0)
+    monkeypatch.setattr(cpu_backend, "FEWEST_OPERATIONS", 0)
     seen: list[bool] = []
     ask = VectorTier.run
 
@@ -336,7 +335,7 @@ def test_where_elements_are_moved_one_by_one_it_takes_arithmetic_to_gain(body: s
     lines = "\n".join(["i = tid()", "j = of[i]", body]).replace("\n", "\n    ")
     function = lowered(f"def f({params}):\n    {lines}", "f")
     gain = operations_an_element(scalarise(function), lanes_of(WIDTHS[-1]))
-    assert (gain >= vector_tier.FEWEST_OPERATIONS) == GAINS[body], gain
+    assert (gain >= cpu_backend.FEWEST_OPERATIONS) == GAINS[body], gain
 
 
 def test_sums_are_as_good(kernels: dict[str, kl.Kernel], vectorised: list[bool]) -> None:

@@ -20,10 +20,10 @@ import numpy as np
 
 import kernelab
 from kernelab.backend.common.backends import Entry
-from kernelab.backend.common.packing import pack
+from kernelab.backend.common.launch_data import pack
+from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend
-from kernelab.backend.interpreter import interpreter
-from kernelab.codegen.common.entry import layout_of
+from kernelab.codegen.cpp.entry import layout_of
 from kernelab.lang.ir import Function
 from kernelab.lang.verify import verify
 from kernelab.passes.common.scalarise import scalarise

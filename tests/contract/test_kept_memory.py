@@ -12,7 +12,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import KernelInterrupt, KernelMemoryError
-from kernelab.runtime.kernel import memory_budget
+from kernelab.runtime.kernel import dispatch
 
 TEXT = """
 def endless(a: array[float64]):
@@ -171,10 +171,10 @@ def test_what_a_tape_keeps_of_overwritten_arrays_is_bounded(config: Any) -> None
 
 
 def test_half_of_the_free_memory_may_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert memory_budget.free_memory() or not Path("/proc/meminfo").exists()
-    for free, room in ((None, None), (1 << 30, 1 << 29), (10, memory_budget.LEAST)):
-        monkeypatch.setattr(memory_budget, "_free_memory_at", lambda _, free=free: free)
-        assert memory_budget.room_to_keep() == room
+    assert dispatch.free_memory() or not Path("/proc/meminfo").exists()
+    for free, room in ((None, None), (1 << 30, 1 << 29), (10, dispatch.LEAST)):
+        monkeypatch.setattr(dispatch, "_free_memory_at", lambda _, free=free: free)
+        assert dispatch.room_to_keep() == room
 
 
 def test_a_launch_that_keeps_can_be_interrupted(kernels: dict[str, Any], config: Any) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend.common.backends import Args, Entry, StorageFull
+from kernelab.runtime.kernel.dispatch import run_within_budget
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.memory_budget import run_within_budget
 from kernelab.settings import SETTINGS
 from kernelab.views.kernel.kernel_facts import view
 from kernelab.views.pages.markup import render

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.backend.interpreter import interpreter
+from kernelab.backend.cpu import interpreter
 from kernelab.errors import Diagnostic, Source
 from kernelab.frontend import KernelDefinition, Lowered, lower_source
 from kernelab.lang.ir import Function

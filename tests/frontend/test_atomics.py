@@ -7,8 +7,8 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend.common import backends
-from kernelab.backend.common.packing import pack
-from kernelab.backend.interpreter import interpreter
+from kernelab.backend.common.launch_data import pack
+from kernelab.backend.cpu import interpreter
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cuda
 from kernelab.passes.ad.jvp import jvp

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernelab.backend.interpreter.interpreter import evaluate
+from kernelab.backend.cpu.interpreter import evaluate
 from kernelab.errors import Diagnostic
 from kernelab.frontend import KernelDefinition, UserFunction
 from kernelab.lang.ir import Call, CustomRules, walk

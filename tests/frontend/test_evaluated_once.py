@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelab.backend.interpreter import interpreter
+from kernelab.backend.cpu import interpreter
 from tests.support import python_oracle
 from tests.support.lowering import lowered
 

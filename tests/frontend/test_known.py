@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelab.backend.interpreter import interpreter
+from kernelab.backend.cpu import interpreter
 from kernelab.errors import KernelError
 from tests.frontend.helpers import error, function
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend.common.packing import pack
+from kernelab.backend.common.launch_data import pack
+from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cuda.nvrtc import compile_to_ptx
-from kernelab.backend.interpreter import interpreter
-from kernelab.codegen.common.entry import layout_of
 from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.entry import layout_of
 from kernelab.codegen.cpp.targets import Cuda
 from kernelab.frontend import StructDefinition
 from kernelab.lang.structs import Struct, StructArray, leaves

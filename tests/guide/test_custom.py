@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelab as wp
-from kernelab.backend.interpreter import interpreter
+from kernelab.backend.cpu import interpreter
 from tests.guide.close import gradient
 
 # mypy: disable-error-code="no-untyped-def, valid-type"

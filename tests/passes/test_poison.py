@@ -12,7 +12,7 @@ from kernelab.lang.verify import verify
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.programs.nan_provenance import poison
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.launch.grid import grid_of
+from kernelab.runtime.launch.footprint import grid_of
 from kernelab.runtime.launch.launch import Call, bind
 from tests.support.zoo import ZOO, Animal
 

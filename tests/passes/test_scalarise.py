@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelab.backend.common.packing import pack
-from kernelab.backend.interpreter import interpreter
-from kernelab.codegen.common.entry import layout_of
+from kernelab.backend.common.launch_data import pack
+from kernelab.backend.cpu import interpreter
+from kernelab.codegen.cpp.entry import layout_of
 from kernelab.lang.build import FALSE, constant, integer, zero
 from kernelab.lang.ir import Atom, For, Function, Let, Load, Var, atoms, defs, walk
 from kernelab.lang.show import show

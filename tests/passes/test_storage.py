@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from kernelab.backend.common import packing
+from kernelab.backend.common import launch_data
+from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend
+from kernelab.backend.cpu.lanes import LaneStack, Numpy
 from kernelab.backend.cuda.nvrtc import compile_to_ptx
-from kernelab.backend.interpreter import interpreter
-from kernelab.backend.interpreter.lanes import LaneStack, Numpy
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cuda
 from kernelab.lang.ir import For, Function, Restore, Save, Storage, While, walk
@@ -91,7 +91,7 @@ def test_machine_code_gives_the_same_gradient_for_every_storage() -> None:
             arguments = programs.complete(primal, program, Point.drawn("apart", number), GRID)
             found.append({name: np.array(value) for name, value in arguments.items()})
             entry = entries[program.name]
-            entry(packing.pack(entry.info.layout, GRID, found[-1]))
+            entry(launch_data.pack(entry.info.layout, GRID, found[-1]))
         for other in found[1:]:
             for name, value in found[0].items():
                 np.testing.assert_array_equal(other[name], value)

@@ -8,7 +8,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import KernelError, KernelIndexError, LaunchError
-from kernelab.runtime.launch.grid import MAX_THREADS, grid_of
+from kernelab.runtime.launch.footprint import MAX_THREADS, grid_of
 
 TEXT = """
 def scale(x: array[float], factor: float, y: array[float]):

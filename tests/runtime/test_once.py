@@ -2,7 +2,7 @@
 
 import threading
 
-from kernelab.runtime.context.once import made_once
+from kernelab.runtime.ops.operands import made_once
 
 
 def test_threads_that_ask_at_the_same_time_get_the_same_object() -> None:

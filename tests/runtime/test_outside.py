@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend.cuda.stream_sync import LEGACY
+from kernelab.backend.cuda.synchronisation import LEGACY
 from kernelab.errors import KernelTypeError, KernelValueError, LaunchError
 from kernelab.runtime.memory import dlpack
 from tests.support.devices import opened

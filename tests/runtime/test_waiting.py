@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend.cuda import pending_launches
+from kernelab.backend.cuda import synchronisation
 from kernelab.backend.cuda.driver import LostError, fault
 from kernelab.errors import KernelIndexError, KernelInterrupt
 from kernelab.runtime.memory.spaces import OPEN
@@ -167,7 +167,7 @@ def test_streams_that_use_the_same_array_wait_for_each_other(kernels: dict[str, 
 def test_so_many_launches_as_one_likes_may_be_under_way(
     kernels: dict[str, Any], driver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pending_launches, "MOST", 5)
+    monkeypatch.setattr(synchronisation, "MOST", 5)
     x, y = vectors()
     for _ in range(12):
         kl.launch(kernels["double"], 4, [x, y])

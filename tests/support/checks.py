@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from kernelab.backend.interpreter import interpreter
+from kernelab.backend.cpu import interpreter
 from kernelab.lang.ir import Function
 from kernelab.lang.ops import Linear
 from kernelab.lang.rounding import is_float_dtype, widened

@@ -17,7 +17,7 @@ from kernelab.lang.verify import verify
 from kernelab.runtime.kernel.kernel import Kernel, compile_source
 from kernelab.views.kernel.kernel_facts import differentiable, view
 from kernelab.views.pages import markup, page
-from kernelab.views.pages.error_view import error_lines
+from kernelab.views.pages.display import error_lines
 
 SECONDS = 10
 """After how long a cell that is not done is a finding."""

@@ -24,8 +24,8 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 
 import kernelab as kl
-from kernelab.backend.common import packing
-from kernelab.backend.cpu import vector_tier
+from kernelab.backend.common import launch_data
+from kernelab.backend.cpu import cpu_backend
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.errors import KernelError
 from kernelab.lang.ir import Function
@@ -45,7 +45,7 @@ CURRENT, COUNTED = "current.txt", "counted.txt"
 KERNELS, TAPES = 4, 40
 """Programs of a round; the kernels are one build."""
 
-USUAL = vector_tier.FEWEST, vector_tier.FEWEST_WITH_LOOPS
+USUAL = cpu_backend.FEWEST, cpu_backend.FEWEST_WITH_LOOPS
 
 
 class Log:
@@ -103,11 +103,11 @@ def tight_memory() -> None:
 @contextlib.contextmanager
 def tier(vector: bool) -> Iterator[None]:
     """Within it launches of any size run vector code, or those that usually do."""
-    vector_tier.FEWEST, vector_tier.FEWEST_WITH_LOOPS = (1, 1) if vector else USUAL
+    cpu_backend.FEWEST, cpu_backend.FEWEST_WITH_LOOPS = (1, 1) if vector else USUAL
     try:
         yield
     finally:
-        vector_tier.FEWEST, vector_tier.FEWEST_WITH_LOOPS = USUAL
+        cpu_backend.FEWEST, cpu_backend.FEWEST_WITH_LOOPS = USUAL
 
 
 # ------------------------------------------------------------------------------------------ what runs
@@ -157,7 +157,7 @@ def _animal(animal: Animal) -> None:
         entry = CpuBackend().build([tangent])[tangent.name]
         dots = {f"{name}_dot": np.copy(given[name]) for name in names}
         arguments = {**given, **dots}
-        entry(packing.pack(entry.info.layout, animal.grid, arguments))
+        entry(launch_data.pack(entry.info.layout, animal.grid, arguments))
 
 
 def _held(differs: bool, value: Any) -> Any:
@@ -198,7 +198,7 @@ def kernels(log: Log, seed: int, vector: bool, run: Callable[..., None]) -> None
 
 def _launch(entry: Any, arguments: dict[str, Any]) -> None:
     held = same_memory(arguments)  # packed slots do not keep arrays alive
-    entry(packing.pack(entry.info.layout, GRID, held))
+    entry(launch_data.pack(entry.info.layout, GRID, held))
 
 
 def tapes(log: Log, seed: int, vector: bool, run: Callable[..., None]) -> None:

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from kernelab.backend.common.backends import Entry, slots_of
-from kernelab.backend.common.packing import pack
+from kernelab.backend.common.launch_data import pack
 from kernelab.backend.cuda.driver import Driver, fault
-from kernelab.backend.cuda.stream_sync import LEGACY
-from kernelab.codegen.common.entry import layout_of
+from kernelab.backend.cuda.synchronisation import LEGACY
+from kernelab.codegen.cpp.entry import layout_of
 from kernelab.lang.ir import Function
 from kernelab.lang.types import Array
 from tests.support import shim

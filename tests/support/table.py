@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import kernelab.builtins  # fills the table
-from kernelab.backend.interpreter import interpreter
+from kernelab.backend.cpu import interpreter
 from kernelab.lang import ops
 from kernelab.lang.build import Builder
 from kernelab.lang.ir import Function, Var

@@ -8,7 +8,7 @@ from functools import cached_property
 import pytest
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, Related, Source, Span
-from kernelab.views.pages.error_view import error_lines, warning_lines
+from kernelab.views.pages.display import error_lines, warning_lines
 
 CELL = Source("def f(x: array[vec3]):\n    p = x[0] + 1.5\n", "Cell In[12]", first_line=2)
 SPAN = Span(CELL, 3, 8, 3, 18)

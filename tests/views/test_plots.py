@@ -9,7 +9,7 @@ import pytest
 import kernelab as kl
 from kernelab.errors import GradientError, KernelTypeError
 from kernelab.views.checks import heatmap, sparsity
-from kernelab.views.checks.taylor_view import figure, taylor_view
+from kernelab.views.checks.report import taylor_figure, taylor_view
 from kernelab.views.pages import display, figures, markup, page
 
 CELL = """
@@ -185,7 +185,7 @@ def test_a_gradient_that_is_off_by_a_hundredth_leaves_one_of_first_order(
     assert "FAIL  Taylor test of off: the remainder falls as h^1.0" in shown
     assert "1.0e-08" in shown
     assert "FAIL" in markup.render(taylor_view(report))
-    low, high = figure(report).axes[1].get_ylim()
+    low, high = taylor_figure(report).axes[1].get_ylim()
     assert high > 10 * low  # errors that hardly differ are a level line
 
 
@@ -205,7 +205,7 @@ def test_functions_are_tested_as_kernels_are_and_the_plots_hold_both_curves(kern
 
     report = kl.autograd.taylor_test(f, inputs=[reals(5)], show_summary=False)
     assert report
-    left, right = figure(report).axes
+    left, right = taylor_figure(report).axes
     assert len(left.get_lines()) == 4
     np.testing.assert_allclose(right.get_lines()[0].get_xdata(), report.steps)
     assert "data:image/png" in page.render(taylor_view(report))

@@ -8,10 +8,10 @@ import pytest
 
 import kernelab as kl
 from kernelab.autodiff.transforms import transforms
-from kernelab.autodiff.transforms.progress import Progress, steps
+from kernelab.hooks import Progress, steps
 from kernelab.views.pages import markup, page
+from kernelab.views.pages.display import Bar, finished, running
 from kernelab.views.pages.markup import Node
-from kernelab.views.pages.progress_bar import Bar, finished, running
 
 
 class Seconds:

@@ -20,8 +20,8 @@ from kernelab.autodiff.checks.interpreted import Interpreted
 from kernelab.autodiff.checks.rule_check import evaluate, mistake_at
 from kernelab.autodiff.jacobians.subject import Subject
 from kernelab.autodiff.transforms.trees import scalars
-from kernelab.backend.interpreter.chunk import Chunk
-from kernelab.backend.interpreter.lanes import Frame
+from kernelab.backend.cpu.chunk import Chunk
+from kernelab.backend.cpu.lanes import Frame
 from kernelab.errors import KernelError, Span
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import Atom, Custom, CustomRules, Function, Let, Native, Stmt, Var, walk

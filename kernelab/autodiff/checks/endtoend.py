@@ -29,10 +29,9 @@ from kernelab.autodiff.checks.tape_replay import Line, Run, touched
 from kernelab.autodiff.jacobians.differences import SHIFTS, STEP, Floats, extrapolated
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.tape.tape import Tape
-from kernelab.autodiff.transforms.batch_level import Batch
+from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.trees import scalar_shape, scalars
-from kernelab.autodiff.transforms.wide import Wide
 from kernelab.errors import KernelWarning
 from kernelab.runtime.array.array import array
 

@@ -29,13 +29,12 @@ from kernelab.autodiff.checks.witnesses import (
     relative,
     settle,
 )
-from kernelab.autodiff.jacobians.differences import Floats
-from kernelab.autodiff.jacobians.host_chains import through_host
+from kernelab.autodiff.jacobians.differences import Floats, through_host
 from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection, Trace
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, apart
+from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.trees import refusal
-from kernelab.autodiff.transforms.wide import Wide
 from kernelab.errors import Diagnostic, GradientError, KernelValueError, Related, Span
 from kernelab.runtime.launch.launch import find_races
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.backend.interpreter import interpreter
+from kernelab.backend.cpu import interpreter
 from kernelab.errors import NOWHERE
 from kernelab.lang.build import Builder, type_of
 from kernelab.lang.ir import Atom, Const, Function, Let, Var

@@ -21,10 +21,9 @@ import numpy as np
 from kernelab.autodiff.jacobians.differences import Floats, along
 from kernelab.autodiff.jacobians.jacobian import Selection, Trace, tangents
 from kernelab.autodiff.jacobians.subject import Subject, Variable
-from kernelab.autodiff.transforms.batch_level import Batch
+from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.reverse import Run
-from kernelab.autodiff.transforms.wide import Wide
 from kernelab.errors import KernelError, Span
 from kernelab.lang.ir import Custom, Native, walk
 

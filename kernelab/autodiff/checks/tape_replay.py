@@ -18,12 +18,12 @@ from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.autodiff.transforms.reverse import Reverse
 from kernelab.lang.ir import Atomic, Store, Var, walk
 from kernelab.lang.types import HALVES, Value, bfloat16, float16, is_differentiable, scalar_of
-from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import Gathered, array
 from kernelab.runtime.array.transfers import transfer, write
+from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.launch.footprint import part
 from kernelab.runtime.launch.launch import launch
-from kernelab.runtime.launch.touched import part
 from kernelab.runtime.memory.memory import Allocation, duplicate_of
 from kernelab.settings import Policy
 

@@ -22,20 +22,20 @@ from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError, extre
 from kernelab.autodiff.checks.witnesses import Tolerance
 from kernelab.autodiff.jacobians.jacobian import Selection
 from kernelab.autodiff.jacobians.subject import Key, Subject, apart, of_kernel
-from kernelab.autodiff.overwrites.hazards import Watch
+from kernelab.autodiff.records.hazards import Watch
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.backward import BackwardPlan
 from kernelab.autodiff.tape.cuts import passive_cuts
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.levels import duplicate
-from kernelab.autodiff.transforms.progress import steps
 from kernelab.autodiff.transforms.trees import is_whole, refusal
 from kernelab.errors import Diagnostic, GradientError, KernelError, KernelValueError
+from kernelab.hooks import steps
 from kernelab.lang.types import is_differentiable, scalar_of
-from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, name_of_memory
-from kernelab.runtime.launch.touched import part
+from kernelab.runtime.kernel.arguments import Reference
+from kernelab.runtime.launch.footprint import part
 from kernelab.settings import Policy
 
 Mask = Sequence[tuple[Key, Key]]

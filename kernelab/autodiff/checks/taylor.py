@@ -19,10 +19,9 @@ from kernelab.autodiff.checks.screening import directions, faults
 from kernelab.autodiff.jacobians.differences import Floats
 from kernelab.autodiff.jacobians.jacobian import Selection, Trace
 from kernelab.autodiff.jacobians.subject import Subject, apart
-from kernelab.autodiff.transforms.batch_level import Batch
+from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.trees import scalars
-from kernelab.autodiff.transforms.wide import Wide
 
 STEPS = 10.0 ** np.arange(-1.0, -8.5, -0.5)
 """The steps, relative to the size of each input element where that exceeds 1."""

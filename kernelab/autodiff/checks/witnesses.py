@@ -35,9 +35,9 @@ from kernelab.autodiff.jacobians.sparse import (
     compressed,
 )
 from kernelab.autodiff.jacobians.subject import Subject, Variable
+from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.autodiff.transforms.trees import refusal
-from kernelab.autodiff.transforms.wide import Wide
 from kernelab.errors import KernelError, KernelValueError
 
 DOUBLE = float(np.finfo(np.float64).eps)

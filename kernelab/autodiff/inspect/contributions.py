@@ -16,7 +16,7 @@ from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.backward import BackwardPlan
 from kernelab.autodiff.tape.seeds import Seeds, values_of
 from kernelab.autodiff.tape.tape import Tape
-from kernelab.backend.interpreter.watch import Change, can_be_pointed, changes_of
+from kernelab.backend.cpu.interpreter import Change, can_be_pointed, changes_of
 from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError, a_thing
 from kernelab.guidance.bad_calls import telling
 from kernelab.lang.types import bfloat16, float16, scalar_of

@@ -11,19 +11,18 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.records.records import pullback_of
-from kernelab.backend.interpreter.watch import Seen, watch
+from kernelab.backend.cpu.interpreter import Seen, watch
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
 from kernelab.lang.types import Array, bytes_of, scalar_of
-from kernelab.runtime.arguments.arguments import Reference, ordered, require_arguments_readable
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import readable
 from kernelab.runtime.context.conversion import described
+from kernelab.runtime.kernel.arguments import Reference, ordered, require_arguments_readable
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Groups, Pullback
 from kernelab.runtime.launch.command import no_grid
-from kernelab.runtime.launch.grid import Grid, grid_of
+from kernelab.runtime.launch.footprint import Grid, Residual, grid_of
 from kernelab.runtime.launch.launch import bind
-from kernelab.runtime.launch.residual import Residual
 from kernelab.runtime.memory.memory import Allocation, allocate
 
 MOST = 10_000

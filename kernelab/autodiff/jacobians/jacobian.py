@@ -13,14 +13,13 @@ import numpy as np
 
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.transforms.batch_level import Batch
+from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.levels import BASE, Forward, Level, fresh
-from kernelab.autodiff.transforms.progress import steps
 from kernelab.autodiff.transforms.reverse import Reverse, Run
 from kernelab.autodiff.transforms.transforms import chunks, unit_vectors
 from kernelab.autodiff.transforms.trees import is_whole, refusal
-from kernelab.autodiff.transforms.wide import Wide
 from kernelab.errors import Diagnostic, GradientError, KernelKeyError, KernelValueError
+from kernelab.hooks import steps
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of, size_of
 from kernelab.runtime.array.array import array

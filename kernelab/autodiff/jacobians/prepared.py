@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelab.autodiff.jacobians.subject import Subject
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents
-from kernelab.autodiff.transforms.batch_level import with_lanes
+from kernelab.autodiff.transforms.batch_and_wide import with_lanes
 from kernelab.autodiff.transforms.levels import BASE, fresh
 from kernelab.errors import KernelIndexError
 from kernelab.lang.types import Array

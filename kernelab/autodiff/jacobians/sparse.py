@@ -33,7 +33,7 @@ from kernelab.autodiff.jacobians.pattern import (
 )
 from kernelab.autodiff.jacobians.prepared import PreparedTangents, is_plain, prepared
 from kernelab.autodiff.jacobians.subject import Subject, Variable
-from kernelab.autodiff.transforms.batch_level import Batch
+from kernelab.autodiff.transforms.batch_and_wide import Batch
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of

@@ -21,15 +21,15 @@ from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Var
 from kernelab.lang.structs import StructArray, leaves
 from kernelab.lang.types import Array, is_differentiable
-from kernelab.runtime.arguments.arguments import ordered, wrong_count
-from kernelab.runtime.arguments.signature import flattened
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import RECORDER, unrecorded
 from kernelab.runtime.host.create import from_numpy
 from kernelab.runtime.host.struct_instances import Instance, held_in
 from kernelab.runtime.host.structarray import structarray
+from kernelab.runtime.kernel.arguments import ordered, wrong_count
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.launch.grid import grid_of
+from kernelab.runtime.kernel.signature import flattened
+from kernelab.runtime.launch.footprint import grid_of
 from kernelab.runtime.launch.launch import bind, launch
 from kernelab.runtime.memory.memory import Allocation, duplicate_of
 from kernelab.runtime.ops.indexed import indexedarray

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kernelab.lang.types import Value
 from kernelab.runtime.array.array import array
-from kernelab.runtime.launch.residual import Residual
+from kernelab.runtime.launch.footprint import Residual
 from kernelab.runtime.memory.memory import Allocation, allocate, zeros_beside
 from kernelab.runtime.memory.spaces import Space
 

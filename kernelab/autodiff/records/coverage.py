@@ -6,7 +6,7 @@ from typing import Literal
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.passes.access.access_regions import Axis, Box
 from kernelab.runtime.array.array import array
-from kernelab.runtime.launch.touched import box_and_whole, part
+from kernelab.runtime.launch.footprint import box_and_whole, part
 
 MOST = 64
 """How many boxes are told apart: what does not fit any more is left out."""

@@ -5,10 +5,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kernelab.autodiff.overwrites.snapshots import Snapshot
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.runtime.array import inplace
+from kernelab.autodiff.records.snapshots import Snapshot
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.transfers import device_add, device_clear
 from kernelab.runtime.context.garbage import as_the_user_has_it
 from kernelab.runtime.context.recorder import Place
 from kernelab.runtime.memory.interop import HostArray
@@ -75,7 +75,7 @@ class CopyRecord(Simple):
             cleared(dest_bar)
             return
         src_bar = adjoints.of(self.src)
-        if inplace.add(src_bar, dest_bar):
+        if device_add(src_bar, dest_bar):
             cleared(dest_bar)
             return
         moved = dest_bar.host().copy()
@@ -108,7 +108,7 @@ class OverwriteRecord(Simple):
 
 def cleared(bar: array) -> None:
     """Set an adjoint to zero."""
-    if not inplace.clear(bar):
+    if not device_clear(bar):
         bar.host()[...] = 0
 
 

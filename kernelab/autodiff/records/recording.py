@@ -5,20 +5,27 @@ from time import perf_counter_ns
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from kernelab.autodiff.overwrites.hazards import Guard, Marked, Reader, Watch
-from kernelab.autodiff.overwrites.snapshots import Snapshot
+from kernelab.autodiff.records.hazards import (
+    Guard,
+    Marked,
+    Reader,
+    UnseenRecord,
+    Watch,
+    Witness,
+    WrittenMemory,
+)
 from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, overwrite_of
 from kernelab.autodiff.records.provenance import Provenance
 from kernelab.autodiff.records.records import LaunchRecord, Outline, Record, Scope, not_kept, outline_of
-from kernelab.autodiff.records.unseen import UnseenRecord, Witness, WrittenMemory
+from kernelab.autodiff.records.snapshots import Snapshot
 from kernelab.errors import TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.access.access_regions import Region
-from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, Recorder, caller
 from kernelab.runtime.host.structarray import leaves_of
+from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.program import Pullback
 from kernelab.runtime.launch.launch import Call
 from kernelab.runtime.memory.memory import Allocation

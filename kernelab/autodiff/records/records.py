@@ -10,20 +10,20 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
-from kernelab.autodiff.overwrites.hazards import Watch
-from kernelab.autodiff.overwrites.snapshots import Snapshot
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.hazards import Watch
 from kernelab.autodiff.records.moves import cleared
+from kernelab.autodiff.records.snapshots import Snapshot
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG
 from kernelab.errors import Diagnostic, KernelTypeError, Related
 from kernelab.lang.types import bytes_of
-from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place
+from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Culprit, Groups, Positions, Pullback
 from kernelab.runtime.launch.checked import run_on_copies, trace
-from kernelab.runtime.launch.grid import Grid
+from kernelab.runtime.launch.footprint import Grid
 from kernelab.runtime.launch.launch import Call
 from kernelab.runtime.memory.streams import configured
 

@@ -22,21 +22,18 @@ from kernelab.autodiff.records.records import LaunchRecord, Record, Step
 from kernelab.autodiff.tape.cuts import (
     cuts_between,
     detours,
-    tell_inputs_without_gradients,
-    unrecorded,
-    warn_of,
-)
-from kernelab.autodiff.tape.refusals import (
     leads_nowhere,
     refuse_latecomers,
     refuse_lost,
     refuse_shared_gradients,
+    tell_inputs_without_gradients,
+    unrecorded,
+    warn_of,
 )
-from kernelab.autodiff.transforms.narrow_sums import NarrowSums, has_halves, narrow_sums
+from kernelab.autodiff.transforms.reverse import NarrowSums, has_halves, narrow_sums
 from kernelab.errors import TapeError
-from kernelab.runtime.array import inplace
 from kernelab.runtime.array.array import array, duplicate
-from kernelab.runtime.array.transfers import transfer
+from kernelab.runtime.array.transfers import device_clear, device_copy, transfer
 from kernelab.runtime.memory.interop import HostArray, itemsize
 from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of
 
@@ -395,7 +392,7 @@ def publish(elements: array, adjoints: Adjoints) -> None:
         copy_bytes(gradient, elements.offset, buffer, elements.offset, nbytes)
         return
     target, bar = elements.twin(gradient), adjoints.known(elements)
-    if not (inplace.clear(target) if bar is None else inplace.copy(target, bar)):
+    if not (device_clear(target) if bar is None else device_copy(target, bar)):
         target.host()[...] = 0 if bar is None else bar.seen()
     gradient.publish()
 

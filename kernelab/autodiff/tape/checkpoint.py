@@ -14,23 +14,23 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kernelab.autodiff.overwrites.hazards import Guard
-from kernelab.autodiff.overwrites.snapshots import Snapshot
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.hazards import Guard
 from kernelab.autodiff.records.moves import Flowing
 from kernelab.autodiff.records.recording import Recording
+from kernelab.autodiff.records.snapshots import Snapshot
 from kernelab.autodiff.tape.backward import BackwardPlan, Puller, ends_on_the_way, sweep
 from kernelab.autodiff.tape.cuts import warn_of
 from kernelab.errors import Diagnostic, KernelTypeError, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
-from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.garbage import as_the_user_has_it
 from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import leaves_of
+from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.launch.launch import Call
 from kernelab.runtime.memory.interop import HostArray, checksum
 from kernelab.runtime.memory.memory import Allocation, set_aside, youngest

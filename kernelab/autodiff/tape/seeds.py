@@ -23,9 +23,8 @@ from kernelab.guidance.objects import TAPES
 from kernelab.guidance.public_names import Offers
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.types import Scalar, is_differentiable, scalar_of
-from kernelab.runtime.array import inplace
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.transfers import move
+from kernelab.runtime.array.transfers import device_add, device_fill, move
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import called, caller
 from kernelab.runtime.host.struct_instances import Instance
@@ -189,7 +188,7 @@ def seeded(seeds: Seeds, replaced: Collection[Allocation], adjoints: Adjoints) -
         # Final arrays may be overlapping views of one memory, whose gradients are to be taken once.
         if not is_first and target.allocation not in replaced:
             bar = adjoints.of(target)
-            if not (isinstance(cotangent, array) and inplace.add(bar, cotangent)):
+            if not (isinstance(cotangent, array) and device_add(bar, cotangent)):
                 values = bar.host()
                 values[...] = values + values_of(cotangent)
         elif is_first and isinstance(cotangent, array) and target.is_whole and cotangent.is_contiguous:
@@ -206,7 +205,7 @@ def _set(bar: array, cotangent: Cotangent) -> None:
         return
     # One number for all elements is set on a device without their coming here.
     on_device = bar.allocation.space is not None and not cotangent.ndim
-    if not (on_device and inplace.fill(bar, np.asarray(cotangent, scalar_of(bar.dtype).dtype).tobytes())):
+    if not (on_device and device_fill(bar, np.asarray(cotangent, scalar_of(bar.dtype).dtype).tobytes())):
         bar.blank()[...] = cotangent
 
 

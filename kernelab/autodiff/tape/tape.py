@@ -10,18 +10,20 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import Token
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from kernelab import hooks
-from kernelab.autodiff.overwrites.hazards import POLICIES, Guard
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Spare
+from kernelab.autodiff.records.hazards import POLICIES, Guard, Overwrite
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Scope
 from kernelab.autodiff.tape.backward import BackwardPlan, Puller, check, publish_inputs, sweep, tell
 from kernelab.autodiff.tape.cuts import described
 from kernelab.autodiff.tape.finite import check_seeds, check_sums, pull_finite
-from kernelab.autodiff.tape.observed import Observed, measuring
 from kernelab.autodiff.tape.seeds import (
     Gradients,
     Habits,
@@ -38,14 +40,125 @@ from kernelab.backend.cuda.launch_config import BLOCK, config_of
 from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, NotFiniteError, Related
 from kernelab.guidance.bad_calls import telling
 from kernelab.hooks import Displayed
-from kernelab.runtime.arguments.signature import structs_in
+from kernelab.lang.rounding import widened
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.launch.grid import grid_of
+from kernelab.runtime.kernel.signature import structs_in
+from kernelab.runtime.launch.footprint import grid_of
 from kernelab.runtime.launch.launch import Call, bind
 from kernelab.settings import Policy, settings
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Magnitude:
+    """The adjoints that the sweep through one record changed, each with its Euclidean norm after it."""
+
+    record: int
+    norms: tuple[tuple[array, float], ...]
+
+
+def measuring(puller: Puller | None, found: list[Magnitude]) -> Puller:
+    """The same way of taking adjoints through records, which notes the norms of what they reach."""
+
+    def measured(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
+        if puller is None:
+            records[i].pull(adjoints)
+        else:
+            puller(records, i, adjoints)
+        reached = [primal for primal in dict.fromkeys(records[i].reached) if primal.requires_grad]
+        bars = [(primal, adjoints.known(primal)) for primal in reached]
+        found.append(Magnitude(i, tuple((primal, norm(bar)) for primal, bar in bars if bar is not None)))
+
+    return measured
+
+
+def norm(bar: array) -> float:
+    """The Euclidean norm of an array of floats, in float64: it neither overflows nor vanishes too early."""
+    values = widened(bar.host()).reshape(-1).astype(np.float64)
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest == 0.0 or not np.isfinite(largest):
+        return largest
+    return float(np.linalg.norm(values / largest)) * largest
+
+
+# -------------------------------------------------------------------------------------------------- observed
+
+
+Values = np.ndarray[Any, Any]
+
+
+class Observed:
+    """A tape as it is looked at."""
+
+    _recording: Recording
+
+    def __init__(self) -> None:
+        self._findings: tuple[Diagnostic, ...] = ()
+        self._magnitudes: list[Magnitude] | None = None
+        self._sweeps = 0
+        self._cotangents: Mapping[array, Values] | None = None
+
+    def since(self, number: int) -> Sequence[Record]:
+        """The records from a number on."""
+        return tuple(self._recording.records[number:])
+
+    @property
+    def epoch(self) -> int:
+        """The number of resets so far."""
+        return self._recording.epoch
+
+    def observe(self) -> None:
+        """Measure from here on how long launches take, and how large adjoints are in each backward pass.
+
+        What shows a tape asks for it; a launch then takes a tenth of a microsecond more.
+        """
+        if self._recording.times is None:
+            self._recording.times = {}
+            self._magnitudes = []
+
+    @property
+    def times(self) -> Mapping[int, int]:
+        """The time of launches in nanoseconds since the tape is observed, by the number of the record."""
+        return self._recording.times or {}
+
+    @property
+    def overwrites(self) -> Sequence[Overwrite]:
+        """The overwrites of elements that an adjoint needs, in order."""
+        return self._recording.guard.overwrites
+
+    @property
+    def findings(self) -> Sequence[Diagnostic]:
+        """The warnings and errors of the last `backward`: chains that end, values that are not finite."""
+        return self._findings
+
+    @property
+    def magnitudes(self) -> Sequence[Magnitude]:
+        """The norms of adjoints in the order of the last `backward`, if the tape was observed then."""
+        return self._magnitudes or ()
+
+    @property
+    def sweeps(self) -> int:
+        """The number of times `backward` began or was reset; `magnitudes` grow while it stays the same."""
+        return self._sweeps
+
+    @property
+    def last_cotangents(self) -> Mapping[array, Values] | None:
+        """The seeds of the last `backward`, as `backward(grads=...)` takes them.
+
+        None where there was none, where it stayed on a device, or where they are many numbers and the tape
+        was not observed then.
+        """
+        return self._cotangents
+
+    def _forget_findings(self) -> None:
+        self._findings = ()
+        self._cotangents = None
+        self._sweeps += 1
+        if self._magnitudes is not None:
+            self._magnitudes = []
+
 
 FEW = 64
 """How many records leave the collector so little to visit that it is not worth while to pause it."""

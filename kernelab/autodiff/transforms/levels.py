@@ -19,25 +19,24 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues, packed
+from kernelab.autodiff.records.hazards import Witness
 from kernelab.autodiff.records.provenance import Provenance, array_from_host, number_from_host
 from kernelab.autodiff.records.records import would_reach
-from kernelab.autodiff.records.unseen import Witness
 from kernelab.backend.common.backends import Args
-from kernelab.backend.interpreter import interpreter
+from kernelab.backend.cpu import interpreter
 from kernelab.errors import Diagnostic, GradientError, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.ir import Block, Const, For, If, Native, While
 from kernelab.lang.types import Value
 from kernelab.passes.access.independence import independent
-from kernelab.runtime.arguments.arguments import Reference, require_arguments_readable
-from kernelab.runtime.array import inplace
+from kernelab.runtime.array.transfers import device_add, device_copy
 from kernelab.runtime.context.recorder import RECORDER, Recorder, caller, name_of_memory
 from kernelab.runtime.host.create import array
 from kernelab.runtime.host.structarray import leaves_of
+from kernelab.runtime.kernel.arguments import Reference, require_arguments_readable
 from kernelab.runtime.kernel.program import Positions, Program
-from kernelab.runtime.launch.grid import grid_of
+from kernelab.runtime.launch.footprint import changed_part, grid_of
 from kernelab.runtime.launch.launch import Call, packed_slots
-from kernelab.runtime.launch.touched import changed_part
 from kernelab.runtime.memory.interop import HostArray, itemsize
 from kernelab.runtime.memory.memory import Allocation, allocate, contiguous_strides, zeros_beside
 from kernelab.runtime.memory.spaces import OPEN, space_of
@@ -259,7 +258,7 @@ def fresh(shape: Sequence[int], dtype: Value, beside: array | None = None, clear
 def duplicate(elements: array) -> array:
     """The same values in memory of their own, which no level knows yet."""
     made = fresh(elements.shape, elements.dtype, elements, cleared=False)
-    if not inplace.copy(made, elements):
+    if not device_copy(made, elements):
         made.blank()[...] = elements.seen()
     return made
 
@@ -333,7 +332,7 @@ class Base(Level):
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         dest.allocation.will_write(dest)
-        if inplace.add(dest, src) if add else inplace.copy(dest, src):
+        if device_add(dest, src) if add else device_copy(dest, src):
             return
         target, values = dest.host(), src.host()
         if not add:

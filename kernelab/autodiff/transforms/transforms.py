@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.transforms.batch_level import Batch, drawing_again
+from kernelab.autodiff.transforms.batch_and_wide import Batch, drawing_again
 from kernelab.autodiff.transforms.levels import Forward, Level, current, fresh
-from kernelab.autodiff.transforms.progress import steps
 from kernelab.autodiff.transforms.reverse import Reverse
 from kernelab.autodiff.transforms.trees import (
     argument_name,
@@ -35,6 +34,7 @@ from kernelab.autodiff.transforms.trees import (
     shaped,
 )
 from kernelab.errors import GradientError, a_thing
+from kernelab.hooks import steps
 from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.host.structarray import structarray

@@ -14,7 +14,7 @@ from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing,
 from kernelab.lang.structs import placed
 from kernelab.lang.types import Mat, Scalar, Vec, bytes_of, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.viewing import is_picked
+from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.context.recorder import caller, unrecorded
 from kernelab.runtime.host.create import zeros
 from kernelab.runtime.host.struct_instances import Instance, cleared, held_in

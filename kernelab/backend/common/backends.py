@@ -1,7 +1,7 @@
 """The interface of a backend, the registry of backends, and errors from the status of a launch.
 
 A backend turns functions into entries; an entry runs over packed arguments as
-`kernelab.codegen.common.entry` lays them out, and raises the KernelError that its status stands for.  Knows
+`kernelab.codegen.cpp.entry` lays them out, and raises the KernelError that its status stands for.  Knows
 which backends there are, not how they work.
 """
 
@@ -15,8 +15,8 @@ from importlib import import_module
 from typing import Protocol
 
 from kernelab.backend.common.compiler import ADVICE, find_compiler
-from kernelab.codegen.common import entry as abi
-from kernelab.codegen.common.entry import GRID_SLOTS, EntryInfo, Site, thread_position
+from kernelab.codegen.cpp import entry as abi
+from kernelab.codegen.cpp.entry import GRID_SLOTS, EntryInfo, Site, thread_position
 from kernelab.errors import (
     NOWHERE,
     BuildError,
@@ -77,7 +77,7 @@ class Backend(Protocol):
 
 
 _BACKENDS: dict[str, Backend] = {}
-_MODULES = {"cpu": "kernelab.backend.cpu.cpu_backend", "interp": "kernelab.backend.interpreter.interpreter"}
+_MODULES = {"cpu": "kernelab.backend.cpu.cpu_backend", "interp": "kernelab.backend.cpu.interpreter"}
 
 
 def register(backend: Backend) -> None:

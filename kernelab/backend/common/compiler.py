@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from kernelab.codegen.common.entry import Unit
+from kernelab.codegen.cpp.entry import Unit
 from kernelab.codegen.cpp.snippets import complaints
 from kernelab.errors import BuildError, Diagnostic, KernelSyntaxError, Related
 

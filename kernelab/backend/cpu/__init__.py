@@ -1,1 +1,1 @@
-"""The CPU: generated C++, built by the machine's compiler."""
+"""The CPU: generated C++, and the interpreter, which runs the IR with NumPy."""

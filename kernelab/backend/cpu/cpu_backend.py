@@ -1,29 +1,31 @@
-"""The CPU: generated C++, compiled by the machine's compiler, loaded with ctypes.
+"""The CPU: generated C++, built by a C++ compiler, loaded with ctypes; vector code for large launches.
 
 An entry is called with its packed arguments and the status block of the OS thread that calls it; while it
 runs, other Python threads run too, and now and then it lets pending signals be handled, so that a notebook
-can be interrupted.  Knows files, compilers and ctypes; must not know arrays or tapes.
+can be interrupted.  A launch runs vector code or not by its size alone, never by what happens to be built,
+so that it gives the same in every run.  Knows files, compilers and ctypes; must not know arrays or tapes.
 """
 
+import _ctypes
 import contextlib
 import ctypes
 import math
 import os
 import struct
 import threading
-from collections.abc import Generator, Sequence
+import warnings
+import weakref
+from collections.abc import Callable, Generator, Sequence
+from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
-from kernelab.backend.common import packing, print_output
+from kernelab.backend.common import launch_data
 from kernelab.backend.common.backends import Args, Entry, failure, interrupted, register, slots_of
 from kernelab.backend.common.build_cache import Cache, key_of
-from kernelab.backend.common.compiler import (
-    VARIABLES,
-    Compiler,
-    open_compiler,
-)
-from kernelab.backend.cpu.vector_tier import VectorTier, load_library
-from kernelab.codegen.common.entry import (
+from kernelab.backend.common.compiler import VARIABLES, Compiler, open_compiler, processor_features
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.entry import (
     ABI_VERSION,
     DONE,
     GRID_SLOTS,
@@ -39,10 +41,114 @@ from kernelab.codegen.common.entry import (
     USED,
     EntryInfo,
 )
-from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cpu
-from kernelab.lang.ir import Function
+from kernelab.codegen.vectors.vector_emitter import emit_vectors
+from kernelab.codegen.vectors.vector_gain import operations_an_element
+from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
+from kernelab.codegen.vectors.vector_values import Refused
+from kernelab.errors import BuildError, Diagnostic, KernelWarning
+from kernelab.lang.ir import Const, For, Function, While, walk
 from kernelab.lang.types import int64
+from kernelab.settings import settings
+
+# ------------------------------------------------------------------------------------------------ vector code
+
+
+FEWEST = 4096
+"""The threads from which a launch runs vector code."""
+
+FEWEST_WITH_LOOPS = FEWEST // 8
+"""The same where threads run loops of a length that is not in the text."""
+
+FEWEST_OPERATIONS = 5
+"""The operations for each element that lanes access one by one from which vector code is faster, measured."""
+
+_AVX512 = frozenset({"avx512f", "avx512dq", "avx512vl", "avx512bw"})
+_FLAGS = {8: (), 16: (*(f"-m{name}" for name in sorted(_AVX512)), "-mprefer-vector-width=512")}
+"""The flags that vector code needs, by its lanes: part of the key of its library in the cache, so that no
+processor loads what it cannot run."""
+
+Run = Callable[[Args, Any], int]
+
+
+class VectorTier:
+    """The vector code of a function, if it has any: built when it is first asked for.
+
+    Launches of at least `fewest` threads run it.
+    """
+
+    def __init__(self, function: Function, cache: Cache, compiler: Compiler) -> None:
+        self._function = function
+        self._cache = cache
+        self._compiler = compiler
+        loops = (stmt for stmt in walk(function.body) if isinstance(stmt, For | While))
+        has_long = any(isinstance(loop, While) or not isinstance(loop.count, Const) for loop in loops)
+        self.fewest = FEWEST_WITH_LOOPS if has_long else FEWEST
+
+    def run(self) -> Run | None:
+        """The entry for a large launch; None where scalar code runs."""
+        chosen = settings()
+        return self._entry if chosen.vector_code and not chosen.deterministic else None
+
+    @cached_property
+    def _entry(self) -> Run | None:
+        widths = widths_of(processor_features()) if self._compiler.is_gcc else ()
+        if not widths:
+            return None
+        try:
+            lanes = lanes_of(max(widths))
+            return build(self._function, lanes, self._cache, self._compiler, FEWEST_OPERATIONS)
+        except Refused:
+            return None
+        except BuildError as problem:
+            message = f"the vector code of `{self._function.name}` could not be built: {problem}"
+            hint = "it goes on with scalar code, with the same results, slower"
+            shown = Diagnostic(message, None, "vector-code", "warning", hint=hint).render()
+            warnings.warn(shown, KernelWarning, stacklevel=2)
+            return None
+
+
+def build(function: Function, lanes: Lanes, cache: Cache, compiler: Compiler, fewest: float = 0.0) -> Run:
+    """The vector code of a function, built and loaded; raises BuildError.
+
+    Raises Refused where it has none, or does fewer operations for each element that lanes access one by one.
+    """
+    unit, flags = emit_vectors(function, lanes), _FLAGS[lanes.width]
+    if operations_an_element(function, lanes) < fewest:
+        raise Refused("it moves elements one by one more than it computes")
+    key = key_of(unit.text, compiler.identity, *flags, str(ABI_VERSION))
+    library = cache.library(key, lambda path: compiler.compile(unit, path, flags), load_library)
+    run: Run = library[unit.entries[0].symbol]
+    return run
+
+
+def load_library(path: Path) -> ctypes.CDLL:
+    """A library that is unloaded with the last of its functions: a process may map only so many."""
+    library = ctypes.CDLL(str(path))
+    weakref.finalize(library, _ctypes.dlclose, library._handle).atexit = False
+    return library
+
+
+def widths_of(features: frozenset[str]) -> tuple[int, ...]:
+    """The numbers of lanes that vector code can have on a processor with these features."""
+    if "avx2" not in features:
+        return ()
+    return (8, 16) if features >= _AVX512 else (8,)
+
+
+@cache
+def lanes_of(width: int) -> Lanes:
+    """Lanes of a width, with the functions that libmvec has for them here."""
+    try:
+        library = ctypes.CDLL("libmvec.so.1", ctypes.RTLD_GLOBAL)
+    except OSError:
+        return Lanes(width)
+    known = Lanes(width)
+    return Lanes(width, frozenset(name for name in FUNCTIONS if hasattr(library, known.symbol(name))))
+
+
+# ---------------------------------------------------------------------------------------------------- entries
+
 
 GIVEN_UP = -1
 """What vector code returns where scalar code has to go on, behind the threads that status[DONE] counts."""
@@ -146,11 +252,11 @@ class _Block:
     def print(self, info: EntryInfo) -> None:
         """Write what the launch has printed, and let go of it."""
         status = self.status
-        words = packing.view(status[PRINTED], (status[PRINTED_WORDS],), (8,), int64).copy()
-        packing.free(status[PRINTED])
+        words = launch_data.view(status[PRINTED], (status[PRINTED_WORDS],), (8,), int64).copy()
+        launch_data.free(status[PRINTED])
         prints = status[PRINTS]
         status[PRINTED] = status[PRINTED_WORDS] = status[PRINTED_ROOM] = status[PRINTS] = 0
-        print_output.replay(info.messages, words, prints)
+        launch_data.replay(info.messages, words, prints)
 
     def _poll(self) -> Generator[None, int, None]:
         # A generator, because a signal can strike before the first line of a called function, but a

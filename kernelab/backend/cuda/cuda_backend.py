@@ -2,7 +2,7 @@
 
 `CudaEntry.start` returns before the launch has ended, unless the host has to see how much it has saved: its
 status block, in memory that host and device share, says what went wrong, and is read when somebody waits
-(`backend/cuda/pending_launches.py`).  An entry that is called waits.  Knows the driver's protocol and the
+(`backend/cuda/synchronisation.py`).  An entry that is called waits.  Knows the driver's protocol and the
 launch ABI; must not know arrays or tapes.
 """
 
@@ -22,7 +22,11 @@ from kernelab.backend.common.backends import (
     thread_text,
 )
 from kernelab.backend.common.build_cache import Cache, key_of
-from kernelab.backend.common.specialization import (
+from kernelab.backend.common.tiered import BETTER, Pending, Tiered
+from kernelab.backend.cuda.driver import Driver
+from kernelab.backend.cuda.launch_config import (
+    LAUNCH_CONFIG,
+    current_stream,
     in_turn,
     is_specializable,
     misaligned,
@@ -30,13 +34,10 @@ from kernelab.backend.common.specialization import (
     repeated,
     unordered,
 )
-from kernelab.backend.common.tiered import BETTER, Pending, Tiered
-from kernelab.backend.cuda.driver import Driver
-from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, current_stream
-from kernelab.backend.cuda.pending_launches import PendingLaunch, PendingLaunches, fields
-from kernelab.backend.cuda.stream_sync import StreamSync
+from kernelab.backend.cuda.synchronisation import PendingLaunch, PendingLaunches, StreamSync, fields
 from kernelab.backend.cuda.workspace import Scratch, Snapshot, Workspace, threads_of
-from kernelab.codegen.common.entry import (
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.entry import (
     ABI_VERSION,
     CODE,
     FULL,
@@ -47,7 +48,6 @@ from kernelab.codegen.common.entry import (
     THREAD,
     EntryInfo,
 )
-from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cuda
 from kernelab.codegen.cpp.wide_accumulators import met_by_all, wide
 from kernelab.errors import BuildError, Diagnostic, KernelMemoryError, KernelWarning, LaunchError

@@ -1,14 +1,29 @@
-"""The launch configuration of a CUDA device: threads per block, most blocks, stream.
+"""How a launch runs on a CUDA device: threads per block, most blocks, stream, and which build of the kernel.
 
-Knows no device.
+The text for a device assumes, unless its function is `aliased`: arrays that it changes share no bytes with
+others, nor do their elements; strides and extents are not negative and fit in 32 bits, and so does the
+number of threads.  A launch that does not meet these runs another build.  Threads run one after another
+where neither the text (`passes/access/independence.py`) nor the slots of the launch prove that they may run
+at once.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 from kernelab.codegen.cpp.accumulator_helpers import MOST_THREADS
+from kernelab.codegen.cpp.entry import GRID_SLOTS, EntryInfo, Layout, Param
+from kernelab.codegen.cpp.snippets import has_device_words
+from kernelab.codegen.cpp.wide_accumulators import met_by_all
 from kernelab.errors import Diagnostic, LaunchError
+from kernelab.lang.build import elem_of
+from kernelab.lang.ir import Atomic, Function, Native, walk
+from kernelab.lang.types import Array, bytes_of, scalar_of
+from kernelab.passes.access.independence import contested, own_atomics
+
+# ---------------------------------------------------------------------------------------------- configuration
+
 
 BLOCK = 256
 """The threads of a block where nobody says otherwise."""
@@ -59,3 +74,151 @@ def config_of(block_dim: int, max_blocks: int) -> LaunchConfig:
 
 def _is_int(value: object) -> bool:
     return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+# ------------------------------------------------------------------------------------------------------ build
+
+
+MOST = 2**31 - 1
+"""The largest number of threads, extent or stride for which positions fit in 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The lowest address of any element, and one past the highest: equal where there are none.
+
+    `first` is the address of the first element, of `size` bytes, and `steps` are the strides along which
+    there are more; `folds` says that two elements may have bytes in common.
+    """
+
+    low: int
+    high: int
+    first: int
+    size: int
+    steps: tuple[int, ...]
+    folds: bool = False
+
+    def meets(self, other: "Reach") -> bool:
+        """Whether the two may have bytes in common; fields of the same structs have none."""
+        if self.high <= other.low or other.high <= self.low:
+            return False
+        period = math.gcd(*self.steps, *other.steps)
+        distance = (other.first - self.first) % period if period else 0
+        return not (distance >= self.size and distance + other.size <= period)
+
+
+def reach_of(layout: Layout, slots: Sequence[int]) -> dict[str, Reach]:
+    """The bytes of each array argument that is no residual, by the parameter's name."""
+    arrays = (param for param in layout.params if isinstance(param.type, Array) and not param.residual)
+    return {param.name: _reach(param, slots) for param in arrays}
+
+
+def _reach(param: Param, slots: Sequence[int]) -> Reach:
+    assert isinstance(param.type, Array)
+    ndim, first, size = param.type.ndim, slots[param.slot], bytes_of(param.type.elem)
+    shape = slots[param.slot + 1 : param.slot + 1 + ndim]
+    strides = slots[param.slot + 1 + ndim : param.slot + 1 + 2 * ndim]
+    if 0 in shape:
+        return Reach(first, first, first, size, ())
+    if ndim == 1 and size <= strides[0]:
+        step = strides[0] if shape[0] > 1 else 0
+        return Reach(first, first + (shape[0] - 1) * strides[0] + size, first, size, (step,) if step else ())
+    reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+    low = first + sum(step for step in reach if step < 0)
+    high = first + sum(step for step in reach if step > 0) + size
+    axes = sorted(
+        (abs(stride), stride, extent) for extent, stride in zip(shape, strides, strict=True) if extent > 1
+    )
+    span, folds = size, False
+    for step, _, extent in axes:
+        folds |= step < span
+        span += step * (extent - 1)
+    return Reach(low, high, first, size, tuple(stride for _, stride, _ in axes), folds)
+
+
+def is_specializable(layout: Layout, changed: frozenset[str], slots: Sequence[int]) -> bool:
+    """Whether the packed slots of a launch meet the preconditions; `changed` names what it changes."""
+    if slots[0] * slots[1] * slots[2] * slots[3] > MOST:
+        return False
+    for param in layout.params:
+        if isinstance(param.type, Array) and not param.residual:
+            numbers = slots[param.slot + 1 : param.slot + 1 + 2 * param.type.ndim]
+            if numbers and not 0 <= min(numbers) <= max(numbers) <= MOST:
+                return False
+    reach = reach_of(layout, slots)
+    return not any(
+        reach[name].folds or any(reach[name].meets(other) for key, other in reach.items() if key != name)
+        for name in changed & reach.keys()
+    )
+
+
+def misaligned(layout: Layout, slots: Sequence[int]) -> Param | None:
+    """The first array with numbers at addresses that are no multiples of their size; None if there is none.
+
+    A CPU reads and writes those, a device fails.
+    """
+    for param in layout.params:
+        if isinstance(param.type, Array) and not param.residual:
+            ndim, size = param.type.ndim, scalar_of(param.type.elem).bits // 8
+            first = param.slot + 1
+            shape, strides = slots[first : first + ndim], slots[first + ndim : first + 2 * ndim]
+            steps = [stride for extent, stride in zip(shape, strides, strict=True) if extent > 1]
+            if 0 not in shape and any(number % size for number in (slots[param.slot], *steps)):
+                return param
+    return None
+
+
+# ----------------------------------------------------------------------------------------------- thread order
+
+
+def in_turn(function: Function) -> str:
+    """Why the threads of a function must not run at once on a device: the end of a sentence, "" if they may.
+
+    They may where nobody stores to or reads an element that another thread changes: sums, and what else is
+    the same in any order, excepted.
+    """
+    for stmt in walk(function.body):
+        if isinstance(stmt, Native) and stmt.changed and not has_device_words(stmt.snippet):
+            return f"its snippet {stmt.snippet.name} is written for threads that run one after another"
+    for array in contested(function):
+        return f"its threads may meet at elements of `{array.hint}`, where their order matters"
+    return ""
+
+
+def unordered(function: Function) -> str:
+    """Why sums of a function may differ in their last bits from run to run: the end of a sentence, "" if not.
+
+    Running totals of one element are left out: a block adds them up in one order.
+    """
+    known = {*own_atomics(function), *met_by_all(function)}
+    adding = [stmt for stmt in walk(function.body) if isinstance(stmt, Atomic) and stmt.kind == "add"]
+    for stmt in adding:
+        if stmt not in known and scalar_of(elem_of(stmt.array)).is_float:
+            return f"kl.config.deterministic is set, and its threads add to elements of `{stmt.array.hint}`"
+    return ""
+
+
+def overlapping(
+    info: EntryInfo, changed: frozenset[str], slots: Sequence[int], summed: frozenset[str] = frozenset()
+) -> str:
+    """Why arguments of a launch keep its threads from running at once: arrays share memory; "" if not.
+
+    Those that are only `summed` may do so with one another.
+    """
+    reach = reach_of(info.layout, slots)
+    for name in changed & reach.keys():
+        if reach[name].folds and name not in summed:
+            return f"elements of `{name}`, which it changes, may share memory"
+        for other, bytes_of_other in reach.items():
+            if other == name or (name in summed and other in summed):
+                continue
+            if reach[name].meets(bytes_of_other):
+                return f"`{name}`, which it changes, may share memory with `{other}`"
+    return ""
+
+
+def repeated(info: EntryInfo, slots: Sequence[int]) -> str:
+    """Why the grid of a launch does so: it has dimensions that the kernel does not unpack; "" if not."""
+    if info.coordinates < 2 or all(extent == 1 for extent in slots[info.coordinates : GRID_SLOTS]):
+        return ""
+    return f"its grid has more dimensions than the {info.coordinates} indices that it unpacks"

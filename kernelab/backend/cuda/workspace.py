@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
 
-from kernelab.backend.common.specialization import reach_of
 from kernelab.backend.cuda.driver import Driver
-from kernelab.codegen.common.entry import GRID_SLOTS, TILE, EntryInfo, Layout, layout_of
+from kernelab.backend.cuda.launch_config import reach_of
+from kernelab.codegen.cpp.entry import GRID_SLOTS, TILE, EntryInfo, Layout, layout_of
 from kernelab.lang.ir import Append, Function, walk
 from kernelab.lang.types import Array, bytes_of
 

@@ -15,7 +15,8 @@ Every line knows its span.
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
-from kernelab.codegen.common.entry import (
+from kernelab.codegen.cpp import snippets, spelling
+from kernelab.codegen.cpp.entry import (
     ASSERTION,
     DIVISION,
     EntryInfo,
@@ -27,22 +28,23 @@ from kernelab.codegen.common.entry import (
     layout_of,
     message_of,
 )
-from kernelab.codegen.common.structure import (
-    chosen,
-    ends_in_choice,
-    is_short,
-    sides,
-    stop_values,
-    stops,
-    weight,
-)
-from kernelab.codegen.cpp import snippets, spelling
 from kernelab.codegen.cpp.entry_shells import Outline
 from kernelab.codegen.cpp.generated_names import Names, identifier
 from kernelab.codegen.cpp.helpers import PRELUDE, USES
 from kernelab.codegen.cpp.targets import Flavor
 from kernelab.codegen.cpp.wide_accumulators import total_of, totals, wide_of
-from kernelab.codegen.cpp.writer import Writer, early_saves, scalar_type
+from kernelab.codegen.cpp.writer import (
+    Writer,
+    chosen,
+    early_saves,
+    ends_in_choice,
+    is_short,
+    scalar_type,
+    sides,
+    stop_values,
+    stops,
+    weight,
+)
 from kernelab.errors import NOWHERE
 from kernelab.lang import ir
 from kernelab.lang.native import Snippet, SnippetParam, takes_pointer

@@ -6,7 +6,7 @@ device each thread of the device runs every n-th thread of the grid.
 
 from dataclasses import dataclass
 
-from kernelab.codegen.common.entry import DONE, GRID_SLOTS, TILE, Param
+from kernelab.codegen.cpp.entry import DONE, GRID_SLOTS, TILE, Param
 from kernelab.codegen.cpp.helpers import BUDGET
 from kernelab.codegen.cpp.wide_accumulators import Total, Wide
 

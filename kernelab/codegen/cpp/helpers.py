@@ -6,8 +6,8 @@ that stand before it, and `USES` says which.
 
 from collections.abc import Mapping
 
-from kernelab.codegen.common.entry import PRINT_LIMIT, ROOM, USED
 from kernelab.codegen.cpp import accumulator_helpers
+from kernelab.codegen.cpp.entry import PRINT_LIMIT, ROOM, USED
 from kernelab.codegen.cpp.spelling import device_helpers, half_helpers, half_uses, in_word
 
 _SIGNED = """\

@@ -13,8 +13,8 @@ wrote them.
 import re
 from collections.abc import Iterable, Iterator
 
-from kernelab.codegen.common.entry import Line, Unit
 from kernelab.codegen.cpp import spelling
+from kernelab.codegen.cpp.entry import Line, Unit
 from kernelab.errors import Diagnostic, KernelTypeError, Span
 from kernelab.lang.native import Snippet, SnippetParam
 from kernelab.lang.types import Array, Mat, Scalar, Type, Value, Vec

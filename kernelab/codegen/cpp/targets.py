@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from kernelab.codegen.common.entry import TILE, Message, device_call
 from kernelab.codegen.cpp import spelling, wide_accumulators
+from kernelab.codegen.cpp.entry import TILE, Message, device_call
 from kernelab.codegen.cpp.entry_shells import Outline, Shell, cpu_shell, cuda_shell
 from kernelab.codegen.cpp.helpers import CPU_HELPERS, CUDA_HELPERS
 from kernelab.lang.ir import Atomic, AtomicKind, Function
@@ -54,7 +54,7 @@ class Flavor(ABC):
         return self.atomic("add", scalar, pointer, value, None, None)
 
     def near(self, function: Function) -> bool:
-        """Whether the text assumes the preconditions of `backend/common/specialization.py`.
+        """Whether the text assumes the preconditions of `backend/cuda/launch_config.py`.
 
         Extents, strides and positions are then 32 bits wide, what no thread changes is read through the cache
         for constants, and sums into elements of a thread's own are plain.

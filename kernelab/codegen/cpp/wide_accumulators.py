@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kernelab.codegen.common.entry import GRID_SLOTS
+from kernelab.codegen.cpp.entry import GRID_SLOTS
 from kernelab.codegen.cpp.generated_names import Names
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of

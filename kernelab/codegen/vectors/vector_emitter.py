@@ -14,15 +14,14 @@ from scalar code.  What this module does not handle stays scalar: `Refused` says
 
 from collections.abc import Iterator, Sequence
 
-from kernelab.codegen.common.entry import DONE, GRID_SLOTS, EntryInfo, Line, Unit
-from kernelab.codegen.common.structure import is_short, sides, weight
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.emitter import prelude
+from kernelab.codegen.cpp.entry import DONE, GRID_SLOTS, EntryInfo, Line, Unit
 from kernelab.codegen.cpp.entry_shells import INDENT
 from kernelab.codegen.cpp.helpers import BUDGET
 from kernelab.codegen.cpp.targets import Cpu
 from kernelab.codegen.cpp.wide_accumulators import Wide
-from kernelab.codegen.cpp.writer import scalar_type
+from kernelab.codegen.cpp.writer import is_short, scalar_type, sides, weight
 from kernelab.codegen.vectors.checks_ahead import checks_of
 from kernelab.codegen.vectors.launch_rule import THREADS, launch_rule
 from kernelab.codegen.vectors.variation import UNIFORM, VARYING, border_tests

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from kernelab.codegen.common.entry import Site
 from kernelab.codegen.cpp import spelling
+from kernelab.codegen.cpp.entry import Site
 from kernelab.codegen.cpp.writer import scalar_type
 from kernelab.codegen.vectors.launch_rule import LaunchRanges, extent_of
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation

@@ -6,12 +6,11 @@ A `VectorValues` knows the mask under which it writes, "" where all lanes are on
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from kernelab.codegen.common.structure import ordered
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.emitter import Body
 from kernelab.codegen.cpp.generated_names import Names, identifier
 from kernelab.codegen.cpp.targets import Cpu
-from kernelab.codegen.cpp.writer import scalar_type
+from kernelab.codegen.cpp.writer import ordered, scalar_type
 from kernelab.codegen.vectors.variation import UNIFORM, VARYING, Variation, variations
 from kernelab.codegen.vectors.vector_helpers import NAMES, VECTORS, Lanes
 from kernelab.lang import ir

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from kernelab.codegen.common.entry import LIMIT, ROOM, Site
 from kernelab.codegen.cpp import spelling
+from kernelab.codegen.cpp.entry import LIMIT, ROOM, Site
 from kernelab.codegen.cpp.wide_accumulators import Total, settled_in
 from kernelab.codegen.cpp.writer import record, scalar_type
 from kernelab.codegen.vectors.variation import UNIFORM, VARYING

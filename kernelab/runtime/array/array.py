@@ -17,19 +17,9 @@ from kernelab.host.traced import traced
 from kernelab.host.values import frozen, value_of
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Value, shape_of
-from kernelab.runtime.array.array_attributes import Arithmetic, Fixed, Hints
+from kernelab.runtime.array.array_attributes import Arithmetic, Fixed, Hints, array_annotation
 from kernelab.runtime.array.exchange import Exchange, at_address, from_interface, is_outside
-from kernelab.runtime.array.host_annotations import array_annotation
-from kernelab.runtime.array.layout import share_bytes
-from kernelab.runtime.array.transfers import (
-    allocate_on,
-    laid_out,
-    look_at,
-    transfer,
-    unreadable,
-    write,
-)
-from kernelab.runtime.array.viewing import (
+from kernelab.runtime.array.layout import (
     Index,
     Views,
     fits,
@@ -40,6 +30,15 @@ from kernelab.runtime.array.viewing import (
     other_shape,
     require_inside,
     shaped,
+    share_bytes,
+)
+from kernelab.runtime.array.transfers import (
+    allocate_on,
+    laid_out,
+    look_at,
+    transfer,
+    unreadable,
+    write,
 )
 from kernelab.runtime.context.conversion import copy_elements, described
 from kernelab.runtime.context.recorder import RECORDER

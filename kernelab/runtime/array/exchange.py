@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from kernelab.backend.cuda.stream_sync import ANY, LEGACY, Partner
+from kernelab.backend.cuda.synchronisation import ANY, LEGACY, Partner
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
 from kernelab.host.traced import Origins, traced
 from kernelab.lang.structs import Struct
@@ -42,8 +42,8 @@ from kernelab.runtime.memory.dlpack import (
 )
 from kernelab.runtime.memory.interop import HostArray, itemsize, too_many_axes, value_type
 from kernelab.runtime.memory.memory import Allocation, bounds, contiguous_strides, folds, point_at
-from kernelab.runtime.memory.pinned import pinned_like
 from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space, space_of
+from kernelab.runtime.memory.streams import pinned_like
 
 INTERFACE = "__cuda_array_interface__"
 

@@ -15,10 +15,10 @@ from kernelab.lang.structs import Struct
 from kernelab.lang.types import Mat, Scalar, Value, Vec, bfloat16, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array as array
 from kernelab.runtime.array.array import duplicate, require_array
+from kernelab.runtime.array.array_attributes import Ranked
 from kernelab.runtime.array.exchange import Capsule, from_capsule
-from kernelab.runtime.array.host_annotations import Ranked
+from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.array.transfers import allocate_on, laid_out, put, transfer
-from kernelab.runtime.array.viewing import is_picked
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import RECORDER
 from kernelab.runtime.memory.device import CPU, Device, get_device

@@ -29,7 +29,7 @@ from kernelab.lang.types import (
     size_of,
 )
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.viewing import is_picked
+from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.memory.device import CPU

@@ -15,7 +15,6 @@ from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelTypeError, Source
 from kernelab.frontend import GenericKernel, Overloads, UserFunction, attach, rule_from, struct_of
 from kernelab.host.single import Single
-from kernelab.runtime.arguments.signature import stated
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.host.struct_instances import Instance, class_of
@@ -32,6 +31,7 @@ from kernelab.runtime.kernel.loading import (
     refuse_unknown,
     warn_of,
 )
+from kernelab.runtime.kernel.signature import stated
 
 
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -32,7 +32,10 @@ from kernelab.passes.ad.vjp import Vjp
 from kernelab.passes.common.effects import Effects, effects
 from kernelab.passes.common.inline import lay_out
 from kernelab.passes.common.simplify import simplify
-from kernelab.runtime.arguments.arguments import (
+from kernelab.runtime.array.array_attributes import KernelHints
+from kernelab.runtime.context.garbage import put_off
+from kernelab.runtime.host.struct_instances import Instance, class_of
+from kernelab.runtime.kernel.arguments import (
     Loaded,
     Parameter,
     Quick,
@@ -41,13 +44,16 @@ from kernelab.runtime.arguments.arguments import (
     parameters,
     straight,
 )
-from kernelab.runtime.arguments.signature import Formals, types_of
-from kernelab.runtime.array.array_attributes import KernelHints
-from kernelab.runtime.context.garbage import put_off
-from kernelab.runtime.host.struct_instances import Instance, class_of
-from kernelab.runtime.kernel.loading import Module, loader, names_around, refuse_unknown
+from kernelab.runtime.kernel.loading import (
+    Constants,
+    Module,
+    constants_of,
+    loader,
+    names_around,
+    refuse_unknown,
+)
 from kernelab.runtime.kernel.program import Positions, Program
-from kernelab.runtime.kernel.stale_constants import Constants, constants_of
+from kernelab.runtime.kernel.signature import Formals, types_of
 from kernelab.settings import Check, settings
 
 LateSums = tuple[tuple[int, int, Diagnostic], ...]

@@ -36,8 +36,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import groups_sharing
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import unrecorded
-from kernelab.runtime.kernel.dispatch import Placed, place
-from kernelab.runtime.kernel.memory_budget import run_within_budget
+from kernelab.runtime.kernel.dispatch import Placed, place, run_within_budget
 from kernelab.runtime.memory.interop import HostArray
 from kernelab.runtime.memory.spaces import Space
 

@@ -11,7 +11,7 @@ from kernelab.errors import Diagnostic, LaunchError, near
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.launch.grid import grid_of
+from kernelab.runtime.launch.footprint import grid_of
 from kernelab.runtime.memory.device import Device
 from kernelab.runtime.memory.streams import Stream
 

@@ -18,7 +18,10 @@ from kernelab.backend.cuda.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CO
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.guidance.bad_calls import no_argument, show_signature, telling
 from kernelab.lang.types import Array, is_differentiable
-from kernelab.runtime.arguments.arguments import (
+from kernelab.runtime.array.array import Gathered, array, duplicate
+from kernelab.runtime.array.gradients import note_origin
+from kernelab.runtime.context.recorder import RECORDER, caller, warn_at
+from kernelab.runtime.kernel.arguments import (
     Parameter,
     Reference,
     hold_values,
@@ -26,20 +29,15 @@ from kernelab.runtime.arguments.arguments import (
     require_arguments_readable,
     wrong_count,
 )
-from kernelab.runtime.arguments.signature import flattened, flattened_adjoints, structs_in
-from kernelab.runtime.array.array import Gathered, array, duplicate
-from kernelab.runtime.context.recorder import RECORDER, caller, warn_at
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Culprit, Groups, Positions, Pullback, Tracing
+from kernelab.runtime.kernel.signature import flattened, flattened_adjoints, structs_in
 from kernelab.runtime.launch.checked import Checked, check_launch, trace, warn_of_sizes
 from kernelab.runtime.launch.command import Launch, no_grid, no_kernel, require_lists
-from kernelab.runtime.launch.grid import Grid, grid_of
+from kernelab.runtime.launch.footprint import Grid, Residual, changed_part, grid_of, settled
 from kernelab.runtime.launch.races import Races, races_of, refuse
-from kernelab.runtime.launch.residual import Residual
-from kernelab.runtime.launch.touched import changed_part, settled
 from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
 from kernelab.runtime.memory.memory import Allocation
-from kernelab.runtime.memory.origin import note_origin
 from kernelab.runtime.memory.spaces import Space, space_of
 from kernelab.runtime.memory.streams import Stream, configured, flowing, stream_of
 from kernelab.settings import settings

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from kernelab.backend.common.backends import Entry, thread_text
-from kernelab.codegen.common.entry import GRID_SLOTS
+from kernelab.codegen.cpp.entry import GRID_SLOTS
 from kernelab.errors import Diagnostic, KernelRaceError, Related, Span
 from kernelab.lang.types import int64, scalar_of, with_scalar
 from kernelab.passes.common.scalarise import scalarise

@@ -18,7 +18,7 @@ import numpy as np
 
 from kernelab.backend.cuda.cuda_backend import CudaBackend
 from kernelab.backend.cuda.driver import Driver, LostError
-from kernelab.backend.cuda.stream_sync import Partner
+from kernelab.backend.cuda.synchronisation import Partner
 from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError, LaunchError
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.memory.address_ranges import Ranges

@@ -25,15 +25,13 @@ from kernelab.host.traced import origins
 from kernelab.lang.structs import AnyType, has_derivative
 from kernelab.lang.types import Array, Scalar, Value, int32, scalar_of, shape_of
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.array.transfers import readable, transfer
-from kernelab.runtime.array.viewing import is_picked
-from kernelab.runtime.context.once import made_once
 from kernelab.runtime.context.recorder import RECORDER, caller
 from kernelab.runtime.kernel.kernel import Kernel, kernels_of
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.streams import configured
-from kernelab.runtime.ops.callee import callee_of, function_of, mistakes_raised, named_in
 from kernelab.runtime.ops.operands import (
     INDICES,
     Pattern,
@@ -41,10 +39,15 @@ from kernelab.runtime.ops.operands import (
     argument,
     arrays_of,
     broadcast,
+    callee_of,
     declared,
+    function_of,
     goes_through,
     holds,
     is_operand,
+    made_once,
+    mistakes_raised,
+    named_in,
     pattern,
     plain,
     refuse_structs,

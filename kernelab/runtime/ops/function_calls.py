@@ -21,18 +21,17 @@ from kernelab.frontend.places import struct_values
 from kernelab.host.traced import follow
 from kernelab.lang.structs import StructArray, has_derivative
 from kernelab.lang.types import Array, Mat, Vec
-from kernelab.runtime.arguments.signature import inferred
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import unrecorded
 from kernelab.runtime.host.create import zeros
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.signature import inferred
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.memory.device import CPU
-from kernelab.runtime.ops.callee import mistakes_raised
 from kernelab.runtime.ops.elementwise import map
-from kernelab.runtime.ops.operands import goes_through, value_type_of
+from kernelab.runtime.ops.operands import goes_through, mistakes_raised, value_type_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,15 @@ from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 
-from kernelab.codegen.common.entry import Line as GeneratedLine
-from kernelab.codegen.common.entry import Unit
+from kernelab.codegen.cpp.entry import Line as GeneratedLine
+from kernelab.codegen.cpp.entry import Unit
 from kernelab.codegen.listing.listing import Line, Listing, Saving
 from kernelab.errors import NOWHERE, BuildError, Source, Span
 from kernelab.frontend.syntax.parsing import module_of
 from kernelab.lang.ir import Function, Var, walk
 from kernelab.passes.ad.primal_replay import LoopStorage
 from kernelab.passes.common.effects import Effects, effects, effects_by_line
-from kernelab.runtime.kernel.stale_constants import short
+from kernelab.runtime.kernel.loading import short
 from kernelab.views.pages.markup import (
     Below,
     Beside,

@@ -10,8 +10,8 @@ from functools import cache
 
 from kernelab import hooks
 from kernelab.backend.cuda import nvrtc
-from kernelab.codegen.common.entry import Line, Unit
 from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.entry import Line, Unit
 from kernelab.codegen.cpp.targets import Cpu, Cuda
 from kernelab.codegen.listing.listing import listing
 from kernelab.errors import KernelError, Span

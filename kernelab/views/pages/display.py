@@ -1,15 +1,34 @@
-"""Gives objects of other layers their rich display in notebooks.
+"""How notebooks show objects of other layers, errors, and the progress of long computations.
 
-Knows IPython's protocols by name only: `_repr_mimebundle_` and `_render_traceback_`.
+Objects get their rich display.  An error stands under a cell with its message, location, caret and advice:
+
+    KernelTypeError: cannot add vec3 and float32
+      Cell In[12], line 4
+        4 |     p = x[i] + dt
+          |         ^^^^^^^^^   vec3 + float32
+      hint: multiply by a vector, or write vec3(dt, dt, dt)
+
+An error that a launch raises also shows the user's lines that led to it; no frame of kernelab, of the
+notebook or of Python's own library is shown, nor the line of the message again.  A progress bar appears
+after a second, in a terminal or in the cell's output, and says at the end how long it took; where neither
+looks on, nothing is written.  Knows IPython's protocols by name only: `_repr_mimebundle_` and
+`_render_traceback_`.
 """
 
+import linecache
+import re
 import sys
-from collections.abc import Callable
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from types import TracebackType
 from typing import Any
 
-from kernelab.errors import running_shell
+from kernelab import hooks
+from kernelab.errors import Diagnosed, label_of, running_shell
+from kernelab.hooks import Progress
 from kernelab.views.pages import markup, page
-from kernelab.views.pages.markup import Node
+from kernelab.views.pages.markup import Drawing, Node, words
 
 Bundle = dict[str, str]
 
@@ -89,3 +108,151 @@ def show_now(shown: Any) -> None:
         return
     forms: dict[str, Any] = getattr(shown, "_repr_mimebundle_", dict)()
     sys.stdout.write(forms.get("text/plain", repr(shown)) + "\n")
+
+
+# ----------------------------------------------------------------------------------------------------- errors
+
+
+MAX_CALLS = 4
+"""How many of the user's calls are shown, the innermost ones."""
+
+# A colour that is bold too is drawn in a darker one, which dark themes hardly show: names are coloured only.
+RED, GREEN, BLUE, BOLD, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[34m", "\x1b[1m", "\x1b[0m"
+
+_NOTEBOOK = frozenset({"kernelab", "IPython", "ipykernel", "traitlets", "tornado"})
+_OTHERS = _NOTEBOOK | sys.stdlib_module_names
+_COLOURS = (
+    (re.compile(r"^\s*\^+"), BOLD),
+    (re.compile(r"^\s*hint: "), BLUE),
+    (re.compile(r"^  \S.*, line \d+"), GREEN),
+)
+
+
+@hooks.error_lines.provide
+def error_lines(error: Diagnosed) -> list[str]:
+    """The message as lines for a terminal or a notebook, coloured."""
+    titles = {diagnostic.message.split("\n")[0] for diagnostic in error.diagnostics}
+    first, *rest = [
+        f"{BOLD}{line}{PLAIN}" if line in titles else _coloured(line) for line in str(error).split("\n")
+    ]
+    return [f"{RED}{type(error).__name__}{PLAIN}: {first}", *rest, *map(_coloured, _calls(error))]
+
+
+def warning_lines(name: str, text: str) -> list[str]:
+    """A warning's name and text as lines, coloured."""
+    first, *rest = text.split("\n")
+    return [f"{BLUE}{name}{PLAIN}: {first}", *map(_coloured, rest)]
+
+
+def _coloured(line: str) -> str:
+    for pattern, colour in _COLOURS:
+        match = pattern.match(line)
+        if match:
+            return f"{colour}{match[0]}{PLAIN}{line[match.end() :]}"
+    return line
+
+
+def _calls(error: Diagnosed) -> list[str]:
+    """The user's own calls that led to an error of a launch, outermost first."""
+    named = {str(diagnostic.span) for diagnostic in error.diagnostics}
+    calls = [lines for place, lines in _user_calls(error.__traceback__) if place not in named]
+    shown = [line for lines in calls[-MAX_CALLS:] for line in lines]
+    return ["", "  called from", *shown] if shown else []
+
+
+def _user_calls(trace: TracebackType | None) -> Iterator[tuple[str, list[str]]]:
+    """The places of the user's calls, and the lines that show them."""
+    for frame, number in traceback.walk_tb(trace):
+        module = str(frame.f_globals.get("__name__", ""))
+        text = linecache.getline(frame.f_code.co_filename, number, frame.f_globals).rstrip()
+        # A cell magic runs its cell: that line is shown by the diagnostic itself.
+        is_magic = text.startswith(("%%", "get_ipython().run_cell_magic"))
+        if module.partition(".")[0] in _OTHERS or not text or is_magic:
+            continue
+        place, function = f"{label_of(frame.f_code.co_filename)}, line {number}", frame.f_code.co_name
+        inside = "" if function.startswith("<") else f", in {function}"
+        yield place, [f"  {place}{inside}", f"{number:>5} | {text}"]
+
+
+# --------------------------------------------------------------------------------------------------- progress
+
+
+PATIENCE, PACE = 1.0, 0.1
+"""After how many seconds the bar appears, and how often it changes."""
+
+WIDTH = 24
+
+
+class Bar:
+    """The display of one piece of work; `write` shows a view and takes whether it is the last."""
+
+    def __init__(
+        self,
+        progress: Progress,
+        write: Callable[[Node, bool], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._progress = progress
+        self._write = write
+        self._clock = clock
+        self._started = clock()
+        self._next = self._started + PATIENCE
+        self._is_shown = False
+
+    def __call__(self) -> None:
+        now = self._clock()
+        is_last = self._progress.done >= self._progress.total
+        if is_last and self._is_shown:
+            self._write(finished(self._progress, now - self._started), True)
+        elif now >= self._next and not is_last:
+            self._write(running(self._progress, now - self._started), False)
+            self._next, self._is_shown = now + PACE, True
+
+
+def running(progress: Progress, seconds: float) -> Node:
+    """The bar of work that goes on since so many seconds."""
+    full = WIDTH * progress.done // progress.total
+    left = seconds * (progress.total - progress.done) / max(progress.done, 1)  # at the speed so far
+    time_left = f"{left:.0f} s" if left < 100 else f"{left / 60:.0f} min"
+    count = f"{progress.done:,} of {progress.total:,}, {time_left} left"
+    line = f"{progress.what} {'█' * full}{'░' * (WIDTH - full)} {count}"
+    html = f'<progress max="{progress.total}" value="{progress.done}"></progress>'
+    return Drawing(f"{progress.what}: {count}", html, (line,))
+
+
+def finished(progress: Progress, seconds: float) -> Node:
+    """The view that remains after the work."""
+    return words(f"{progress.what}: {progress.done:,} in {seconds:.1f} s")
+
+
+@hooks.watch.provide
+def bar(progress: Progress) -> Callable[[], Any]:
+    """A bar where the user looks: in the notebook that runs, else in the terminal."""
+    notebook = running_notebook()
+    if notebook is not None and hasattr(running_shell(), "kernel"):
+        return Bar(progress, _Output(notebook))
+    if sys.stderr is not None and sys.stderr.isatty():
+        return Bar(progress, _line)
+    return lambda: None
+
+
+class _Output:
+    """An output of the cell that is shown again and again."""
+
+    def __init__(self, notebook: Any) -> None:
+        self._notebook = notebook
+        self._handle: Any = None
+
+    def __call__(self, node: Node, is_last: bool) -> None:
+        bundle = {"text/plain": markup.render(node), "text/html": page.render(node)}
+        if self._handle is None:
+            self._handle = self._notebook.display(bundle, raw=True, display_id=True)
+        else:
+            self._handle.update(bundle, raw=True)
+
+
+def _line(node: Node, is_last: bool) -> None:
+    """The last line of text form, over the one before."""
+    shown = markup.render(node).splitlines()[-1]
+    sys.stderr.write(f"\r\x1b[K{shown}" + ("\n" if is_last else ""))
+    sys.stderr.flush()

@@ -11,7 +11,7 @@ import numpy as np
 from kernelab.autodiff.inspect.contributions import Contribution, Contributions, contributions
 from kernelab.autodiff.inspect.thread_run import MOST, ThreadRun, trace_thread
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.backend.interpreter.watch import Seen
+from kernelab.backend.cpu.interpreter import Seen
 from kernelab.errors import NOWHERE, KernelError
 from kernelab.runtime.array.array import array
 from kernelab.views.kernel.kernel_facts import view

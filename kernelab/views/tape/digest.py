@@ -31,13 +31,13 @@ from functools import cached_property
 from time import perf_counter
 from typing import Any
 
-from kernelab.autodiff.overwrites.hazards import Overwrite
+from kernelab.autodiff.records.hazards import Overwrite
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.errors import Diagnostic, Span
-from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place
+from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.memory.memory import Allocation
 
 Names = Callable[[Iterable[Allocation]], Mapping[Allocation, str]]

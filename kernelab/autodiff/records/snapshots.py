@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelab.passes.access.access_regions import Box, covers
 from kernelab.runtime.array.array import array
-from kernelab.runtime.launch.touched import part
+from kernelab.runtime.launch.footprint import part
 from kernelab.runtime.memory.interop import HostArray, checksum, itemsize
 from kernelab.runtime.memory.memory import allocate, copy_bytes
 

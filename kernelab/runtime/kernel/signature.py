@@ -26,11 +26,11 @@ from kernelab.lang.types import (
     scalar_of,
     shape_of,
 )
-from kernelab.runtime.arguments.arguments import dimensions, wrong_count
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.viewing import is_picked
+from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import structarray
+from kernelab.runtime.kernel.arguments import dimensions, wrong_count
 from kernelab.runtime.memory.device import CPU
 from kernelab.runtime.memory.interop import array_type, scalar_of_dtype, value_type
 

@@ -1,19 +1,25 @@
-"""The packed arguments of a launch as NumPy arrays, and back.
+"""What goes into a launch and comes out: packed arguments as NumPy arrays and back, and the printed text.
 
-Knows the launch ABI of `kernelab.codegen.common.entry`; must not know what runs.
+Both backends of the CPU keep what a launch prints and hand it over when the launch has ended, also if it
+ended with an error.  Printed values are formatted as C's printf or Python would.  Knows the launch ABI of
+`kernelab.codegen.cpp.entry`; must not know what runs.
 """
 
 import ctypes
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from kernelab.backend.common.backends import Args
-from kernelab.codegen.common.entry import GRID_SLOTS, Layout, Param
+from kernelab.codegen.cpp.entry import GRID_SLOTS, PRINT_LIMIT, Layout, Message, Param
 from kernelab.errors import with_article
 from kernelab.lang.rounding import rounded
-from kernelab.lang.types import Array, Value, scalar_of, shape_of
+from kernelab.lang.types import Array, Scalar, Value, scalar_of, shape_of
+
+# ------------------------------------------------------------------------------------------- packed arguments
+
 
 Numpy = np.ndarray[Any, Any]
 
@@ -128,3 +134,63 @@ def _value_slots(value: Any, type: Value) -> list[int]:
     slots = np.zeros((components.size, 8), np.uint8)
     slots[:, : components.itemsize] = components.view(np.uint8).reshape(components.size, -1)
     return [int(slot) for slot in slots.view(np.int64).ravel()]
+
+
+# ----------------------------------------------------------------------------------------------- printed text
+
+
+class Output:
+    """The text of one launch; of more than `PRINT_LIMIT` prints only the number is kept."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self.prints = 0
+
+    def add(self, message: Message, values: Sequence[Any]) -> None:
+        """One print, with its values as NumPy scalars."""
+        self.prints += 1
+        if self.prints <= PRINT_LIMIT:
+            self._pieces.append(formatted(message, values))
+
+    def flush(self) -> None:
+        """Write what was added to where Python prints."""
+        left = self.prints - PRINT_LIMIT
+        if left > 0:
+            line = "" if self._pieces[-1].endswith("\n") else "\n"
+            self._pieces.append(f"{line}... and {left:,} more line{'s' * (left != 1)}\n")
+        if self._pieces:
+            sys.stdout.write("".join(self._pieces))
+
+
+def formatted(message: Message, values: Sequence[Any]) -> str:
+    """The text of one print."""
+    triples = zip(message.specs, message.types, values, strict=True)
+    shown = [_shown(spec, type, value) for spec, type, value in triples]
+    return "".join(text + part for text, part in zip(message.texts, [*shown, ""], strict=True))
+
+
+def _shown(spec: str, type: Scalar, value: Any) -> str:
+    if not spec:
+        return str(value)
+    number = value.item()
+    if type.is_int and number < 0 and spec[-1] in "uxXo":
+        number += 1 << type.bits
+    return str(spec % number)
+
+
+def replay(messages: Sequence[Message], words: Numpy, prints: int) -> None:
+    """Write what an entry kept: for each print the number of its message, and a word for each value."""
+    output = Output()
+    position = 0
+    while position < len(words):
+        message = messages[int(words[position])]
+        end = position + 1 + len(message.types)
+        kept = words[position + 1 : end]
+        output.add(message, [_value(kept[k : k + 1], type) for k, type in enumerate(message.types)])
+        position = end
+    output.prints = max(output.prints, prints)
+    output.flush()
+
+
+def _value(word: Numpy, type: Scalar) -> Any:
+    return word.view(np.uint8)[: type.dtype.itemsize].view(type.dtype)[0]

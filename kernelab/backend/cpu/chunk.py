@@ -10,9 +10,9 @@ from typing import Any, NoReturn, assert_never
 
 import numpy as np
 
-from kernelab.backend.common.print_output import Output
-from kernelab.backend.interpreter.lanes import Frame, LaneStack, Numpy, Sums, in_turn
-from kernelab.codegen.common.entry import (
+from kernelab.backend.common.launch_data import Output
+from kernelab.backend.cpu.lanes import Frame, LaneStack, Numpy, Sums, in_turn
+from kernelab.codegen.cpp.entry import (
     ASSERTION,
     DIVISION,
     FULL,

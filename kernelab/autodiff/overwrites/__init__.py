@@ -1,1 +1,0 @@
-"""Saves values that adjoints need before they are overwritten."""

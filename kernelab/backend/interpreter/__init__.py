@@ -1,1 +1,0 @@
-"""The interpreter: IR run with NumPy."""

@@ -1,1 +1,0 @@
-"""Argument handling of a launch: checks, conversion, flattening of structs, packing."""

@@ -1,0 +1,287 @@
+"""The footprint of a launch: its threads, the elements that it touches, and the values that it keeps.
+
+Knows the regions of kernels and arrays; must not know launches or tapes.  Most launches are never asked for
+the elements that they touch, so nothing is computed ahead; what was found is remembered for launches that
+agree in their grid and in the arguments that matter.
+"""
+
+import ctypes
+import functools
+import math
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.backend.common.launch_data import free
+from kernelab.errors import Diagnostic, LaunchError
+from kernelab.lang.types import bytes_of, int64
+from kernelab.passes.access.access_regions import Box, Region, Situation, covers
+from kernelab.passes.access.no_clobber import Contest
+from kernelab.runtime.array.array import array
+from kernelab.runtime.array.layout import is_integer
+from kernelab.runtime.kernel.program import Groups, Positions, Program
+from kernelab.runtime.memory.memory import Allocation, allocate
+from kernelab.runtime.memory.spaces import DeviceAllocation, Space
+
+# ---------------------------------------------------------------------------------------------------- threads
+
+
+MAX_THREADS = 2**31 - 1
+"""Thread indices are int32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The number of threads of a launch along each dimension, with the packed slots."""
+
+    extents: tuple[int, ...]
+    threads: int
+    packed: bytes
+
+
+def grid_of(dim: int | Sequence[int]) -> Grid:
+    """The grid that `dim` stands for; raises LaunchError where it is none."""
+    if dim.__class__ is int:
+        return _grid(dim)
+    if isinstance(dim, array):
+        message = f"a grid cannot have an array of shape {dim.shape} for its dimensions"
+        raise LaunchError(Diagnostic(message, code="dim", hint="pass len(x), x.size or x.shape"))
+    given: Any = dim
+    try:
+        extents = given if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+        hash(extents)
+    except (TypeError, ValueError):  # an array without axes, a tuple with a list in it
+        raise _no_grid(dim) from None
+    return _grid(extents)
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def _grid(dim: Any) -> Grid:
+    extents = dim if isinstance(dim, tuple) else (dim,)
+    if not all(map(is_integer, extents)) or not 1 <= len(extents) <= 4:
+        raise _no_grid(dim)
+    extents = tuple(int(n) for n in extents)
+    threads = math.prod(extents)
+    if min(extents) < 0 or threads > MAX_THREADS:
+        hint = f"every dimension is 0 or more, and there are at most {MAX_THREADS:,} threads"
+        raise _no_grid(extents, hint)
+    return Grid(extents, threads, struct.pack("=4q", *extents, *(1,) * (4 - len(extents))))
+
+
+def _no_grid(dim: Any, hint: str = "pass an int, or a tuple of 1 to 4 ints") -> LaunchError:
+    try:
+        found = repr(dim)
+    except ValueError:  # Python writes no int of thousands of digits
+        found = "of an int of so many digits"
+    return LaunchError(Diagnostic(f"a grid cannot have the dimensions {found}", code="dim", hint=hint))
+
+
+# ------------------------------------------------------------------------------------------- elements touched
+
+
+_REMEMBERED = 4096
+
+Facts = tuple[Any, ...]
+"""What a region asks of its arguments, in order: the shapes of arrays, and integers."""
+
+
+def part(elements: array, box: Box) -> array:
+    """The view of an array that a box of its indices is."""
+    pairs = list(zip(box, elements.strides, strict=True))
+    offset = elements.offset + sum(first * stride for (first, _, _), stride in pairs)
+    shape = tuple(count for _, count, _ in box)
+    strides = tuple(step * stride for (_, _, step), stride in pairs)
+    return array.over(elements.allocation, offset, shape, strides, elements.dtype)
+
+
+def box_of(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) -> Box | None:
+    """The box of a region in a launch of a grid: None if it touches nothing, everything if unknown."""
+    return box_and_whole(region, extents, arguments)[0]
+
+
+def box_and_whole(
+    region: Region, extents: tuple[int, ...], arguments: Sequence[Any]
+) -> tuple[Box | None, bool]:
+    """The same, and whether the box is the whole array."""
+    shape = arguments[region.position].shape
+    if not region.uses:
+        return _box(region, extents, shape)
+    facts = _facts(region, arguments)
+    if facts is None:
+        return tuple([(0, extent, 1) for extent in shape]), True
+    return _box(region, extents, *facts)
+
+
+def overwrites(
+    target: array,
+    elements: array,
+    region: Region,
+    extents: tuple[int, ...],
+    arguments: Sequence[Any],
+) -> bool:
+    """Whether a write to `target`, which overlaps the box of a region, changes an element of the region."""
+    facts = _facts(region, arguments)
+    boxes = () if facts is None else _boxes(region, extents, *facts)
+    return len(boxes) < 2 or any(target.overlaps(part(elements, box)) for box in boxes)
+
+
+def touched(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) -> array | None:
+    """The part of its argument that a region is in a launch of a grid, None if it touches nothing."""
+    box, is_whole = box_and_whole(region, extents, arguments)
+    argument: array = arguments[region.position]
+    if is_whole:
+        return argument
+    return None if box is None else part(argument, box)
+
+
+def changed_part(
+    program: Program, extents: tuple[int, ...], arguments: Sequence[Any], position: int
+) -> array:
+    """The part of one of its arguments that a program changes, as precisely as needed."""
+    target: array = arguments[position]
+    target.allocation.alert()
+    if not target.allocation.watches.starts:
+        return target
+    found = touched(program.regions_changed[position], extents, arguments)
+    return target[:0] if found is None else found
+
+
+def settled(
+    program: Program, extents: tuple[int, ...], arguments: Sequence[Any], groups: Groups
+) -> Positions:
+    """The arrays that a launch of a program changes, but nothing of what it reads of them."""
+    found = []
+    for i, contests in sorted(program.contests.items()):
+        facts = [_facts(region, arguments) for one in contests for region in (one.read, one.change)]
+        is_known = None not in facts and not any(i in group for group in groups)
+        if is_known and _settled(contests, extents, *facts):
+            found.append(i)
+    return tuple(found)
+
+
+def _facts(region: Region, arguments: Sequence[Any]) -> Facts | None:
+    """What a region asks of its arguments; None where one of them is neither an array nor a number."""
+    facts: list[Any] = []
+    for i in (region.position, *region.uses):
+        given: Any = arguments[i] if i < len(arguments) else None
+        if isinstance(given, array):
+            facts.append(given.shape)
+        elif isinstance(given, bytes):
+            facts.append(int.from_bytes(given, "little", signed=True))
+        elif hasattr(given, "__int__"):
+            facts.append(int(given))
+        else:
+            return None
+    return tuple(facts)
+
+
+class _Shape(tuple[int, ...]):
+    """A shape in the place of an array."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self
+
+
+def _situation(region: Region, extents: tuple[int, ...], facts: Facts) -> Situation:
+    known = [_Shape(fact) if isinstance(fact, tuple) else fact for fact in facts]
+    arguments = dict(zip((region.position, *region.uses), known, strict=True))
+    return Situation((*extents, *(1,) * (4 - len(extents))), arguments)
+
+
+@functools.lru_cache(_REMEMBERED)
+def _box(region: Region, extents: tuple[int, ...], *facts: Any) -> tuple[Box | None, bool]:
+    """A box, and whether it is the whole array."""
+    box = region.box(_situation(region, extents, facts))
+    return box, box is not None and covers(box, facts[0])
+
+
+@functools.lru_cache(_REMEMBERED)
+def _boxes(region: Region, extents: tuple[int, ...], *facts: Any) -> tuple[Box, ...]:
+    """The boxes of the single accesses of a region, where they can be told apart."""
+    return tuple(region.boxes(_situation(region, extents, facts)))
+
+
+@functools.lru_cache(_REMEMBERED)
+def _settled(contests: tuple[Contest, ...], extents: tuple[int, ...], *facts: Facts) -> bool:
+    situations = [
+        _situation(region, extents, known)
+        for region, known in zip((r for one in contests for r in (one.read, one.change)), facts, strict=True)
+    ]
+    pairs = zip(situations[::2], situations[1::2], strict=True)
+    return all(one.settled(read, change) for one, (read, change) in zip(contests, pairs, strict=True))
+
+
+# ------------------------------------------------------------------------------------------------ values kept
+
+
+_WORTH_SHARING = 256
+"""How many threads a launch has before it looks for a table of starts that others have made."""
+
+
+class Residual:
+    """Room for the values that a launch appends, which its entry allocates and this object frees.
+
+    `space` is the memory of the device where the launch runs; None for the host's.
+    """
+
+    __slots__ = ("_space", "_starts", "_table", "_values", "elem")
+
+    def __init__(self, elem: Any, threads: int, space: Space | None = None) -> None:
+        self.elem = elem
+        self._space = space
+        self._table = (ctypes.c_longlong * 3)()
+        self._values: DeviceAllocation | None = None
+        nbytes = 8 * threads
+        self._starts = (
+            allocate(nbytes, cleared=True) if space is None else space.allocate(nbytes, cleared=True)
+        )
+
+    def __del__(self, free: Callable[[int], None] = free) -> None:
+        if self._space is None:
+            free(self._table[0])
+        elif self._table[0] and self._values is None and self._space.takes_back:
+            self._space.driver.free(self._table[0])
+
+    @property
+    def packed(self) -> bytes:
+        return struct.pack("=3q", ctypes.addressof(self._table), self._starts.address, 0)
+
+    def arrays(self) -> tuple[array, array]:
+        """The values, and the position of each thread's first one."""
+        address, length, _ = self._table
+        itemsize = bytes_of(self.elem)
+        if self._space is None:
+            values = Allocation(address, length * itemsize, self)
+            self._starts = _shared_if_even(self._starts, length)
+        else:
+            self._values = values = self._values or self._space.adopt(address, length * itemsize)
+            if self._space.capture is not None:
+                self._space.capture.touched[values] = None
+        starts = self._starts.nbytes // 8
+        return (
+            array.over(values, 0, (length,), (itemsize,), self.elem),
+            array.over(self._starts, 0, (starts,), (8,), int64),
+        )
+
+
+def _shared_if_even(starts: Allocation, length: int) -> Allocation:
+    """Offsets of the threads in a residual, shared by all launches if each thread appends as many values."""
+    threads = starts.nbytes // 8
+    if threads < _WORTH_SHARING or length % threads:
+        return starts
+    even = _even_starts(threads, length // threads)
+    found, expected = (np.frombuffer(memory.buffer(), np.int64) for memory in (starts, even))
+    return even if np.array_equal(found, expected) else starts
+
+
+@functools.lru_cache(maxsize=16)
+def _even_starts(threads: int, step: int) -> Allocation:
+    made = allocate(8 * threads, cleared=False)
+    np.frombuffer(made.buffer(), np.int64)[:] = np.arange(0, threads * step, step) if step else 0
+    return made
