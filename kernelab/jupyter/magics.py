@@ -151,7 +151,7 @@ class KernelMagics(Magics):
         metavar="WHAT",
         type=panes,
         default=DEFAULT,
-        help="the panes, with commas: source, adjoint, tangent, cpp, cuda, ptx, sass, lines, all or none",
+        help=f"the panes, with commas: {', '.join(PANES)}, all or none",
     )
     @argument("--quiet", action="store_true", help="show nothing but mistakes and warnings")
     @argument(

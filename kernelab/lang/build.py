@@ -77,6 +77,10 @@ class Builder:
         """Append a statement to the innermost open block."""
         self._open[-1].append(stmt)
 
+    def here(self) -> "Place":
+        """The position behind the last statement of the innermost open block."""
+        return Place(self._open[-1], len(self._open[-1]))
+
     def close(self, *yields: ir.Atom) -> ir.Block:
         """The outermost block, with everything appended outside of inner ones."""
         (stmts,) = self._open
@@ -197,6 +201,19 @@ class Builder:
         outs = tuple(ir.Var(a.type, n, self.span) for a, n in zip(yes_values, names, strict=True))
         self.emit(ir.If(outs, cond, yes.close(*yes_values), no.close(*no_values), self.span))
         return outs
+
+
+@dataclass(slots=True)
+class Place:
+    """A position in an open block, where statements can be inserted once others follow."""
+
+    stmts: list[ir.Stmt]
+    index: int
+
+    def emit(self, stmt: ir.Stmt) -> None:
+        """Insert a statement; the next one comes behind it."""
+        self.stmts.insert(self.index, stmt)
+        self.index += 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,13 @@ from typing import Any
 
 from kernelab import hooks
 from kernelab.autodiff.tape.tape import Tape
+from kernelab.codegen.listing.listing import Derivation
 from kernelab.lang.ir import Function
 from kernelab.passes.ad.vjp import Vjp
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.ops.indexed import indexedarray
-from kernelab.views.kernel.kernel_facts import program_view, view, vjp_view
+from kernelab.views.kernel.kernel_facts import derivation_view, program_view, view, vjp_view
 from kernelab.views.pages import display
 from kernelab.views.pages.markup import Node
 from kernelab.views.tape.arrays import array_view, picked_view
@@ -27,6 +28,7 @@ DISPLAYS: dict[type, Callable[[Any], Node]] = {
     indexedarray: picked_view,
     Function: program_view,
     Vjp: vjp_view,
+    Derivation: derivation_view,
 }
 """What is shown for an object that is the value of a cell."""
 

@@ -22,7 +22,16 @@ _CELL = re.compile(
 )
 """A kernel cell, or one in Python and, where nothing stands between them, the block of what it shows."""
 
-PAGES = ["wrong-gradients", "tape", "jacobians", "loops", "custom-derivatives", "races", "checked"]
+PAGES = [
+    "textbook",
+    "wrong-gradients",
+    "tape",
+    "jacobians",
+    "loops",
+    "custom-derivatives",
+    "races",
+    "checked",
+]
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{name}.md" for name in PAGES)])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.builtins.records.table import host_type
-from kernelab.codegen.listing.listing import Listing
+from kernelab.codegen.listing.listing import BACKWARDS, Listing
 from kernelab.lang import ops
 from kernelab.lang.ir import Function
 from tests.support import python_oracle
@@ -41,6 +41,33 @@ def read(
         with np.errstate(all="ignore"):
             namespace[function.name](*given)
     return {**residuals, "starts": starts}
+
+
+def read_textbook(
+    listing: Listing, function: Function, grid: Sequence[int], arguments: Mapping[str, Any]
+) -> list[Any]:
+    """Run the text of a textbook adjoint: all threads up to where it turns, then back, the last thread first.
+
+    Changes the NumPy arrays among the arguments; what the text returns, by threads.
+    """
+    lines = ["    yield" if BACKWARDS in line.text else line.text for line in listing.lines]
+    assert "    yield" in lines, listing
+    threads, results = [], []
+    for linear, place in enumerate(product(*map(range, grid))):
+        namespace = _namespace()
+        exec("\n".join(["from __future__ import annotations", *lines]), namespace)
+        place = (linear,) if len(function.threads) == 1 else place
+        _enter_thread(namespace, linear, tuple(map(np.int32, place)))
+        threads.append(namespace[function.name](*(arguments[p.hint] for p in function.params)))
+    with np.errstate(all="ignore"):
+        for thread in threads:
+            next(thread)
+        for thread in reversed(threads):
+            try:
+                next(thread)
+            except StopIteration as end:
+                results.insert(0, end.value)
+    return results
 
 
 def _enter_thread(namespace: dict[str, Any], linear: int, place: tuple[Any, ...]) -> None:

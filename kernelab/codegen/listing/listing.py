@@ -11,11 +11,14 @@ import keyword
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import assert_never
 
 from kernelab.codegen.listing.folding import Folded, coalesce, fold, leaves, split, tidy
-from kernelab.codegen.listing.listing_expressions import NOT, Expressions, spelt
+from kernelab.codegen.listing.latex import latex
+from kernelab.codegen.listing.listing_expressions import NOT, Expressions, is_start_at_zero, spelt
 from kernelab.errors import NOWHERE, Span
+from kernelab.hooks import Displayed
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of, type_of
 from kernelab.lang.ops import TRIPS
@@ -73,9 +76,51 @@ class Listing:
     def __str__(self) -> str:
         return "\n".join(line.text for line in self.lines)
 
+    @property
+    def markdown(self) -> str:
+        """The text as a block of Markdown."""
+        return f"```python\n{self}\n```"
 
-def listing(function: ir.Function) -> Listing:
-    """The function as Python-like text with, for each line, the source it comes from."""
+    @property
+    def latex(self) -> str:
+        """The statements as LaTeX that needs amsmath: an ``aligned`` environment for mathematics."""
+        return latex([line.text for line in self.lines if not line.is_comment])
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation(Displayed):
+    """The derivatives of a kernel as textbooks write them, and the simplified adjoint that runs.
+
+    Each value has a name, and each use of it adds one share to its cotangent; ``str`` is the text of the
+    adjoint.  There is no `tangent` where a custom derivative has none.  Each of the listings has the
+    properties `markdown` and `latex`.
+    """
+
+    adjoint: Listing
+    tangent: Listing | None
+    running: Listing
+
+    def __str__(self) -> str:
+        return str(self.adjoint)
+
+    @property
+    def latex(self) -> str:
+        """The adjoint as LaTeX that needs amsmath."""
+        return self.adjoint.latex
+
+    @property
+    def markdown(self) -> str:
+        """All as Markdown: the adjoint as text and as formulas, the tangent, and the adjoint that runs."""
+        titles = {"Adjoint": self.adjoint, "Tangent": self.tangent, "The adjoint that runs": self.running}
+        parts = [f"### {title}\n\n{shown.markdown}" for title, shown in titles.items() if shown is not None]
+        return "\n\n".join([parts[0], f"$$\n{self.latex}\n$$", *parts[1:]])
+
+
+def listing(function: ir.Function, reverse: int | None = None) -> Listing:
+    """The function as Python-like text with, for each line, the source it comes from.
+
+    `reverse` is the position of the statement with which a program begins to go backwards, if it does.
+    """
     function = tidy(function)
     folded = fold(function)
     name = coalesce(function, folded, RESERVED)
@@ -83,9 +128,17 @@ def listing(function: ir.Function) -> Listing:
     if moved:
         folded = fold(function, moved)
         name = coalesce(function, folded, RESERVED)
-    printer = _Printer(name, folded, Expressions(name, folded), frozenset(ir.reads(function.body)))
-    lines = [*_signature(function, name), *_with_source(printer.function(function))]
+    used = frozenset(ir.reads(function.body))
+    printer = _Printer(name, folded, Expressions(name, folded), used, reverse is not None)
+    lines = [*_signature(function, name), *_with_source(printer.function(function, reverse))]
     return Listing(function.name, tuple(lines), tuple(printer.savings))
+
+
+BACKWARDS = "# backwards: each use of a value adds its share to the cotangent"
+"""The comment between the two halves of an adjoint as textbooks write it."""
+
+CHAIN = 6
+"""How many cotangents begin at zero on one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +174,22 @@ class _Printer:
     folded: Folded
     expr: Expressions
     used: frozenset[ir.Atom]
+    only_adds: bool = False
     savings: list[Saving] = field(default_factory=list)
     loops: list[Span] = field(default_factory=list)
 
-    def function(self, function: ir.Function) -> Rows:
+    def function(self, function: ir.Function, reverse: int | None = None) -> Rows:
         head = []
         if function.threads:
             head.append(_Row(1, f"{self.names(function.threads)} = tid()", function.threads[0].span))
         if function.linear is not None and function.linear in self.used:
             head.append(_Row(1, f"{self.name(function.linear)} = number_of_thread()", NOWHERE))
-        body = self.block(function.body, 1, _End(function.span, results=function.body.yields))
-        return [*head, *(body or [_Row(1, "pass", NOWHERE)])]
+        block, end = function.body, _End(function.span, results=function.body.yields)
+        if reverse is None:
+            return [*head, *(self.block(block, 1, end) or [_Row(1, "pass", NOWHERE)])]
+        primal = self.block(ir.Block(block.stmts[:reverse]), 1, _End(function.span))
+        sweep = self.block(ir.Block(block.stmts[reverse:]), 1, end)
+        return [*head, *primal, _Row(1, BACKWARDS, NOWHERE), *sweep]
 
     def names(self, vars: tuple[ir.Var, ...]) -> str:
         return ", ".join(self.name(var) for var in vars)
@@ -144,7 +202,12 @@ class _Printer:
         return [*self.stmts(block.stmts, depth), *self.end(end, depth)]
 
     def stmts(self, stmts: tuple[ir.Stmt, ...], depth: int) -> Rows:
-        return [row for stmt in stmts if not self.is_hidden(stmt) for row in self.stmt(stmt, depth)]
+        shown = (stmt for stmt in stmts if not self.is_hidden(stmt))
+        rows: Rows = []
+        for is_start, group in groupby(shown, is_start_at_zero):
+            more = [row for stmt in group for row in self.stmt(stmt, depth)]
+            rows += _together(more) if is_start else more
+        return rows
 
     def is_hidden(self, stmt: ir.Stmt) -> bool:
         if isinstance(stmt, ir.Assert):
@@ -244,7 +307,7 @@ class _Printer:
         return self.increase(self.expr.element(stmt.array, stmt.indices, stmt.component).text, stmt.value)
 
     def increase(self, target: str, by: ir.Atom) -> str:
-        negated = self.expr.negated(by)
+        negated = None if self.only_adds else self.expr.negated(by)
         sign, value = ("+", self.expr.text(by)) if negated is None else ("-", negated)
         return f"{target} {sign}= {value.text}"
 
@@ -320,6 +383,16 @@ class _Printer:
         rows = [_Row(depth, head, stmt.span), *(body or [_Row(depth + 1, "pass", stmt.span)])]
         rows = [*self.assign(before, depth, stmt.span), *_tidy_while(rows)]
         return [*rows, *self.assign(after, depth, stmt.span)]
+
+
+def _together(rows: Rows) -> Rows:
+    """``a_bar = 0.0`` and ``b_bar = 0.0`` as one line; vectors, which NumPy changes in place, stay apart."""
+    texts: list[str] = []
+    for value, group in groupby(rows, lambda row: row.text.partition(" = ")[2]):
+        names = [row.text.partition(" = ")[0] for row in group]
+        most = 1 if "(" in value else CHAIN
+        texts += (" = ".join([*names[k : k + most], value]) for k in range(0, len(names), most))
+    return [_Row(rows[0].depth, text, NOWHERE) for text in texts]
 
 
 def _place(stmt: ir.Stmt) -> Span:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelab.codegen.listing.folding import Folded
-from kernelab.lang.ir import Atom, Const, If, Let, Load, Var
-from kernelab.lang.ops import SHAPE, Op
+from kernelab.lang.ir import Atom, Const, If, Let, Load, Stmt, Var
+from kernelab.lang.ops import COPY, SHAPE, Op
 from kernelab.lang.types import Scalar, scalar_of, shape_of, size_of
 
 TERNARY, OR, AND, NOT, COMPARE = 0, 1, 2, 3, 4
@@ -79,6 +79,8 @@ class Expressions:
 
     def operation(self, op: Op, args: tuple[Atom, ...]) -> Text:
         match op.name, args:
+            case "copy", (x,):
+                return self.text(x)
             case "where", (cond, yes, no):
                 return self.choice(cond, yes, no)
             case "extract", (vector, *indices):
@@ -151,6 +153,11 @@ class Expressions:
         if symbol == "**":
             right = UNARY
         return Text(f"{self.text(a).within(left)} {symbol} {self.text(b).within(right)}", binds)
+
+
+def is_start_at_zero(stmt: Stmt) -> bool:
+    """Whether a statement only names a zero: the cotangent with which a sweep begins."""
+    return isinstance(stmt, Let) and stmt.op is COPY and isinstance(stmt.args[0], Const)
 
 
 def number(const: Const) -> Text:

@@ -34,8 +34,12 @@ def jvp(function: ir.Function, active: Iterable[str]) -> ir.Function:
     Results are followed by their tangents.  Raises KernelTypeError where an operation has no derivative.
     """
     refuse_shared_arguments(function, (), "jvp")
+    return simplify(tangent_of(expanded(function), active))
+
+
+def tangent_of(function: ir.Function, active: Iterable[str]) -> ir.Function:
+    """The same of a function without composed operations, not simplified."""
     names = set(active)
-    function = expanded(function)
     params = [param for param in function.params if param.hint in names]
     found = varied(function, frozenset(params), has_tangent)
     refuse_undefined(function, found)
@@ -45,7 +49,7 @@ def jvp(function: ir.Function, active: Iterable[str]) -> ir.Function:
     yields = function.body.yields
     body = tangent.builder.close(*tangent.atoms(yields), *map(tangent.companion, yields))
     params_out = (*function.params, *dots.values())
-    return simplify(replace(function, name=f"{function.name}_tangent", params=params_out, body=body))
+    return replace(function, name=f"{function.name}_tangent", params=params_out, body=body)
 
 
 class _Tangent(Accompanying):

@@ -117,10 +117,14 @@ class Replay:
         is_short = isinstance(loop, ir.For) and isinstance(loop.count, ir.Const) and loop.count.value <= FEW
         return "save" if is_short else self.default
 
+    def is_kept(self, stmt: ir.Stmt) -> bool:
+        """Whether the sweep gets what a statement defines from a stack: it never runs again."""
+        return has_loop(stmt)
+
     def replay(self, block: ir.Block, env: Env, mode: Mode) -> None:
         """Compute a block's values again, without effects."""
         for stmt in block.stmts:
-            if mode != "straight" or not has_loop(stmt):
+            if mode != "straight" or not self.is_kept(stmt):
                 with self.builder.at(stmt.span):
                     self.replay_stmt(stmt, env, mode)
 
@@ -158,7 +162,7 @@ class Replay:
         inner = dict(env)
         with self.builder.block() as branch:
             self.replay(block, inner, mode)
-            if mode == "record" and any(map(has_loop, block.stmts)):
+            if mode == "record" and any(map(self.is_kept, block.stmts)):
                 self.push(block, SAVED, inner, self.loop_results(block))
             yields = [value_of(atom, inner) for atom in block.yields]
         return branch.close(*yields)
@@ -273,17 +277,14 @@ class Replay:
             env[carry] = counted(self.builder, start, moved, number, carry.hint)
 
     def loop_results(self, block: ir.Block) -> list[ir.Var]:
-        """The values that statements with loops in them define, which the sweep cannot recompute."""
+        """The values that a block defines and the sweep cannot recompute."""
         results: list[ir.Var] = []
-        for stmt in block.stmts:
-            if isinstance(stmt, ir.If | ir.Custom) and has_loop(stmt):
-                results += stmt.outs
-            elif isinstance(stmt, ir.For | ir.While):
-                results += stmt.outs
-                if isinstance(stmt, ir.While) or stmt.stop is not None:
-                    results.append(self.trips[stmt])
-                if stmt in self.segments:
-                    results.append(self.segments[stmt])
+        for stmt in filter(self.is_kept, block.stmts):
+            results += ir.defs(stmt)
+            if isinstance(stmt, ir.While) or (isinstance(stmt, ir.For) and stmt.stop is not None):
+                results.append(self.trips[stmt])
+            if isinstance(stmt, ir.For | ir.While) and stmt in self.segments:
+                results.append(self.segments[stmt])
         return results
 
     def save_iteration(self, stmt: ir.Loop, env: Env, hint: str = SAVED) -> None:

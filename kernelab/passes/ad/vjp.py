@@ -107,10 +107,10 @@ def _pair(recorded: Recorded, names: frozenset[str], storage: ir.Storage, merged
     own = recorded.primal.params[: len(recorded.primal.params) - len(recorded.residuals)]
     extra = primal.params[len(own) :]
     params = [param for param in own if param.hint in names]
-    bars = {param: _bar(param) for param in params}
+    bars = {param: bar_of(param) for param in params}
     memories = {r.memory: k for k, r in enumerate(recorded.residuals) if r.memory is not None}
     active = find_active(primal, params, frozenset(memories))
-    writer = _Adjoint(active, masked(primal, frozenset(memories)), bars, storage, merged)
+    writer = Adjoint(active, masked(primal, frozenset(memories)), bars, storage, merged)
     stacks = writer.reserve([memory for memory in memories if memory in active])
     writer.replay(primal.body, writer.env, "record")
     writer.sweep(primal.body, writer.env, writer.cotangents)
@@ -124,7 +124,7 @@ def _pair(recorded: Recorded, names: frozenset[str], storage: ir.Storage, merged
     return Vjp(recorded.primal, adjoint, recorded.residuals, (), recorded.reopened, positions)
 
 
-def _bar(param: ir.Var) -> ir.Var:
+def bar_of(param: ir.Var) -> ir.Var:
     type = param.type if isinstance(param.type, Array) else Array(param.type, 1)
     return ir.Var(type, f"{param.hint}_bar", param.span)
 
@@ -132,7 +132,7 @@ def _bar(param: ir.Var) -> ir.Var:
 Cotangents = dict[ir.Var, ir.Atom]
 
 
-class _Adjoint(Replay):
+class Adjoint(Replay):
     """Writes the adjoint; a `Cotangents` holds the cotangent of a primal Var so far, if it is not zero."""
 
     def __init__(
@@ -154,7 +154,7 @@ class _Adjoint(Replay):
 
     def reserve(self, memories: Sequence[ir.Var]) -> dict[ir.Var, ir.Var]:
         """The arrays for the cotangents of what stacks held: each thread has a part of its own."""
-        made = {memory: _bar(memory) for memory in memories}
+        made = {memory: bar_of(memory) for memory in memories}
         self.bars |= made
         self.locals.update(made.values())
         return made
@@ -172,7 +172,7 @@ class _Adjoint(Replay):
         """The adjoints of the local arrays that a block makes are zeros where its sweep begins."""
         for stmt in block.stmts:
             if isinstance(stmt, ir.Alloc) and stmt.out in self.active:
-                self.bars[stmt.out] = bar = _bar(stmt.out)
+                self.bars[stmt.out] = bar = bar_of(stmt.out)
                 self.locals.add(bar)
                 self.builder.emit(ir.Alloc(bar, stmt.shape, stmt.span))
 

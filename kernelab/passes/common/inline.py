@@ -20,7 +20,7 @@ def lay_out(function: Function, merged: bool = True) -> Function:
 
     With `merged=False`, the arguments and results of a call are copies that stand at its line.
     """
-    return (_LayingOut() if merged else _Naming()).function(function)
+    return (LayingOut() if merged else _Naming()).function(function)
 
 
 class _Inliner(Copier):
@@ -39,7 +39,9 @@ class _Inliner(Copier):
         self.env.update(zip(stmt.outs, self.entered(stmt.function, self.atoms(stmt.args)), strict=True))
 
 
-class _LayingOut(_Inliner):
+class LayingOut(_Inliner):
+    """Inlines calls, but for those whose derivative a user wrote."""
+
     def stmt(self, stmt: Stmt) -> None:
         if isinstance(stmt, Custom):
             self.custom(stmt)
@@ -57,7 +59,7 @@ class _LayingOut(_Inliner):
         self.builder.emit(Custom(self.fresh_all(stmt.outs), args, rules, body, stmt.span))
 
 
-class _Naming(_LayingOut):
+class _Naming(LayingOut):
     def call(self, stmt: Call) -> None:
         params, args = stmt.function.params, self.atoms(stmt.args)
         with self.builder.at(stmt.span):
@@ -81,15 +83,15 @@ def expanded(function: Function) -> Function:
     """The function without operations whose derivative is that of their expansion."""
     if not any(isinstance(stmt, Let) and _is_composed(stmt.op) for stmt in walk(function.body)):
         return function
-    return Copier(_Expander()).function(function)
+    return Copier(Expander()).function(function)
 
 
 def _is_composed(op: Op) -> bool:
     return isinstance(op.derivative, Expanded)
 
 
-class _Expander(Builder):
-    """Remembers of which components a vector or matrix was made."""
+class Expander(Builder):
+    """Writes composed operations as their parts; remembers what vectors and matrices were made of."""
 
     def __init__(self) -> None:
         super().__init__()

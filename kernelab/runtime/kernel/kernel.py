@@ -6,11 +6,11 @@ The one module that composes frontend, passes and backend.  Must not know launch
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kernelab import hooks
 from kernelab.backend.common.backends import Entry
-from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError, LaunchError, Source, Span
 from kernelab.frontend import (
     Definition,
     GenericKernel,
@@ -28,6 +28,7 @@ from kernelab.passes.access.access_regions import Region, regions
 from kernelab.passes.access.dead_ends import DeadEnd, dead_ends
 from kernelab.passes.ad.expand_grad import expand_gradients
 from kernelab.passes.ad.primal_replay import LoopStorage, loop_storage
+from kernelab.passes.ad.textbook import textbook_adjoint, textbook_tangent
 from kernelab.passes.ad.vjp import Vjp
 from kernelab.passes.common.effects import Effects, effects
 from kernelab.passes.common.inline import lay_out
@@ -55,6 +56,9 @@ from kernelab.runtime.kernel.loading import (
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.kernel.signature import Formals, types_of
 from kernelab.settings import Check, settings
+
+if TYPE_CHECKING:
+    from kernelab.codegen.listing.listing import Derivation
 
 LateSums = tuple[tuple[int, int, Diagnostic], ...]
 
@@ -220,9 +224,14 @@ class Kernel(KernelHints, Displayed):
         return self.loaded.span
 
     @cached_property
+    def calling(self) -> Function:
+        """The kernel as it is written, with its calls."""
+        return expand_gradients(self.definition.function)
+
+    @cached_property
     def text(self) -> Function:
-        """The kernel as it is written, calls inlined: what it loads and does not use is still there."""
-        return lay_out(expand_gradients(self.definition.function))
+        """The same with calls inlined: what it loads and does not use is still there."""
+        return lay_out(self.calling)
 
     @cached_property
     def program(self) -> Program:
@@ -330,6 +339,28 @@ class Kernel(KernelHints, Displayed):
         """The tangent program with respect to the named parameters."""
         return self.program.tangent(self.positions(active)).flat
 
+    def textbook(self, active: Iterable[str] | None = None) -> "Derivation":
+        """The derivatives by the named parameters, or by all, as textbooks write them.
+
+        Raises KernelError where there is no adjoint.
+        """
+        from kernelab.codegen.listing.listing import Derivation, listing  # which no launch needs
+
+        chosen = self._differentiable if active is None else active
+        names = self.program.names(self.positions(chosen))
+        running = listing(self.vjp(names).adjoint)
+        adjoint = textbook_adjoint(self.calling, names)
+        try:
+            self.jvp(names)
+            tangent = listing(textbook_tangent(self.calling, names))
+        except KernelError:  # a surrogate gradient that a user wrote has none
+            tangent = None
+        return Derivation(listing(adjoint.function, adjoint.reverse), tangent, running)
+
+    @property
+    def _differentiable(self) -> list[str]:
+        return [param.hint for param in self.primal.params if is_differentiable(param.type)]
+
     @property
     def spilled(self) -> int:
         """The number of sweeps that used checkpoints because their loops would have saved too much."""
@@ -337,8 +368,7 @@ class Kernel(KernelHints, Displayed):
 
     def loops(self, active: Iterable[str] | None = None) -> tuple[LoopStorage, ...]:
         """The values that the adjoint by the named parameters, or by all, saves of each loop."""
-        every = [param.hint for param in self.primal.params if is_differentiable(param.type)]
-        return loop_storage(self.primal, self.vjp(every if active is None else active).adjoint)
+        return loop_storage(self.primal, self.vjp(self._differentiable if active is None else active).adjoint)
 
     def positions(self, names: Iterable[str]) -> Positions:
         """The positions of the named parameters, and of the floats in the named structs."""

@@ -20,7 +20,7 @@ from operator import attrgetter
 
 from kernelab.codegen.cpp.entry import Line as GeneratedLine
 from kernelab.codegen.cpp.entry import Unit
-from kernelab.codegen.listing.listing import Line, Listing, Saving
+from kernelab.codegen.listing.listing import Derivation, Line, Listing, Saving
 from kernelab.errors import NOWHERE, BuildError, Source, Span
 from kernelab.frontend.syntax.parsing import module_of
 from kernelab.lang.ir import Function, Var, walk
@@ -108,6 +108,7 @@ _COMPONENT = re.compile(r"\[\d+\]$")
 
 PANES: dict[str, str] = {
     "source": "source",
+    "textbook": "adjoint as in a textbook",
     "adjoint": "adjoint",
     "tangent": "tangent",
     "cpp": "C++ for the CPU",
@@ -139,6 +140,7 @@ class Parts:
     refused: str = ""
     residuals: tuple[Saving, ...] = ()
     tangent: Callable[[], Listing] | None = None
+    textbook: Callable[[], Derivation] | None = None
     units: Mapping[str, Callable[[], Unit]] = field(default_factory=dict)
     glimpses: Mapping[str, Callable[[], Unit]] = field(default_factory=dict)
     captured: Mapping[str, object] = field(default_factory=dict)
@@ -149,12 +151,24 @@ class Parts:
 def kernel_view(parts: Parts, shown: Sequence[str] = DEFAULT) -> Node:
     """The named panes side by side; with the default ones, the others can be unfolded below."""
     places = _Places(parts)
+    if "textbook" in shown:
+        shown = ("source", "adjoint", *shown)
     beside = [pane for name in PANES if name in shown for pane in _pane(name, parts, places)]
     folds: list[Node] = []
     if tuple(shown) == DEFAULT:
         panes = ((PANES[name], pane) for name in FOLDED for pane in _pane(name, parts, places, whole=False))
         folds = [Fold(title, replace(pane, title="")) for title, pane in panes if isinstance(pane, Code)]
+    if "textbook" in shown and "tangent" not in shown and parts.textbook is not None:
+        folds = [*textbook_folds(parts.textbook())]
     return Below((_title(parts), *_notes(parts), Beside(tuple(beside)), *folds))
+
+
+def textbook_folds(derivation: Derivation) -> Iterator[Fold]:
+    """The tangent as textbooks write it, and the adjoint to copy into slides."""
+    if derivation.tangent is not None:
+        yield Fold("tangent as in a textbook", replace(listing_view(derivation.tangent), title=""))
+    for title, text in (("LaTeX", derivation.latex), ("Markdown", derivation.markdown)):
+        yield Fold(title, Code("", tuple(CodeLine((Run(line),)) for line in text.splitlines())))
 
 
 def _pane(name: str, parts: Parts, places: "_Places", whole: bool = True) -> list[Node]:
@@ -163,6 +177,9 @@ def _pane(name: str, parts: Parts, places: "_Places", whole: bool = True) -> lis
         case "source":
             panes = tuple(places.panes())
             return [Below(panes) if len(panes) > 1 else panes[0]]
+        case "textbook":
+            made = parts.textbook
+            return [] if made is None else [_listing(PANES[name], made().adjoint, places)]
         case "adjoint":
             return [] if parts.adjoint is None else [_listing(PANES[name], parts.adjoint, places)]
         case "lines":

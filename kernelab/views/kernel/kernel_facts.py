@@ -6,6 +6,7 @@ the text is emitted, and no compiler runs but for the pane of PTX.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 
 from kernelab import hooks
@@ -13,7 +14,7 @@ from kernelab.backend.cuda import nvrtc
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import Line, Unit
 from kernelab.codegen.cpp.targets import Cpu, Cuda
-from kernelab.codegen.listing.listing import listing
+from kernelab.codegen.listing.listing import Derivation, listing
 from kernelab.errors import KernelError, Span
 from kernelab.lang.ir import Function, walk
 from kernelab.lang.types import is_differentiable
@@ -23,8 +24,16 @@ from kernelab.passes.common.scalarise import scalarise
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.memory.spaces import OPEN
-from kernelab.views.kernel.code_view import DEFAULT, MAX_GENERATED, Parts, kernel_view, listing_view
-from kernelab.views.pages.markup import Below, Node
+from kernelab.views.kernel.code_view import (
+    DEFAULT,
+    MAX_GENERATED,
+    PANES,
+    Parts,
+    kernel_view,
+    listing_view,
+    textbook_folds,
+)
+from kernelab.views.pages.markup import Below, Beside, Node
 
 USUAL = "sm_80"
 """What machine text is shown for where no CUDA device is in use."""
@@ -125,6 +134,14 @@ def vjp_view(pair: Vjp) -> Node:
     return Below((program_view(pair.primal), program_view(pair.adjoint)))
 
 
+def derivation_view(derivation: Derivation) -> Node:
+    """Both adjoints side by side, and the rest folded."""
+    beside = listing_view(derivation.adjoint), listing_view(derivation.running)
+    titles = PANES["textbook"], "adjoint that runs"
+    panes = (replace(pane, title=title) for pane, title in zip(beside, titles, strict=True))
+    return Below((Beside(tuple(panes)), *textbook_folds(derivation)))
+
+
 def parts_of(kernel: Kernel) -> Parts:
     """The facts of a kernel that views show, each computed on demand."""
     active = differentiable(kernel)
@@ -140,6 +157,7 @@ def parts_of(kernel: Kernel) -> Parts:
         refused,
         () if program is None else listing(program.primal).savings,
         None if refused or not _has_tangent(kernel, active) else lambda: listing(kernel.jvp(active)),
+        None if refused else cache(kernel.textbook),
         _units(functions),
         _glimpses(functions),
         kernel.definition.captured,
