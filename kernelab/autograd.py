@@ -20,6 +20,7 @@ from kernelab.autodiff.jacobians.jacobian import jacobians as by_adjoint
 from kernelab.autodiff.jacobians.sparse import sparse_jacobians
 from kernelab.autodiff.jacobians.subject import Key, Subject, apart, of_function, of_kernel
 from kernelab.autodiff.tape.tape import Tape
+from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.autodiff.transforms.trees import refusal
 from kernelab.backend.cuda.launch_config import config_of
 from kernelab.errors import (
@@ -432,7 +433,7 @@ def _subject(
     if isinstance(function, Kernel):
         subject = of_kernel(function, dim, sources, targets, what)
     else:
-        subject = of_function(function, sources, targets, what)
+        subject = of_function(function, varied_inputs(function, sources), targets, what)
     return _named(subject, metadata), metadata.output_labels if metadata else ()
 
 

@@ -18,11 +18,18 @@ from typing import Any, Literal
 
 from kernelab.autodiff.jacobians.subject import mark_gradient
 from kernelab.autodiff.transforms import transforms
+from kernelab.autodiff.transforms.host_numbers import (
+    Opened,
+    arrays_like,
+    lanes_of_values,
+    like_array,
+    opened,
+    reshaped,
+)
 from kernelab.autodiff.transforms.levels import current
-from kernelab.autodiff.transforms.transforms import taken_apart, together_by_argument
+from kernelab.autodiff.transforms.transforms import Apart, taken_apart, together_by_argument
 from kernelab.autodiff.transforms.trees import (
     cotangents_of,
-    is_struct,
     is_whole,
     leaves,
     positions,
@@ -30,7 +37,6 @@ from kernelab.autodiff.transforms.trees import (
     refusal,
     require_like,
     scalar_shape,
-    shaped,
 )
 from kernelab.errors import GradientError, KernelValueError, a_thing
 from kernelab.guidance.public_names import face
@@ -68,10 +74,12 @@ def value_and_grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
 
     @wraps(func)
     def value_and_gradient(*args: Any) -> Any:
-        chosen = positions(func, args, argnums)
-        apart = taken_apart(func, args, chosen)
+        given = opened(func, args, argnums)
+        chosen = positions(func, given.args, argnums)
+        apart = taken_apart(func, given.args, chosen)
         value, gradients, aux = transforms.gradients(apart.func, apart.args, apart.chosen, has_aux)
-        asked = _as_asked(together_by_argument(args, chosen, gradients), argnums)
+        together = given.by_argument(chosen, together_by_argument(given.args, chosen, gradients))
+        value, asked = given.closed(value), _as_asked(together, argnums)
         return (value, aux) if has_aux else value, asked
 
     return value_and_gradient
@@ -87,16 +95,18 @@ def jvp(
     """
     _require_sequence(primals, "primals")
     _require_sequence(tangents, "tangents")
-    chosen = positions(func, primals, range(len(primals)))
+    given = opened(func, primals, range(len(primals)))
+    primals, chosen = given.args, positions(func, given.args, range(len(primals)))
     if len(tangents) != len(primals):
         message = f"{len(tangents)} tangents for {len(primals)} primals"
         raise refusal(GradientError, message, "tangents", "pass one tangent for each primal")
+    tangents = [like_array(*pair) for pair in zip(tangents, primals, strict=True)]
     for i, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
         require_like(tangent, primal, f"tangents[{i}]")
     apart, along = taken_apart(func, primals, chosen), taken_apart(func, tangents, chosen)
     directions = [along.args[n] for n in along.chosen]
     value, dots, aux = transforms.push(apart.func, apart.args, apart.chosen, directions, has_aux)
-    moved = rebuilt(value, iter(dots))
+    value, moved = given.closed(value), given.closed(rebuilt(value, iter(dots)))
     return (value, moved, aux) if has_aux else (value, moved)
 
 
@@ -106,21 +116,24 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
     The function takes cotangents in the structure of what `func` returned, and may be called again.  None is
     a cotangent of zeros; that of an array of integers does not count.
     """
-    chosen = positions(func, primals, range(len(primals)))
-    apart = taken_apart(func, primals, chosen)
+    given = opened(func, primals, range(len(primals)))
+    chosen = positions(func, given.args, range(len(primals)))
+    apart = taken_apart(func, given.args, chosen)
     recorded = transforms.record(apart.func, apart.args, apart.chosen, has_aux)
 
-    def pull(cotangents: Any) -> tuple[array, ...]:
-        bars = cotangents_of(cotangents, pull)
+    def pull(cotangents: Any) -> tuple[Any, ...]:
+        bars = cotangents_of(arrays_like(cotangents, recorded.outputs), pull)
         if len(bars) != len(recorded.outputs):
             message = f"{len(bars)} cotangents for the {len(recorded.outputs)} arrays that were returned"
             raise refusal(GradientError, message, "cotangents")
         for i, (cotangent, output) in enumerate(zip(bars, recorded.outputs, strict=True)):
             if cotangent is not None:
                 require_like(cotangent, output, f"cotangent {i}")
-        return tuple(together_by_argument(primals, chosen, recorded.pull(current(), bars)))
+        found = together_by_argument(given.args, chosen, recorded.pull(current(), bars))
+        return tuple(given.by_argument(chosen, found))
 
-    return (recorded.result, pull, recorded.aux) if has_aux else (recorded.result, pull)
+    result = given.closed(recorded.result)
+    return (result, pull, recorded.aux) if has_aux else (result, pull)
 
 
 def jacrev(
@@ -135,12 +148,12 @@ def jacrev(
 
     @wraps(func)
     def jacobian(*args: Any) -> Any:
-        chosen = positions(func, args, argnums)
-        apart = taken_apart(func, args, chosen)
+        given = opened(func, args, argnums)
+        chosen = positions(func, given.args, argnums)
+        apart = taken_apart(func, given.args, chosen)
         recorded = transforms.record(apart.func, apart.args, apart.chosen, has_aux)
         every = transforms.rows(recorded, chunk_size)
-        rows = [_as_asked(together_by_argument(args, chosen, row), argnums) for row in every]
-        jacobians = rebuilt(recorded.result, iter(rows))
+        jacobians = _jacobians(given, apart, recorded.result, every, argnums)
         return (jacobians, recorded.aux) if has_aux else jacobians
 
     return jacobian
@@ -175,16 +188,27 @@ def _forward_jacobian(
 
     @wraps(func)
     def jacobian(*args: Any) -> Any:
-        chosen = positions(func, args, argnums)
-        apart = taken_apart(func, args, chosen)
+        given = opened(func, args, argnums)
+        chosen = positions(func, given.args, argnums)
+        apart = taken_apart(func, given.args, chosen)
         value, columns, aux = transforms.columns(
             apart.func, apart.args, apart.chosen, has_aux, chunk_size, randomness, asked
         )
-        rows = [_as_asked(together_by_argument(args, chosen, row), argnums) for row in columns]
-        jacobians = rebuilt(value, iter(rows))
+        jacobians = _jacobians(given, apart, value, columns, argnums)
         return (jacobians, aux) if has_aux else jacobians
 
     return jacobian
+
+
+def _jacobians(
+    given: Opened, apart: Apart, value: Any, rows: Sequence[Sequence[array]], argnums: Argnums
+) -> Any:
+    """The blocks for each output, in the structure of the result."""
+    chosen, asked = tuple(dict.fromkeys(apart.owners)), []
+    for output, row in zip(leaves(value, apart.func), rows, strict=True):
+        blocks = given.jacobian(row, output, apart)
+        asked.append(_as_asked(together_by_argument(given.args, chosen, blocks), argnums))
+    return rebuilt(value, iter(asked))
 
 
 def hessian(func: Function, argnums: Argnums = 0) -> Function:
@@ -196,13 +220,19 @@ def hessian(func: Function, argnums: Argnums = 0) -> Function:
 
     @wraps(func)
     def second(*args: Any) -> Any:
-        blocks = _forward_jacobian("hessian", jacrev(func, argnums), argnums, randomness="same")(*args)
-        apart = taken_apart(func, args, positions(func, args, argnums))
-        shapes = [scalar_shape(apart.args[n]) for n in apart.chosen]
-        both = cycle([(*a, *b) for a in shapes for b in shapes])
-        parts = zip(leaves(blocks, func), both, strict=False)
-        squeezed = [shaped(part, shape) if part.shape == (1, *shape) else part for part, shape in parts]
-        return rebuilt(blocks, iter(squeezed))
+        given = opened(func, args, argnums)
+        blocks = _forward_jacobian("hessian", jacrev(func, argnums), argnums, randomness="same")(*given.args)
+        apart = taken_apart(func, given.args, positions(func, given.args, argnums))
+        full = [scalar_shape(apart.args[n]) for n in apart.chosen]
+        shapes = zip(
+            *(cycle([(*a, *b) for a in sides for b in sides]) for sides in (full, given.shapes(apart))),
+            strict=False,
+        )
+        found = []
+        for part, (whole, shape) in zip(leaves(blocks, func), shapes, strict=False):
+            is_number = part.shape == (1, *whole)
+            found.append(reshaped(part, shape if is_number else (*part.shape[: -len(whole)], *shape)))
+        return rebuilt(blocks, iter(found))
 
     return second
 
@@ -212,9 +242,7 @@ def hvp(func: Function, primals: Any, tangents: Any) -> tuple[Any, Any]:
 
     Each is a tuple with an entry an argument; of a function of one, the entry itself will do.
     """
-    primals, tangents = (
-        (side,) if isinstance(side, array) or is_struct(side) else side for side in (primals, tangents)
-    )
+    primals, tangents = (side if isinstance(side, tuple | list) else (side,) for side in (primals, tangents))
     everything = tuple(range(len(primals)))
     gradient, moved = jvp(grad(func, everything), primals, tangents)
     return (gradient[0], moved[0]) if len(everything) == 1 else (gradient, moved)
@@ -240,7 +268,8 @@ def vmap(
 
     @wraps(func)
     def mapped(*args: Any) -> Any:
-        return transforms.map_lanes(func, args, in_dims, out_dims, randomness, chunk_size)
+        result = transforms.map_lanes(func, args, in_dims, out_dims, randomness, chunk_size)
+        return lanes_of_values(func, args, result) if out_dims == 0 else result
 
     return mapped
 

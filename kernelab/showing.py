@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelab.autodiff.inspect.contributions import contributions
-from kernelab.autodiff.inspect.thread_run import trace_thread
+from kernelab.autodiff.inspect.contributions import Contributions, of_call
+from kernelab.autodiff.inspect.contributions import contributions as of_tape
+from kernelab.autodiff.inspect.thread_run import trace_call, trace_thread
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.builtins.records.table import Builtin
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.guidance.bad_calls import telling
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.ops.function_calls import is_function
 from kernelab.views.checks import report
 from kernelab.views.pages.display import show_now
 
@@ -22,23 +24,29 @@ report.install()
 class Trace(Builtin):
     """Of a matrix, the sum of its diagonal; of a kernel, the run of one thread."""
 
-    def __call__(
+    def __call__(self, kernel_or_matrix: Any = None, /, *given: Any, **named: Any) -> Any:
+        """The sum of the diagonal of a matrix, or the run of one thread of a kernel, or of a function.
+
+        A matrix is a square one of floats.  ``trace(kernel, thread, dim, inputs, outputs, adjoints)``:
+        `thread` is a position in the grid `dim`, an int or one for each of its dimensions; `adjoints` are the
+        cotangents that the adjoint starts with, by array or name, 1 for all that the kernel changes unless
+        given.  ``trace(g, 2.0, 3.0)`` is the run of a function for kernels, whose result has the cotangent 1
+        unless ``adjoints={"result": ...}`` says otherwise.  Nothing that is given changes.  Raises
+        LaunchError for a thread outside of the grid, and what a launch or a call raises.
+        """
+        if is_function(kernel_or_matrix):
+            return trace_call(kernel_or_matrix, given, named)
+        return self._of_kernel(kernel_or_matrix, *given, **named)
+
+    def _of_kernel(
         self,
-        kernel_or_matrix: Any = None,
-        /,
+        kernel_or_matrix: Any,
         thread: int | Sequence[int] = 0,
         dim: int | Sequence[int] | None = None,
         inputs: Sequence[Any] = (),
         outputs: Sequence[Any] = (),
         adjoints: Mapping[Any, Any] | None = None,
     ) -> Any:
-        """The sum of the diagonal of a matrix, or the run of one thread of a kernel.
-
-        A matrix is a square one of floats.  `thread` is a position in the grid `dim`, an int or one for each
-        of its dimensions; `adjoints` are the cotangents that the adjoint starts with, by array or name, 1
-        for all that the kernel changes unless given.  Nothing that is given changes.  Raises LaunchError
-        for a thread outside of the grid, and what a launch raises.
-        """
         if isinstance(kernel_or_matrix, Kernel):
             return trace_thread(kernel_or_matrix, thread, dim, inputs, outputs, adjoints)
         is_alone = thread == 0 and dim is None and not inputs and not outputs and adjoints is None
@@ -60,6 +68,16 @@ class Trace(Builtin):
 
 
 trace = Trace("trace")
+
+
+def contributions(tape: Any, *given: Any, **named: Any) -> Contributions:
+    """The contributions to one element of a gradient, by launch, thread and line.
+
+    ``contributions(tape, x, index, loss, grads)`` is of an array `x` in ``tape.backward(loss, grads)``;
+    ``contributions(g, 2.0, 3.0, argnums=0)`` of the argument at that position of a function for kernels that
+    returns a number.  Raises TapeError where there is no such gradient, and what a call raises.
+    """
+    return (of_call if is_function(tape) else of_tape)(tape, *given, **named)
 
 
 @telling(shown="write kl.show(x) of a kernel, an array, a report or a tape")

@@ -207,8 +207,9 @@ def test_host_data_is_refused() -> None:
             transform(_named_f(lambda x: sine(x).numpy()))(x)
     with pytest.raises(KernelTypeError, match="f returned nothing"):
         kl.func.jacrev(_named_f(lambda x: None))(x)
-    with pytest.raises(KernelTypeError, match="argument `x` of f is a float"):
-        kl.func.grad(_named_f(lambda x: x))(1.0)
+    with pytest.raises(KernelTypeError, match="argument `x` of f is an int"):
+        kl.func.grad(_named_f(lambda x: x))(1)
+    assert kl.func.grad(_named_f(lambda x: x))(1.0) == 1.0
     for look in (lambda y: y.numpy(), lambda y: y.list(), float, lambda y: y[0]):
         with pytest.raises(GradientError, match="differ between the lanes of a vmap"):
             kl.func.vmap(lambda x, look=look: kl.array(look(sine(x))))(x)

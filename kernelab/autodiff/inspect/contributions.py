@@ -5,7 +5,7 @@ change of the element noted; other records are told apart by what the element wa
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import index as as_index
 from typing import Any
 
@@ -16,14 +16,22 @@ from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.backward import BackwardPlan
 from kernelab.autodiff.tape.seeds import Seeds, values_of
 from kernelab.autodiff.tape.tape import Tape
+from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.backend.cpu.interpreter import Change, can_be_pointed, changes_of
 from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError, a_thing
+from kernelab.frontend.definitions.kernels import Formal
 from kernelab.guidance.bad_calls import telling
-from kernelab.lang.types import bfloat16, float16, scalar_of
+from kernelab.lang.build import integer, type_of
+from kernelab.lang.ir import Atom, Function, Var
+from kernelab.lang.types import Array, Scalar, bfloat16, float16, is_differentiable, scalar_of
+from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.inline import inline
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import RECORDER, caller
+from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Pullback
+from kernelab.runtime.launch.launch import run
+from kernelab.runtime.ops.function_calls import as_launch, leaves_among
 
 _CALL = "write kl.contributions(tape, x, index, loss), of an array x"
 
@@ -91,6 +99,51 @@ def contributions(
         raise _refused("gradients of halves are added up over launches in float32", "use arrays of float32")
     seeds = tape.cotangents(loss, grads)
     return _Sweep(tuple(tape), primal, position).run(seeds)
+
+
+def of_call(function: Any, *given: Any, argnums: int = 0, **named: Any) -> Contributions:
+    """The contributions to the derivative of a function for kernels by one argument, at some values."""
+    call = as_launch(function, varied_inputs(function, given), named)
+    if not 0 <= argnums < len(call.inputs) or not isinstance(call.inputs[argnums], array):
+        hint = "argnums is the position of a float, a vector or a matrix, counted from 0"
+        raise _refused(f"argument {argnums} of `{call.kernel.name}` has no gradient", hint)
+    if len(call.outputs) != 1 or not isinstance(call.outputs[0].dtype, Scalar):
+        raise _refused(f"`{call.kernel.name}` does not return one number", "write a function of it that does")
+    with Tape() as tape:
+        run(_by_use(call.kernel), 1, leaves_among([*call.inputs, *call.outputs]))
+    return contributions(tape, call.inputs[argnums], 0, call.outputs[0])
+
+
+def _by_use(kernel: Kernel) -> Kernel:
+    """The kernel with its floats in arrays of one element that are read where they are used."""
+    function = _ReadsByUse.function_of(kernel.laid_out)
+    signature = tuple(Formal(param.hint, param.type, param.span) for param in function.params)
+    definition = replace(kernel.definition, function=function, signature=signature)
+    made = Kernel.of(kernel.name, lambda: definition)
+    made.definition = definition
+    return made
+
+
+class _ReadsByUse(Copier):
+    """Reads parameters that are floats from arrays of one element, at each statement that uses them."""
+
+    arrays: Mapping[Atom, Var]
+
+    @classmethod
+    def function_of(cls, function: Function) -> Function:
+        made = cls()
+        floats = [param for param in function.params if not isinstance(param.type, Array)]
+        made.arrays = {
+            param: Var(Array(type_of(param), 1), param.hint, param.span)
+            for param in floats
+            if is_differentiable(param.type)
+        }
+        copied = made.function(function)
+        return replace(copied, params=tuple(made.arrays.get(param, param) for param in function.params))
+
+    def atom(self, atom: Atom) -> Atom:
+        array = self.arrays.get(atom)
+        return super().atom(atom) if array is None else self.builder.load(array, [integer(0)], array.hint)
 
 
 class _Sweep:

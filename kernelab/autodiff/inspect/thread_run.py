@@ -24,6 +24,7 @@ from kernelab.runtime.launch.command import no_grid
 from kernelab.runtime.launch.footprint import Grid, Residual, grid_of
 from kernelab.runtime.launch.launch import bind
 from kernelab.runtime.memory.memory import Allocation, allocate
+from kernelab.runtime.ops.function_calls import as_launch
 
 MOST = 10_000
 """How many values of a run are kept at most."""
@@ -91,6 +92,13 @@ def trace_thread(
         if (name := seen.name.partition("[")[0]).endswith("_bar") and name not in replayed
     )
     return ThreadRun(kernel.name, position, tuple(primal), tuple(adjoint))
+
+
+def trace_call(function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> ThreadRun:
+    """The run of a function for kernels and of its adjoint, as of one thread; `adjoints` among the names."""
+    rest = {name: value for name, value in named.items() if name != "adjoints"}
+    call = as_launch(function, given, rest)
+    return trace_thread(call.kernel, 0, 1, call.inputs, call.outputs, named.get("adjoints"))
 
 
 def _position(thread: Any, grid: Grid) -> tuple[int, ...]:

@@ -44,18 +44,22 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """A function, its arguments, and the positions of those chosen, which are all arrays."""
+    """A function, its arguments, and the positions of those chosen, which are all arrays.
+
+    `owners` are the positions of the arguments that these arrays are, or are fields of.
+    """
 
     func: Function
     args: list[Any]
     chosen: tuple[int, ...]
+    owners: tuple[int, ...]
 
 
 def taken_apart(func: Function, args: Sequence[Any], chosen: Sequence[int]) -> Apart:
     """The function with the fields of struct arguments as arguments; itself where there are none."""
     places = dict.fromkeys(n for n in chosen if is_struct(args[n]))
     if not places:
-        return Apart(func, list(args), tuple(chosen))
+        return Apart(func, list(args), tuple(chosen), tuple(chosen))
     given, taken, names = list(args), {}, {}
     for n in places:
         first = len(given)
@@ -64,7 +68,8 @@ def taken_apart(func: Function, args: Sequence[Any], chosen: Sequence[int]) -> A
         names.update({first + k: (n, name) for k, (name, _, _) in enumerate(fields(args[n]))})
     of_parts = _of_parts(func, args, taken)
     of_parts.__kernelab_parts__ = names  # type: ignore[attr-defined]
-    return Apart(of_parts, given, tuple(k for n in chosen for k in taken.get(n, (n,))))
+    pairs = [(k, n) for n in chosen for k in taken.get(n, (n,))]
+    return Apart(of_parts, given, tuple(k for k, _ in pairs), tuple(n for _, n in pairs))
 
 
 def _of_parts(func: Function, args: Sequence[Any], taken: Mapping[int, Sequence[int]]) -> Function:
@@ -303,9 +308,10 @@ def columns(
 
 def _first_lane(level: Batch, value: Any) -> Any:
     """Arrays as the first lane of a batch has them; lanes of tangents do not differ in anything else."""
-    if isinstance(value, tuple | list | dict):
-        inside = value.values() if isinstance(value, dict) else value
-        return rebuilt(value, iter([_first_lane(level, part) for part in inside]))
+    if isinstance(value, tuple | list):
+        return type(value)([_first_lane(level, part) for part in value])
+    if isinstance(value, dict):
+        return {key: _first_lane(level, part) for key, part in value.items()}
     if is_struct(value):
         return rebuilt(value, iter([_first_lane(level, part) for part in parts(value)]))
     if not isinstance(value, array) or value.allocation not in level.wide:

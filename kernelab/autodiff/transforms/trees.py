@@ -11,6 +11,7 @@ import numpy as np
 
 from kernelab.autodiff.transforms.levels import current
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing, shown_type, type_name
+from kernelab.host.traced import Traced
 from kernelab.lang.structs import placed
 from kernelab.lang.types import Mat, Scalar, Vec, bytes_of, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.array.array import array
@@ -148,6 +149,8 @@ def _no_leaf(value: Any, func: str, what: str) -> Exception:
     hint = "return kernelab arrays that kernels have written, alone or in tuples, lists or dicts"
     if isinstance(value, int | float | np.generic):
         hint = "return an array of one number: kl.utils.array_sum(y, out=total) adds up into one"
+    if isinstance(value, Traced):
+        hint = "x[0] is a number of the host: compute with x[0:1], the array of that element, and return it"
     return refusal(KernelTypeError, message, "result", hint)
 
 
@@ -232,8 +235,10 @@ def _no_floats(value: Any, what: str) -> Exception:
     if isinstance(value, array) and not value.size:
         return refusal(KernelTypeError, f"{what} has no elements to differentiate by", "argument")
     found = f"an array of {value.dtype}" if isinstance(value, array) else f"{a_thing(value)}"
-    message = f"{what} is {found}: only arrays of floats are differentiated"
+    message = f"{what} is {found}: only floats and arrays of floats are differentiated"
     hint = "make an array of it: kl.array(..., dtype=float)"
+    if is_whole(value):
+        hint = f"write {value}.0, or choose another argument by argnums="
     if isinstance(value, array):
         hint = "close over indices and counts, as in lambda x: f(x, k); for floats write dtype=float"
     return refusal(KernelTypeError, message, "argument", hint)

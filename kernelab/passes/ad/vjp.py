@@ -461,6 +461,7 @@ class Adjoint(Replay):
         """Accumulate the cotangents of parameters that are values into their 1-element arrays."""
         for param in params:
             if param in self.cotangents:
+                self.builder.span = param.span
                 self.builder.atomic_add(self.bars[param], [integer(0)], self.cotangents[param])
 
 

@@ -18,7 +18,8 @@ from kernelab.frontend import UserFunction, one_thread
 from kernelab.frontend.meaning.meanings import Argument, BuiltinRef, FunctionRef, Meaning, TupleType, Weak
 from kernelab.frontend.meaning.name_lookup import meaning_of
 from kernelab.frontend.places import struct_values
-from kernelab.host.traced import follow
+from kernelab.host.traced import Origins, origins, traced
+from kernelab.host.values import HostValue
 from kernelab.lang.structs import StructArray, has_derivative
 from kernelab.lang.types import Array, Mat, Vec
 from kernelab.runtime.array.array import array
@@ -53,12 +54,14 @@ def call(func: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
     function = _member(func, given, named)
     arguments = bound(function, given, named)
     if _is_mapped(function, arguments):
-        return map(function, *arguments)
+        made = map(function, *arguments)
+        return tuple(made) if isinstance(made, list) else made
     if arrays_among(arguments):
         return _as_returned(_run(function, arguments).outputs)
     with unrecorded():
-        results = [follow(_value(made[0]), *arguments) for made in _run(function, arguments).outputs]
-    return _as_returned(results)
+        outputs = _run(function, arguments).outputs
+    found = origins(leaves_among(arguments))
+    return _as_returned([_value(made[0], found) for made in outputs])
 
 
 def as_launch(func: Any, given: Sequence[Any], named: Mapping[str, Any] | None = None) -> OneThread:
@@ -66,6 +69,11 @@ def as_launch(func: Any, given: Sequence[Any], named: Mapping[str, Any] | None =
     function = _member(func, given, named or {})
     arguments = bound(function, given, named or {})
     return _prepared(function, arguments)
+
+
+def is_function(value: Any) -> bool:
+    """Whether a value is a function for kernels."""
+    return isinstance(getattr(value, "__kernelab_function__", None), UserFunction)
 
 
 def kernel_of(function: UserFunction, types: Sequence[Any]) -> Kernel:
@@ -120,20 +128,28 @@ def _prepared(function: UserFunction, arguments: Sequence[Any]) -> OneThread:
     return OneThread(kernel, inputs, outputs)
 
 
+def leaves_among(values: Sequence[Any]) -> list[Any]:
+    """The values with the leaves of each struct in its place."""
+    parts = (value._leaves() if isinstance(value, Instance) else [value] for value in values)
+    return [leaf for leaves in parts for leaf in leaves]
+
+
 def arrays_among(values: Sequence[Any]) -> list[array]:
     """The arrays among values and in their structs."""
-    parts = [
-        part for value in values for part in (value._leaves() if isinstance(value, Instance) else (value,))
-    ]
-    return [part for part in parts if isinstance(part, array)]
+    return [leaf for leaf in leaves_among(values) if isinstance(leaf, array)]
 
 
 def _as_returned(results: Sequence[Any]) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _value(result: Any) -> Any:
-    return result.copy() if isinstance(result, Instance) else result
+def _value(result: Any, found: Origins) -> Any:
+    """A value of its own, which remembers where it comes from: an element of an array cannot be changed."""
+    if isinstance(result, Instance):
+        result = result.copy()
+        result._follow(found)
+        return result
+    return traced(result.copy() if isinstance(result, HostValue) else result, found)
 
 
 # --------------------------------------------------------------------------------------------- arguments

@@ -1,0 +1,195 @@
+"""Values of the host as arguments of transforms: inside arrays of one element, outside values again.
+
+Inside of another transform results stay arrays, so that no derivative ends in a number of the host.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.transforms.levels import BASE, current
+from kernelab.autodiff.transforms.transforms import Apart
+from kernelab.autodiff.transforms.trees import is_whole, scalar_shape, shaped
+from kernelab.frontend import UserFunction
+from kernelab.host.values import HostValue, type_of
+from kernelab.lang.structs import StructArray
+from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, float32, is_differentiable
+from kernelab.runtime.array.array import array
+from kernelab.runtime.host.struct_instances import Instance, held_in
+from kernelab.runtime.memory.interop import scalar_of_dtype
+
+
+def kernel_function(func: Any) -> UserFunction | None:
+    """The function for kernels that a function is, or is a transform of; None for a Python function."""
+    while func is not None:
+        found = getattr(func, "__kernelab_function__", None)
+        if isinstance(found, UserFunction):
+            return found
+        func = getattr(func, "__wrapped__", None)
+    return None
+
+
+def as_array(value: Any, stated: object = None, requires_grad: bool = False) -> array | None:
+    """A float, vector or matrix of the host as an array of one element; None for anything else.
+
+    `stated` is the type that it gets; else a float of Python's is a float32.
+    """
+    type = _type(value, stated)
+    return None if type is None else array([value], type, (1,), requires_grad=requires_grad)
+
+
+def _type(value: Any, stated: object) -> Value | None:
+    if isinstance(value, array | Instance | str) or value is None:
+        return None
+    if isinstance(stated, Vec | Mat) and is_differentiable(stated):
+        return stated
+    known = type_of(value)
+    if known is not None:
+        return known if is_differentiable(known) else None
+    if not isinstance(value, int | float | np.number) or isinstance(value, bool):
+        return None
+    if isinstance(stated, Scalar):
+        return stated if stated.is_float else None
+    if isinstance(value, np.floating):
+        return scalar_of_dtype(value.dtype)
+    return float32 if isinstance(value, float) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Arguments with arrays of one element at `numbers`; `closes` says that results become values again."""
+
+    args: list[Any]
+    numbers: frozenset[int]
+    closes: bool
+    is_of_kernels: bool
+
+    def closed(self, result: Any) -> Any:
+        """A result with its arrays of one element as values."""
+        return _closed(result) if self.closes else result
+
+    def by_argument(self, chosen: Sequence[int], found: Sequence[Any]) -> list[Any]:
+        """What belongs to some arguments, as a value where the argument is one."""
+        return [_closed(one) if self._is_value(n) else one for n, one in zip(chosen, found, strict=True)]
+
+    def _is_value(self, n: int) -> bool:
+        is_struct = self.is_of_kernels and isinstance(self.args[n], Instance)
+        return current() is BASE and (n in self.numbers or is_struct)
+
+    def jacobian(self, blocks: Sequence[Any], output: array, apart: Apart) -> list[Any]:
+        """The blocks of a Jacobian by each array among the arguments, without axes for single values."""
+        lead = scalar_shape(output)
+        if self.closes and (output.shape == (1,) or self.is_of_kernels):
+            lead = tuple(n for n in lead if n > 1)
+        pairs = zip(blocks, self.shapes(apart), strict=True)
+        return [reshaped(block, (*lead, *shape)) for block, shape in pairs]
+
+    def shapes(self, apart: Apart) -> list[tuple[int, ...]]:
+        """The shape of each array that is differentiated by, without the axis of a single value."""
+        return [
+            scalar_shape(apart.args[k])[self._is_value(n) and apart.args[k].shape == (1,) :]
+            for n, k in zip(apart.owners, apart.chosen, strict=True)
+        ]
+
+
+def opened(func: Callable[..., Any], args: Sequence[Any], argnums: Any) -> Opened:
+    """The arguments of a transform, those to differentiate by as arrays where they are values of the host."""
+    function, given = kernel_function(func), list(args)
+    stated = stated_types(function)
+    chosen = [argnums] if is_whole(argnums) else list(argnums) if isinstance(argnums, Sequence) else []
+    numbers = set()
+    for n in (n % len(args) for n in chosen if is_whole(n) and -len(args) <= n < len(args)):
+        made = as_array(given[n], stated[n] if n < len(stated) else None)
+        if made is not None:
+            given[n] = made
+            numbers.add(n)
+    is_outer = current() is BASE and not any(isinstance(arg, array) for arg in args)
+    return Opened(given, frozenset(numbers), is_outer and bool(numbers or function), function is not None)
+
+
+def stated_types(function: UserFunction | None) -> list[Any]:
+    """The types that the parameters of a function for kernels state; empty where several share its name."""
+    if function is None or len(function.members) > 1:
+        return []
+    return [parameter.type for parameter in function.signature()]
+
+
+def _closed(result: Any) -> Any:
+    if isinstance(result, tuple | list):
+        return type(result)([_closed(part) for part in result])
+    if isinstance(result, dict):
+        return {key: _closed(part) for key, part in result.items()}
+    if isinstance(result, Instance):
+        return _struct(result)
+    if not isinstance(result, array) or result.shape != (1,):
+        return result
+    value = result[0]
+    return value.copy() if isinstance(value, HostValue | Instance) else value
+
+
+def _struct(value: Instance) -> Instance:
+    """The struct with numbers and vectors in the place of arrays of one element."""
+    made = value.copy()
+    for entry in value.__kernelab_struct__.fields:
+        held = held_in(value, entry.name)
+        if isinstance(held, Instance) or not isinstance(entry.type, Array | StructArray):
+            setattr(made, entry.name, _closed(held))
+    return made
+
+
+def reshaped(block: array, shape: tuple[int, ...]) -> Any:
+    """A contiguous array in another shape; its only number where the shape has no axis."""
+    if block.shape == shape:
+        return block
+    return shaped(block, shape) if shape else _closed(shaped(block, (1,)))
+
+
+def like_array(value: Any, like: Any) -> Any:
+    """A tangent or cotangent of the host as an array, where it belongs to an array of one element."""
+    made = as_array(value, like.dtype) if isinstance(like, array) and like.shape == (1,) else None
+    return value if made is None else made
+
+
+def arrays_like(cotangents: Any, outputs: Sequence[array]) -> Any:
+    """Cotangents with numbers as arrays, where the results are arrays of one element."""
+    if not isinstance(cotangents, tuple | list | dict):
+        return like_array(cotangents, outputs[0]) if len(outputs) == 1 else cotangents
+    several = list(cotangents.values() if isinstance(cotangents, dict) else cotangents)
+    likes = outputs if len(several) == len(outputs) else [outputs[0]] * len(several)
+    return [like_array(*pair) for pair in zip(several, likes, strict=True)]
+
+
+def varied_inputs(func: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
+    """The inputs of a check: floats of the host that are to be varied as arrays that require gradients.
+
+    These are those of a function for kernels, and of a Python function that is given nothing else to vary.
+    """
+    function = kernel_function(func)
+    if function is None and any(getattr(given, "requires_grad", False) for given in inputs):
+        return list(inputs)
+    stated = stated_types(function)
+    return [
+        _varied(given, stated[n] if n < len(stated) else None, function is not None)
+        for n, given in enumerate(inputs)
+    ]
+
+
+def _varied(given: Any, stated: object, is_of_kernels: bool) -> Any:
+    if isinstance(given, Instance) and is_of_kernels:
+        given = given.copy()
+        given.requires_grad = True
+    made = as_array(given, stated, requires_grad=True)
+    return given if made is None else made
+
+
+def lanes_of_values(func: Callable[..., Any], args: Sequence[Any], result: Any) -> Any:
+    """What `vmap` joined, an element a lane where a function for kernels went through arrays of one axis."""
+    lanes = [arg for arg in args if isinstance(arg, array) and arg.ndim == 1]
+    if kernel_function(func) is None or any(isinstance(arg, array) and arg.ndim > 1 for arg in args):
+        return result
+    if isinstance(result, tuple | list):
+        return type(result)([lanes_of_values(func, args, part) for part in result])
+    shape = result.shape[:1] + tuple(n for n in result.shape[1:] if n > 1)
+    return reshaped(result, shape) if lanes else result
