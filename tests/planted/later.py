@@ -11,6 +11,7 @@ BOXES = (
 )
 SUMS = ("tests/codegen/test_totals.py",)
 VECTORS = ("tests/codegen/test_vectors.py",)
+GATHERED = ("tests/autodiff/test_gathered_sums.py",)
 RACES = ("tests/runtime/test_races.py",)
 CHECKPOINTS = ("tests/autodiff/test_checkpoint.py",)
 VERSIONS = ("tests/autodiff/test_coverage.py", f"{CONTRACT}versions.py")
@@ -184,6 +185,28 @@ LATER = (
         'self.arm(stmt, usual, f"if (!any({others}))", "")',
         'self.arm(stmt, usual, f"if (bits({others}) != 65535)", "")',
         VECTORS,
+    ),
+    Fault(
+        "an element collects from the thread on the other side",
+        PASSES,
+        'threads = [b.apply("sub", place, shift)',
+        'threads = [b.apply("add", place, shift)',
+        GATHERED,
+    ),
+    Fault(
+        "elements at the border of a stencil collect as those inside do",
+        PASSES,
+        "ends = [min(lows), max(lows), min(highs), max(highs)]",
+        "ends = [min(lows), min(lows), max(highs), max(highs)]",
+        GATHERED,
+    ),
+    Fault(
+        "an adjoint is cleared before neighbours have collected from it",
+        AUTODIFF,
+        "        for each, border, inner in self._sums:\n            parts",
+        '        if self._rest is not None:\n            programs.append((self._rest, b"", b""))\n'
+        "        for each, border, inner in self._sums:\n            parts",
+        GATHERED,
     ),
     Fault(
         "the running totals of lanes that are off at last are lost",

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.gathered_launch import Launches, gathered_adjoint, is_large
 from kernelab.autodiff.records.hazards import Watch
 from kernelab.autodiff.records.moves import cleared
 from kernelab.autodiff.records.snapshots import Snapshot
@@ -291,11 +292,27 @@ class LaunchRecord(LaunchEntry):
             return ()
         active, first = outline.pick_active(self.call.arguments), len(self.call.arguments)
         memories = [elements.allocation for elements in active]
+        launches = self.gathered(pullback)
+        once = frozenset() if launches is None else launches.once
         return [
             elements
             for k, elements in enumerate(active)
-            if memories.count(elements.allocation) == 1 and pullback.adjoint.adds_once(first + k)
+            if memories.count(elements.allocation) == 1
+            and (first + k in once or pullback.adjoint.adds_once(first + k))
         ]
+
+    def gathered(self, pullback: Pullback) -> Launches | None:
+        """The launches over elements that run in the place of the adjoint; None where it runs as it is."""
+        call = self.call
+        if not is_large(call.grid.threads) or self.residuals or self.outline.references:
+            return None
+        if call.config is not DEFAULT_CONFIG or call.space is not None:
+            return None
+        made, active = gathered_adjoint(pullback.adjoint), self.active
+        memories = {elements.allocation for elements in active}
+        if made is None or len(memories) < len(active) or not all(one.is_contiguous for one in active):
+            return None
+        return made.launches(call.grid.extents, (*call.arguments, *active))
 
     def would_reach(self, primal: array) -> bool:
         plan, active = self.kernel.plan, getattr(self.pullback, "active", ())
@@ -345,6 +362,10 @@ class LaunchRecord(LaunchEntry):
         elif isinstance(pullback, Pullback):
             saved = self.saved() if self.snapshots else {}  # alive until the launch is over
             args = b"".join(self.adjoint_parts(adjoints, saved))
+            launches = self.gathered(pullback)
+            if launches is not None:
+                launches.run(args)
+                return
             if self.call.config is DEFAULT_CONFIG:
                 pullback.adjoint.run(args)
                 return

@@ -207,6 +207,11 @@ class CpuEntry:
         self._library = library
         self._run = library[info.symbol]
 
+    @property
+    def has_vectors(self) -> bool:
+        """Whether large launches run vector code."""
+        return self._vectors is not None and self._vectors.run() is not None
+
     def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
         """Run threads of the grid; raises a KernelError, or what a signal's handler raised meanwhile."""
         free = _thread.free_blocks

@@ -50,7 +50,7 @@ class Access:
 
 def accesses(function: ir.Function) -> tuple[Access, ...]:
     """Every access to an array parameter; a load of what is known already is none."""
-    walker = _Walker(function)
+    walker = Walker(function)
     walker.block(function.body)
     return tuple(walker.found)
 
@@ -61,7 +61,12 @@ _OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "
 Condition = tuple[str, ir.Atom, ir.Atom]
 
 
-class _Walker:
+class Walker:
+    """Walks through a function, and knows the forms of its integers and the guards of where it is.
+
+    `path` are the branches around, with whether their conditions hold.
+    """
+
     def __init__(self, function: ir.Function) -> None:
         self.positions = {param: i for i, param in enumerate(function.params)}
         self.forms: dict[ir.Var, Form | None] = {
@@ -76,6 +81,7 @@ class _Walker:
         self.counts: dict[ir.Atom, Form | None] = {}
         self.conditions: dict[ir.Var, Condition] = {}
         self.guards: list[Guard] = []
+        self.path: list[tuple[ir.If, bool]] = []
         self.loops: list[tuple[int, bool]] = []
         self.numbered = self.joins = 0
         self.found: list[Access] = []
@@ -180,7 +186,9 @@ class _Walker:
         for truth, branch in ((True, stmt.then), (False, stmt.orelse)):
             before = len(self.guards)
             self.guards += self.implied(stmt.cond, truth)
+            self.path.append((stmt, truth))
             self.block(branch)
+            self.path.pop()
             del self.guards[before:]
         for out, then, orelse in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
             self.forms[out] = self.join(then, orelse)
@@ -255,6 +263,22 @@ class _Walker:
                 left, right = self.form(a), self.form(b)
                 if left is not None and right is not None:
                     yield from compared(name if truth else _OPPOSITE[name], left, right)
+
+    def tested(self, atom: ir.Atom, truth: bool) -> list[Guard] | None:
+        """The guards that together are all of a condition, or of its opposite; None where they are not."""
+        if not isinstance(atom, ir.Var) or atom not in self.conditions:
+            return None
+        match self.conditions[atom]:
+            case "same", a, _:
+                return self.tested(a, truth)
+            case "not", a, _:
+                return self.tested(a, not truth)
+            case ("and" | "or") as name, a, b if truth == (name == "and"):
+                first, second = self.tested(a, truth), self.tested(b, truth)
+                return None if first is None or second is None else [*first, *second]
+            case "and" | "or" | "unless" | "either", _, _:
+                return None
+        return [*self.implied(atom, truth)] or None
 
 
 def _choice(cond: ir.Atom, then: ir.Atom, orelse: ir.Atom) -> Condition:

@@ -213,15 +213,17 @@ def is_apart(
     """
     shifted, parts = _sums(function), _parts(function)
 
-    def shift(atom: ir.Atom, alike: Collection[ir.Atom]) -> int | None:
+    def shift(atom: ir.Atom, alike: Collection[ir.Atom]) -> int | ir.Var | None:
         if atom in alike:
             return 0
         args = shifted[atom] if isinstance(atom, ir.Var) and atom in shifted else ()
-        numbers = [int(arg.value) for arg in args if isinstance(arg, ir.Const)]
-        # Below zero an index would count from the end, and might meet another there.
-        if not numbers or not any(arg in alike for arg in args):
-            return None
-        return numbers[0] if numbers[0] >= 0 or may_wrap else None
+        match [arg for arg in args if arg not in alike]:
+            # Below zero an index would count from the end, and might meet another there.
+            case [ir.Const(value)] if len(args) == 2 and (value >= 0 or may_wrap):
+                return int(value)
+            case [ir.Var() as number] if len(args) == 2 and may_wrap and number in function.params:
+                return number
+        return None
 
     def alone(axis: int, alike: Collection[ir.Atom]) -> bool:
         found = {shift(indices[axis], alike) for indices in places}

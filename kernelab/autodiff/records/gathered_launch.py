@@ -1,0 +1,117 @@
+"""Adjoints whose sums are gathered by element: which launches run them, and how.
+
+That is decided by the size, the shapes and the numbers of a launch alone, so that it gives the same in every
+run.  Knows programs and packed arguments; must not know records.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kernelab.backend.cpu import cpu_backend
+from kernelab.backend.cpu.cpu_backend import CpuEntry
+from kernelab.codegen.cpp.entry import GRID_SLOTS
+from kernelab.lang.types import Array
+from kernelab.passes.access.access_regions import Situation
+from kernelab.passes.programs.gathered import Gathered, gathered
+from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel.dispatch import Placed
+from kernelab.runtime.kernel.program import Program
+
+_HEAD = 8 * GRID_SLOTS
+_REMEMBERED = 64
+
+
+class Launches(NamedTuple):
+    """Programs that run one after another in the place of an adjoint, with their grids and last arguments.
+
+    To the arrays at the positions `once` they add once to an element.
+    """
+
+    programs: tuple[tuple[Program, bytes, bytes], ...]
+    once: frozenset[int]
+
+    def run(self, args: bytes) -> None:
+        """Run them with the packed arguments of the adjoint."""
+        for program, head, tail in self.programs:
+            program.run((head or args[:_HEAD]) + args[_HEAD:] + tail)
+
+
+class GatheredAdjoint:
+    """An adjoint with its sums gathered."""
+
+    def __init__(self, adjoint: Program, made: Gathered) -> None:
+        self._params = adjoint.flat.params
+        self._count = len(adjoint.flat.threads)
+        self._sums = [(each, Program(each.border), Program(each.inner)) for each in made.sums]
+        self._rest = None if made.rest is None else Program(made.rest)
+        self._known: dict[Any, Launches | None] = {}
+
+    def launches(self, extents: tuple[int, ...], given: Sequence[Any]) -> Launches | None:
+        """The launches for an adjoint with these arguments; None where it runs as it is.
+
+        In the place of an adjoint stands its primal.
+        """
+        grid = (*extents, *(1,) * (GRID_SLOTS - len(extents)))
+        facts = tuple(
+            [
+                each.shape if isinstance(param.type, Array) else _number(each)
+                for param, each in zip(self._params, given, strict=True)
+            ]
+        )
+        key = grid, facts
+        if key not in self._known:
+            if len(self._known) == _REMEMBERED:
+                self._known.clear()
+            self._known[key] = self._found(grid, given, facts)
+        found = self._known[key]
+        return found if found and all(_has_vectors(inner) for _, _, inner in self._sums) else None
+
+    def _found(self, grid: tuple[int, ...], given: Sequence[Any], facts: tuple[Any, ...]) -> Launches | None:
+        if self._count > 1 and any(extent != 1 for extent in grid[self._count :]):
+            return None
+        arguments = [
+            each if isinstance(each, array) else fact for each, fact in zip(given, facts, strict=True)
+        ]
+        situation, programs = Situation(grid, dict(enumerate(arguments))), []
+        for each, border, inner in self._sums:
+            parts = each.launches(situation)
+            if parts is None:
+                return None
+            for part in parts:
+                head = struct.pack("=4q", *part.grid, *(1,) * (GRID_SLOTS - len(part.grid)))
+                tail = struct.pack(f"={len(part.numbers)}q", *part.numbers)
+                programs.append((inner if part.is_inner else border, head, tail))
+        if self._rest is not None:
+            programs.append((self._rest, b"", b""))
+        positions = [each.position for each, _, _ in self._sums]
+        return Launches(tuple(programs), frozenset(p for p in positions if positions.count(p) == 1))
+
+
+def _number(given: Any) -> int | None:
+    """An integer among the arguments; None for any other value."""
+    if isinstance(given, bytes):
+        return int.from_bytes(given[:8], "little", signed=True)
+    return int(given) if hasattr(given, "__index__") else None
+
+
+def _has_vectors(program: Program) -> bool:
+    """Whether large launches of a program run vector code."""
+    entry = program.entry
+    made = entry.on_cpu() if isinstance(entry, Placed) else entry
+    return isinstance(made, CpuEntry) and made.has_vectors
+
+
+def gathered_adjoint(adjoint: Program) -> GatheredAdjoint | None:
+    """The adjoint with its sums gathered, if that can be and pays."""
+
+    def make() -> GatheredAdjoint | None:
+        made = gathered(adjoint.flat)
+        return None if made is None else GatheredAdjoint(adjoint, made)
+
+    return adjoint.once("gathered", make)
+
+
+def is_large(threads: int) -> bool:
+    """Whether a launch has the threads for which vector code runs."""
+    return threads >= cpu_backend.FEWEST

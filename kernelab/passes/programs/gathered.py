@@ -1,0 +1,459 @@
+"""Gathered sums: what threads add to the elements around them, collected by each element instead.
+
+    before    g = y_bar[i]; y_bar[i] = 0; x_bar[i - 1] += a * g; x_bar[i + 1] += b * g
+    sums      x_bar[p] += a * y_bar[p + 1] + b * y_bar[p - 1]
+    rest      y_bar[i] = 0
+
+The adjoint of a stencil scatters.  Where each index of its additions is a thread index plus what is the same
+in the whole launch, it is known which threads add to an element: a function over elements computes what they
+add, and adds once.  Where all additions arrive (`GatheredSum.launches`) there is no test; at the borders
+each is tested.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import prod
+from typing import NamedTuple
+
+from kernelab.lang import ir
+from kernelab.lang.build import Builder, elem_of, integer, type_of, zero
+from kernelab.lang.ops import SHAPE
+from kernelab.lang.types import float32, int32, scalar_of
+from kernelab.passes.access.access_forms import Walker
+from kernelab.passes.access.access_regions import Situation, range_of
+from kernelab.passes.access.affine_forms import Extent, Form, Given, Guard, Thread, is_uniform
+from kernelab.passes.access.independence import changed, independent
+from kernelab.passes.ad.custom_rules import is_float
+from kernelab.passes.common.copying import Copier
+from kernelab.passes.common.simplify import simplify
+
+_PLAIN = ir.Let | ir.Load | ir.Store | ir.Atomic | ir.If
+"""The statements of a function whose additions can be made by elements."""
+
+_ADDITION = 8
+"""The operations that an addition to memory counts for, measured."""
+
+_SLOW = {"div": 4, "sqrt": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """An addition of a thread to the element that is `shifts` from it along the axes of a `GatheredSum`.
+
+    `path` are the branches around it, from the outermost, `guards` the bounds of thread indices that are all
+    that those in `sure` test.
+    """
+
+    stmt: ir.Atomic
+    shifts: tuple[Form, ...]
+    guards: tuple[Guard, ...]
+    path: tuple[ir.If, ...]
+    sure: frozenset[ir.If]
+
+
+class Part(NamedTuple):
+    """A launch over elements: whether they are inner ones, the grid, and the last arguments."""
+
+    is_inner: bool
+    grid: tuple[int, ...]
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GatheredSum:
+    """Functions whose threads are elements of the array parameter at a position: `inner` and `border` ones.
+
+    Of its `axes` each belongs to the thread index at that place of `threads`; along others the index is
+    `fixed`.  The last parameters are two int32 for each thread index: the first element of the launch, and
+    the extent of the grid of the original.
+    """
+
+    inner: ir.Function
+    border: ir.Function
+    position: int
+    axes: tuple[int, ...]
+    threads: tuple[Thread, ...]
+    fixed: tuple[tuple[int, Form], ...]
+    additions: tuple[Addition, ...]
+
+    def launches(self, situation: Situation) -> tuple[Part, ...] | None:
+        """The launches over elements; None where an index may not be within its axis, or few are inner."""
+        shape = situation.arguments[self.position].shape
+        if any(not 0 <= _value(form, situation, -1) < shape[axis] for axis, form in self.fixed):
+            return None
+        sides: list[list[tuple[int, int]]] = []
+        for k, (axis, thread) in enumerate(zip(self.axes, self.threads, strict=True)):
+            ranges = [_reached(addition, k, thread, situation) for addition in self.additions]
+            lows, highs = zip(*ranges, strict=True)
+            ends = [min(lows), max(lows), min(highs), max(highs)]
+            if ends != sorted(ends) or ends[1] == ends[2] or ends[0] < 0 or ends[3] > shape[axis]:
+                return None
+            sides.append([*pairwise(ends)])
+        extents = [_extent(thread, situation) for thread in self.threads]
+        inner, *borders = _parts(sides, extents)
+        few = 2 * prod(inner.grid) < sum(prod(part.grid) for part in borders)
+        return None if few else (inner, *(part for part in borders if prod(part.grid)))
+
+
+def _parts(sides: Sequence[Sequence[tuple[int, int]]], extents: Sequence[int]) -> Iterator[Part]:
+    """The inner box, and the slabs around it: those before and behind it along each axis."""
+    slabs = [[middle for _, middle, _ in sides]]
+    for k in range(len(sides)):
+        for end in (sides[k][0], sides[k][2]):
+            within = [middle for _, middle, _ in sides[:k]]
+            slabs.append([*within, end, *((before[0], behind[1]) for before, _, behind in sides[k + 1 :])])
+    for number, slab in enumerate(slabs):
+        numbers = tuple(n for (low, _), extent in zip(slab, extents, strict=True) for n in (low, extent))
+        yield Part(number == 0, tuple(high - low for low, high in slab), numbers)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered:
+    """A function as sums that are gathered first, and what is left of it: None if that changes nothing."""
+
+    sums: tuple[GatheredSum, ...]
+    rest: ir.Function | None
+
+
+def gathered(function: ir.Function) -> Gathered | None:
+    """The function with sums gathered; None where none can be, or it would compute more than it saves.
+
+    The arrays that it changes must share no memory, nor elements of one memory.
+    """
+    stmts = [*ir.walk(function.body)]
+    if not function.threads or function.linear is not None or function.aliased:
+        return None
+    if not all(isinstance(stmt, _PLAIN) for stmt in stmts) or not _reads_first(function, stmts):
+        return None
+    walker = _Additions(function)
+    walker.block(function.body)
+    arrays = [array for array in changed(function) if _is_scattered(array, stmts, walker.additions)]
+    sums = tuple(made for array in arrays for made in _sums(function, array, walker.additions))
+    if not sums or any(_calls(each.inner) for each in sums):
+        return None
+    rest = simplify(_Rest(frozenset(arrays)).function(replace(function, name=f"{function.name}_rest")))
+    works = any(ir.changed(stmt) for stmt in ir.walk(rest.body))
+    made = Gathered(sums, rest if works else None)
+    return made if _pays(function, made) else None
+
+
+def _reads_first(function: ir.Function, stmts: Sequence[ir.Stmt]) -> bool:
+    """Whether what it reads is what was there at first, so that additions can come before all changes."""
+    seen = frozenset(ir.reads(function.body))
+    uses_old = any(isinstance(stmt, ir.Atomic) and stmt.out in seen for stmt in stmts)
+    return independent(function) and not uses_old and _moved(function.body, frozenset()) is not None
+
+
+def _moved(block: ir.Block, moved: frozenset[ir.Var]) -> frozenset[ir.Var] | None:
+    """The arrays that have changed behind a block; None where one is read after it has."""
+    for stmt in block.stmts:
+        if isinstance(stmt, ir.Load) and stmt.held is None and stmt.array in moved:
+            return None
+        after = [_moved(inner, moved) for inner in ir.blocks(stmt)]
+        if None in after:
+            return None
+        moved = moved.union(ir.changed(stmt), *(each for each in after if each is not None))
+    return moved
+
+
+def _is_scattered(array: ir.Var, stmts: Sequence[ir.Stmt], found: dict[ir.Atomic, "_Found"]) -> bool:
+    """Whether all that happens to an array is that threads add to elements known by their indices."""
+    touching = [stmt for stmt in stmts if array in ir.atoms(stmt)]
+    if len(touching) < 2 or scalar_of(elem_of(array)) != float32:
+        return False
+    adds = [stmt for stmt in touching if isinstance(stmt, ir.Atomic) and stmt.kind == "add" and stmt in found]
+    return len(adds) == len(touching)
+
+
+def _pays(function: ir.Function, made: Gathered) -> bool:
+    """Whether it takes no more operations than the function does; each addition to memory counts for some."""
+    additions = sum(len(each.additions) for each in made.sums)
+    after = sum(_operations(each.inner.body) for each in made.sums)
+    after += 0 if made.rest is None else _operations(made.rest.body)
+    return after <= _operations(function.body) + _ADDITION * (additions - len(made.sums))
+
+
+def _calls(function: ir.Function) -> bool:
+    """Whether it calls a mathematical function, whose last bits differ between scalar and vector code."""
+    return any(isinstance(stmt, ir.Let) and "{m}" in (stmt.op.cpp or "") for stmt in ir.walk(function.body))
+
+
+def _operations(block: ir.Block) -> int:
+    lets = (stmt for stmt in ir.walk(block) if isinstance(stmt, ir.Let) and is_float(stmt.out))
+    return sum(_SLOW.get(let.op.name, 1) for let in lets)
+
+
+# ------------------------------------------------------------------------------------------ analysis
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is known of an addition: its index along each axis, the branches around it, and their bounds."""
+
+    index: tuple[Form, ...]
+    guards: tuple[Guard, ...]
+    path: tuple[ir.If, ...]
+    sure: frozenset[ir.If]
+
+    @property
+    def threads(self) -> tuple[Thread | None, ...]:
+        """The thread index in the index along each axis."""
+        return tuple(map(_thread_of, self.index))
+
+
+class _Additions(Walker):
+    """Finds the additions whose indices are thread indices, one along an axis, plus constants of a launch."""
+
+    def __init__(self, function: ir.Function) -> None:
+        super().__init__(function)
+        self.additions: dict[ir.Atomic, _Found] = {}
+        self.count = len(function.threads)
+
+    def stmt(self, stmt: ir.Stmt) -> None:
+        if isinstance(stmt, ir.Atomic):
+            self.addition(stmt)
+        super().stmt(stmt)
+
+    def addition(self, stmt: ir.Atomic) -> None:
+        forms = [form for index in stmt.indices if (form := self.form(index)) is not None]
+        if len(forms) < len(stmt.indices) or not all(map(_is_shift, forms)):
+            return
+        threads = [thread for form in forms if (thread := _thread_of(form)) is not None]
+        if len(threads) != self.count or len({*threads}) != self.count:
+            return
+        guards, sure = list[Guard](), set[ir.If]()
+        for branch, truth in self.path:
+            tested = self.tested(branch.cond, truth)
+            if tested is not None and all(map(_is_bound, tested)):
+                guards += tested
+                sure.add(branch)
+        path = tuple(branch for branch, _ in self.path)
+        self.additions[stmt] = _Found(tuple(forms), tuple(guards), path, frozenset(sure))
+
+
+def _is_shift(form: Form) -> bool:
+    """Whether a form is a thread index, or none, plus what is the same in the whole launch."""
+    others = [(leaf, factor) for leaf, factor in form.terms if not is_uniform(leaf)]
+    is_thread = all(isinstance(leaf, Thread) and factor == 1 for leaf, factor in others)
+    return len(others) <= 1 and is_thread and all(isinstance(leaf, _KNOWN) for leaf, _ in form.terms)
+
+
+_KNOWN = Thread | Given | Extent
+
+
+def _thread_of(form: Form) -> Thread | None:
+    return next((leaf for leaf, _ in form.terms if isinstance(leaf, Thread)), None)
+
+
+def _slack(guard: Guard) -> Form:
+    """The form that is not below zero where a guard holds."""
+    return guard.greater.minus(guard.lesser).minus(Form(guard.gap or 0))
+
+
+def _is_bound(guard: Guard) -> bool:
+    """Whether a guard tests one thread index, or what is the same in the whole launch."""
+    _, others = _slack(guard).split()
+    single = all(isinstance(leaf, Thread) and abs(factor) == 1 for leaf, factor in others.items())
+    return len(others) <= 1 and single
+
+
+# ------------------------------------------------------------------------------------------ at a launch
+
+
+def _extent(thread: Thread, situation: Situation) -> int:
+    return prod(situation.extents) if thread.axis is None else situation.extents[thread.axis]
+
+
+def _value(form: Form, situation: Situation, otherwise: int) -> int:
+    """The value of what is the same in the whole launch."""
+    found = range_of(form, situation)
+    return found.low if found is not None and found.low == found.high else otherwise
+
+
+_NOWHERE = -(1 << 40)
+
+
+def _reached(addition: Addition, k: int, thread: Thread, situation: Situation) -> tuple[int, int]:
+    """The first element that an addition reaches, along the k-th axis, and the one behind the last."""
+    low, high, never = 0, _extent(thread, situation), set[int]()
+    for guard in addition.guards:
+        same, others = _slack(guard).split()
+        fits = all(range_of(form, situation) is not None for form in (guard.lesser, guard.greater))
+        bound, factor = _value(same, situation, _NOWHERE), others.get(thread, 0)
+        if (
+            not fits
+            or bound == _NOWHERE
+            or (not others and (bound < 0 if guard.gap is not None else not bound))
+        ):
+            return _NOWHERE, _NOWHERE
+        if factor and guard.gap is None:
+            never.add(-factor * bound)
+        elif factor == 1:
+            low = max(low, -bound)
+        elif factor == -1:
+            high = min(high, bound + 1)
+    while low in never:
+        low += 1
+    while high - 1 in never:
+        high -= 1
+    shift = _value(addition.shifts[k], situation, _NOWHERE)
+    return (_NOWHERE, _NOWHERE) if any(low < each < high for each in never) else (low + shift, high + shift)
+
+
+# ------------------------------------------------------------------------------------------ the functions
+
+
+def _sums(function: ir.Function, array: ir.Var, found: dict[ir.Atomic, _Found]) -> Iterator[GatheredSum]:
+    """The sums of an array: one for all additions whose indices have the same thread indices in them."""
+    groups: dict[object, list[ir.Atomic]] = {}
+    for stmt, known in found.items():
+        if stmt.array is array:
+            others = tuple(form for form in known.index if _thread_of(form) is None)
+            groups.setdefault((known.threads, others), []).append(stmt)
+    for number, stmts in enumerate(groups.values()):
+        first = found[stmts[0]]
+        axes = tuple(axis for axis, thread in enumerate(first.threads) if thread is not None)
+        threads = tuple(thread for thread in first.threads if thread is not None)
+        fixed = tuple((axis, form) for axis, form in enumerate(first.index) if axis not in axes)
+        additions = tuple(_addition(stmt, found[stmt], axes) for stmt in stmts)
+        name, order = f"{function.name}_of_{array.hint}{number or ''}", dict(fixed)
+        inner, border = (
+            _Gathering(function, threads, is_inner).function_of(
+                f"{name}{kind}", array, axes, order, additions
+            )
+            for kind, is_inner in (("", True), ("_border", False))
+        )
+        yield GatheredSum(inner, border, function.params.index(array), axes, threads, fixed, additions)
+
+
+def _addition(stmt: ir.Atomic, known: _Found, axes: Sequence[int]) -> Addition:
+    shifts = tuple(known.index[axis].split()[0] for axis in axes)
+    return Addition(stmt, shifts, known.guards, known.path, known.sure)
+
+
+class _Rest(Copier):
+    """Copies a function without its additions to some arrays."""
+
+    def __init__(self, arrays: Collection[ir.Var]) -> None:
+        super().__init__()
+        self.arrays = arrays
+
+    def atomic(self, stmt: ir.Atomic) -> None:
+        if stmt.array not in self.arrays:
+            super().atomic(stmt)
+
+
+class _Gathering:
+    """Writes the function over elements for additions of a function: inner ones, or those at the borders."""
+
+    def __init__(self, function: ir.Function, threads: Sequence[Thread], is_inner: bool) -> None:
+        self.original = function
+        self.is_inner = is_inner
+        self.builder = Builder(function.span)
+        self.threads = [function.threads[thread.axis or 0] for thread in threads]
+        self.numbers = [
+            (ir.Var(int32, f"{t.hint}_first", t.span), ir.Var(int32, f"{t.hint}_extent", t.span))
+            for t in self.threads
+        ]
+        self.elements = [ir.Var(int32, thread.hint, thread.span) for thread in self.threads]
+
+    def function_of(
+        self,
+        name: str,
+        array: ir.Var,
+        axes: Sequence[int],
+        fixed: dict[int, Form],
+        additions: Sequence[Addition],
+    ) -> ir.Function:
+        b = self.builder
+        at = [b.apply("add", e, first) for e, (first, _) in zip(self.elements, self.numbers, strict=True)]
+        total: ir.Atom | None = None
+        for addition in additions:
+            total = self.more(at, addition, total)
+        assert total is not None
+        places = dict(zip(axes, at, strict=True)) | {axis: self.atom(form) for axis, form in fixed.items()}
+        with b.at(additions[0].stmt.span):
+            b.atomic_add(array, [places[axis] for axis in sorted(places)], total)
+        params = (*self.original.params, *(each for pair in self.numbers for each in pair))
+        threads = tuple(self.elements)
+        made = replace(self.original, name=name, params=params, threads=threads, descending=False)
+        return simplify(replace(made, body=b.close()))
+
+    def all(self, conditions: Sequence[ir.Atom]) -> ir.Atom:
+        both = conditions[0]
+        for each in conditions[1:]:
+            both = self.builder.apply("and", both, each)
+        return both
+
+    def atom(self, form: Form) -> ir.Atom:
+        """What is the same in the whole launch."""
+        total: ir.Atom = integer(form.const)
+        for leaf, factor in form.terms:
+            assert isinstance(leaf, Given | Extent)
+            value: ir.Atom = self.original.params[leaf.position]
+            if isinstance(leaf, Extent):
+                value = self.builder.let(SHAPE, (value, integer(leaf.axis)), int32)
+            total = self.builder.apply("add", total, self.builder.apply("mul", value, integer(factor)))
+        return total
+
+    def more(self, at: Sequence[ir.Atom], addition: Addition, total: ir.Atom | None) -> ir.Atom:
+        """The total with what a thread adds, where it is known or tested that there is such a thread."""
+        b, tests = self.builder, list[ir.Atom]()
+        shifts = map(self.atom, addition.shifts)
+        threads = [b.apply("sub", place, shift) for place, shift in zip(at, shifts, strict=True)]
+        env = dict(zip(self.threads, threads, strict=True))
+        share = _Share(b, env, addition, addition.sure if self.is_inner else frozenset())
+        if self.is_inner:
+            return share.total(self.original.body, total)
+        for thread, (_, extent) in zip(threads, self.numbers, strict=True):
+            tests += [b.apply("ge", thread, integer(0)), b.apply("lt", thread, extent)]
+        return share.where(self.all(tests), lambda: share.total(self.original.body, total), total)
+
+
+class _Share(Copier):
+    """Computes what a thread adds, by the statements before the addition; branches in `known` are taken."""
+
+    def __init__(
+        self,
+        builder: Builder,
+        env: dict[ir.Var, ir.Atom],
+        addition: Addition,
+        known: Collection[ir.If],
+    ) -> None:
+        super().__init__(builder, env)
+        self.addition = addition
+        self.known = known
+
+    def total(self, block: ir.Block, before: ir.Atom | None) -> ir.Atom:
+        """The sum of what there was before and what the thread adds in a block."""
+        wanted = self.addition.stmt
+        for stmt in block.stmts:
+            with self.builder.at(stmt.span):
+                if stmt is wanted:
+                    value = self.atom(wanted.value)
+                    return value if before is None else self.builder.apply("add", before, value)
+                if not isinstance(stmt, ir.If) or stmt not in self.addition.path:
+                    self.stmt(stmt)
+                    continue
+                is_then = any(inner is wanted for inner in ir.walk(stmt.then))
+                return self.branch(stmt, is_then, before)
+        raise AssertionError("the addition stands elsewhere")
+
+    def branch(self, stmt: ir.If, is_then: bool, before: ir.Atom | None) -> ir.Atom:
+        taken = stmt.then if is_then else stmt.orelse
+        if stmt in self.known:
+            return self.total(taken, before)
+        cond = self.atom(stmt.cond)
+        if not is_then:
+            cond = self.builder.apply("not", cond)
+        return self.where(cond, lambda: self.total(taken, before), before)
+
+    def where(self, cond: ir.Atom, total: Callable[[], ir.Atom], before: ir.Atom | None) -> ir.Atom:
+        none = zero(type_of(self.addition.stmt.value)) if before is None else before
+        (found,) = self.builder.select(cond, lambda: (total(),), lambda: (none,))
+        return found
+
+    def stmt(self, stmt: ir.Stmt) -> None:
+        if not isinstance(stmt, ir.Store | ir.Atomic):
+            super().stmt(stmt)
