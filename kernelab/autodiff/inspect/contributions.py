@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.inspect.zero_lines import ZeroLine, zero_lines
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.backward import BackwardPlan
@@ -59,11 +60,15 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contributions:
-    """All that was added to one element of a gradient, in the order of the sweep, and what it came to."""
+    """All that was added to one element of a gradient, in the order of the sweep, and what it came to.
+
+    Where nothing was, `zeros` are the lines at which the products became zero.
+    """
 
     index: tuple[int, ...]
     total: Values
     parts: tuple[Contribution, ...]
+    zeros: tuple[ZeroLine, ...] = ()
 
     def __repr__(self) -> str:
         return f"<{len(self.parts)} contributions to the gradient at {list(self.index)}>"
@@ -97,8 +102,15 @@ def contributions(
         raise _refused("the array has no gradient: it does not require one", "set requires_grad=True")
     if scalar_of(primal.dtype) in (float16, bfloat16):
         raise _refused("gradients of halves are added up over launches in float32", "use arrays of float32")
-    seeds = tape.cotangents(loss, grads)
-    return _Sweep(tuple(tape), primal, position).run(seeds)
+    seeds, records = tape.cotangents(loss, grads), tuple(tape)
+    found = _Sweep(records, primal, position).run(seeds)
+    if found.parts:
+        return found
+    offset = primal.offset + sum(k * stride for k, stride in zip(position, primal.strides, strict=True))
+    zeros = tuple(zero_lines(records, seeds, primal.allocation, offset))
+    if not zeros and not BackwardPlan(records, seeds, shared=()).reached:
+        raise _refused("no gradient reaches an array", "backward says where the chain ends")
+    return replace(found, zeros=zeros)
 
 
 def of_call(function: Any, *given: Any, argnums: int = 0, **named: Any) -> Contributions:
@@ -171,8 +183,6 @@ class _Sweep:
         token = RECORDER.set(None)
         try:
             plan = BackwardPlan(self.records, seeds)
-            if not plan.reached:
-                raise _refused("no gradient reaches an array", "backward says where the chain ends")
             for i in range(len(self.records) - 1, self.last(plan), -1):
                 if i in plan.live:
                     self.pull(i)

@@ -254,12 +254,7 @@ class Pointed(Chunk):
 
     def note(self, stmt: ir.Store | ir.Atomic, frame: Frame) -> None:
         """Keep the changes of the lanes that hit."""
-        places, live = self.places(stmt, frame)
-        elements = self.storage(stmt.array)
-        addresses = np.full(live, elements.ctypes.data, np.int64)
-        for place, stride in zip(places, elements.strides, strict=False):
-            addresses += np.asarray(place, np.int64) * stride
-        hits = np.flatnonzero((addresses >= self.element.start) & (addresses < self.element.stop))
+        hits = self.hits(stmt, self.places(stmt, frame)[0])
         is_store = isinstance(stmt, ir.Store) or stmt.kind != "add"
         for span, share in [(stmt.span, stmt.value)] if is_store else self.shares(stmt):
             values: Numpy = frame.values(share)
@@ -276,6 +271,15 @@ class Pointed(Chunk):
             rest, share = one.args
             found.append((one.span, share))
         return found[::-1] if isinstance(rest, ir.Const) and found else [(stmt.span, rest), *found[::-1]]
+
+    def hits(self, stmt: ir.Store | ir.Atomic, places: Sequence[Any]) -> Numpy:
+        """The lanes whose index, at some places, is that of the element."""
+        elements = self.storage(stmt.array)
+        addresses = elements.ctypes.data + sum(
+            np.asarray(place, np.int64) * stride
+            for place, stride in zip(places, elements.strides, strict=False)
+        )
+        return np.flatnonzero((addresses >= self.element.start) & (addresses < self.element.stop))
 
 
 def can_be_pointed(function: ir.Function) -> bool:
@@ -389,13 +393,21 @@ def watch(function: ir.Function, args: Args, thread: int, most: int) -> list[See
 
     Raises the KernelError that the thread ends with, if it does.
     """
+    seen: list[Seen] = []
+    run_thread(function, args, thread, partial(Watched, seen, most))
+    return seen
+
+
+def run_thread(function: ir.Function, args: Args, thread: int, chunk: Callable[..., Chunk]) -> None:
+    """Run one thread of a program on packed arguments, by what `chunk` makes.
+
+    Raises the KernelError that the thread ends with, if it does.
+    """
     made = entry(function)
     slots = backends.slots_of(args)
     grid = slots[:GRID_SLOTS]
-    seen: list[Seen] = []
-    launch = Launch(made.program, made.info, slots, Bounds(), partial(Watched, seen, most))
+    launch = Launch(made.program, made.info, slots, Bounds(), chunk)
     failure = launch.chunk(range(thread, thread + 1), grid)
     launch.sums.settle()
     if failure is not None:
         raise backends.failure(made.info, failure.status, grid)
-    return seen

@@ -57,6 +57,13 @@ class Frame:
         found = self.operand(atom)
         return np.broadcast_to(found, (len(self), *shape_of(type_of(atom))))
 
+    def knows(self, atom: Atom) -> bool:
+        """Whether an atom has values here."""
+        frame: Frame | None = self
+        while frame is not None and atom not in frame._values:
+            frame = frame._around
+        return frame is not None or isinstance(atom, Const)
+
     def places(self, atom: Atom) -> Numpy:
         """The values of an integer atom as int64, one a lane."""
         return self.values(atom).astype(np.int64)

@@ -10,6 +10,7 @@ import numpy as np
 
 from kernelab.autodiff.inspect.contributions import Contribution, Contributions, contributions
 from kernelab.autodiff.inspect.thread_run import MOST, ThreadRun, trace_thread
+from kernelab.autodiff.inspect.zero_lines import ZeroLine
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.backend.cpu.interpreter import Seen
 from kernelab.errors import NOWHERE, KernelError
@@ -86,13 +87,16 @@ def contributions_view(gradient: Contributions) -> Node:
     element = Run(f"[{', '.join(map(str, gradient.index))}]", "strong")
     title = words("gradient of element ", element, " = ", Run(written(gradient.total), "strong"), level=1)
     if not gradient.parts:
-        return Below((title, words("nothing was added to it")))
+        zeros = [_contributions_view_row(zero, cell(zero.reason)) for zero in gradient.zeros[:SHOWN]]
+        head = ("where it became zero", "record", "thread", "line", "source")
+        found = (Table("", head, tuple(zeros)),) if zeros else ()
+        return Below((title, words("nothing was added to it"), *found))
     largest = sorted(gradient.parts, key=_size, reverse=True)
     threads = {(part.record, part.thread) for part in gradient.parts if part.thread is not None}
     launches = {record for record, _ in threads}
     counts = f"{counted(len(gradient.parts), 'part')}, by {counted(len(threads), 'thread')}"
     counts += f" of {counted(len(launches), 'launch', 'launches')}"
-    rows = [_contributions_view_row(part) for part in largest[:SHOWN]]
+    rows = [_contributions_view_row(part, cell(written(part.value))) for part in largest[:SHOWN]]
     if len(largest) > SHOWN:
         rows.append((cell("⋮"), cell(f"{len(largest) - SHOWN} smaller", "dim"), cell(""), cell(""), cell("")))
     table = Table("", ("value", "record", "thread", "line", "source"), tuple(rows))
@@ -104,7 +108,7 @@ def contributions_text(gradient: Contributions) -> str:
     return markup.render(contributions_view(gradient))
 
 
-def _contributions_view_row(part: Contribution) -> tuple[Cell, ...]:
+def _contributions_view_row(part: Contribution | ZeroLine, first: Cell) -> tuple[Cell, ...]:
     title, asks, thread = part.title.removeprefix("the launch of ").strip("`"), "", cell("")
     if part.record is not None:
         title, asks = f"{part.record + 1} {title}", f"record {part.record}"
@@ -115,7 +119,7 @@ def _contributions_view_row(part: Contribution) -> tuple[Cell, ...]:
     record = Cell((Run(title), Run(f" {part.place}".rstrip(), "dim")), asks=asks)
     line = "" if part.line is None else str(part.line)
     source = "" if part.line is None else part.line.source.line(part.line.line).strip()
-    return cell(written(part.value)), record, thread, cell(line), cell(source)
+    return first, record, thread, cell(line), cell(source)
 
 
 def _size(part: Contribution) -> float:

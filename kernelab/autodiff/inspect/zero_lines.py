@@ -1,0 +1,166 @@
+"""Finds the lines at which the gradient of one element became zero, on all ways from the loss.
+
+A sweep of its own, which publishes nothing.  Where a launch adds zero to the element, one of its threads runs
+again by the interpreter; a cotangent that it read as zero is followed into the later launches.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.records import LaunchRecord, Record
+from kernelab.autodiff.tape.backward import BackwardPlan, sweep
+from kernelab.autodiff.tape.seeds import Seeds, seeded
+from kernelab.backend.cpu.interpreter import can_be_pointed
+from kernelab.backend.cpu.zero_trace import Cotangent, births, changes_and_skips, trace_zeros
+from kernelab.errors import Span
+from kernelab.lang.ir import Function
+from kernelab.passes.common.inline import inline
+from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel.program import Pullback
+from kernelab.runtime.memory.memory import Allocation
+
+MOST_THREADS, MOST_ELEMENTS = 3, 24
+"""How many threads of a launch are looked into, and how many elements on the way to the loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroLine:
+    """A line at which a product with a gradient became zero: in which record and thread, and why."""
+
+    record: int
+    title: str
+    place: str
+    thread: tuple[int, ...] | None
+    line: Span | None
+    reason: str
+
+
+def zero_lines(records: Sequence[Record], seeds: Seeds, memory: Allocation, offset: int) -> list[ZeroLine]:
+    """The lines at which the gradient of an element at an offset in a memory became zero, the last first."""
+    found: dict[tuple[object, ...], ZeroLine] = {}
+    search = _Search(records, seeds)
+    waiting, known = [(memory, offset, -1)], {(memory, offset)}
+    for target, at, reader in waiting:
+        for zero in search.of(target, at, reader):
+            if isinstance(zero, ZeroLine):
+                found.setdefault((zero.record, zero.line, zero.reason), zero)
+            elif len(known) < MOST_ELEMENTS and zero[:2] not in known:
+                known.add(zero[:2])
+                waiting.append(zero)
+    return sorted(found.values(), key=lambda zero: -zero.record)
+
+
+Element = tuple[Allocation, int, int]
+"""Some memory, the offset of an element there, and the record that read its cotangent."""
+
+
+class _Search:
+    """Sweeps a tape again and again, and looks at what reaches one element at a time."""
+
+    def __init__(self, records: Sequence[Record], seeds: Seeds) -> None:
+        self.records = records
+        self.seeds = seeds
+
+    def of(self, memory: Allocation, offset: int, reader: int) -> Iterator[ZeroLine | Element]:
+        """What makes the cotangent of an element zero behind record `reader`, or other zeros to look at."""
+        plan = BackwardPlan(self.records, self.seeds, shared=())
+        adjoints = seeded(self.seeds, frozenset(), Adjoints())
+        results: list[ZeroLine | Element] = []
+
+        def pull(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
+            record = records[i]
+            if i > reader and isinstance(record, LaunchRecord) and _reads(record, memory):
+                results.extend(self.inside(i, record, memory, offset, adjoints))
+            if i > reader:
+                record.pull(adjoints)
+
+        sweep(plan, adjoints, pull)
+        yield from results
+        if not results and reader >= 0:
+            record, is_seed = self.records[reader], any(one.allocation is memory for one in self.seeds)
+            why = f"{'the cotangent of' if is_seed else 'what comes back to'} its result is 0"
+            yield ZeroLine(reader, record.title, str(record.place), None, None, why)
+
+    def inside(
+        self, i: int, record: LaunchRecord, memory: Allocation, offset: int, adjoints: Adjoints
+    ) -> Iterator[ZeroLine | Element]:
+        """The zeros of one launch."""
+        here = ZeroLine(i, record.title, str(record.place), None, None, "")
+        pullback = record.pullback
+        active = {one.allocation for one in record.active}
+        if memory not in active or not isinstance(pullback, Pullback) or record.is_switched_off:
+            yield from _dead_ends(here, record, memory)
+            return
+        adjoint = inline(pullback.unmerged.adjoint)
+        if not can_be_pointed(adjoint):
+            return
+        saved = record.saved()  # alive until the runs are over
+        args = b"".join(record.adjoint_parts(adjoints, saved))
+        buffer = adjoints.memory[memory]
+        element = range(buffer.address + offset, buffer.address + offset + 1)
+        held = {one: np.array(_bytes(adjoints.memory[one])) for one in active}
+
+        def restore() -> None:
+            for one, values in held.items():
+                _bytes(adjoints.memory[one])[:] = values
+
+        changes, skips = changes_and_skips(adjoint, args, element)
+        restore()
+        threads = dict.fromkeys(change.thread for change in changes if not np.any(change.value))
+        bars = _owners(record, adjoint, active)
+        for thread in list(threads)[:MOST_THREADS]:
+            for cotangent in trace_zeros(adjoint, args, thread, element):
+                yield from _told(replace(here, thread=_place(record, thread)), cotangent, bars, adjoints, i)
+            restore()
+        for skip in skips:
+            where = _place(record, skip.thread)
+            yield replace(here, thread=where, line=skip.span, reason="the way that was taken does not use it")
+        if not threads and not skips and not changes:
+            yield from _dead_ends(here, record, memory)
+
+
+def _dead_ends(here: ZeroLine, record: LaunchRecord, memory: Allocation) -> Iterator[ZeroLine]:
+    """The lines at which, by the text of a kernel, an array loses its derivative."""
+    for end in record.kernel.dead_ends:
+        if getattr(record.arguments[end.source], "allocation", None) is memory:
+            why = "only a condition hangs on it" if end.is_condition else f"`{end.word}` has derivative 0"
+            yield replace(here, line=end.span, reason=why)
+
+
+def _told(
+    here: ZeroLine, cotangent: Cotangent, bars: dict[str, array], adjoints: Adjoints, i: int
+) -> Iterator[ZeroLine | Element]:
+    """The lines at which a zero began; the elements that were zero already."""
+    for one, reason in births(cotangent):
+        if reason:
+            yield replace(here, line=one.span, reason=reason)
+        elif one.read is not None and one.read[0].hint in bars:
+            memory = bars[one.read[0].hint].allocation
+            yield memory, one.read[1] - adjoints.memory[memory].address, i
+
+
+def _owners(record: LaunchRecord, adjoint: Function, active: set[Allocation]) -> dict[str, array]:
+    """The arrays of the launch by the names of their adjoints."""
+    names = [param.hint for param in adjoint.params]
+    named = dict(record.arguments)
+    return {
+        name: named[name.removesuffix("_bar")]
+        for name in names
+        if name.endswith("_bar")
+        and getattr(named.get(name.removesuffix("_bar")), "allocation", None) in active
+    }
+
+
+def _reads(record: Record, memory: Allocation) -> bool:
+    return any(one.allocation is memory for one in record.read)
+
+
+def _bytes(memory: Allocation) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    return np.frombuffer(memory.buffer(), np.uint8)
+
+
+def _place(record: LaunchRecord, thread: int) -> tuple[int, ...]:
+    return tuple(map(int, np.unravel_index(thread, record.grid.extents)))

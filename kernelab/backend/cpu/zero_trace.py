@@ -1,0 +1,221 @@
+"""Runs an adjoint to find why it adds nothing to an element: branches that miss it, and lines that give zero.
+
+A cotangent becomes zero at one line: there, some cotangent that goes in is not zero, and what comes out
+is.  Knows programs and packed arguments; must not know tapes.
+"""
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kernelab.backend.common.backends import Args
+from kernelab.backend.cpu.chunk import Chunk
+from kernelab.backend.cpu.interpreter import Change, Pointed, entry, run_thread
+from kernelab.backend.cpu.lanes import Frame, Numpy
+from kernelab.errors import Span
+from kernelab.lang import ir
+from kernelab.lang.ops import Linear
+from kernelab.lang.types import is_differentiable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Skip:
+    """A branch that ran at `span` in a thread leaves the element as it is, the other one would change it."""
+
+    span: Span
+    thread: int
+
+
+class Skipping(Pointed):
+    """A chunk that notes, too, what would change the element in the branches that do not run."""
+
+    def __init__(self, element: range, changes: list[Change], skips: list[Skip], *given: Any) -> None:
+        super().__init__(element, changes, {}, *given)
+        self.skips = skips
+
+    def choice(self, stmt: ir.If, frame: Frame) -> None:
+        """Run the branches, and look at what each lane leaves out."""
+        cond = frame.values(stmt.cond)
+        for lanes, block in ((np.flatnonzero(cond), stmt.orelse), (np.flatnonzero(~cond), stmt.then)):
+            if len(lanes):
+                self.left_out(block, frame.choose(lanes).inner(), stmt.span)
+        super().choice(stmt, frame)
+
+    def left_out(self, block: ir.Block, frame: Frame, span: Span) -> None:
+        """Note the lanes that would change the element in a block that does not run, where that is known."""
+        for stmt in block.stmts:
+            match stmt:
+                case ir.Let() if all(map(frame.knows, stmt.args)):
+                    self.let(stmt, frame)
+                case ir.If():
+                    self.left_out(stmt.then, frame, span)
+                    self.left_out(stmt.orelse, frame, span)
+                case ir.Store() | ir.Atomic() if all(map(frame.knows, stmt.indices)):
+                    if stmt.array not in self.locals:
+                        hits = self.hits(stmt, [frame.places(index) for index in stmt.indices])
+                        self.skips += [Skip(span, int(frame.threads[k])) for k in hits.tolist()]
+                case _:
+                    pass
+
+
+def changes_and_skips(function: ir.Function, args: Args, element: range) -> tuple[list[Change], list[Skip]]:
+    """Run a program on packed arguments, whose memory it changes; what it did, or not, to the `element`."""
+    changes: list[Change] = []
+    skips: list[Skip] = []
+    entry(function, chunk=partial(Skipping, element, changes, skips))(args)
+    return changes, skips
+
+
+# --------------------------------------------------------------------------------------------- one thread
+
+
+@dataclass(slots=True, eq=False)
+class Cotangent:
+    """A cotangent in a run: its value, the line that computes it, and the cotangents and factors that go in.
+
+    `read` is the address of the element that it was read from, of an array of the launch.
+    """
+
+    span: Span
+    value: Numpy
+    inputs: list["Cotangent"] = field(default_factory=list)
+    factors: list[Numpy] = field(default_factory=list)
+    statement: ir.Stmt | None = None
+    read: tuple[ir.Var, int] | None = None
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether all of its components are."""
+        return not np.any(self.value)
+
+
+class Tracing(Chunk):
+    """A chunk of one thread that keeps, for each cotangent, where it comes from."""
+
+    def __init__(self, bars: Set[ir.Atom], found: list[Cotangent], element: range, *given: Any) -> None:
+        super().__init__(*given)
+        self.bars, self.found, self.element = bars, found, element
+        self.known: dict[ir.Atom, Cotangent] = {}
+        self.stored: dict[tuple[ir.Var, int], list[Cotangent]] = {}
+
+    def stmt(self, stmt: ir.Stmt, frame: Frame) -> None:
+        """Run a statement, and keep what becomes of cotangents."""
+        place = self.place(stmt, frame) if isinstance(stmt, ir.Load | ir.Store | ir.Atomic) else 0
+        super().stmt(stmt, frame)
+        match stmt:
+            case ir.Let(out, _, args) if out in self.bars:
+                factors = [frame.values(arg)[0] for arg in args if arg not in self.bars]
+                self.keep(out, stmt, frame, [self.known[arg] for arg in args if arg in self.known], factors)
+            case ir.Load(out, array) if out in self.bars:
+                earlier = self.stored.get((array, place))
+                self.keep(out, stmt, frame, earlier or [])
+                if earlier is None and array not in self.locals:
+                    self.known[out].read = array, place
+            case ir.Store(array, _, value) | ir.Atomic(_, _, array, _, value):
+                self.write(stmt, array, place, value, frame)
+            case ir.If(outs, cond):
+                ran = stmt.then if frame.values(cond)[0] else stmt.orelse
+                for out, given in zip(outs, ran.yields, strict=True):
+                    self.keep(out, stmt, frame, [self.known[given]] if given in self.known else [])
+            case ir.For(outs) | ir.While(outs):
+                for out, carry, init in zip(outs, stmt.carries, stmt.inits, strict=True):
+                    last = self.known.get(carry) or self.known.get(init)
+                    self.keep(out, stmt, frame, [last] if last else [])
+            case _:
+                pass
+
+    def iteration(
+        self, stmt: ir.Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
+    ) -> list[Numpy]:
+        """Run an iteration; what it yields is what the next one carries."""
+        if not trip:
+            self.carry(stmt.carries, stmt.inits)
+        yields = super().iteration(stmt, around, carried, trip, counts)
+        self.carry(stmt.carries, stmt.body.yields)
+        return yields
+
+    def carry(self, carries: Sequence[ir.Var], given: Sequence[ir.Atom]) -> None:
+        known = [self.known.get(atom) for atom in given]
+        for carry, one in zip(carries, known, strict=True):
+            self.known.pop(carry, None)
+            if one is not None:
+                self.known[carry] = one
+
+    def keep(
+        self, out: ir.Var, stmt: ir.Stmt, frame: Frame, inputs: list[Cotangent], factors: Sequence[Numpy] = ()
+    ) -> None:
+        if out in self.bars:
+            value = frame.values(out)[0].copy()
+            self.known[out] = Cotangent(stmt.span, value, inputs, list(factors), stmt)
+
+    def write(
+        self, stmt: ir.Store | ir.Atomic, array: ir.Var, place: int, value: ir.Atom, frame: Frame
+    ) -> None:
+        """Keep what an element of an adjoint gets."""
+        if array not in self.bars:
+            return
+        one = self.known.get(value) or Cotangent(stmt.span, frame.values(value)[0].copy(), [], [], stmt)
+        if isinstance(stmt, ir.Store):
+            self.stored[array, place] = [one]
+        else:
+            self.stored.setdefault((array, place), []).append(one)
+        if array not in self.locals and place in self.element and isinstance(stmt, ir.Atomic):
+            self.found.append(one)
+
+    def place(self, stmt: ir.Load | ir.Store | ir.Atomic, frame: Frame) -> int:
+        """The address of the element that a statement touches."""
+        elements, lane = self.storage(stmt.array), [0] if stmt.array in self.locals else []
+        indices = [*lane, *(int(frame.places(index)[0]) for index in stmt.indices)]
+        extents = elements.shape[: len(indices)]
+        pairs = zip(indices, extents, elements.strides, strict=False)
+        return int(elements.ctypes.data + sum((i + n * (i < 0)) * stride for i, n, stride in pairs))
+
+
+def trace_zeros(function: ir.Function, args: Args, thread: int, element: range) -> list[Cotangent]:
+    """The zeros that one thread of an adjoint adds to the element, with where they come from."""
+    found: list[Cotangent] = []
+    run_thread(function, args, thread, partial(Tracing, _bars(function), found, element))
+    return found
+
+
+def _bars(function: ir.Function) -> frozenset[ir.Atom]:
+    """The cotangents of an adjoint, and the arrays that hold them."""
+    names = {param.hint for param in function.params}
+    bars = {p for p in function.params if p.hint.endswith("_bar") and p.hint.removesuffix("_bar") in names}
+    pairs = [pair for stmt in ir.walk(function.body) for pair in ir.flows(stmt)]
+    before = 0
+    while before < len(bars):
+        before = len(bars)
+        bars |= {target for source, target in pairs if source in bars and is_differentiable(target.type)}
+    return frozenset(bars)
+
+
+def births(cotangent: Cotangent, seen: set[int] | None = None) -> Iterator[tuple[Cotangent, str]]:
+    """The cotangents in which a zero began, each with the reason; those that were read as zeros have none."""
+    seen = set() if seen is None else seen
+    if id(cotangent) in seen:
+        return
+    seen.add(id(cotangent))
+    if cotangent.read is not None and not cotangent.inputs:
+        yield cotangent, ""
+    elif not cotangent.inputs:
+        yield cotangent, "the way that was taken does not use it"
+    elif any(not one.is_zero for one in cotangent.inputs):
+        yield cotangent, _reason(cotangent)
+    else:
+        for one in cotangent.inputs:
+            yield from births(one, seen)
+
+
+def _reason(cotangent: Cotangent) -> str:
+    stmt = cotangent.statement
+    if isinstance(stmt, ir.Let) and "selects" in stmt.op.tags:
+        return "the other value is taken here"
+    if isinstance(stmt, ir.Let) and isinstance(stmt.op.derivative, Linear) and len(cotangent.inputs) > 1:
+        return "what is added up cancels"
+    if cotangent.factors and all(map(np.any, cotangent.factors)):
+        return "the product is too small for its type"
+    return "the derivative is 0 here"
