@@ -41,6 +41,7 @@ if _TYPE_CHECKING:
         NotFiniteError,
         TapeError,
     )
+    from kernelab.exploring import explore
     from kernelab.language import Function
     from kernelab.runtime.array.array_attributes import ref
     from kernelab.runtime.host.create import (
@@ -126,6 +127,9 @@ if _TYPE_CHECKING:
         indexedarray4d,
     )
     from kernelab.showing import contributions, show, trace
+    from kernelab.views.live.animation import animation
+    from kernelab.views.live.live_views import live
+    from kernelab.views.live.loop import progress
 
     tid: _Word
     atomic_add: _Word
@@ -144,6 +148,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "autodiff.tape.checkpoint": "checkpoint",
     "autodiff.tape.tape": "Tape",
+    "exploring": "explore",
     "errors": (
         "BuildError GradientError KernelAssertionError KernelAttributeError KernelError KernelIndexError "
         "KernelInterrupt KernelKeyError KernelMemoryError KernelNameError KernelRaceError "
@@ -177,6 +182,9 @@ _HOMES = {
     "runtime.ops.elementwise": "map",
     "runtime.ops.indexed": "indexedarray indexedarray1d indexedarray2d indexedarray3d indexedarray4d",
     "showing": "contributions show trace",
+    "views.live.animation": "animation",
+    "views.live.live_views": "live",
+    "views.live.loop": "progress",
 }
 """The modules that hold the public names; each is imported when one of its names is first used."""
 
@@ -225,14 +233,14 @@ def _offer_magic() -> None:
 
 
 @_hooks.widget.provide
-def _live_tape(tape: "Tape", static: dict[str, str]) -> dict[str, _Any]:
-    """A tape as a widget, in a notebook that is running; anywhere else its static forms."""
+def _live(shown: _Any, static: dict[str, str]) -> dict[str, _Any]:
+    """A tape or a live view as a widget, in a notebook that is running; anywhere else its static forms."""
     shell = getattr(_sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if getattr(shell, "kernel", None) is None:
         return static
     from kernelab.jupyter.live import live_bundle
 
-    return live_bundle(tape, static)
+    return live_bundle(shown, static)
 
 
 _offer_magic()
@@ -284,16 +292,16 @@ __all__ = [
     "KernelMemoryError", "KernelNameError", "KernelRaceError", "KernelSyntaxError", "KernelTypeError",
     "KernelValueError", "KernelWarning", "KernelZeroDivisionError", "Launch", "LaunchError", "NotFiniteError",
     "ScopedCapture", "ScopedDevice", "ScopedStream", "ScopedTimer", "Stream", "Tape", "TapeError", "adjoint",
-    "array", "array1d", "array2d", "array3d", "array4d", "atomic_add", "atomic_and", "atomic_cas",
-    "atomic_exch", "atomic_max", "atomic_min", "atomic_or", "atomic_sub", "atomic_xor", "capture_begin",
-    "capture_end", "capture_launch", "checkpoint", "clone", "compile", "constant", "contributions", "copy",
-    "device_from_torch", "device_to_torch", "dtype_from_numpy", "dtype_from_torch", "dtype_to_numpy",
-    "dtype_to_torch", "empty", "empty_like", "find_races", "from_dlpack", "from_numpy", "from_ptr",
-    "from_torch", "full", "full_like", "func", "func_grad", "func_jvp", "func_native", "func_replay",
-    "get_device", "get_devices", "get_event_elapsed_time", "get_preferred_device", "get_stream",
-    "indexedarray", "indexedarray1d", "indexedarray2d", "indexedarray3d", "indexedarray4d",
-    "is_cpu_available", "is_cuda_available", "kernel", "launch", "map", "ones", "ones_like", "overload",
-    "printf", "record_event", "ref", "set_device", "set_stream", "show", "static", "struct", "synchronize",
-    "synchronize_event", "synchronize_stream", "tid", "to_dlpack", "to_torch", "trace", "wait_event",
-    "wait_stream", "zeros", "zeros_like",
+    "animation", "array", "array1d", "array2d", "array3d", "array4d", "atomic_add", "atomic_and",
+    "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or", "atomic_sub", "atomic_xor",
+    "capture_begin", "capture_end", "capture_launch", "checkpoint", "clone", "compile", "constant",
+    "contributions", "copy", "device_from_torch", "device_to_torch", "dtype_from_numpy", "dtype_from_torch",
+    "dtype_to_numpy", "dtype_to_torch", "empty", "empty_like", "explore", "find_races", "from_dlpack",
+    "from_numpy", "from_ptr", "from_torch", "full", "full_like", "func", "func_grad", "func_jvp",
+    "func_native", "func_replay", "get_device", "get_devices", "get_event_elapsed_time",
+    "get_preferred_device", "get_stream", "indexedarray", "indexedarray1d", "indexedarray2d",
+    "indexedarray3d", "indexedarray4d", "is_cpu_available", "is_cuda_available", "kernel", "launch", "live",
+    "map", "ones", "ones_like", "overload", "printf", "progress", "record_event", "ref", "set_device",
+    "set_stream", "show", "static", "struct", "synchronize", "synchronize_event", "synchronize_stream", "tid",
+    "to_dlpack", "to_torch", "trace", "wait_event", "wait_stream", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -16,6 +16,8 @@ from itertools import cycle
 from types import ModuleType
 from typing import Any, Literal
 
+import numpy as np
+
 from kernelab.autodiff.jacobians.subject import mark_gradient
 from kernelab.autodiff.transforms import transforms
 from kernelab.autodiff.transforms.host_numbers import (
@@ -40,14 +42,14 @@ from kernelab.autodiff.transforms.trees import (
 )
 from kernelab.errors import GradientError, KernelValueError, a_thing
 from kernelab.guidance.public_names import face
-from kernelab.runtime.array.array import array
+from kernelab.runtime.array.array import array, require_array
 from kernelab.runtime.kernel import decorators
 
 Function = Callable[..., Any]
 Randomness = Literal["error", "same", "different"]
 Argnums = int | Sequence[int]
 
-__all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
+__all__ = ["as_numpy", "grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
 
 __getattr__, __dir__ = face(__name__, __all__)
 
@@ -246,6 +248,25 @@ def hvp(func: Function, primals: Any, tangents: Any) -> tuple[Any, Any]:
     everything = tuple(range(len(primals)))
     gradient, moved = jvp(grad(func, everything), primals, tangents)
     return (gradient[0], moved[0]) if len(everything) == 1 else (gradient, moved)
+
+
+def as_numpy(func: Function, *like: array, dtype: Any = float) -> Function:
+    """`func` for SciPy: a function of a NumPy vector that returns the value and its gradient in float64.
+
+    ``scipy.optimize.minimize(kl.func.as_numpy(f), x0, jac=True)``.  `func` returns an array of one float; it
+    gets one array of `dtype` in one dimension, or arrays like those in `like`, whose numbers stand in the
+    vector one after another.  Programs over float32 run in their float64 builds; the host cannot read what
+    they compute.  Raises what `grad` raises, and KernelValueError for a vector of another length.
+    """
+    for k, example in enumerate(like):
+        require_array(example, f"as_numpy(): example {k} is")
+
+    @wraps(func)
+    def value_and_gradient(x: Any, *args: Any) -> tuple[float, Any]:
+        vector = np.ascontiguousarray(x, np.float64).reshape(-1)
+        return transforms.at_vector(func, vector, like or (array(shape=vector.shape, dtype=dtype),), args)
+
+    return value_and_gradient
 
 
 def vmap(

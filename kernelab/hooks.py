@@ -91,7 +91,7 @@ display: "Hook[[Any], dict[str, Any]]" = Hook("display")
 """The forms in which a notebook shows an object, by MIME type (`views`)."""
 
 widget: "Hook[[Any, dict[str, str]], dict[str, Any]]" = Hook("widget")
-"""What a running notebook shows of a tape, given its static forms (`showing`)."""
+"""What a running notebook shows of a tape or a live view, given its static forms (the package itself)."""
 
 picture: "Hook[[Any], str]" = Hook("picture")
 """A tape as the text of an SVG file (`views`)."""
@@ -110,12 +110,15 @@ watch: "Hook[[Any], Callable[[], Any]]" = Hook("watch")
 
 
 class Progress:
-    """The state of a long computation; `watcher` creates the display that is updated after each step."""
+    """The state of a long computation; `watcher` creates the display that is updated after each step.
+
+    A `total` of 0 is one that nobody knows; the `note` stands behind the bar.
+    """
 
     watcher: Callable[["Progress"], Callable[[], Any]] = watch
 
     def __init__(self, what: str, total: int, done: int = 0) -> None:
-        self.what, self.total, self.done = what, total, done
+        self.what, self.total, self.done, self.note = what, total, done, ""
 
 
 def steps(what: str, items: Sequence[T]) -> Iterator[T]:

@@ -1,19 +1,22 @@
 """Optimisers that update parameters in place from their gradients: `SGD` and `Adam`.
 
     optimizer = Adam([weights, bias], lr=0.01)
-    optimizer.step([weights.grad, bias.grad])
+    for k in range(200):
+        loss = optimizer.minimize(f)            or step(), after the backward pass of a tape of one's own
 
 A step is one launch for each parameter.
 """
 
+import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.tape.tape import Tape
 from kernelab.errors import (
     Diagnostic,
     KernelAttributeError,
@@ -116,6 +119,30 @@ class Optimizer(ABC):
             if gradient is not None:
                 self._steps[k] += 1
                 self._change(_flat(param), _flat(gradient.contiguous()), self._state[k], self._steps[k])
+
+    def minimize(self, func: Callable[..., Any], steps: int = 1) -> array:
+        """Take steps down the gradient of `func`, which returns an array of one float; the last loss.
+
+        `func` gets the parameters, or nothing where it takes nothing, and runs on a tape of its own for each
+        step; the gradients are zero before and after.  The loss is that before the last step.  Raises what
+        `backward` and `step` raise.
+        """
+        if not callable(func) or not isinstance(steps, int) or steps < 1:
+            what = described(func) if not callable(func) else f"{steps!r} steps"
+            message = f"minimize() takes a function, and 1 step or more, not {what}"
+            hint = "write loss = optimizer.minimize(f), with a function f that returns the loss"
+            raise _refusal(KernelTypeError, message, hint)
+        given = self.params if inspect.signature(func).parameters else []
+        for _ in range(steps):
+            for param in self.params:
+                if param.grad is not None:
+                    param.grad.zero_()
+            with Tape() as tape:
+                loss: array = func(*given)
+            tape.backward(loss)
+            self.step()
+            tape.zero()
+        return loss
 
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""

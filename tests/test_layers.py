@@ -17,7 +17,7 @@ import kernelab
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "kernelab"
 
-FACES = ("autograd", "func", "types", "optim", "utils", "config", "warp", "showing", "language")
+FACES = ("autograd", "func", "types", "optim", "utils", "config", "warp", "showing", "exploring", "language")
 COMMANDS = ("doctor", "__main__")
 COMPOSED = frozenset({"frontend", "passes", "codegen", "backend"})
 COMPOSER = "kernelab.runtime.kernel.kernel"
@@ -99,6 +99,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pages",
         "kernel",
         "tape",
+        "live",
         "checks",
     ),
 }

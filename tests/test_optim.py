@@ -98,3 +98,37 @@ def test_vectors_are_optimised_by_component_and_none_leaves_a_parameter_alone() 
 def test_what_cannot_be_optimised_is_refused(call: Any, message: str) -> None:
     with pytest.raises(kl.KernelError, match=message):
         call(kl.zeros(2, dtype=kl.float64, requires_grad=True) if "not cont" not in message else kl.zeros(4))
+
+
+# ------------------------------------------------------------------------------------------ minimize
+
+
+@pytest.mark.parametrize("optimizer", [kl.optim.SGD, kl.optim.Adam])
+def test_minimize_takes_a_step_by_the_gradient_of_a_function_alone(optimizer: Any) -> None:
+    start = np.array([1.0, -2.0, 3.0])
+    x, y = (kl.array(start, dtype=float, requires_grad=True) for _ in range(2))
+    opt, by_hand = optimizer([x], lr=0.1), optimizer([y], lr=0.1)
+    x.grad.fill_(100.0)  # of an earlier pass, which does not count
+    for _ in range(3):
+        loss = opt.minimize(lambda v: (v * v * v).sum())
+        with kl.Tape() as tape:
+            other = (y * y * y).sum()
+        tape.backward(other)
+        by_hand.step()
+        tape.zero()
+        assert loss.list() == other.list()
+        assert x.list() == y.list()
+    assert x.grad.list() == [0.0, 0.0, 0.0]
+
+
+def test_minimize_takes_many_steps_and_functions_of_nothing() -> None:
+    x = kl.array([4.0], dtype=float, requires_grad=True)
+    loss = kl.optim.SGD([x], lr=0.25).minimize(lambda: x * x, steps=20)
+    assert loss.shape == (1,)
+    assert abs(x.item()) < 1e-5
+
+
+@pytest.mark.parametrize("given", [(3.0,), (lambda x: x, 0), (lambda x: x, 1.5)])
+def test_minimize_refuses_what_is_no_function_or_no_number_of_steps(given: tuple[Any, ...]) -> None:
+    with pytest.raises(kl.KernelTypeError, match="takes a function, and 1 step or more, not"):
+        kl.optim.SGD([kl.zeros(1, requires_grad=True)]).minimize(*given)

@@ -3,6 +3,7 @@
 import { Connection } from "./connection";
 import { bytes, count, html } from "./dom";
 import { Details } from "./details";
+import { ending, type Given } from "./ending";
 import { Graph } from "./graph";
 import { keepInNotebook } from "./keeping";
 import { Problems } from "./problems";
@@ -128,24 +129,6 @@ class View {
     this.details.close();
     this.connection.close();
   }
-}
-
-/** What hosts give beside the model; a signal only some of them do. */
-interface Given {
-  model: Model;
-  signal?: AbortSignal;
-}
-
-/** Once at most, whether the host calls what it was given back, aborts its signal, or both. */
-function ending(signal: AbortSignal | undefined, end: () => void): () => void {
-  let hasEnded = false;
-  const once = () => {
-    if (hasEnded) return;
-    hasEnded = true;
-    end();
-  };
-  signal?.addEventListener("abort", once, { once: true });
-  return once;
 }
 
 /** One for each model, as most hosts call it: the store that the views of a model share lives in here. */

@@ -1,12 +1,13 @@
-// Keeps what a tape showed with the notebook that is saved, so that it is there again without a kernel.
+// Keeps what a tape or a live view showed with the notebook that is saved, so that it is there again without a kernel.
 //
 // JupyterLab stores the state of widgets only where a setting says so, and a page that finds none shows an error
-// in place of the static forms.  So the state of the tapes that the notebook shows is put into its metadata, as
+// in place of the static forms.  So the state of those that the notebook shows is put into its metadata, as
 // JupyterLab itself would.  Where a host has no such notebook, nothing is done.
 
 import type { Model } from "./protocol";
 
 export const OURS = "kernelab.jupyter.live.TapeWidget";
+const ALL_OURS: unknown[] = [OURS, "kernelab.jupyter.live.ViewWidget"];
 const VIEW = "application/vnd.jupyter.widget-view+json";
 const STATE = "application/vnd.jupyter.widget-state+json";
 const REFERENCE = "IPY_MODEL_";
@@ -29,7 +30,7 @@ interface Outputs {
   get(i: number): { data?: Record<string, unknown> } | undefined;
 }
 
-/** Store the state of all tapes that the notebook shows. */
+/** Store the state of all of ours that the notebook shows. */
 export function keepInNotebook(model: Model): void {
   const manager = model.widget_manager as Manager | undefined, notebook = manager?.context?.model;
   if (typeof notebook?.setMetadata !== "function" || typeof manager?.get_state_sync !== "function") return;
@@ -48,9 +49,9 @@ function parts(states: States, ids: string[]): string[] {
   return [...ids, ...layouts.filter((one) => one.startsWith(REFERENCE)).map((one) => one.slice(REFERENCE.length))];
 }
 
-const isOurs = (states: States, id: string) => states[id]?.state["_anywidget_id"] === OURS;
+const isOurs = (states: States, id: string) => ALL_OURS.includes(states[id]?.state["_anywidget_id"]);
 
-/** The states of tapes that a notebook shows, with the layouts that they refer to. */
+/** The states of ours that a notebook shows, with the layouts that they refer to. */
 export function tapes(states: States, shown: Set<string>): States {
   const ids = Object.keys(states).filter((id) => shown.has(id) && isOurs(states, id));
   return Object.fromEntries(parts(states, ids).filter((id) => states[id]).map((id) => [id, states[id]!]));

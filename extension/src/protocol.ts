@@ -86,7 +86,16 @@ export interface Message {
 }
 
 /** What the front-end sends. */
-export type Asked = { op: "settle" } | { op: "hello" } | ({ op: "ask"; id: string } & Question);
+export type Asked = { op: "settle" } | { op: "hello" } | ({ op: "ask"; id: string } & Question)
+  | { op: "slide"; values: Record<string, number> };
+
+/** A number that a reader sets. */
+export interface Slider {
+  name: string;
+  low: number;
+  high: number;
+  value: number;
+}
 
 /** The part of the anywidget model that is used. */
 export interface Model {

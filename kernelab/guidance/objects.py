@@ -83,7 +83,6 @@ OPTIMISERS = Table(r"""
 zero_grad: write tape.zero(), or x.grad.zero_() for one parameter
 param_groups: set optimizer.lr; parameters with another rate have an optimiser of their own
 state_dict: parameters are arrays: x.numpy() is what to keep
-minimize: call tape.backward(loss), then optimizer.step([x.grad])
 update: call optimizer.step([x.grad])
 """)
 """Attributes of optimisers."""

@@ -1,8 +1,8 @@
-"""The live tape: a widget that shows launches as they are recorded and answers the reader's clicks.
+"""The widgets: of a tape, which shows launches as they are recorded, and of a view that follows an array.
 
-The widget holds a digest of the tape, never the tape itself: what is shown must not keep arrays alive.  News
-go out as messages; the whole goes into `snapshot` when nothing is new, which is what a saved notebook keeps.
-Comm callbacks run on another thread than cells: everything behind `_lock`.
+The widget of a tape holds a digest of it, never the tape itself: what is shown must not keep arrays alive.
+News go out as messages; the whole goes into `snapshot` when nothing is new, which is what a saved notebook
+keeps.  Comm callbacks of tapes run on another thread than cells: everything behind `_lock`.
 """
 
 import json
@@ -19,10 +19,12 @@ from IPython.core.getipython import get_ipython
 
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.errors import KernelWarning
+from kernelab.views.live.live_views import LiveView
 from kernelab.views.pages import page
 from kernelab.views.pages.display import bundle
 from kernelab.views.pages.markup import words
 from kernelab.views.tape.answers import answer
+from kernelab.views.tape.arrays import PIXELS
 from kernelab.views.tape.digest import Digest
 from kernelab.views.tape.tape_view import names_now
 
@@ -113,7 +115,8 @@ PUMP = Pump()
 # ------------------------------------------------------------------------------------------------------ live
 
 
-FRONT_END = Path(__file__).with_name("static") / "tape.js"
+STATIC = Path(__file__).with_name("static")
+FRONT_END, FRAMES = STATIC / "tape.js", STATIC / "frames.js"
 NOT_BUILT = (
     "the live view is missing: its front-end was not built when kernelab was installed, because there was no "
     "node with npm (18 or newer). Install node, then kernelab again; in a checkout: make frontend"
@@ -125,8 +128,8 @@ STILL_EMPTY = (
 )
 """What stands for good where a tape was shown before it recorded: a later form would replace the view."""
 
-_SHOWN: "weakref.WeakKeyDictionary[Tape, TapeWidget]" = weakref.WeakKeyDictionary()
-"""The widget of each tape that is shown: all its views are of one model."""
+_SHOWN: "weakref.WeakKeyDictionary[Tape | LiveView, TapeWidget | ViewWidget]" = weakref.WeakKeyDictionary()
+"""The widget of each tape or view that is shown: all its views are of one model."""
 
 
 def is_built() -> bool:
@@ -200,38 +203,99 @@ class TapeWidget(anywidget.AnyWidget):
                 self.send({"op": "answer", "id": number, "html": page.render(node)})
 
 
-def widget_of(tape: Tape) -> TapeWidget:
-    """The widget of a tape, made when it is first shown."""
-    widget = _SHOWN.get(tape)
+class ViewWidget(anywidget.AnyWidget):
+    """The widget of a view that follows an array, or numbers that a reader sets by sliders."""
+
+    snapshot = traitlets.Unicode("").tag(sync=True)
+    sliders: Any = traitlets.List([]).tag(sync=True)
+
+    def __init__(self, view: LiveView) -> None:
+        # A function that a reader explores is called for as long as the page has its sliders.
+        self._view: Callable[[], LiveView | None] = (lambda: view) if view.sliders else weakref.ref(view)
+        super().__init__(snapshot=page.render(view.node(PIXELS)), sliders=list(view.sliders))
+        self.on_msg(self._moved)
+
+    def refresh(self) -> bool | None:
+        """Send what is new."""
+        view = self._view()
+        if view is None:
+            return None
+        news = view.news()
+        if news is not None:
+            self.send({"op": "news", "html": page.render(news)})
+        return news is not None
+
+    def settle(self) -> None:
+        """Put the view into the snapshot."""
+        view = self._view()
+        if view is not None:
+            self.sliders = list(view.sliders)
+            self.snapshot = page.render(view.node(PIXELS))
+
+    def _moved(self, _: Any, question: Any, buffers: Any) -> None:
+        view = self._view()
+        match question:
+            case {"op": "slide", "values": dict(values)} if view is not None:
+                view.slide(values)
+                self.refresh()
+                self.settle()
+            case {"op": "hello"}:
+                self.send({"op": "here"})
+
+
+def widget_of(shown: Tape | LiveView) -> TapeWidget | ViewWidget:
+    """The widget of a tape or a live view, made when it is first shown."""
+    widget = _SHOWN.get(shown)
     if widget is None or widget.comm is None:  # it has none after Widget.close_all()
-        tape.observe()
-        if not hasattr(TapeWidget, "_esm"):
-            TapeWidget._esm = FRONT_END.read_text(encoding="utf-8")
-            TapeWidget._css = FRONT_END.with_suffix(".css").read_text(encoding="utf-8")
-        shell = get_ipython()
-        if shell is not None and _settle not in shell.events.callbacks["post_run_cell"]:
-            shell.events.register("post_run_cell", _settle)
-        widget = _SHOWN[tape] = TapeWidget(tape)
-        # ipykernel gives front-ends threads of their own, so that questions are answered while a cell runs;
-        # but since 7.3 the answer to a message of the main thread goes back to that, which is busy.
-        if hasattr(widget.comm, "_reply_subshell_for"):
-            widget.comm._reply_subshell_for = lambda data, default: default
+        widget = _SHOWN[shown] = _made(shown)
         PUMP.add(widget)
     return widget
+
+
+def _made(shown: Tape | LiveView) -> TapeWidget | ViewWidget:
+    if isinstance(shown, LiveView):
+        _load(ViewWidget, FRAMES)
+        return ViewWidget(shown)
+    shown.observe()
+    _load(TapeWidget, FRONT_END)
+    widget = TapeWidget(shown)
+    # ipykernel gives front-ends threads of their own, so that questions are answered while a cell runs;
+    # but since 7.3 the answer to a message of the main thread goes back to that, which is busy.
+    if hasattr(widget.comm, "_reply_subshell_for"):
+        widget.comm._reply_subshell_for = lambda data, default: default
+    return widget
+
+
+def _load(cls: Any, front_end: Path) -> None:
+    if not hasattr(cls, "_esm"):
+        cls._esm = front_end.read_text(encoding="utf-8")
+        cls._css = FRONT_END.with_suffix(".css").read_text(encoding="utf-8")
 
 
 def _settle(*_: Any) -> None:
     """After the last cell a notebook may be stored and its kernel ended at once."""
     PUMP.flush()
+    for shown in list(_KEPT):
+        shown.keep()
 
 
-def live_bundle(tape: Tape, static: dict[str, str]) -> dict[str, Any]:
-    """The static forms of a tape and the widget; the reason where there is no widget to be had."""
+_KEPT: "weakref.WeakSet[LiveView]" = weakref.WeakSet()
+"""The live views, whose static forms are replaced after each cell."""
+
+
+def live_bundle(shown: Tape | LiveView, static: dict[str, str]) -> dict[str, Any]:
+    """The static forms and the widget; the reason where there is no widget to be had."""
+    shell = get_ipython()
+    if shell is not None and _settle not in shell.events.callbacks["post_run_cell"]:
+        shell.events.register("post_run_cell", _settle)
+    if isinstance(shown, LiveView):
+        _KEPT.add(shown)
     if not is_built():
         return static | {"text/html": f"{static.get('text/html', '')}<small>({NOT_BUILT})</small>"}
-    shown = widget_of(tape)._repr_mimebundle_()
-    if shown is None:
+    forms = widget_of(shown)._repr_mimebundle_()
+    if forms is None:
         return static
-    live = shown[0] if isinstance(shown, tuple) else shown
-    static = static if len(tape) else bundle(tape, lambda _: words(STILL_EMPTY))
+    live = forms[0] if isinstance(forms, tuple) else forms
+    if isinstance(shown, Tape) and not len(shown):
+        static = bundle(shown, lambda _: words(STILL_EMPTY))
     return {**live, **static}  # what is static stays as it is: a page without the widget shows it

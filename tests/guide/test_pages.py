@@ -31,6 +31,7 @@ PAGES = [
     "custom-derivatives",
     "races",
     "checked",
+    "pictures",
 ]
 
 

@@ -227,6 +227,58 @@ def test_a_tape_is_shown_again_after_all_widgets_were_closed(comms: None, tape: 
     second.close()
 
 
+def test_the_widget_of_a_live_view_sends_what_is_new_and_goes_with_the_view(comms: None) -> None:
+    x = kl.zeros((20, 20), dtype=float)
+    view = kl.live(x)
+    widget = live.widget_of(view)
+    widget.comm.messages.clear()
+    assert not widget.refresh()
+    x.fill_(3.0)
+    view.update()
+    assert widget.refresh()
+    (sent,) = [m["content"] for m in widget.comm.messages if m.get("method") == "custom"]
+    assert (sent["op"], "3 to 3" in sent["html"]) == ("news", True)
+    assert "3 to 3" not in widget.snapshot
+    widget.settle()
+    assert "3 to 3" in widget.snapshot
+    del view
+    gc.collect()
+    assert widget.refresh() is None
+    widget.close()
+
+
+def test_a_slider_is_answered_by_the_view_and_the_function_stays_as_long_as_its_sliders(comms: None) -> None:
+    widget = live.widget_of(kl.explore(a=(0.0, 2.0))(lambda a: a * a))
+    gc.collect()
+    widget._moved(widget, {"op": "slide", "values": {"a": 1.5}}, [])
+    sent = [m["content"] for m in widget.comm.messages if m.get("method") == "custom"]
+    assert ">2.25<" in sent[-1]["html"]
+    assert ">2.25<" in widget.snapshot
+    assert widget.sliders[0]["value"] == 1.5
+    widget._moved(widget, {"op": "slide", "values": "nonsense"}, [])
+    widget._moved(widget, {"op": "hello"}, [])
+    assert widget.comm.messages[-1]["content"] == {"op": "here"}
+    widget.close()
+
+
+def test_a_notebook_run_without_a_page_keeps_the_last_picture_and_curve(front_end: Path) -> None:
+    cells = (
+        "import kernelab as kl\nx = kl.zeros((20, 20), dtype=float)\nview = kl.live(x)\nview",
+        """loss = kl.live.curve('loss')
+for k in kl.progress(range(3)):
+    x.fill_(k)
+    view.update()
+    loss.update(k)""",
+    )
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    (picture,) = notebook.cells[0].outputs  # shown once, though it is the value of its cell, too
+    assert "2 to 2, mean 2" in picture["data"]["text/html"]
+    curve, bar = notebook.cells[1].outputs
+    assert "loss 2 after 3 steps" in curve["data"]["text/html"]
+    assert "steps: 3 in" in bar["data"]["text/plain"]
+
+
 def test_without_a_front_end_the_static_forms_say_why(monkeypatch: pytest.MonkeyPatch, tape: kl.Tape) -> None:
     monkeypatch.setattr(live, "is_built", lambda: False)
     shown = live.live_bundle(tape, {"text/plain": "tape", "text/html": "<p>tape</p>"})

@@ -57,6 +57,7 @@ FOLDERS = (
     "views/pages",
     "views/kernel",
     "views/tape",
+    "views/live",
     "views/checks",
     "warp",
     "jupyter",

@@ -135,10 +135,9 @@ def test_a_curve_breaks_where_it_is_not_finite_and_keeps_its_peaks() -> None:
     data[5000] = 7.0
     data[2000:3000] = np.nan
     found = html(kl.array(data))
-    heights = [
-        float(y) for path in re.findall(r' d="M([^"]*)"', found) for y in re.findall(r" ([\d.]+)", path)
-    ]
-    assert len(re.findall("<path", found)) == 2
+    (path,) = re.findall(r' d="M([^"]*)"', found)
+    heights = [float(y) for y in re.findall(r" ([\d.]+)", path)]
+    assert len(path.split("M")) == 2
     assert min(heights) < 10 < 80 < max(heights)
 
 

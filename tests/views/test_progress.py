@@ -42,7 +42,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[str]]:
 def test_a_bar_appears_after_a_second_and_says_at_the_end_how_long_it_took(told: Any) -> None:
     shown = told(0.4)
     assert list(steps("rows", [1, 2, 3, 4])) == [1, 2, 3, 4]
-    assert shown == ["rows " + "█" * 18 + "░" * 6 + " 3 of 4, 0 s left", "rows: 4 in 1.6 s"]
+    assert shown == ["rows " + "█" * 18 + "░" * 6 + " 3 of 4, 0 s left, 2.5/s", "rows: 4 in 1.6 s"]
 
 
 def test_what_is_done_within_a_second_shows_nothing(told: Any) -> None:
@@ -69,13 +69,13 @@ def test_a_notebook_gets_a_bar_of_its_own() -> None:
     assert '<progress max="4" value="1"></progress>' in page.render(running(progress, 2.0))
     assert "rows: 1 of 4, 6 s left" in page.render(running(progress, 2.0))
     assert "1 of 4, 10 min left" in markup.render(running(progress, 200.0))
-    assert markup.render(finished(progress, 1.25)) == "rows: 1 in 1.2 s"
+    assert markup.render(finished(progress, 1.25)) == "rows: 1 of 4 in 1.2 s"
 
 
 def test_a_stretch_of_rows_counts_as_so_many(told: Any) -> None:
     shown = told(1.0)
     list(steps("rows", [range(2000), range(2000, 4000), range(4000, 4096)]))
-    assert shown[0].endswith("2,000 of 4,096, 1 s left")
+    assert shown[0].endswith("2,000 of 4,096, 1 s left, 2e+03/s")
     assert shown[-1] == "rows: 4,096 in 3.0 s"
 
 

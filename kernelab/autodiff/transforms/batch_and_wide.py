@@ -19,7 +19,7 @@ from kernelab.autodiff.transforms.levels import Level, announce, fresh, known, w
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.backend.common.backends import Failed, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelError
-from kernelab.lang.types import Array, Scalar, Type, float64, is_differentiable, scalar_of, with_scalar
+from kernelab.lang.types import Array, Scalar, Type, Value, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import called, caller
 from kernelab.runtime.kernel.program import Positions, Program
@@ -368,6 +368,23 @@ class Wide(Level):
     def move(self, dest: array, src: array, add: bool = False) -> None:
         dest.allocation.will_write(dest)
         self.parent.move(self.stand_in(dest), self.stand_in(src), add)
+
+
+class Vectors(Wide):
+    """The same for a function of float64 vectors: the host may not read what is computed, for it is stale."""
+
+    def unreadable(self, elements: array) -> Diagnostic | None:
+        if any(elements.allocation is memory for memory, _ in self._memories):
+            message = f"this array of {elements.dtype} is computed in float64: its values cannot be read here"
+            hint = "compute with them in kernels; or let kernels take array[Any], and pass dtype=kl.float64"
+            return Diagnostic(message, caller().span, "float64", hint=hint)
+        return self.parent.unreadable(elements)
+
+    def narrow(self, exact: array, dtype: Value) -> array:
+        """An array of another dtype that holds, at this level, the float64 elements of `exact`."""
+        made: array = array(shape=exact.shape, dtype=dtype, device=exact.device)
+        self._memories[made.allocation, scalar_of(dtype)] = exact.allocation
+        return made
 
 
 def _converted(memory: Allocation, scalar: Scalar) -> Allocation:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.transforms.batch_and_wide import Batch, drawing_again
+from kernelab.autodiff.transforms.batch_and_wide import Batch, Vectors, drawing_again
 from kernelab.autodiff.transforms.levels import Forward, Level, current, fresh
 from kernelab.autodiff.transforms.reverse import Reverse
 from kernelab.autodiff.transforms.trees import (
@@ -33,11 +33,12 @@ from kernelab.autodiff.transforms.trees import (
     scalars,
     shaped,
 )
-from kernelab.errors import GradientError, a_thing
+from kernelab.errors import GradientError, KernelValueError, a_thing
 from kernelab.hooks import steps
-from kernelab.lang.types import Scalar, is_differentiable, scalar_of
+from kernelab.lang.types import Scalar, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
 from kernelab.runtime.host.structarray import structarray
+from kernelab.runtime.memory.interop import HostArray
 
 Function = Callable[..., Any]
 
@@ -207,6 +208,32 @@ def gradients(
     seed = fresh(loss.shape, loss.dtype, loss)
     seed.host()[...] = 1
     return found.result, found.pull(current(), [seed]), found.aux
+
+
+def at_vector(
+    func: Function, vector: HostArray, like: Sequence[array], args: Sequence[Any]
+) -> tuple[float, HostArray]:
+    """The value and the gradient of a function of arrays at the numbers of a vector, in float64."""
+    shapes = [scalar_shape(each) for each in like]
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+    if vector.size != ends[-1]:
+        message = f"{name_of(func)} takes {ends[-1]} numbers, and the vector has {vector.size}"
+        raise refusal(KernelValueError, message, "shape", "pass the arrays that it takes as examples")
+    exact = [
+        array(part.reshape(shape), with_scalar(each.dtype, float64), device=each.device)
+        for part, shape, each in zip(np.split(vector, ends[:-1]), shapes, like, strict=True)
+    ]
+    if all(scalar_of(each.dtype) == float64 for each in like):
+        value, found, _ = gradients(func, [*exact, *args], range(len(like)), False)
+        results = [*leaves(value, func), *found]
+    else:
+        level = Vectors(current())
+        with level.active():
+            given = [level.narrow(part, each.dtype) for part, each in zip(exact, like, strict=True)]
+            value, found, _ = gradients(func, [*given, *args], range(len(like)), False)
+        results = [level.wide(each) for each in (*leaves(value, func), *found)]
+    loss, *parts = (result.seen().reshape(-1) for result in results)
+    return float(loss[0]), np.concatenate(parts)
 
 
 def _checked_loss(found: Recorded) -> array:
@@ -446,6 +473,7 @@ def _turned(joined: array, dim: int) -> array:
 __all__ = [
     "Apart",
     "Function",
+    "at_vector",
     "columns",
     "gradients",
     "map_lanes",

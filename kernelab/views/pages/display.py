@@ -10,9 +10,9 @@ Objects get their rich display.  An error stands under a cell with its message, 
 
 An error that a launch raises also shows the user's lines that led to it; no frame of kernelab, of the
 notebook or of Python's own library is shown, nor the line of the message again.  A progress bar appears
-after a second, in a terminal or in the cell's output, and says at the end how long it took; where neither
-looks on, nothing is written.  Knows IPython's protocols by name only: `_repr_mimebundle_` and
-`_render_traceback_`.
+after a second, that of `kl.progress` at once, in a terminal or in the cell's output, and says at the end
+how long it took; where neither looks on, nothing is written.  Knows IPython's protocols by name only:
+`_repr_mimebundle_` and `_render_traceback_`.
 """
 
 import linecache
@@ -191,17 +191,18 @@ class Bar:
         progress: Progress,
         write: Callable[[Node, bool], None],
         clock: Callable[[], float] = time.monotonic,
+        patience: float = PATIENCE,
     ) -> None:
         self._progress = progress
         self._write = write
         self._clock = clock
         self._started = clock()
-        self._next = self._started + PATIENCE
+        self._next = self._started + patience
         self._is_shown = False
 
-    def __call__(self) -> None:
+    def __call__(self, is_last: bool = False) -> None:
         now = self._clock()
-        is_last = self._progress.done >= self._progress.total
+        is_last |= 0 < self._progress.total <= self._progress.done
         if is_last and self._is_shown:
             self._write(finished(self._progress, now - self._started), True)
         elif now >= self._next and not is_last:
@@ -211,10 +212,15 @@ class Bar:
 
 def running(progress: Progress, seconds: float) -> Node:
     """The bar of work that goes on since so many seconds."""
+    rest = f", {progress.done / seconds:.3g}/s" if progress.done and seconds else ""
+    rest += f", {progress.note}" if progress.note else ""
+    if not progress.total:
+        count = f"{progress.done:,} in {seconds:.0f} s{rest}"
+        return Drawing(f"{progress.what}: {count}", "<progress></progress>", (f"{progress.what} {count}",))
     full = WIDTH * progress.done // progress.total
     left = seconds * (progress.total - progress.done) / max(progress.done, 1)  # at the speed so far
     time_left = f"{left:.0f} s" if left < 100 else f"{left / 60:.0f} min"
-    count = f"{progress.done:,} of {progress.total:,}, {time_left} left"
+    count = f"{progress.done:,} of {progress.total:,}, {time_left} left{rest}"
     line = f"{progress.what} {'█' * full}{'░' * (WIDTH - full)} {count}"
     html = f'<progress max="{progress.total}" value="{progress.done}"></progress>'
     return Drawing(f"{progress.what}: {count}", html, (line,))
@@ -222,18 +228,20 @@ def running(progress: Progress, seconds: float) -> Node:
 
 def finished(progress: Progress, seconds: float) -> Node:
     """The view that remains after the work."""
-    return words(f"{progress.what}: {progress.done:,} in {seconds:.1f} s")
+    of_all = f" of {progress.total:,}" if progress.done < progress.total else ""
+    note = f", {progress.note}" if progress.note else ""
+    return words(f"{progress.what}: {progress.done:,}{of_all} in {seconds:.1f} s{note}")
 
 
 @hooks.watch.provide
-def bar(progress: Progress) -> Callable[[], Any]:
+def bar(progress: Progress, patience: float = PATIENCE) -> Callable[..., Any]:
     """A bar where the user looks: in the notebook that runs, else in the terminal."""
     notebook = running_notebook()
     if notebook is not None and hasattr(running_shell(), "kernel"):
-        return Bar(progress, _Output(notebook))
+        return Bar(progress, _Output(notebook), patience=patience)
     if sys.stderr is not None and sys.stderr.isatty():
-        return Bar(progress, _line)
-    return lambda: None
+        return Bar(progress, _line, patience=patience)
+    return lambda *_: None
 
 
 class _Output:

@@ -1,12 +1,15 @@
 """Numbers as pictures: heatmaps and photographs as PNG, curves as SVG, all in plain HTML without scripts.
 
+Several frames make a picture that moves: an animated PNG, or an SVG whose curves change.
+
 Pure functions from NumPy arrays to HTML text; knows colours and file formats, not arrays of kernels.
 """
 
 import base64
+import math
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -42,6 +45,9 @@ SIDES = (256, 192, 160, 128, 96, 64, 48, 32)
 
 SHOWN, SMALLEST_SIDE, LARGEST_PIXEL = 280, 16, 20
 """In pixels of the page: the longer side of a picture, the shorter at least, an element of a small one."""
+
+DENSE, QUICK = 9, 1
+"""How much zlib tries: for a file that is kept, and for one that the next replaces at once."""
 
 LINES = ("--kl-name", "--kl-bad", "--kl-number", "--kl-keyword")
 WIDTH, HEIGHT, LEFT, BELOW, POINTS = 400, 110, 68, 14, 480
@@ -93,31 +99,46 @@ def scale_of(values: Values) -> Scale:
     return Scale(low, high, SEQUENTIAL)
 
 
-def heatmap(values: Values, alt: str, budget: int) -> str:
-    """A picture of a matrix with the key to its colours, the PNG at most `budget` bytes."""
-    scale = scale_of(values)
-    image = _image(values, lambda part: (scale.levels(part)[..., None], scale.palette()), alt, budget)
-    grey = "<small>grey: not finite</small>" if not np.isfinite(values).all() else ""
-    return image + scale.key() + grey
+def heatmap(frames: Sequence[Values], alt: str, budget: int | None, fps: float = 0.0) -> str:
+    """A picture of matrices, one after another, with the key to its colours, of at most `budget` bytes.
+
+    Without a budget it is as large as a picture gets, and made quickly.
+    """
+    scale = scale_of(frames[0] if len(frames) == 1 else np.stack(frames))
+    image = _image(frames, lambda part: (scale.levels(part)[..., None], scale.palette()), alt, budget, fps)
+    is_finite = all(np.isfinite(frame).all() for frame in frames)
+    return image + scale.key() + ("" if is_finite else "<small>grey: not finite</small>")
 
 
-def photograph(values: Values, alt: str, budget: int) -> str:
-    """A picture of red, green and blue from 0 to 1 in the last axis, the PNG at most `budget` bytes."""
-    return _image(values, lambda part: (np.round(part * 255).astype(np.uint8), NONE), alt, budget)
+def photograph(frames: Sequence[Values], alt: str, budget: int | None, fps: float = 0.0) -> str:
+    """A picture of red, green and blue from 0 to 1 in the last axis, as `heatmap`."""
+    return _image(frames, lambda part: (np.round(part * 255).astype(np.uint8), NONE), alt, budget, fps)
 
 
-def _image(values: Values, encode: Callable[[Values], tuple[Values, Values]], alt: str, budget: int) -> str:
-    """A picture of what `encode` makes of a matrix, pixels and palette, as large as the budget allows."""
+def _image(
+    frames: Sequence[Values],
+    encode: Callable[[Values], tuple[Values, Values]],
+    alt: str,
+    budget: int | None,
+    fps: float,
+) -> str:
+    """A picture of what `encode` makes of matrices, pixels and palette, as large as the budget allows."""
+    most, level = (math.inf, QUICK) if budget is None else (budget, DENSE)
+    wanted = SIDES[0]
     for side in SIDES:
-        pixels, palette = encode(thinned(values, side))
-        encoded, shape = png(pixels, palette), pixels.shape
-        if len(encoded) <= budget:
+        if side > wanted and side > SIDES[-1]:
+            continue
+        encoded = [encode(thinned(frame, side)) for frame in frames]
+        shape = encoded[0][0].shape
+        file = png([pixels for pixels, _ in encoded], encoded[0][1], fps, level)
+        if len(file) <= most:
             break
+        wanted = int(side * (most / len(file)) ** 0.5 * 1.3)  # a smaller picture takes a little more a pixel
     zoom = SHOWN / max(shape[:2])
     if zoom > 2:
         zoom = min(LARGEST_PIXEL, int(zoom))
     height, width = (max(SMALLEST_SIDE, round(extent * zoom)) for extent in shape[:2])
-    data = base64.b64encode(encoded).decode()
+    data = base64.b64encode(file).decode()
     size = f'width="{width}" height="{height}"'
     return f'<img class="kl-pixels" {size} alt="{escape(alt)}" src="data:image/png;base64,{data}">'
 
@@ -128,41 +149,65 @@ def thinned(values: Values, side: int) -> Values:
     if longest <= side:
         return values
     for axis in (0, 1):
-        length = values.shape[axis]
-        count = -(-length * side // longest)
-        starts = np.arange(count) * length // count
-        sizes = np.diff(np.append(starts, length))
-        shape = [-1 if k == axis else 1 for k in range(values.ndim)]
-        values = np.add.reduceat(values, starts, axis=axis) / sizes.reshape(shape)
+        rows = values.swapaxes(0, axis)
+        count = -(-len(rows) * side // longest)
+        starts = np.arange(count) * len(rows) // count
+        sizes = np.diff(np.append(starts, len(rows)))
+        total = rows[starts]
+        for k in range(1, int(sizes.max())):  # far quicker than `np.add.reduceat`
+            total[sizes > k] += rows[starts[sizes > k] + k]
+        values = (total / sizes.reshape(-1, *[1] * (values.ndim - 1))).swapaxes(0, axis)
     return values
 
 
-def png(pixels: Values, palette: Values = NONE) -> bytes:
-    """A PNG file (ISO/IEC 15948) of 8-bit pixels, rows first: indices of a palette, or three colours."""
-    height, width, channels = pixels.shape
-    rows = np.zeros((height, 1 + width * channels), np.uint8)
-    rows[:, 1:] = pixels.reshape(height, width * channels)
-    header = struct.pack(">2I5B", width, height, 8, 3 if len(palette) else 2, 0, 0, 0)
-    parts = [
-        (b"IHDR", header),
-        (b"PLTE", palette[:, :3].tobytes()),
-        (b"tRNS", palette[:, 3].tobytes()),
-        (b"IDAT", zlib.compress(rows.tobytes(), 9)),
-        (b"IEND", b""),
-    ]
+def png(frames: Sequence[Values], palette: Values = NONE, fps: float = 0.0, level: int = DENSE) -> bytes:
+    """A PNG file (ISO/IEC 15948) of 8-bit pixels, rows first: indices of a palette, or three colours.
+
+    Several frames, `fps` a second, make an animated PNG (W3C, PNG 3rd edition), of which old readers show the
+    first.
+    """
+    height, width, channels = frames[0].shape
     file = b"\x89PNG\r\n\x1a\n"
-    for kind, data in parts:
-        if data or kind == b"IEND":
-            file += struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    return file
+    file += _chunk(b"IHDR", struct.pack(">2I5B", width, height, 8, 3 if len(palette) else 2, 0, 0, 0))
+    if len(frames) > 1:
+        file += _chunk(b"acTL", struct.pack(">2I", len(frames), 0))
+    if len(palette):
+        file += _chunk(b"PLTE", palette[:, :3].tobytes()) + _chunk(b"tRNS", palette[:, 3].tobytes())
+    for k, pixels in enumerate(frames):
+        rows = np.zeros((height, 1 + width * channels), np.uint8)
+        rows[:, 1:] = pixels.reshape(height, width * channels)
+        data = zlib.compress(rows.tobytes(), level)
+        if len(frames) > 1:  # two chunks a frame, but one of the first, whose data are those of the still
+            number, pause = max(2 * k - 1, 0), round(1000 / fps)
+            file += _chunk(b"fcTL", struct.pack(">5I2H2B", number, width, height, 0, 0, pause, 1000, 0, 0))
+        file += _chunk(b"fdAT", struct.pack(">I", 2 * k) + data) if k else _chunk(b"IDAT", data)
+    return file + _chunk(b"IEND", b"")
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 # ------------------------------------------------------------------------------------------ curves
 
 
-def curves(columns: Values, names: tuple[str, ...], alt: str, last: int) -> str:
-    """The columns of a matrix as curves over the row numbers up to `last`, with the range at the left."""
-    finite = columns[np.isfinite(columns)]
+def curves(
+    frames: Sequence[Values],
+    names: tuple[str, ...],
+    alt: str,
+    last: int,
+    fps: float = 0.0,
+    *,
+    log: bool = False,
+) -> str:
+    """The columns of a matrix as curves over the row numbers up to `last`, with the range at the left.
+
+    Several matrices follow each other, `fps` a second.  With `log` the scale is logarithmic, and shows what
+    is greater than 0.
+    """
+    if log:
+        frames = [np.log10(np.where(frame > 0, frame, np.nan)) for frame in frames]
+    finite = np.concatenate([frame[np.isfinite(frame)] for frame in frames])
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     margin = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
     bottom, top = low - margin, high + margin
@@ -171,16 +216,19 @@ def curves(columns: Values, names: tuple[str, ...], alt: str, last: int) -> str:
         return (HEIGHT - BELOW) * (top - value) / (top - bottom)
 
     parts = []
-    if bottom < 0 < top:
+    if bottom < 0 < top and not log:
         zero = f"{y(0):.1f}"
         parts.append(f'<line x1="{LEFT}" x2="{WIDTH}" y1="{zero}" y2="{zero}" class="kl-zero"/>')
     for k, name in enumerate(names):
-        style = f"stroke:{_ink(k)}"
-        title = f"<title>{escape(name)}</title>" if name else ""
-        parts += [f'<path d="{path}" style="{style}">{title}</path>' for path in _paths(columns[:, k], y)]
+        paths = [_path(frame[:, k], y) for frame in frames]
+        inner = f"<title>{escape(name)}</title>" if name else ""
+        if len(frames) > 1:
+            timing = f'dur="{len(frames) / fps:.3f}s" calcMode="discrete" repeatCount="indefinite"'
+            inner += f'<animate attributeName="d" {timing} values="{";".join(paths)}"/>'
+        parts.append(f'<path d="{paths[0]}" style="stroke:{_ink(k)}">{inner}</path>')
     parts += [
-        _label(LEFT - 6, y(high) + 4, number(high)),
-        _label(LEFT - 6, y(low) + 4, number(low)),
+        _label(LEFT - 6, y(high) + 4, number(10**high if log else high)),
+        _label(LEFT - 6, y(low) + 4, number(10**low if log else low)),
         _label(LEFT + 6, HEIGHT - 2, "0"),
         _label(WIDTH, HEIGHT - 2, str(last)),
     ]
@@ -198,7 +246,7 @@ def _label(x: float, y: float, text: str) -> str:
     return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="end">{escape(text)}</text>'
 
 
-def _paths(values: Values, y: Any) -> list[str]:
+def _path(values: Values, y: Any) -> str:
     """A curve in pieces that are finite; of many points the least and the greatest of neighbours."""
     if len(values) > POINTS:
         starts = np.arange(POINTS // 2) * len(values) // (POINTS // 2)
@@ -207,4 +255,6 @@ def _paths(values: Values, y: Any) -> list[str]:
     x = LEFT + np.arange(len(values)) * (WIDTH - LEFT) / max(1, len(values) - 1)
     finite = np.flatnonzero(np.isfinite(values))
     pieces = np.split(finite, np.flatnonzero(np.diff(finite) > 1) + 1)
-    return ["M" + "L".join(f"{x[i]:.1f} {y(values[i]):.1f}" for i in piece) for piece in pieces if len(piece)]
+    return "".join(
+        "M" + "L".join(f"{x[i]:.1f} {y(values[i]):.1f}" for i in piece) for piece in pieces if len(piece)
+    )

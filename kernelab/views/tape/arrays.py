@@ -5,7 +5,7 @@ Pure functions from an array to markup; must not change or expose its memory.
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,9 @@ LONGEST_ROW, LARGEST_SIDE = 12, 8
 PIXELS = 36_000
 """How many bytes the pictures of one view take together, before they are encoded as text."""
 
+MOVING = 1_000_000
+"""The same of a picture that moves."""
+
 LOOKED_AT = 2**22
 """Of a larger array not every element is looked at, so that it shows at once."""
 
@@ -46,9 +49,9 @@ def array_view(shown: array, *, asks: bool = False) -> Node:
     gradient = shown.grad if shown.allocation.adjoint is not None else None
     note = [words(Run(said, "dim")) for said in _passes(shown)]
     if gradient is None:
-        return Below((heading, *note, _values("", shown, PIXELS)))
+        return Below((heading, *note, values_view("", shown, PIXELS)))
     asked = asks and not isinstance(shown, structarray)
-    sides = _values("values", shown, PIXELS // 2), _values("gradient", gradient, PIXELS // 2, asked)
+    sides = values_view("values", shown, PIXELS // 2), values_view("gradient", gradient, PIXELS // 2, asked)
     return Below((heading, Beside(sides), *note))
 
 
@@ -68,14 +71,15 @@ def picked_view(shown: indexedarray) -> Node:
         elements = shown.contiguous()
     described = f" of an array of {_extents(shown.data)} {shown.dtype} on {shown.device}"
     heading = words(Run(f"{_extents(shown)} picked elements", "strong"), described, level=1)
-    return Below((heading, _values("", elements, PIXELS)))
+    return Below((heading, values_view("", elements, PIXELS)))
 
 
 def _extents(shown: array | indexedarray) -> str:
     return " × ".join(map(str, shown.shape))
 
 
-def _values(title: str, shown: array, budget: int, asks: bool = False) -> Node:
+def values_view(title: str, shown: array, budget: int | None, asks: bool = False) -> Node:
+    """The values of an array, in pictures of at most `budget` bytes; for None quickly, and without text."""
     values = shown.host()
     if not shown.size:
         return words("no elements")
@@ -89,10 +93,22 @@ def _values(title: str, shown: array, budget: int, asks: bool = False) -> Node:
     heading = _title(title, some, some.host())
     if step > 1:
         heading += f", of one element in {step**shown.ndim}"
-    picture = _picture(some, some.host(), budget, shown.shape[0] - 1)
+    picture = _picture(some, [some.host()], budget, shown.shape[0] - 1)
+    if budget is None:
+        return Drawing(heading, picture, ())
     with np.printoptions(precision=4, threshold=60, edgeitems=3, linewidth=100):
         lines = tuple(str(values).splitlines())
     return Drawing(heading, _clickable(picture, some, step) if asks else picture, lines)
+
+
+def animation_view(frames: Sequence[array], fps: float) -> Node:
+    """Arrays of one shape and dtype, one after another: a picture that moves, curves that change."""
+    first = frames[0]
+    step = math.ceil((first.size / LOOKED_AT) ** (1 / first.ndim))
+    some = [frame[(slice(None, None, step),) * frame.ndim].host() for frame in frames]
+    picture = _picture(first, some, MOVING, first.shape[0] - 1, fps)
+    described = f"{len(frames)} frames of {_extents(first)} {first.dtype}, {number(fps)} a second"
+    return Drawing(described, picture, (_range(np.stack(some)),))
 
 
 def _is_small(shown: array) -> bool:
@@ -160,18 +176,21 @@ def _asking(table: Table, shown: array) -> Table:
 # ------------------------------------------------------------------------------------------ pictures
 
 
-def _picture(shown: array, values: Values, budget: int, last: int) -> str:
+def _picture(shown: array, frames: Sequence[Values], budget: int | None, last: int, fps: float = 0.0) -> str:
+    """The picture of one frame of the values of `shown`, or of several of such arrays."""
     alt = f"{shown.dtype} of shape {shown.shape}"
     components = shape_of(shown.dtype)
     if shown.ndim == 1 and len(components) <= 1 and np.prod(components, dtype=int) <= len(COMPONENTS):
-        columns = values.reshape(shown.size, -1).astype(np.float64)
-        return curves(columns, COMPONENTS[: columns.shape[1]] if components else ("",), alt, last)
-    matrix = _matrix(shown, values).astype(np.float64)
-    if _is_photograph(shown, matrix):
-        return photograph(matrix, alt, budget)
+        columns = [values.reshape(len(values), -1).astype(np.float64) for values in frames]
+        names = COMPONENTS[: columns[0].shape[1]] if components else ("",)
+        return curves(columns, names, alt, last, fps)
+    matrices = [_matrix(shown, values) for values in frames]
+    if all(_is_photograph(shown, matrix) for matrix in matrices):
+        return photograph(matrices, alt, budget, fps)
+    matrices = [matrix.astype(np.float64) for matrix in matrices]
     if components:
-        matrix = np.sqrt((matrix.reshape(*matrix.shape[:2], -1) ** 2).sum(axis=2))
-    return heatmap(matrix, alt, budget)
+        matrices = [np.sqrt((matrix.reshape(*matrix.shape[:2], -1) ** 2).sum(axis=2)) for matrix in matrices]
+    return heatmap(matrices, alt, budget, fps)
 
 
 def _clickable(picture: str, shown: array, step: int) -> str:

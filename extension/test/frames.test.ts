@@ -1,0 +1,51 @@
+import { expect, test, vi } from "vitest";
+import frames from "../src/frames";
+import { FakeModel } from "./model";
+
+class ViewModel extends FakeModel {
+  constructor(snapshot: string, private sliders: object[] = []) {
+    super(snapshot);
+  }
+  override get(key: string): any {
+    return key === "sliders" ? this.sliders : super.get("snapshot");
+  }
+}
+
+const SLIDERS = [{ name: "length", low: 0, high: 2, value: 1 }];
+const drawn = () => vi.waitFor(() => undefined);
+
+function render(model: ViewModel): { el: HTMLElement; close: () => void } {
+  const el = document.createElement("div");
+  return { el, close: frames.render({ model: model as any, el }) };
+}
+
+test("the latest page is shown, and what comes while one is drawn replaces it", async () => {
+  const model = new ViewModel("<p>first</p>"), { el } = render(model);
+  for (const page of ["second", "third", "fourth"]) model.message({ op: "news", html: `<p>${page}</p>` });
+  await vi.waitFor(() => expect(el.textContent).toBe("fourth"));
+  expect(el.querySelectorAll("p.klt-offline, .klt-frames p:not(.klt-offline)").length).toBe(2);
+});
+
+test("a slider asks Python once at a time, and then for where it has come to", async () => {
+  const model = new ViewModel("<p>1</p>", SLIDERS), { el } = render(model);
+  const input = el.querySelector("input")!;
+  for (const value of ["1.2", "1.5", "1.8"]) {
+    input.value = value;
+    input.dispatchEvent(new Event("input"));
+  }
+  expect(model.sent).toEqual([{ op: "slide", values: { length: expect.any(Number) } }]);
+  model.message({ op: "news", html: "<p>2</p>" });
+  await drawn();
+  expect(model.sent.length).toBe(2);
+  expect(el.querySelector("output")!.textContent).toBe("1.800");
+  model.message({ op: "news", html: "<p>3</p>" });
+  await vi.waitFor(() => expect(el.textContent).toContain("3"));
+  expect(model.sent.length).toBe(2);
+});
+
+test("a closed view listens to nothing", () => {
+  const model = new ViewModel("<p>1</p>", SLIDERS), { el, close } = render(model);
+  close();
+  expect(el.childElementCount).toBe(0);
+  expect(model.listeners("msg:custom") + model.listeners("change:snapshot")).toBe(0);
+});

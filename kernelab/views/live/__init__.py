@@ -1,0 +1,1 @@
+"""Views that follow what they are of while a cell runs."""

@@ -1,0 +1,181 @@
+"""Views that follow what they are of: an array, and numbers that are added to curves.
+
+    view = kl.live(x)               the picture of x
+    for k in range(1000):
+        step(x)
+        view.update()               the picture of x as it is now
+
+A running notebook shows them by the widget of `jupyter.live`, which asks for news some sixty times a second;
+what a saved one keeps, and what a page without widgets shows, is the static form after the last cell.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from kernelab import hooks
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.runtime.array.array import array, require_array
+from kernelab.runtime.array.transfers import require_readable
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.recorder import unrecorded
+from kernelab.views.pages import display, markup
+from kernelab.views.pages.markup import Below, Drawing, Node, Run, words
+from kernelab.views.pages.picture import curves, number
+from kernelab.views.tape.arrays import PIXELS, values_view
+
+
+class LiveView(ABC):
+    """A view that a notebook shows at once, and that follows what it is of."""
+
+    sliders: tuple[dict[str, Any], ...] = ()
+    """What a reader can change: name, low, high and value of each."""
+
+    def __init__(self) -> None:
+        self._version = 0
+        self._told = 0
+        self._kept = 0
+        self._output: Any = None
+        self._cell: int | None = None
+        self.show()
+
+    @abstractmethod
+    def node(self, budget: int | None) -> Node:
+        """The view as it is now: its pictures of at most so many bytes, or made quickly."""
+
+    def slide(self, values: dict[str, float]) -> None:
+        """A reader has moved sliders to these values."""
+        raise NotImplementedError
+
+    def news(self) -> Node | None:
+        """The view, where it has changed since this was last asked."""
+        version = self._version
+        if version == self._told:
+            return None
+        self._told = version
+        return self.node(None)
+
+    def changed(self) -> None:
+        """Say that there is news."""
+        self._version += 1
+
+    def show(self) -> None:
+        """Show the view here, where a notebook is running."""
+        self._cell = display.cell()
+        if notebook := display.running_notebook():
+            self._output = notebook.display(self._forms(), raw=True, display_id=True)
+
+    def keep(self) -> None:
+        """Replace the static form by that of the view as it is now: it stands in a saved notebook."""
+        if self._output is not None and self._kept != self._version:
+            self._kept = self._version
+            self._output.update(self._forms(), raw=True)
+
+    def _forms(self) -> dict[str, Any]:
+        return hooks.widget(self, display.bundle(self, lambda view: view.node(PIXELS)))
+
+    def _ipython_display_(self) -> None:
+        if self._cell is None or self._cell != display.cell():
+            self.show()
+
+    def __repr__(self) -> str:
+        return markup.render(self.node(PIXELS))
+
+
+class LiveArray(LiveView):
+    """The picture of an array, which `update` makes anew."""
+
+    def __init__(self, shown: array, title: str) -> None:
+        require_array(shown, "live takes")
+        self.array = shown
+        self.title = title
+        self._frame = self._taken()
+        super().__init__()
+
+    def update(self) -> None:
+        """Show the elements as they are now; reads them, and is no part of what a tape records."""
+        self._frame = self._taken()
+        self.changed()
+
+    def _taken(self) -> array:
+        require_readable(self.array)
+        with unrecorded():
+            return array(self.array, device="cpu")
+
+    def node(self, budget: int | None) -> Node:
+        frame = self._frame
+        extents = " × ".join(map(str, frame.shape))
+        heading = words(Run(self.title or "array", "strong"), f" of {extents} {frame.dtype}", level=1)
+        return Below((heading, values_view("", frame, budget)))
+
+
+class LiveCurve(LiveView):
+    """Curves to which `update` adds a point each."""
+
+    def __init__(self, names: tuple[str, ...], log: bool) -> None:
+        self.names = names
+        self.log = log
+        self._lock = threading.Lock()
+        self._points: list[tuple[float, ...]] = []
+        super().__init__()
+
+    def update(self, *values: Any) -> None:
+        """Add a number to each curve; arrays of one element will do.  Raises KernelValueError for others."""
+        if len(values) != len(self.names):
+            message = f"{len(values)} numbers for {len(self.names)} curves: {', '.join(self.names)}"
+            raise KernelValueError(Diagnostic(message, code="live", hint="give one for each, in this order"))
+        point = tuple(_number(name, value) for name, value in zip(self.names, values, strict=True))
+        with self._lock:
+            self._points.append(point)
+        self.changed()
+
+    def node(self, budget: int | None) -> Node:
+        with self._lock:
+            points = np.array(self._points, float).reshape(-1, len(self.names))
+        if not len(points):
+            return words(Run(", ".join(self.names), "strong"), ": no numbers yet", level=1)
+        latest = ", ".join(
+            f"{name} {number(value)}" for name, value in zip(self.names, points[-1], strict=True)
+        )
+        title = f"{latest} after {len(points):,} steps" + (", logarithmic" if self.log else "")
+        picture = curves([points], self.names, title, len(points) - 1, log=self.log)
+        return Drawing(title, picture, ())
+
+
+def _number(name: str, value: Any) -> float:
+    with unrecorded():
+        if isinstance(value, array) and value.size == 1:
+            return float(value.item())
+        if np.ndim(value) == 0 and isinstance(value, int | float | np.number):
+            return float(value)
+    message = f"the curve {name} takes a number at a time, not {described(value)}"
+    hint = "pass x.sum() or another one number of it"
+    raise KernelTypeError(Diagnostic(message, code="live", hint=hint))
+
+
+class Live:
+    """Pictures that follow arrays and numbers while a cell runs."""
+
+    def __call__(self, array: Any, title: str = "") -> LiveArray:
+        """Show the picture of an array; `update` of what is returned shows its elements as they are then.
+
+        One dimension is a curve, two are an image, and elements of vec3 between 0 and 1 a coloured one.
+        Raises KernelTypeError for anything but an array.
+        """
+        return LiveArray(array, title)
+
+    def curve(self, *names: str, log: bool = False) -> LiveCurve:
+        """Show curves; ``update(value, ...)`` of what is returned adds a number to each.
+
+        With `log` the scale is logarithmic.  Raises KernelTypeError for names that are no text.
+        """
+        if not names or not all(isinstance(name, str) for name in names):
+            message = "a curve needs a name" if not names else f"{described(names)} are no names of curves"
+            hint = 'write kl.live.curve("loss"), then curve.update(loss)'
+            raise KernelTypeError(Diagnostic(message, code="live", hint=hint))
+        return LiveCurve(names, log)
+
+
+live = Live()
