@@ -18,7 +18,7 @@ from kernelab.backend.common.launch_data import pack
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cuda.cuda_backend import CudaBackend, CudaEntry
 from kernelab.backend.cuda.driver import Driver
-from kernelab.backend.cuda.workspace import Workspace
+from kernelab.backend.cuda.launch_config import Workspace
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import TILE, layout_of
 from kernelab.codegen.cpp.targets import Cuda

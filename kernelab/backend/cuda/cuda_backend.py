@@ -26,16 +26,19 @@ from kernelab.backend.common.tiered import BETTER, Pending, Tiered
 from kernelab.backend.cuda.driver import Driver
 from kernelab.backend.cuda.launch_config import (
     LAUNCH_CONFIG,
+    Scratch,
+    Snapshot,
+    Workspace,
     current_stream,
     in_turn,
     is_specializable,
     misaligned,
     overlapping,
     repeated,
+    threads_of,
     unordered,
 )
 from kernelab.backend.cuda.synchronisation import PendingLaunch, PendingLaunches, StreamSync, fields
-from kernelab.backend.cuda.workspace import Scratch, Snapshot, Workspace, threads_of
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import (
     ABI_VERSION,

@@ -17,9 +17,8 @@ from collections.abc import Iterator, Sequence
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.emitter import prelude
 from kernelab.codegen.cpp.entry import DONE, GRID_SLOTS, EntryInfo, Line, Unit
-from kernelab.codegen.cpp.entry_shells import INDENT
 from kernelab.codegen.cpp.helpers import BUDGET
-from kernelab.codegen.cpp.targets import Cpu
+from kernelab.codegen.cpp.targets import INDENT, Cpu
 from kernelab.codegen.cpp.wide_accumulators import Wide
 from kernelab.codegen.cpp.writer import is_short, scalar_type, sides, weight
 from kernelab.codegen.vectors.checks_ahead import checks_of

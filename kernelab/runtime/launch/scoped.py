@@ -11,9 +11,8 @@ import time
 from contextvars import ContextVar, Token
 from typing import Any
 
-from kernelab.backend.cuda.launch_config import current_stream
+from kernelab.backend.cuda.launch_config import Scratch, current_stream
 from kernelab.backend.cuda.synchronisation import PendingGraph, PendingLaunch
-from kernelab.backend.cuda.workspace import Scratch
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.guidance.bad_calls import telling
 from kernelab.lang.types import uint8
