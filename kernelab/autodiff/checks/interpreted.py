@@ -20,7 +20,6 @@ from kernelab.lang.ir import Function, Let, Native, walk
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.footprint import grid_of
-from kernelab.runtime.launch.launch import packed_slots
 
 
 class Interpreted(Wide):
@@ -45,7 +44,7 @@ class Interpreted(Wide):
         params = program.function.params
         given = [self._given(a, param.type) for a, param in zip(arguments, params, strict=True)]
         parts = [made.packed, *(packed(each, made.threads, None) for each in given)]
-        interpreter.entry(function, chunk=self.chunk)(packed_slots(parts))
+        interpreter.entry(function, chunk=self.chunk)(b"".join(parts))
 
 
 class Noisy(Interpreted):

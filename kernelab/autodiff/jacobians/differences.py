@@ -57,7 +57,7 @@ def differences(
         if only is not None and only[0] != i:
             continue
         wanted = np.arange(selection.columns(source)) if only is None else np.asarray(only[1])
-        parts = chunks(len(wanted), None, 4 * len(asked.shifts) * _bytes(subject))
+        parts = chunks(len(wanted), None, 4 * len(asked.shifts) * subject.nbytes)
         for chunk in steps(f"differences of {subject.name}", parts):
             some = wanted[chunk.start : chunk.stop]
             targets, found = _slopes(subject, i, some, eps, scale, labels, asked)
@@ -73,10 +73,6 @@ def differences(
             for s in [subject.sources[i]]
         ],
     )
-
-
-def _bytes(subject: Subject) -> int:
-    return sum(v.elements.allocation.nbytes for v in (*subject.sources, *(subject.outputs or ())))
 
 
 def _slopes(
@@ -216,7 +212,8 @@ def through_host(subject: Subject, labels: Sequence[str] = ()) -> frozenset[str]
     starts = [_numbers(source.elements) for source in subject.sources]
     moves = [4 * np.sqrt(eps) * rng.uniform(0.5, 1.5, len(x)) * np.maximum(1.0, np.abs(x)) for x in starts]
     outputs, here = _run(subject, [0.0 * move for move in moves])
-    if not all(map(_same, here, _run(subject, [0.0 * move for move in moves])[1])):
+    again = _run(subject, [0.0 * move for move in moves])[1]
+    if not all(np.array_equal(*pair, equal_nan=True) for pair in zip(here, again, strict=False)):
         return frozenset()  # it changes from run to run, which is told as such
     there = _run(subject, moves)[1]
     frozen_here, frozen_there = (moved(subject, [scale * move for move in moves]) for scale in (0.0, 1.0))
@@ -237,10 +234,6 @@ def _run(subject: Subject, moves: Sequence[Floats]) -> tuple[list[array], list[F
 
 def _numbers(elements: array) -> Floats:
     return scalars(elements).host().astype(np.float64).reshape(-1)
-
-
-def _same(a: Floats, b: Floats) -> bool:
-    return a.shape == b.shape and np.array_equal(a, b, equal_nan=True)
 
 
 def _differ(output: array, here: Floats, there: Floats, frozen_here: Floats, frozen_there: Floats) -> bool:

@@ -205,7 +205,7 @@ def patterns(
     subject: Subject, i: int, labels: Sequence[str] = ()
 ) -> tuple[Sequence[Variable], list[Pattern]]:
     """The patterns of all outputs by one input; NotTraceableError where they cannot be found."""
-    count, lanes = subject.sources[i].count, _most_lanes(subject)
+    count, lanes = subject.sources[i].count, max(1, min(MOST_LANES, ROOM // max(2 * subject.nbytes, 1)))
     column, top = np.arange(count, dtype=np.int32), 0
     while (count - 1) >> 6 * top >= BITS * lanes:  # there are blocks of 64 to the power of `top`
         top += 1
@@ -238,11 +238,6 @@ def _by_output(row: Any, column: Any, targets: Sequence[Variable], count: int) -
         made.append(Pattern(row[start:stop] - first, column[start:stop], (target.count, count)))
         first += target.count
     return made
-
-
-def _most_lanes(subject: Subject) -> int:
-    nbytes = 2 * sum(v.elements.allocation.nbytes for v in (*subject.sources, *(subject.outputs or ())))
-    return max(1, min(MOST_LANES, ROOM // max(nbytes, 1)))
 
 
 def _words(

@@ -84,6 +84,11 @@ class Subject:
     grid: Any = None
     is_gradient: bool = False
 
+    @property
+    def nbytes(self) -> int:
+        """The memory of the inputs and of the outputs that are known, in bytes."""
+        return sum(v.elements.allocation.nbytes for v in (*self.sources, *(self.outputs or ())))
+
     def start(self) -> Started:
         """Copy the arguments; arrays over one memory stay over one memory."""
         copier = _Copier()

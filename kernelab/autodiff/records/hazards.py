@@ -136,16 +136,12 @@ class Watch(Snapshot):
             self.release()
             self._warn()
         else:
-            self._require_room(target, needed)
+            room = room_to_keep(self.guard.saved_bytes)
+            if room is not None and min(target.size, needed.size) * bytes_of(needed.dtype) > room:
+                raise KernelMemoryError(self._too_much())
             saved = self.keep(target, needed)
             self.guard.saved_bytes += saved
             self._note_overwrite("saved", saved)
-
-    def _require_room(self, target: array, needed: array) -> None:
-        """Raise KernelMemoryError where a copy would take more than a tape may keep."""
-        room = room_to_keep(self.guard.saved_bytes)
-        if room is not None and min(target.size, needed.size) * bytes_of(needed.dtype) > room:
-            raise KernelMemoryError(self._too_much())
 
     def check(self) -> None:
         """Raise TapeError if the elements changed unseen."""

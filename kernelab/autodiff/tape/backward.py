@@ -100,8 +100,10 @@ class BackwardPlan:
             self._publish_seeds()
             shared = self._find_inputs()
         else:
-            self._publish_nothing()
-        self._retire(shared)
+            self.before, self.after, self.inputs = [], {}, []
+        for memory, i in self.first.items():
+            if memory not in shared:
+                self.retired.setdefault(i, []).append(memory)
 
     def _look_forward(self) -> None:
         """Find out what each record touches, and which gradients are those of values that it reads first."""
@@ -212,11 +214,6 @@ class BackwardPlan:
             i = next(i for i, step in enumerate(self.steps) if any(map(seed.overlaps, step.read)))
             self._publish(i, Publication(seed, True, seed))
 
-    def _publish_nothing(self) -> None:
-        self.before.clear()
-        self.after.clear()
-        self.inputs.clear()
-
     def _find_inputs(self) -> set[Allocation]:
         """The memory of inputs; find where the sweep publishes other gradients in it."""
         inputs: set[Allocation] = set()
@@ -227,12 +224,6 @@ class BackwardPlan:
             inputs.add(memory)
         self.mixed |= inputs.intersection([elements.allocation for elements in self.before])
         return inputs
-
-    def _retire(self, kept: Collection[Allocation]) -> None:
-        """Find the first record that touches a memory: after its adjoint, those there are done with."""
-        for memory, i in self.first.items():
-            if memory not in kept:
-                self.retired.setdefault(i, []).append(memory)
 
     def leaves(self) -> list[tuple[int, Publication]]:
         """What the records read before they write it, each with the first that reads it."""

@@ -159,15 +159,12 @@ def _with_copies(record: LaunchRecord, inputs: Mapping[int, array], reads: Itera
     return {**inputs, **{i: arguments[i].twin(copies[arguments[i].allocation]) for i in moved}}
 
 
-def _copy(source: Allocation, dest: Allocation) -> None:
-    copy_bytes(dest, 0, source, 0, source.nbytes)
-
-
 def _told(before: Sequence[Record], record: LaunchRecord, culprit: Culprit) -> Diagnostic:
     thread = thread_text(culprit.thread, record.grid.extents, record.kernel.plan.coordinates)
     launched = Related("it was launched here:", record.place.span)
     if culprit.value:
-        return _argument(record, culprit.value, culprit.word)
+        message = f"the argument `{culprit.value}` of {record.title} is {culprit.word}"
+        return Diagnostic(message, record.place.span, "not-finite", hint="pass a finite number")
     if not culprit.array:
         return turned_here(culprit, thread, record.title, launched)
     source = record.arguments[culprit.array]
@@ -183,11 +180,6 @@ def _told(before: Sequence[Record], record: LaunchRecord, culprit: Culprit) -> D
         hint="look at where its values come from",
         related=(launched, *((Related("it was set here:", place.span),) if place else ())),
     )
-
-
-def _argument(record: LaunchRecord, name: str, word: str) -> Diagnostic:
-    message = f"the argument `{name}` of {record.title} is {word}"
-    return Diagnostic(message, record.place.span, "not-finite", hint="pass a finite number")
 
 
 def _maker(before: Sequence[Record], source: array) -> Record | None:
@@ -237,7 +229,7 @@ def pull_finite(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
         if not found:
             continue
         for memory, kept in before.items():
-            _copy(kept, adjoints.memory[memory])
+            copy_bytes(adjoints.memory[memory], 0, kept, 0, kept.nbytes)
         raise NotFiniteError(_turned(records[:i], record, primal, found, adjoints))
 
 

@@ -150,7 +150,9 @@ def seeds_of(
 
 def _add_cotangents(seeds: dict[array, Cotangent], grads: Mapping[array, Any]) -> None:
     if not isinstance(grads, Mapping) or not grads:
-        raise _no_mapping(grads)
+        found = "nothing" if isinstance(grads, Mapping) else a_thing(grads)
+        hint = "write backward(grads={y: ones_like(y)}), or backward(loss)"
+        raise refusal("seed", f"grads= maps arrays to their cotangents, and here it is {found}", hint)
     for named, given in grads.items():
         pairs = [(named, given)] if named.__class__ is array else by_leaves({named: given})
         for target, cotangent in pairs:
@@ -263,12 +265,6 @@ def _checked_loss(loss: Any) -> array:
         name = called(loss, "the loss")
         raise refusal("loss", f"{name} does not require gradients", "create it with requires_grad=True")
     return loss
-
-
-def _no_mapping(grads: Any) -> TapeError:
-    found = "nothing" if isinstance(grads, Mapping) else a_thing(grads)
-    hint = "write backward(grads={y: ones_like(y)}), or backward(loss)"
-    return refusal("seed", f"grads= maps arrays to their cotangents, and here it is {found}", hint)
 
 
 def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:

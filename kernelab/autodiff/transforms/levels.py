@@ -36,7 +36,7 @@ from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference, require_arguments_readable
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.launch.footprint import changed_part, grid_of
-from kernelab.runtime.launch.launch import Call, packed_slots
+from kernelab.runtime.launch.launch import Call
 from kernelab.runtime.memory.interop import HostArray, itemsize
 from kernelab.runtime.memory.memory import Allocation, allocate, contiguous_strides, zeros_beside
 from kernelab.runtime.memory.spaces import OPEN, space_of
@@ -328,7 +328,7 @@ class Base(Level):
             parts = [made.packed, *(packed(given, made.threads, space) for given in arguments)]
             interpreted = program.is_check and not OPEN and Interpretation.of(program).begin(made.threads)
             run = interpreted or program.run
-            run(packed_slots(parts), program.shares(arguments))
+            run(b"".join(parts), program.shares(arguments))
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         dest.allocation.will_write(dest)

@@ -426,7 +426,10 @@ def map_lanes(
     for chunk in [range(lanes)] if chunk_size is None else chunks(lanes, chunk_size, 1):
         level = Batch(parent, len(chunk), randomness, chunk.start, "vmap")
         with level.active():
-            given = [_lanes(level, arg, dim, chunk) for arg, dim in zip(args, dims, strict=True)]
+            given = [
+                arg if dim is None else level.split(_slice(arg, dim, chunk), dim)
+                for arg, dim in zip(args, dims, strict=True)
+            ]
             result, _ = call(func, given, False)
         outputs = leaves(result, func)
         whole = whole or [fresh((lanes, *out.shape), out.dtype, out) for out in outputs]
@@ -451,10 +454,6 @@ def _out_axes(func: Function, whole: Sequence[array], out_dims: Any) -> list[int
             )
             raise refusal(GradientError, message, "out_dims", f"pass {-joined.ndim} to {joined.ndim - 1}")
     return given
-
-
-def _lanes(level: Batch, arg: Any, dim: int | None, chunk: range) -> Any:
-    return arg if dim is None else level.split(_slice(arg, dim, chunk), dim)
 
 
 def _slice(elements: array, axis: int, chunk: range) -> array:

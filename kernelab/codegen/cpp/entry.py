@@ -50,7 +50,8 @@ def device_call(message: Message, values: list[str]) -> str:
         f'{value} ? "True" : "False"' if type == bool_ and not spec else value
         for value, spec, type in zip(values, message.specs, message.types, strict=True)
     ]
-    return f"printf({', '.join([_quoted(form), *arguments])});"
+    quoted = f'"{"".join(map(_escaped, form))}"'
+    return f"printf({', '.join([quoted, *arguments])});"
 
 
 def _device_spec(spec: str, type: Scalar) -> str:
@@ -59,10 +60,6 @@ def _device_spec(spec: str, type: Scalar) -> str:
     if not spec:
         spec = "%.9g" if type.is_float else "%u" if type.kind == "uint" else "%d"
     return f"{spec[:-1]}ll{spec[-1]}" if type.is_int and type.bits == 64 else spec
-
-
-def _quoted(text: str) -> str:
-    return f'"{"".join(_escaped(character) for character in text)}"'
 
 
 def _escaped(character: str) -> str:

@@ -144,10 +144,6 @@ def is_plain_zero(atom: ir.Atom) -> bool:
     return isinstance(atom, ir.Const) and atom.value == 0 and math.copysign(1.0, atom.value) > 0
 
 
-def _loop_indices(body: ir.Block) -> Iterator[ir.Var]:
-    return (stmt.index for stmt in ir.walk(body) if isinstance(stmt, ir.For))
-
-
 def record(scalars: Sequence[Scalar], widest: int) -> tuple[list[int], int]:
     """The offset of each scalar in a saved record, the widest first, and the record's size."""
     offsets = [0] * len(scalars)
@@ -176,7 +172,8 @@ class Writer:
         self.near = flavor.near(function)
         self.own = own_atomics(function) if self.near else frozenset[ir.Atomic]()
         self.steady = read_only(function)
-        self.common = {*function.params, *_loop_indices(function.body)}
+        indices = (stmt.index for stmt in ir.walk(function.body) if isinstance(stmt, ir.For))
+        self.common = {*function.params, *indices}
         self.sites: list[Site] = []
         self.needs: set[str] = {"poll"} if flavor.target == "cpu" else set()
         self.depth = 0

@@ -174,14 +174,11 @@ def names_of_memories(memories: Iterable[Any]) -> dict[Any, str]:
     """The same of several allocations, as far as they have names, from one search."""
     wanted = {id(memory): memory for memory in memories}
     names: dict[int, str] = {}
-    for name, held in _arrays():
-        if (memory := id(getattr(held, "allocation", None))) in wanted:
+    for name, held in _names():
+        memory = id(getattr(held, "allocation", None)) if hasattr(type(held), "allocation") else None
+        if memory in wanted:
             names.setdefault(memory, name)
     return {wanted[memory]: name for memory, name in names.items()}
-
-
-def _arrays() -> Iterator[tuple[str, object]]:
-    return ((name, held) for name, held in _names() if hasattr(type(held), "allocation"))
 
 
 def _names() -> Iterator[tuple[str, object]]:

@@ -94,12 +94,13 @@ class Instance:
         """A copy of an element of an array, which says so where a field of it is set."""
         made = cls()
         for entry in made._struct.fields:
-            held = value[entry.name]
-            made._values[entry.name] = (
-                class_of(entry.type)._read(held, of)
-                if isinstance(entry.type, Struct)
-                else _kept(held, entry.type)
-            )
+            held: Any = value[entry.name]
+            dtype: Any = entry.type
+            if isinstance(dtype, Struct):
+                held = class_of(dtype)._read(held, of)
+            else:
+                held = frozen(dtype, held.copy()) if isinstance(held, np.ndarray) else held.item()
+            made._values[entry.name] = held
         object.__setattr__(made, "_element", True)
         return made
 
@@ -437,10 +438,6 @@ def _components(entry: Field, type: Value, value: Any, struct: str) -> Any:
 def _wrong(entry: Field, struct: str, found: str, hint: str = "") -> KernelTypeError:
     message = f"the field {entry.name} of {struct} is {entry.type}, not {found}"
     return KernelTypeError(Diagnostic(message, hint=hint, code="field"))
-
-
-def _kept(held: Any, type: Any) -> Any:
-    return frozen(type, held.copy()) if isinstance(held, np.ndarray) else held.item()
 
 
 def _shown(value: Any) -> str:

@@ -381,17 +381,13 @@ class Kernel(KernelHints, Displayed):
         return tuple(found)
 
     @cached_property
-    def _wide(self) -> "Kernel":
-        return self._like(self.program.widened)
-
-    def widened(self) -> "Kernel":
-        """The same kernel over float64."""
-        return self._wide
-
-    @cached_property
     def by_leaves(self) -> "Kernel":
         """The same kernel, launched with the leaves of its structs as arguments."""
         return self if self.plan.formals is None else self._like(self.program)
+
+    def widened(self) -> "Kernel":
+        """The same kernel over float64."""
+        return self.program.once("widened kernel", lambda: self._like(self.program.widened))
 
     def _like(self, program: Program) -> "Kernel":
         """The kernel with another program, launched with the leaves of its structs as arguments."""

@@ -13,7 +13,6 @@ from typing import Any, Never
 import numpy as np
 
 from kernelab import hooks
-from kernelab.backend.common.backends import Args
 from kernelab.backend.cuda.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG, LaunchConfig, config_of
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.guidance.bad_calls import no_argument, show_signature, telling
@@ -264,11 +263,6 @@ def _require_writable(parameter: Parameter, argument: Any) -> None:
         raise parameter.wrong(found, "pick each element once", "index")
 
 
-def packed_slots(parts: Sequence[bytes]) -> Args:
-    """The slots of a launch, the grid's first."""
-    return b"".join(parts)
-
-
 @dataclass(slots=True, eq=False)
 class Call:
     """A validated launch that has not run yet: what a recorder gets, and keeps.
@@ -338,7 +332,7 @@ class Call:
             return ()
         kept = [Residual(type, self.grid.threads, self.space) for type in pullback.residuals]
         with configured(self.config):
-            pullback.primal.run(packed_slots([*self.parts, *(residual.packed for residual in kept)]))
+            pullback.primal.run(b"".join([*self.parts, *(residual.packed for residual in kept)]))
         return tuple(made for residual in kept for made in residual.arrays())
 
     def parts_with(self, replaced: dict[int, array]) -> tuple[bytes, ...]:

@@ -74,11 +74,7 @@ _waiting: dict[int, Any] = {}
 """Capsules that nobody has taken yet, by the same address."""
 
 
-def _forget(address: int) -> None:
-    _held.pop(address, None)
-
-
-_let_go = _Deleter(_forget)
+_let_go = _Deleter(lambda address: _held.pop(address, None))
 
 
 def sweep() -> None:

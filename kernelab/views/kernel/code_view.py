@@ -23,7 +23,7 @@ from kernelab.codegen.cpp.entry import Unit
 from kernelab.codegen.listing.listing import Derivation, Line, Listing, Saving
 from kernelab.errors import NOWHERE, BuildError, Source, Span
 from kernelab.frontend.syntax.parsing import module_of
-from kernelab.lang.ir import Function, Var, walk
+from kernelab.lang.ir import Function, walk
 from kernelab.passes.ad.primal_replay import LoopStorage
 from kernelab.passes.common.effects import Effects, effects, effects_by_line
 from kernelab.runtime.kernel.loading import short
@@ -414,13 +414,12 @@ def facts_of(
     for place in dict.fromkeys([*done, *kept]):
         if place[0] is not NOWHERE.source:
             at = done.get(place, NO_EFFECTS)
-            reads, writes, adds = (_names(primal, some) for some in (at.reads, at.writes, at.accumulates))
+            reads, writes, adds = (
+                tuple(param.hint for param in primal.params if param in some)
+                for some in (at.reads, at.writes, at.accumulates)
+            )
             facts[place] = Facts(reads, writes, adds, tuple(kept.get(place, ())))
     return facts
-
-
-def _names(primal: Function, arrays: frozenset[Var]) -> tuple[str, ...]:
-    return tuple(param.hint for param in primal.params if param in arrays)
 
 
 def _saving(saving: Saving) -> str:
