@@ -24,7 +24,7 @@ os.environ.setdefault("KERNELAB_CACHE_DIR", tempfile.mkdtemp())
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import kernelab as kl
-from kernelab.backend.common.launch_data import pack
+from kernelab.backend.common.backends import pack
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.codegen.cpp.entry import layout_of
 from kernelab.frontend.meaning.name_lookup import language

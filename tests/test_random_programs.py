@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from kernelab.backend.common import launch_data
+from kernelab.backend.common import backends
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cuda.nvrtc import compile_to_ptx
@@ -141,7 +141,7 @@ def compare(texts: list[str], grid: tuple[int, ...], same: Callable[[Any, Any], 
             arguments = complete(function, program, point, grid)
             compiled, interpreted = same_memory(arguments), same_memory(arguments)
             entry = entries[program.name]
-            entry(launch_data.pack(entry.info.layout, grid, compiled))
+            entry(backends.pack(entry.info.layout, grid, compiled))
             interpreter.run(program, grid, interpreted)
             for name in arguments:
                 same(compiled[name], interpreted[name])

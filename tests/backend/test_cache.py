@@ -205,7 +205,7 @@ BUILD_AND_RUN = """
     import sys
     import numpy as np
     from kernelab.backend.cpu.cpu_backend import CpuBackend
-    from kernelab.backend.common.launch_data import pack
+    from kernelab.backend.common.backends import pack
     from kernelab.codegen.cpp.entry import layout_of
     from tests.codegen import kernels
 

@@ -18,9 +18,8 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend.common.backends import Entry
+from kernelab.backend.common.backends import Entry, pack
 from kernelab.backend.common.compiler import open_compiler
-from kernelab.backend.common.launch_data import pack
 from kernelab.backend.cpu import cpu_backend, interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
 from kernelab.codegen.cpp.emitter import emit
@@ -279,7 +278,7 @@ def test_values_that_do_not_fit_into_memory_are_an_error_not_a_crash() -> None:
         import resource
         import numpy as np
         from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
-        from kernelab.backend.common.launch_data import pack
+        from kernelab.backend.common.backends import pack
         from kernelab.codegen.cpp.entry import layout_of
         from kernelab.errors import KernelError
         from tests.backend.test_cpu import BATCH
@@ -318,7 +317,7 @@ import signal
 import numpy as np
 from kernelab.backend.cpu import cpu_backend
 from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
-from kernelab.backend.common.launch_data import pack
+from kernelab.backend.common.backends import pack
 from kernelab.codegen.cpp.entry import layout_of
 from tests.backend.test_cpu import BATCH
 from tests.codegen import kernels
@@ -472,7 +471,7 @@ def test_a_forked_child_launches_what_its_parent_built(entries: dict[str, Entry]
         import os
         import numpy as np
         from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
-        from kernelab.backend.common.launch_data import pack
+        from kernelab.backend.common.backends import pack
         from kernelab.codegen.cpp.entry import layout_of
         from tests.backend.test_cpu import BATCH
         from tests.codegen import kernels

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelab.backend.common.backends import Args, Entry, StorageFull, slots_of
-from kernelab.backend.common.launch_data import pack
+from kernelab.backend.common.backends import Args, Entry, StorageFull, pack, slots_of
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cuda.cuda_backend import CudaBackend, CudaEntry
 from kernelab.backend.cuda.driver import Driver

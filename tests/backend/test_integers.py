@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.backend.common.launch_data import pack
+from kernelab.backend.common.backends import pack
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cuda.cuda_backend import CudaBackend

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend.common.backends import slots_of
-from kernelab.backend.common.launch_data import pack
+from kernelab.backend.common.backends import pack, slots_of
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cuda.cuda_backend import CudaBackend, CudaEntry
 from kernelab.backend.cuda.launch_config import MOST, is_specializable

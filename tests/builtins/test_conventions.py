@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend.common.launch_data import pack
+from kernelab.backend.common.backends import pack
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.builtins.scalars.arithmetic import floordiv, mod, pow_, shl, shr, where

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kernelab.backend.common.launch_data import pack
+from kernelab.backend.common.backends import pack
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cuda.nvrtc import compile_to_ptx
 from kernelab.codegen.cpp.emitter import emit

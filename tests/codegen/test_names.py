@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kernelab.codegen.cpp.emitter import emit
-from kernelab.codegen.cpp.generated_names import RESERVED, Names, identifier
+from kernelab.codegen.cpp.helpers import RESERVED, Names, identifier
 from kernelab.codegen.cpp.targets import Cpu, Cuda
 from kernelab.lang.ir import Var
 from kernelab.lang.types import float32

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 import kernelab as kl
+from kernelab.backend.common.backends import pack
 from kernelab.backend.common.build_cache import Cache
 from kernelab.backend.common.compiler import open_compiler, processor_features
-from kernelab.backend.common.launch_data import pack
 from kernelab.backend.cpu import cpu_backend
 from kernelab.backend.cpu.cpu_backend import CpuBackend, VectorTier, build, lanes_of, widths_of
 from kernelab.codegen.cpp.entry import STATUS_FIELDS, layout_of

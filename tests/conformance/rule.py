@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 import kernelab
-from kernelab.backend.common.backends import Entry
-from kernelab.backend.common.launch_data import pack
+from kernelab.backend.common.backends import Entry, pack
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.codegen.cpp.entry import layout_of

@@ -5,8 +5,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend.common import backends
-from kernelab.backend.common.backends import Entry
-from kernelab.backend.common.launch_data import pack
+from kernelab.backend.common.backends import Entry, pack
 from kernelab.backend.cpu import interpreter
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import PRINT_LIMIT

@@ -7,7 +7,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend.common import backends
-from kernelab.backend.common.launch_data import pack
+from kernelab.backend.common.backends import pack
 from kernelab.errors import KernelAssertionError
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.common.simplify import simplify

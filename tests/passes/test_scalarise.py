@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelab.backend.common.launch_data import pack
+from kernelab.backend.common.backends import pack
 from kernelab.backend.cpu import interpreter
 from kernelab.codegen.cpp.entry import layout_of
 from kernelab.lang.build import FALSE, constant, integer, zero

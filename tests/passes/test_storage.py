@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from kernelab.backend.common import launch_data
+from kernelab.backend.common import backends
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cpu.lanes import LaneStack, Numpy
@@ -91,7 +91,7 @@ def test_machine_code_gives_the_same_gradient_for_every_storage() -> None:
             arguments = programs.complete(primal, program, Point.drawn("apart", number), GRID)
             found.append({name: np.array(value) for name, value in arguments.items()})
             entry = entries[program.name]
-            entry(launch_data.pack(entry.info.layout, GRID, found[-1]))
+            entry(backends.pack(entry.info.layout, GRID, found[-1]))
         for other in found[1:]:
             for name, value in found[0].items():
                 np.testing.assert_array_equal(other[name], value)

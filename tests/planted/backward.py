@@ -25,8 +25,8 @@ BACKWARD = (
     Fault(
         "an adjoint is let go of where it is needed last",
         AUTODIFF,
-        "for memory, i in self.first.items():\n            if memory not in kept:",
-        "for memory, i in self.first.items():\n            i += 1\n            if memory not in kept:",
+        "for memory, i in self.first.items():\n            if memory not in shared:",
+        "for memory, i in self.first.items():\n            i += 1\n            if memory not in shared:",
         CHECK,
     ),
     Fault(

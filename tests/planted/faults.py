@@ -55,7 +55,7 @@ VJP = (
     Fault(
         "the value that a carry starts with gets no cotangent",
         PASSES,
-        "self.accumulate(cotangents, stmt.inits[i], Expr(self.builder, bar))",
+        "self.accumulate(cotangents, stmt.inits[i], Expr(self.builder, bar), handed_on=True)",
         "pass",
     ),
     Fault(

@@ -24,7 +24,7 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 
 import kernelab as kl
-from kernelab.backend.common import launch_data
+from kernelab.backend.common import backends
 from kernelab.backend.cpu import cpu_backend
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.errors import KernelError
@@ -157,7 +157,7 @@ def _animal(animal: Animal) -> None:
         entry = CpuBackend().build([tangent])[tangent.name]
         dots = {f"{name}_dot": np.copy(given[name]) for name in names}
         arguments = {**given, **dots}
-        entry(launch_data.pack(entry.info.layout, animal.grid, arguments))
+        entry(backends.pack(entry.info.layout, animal.grid, arguments))
 
 
 def _held(differs: bool, value: Any) -> Any:
@@ -198,7 +198,7 @@ def kernels(log: Log, seed: int, vector: bool, run: Callable[..., None]) -> None
 
 def _launch(entry: Any, arguments: dict[str, Any]) -> None:
     held = same_memory(arguments)  # packed slots do not keep arrays alive
-    entry(launch_data.pack(entry.info.layout, GRID, held))
+    entry(backends.pack(entry.info.layout, GRID, held))
 
 
 def tapes(log: Log, seed: int, vector: bool, run: Callable[..., None]) -> None:

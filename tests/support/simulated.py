@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.backend.common.backends import Entry, slots_of
-from kernelab.backend.common.launch_data import pack
+from kernelab.backend.common.backends import Entry, pack, slots_of
 from kernelab.backend.cuda.driver import Driver, fault
 from kernelab.backend.cuda.synchronisation import LEGACY
 from kernelab.codegen.cpp.entry import layout_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.checks.interpreted import NoisyChunk
-from kernelab.backend.common import launch_data
+from kernelab.backend.common import backends
 from kernelab.backend.common.backends import Entry
 from kernelab.backend.cpu import interpreter
 from kernelab.lang.build import Builder, elem_of, type_of
@@ -135,7 +135,7 @@ class Caller:
         """Run some threads; which of them did not end."""
         self._parts.clear()
         with np.errstate(all="ignore"):
-            self._entry(launch_data.pack(self._entry.info.layout, (threads,), arguments))
+            self._entry(backends.pack(self._entry.info.layout, (threads,), arguments))
         endless = np.zeros(threads, np.bool_)
         for part in self._parts:
             endless[part.threads.start : part.threads.stop] = part.given_up

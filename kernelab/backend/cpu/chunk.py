@@ -10,7 +10,7 @@ from typing import Any, NoReturn, assert_never
 
 import numpy as np
 
-from kernelab.backend.common.launch_data import Output
+from kernelab.backend.common.backends import Output
 from kernelab.backend.cpu.lanes import Frame, LaneStack, Numpy, Sums, in_turn
 from kernelab.codegen.cpp.entry import (
     ASSERTION,

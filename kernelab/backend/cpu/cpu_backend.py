@@ -20,7 +20,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from kernelab.backend.common import launch_data
+from kernelab.backend.common import backends
 from kernelab.backend.common.backends import Args, Entry, failure, interrupted, register, slots_of
 from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import VARIABLES, Compiler, open_compiler, processor_features
@@ -257,11 +257,11 @@ class _Block:
     def print(self, info: EntryInfo) -> None:
         """Write what the launch has printed, and let go of it."""
         status = self.status
-        words = launch_data.view(status[PRINTED], (status[PRINTED_WORDS],), (8,), int64).copy()
-        launch_data.free(status[PRINTED])
+        words = backends.view(status[PRINTED], (status[PRINTED_WORDS],), (8,), int64).copy()
+        backends.free(status[PRINTED])
         prints = status[PRINTS]
         status[PRINTED] = status[PRINTED_WORDS] = status[PRINTED_ROOM] = status[PRINTS] = 0
-        launch_data.replay(info.messages, words, prints)
+        backends.replay(info.messages, words, prints)
 
     def _poll(self) -> Generator[None, int, None]:
         # A generator, because a signal can strike before the first line of a called function, but a

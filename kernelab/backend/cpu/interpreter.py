@@ -14,9 +14,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from kernelab.backend.common import backends, launch_data
-from kernelab.backend.common.backends import Args
-from kernelab.backend.common.launch_data import Output
+from kernelab.backend.common import backends
+from kernelab.backend.common.backends import Args, Output
 from kernelab.backend.cpu.chunk import Bounds, Chunk, Failure, Program
 from kernelab.backend.cpu.lanes import Frame, Numpy, Sums
 from kernelab.codegen.cpp.entry import GRID_SLOTS, MEMORY, EntryInfo, layout_of
@@ -116,11 +115,11 @@ class Launch:
         threads = int(np.prod(slots[:GRID_SLOTS]))
         for var, param in zip(program.function.params, info.layout.params, strict=True):
             if param.residual:
-                self.residuals[var] = launch_data.residual_of(slots, param, threads)
+                self.residuals[var] = backends.residual_of(slots, param, threads)
             elif isinstance(param.type, Array):
-                self.arrays[var] = launch_data.array_of(slots, param)
+                self.arrays[var] = backends.array_of(slots, param)
             else:
-                self.values[var] = launch_data.value_of(slots, param)
+                self.values[var] = backends.value_of(slots, param)
         alone = {var: elements for var, elements in self.arrays.items() if not self.shared(var)}
         self.sums = Sums(program.late, alone)
 
@@ -169,7 +168,7 @@ class Launch:
             counts = np.bincount(owners, minlength=len(chunk.threads))
             starts[chunk.threads.start : chunk.threads.stop] = handle[1] + np.cumsum(counts) - counts
             try:
-                launch_data.append(handle, values[np.argsort(owners, kind="stable")])
+                backends.append(handle, values[np.argsort(owners, kind="stable")])
             except MemoryError:
                 return Failure(MEMORY, 0, chunk.threads.start)
         return None
@@ -199,7 +198,7 @@ def run(function: Function, grid: Sequence[int], arguments: Mapping[str, Any], w
     Arrays have the parameter's dtype, with components as last axes; raises a KernelError as any launch does.
     """
     made = entry(function, width)
-    made(launch_data.pack(made.info.layout, grid, arguments))
+    made(backends.pack(made.info.layout, grid, arguments))
 
 
 def evaluate(function: Function, *operands: Numpy) -> list[Numpy]:

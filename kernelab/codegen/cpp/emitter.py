@@ -28,8 +28,7 @@ from kernelab.codegen.cpp.entry import (
     layout_of,
     message_of,
 )
-from kernelab.codegen.cpp.generated_names import Names, identifier
-from kernelab.codegen.cpp.helpers import PRELUDE, USES
+from kernelab.codegen.cpp.helpers import PRELUDE, USES, Names, identifier
 from kernelab.codegen.cpp.targets import Flavor, Outline
 from kernelab.codegen.cpp.wide_accumulators import total_of, totals, wide_of
 from kernelab.codegen.cpp.writer import (

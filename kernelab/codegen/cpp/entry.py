@@ -13,7 +13,7 @@ The first slot of a residual is there the address of its values, and the last sa
 there is room.  It is cut into tiles of `TILE` threads: the first values of all threads of a tile, then the
 second ones, and so on, so that a warp moves them at once.
 `status` is sixteen int64 fields, below.  What is printed is a `Message` and its values: on a CPU an entry
-only keeps the values, and the host formats them (`kernelab.backend.common.launch_data`); a device calls
+only keeps the values, and the host formats them (`kernelab.backend.common.backends`); a device calls
 printf.
 """
 

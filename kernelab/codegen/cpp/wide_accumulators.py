@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kernelab.codegen.cpp.entry import GRID_SLOTS
-from kernelab.codegen.cpp.generated_names import Names
+from kernelab.codegen.cpp.helpers import Names
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.ops import SHAPE

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.entry import FULL, KEPT, LIMIT, MEMORY, ROOM, Line, Site
-from kernelab.codegen.cpp.generated_names import Names
+from kernelab.codegen.cpp.helpers import Names
 from kernelab.codegen.cpp.spelling import unwrapped
 from kernelab.codegen.cpp.targets import INDENT, Flavor
 from kernelab.codegen.cpp.wide_accumulators import Total, Wide

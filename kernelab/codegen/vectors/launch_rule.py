@@ -6,7 +6,7 @@ A launch that fails one of them runs scalar code.
 from collections.abc import Iterable, Iterator, Mapping
 
 from kernelab.codegen.cpp.entry import GRID_SLOTS
-from kernelab.codegen.cpp.generated_names import Names
+from kernelab.codegen.cpp.helpers import Names
 from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, Scalar, bytes_of

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.emitter import Body
-from kernelab.codegen.cpp.generated_names import Names, identifier
+from kernelab.codegen.cpp.helpers import Names, identifier
 from kernelab.codegen.cpp.targets import Cpu
 from kernelab.codegen.cpp.writer import ordered, scalar_type
 from kernelab.codegen.vectors.variation import UNIFORM, VARYING, Variation, variations

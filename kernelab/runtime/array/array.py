@@ -346,7 +346,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, Displayed):  # noqa: N801
         if is_picked(value):
             value = value.contiguous()
         if not isinstance(value, array):
-            write(view, view._fitting(value), "item assignment", value)
+            view._overwrite(value, "item assignment")
             return
         part = self[key]
         hooks.store(part if isinstance(part, array) else view, value)
@@ -364,6 +364,9 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, Displayed):  # noqa: N801
         return self if place == self.device else duplicate(self, self.requires_grad, "to", place)
 
     # -------------------------------------------------------------------------------------- writing
+
+    def _overwrite(self, values: Any, how: str) -> None:
+        write(self, self._fitting(values), how, values)
 
     def _fitting(self, values: Any) -> HostArray:
         """Host data as they can be written into this array; raises where they cannot."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.backend.common.launch_data import free
+from kernelab.backend.common.backends import free
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.lang.types import bytes_of, int64
 from kernelab.passes.access.access_regions import Box, Region, Situation, covers
