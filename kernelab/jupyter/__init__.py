@@ -8,6 +8,7 @@ from typing import Any
 
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
+from kernelab import hooks
 from kernelab.errors import KernelWarning, Source
 from kernelab.jupyter.after_cell import Mistakes, Watch
 from kernelab.jupyter.inspection import Inspector, explain, explain_in_html, matcher
@@ -55,7 +56,9 @@ class Extension:
             warnings.formatwarning = self.format_before
 
     def look(self, result: ExecutionResult) -> None:
-        """Point out what changed under compiled kernels, and what a mistake left, after each cell."""
+        """Point out wrong rules, what changed under kernels, and what a mistake left, after each cell."""
+        for kernel in self.magics.rules.kernels(self.shell.user_ns):
+            hooks.check_rules(kernel.laid_out)
         tell(self.watch.look(self.shell.user_ns))
         text = Source(getattr(result.info, "raw_cell", None) or "", f"Cell In[{result.execution_count}]", 1)
         tell(self.mistakes.look(text, result.error_before_exec or result.error_in_exec, self.shell.user_ns))

@@ -11,12 +11,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from kernelab.errors import Diagnostic, Source, Span
+from kernelab.errors import Diagnostic, KernelError, Source, Span
 from kernelab.frontend import UserFunction
 from kernelab.frontend.meaning.name_lookup import language
+from kernelab.runtime.kernel.decorators import Function
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.loading import current, same, short
+from kernelab.runtime.ops.function_calls import stated_kernel
 
 # ---------------------------------------------------------------------------------------------- changed names
 
@@ -51,6 +54,34 @@ class Watch:
                 hint = f"run `from {module} import {one.name}` again"
                 warnings.append(Diagnostic(message, one.span, "stale", "warning", hint=hint))
         return warnings
+
+
+class Rules:
+    """Finds the functions of a notebook whose derivative rules have not been compared with differences."""
+
+    def __init__(self) -> None:
+        self.looked: WeakKeyDictionary[UserFunction, Any] = WeakKeyDictionary()
+
+    def kernels(self, names: Mapping[str, Any]) -> list[Kernel]:
+        """A kernel that calls each function that has got rules since this was last asked."""
+        found = []
+        for member in _functions(names):
+            if member.rules is not None and self.looked.get(member) is not member.rules:
+                self.looked[member] = member.rules
+                kernel = stated_kernel(member)
+                found += [kernel] if isinstance(kernel, Kernel) else []
+        return found
+
+
+def _functions(names: Mapping[str, Any]) -> Iterator[UserFunction]:
+    for value in list(names.values()):
+        if isinstance(value, UserFunction):
+            yield from value.members
+        elif isinstance(value, Function) and value.awaits_rules:
+            try:
+                yield from value.__kernelab_function__.members
+            except KernelError:
+                continue  # a name that it uses is not there yet: it is compared when it is first used
 
 
 def _holders(names: Mapping[str, Any]) -> Iterator[Holder]:

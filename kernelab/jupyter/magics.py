@@ -11,7 +11,7 @@ import __future__
 import ast
 import re
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -22,13 +22,17 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import display
 
 from kernelab.autodiff.checks.rule_check import leave_unchecked
-from kernelab.errors import Diagnostic, Source
+from kernelab.errors import Diagnostic, Source, Span
+from kernelab.frontend import UserFunction
 from kernelab.frontend.syntax.options import CHECKS
 from kernelab.frontend.syntax.parsing import module_of
+from kernelab.jupyter.after_cell import Rules
+from kernelab.lang.ir import Call, Function, walk
 from kernelab.runtime.kernel.kernel import Compiled, Kernel, compile_source
 from kernelab.runtime.memory.device import get_device
+from kernelab.runtime.ops.function_calls import stated_kernel
 from kernelab.views.kernel.code_view import DEFAULT, PANES
-from kernelab.views.kernel.kernel_facts import differentiable, refusal, view
+from kernelab.views.kernel.kernel_facts import differentiable, function_view, refusal, view
 from kernelab.views.pages.display import View, warning_lines
 from kernelab.warp.ignored_settings import OPTIONS as IDLE
 from kernelab.warp.ignored_settings import UNUSED
@@ -145,6 +149,10 @@ def without_effect(options: Namespace) -> list[Diagnostic]:
 class KernelMagics(Magics):
     """``%%kernel``."""
 
+    def __init__(self, shell: InteractiveShell) -> None:
+        super().__init__(shell)
+        self.rules = Rules()
+
     @magic_arguments(name="%kernel")
     @argument(
         "--show",
@@ -199,14 +207,33 @@ class KernelMagics(Magics):
         kernels = [kernel for kernel in every if not kernel.is_generic]
         tell(without_effect(options))
         if options.no_check:
-            for kernel in kernels:
+            for kernel in [*kernels, *self.rules.kernels(self.shell.user_ns)]:
                 leave_unchecked(kernel.laid_out)
         if options.device is not None and get_device(options.device).is_cpu:
             build(kernels)
         if not options.quiet and options.show:
             for kernel in kernels:
                 display(View(view(kernel, options.show)))
+            for function in uncalled(compiled.definitions.values(), kernels):
+                display(View(function_view(function, options.show)))
         compiled.lowered.raise_errors()
+
+
+def uncalled(definitions: Iterable[Any], kernels: Sequence[Kernel]) -> list[UserFunction]:
+    """The functions with a view that no kernel and no other function of the cell calls and shows, too."""
+    functions = {one: stated_kernel(one) for one in definitions if isinstance(one, UserFunction)}
+    called = {span for kernel in kernels for span in _called(kernel.definition.function)}
+    for one, kernel in functions.items():
+        if isinstance(kernel, Kernel):
+            called |= {span for span in _called(kernel.definition.function) if span != one.span}
+    return [one for one, kernel in functions.items() if isinstance(kernel, Kernel) and one.span not in called]
+
+
+def _called(function: Function) -> Iterator[Span]:
+    for stmt in walk(function.body):
+        if isinstance(stmt, Call):
+            yield stmt.function.span
+            yield from _called(stmt.function)
 
 
 def not_first(line: str) -> None:

@@ -10,12 +10,20 @@ from typing import Any
 from kernelab import hooks
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.codegen.listing.listing import Derivation
+from kernelab.frontend import UserFunction
 from kernelab.lang.ir import Function
 from kernelab.passes.ad.vjp import Vjp
 from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel import decorators
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.ops.indexed import indexedarray
-from kernelab.views.kernel.kernel_facts import derivation_view, program_view, view, vjp_view
+from kernelab.views.kernel.kernel_facts import (
+    derivation_view,
+    function_view,
+    program_view,
+    view,
+    vjp_view,
+)
 from kernelab.views.pages import display
 from kernelab.views.pages.markup import Node
 from kernelab.views.tape.arrays import array_view, picked_view
@@ -23,6 +31,8 @@ from kernelab.views.tape.tape_view import svg_of, tape_view
 
 DISPLAYS: dict[type, Callable[[Any], Node]] = {
     Kernel: view,
+    UserFunction: function_view,
+    decorators.Function: function_view,
     Tape: tape_view,
     array: array_view,
     indexedarray: picked_view,

@@ -23,9 +23,30 @@ def test_a_rule_of_another_cell_holds_for_kernels_that_are_compiled_after_it(not
     assert notebook.run(GRADIENT).text == "[6.0]"
 
 
-def test_a_wrong_rule_is_warned_of_under_the_cell_of_the_kernel(notebook: Notebook) -> None:
+def test_a_wrong_rule_is_warned_of_under_its_own_cell_and_once(notebook: Notebook) -> None:
     notebook.run(FUNCTION)
-    notebook.run(RULE.format("5.0"))
-    outcome = notebook.run(KERNEL)
+    outcome = notebook.run(RULE.format("5.0"))
     assert outcome.error_name == ""
     assert "adj_f gives" in outcome.stream
+    assert "adj_f gives" not in notebook.run(KERNEL).stream
+    assert "adj_f gives" in notebook.run(RULE.format("7.0")).stream
+
+
+def test_a_right_rule_and_one_that_is_not_to_be_compared_are_not_warned_of(notebook: Notebook) -> None:
+    notebook.run(FUNCTION)
+    assert notebook.run(RULE.format("2.0")).stream == ""
+    assert notebook.run(RULE.format("5.0").replace("%%kernel", "%%kernel --no-check")).stream == ""
+    assert notebook.run(RULE.format("5.0").replace("func_grad(f)", "func_grad(f, check=False)")).stream == ""
+
+
+def test_a_wrong_rule_of_a_decorated_function_is_warned_of_under_its_cell(notebook: Notebook) -> None:
+    notebook.run("@kl.func\ndef f(x: float) -> float:\n    return x * x")
+    rule = "@kl.func_jvp(f)\ndef f_jvp(x: float, x_dot: float):\n    return 3.0 * x * x_dot"
+    assert "f_jvp gives" in notebook.run(rule).stream
+    assert notebook.run("kl.func.grad(f)(2.0)").stream == ""
+
+
+def test_a_replay_that_differs_is_warned_of_under_its_cell(notebook: Notebook) -> None:
+    notebook.run(FUNCTION)
+    replay = "%%kernel\n@func_replay(f)\ndef replay_f(x: float):\n    return x + 1.0"
+    assert "replay_f returns" in notebook.run(replay).stream

@@ -172,7 +172,7 @@ def test_names_that_only_look_alike_and_what_is_unloaded_are_left_alone(notebook
 def test_the_first_line_completes_options_and_their_values(without_jedi: Notebook) -> None:
     assert set(without_jedi.complete("%%kernel --")) == set(OPTIONS)
     assert set(without_jedi.complete("%%kernel --quiet --")) == set(OPTIONS) - {"--quiet"}
-    assert set(without_jedi.complete("%%kernel --show t")) == {"tangent"}
+    assert set(without_jedi.complete("%%kernel --show t")) == {"tangent", "textbook"}
     assert without_jedi.complete("%%kernel --device ") == {"cpu": "value"}
     assert without_jedi.complete("%%kernel --check ") == {"full": "value"}
 

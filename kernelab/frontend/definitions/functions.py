@@ -37,6 +37,7 @@ from kernelab.frontend.regions.joins import RETURNED
 from kernelab.frontend.syntax.jumps import leaves, returns_value, states_result
 from kernelab.frontend.syntax.walking import is_none
 from kernelab.guidance.public_names import Offers
+from kernelab.hooks import Displayed
 from kernelab.host.single import Single
 from kernelab.lang.ir import Atom, CustomRules, Function
 from kernelab.lang.structs import AnyType, StructArray
@@ -56,7 +57,7 @@ _LOWERING = RLock()
 """One thread lowers functions at a time: a function that is being lowered and is called is recursive."""
 
 
-class UserFunction(Offers, Single):
+class UserFunction(Offers, Single, Displayed):
     """A function that kernels, also those of other cells, can call: lowered for each combination of types."""
 
     OFFERED = ("name", "signature", "source", "span")

@@ -190,7 +190,7 @@ def struct(cls: Any) -> type[Instance]:
     return class_of(struct_of(cls, names_around(2)))
 
 
-class Function(Single):
+class Function(Single, hooks.Displayed):
     """A decorated function: kernels call it, and so does Python."""
 
     def __init__(self, function: Callable[..., Any], namespace: Mapping[str, Any]) -> None:
@@ -237,8 +237,14 @@ class Function(Single):
             self._lowered = self._lower()
         # A rule names the function that it belongs to: it is attached once that is there.
         while self._rules:
-            self._rules.pop(0)(self._lowered)
+            self._rules[0](self._lowered)
+            del self._rules[0]
         return self._lowered
+
+    @property
+    def awaits_rules(self) -> bool:
+        """Whether rules have been defined for it that are attached when it is next needed."""
+        return bool(self._rules)
 
     def attach(self, rule: Callable[[UserFunction], None]) -> None:
         """Hand the function to `rule` when it is next needed."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kernelab import hooks
-from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, near
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError, LaunchError, near
 from kernelab.frontend import UserFunction, one_thread
 from kernelab.frontend.meaning.meanings import Argument, BuiltinRef, FunctionRef, Meaning, TupleType, Weak
 from kernelab.frontend.meaning.name_lookup import meaning_of
@@ -21,7 +21,7 @@ from kernelab.frontend.places import struct_values
 from kernelab.host.traced import Origins, origins, traced
 from kernelab.host.values import HostValue
 from kernelab.lang.structs import StructArray, has_derivative
-from kernelab.lang.types import Array, Mat, Vec
+from kernelab.lang.types import Array, Mat, Vec, float32
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import unrecorded
@@ -86,6 +86,20 @@ def kernel_of(function: UserFunction, types: Sequence[Any]) -> Kernel:
         found = function.kernels[key] = Kernel.of(function.name, lambda: definition)
         found.definition = definition
     return found
+
+
+def stated_kernel(func: Any) -> Kernel | str:
+    """The kernel of one thread for the types that a function states, float for those it leaves open.
+
+    Where there is none, the reason why.
+    """
+    function: UserFunction = func.__kernelab_function__.members[0]
+    try:
+        with mistakes_raised():
+            types = [parameter.type or float32 for parameter in function.signature()]
+        return kernel_of(function, types)
+    except KernelError as error:
+        return error.diagnostics[0].message
 
 
 def _run(function: UserFunction, arguments: Sequence[Any]) -> OneThread:

@@ -130,7 +130,8 @@ class Parts:
     """The parts of a kernel's view: `refused` says why it has no adjoint, `residuals` lists its saved values.
 
     `units` are the generated texts by pane, `glimpses` the same of the first programs, enough to fill a fold.
-    `loops` are those of the kernel, `spilled` counts the sweeps in which they kept checkpoints instead.
+    `loops` are those of the kernel, `spilled` counts the sweeps in which they kept checkpoints instead;
+    `is_function` says that the kernel is that of one call of a function.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Parts:
     captured: Mapping[str, object] = field(default_factory=dict)
     loops: tuple[LoopStorage, ...] = ()
     spilled: int = 0
+    is_function: bool = False
 
 
 def kernel_view(parts: Parts, shown: Sequence[str] = DEFAULT) -> Node:
@@ -317,7 +319,10 @@ def _generated(lines: Sequence[GeneratedLine], places: _Places) -> Iterator[Code
 
 
 def _title(parts: Parts) -> Words:
-    runs = [Run("kernel ", "dim"), Run(parts.name, "strong")]
+    runs = [Run("function " if parts.is_function else "kernel ", "dim"), Run(parts.name, "strong")]
+    if parts.is_function:
+        runs.append(Run(" · as a kernel of one thread that stores the return value in result", "dim"))
+        return Words(tuple(runs), level=1)
     done = effects(parts.primal)
     for verb, arrays in (("reads", done.reads), ("writes", done.writes), ("adds to", done.accumulates)):
         names = [param.hint for param in parts.primal.params if param in arrays]

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from kernelab import hooks
 from kernelab.backend.cuda import nvrtc
@@ -24,6 +25,7 @@ from kernelab.passes.common.scalarise import scalarise
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.memory.spaces import OPEN
+from kernelab.runtime.ops.function_calls import stated_kernel
 from kernelab.views.kernel.code_view import (
     DEFAULT,
     MAX_GENERATED,
@@ -33,7 +35,7 @@ from kernelab.views.kernel.code_view import (
     listing_view,
     textbook_folds,
 )
-from kernelab.views.pages.markup import Below, Beside, Node
+from kernelab.views.pages.markup import Below, Beside, Node, Run, words
 
 USUAL = "sm_80"
 """What machine text is shown for where no CUDA device is in use."""
@@ -116,6 +118,14 @@ def _sass_lines(unit: Unit, text: str) -> Iterator[Line]:
 def view(kernel: Kernel, shown: Sequence[str] = DEFAULT) -> Node:
     """The view of a kernel; `shown` names the panes that are open, the default also folds the others in."""
     return kernel_view(parts_of(kernel), shown)
+
+
+def function_view(function: Any, shown: Sequence[str] = DEFAULT) -> Node:
+    """The view of a function for kernels; of one whose types are not stated, for floats."""
+    kernel = stated_kernel(function)
+    if isinstance(kernel, Kernel):
+        return kernel_view(replace(parts_of(kernel), is_function=True), shown)
+    return words(Run("function ", "dim"), Run(function.name, "strong"), Run(f" · {kernel}", "dim"))
 
 
 def program_view(function: Function) -> Node:
