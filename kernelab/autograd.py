@@ -31,7 +31,7 @@ from kernelab.errors import (
     a_thing,
 )
 from kernelab.guidance.bad_calls import telling
-from kernelab.guidance.public_names import face
+from kernelab.guidance.hint_tables import face
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.kernel.kernel import Kernel

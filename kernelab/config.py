@@ -42,9 +42,9 @@ import numpy as np
 
 from kernelab.backend.common.build_cache import VARIABLE
 from kernelab.errors import Diagnostic, KernelAttributeError, KernelValueError, near
-from kernelab.frontend.syntax.options import is_check
+from kernelab.frontend.meaning.options import is_check
 from kernelab.settings import Settings, change_settings, settings
-from kernelab.warp.ignored_settings import DEFAULTS, UNUSED
+from kernelab.warp.names import DEFAULTS, UNUSED
 
 _BYTES = {
     "loop_memory": "or 0 for any number",

@@ -41,7 +41,7 @@ from kernelab.autodiff.transforms.trees import (
     scalar_shape,
 )
 from kernelab.errors import GradientError, KernelValueError, a_thing
-from kernelab.guidance.public_names import face
+from kernelab.guidance.hint_tables import face
 from kernelab.runtime.array.array import array, require_array
 from kernelab.runtime.kernel import decorators
 

@@ -26,8 +26,7 @@ from kernelab.errors import (
     a_thing,
 )
 from kernelab.guidance.bad_calls import telling
-from kernelab.guidance.objects import OPTIMISERS
-from kernelab.guidance.public_names import face
+from kernelab.guidance.hint_tables import OPTIMISERS, face
 from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of, size_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described

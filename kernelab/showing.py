@@ -7,7 +7,7 @@ from kernelab.autodiff.inspect.contributions import Contributions, of_call
 from kernelab.autodiff.inspect.contributions import contributions as of_tape
 from kernelab.autodiff.inspect.thread_run import trace_call, trace_thread
 from kernelab.autodiff.tape.tape import Tape
-from kernelab.builtins.records.table import Builtin
+from kernelab.builtins.table import Builtin
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.guidance.bad_calls import telling
 from kernelab.runtime.context.conversion import described

@@ -4,7 +4,7 @@ import builtins
 from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
-from kernelab.guidance.public_names import missing
+from kernelab.guidance.hint_tables import missing
 from kernelab.host.values import type_of
 from kernelab.lang.structs import Struct, StructArray
 from kernelab.lang.types import (

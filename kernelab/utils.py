@@ -1,6 +1,6 @@
 """Utilities for arrays and programs: ``kl.utils.array_sum(x)``, ``kl.utils.ScopedTimer("step")``."""
 
-from kernelab.guidance.public_names import face
+from kernelab.guidance.hint_tables import face
 from kernelab.runtime.launch.scoped import ScopedDevice, ScopedTimer
 from kernelab.runtime.ops.reductions import (
     array_cast,

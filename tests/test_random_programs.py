@@ -25,7 +25,7 @@ from kernelab.lang.ir import Function
 from kernelab.lang.verify import verify
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
-from kernelab.passes.common.inline import inline
+from kernelab.passes.common.copying import inline
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.common.simplify import simplify
 from tests.strategies import GRID, LAYOUTS, Memory, exact, programs

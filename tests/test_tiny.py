@@ -5,8 +5,8 @@ import numpy as np
 from kernelab.lang.show import show
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.copying import widen
 from kernelab.passes.common.simplify import simplify
-from kernelab.passes.common.widen import widen
 from tests.support.derivatives import derivatives, gradients, run
 from tests.support.lowering import lowered
 

@@ -3,22 +3,21 @@
 Importing this package fills the table.
 """
 
+from dataclasses import replace
+
 # ruff: noqa: F401 (a module registers its records where it is imported)
 # The order is that of the families in docs/builtins.md.
-from kernelab.builtins.scalars import arithmetic, convert, scalar, special, surrogate
+from kernelab.builtins import arithmetic, convert, scalar
 
 # isort: split
-from kernelab.builtins.vectors import componentwise, matrix, vector
+from kernelab.builtins import componentwise, matrix, vector
 
 # isort: split
-from kernelab.builtins.composed import (
-    decompositions,
-    geometry,
-    noise,
-    norms,
-    quaternion,
-    random,
-    renamed,
-    rotations,
-    transform,
-)
+from kernelab.builtins import decompositions, geometry, random, rotations, transform
+from kernelab.builtins.table import define
+from kernelab.lang import ops
+
+for _name, _same in {"div_approx": "div", "inverse_approx": "inverse", "unot": "not"}.items():
+    for _op in ops.overloads(_same):
+        _doc = f"The same as `{_same}`: {_op.doc[0].lower()}{_op.doc[1:]}"
+        define(replace(_op, name=_name, symbol="", doc=_doc), "Other names")

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from itertools import groupby
 
-from kernelab.builtins.records import language_words, library
-from kernelab.builtins.records.table import families, signature, title_of
+from kernelab.builtins import language_words
+from kernelab.builtins.table import families, signature
 from kernelab.lang.ops import Op, Undefined, Zero
 from kernelab.lang.types import Mat, Vec
 
@@ -24,14 +24,15 @@ def reference() -> str:
     records = families()
     titles = [*FIRST, *(title for title in records if title not in FIRST)]
     sections = [_section(title, filter(_is_shown, records[title])) for title in titles]
-    sections.append(_words(library.__name__, language_words.functions()))
-    sections.append(_words(language_words.__name__, language_words.WORDS.items()))
+    library = language_words.library_functions()
+    sections.append(_words("Searches, counts and flows of several scales", library))
+    sections.append(_words("Words", language_words.WORDS.items()))
     return "\n".join(["# Operations", "", INTRODUCTION, "", *sections]).rstrip() + "\n"
 
 
-def _words(module: str, said: Iterable[tuple[str, tuple[str, str]]]) -> str:
+def _words(title: str, said: Iterable[tuple[str, tuple[str, str]]]) -> str:
     """A section on names without a record: functions in the language itself, or words of the language."""
-    lines = [f"## {title_of(module)}", ""]
+    lines = [f"## {title}", ""]
     for word, (written, meaning) in said:
         lines += [f"### `{word}`", "", f"`{written}`", "", meaning, ""]
     return "\n".join(lines)
@@ -69,7 +70,5 @@ def _prose(op: Op) -> str:
 
 if __name__ == "__main__":
     import sys
-
-    import kernelab.builtins  # noqa: F401 (fills the table)
 
     sys.stdout.write(reference())

@@ -3,8 +3,14 @@
 Knows the language and the table of operations; must not know backends, arrays or notebooks.
 """
 
-from kernelab.frontend.definitions.anonymous import lower_python
-from kernelab.frontend.definitions.cell import Definition, Lowered, errors_of, lower_source, lower_tree
+from kernelab.frontend.definitions.cell import (
+    Definition,
+    Lowered,
+    errors_of,
+    lower_python,
+    lower_source,
+    lower_tree,
+)
 from kernelab.frontend.definitions.custom_derivatives import attach, rule_from
 from kernelab.frontend.definitions.functions import Overloads, UserFunction
 from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition

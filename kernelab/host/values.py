@@ -7,7 +7,7 @@ types and the table; must not know arrays of kernelab.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -19,8 +19,8 @@ from kernelab.errors import (
     KernelTypeError,
     KernelValueError,
     KernelZeroDivisionError,
+    type_name,
 )
-from kernelab.host import operand_errors
 from kernelab.host.traced import FLAT, Traced, follow, origins, traced, untraced
 from kernelab.lang import ops
 from kernelab.lang.rounding import BFLOAT16, computed, rounded, widened
@@ -278,7 +278,7 @@ def frozen(type: Type, numbers: Host) -> Any:
 
 def as_components(value: Any, scalar: Scalar) -> Host:
     """Numbers in the dtype of a scalar type; raises what NumPy does."""
-    operand_errors.refuse_mask(value)
+    refuse_mask(value)
     return rounded(value, BFLOAT16) if scalar.dtype == BFLOAT16 else np.asarray(value, scalar.dtype)
 
 
@@ -350,9 +350,9 @@ def _operate(name: str, *operands: Any) -> Any:
         return _BY_NUMPY[name](*_plain(operands))
     for other in others:
         if _is_array(other):
-            raise operand_errors.ambiguous(name, value.type)
+            raise ambiguous(name, value.type)
         if isinstance(other, str | list | tuple | dict | complex | None):
-            raise operand_errors.unknown(name, value.type, other)
+            raise unknown(name, value.type, other)
         if not _is_number(other):
             return NotImplemented
     assert value.type is not None
@@ -362,7 +362,7 @@ def _operate(name: str, *operands: Any) -> Any:
         return _divided(name, operands, types)
     overload = ops.resolve(name, types)
     if overload is None:
-        raise operand_errors.no_overload(name, operands, types, [type_of(operand) for operand in operands])
+        raise no_overload(name, operands, types, [type_of(operand) for operand in operands])
     op, result = overload
     numbers = _numbers(operands, types)
     with np.errstate(all="ignore"):
@@ -395,12 +395,15 @@ def _divided(name: str, operands: tuple[Any, ...], types: list[Value]) -> Any:
     return value_of(result, computed(overload[0].numpy, numbers, scalar.dtype))
 
 
+SYMBOLS = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+}  # fmt: skip
 _BY_NUMPY: dict[str, Any] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floordiv": np.floor_divide,
     "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "neg": np.negative, "pos": np.positive,
     "abs": np.absolute,
 }  # fmt: skip
-_OPERATORS = {_BY_NUMPY[name]: name for name in operand_errors.SYMBOLS}
+_OPERATORS = {_BY_NUMPY[name]: name for name in SYMBOLS}
 
 
 def _is_array(value: Any) -> bool:
@@ -429,3 +432,64 @@ def _number(value: Any, type: Type) -> Any:
         return as_components(value, type)
     except OverflowError:
         raise KernelValueError(Diagnostic(f"{value} does not fit {type}", code="range")) from None
+
+
+# ----------------------------------------------------------------------------------- operands that do not fit
+
+
+_SUMS = ("add", "sub")
+
+Known = Sequence[Vec | Mat | None]
+"""The type of each operand; None for what is a number."""
+
+
+def no_overload(name: str, operands: Sequence[Any], types: Sequence[Type], known: Known) -> KernelTypeError:
+    """No operation takes operands of these types."""
+    shown = [
+        str(x) if kind is None else str(type) for x, type, kind in zip(operands, types, known, strict=True)
+    ]
+    if len(shown) == 1:
+        return KernelTypeError(Diagnostic(f"{name} takes no {shown[0]}", code="overload"))
+    message = f"{SYMBOLS[name]} does not take {' and '.join(shown)}"
+    return KernelTypeError(Diagnostic(message, hint=_hint(name, operands, types, known), code="overload"))
+
+
+def _hint(name: str, operands: Sequence[Any], types: Sequence[Type], known: Known) -> str:
+    whole = next(type for type in known if type is not None)
+    if None in known:
+        number = operands[known.index(None)]
+        return f"write kl.{whole}({number}) for the same number in every component" if name in _SUMS else ""
+    if len({type.scalar for type in known if type is not None}) > 1:
+        return "write kl.vec3d(v), or the like, to give both the same numbers"
+    vectors = all(type.__class__ is Vec for type in types)
+    if vectors and name in ("mul", "div"):
+        return f"write kl.dot(a, b), or kl.cw_{name}(a, b) for component by component"
+    if name == "matmul":
+        return "write kl.dot(a, b)" if vectors else "write *"
+    return "kl.transform_point(t, v) moves a point" if isinstance(types[0], Transform) else ""
+
+
+def unknown(name: str, type: Type | None, other: object) -> KernelTypeError:
+    """The other operand is no value at all."""
+    kind = "None" if other is None else f"a {type_name(other)}"
+    message = f"{SYMBOLS[name]} does not take {type} and {kind}"
+    hint = f"make a value of it: kl.{type}(...)" if isinstance(other, list | tuple) else ""
+    return KernelTypeError(Diagnostic(message, hint=hint, code="overload"))
+
+
+def ambiguous(name: str, type: Type | None) -> KernelTypeError:
+    """The other operand is an array of NumPy, which multiplies by components."""
+    message = f"{SYMBOLS[name]} of a {type} and a NumPy array could mean two things"
+    hint = f"write kl.{type}(...) for the language's, np.asarray(v) for component by component"
+    return KernelTypeError(Diagnostic(message, hint=hint, code="overload"))
+
+
+def refuse_mask(data: Any) -> None:
+    """Raise KernelTypeError for a masked array, or a list of them, of which something is masked."""
+    several = isinstance(data, list | tuple) and data and isinstance(data[0], np.ndarray)
+    for part in data if several else [data]:
+        if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
+            count = np.count_nonzero(part.mask)
+            message = f"{count} of {part.size} elements are masked, and arrays of kernelab have no masks"
+            hint = "fill them in: x.filled(0.0); where the mask matters pass it along: kl.array(x.mask)"
+            raise KernelTypeError(Diagnostic(message, code="data", hint=hint))

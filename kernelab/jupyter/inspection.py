@@ -10,8 +10,8 @@ from typing import Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 from IPython.utils.tokenutil import token_at_cursor
 
-from kernelab.builtins.records.language_words import said_of
-from kernelab.builtins.records.table import Builtin
+from kernelab.builtins.language_words import said_of
+from kernelab.builtins.table import Builtin
 from kernelab.codegen.listing.listing_expressions import spelt
 from kernelab.errors import KernelError
 from kernelab.frontend import UserFunction

@@ -24,8 +24,8 @@ from IPython.display import display
 from kernelab.autodiff.checks.rule_check import leave_unchecked
 from kernelab.errors import Diagnostic, Source, Span
 from kernelab.frontend import UserFunction
-from kernelab.frontend.syntax.options import CHECKS
-from kernelab.frontend.syntax.parsing import module_of
+from kernelab.frontend.meaning.options import CHECKS
+from kernelab.frontend.meaning.syntax_trees import module_of
 from kernelab.jupyter.after_cell import Rules
 from kernelab.lang.ir import Call, Function, walk
 from kernelab.runtime.kernel.kernel import Compiled, Kernel, compile_source
@@ -34,8 +34,8 @@ from kernelab.runtime.ops.function_calls import stated_kernel
 from kernelab.views.kernel.code_view import DEFAULT, PANES
 from kernelab.views.kernel.kernel_facts import differentiable, function_view, refusal, view
 from kernelab.views.pages.display import View, warning_lines
-from kernelab.warp.ignored_settings import OPTIONS as IDLE
-from kernelab.warp.ignored_settings import UNUSED
+from kernelab.warp.names import OPTIONS as IDLE
+from kernelab.warp.names import UNUSED
 
 
 def running_cell(shell: InteractiveShell, line: str, body: str) -> tuple[Source, str]:

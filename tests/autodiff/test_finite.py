@@ -8,7 +8,7 @@ import pytest
 import kernelab as kl
 from kernelab.lang.verify import verify
 from kernelab.passes.common.scalarise import scalarise
-from kernelab.passes.programs.nan_provenance import poison
+from kernelab.passes.common.shadow_values import poison
 from tests.support.leaves import leaf, result
 
 TEXT = """

@@ -12,9 +12,9 @@ from kernelab.lang.build import integer
 from kernelab.lang.ir import Append, For, Var
 from kernelab.lang.types import float32, int32
 from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.copying import widen
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.common.simplify import simplify
-from kernelab.passes.common.widen import widen
 from tests.support.derivatives import active_names, wide
 from tests.support.evaluate import evaluate
 from tests.support.lowering import lowered

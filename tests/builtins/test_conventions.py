@@ -11,12 +11,12 @@ import kernelab as kl
 from kernelab.backend.common.backends import pack
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend
-from kernelab.builtins.scalars.arithmetic import floordiv, mod, pow_, shl, shr, where
-from kernelab.builtins.scalars.convert import extract, insert, row
-from kernelab.builtins.scalars.scalar import bit_count, log, rint, round_, sign, sqrt, step
-from kernelab.builtins.vectors.componentwise import argmax, argmin
-from kernelab.builtins.vectors.matrix import determinant, inverse, matrix_product
-from kernelab.builtins.vectors.vector import cross, dot, normalize, outer
+from kernelab.builtins.arithmetic import floordiv, mod, pow_, shl, shr, where
+from kernelab.builtins.componentwise import argmax, argmin
+from kernelab.builtins.convert import extract, insert, row
+from kernelab.builtins.matrix import determinant, inverse, matrix_product
+from kernelab.builtins.scalar import bit_count, log, rint, round_, sign, sqrt, step
+from kernelab.builtins.vector import cross, dot, normalize, outer
 from kernelab.codegen.cpp.entry import layout_of
 from kernelab.lang.build import Builder, Expr
 from kernelab.lang.ir import Function, Var

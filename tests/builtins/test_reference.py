@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from kernelab.builtins.records.language_words import WORDS, said_of
+from kernelab.builtins.language_words import WORDS, said_of
 from kernelab.builtins.reference import SHOWN, reference
 from kernelab.frontend.meaning.name_lookup import SPECIAL, language
 from kernelab.lang import ops
@@ -40,7 +40,7 @@ def test_the_constructors_are_shown_once_for_all_scalars() -> None:
 def test_families_are_the_titles_of_the_modules_of_records() -> None:
     titles = [line[3:] for line in PAGE.splitlines() if line.startswith("## ")]
     assert titles[:3] == ["Operators", "Conversions, constructors and components", "Scalar mathematics"]
-    assert {"Vectors", "Matrices", "Quaternions", "Random numbers", "Noise", "Surrogates"} <= set(titles)
+    assert {"Vectors", "Matrices", "Random numbers and noise", "Words"} <= set(titles)
 
 
 def test_the_page_in_the_documentation_is_current() -> None:

@@ -13,8 +13,8 @@ from kernelab.lang.ir import Atom, Function, Var, While
 from kernelab.lang.types import Array, bool_, float32, is_differentiable
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.copying import widen
 from kernelab.passes.common.simplify import simplify
-from kernelab.passes.common.widen import widen
 from tests.strategies import COLUMNS, ROWS, plain_programs
 from tests.support import zoo
 from tests.support.evaluate import evaluate

@@ -15,9 +15,8 @@ from kernelab.lang.verify import verify
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.textbook import textbook_adjoint, textbook_tangent
 from kernelab.passes.ad.vjp import vjp
-from kernelab.passes.common.inline import lay_out
+from kernelab.passes.common.copying import lay_out, widen
 from kernelab.passes.common.simplify import simplify
-from kernelab.passes.common.widen import widen
 from kernelab.views.kernel.kernel_facts import view
 from kernelab.views.pages.display import View
 from tests.strategies import COLUMNS, ROWS, plain_programs

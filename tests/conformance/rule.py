@@ -25,8 +25,8 @@ from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.codegen.cpp.entry import layout_of
 from kernelab.lang.ir import Function
 from kernelab.lang.verify import verify
+from kernelab.passes.common.copying import widen
 from kernelab.passes.common.scalarise import scalarise
-from kernelab.passes.common.widen import widen
 from tests.support.derivatives import Derivatives, derivatives, wide
 from tests.support.lowering import lowered
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelab.guidance.kernel_text import SYNTAX
+from kernelab.guidance.hint_tables import SYNTAX
 
 FRONTEND = Path(__file__).resolve().parents[2] / "kernelab" / "frontend"
 POSITION = {"Diagnostic": 0, "Unknown": 0, "error": 1, "Unshaped": 1}

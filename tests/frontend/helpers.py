@@ -10,8 +10,8 @@ from kernelab.frontend import KernelDefinition, Lowered, lower_source
 from kernelab.lang.ir import Function
 from kernelab.lang.types import Array
 from kernelab.lang.verify import verify
-from kernelab.passes.ad.expand_grad import expand_gradients
-from kernelab.passes.common.inline import inline
+from kernelab.passes.ad.jvp import expand_gradients
+from kernelab.passes.common.copying import inline
 from tests.support import python_oracle
 
 LABEL = "Cell In[3]"

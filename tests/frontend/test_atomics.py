@@ -13,9 +13,9 @@ from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cuda
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.copying import widen
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.common.simplify import simplify
-from kernelab.passes.common.widen import widen
 from tests.frontend.helpers import error
 from tests.support.derivatives import derivatives
 from tests.support.evaluate import evaluate

@@ -8,7 +8,7 @@ from kernelab.errors import Diagnostic
 from kernelab.frontend import KernelDefinition, UserFunction
 from kernelab.lang.ir import Call, CustomRules, walk
 from kernelab.lang.verify import verify
-from kernelab.passes.common.inline import inline
+from kernelab.passes.common.copying import inline
 from tests.frontend.helpers import cell, error, errors, kernel, ran
 
 FUNCTION = """

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelab.builtins.scalars import scalar
+from kernelab.builtins import scalar
 from kernelab.errors import Source
 from kernelab.frontend import UserFunction, lower_source
 from kernelab.lang.ir import Const, Store

@@ -18,9 +18,9 @@ from kernelab.lang.structs import Struct, StructArray, leaves
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.copying import widen
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.common.simplify import simplify
-from kernelab.passes.common.widen import widen
 from tests.frontend.helpers import cell, error, errors, function, kernel, ran
 from tests.support.derivatives import derivatives, wide
 from tests.support.lowering import lowered

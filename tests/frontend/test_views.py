@@ -9,9 +9,9 @@ import kernelab as kl
 from kernelab.backend.common import backends
 from kernelab.backend.common.backends import pack
 from kernelab.errors import KernelAssertionError
+from kernelab.passes.common.copying import widen
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.common.simplify import simplify
-from kernelab.passes.common.widen import widen
 from tests.frontend.helpers import agrees_with_python, error, function, ran
 from tests.support.derivatives import derivatives
 

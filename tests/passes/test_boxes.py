@@ -19,8 +19,8 @@ from kernelab.lang.ir import Function
 from kernelab.lang.show import show
 from kernelab.lang.types import Array
 from kernelab.passes.access.access_regions import Box, Situation, regions
-from kernelab.passes.access.no_clobber import contests
-from kernelab.passes.common.load_forwarding import forward
+from kernelab.passes.access.independence import contests
+from kernelab.passes.common.simplify import forward
 from tests.support import evaluate as evaluator
 from tests.support.derivatives import active_names
 from tests.support.zoo import ZOO, Animal

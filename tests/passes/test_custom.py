@@ -10,9 +10,8 @@ from kernelab.lang.ir import Append, Custom, Function, Load, walk
 from kernelab.lang.verify import verify
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
-from kernelab.passes.common.inline import inline, lay_out
+from kernelab.passes.common.copying import inline, lay_out, widen
 from kernelab.passes.common.simplify import simplify
-from kernelab.passes.common.widen import widen
 from tests.support.derivatives import Arguments, derivatives, gradients, pushed, run, wide
 from tests.support.lowering import raw
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from kernelab.passes.common.copying import widen
 from kernelab.passes.common.simplify import simplify
-from kernelab.passes.common.widen import widen
 from tests.support.derivatives import derivatives, wide
 from tests.support.lowering import lowered
 from tests.support.zoo import ZOO, Animal

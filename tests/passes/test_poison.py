@@ -10,7 +10,7 @@ from kernelab.errors import KernelTypeError
 from kernelab.lang.types import is_differentiable
 from kernelab.lang.verify import verify
 from kernelab.passes.common.scalarise import scalarise
-from kernelab.passes.programs.nan_provenance import poison
+from kernelab.passes.common.shadow_values import poison
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.footprint import grid_of
 from kernelab.runtime.launch.launch import Call, bind

@@ -7,8 +7,8 @@ import pytest
 
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.copying import widen
 from kernelab.passes.common.simplify import simplify
-from kernelab.passes.common.widen import widen
 from tests.support.derivatives import Arguments, active_names, gradients, pushed, run, wide
 from tests.support.lowering import lowered
 from tests.support.zoo import ZOO, Animal

@@ -16,12 +16,12 @@ from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cuda
 from kernelab.lang.ir import For, Function, Restore, Save, Storage, While, walk
 from kernelab.lang.verify import verify
+from kernelab.passes.access.affine_forms import counters
 from kernelab.passes.ad import primal_replay
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
-from kernelab.passes.common.counters import counters
+from kernelab.passes.common.copying import widen
 from kernelab.passes.common.scalarise import scalarise
-from kernelab.passes.common.widen import widen
 from tests.strategies import exact
 from tests.strategies.arguments import GRID
 from tests.support import programs

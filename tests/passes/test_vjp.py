@@ -6,7 +6,7 @@ import pytest
 from kernelab.lang.ir import Atomic, For, Function, Load, Restore, Save, Store, While, walk
 from kernelab.lang.verify import verify
 from kernelab.passes.ad.vjp import Vjp, vjp
-from kernelab.passes.common.widen import widen
+from kernelab.passes.common.copying import widen
 from tests.support.derivatives import derivatives, gradients, wide
 from tests.support.lowering import lowered
 

@@ -9,8 +9,8 @@ import pytest
 
 import kernelab as kl
 from kernelab.lang.verify import verify
+from kernelab.passes.common.race_marks import contested, marked
 from kernelab.passes.common.scalarise import scalarise
-from kernelab.passes.programs.race_marks import contested, marked
 from kernelab.runtime.launch.races import Race
 
 TEXT = """

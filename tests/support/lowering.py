@@ -7,8 +7,8 @@ from kernelab.errors import Source
 from kernelab.frontend import KernelDefinition, lower_source
 from kernelab.lang.ir import Function
 from kernelab.lang.verify import verify
-from kernelab.passes.ad.expand_grad import expand_gradients
-from kernelab.passes.common.inline import inline
+from kernelab.passes.ad.jvp import expand_gradients
+from kernelab.passes.common.copying import inline
 from kernelab.passes.common.simplify import simplify
 
 

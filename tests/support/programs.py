@@ -20,7 +20,7 @@ from kernelab.lang.types import scalar_of
 from kernelab.lang.verify import verify
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import Vjp, vjp
-from kernelab.passes.common.inline import lay_out
+from kernelab.passes.common.copying import lay_out
 from kernelab.passes.common.simplify import simplify
 from tests.strategies import GRID, NDIMS, Memory, draw_arguments
 from tests.support import python_oracle

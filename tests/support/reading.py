@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.builtins.records.table import host_type
+from kernelab.builtins.table import host_type
 from kernelab.codegen.listing.listing import BACKWARDS, Listing
 from kernelab.lang import ops
 from kernelab.lang.ir import Function

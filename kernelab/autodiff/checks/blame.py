@@ -27,7 +27,7 @@ from kernelab.lang.build import type_of
 from kernelab.lang.ir import Atom, Custom, CustomRules, Function, Let, Native, Stmt, Var, walk
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, is_differentiable
-from kernelab.passes.common.inline import inline
+from kernelab.passes.common.copying import inline
 from kernelab.runtime.kernel.program import Program
 
 Numpy = np.ndarray[Any, Any]

@@ -36,9 +36,8 @@ from kernelab.lang.ir import Const, Custom, CustomRules, For, Function, Native, 
 from kernelab.lang.types import Array, is_differentiable, shape_of
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.copying import inline, widen_rules
 from kernelab.passes.common.effects import effects
-from kernelab.passes.common.inline import inline
-from kernelab.passes.common.widen import widen_rules
 
 Numpy = np.ndarray[Any, Any]
 MOST_NAMED = 4

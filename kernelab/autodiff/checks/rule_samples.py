@@ -15,7 +15,7 @@ from kernelab.backend.cpu import interpreter
 from kernelab.lang.build import Builder, elem_of, type_of
 from kernelab.lang.ir import Call, Function, Native, Var, walk
 from kernelab.lang.types import Array, int32, scalar_of, shape_of
-from kernelab.passes.common.inline import inline, lay_out
+from kernelab.passes.common.copying import inline, lay_out
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.common.simplify import simplify
 from kernelab.runtime.memory.device import CPU

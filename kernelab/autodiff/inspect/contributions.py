@@ -25,8 +25,7 @@ from kernelab.guidance.bad_calls import telling
 from kernelab.lang.build import integer, type_of
 from kernelab.lang.ir import Atom, Function, Var
 from kernelab.lang.types import Array, Scalar, bfloat16, float16, is_differentiable, scalar_of
-from kernelab.passes.common.copying import Copier
-from kernelab.passes.common.inline import inline
+from kernelab.passes.common.copying import Copier, inline
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import RECORDER, caller
 from kernelab.runtime.kernel.kernel import Kernel

@@ -17,7 +17,7 @@ from kernelab.backend.cpu.interpreter import can_be_pointed
 from kernelab.backend.cpu.zero_trace import Cotangent, births, changes_and_skips, trace_zeros
 from kernelab.errors import Span
 from kernelab.lang.ir import Function
-from kernelab.passes.common.inline import inline
+from kernelab.passes.common.copying import inline
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.program import Pullback
 from kernelab.runtime.memory.memory import Allocation

@@ -13,7 +13,7 @@ from kernelab.backend.cpu.cpu_backend import CpuEntry
 from kernelab.codegen.cpp.entry import GRID_SLOTS
 from kernelab.lang.types import Array
 from kernelab.passes.access.access_regions import Situation
-from kernelab.passes.programs.gathered import Gathered, gathered
+from kernelab.passes.ad.gathered import Gathered, gathered
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.dispatch import Placed
 from kernelab.runtime.kernel.program import Program

@@ -19,8 +19,7 @@ from kernelab.errors import (
     TapeError,
     a_thing,
 )
-from kernelab.guidance.objects import TAPES
-from kernelab.guidance.public_names import Offers
+from kernelab.guidance.hint_tables import TAPES, Offers
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array

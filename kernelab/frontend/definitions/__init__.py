@@ -1,1 +1,1 @@
-"""Lowering of cells and of their defs: kernels, functions and custom derivatives."""
+"""Statements, and the defs of a cell: kernels, functions and custom derivatives."""

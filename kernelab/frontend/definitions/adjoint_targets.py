@@ -26,8 +26,7 @@ from kernelab.frontend.meaning.meanings import (
     is_struct,
 )
 from kernelab.frontend.meaning.name_lookup import is_word
-from kernelab.frontend.syntax.jumps import leaves
-from kernelab.frontend.syntax.walking import is_none
+from kernelab.frontend.meaning.syntax_trees import is_none, leaves
 from kernelab.lang.build import zero
 from kernelab.lang.ir import Var
 from kernelab.lang.structs import Struct, StructArray

@@ -5,8 +5,10 @@ decorators `@kernel` and `@func` say otherwise.  A mistake in one def leaves the
 """
 
 import ast
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any, Literal
 
 from kernelab.errors import (
@@ -29,16 +31,22 @@ from kernelab.frontend.definitions.kernels import (
     lower_kernel,
     too_deep,
 )
-from kernelab.frontend.expressions import library_functions
+from kernelab.frontend.expressions import passing
+from kernelab.frontend.meaning import options
 from kernelab.frontend.meaning.classes import StructDefinition, lower_class
-from kernelab.frontend.meaning.fence import refusal_of
 from kernelab.frontend.meaning.frame import Mistake, evaluated
 from kernelab.frontend.meaning.meanings import FunctionRef, KernelRef, Poison, StructRef
 from kernelab.frontend.meaning.name_lookup import Scope, named_in
-from kernelab.frontend.meaning.source import Places, parse
-from kernelab.frontend.syntax import options
-from kernelab.frontend.syntax.jumps import returns_value, states_result
-from kernelab.frontend.syntax.walking import nodes, word
+from kernelab.frontend.meaning.source import Places, no_text, parse, refuse_other_text, source_of
+from kernelab.frontend.meaning.syntax_trees import (
+    module_of,
+    nodes,
+    parameters,
+    returns_value,
+    states_result,
+    word,
+)
+from kernelab.frontend.meaning.unsupported import refusal_of
 
 Definition = KernelDefinition | GenericKernel | UserFunction | StructDefinition
 Kind = Literal["kernel", "func"]
@@ -422,10 +430,97 @@ def _functions_of(source: Source) -> Mapping[str, UserFunction]:
     return {name: function for name, function in definitions if isinstance(function, UserFunction)}
 
 
-library_functions.lower_with(_functions_of)
+passing.lower_with(_functions_of)
 
 
 def _called(node: ast.FunctionDef) -> set[str]:
     return {
         part.func.id for part in nodes(node) if isinstance(part, ast.Call) and isinstance(part.func, ast.Name)
     }
+
+
+# ---------------------------------------------------------------------------------- plain functions of Python
+
+
+Position = tuple[int, int]
+
+
+def lower_python(function: Callable[..., Any], namespace: Mapping[str, Any], label: str) -> UserFunction:
+    """A Python function as one that kernels can call; raises KernelError where its text says too much.
+
+    `label` is what messages call the file or cell of a lambda.
+
+    A def that returns nothing, and text that Python does not keep, are errors too.
+    """
+    name = function.__name__
+    source, tree = _lambda(function, label) if name == "<lambda>" else source_of(function)
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef):
+        raise no_text(name)
+    if not returns_value(definition.body):
+        message = f"`{name}` returns nothing"
+        hint = "return the value of one element"
+        raise KernelSyntaxError(Diagnostic(message, Places(source).head(definition), "func", hint=hint))
+    # A default is evaluated when Python makes the function, not when kernelab lowers it.
+    pairs = zip(definition.args.defaults, function.__defaults__ or (), strict=True)
+    definition.args.defaults = [_fixed(default, value) for default, value in pairs]
+    _drop_annotations(definition)
+    lowered = lower_tree(source, tree, namespace)
+    lowered.raise_errors()
+    user_function = lowered.definitions[definition.name]
+    assert isinstance(user_function, UserFunction)
+    return user_function
+
+
+def _lambda(function: Callable[..., Any], label: str) -> tuple[Source, ast.Module]:
+    code = function.__code__
+    try:
+        refuse_other_text(function)
+        lines, _ = inspect.findsource(function)
+        tree = module_of("".join(lines))
+    except (OSError, SyntaxError):
+        raise no_text("this lambda") from None
+    source = Source("".join(lines), label)
+    lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and _is_of(node, code)]
+    if not lambdas:
+        raise no_text("this lambda")
+    inner = min(lambdas, key=lambda node: (_end(node.body)[0] - node.body.lineno, _length(node.body)))
+    body = ast.copy_location(ast.Return(inner.body), inner.body)
+    definition = ast.FunctionDef("lambda", inner.args, [body], [])
+    return source, ast.Module([ast.copy_location(definition, inner)], [])
+
+
+def _is_of(node: ast.Lambda, code: CodeType) -> bool:
+    """Whether all of the code was made from the lambda's body."""
+    names = [argument.arg for argument in parameters(node.args)]
+    if names != list(code.co_varnames[: len(names)]) or node.lineno != code.co_firstlineno:
+        return False
+    first, last = (node.body.lineno, node.body.col_offset), _end(node.body)
+    return all(
+        first <= (line, column) and (end_line, end_column) <= last
+        for line, end_line, column, end_column in code.co_positions()
+        if line is not None and end_line is not None and column is not None and end_column
+    )
+
+
+def _end(node: ast.expr) -> Position:
+    return node.end_lineno or node.lineno, node.end_col_offset or 0
+
+
+def _length(node: ast.expr) -> int:
+    return _end(node)[1] - node.col_offset
+
+
+def _drop_annotations(node: ast.FunctionDef) -> None:
+    """In plain Python they bind nothing: `x: float` is called with float64 too."""
+    node.returns = None
+    for argument in parameters(node.args):
+        if not (isinstance(argument.annotation, ast.Name) and argument.annotation.id in ("int", "bool")):
+            argument.annotation = None
+
+
+def _fixed(node: ast.expr, value: Any) -> ast.expr:
+    if isinstance(value, bool | int | float):
+        plain = value if isinstance(value, bool | int) else float(value)
+        return ast.copy_location(ast.Constant(plain), node)
+    return node

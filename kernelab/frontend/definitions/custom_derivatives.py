@@ -26,6 +26,7 @@ from kernelab.frontend.definitions.adjoint_targets import (
 )
 from kernelab.frontend.definitions.definitions import Template, template
 from kernelab.frontend.definitions.functions import UserFunction, as_meaning, lower_rule
+from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.meaning.annotations import annotation
 from kernelab.frontend.meaning.frame import BrokenCall, Mistake, counted, evaluated
 from kernelab.frontend.meaning.meanings import (
@@ -46,8 +47,7 @@ from kernelab.frontend.meaning.meanings import (
 )
 from kernelab.frontend.meaning.name_lookup import Scope, Unknown, meaning_of, named_in
 from kernelab.frontend.meaning.source import Places, source_of
-from kernelab.frontend.places import struct_values
-from kernelab.frontend.syntax.walking import word
+from kernelab.frontend.meaning.syntax_trees import word
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import CustomRules, Function, RuleName, Var, changed_by
 from kernelab.lang.structs import Struct, StructArray, leaves

@@ -8,18 +8,17 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, Span
+from kernelab.frontend.definitions.statements import block
 from kernelab.frontend.expressions.expressions import any_expr
-from kernelab.frontend.meaning import fence
+from kernelab.frontend.expressions.joins import RETURNED, WATCH
+from kernelab.frontend.meaning import unsupported
 from kernelab.frontend.meaning.byref import Calls, hand_back
 from kernelab.frontend.meaning.frame import Frame, WeakTypes, evaluated
 from kernelab.frontend.meaning.meanings import FunctionRef, HandsBack, Meaning, ModuleRef, Poison, Weak
 from kernelab.frontend.meaning.name_lookup import Scope, Unknown
+from kernelab.frontend.meaning.scope import analyse, changed_in
 from kernelab.frontend.meaning.source import Places
-from kernelab.frontend.regions.joins import RETURNED, WATCH
-from kernelab.frontend.statements.statements import block
-from kernelab.frontend.syntax.jumps import on_own_lines, plain_loops
-from kernelab.frontend.syntax.scope import analyse, changed_in
-from kernelab.frontend.syntax.walking import nodes, parameters
+from kernelab.frontend.meaning.syntax_trees import nodes, on_own_lines, parameters, plain_loops
 from kernelab.lang.structs import AnyType
 
 _ATTEMPTS = 40
@@ -91,7 +90,7 @@ def _trips(template: Template) -> Callable[[ast.For], int | None]:
     def trips(loop: ast.For) -> int | None:
         if isinstance(loop.iter, ast.Tuple):
             return len(loop.iter.elts)
-        ranges = fence.range_of(loop.iter)
+        ranges = unsupported.range_of(loop.iter)
         bounds = [None] if ranges is None else [bound(part) for part in ranges.args]
         numbers = [number for number in bounds if number is not None]
         if len(numbers) != len(bounds) or not 1 <= len(numbers) <= 3 or numbers[2:] == [0]:

@@ -11,7 +11,9 @@ from typing import Any, Protocol
 from kernelab import hooks
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
-from kernelab.frontend.meaning import array_views, fence
+from kernelab.frontend.expressions import struct_values
+from kernelab.frontend.expressions.joins import RETURNED
+from kernelab.frontend.meaning import array_views, unsupported
 from kernelab.frontend.meaning.annotations import annotation, is_any
 from kernelab.frontend.meaning.frame import BrokenCall, Frame, Mistake, Recursion
 from kernelab.frontend.meaning.meanings import (
@@ -32,11 +34,8 @@ from kernelab.frontend.meaning.meanings import (
     is_struct,
 )
 from kernelab.frontend.meaning.name_lookup import Constants, meaning_of
-from kernelab.frontend.places import struct_values
-from kernelab.frontend.regions.joins import RETURNED
-from kernelab.frontend.syntax.jumps import leaves, returns_value, states_result
-from kernelab.frontend.syntax.walking import is_none
-from kernelab.guidance.public_names import Offers
+from kernelab.frontend.meaning.syntax_trees import is_none, leaves, returns_value, states_result
+from kernelab.guidance.hint_tables import Offers
 from kernelab.hooks import Displayed
 from kernelab.host.single import Single
 from kernelab.lang.ir import Atom, CustomRules, Function
@@ -163,7 +162,7 @@ class UserFunction(Offers, Single, Displayed):
 
     def check(self) -> tuple[Diagnostic, ...]:
         """The mistakes that show without a call: of its syntax, and of its body if all types are stated."""
-        errors = fence.check(self.template.node, self.template.places).diagnostics
+        errors = unsupported.check(self.template.node, self.template.places).diagnostics
         try:
             parameters = self.signature()
             if not errors and all(parameter.type is not None for parameter in parameters):
@@ -204,7 +203,7 @@ class UserFunction(Offers, Single, Displayed):
 
     def _lowered(self, bound: tuple[Bound, ...]) -> Instance | BrokenCall:
         template = self.template
-        refused = fence.check(template.node, template.places)
+        refused = unsupported.check(template.node, template.places)
         errors = list(refused.diagnostics)
         pairs = list(zip(self.signature(), bound, strict=True))
         params = {p.name: as_meaning(p.name, b, p.span) for p, b in pairs}
@@ -327,7 +326,7 @@ def as_meaning(name: str, bound: Bound, span: Span) -> Meaning:
 
 def lower_rule(template: Template, params: Mapping[str, Meaning], callee: UserFunction) -> Function:
     """A def that is a part of a function's derivative; raises BrokenCall where it has mistakes."""
-    refused = fence.check(template.node, template.places)
+    refused = unsupported.check(template.node, template.places)
     frame = lower_def(template, params, False, None, refused.nodes)
     errors = (*refused.diagnostics, *frame.diagnostics)
     if errors or frame.broken:

@@ -9,14 +9,14 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
-from kernelab.frontend.meaning import fence, local_arrays
+from kernelab.frontend.expressions import struct_values
+from kernelab.frontend.meaning import array_views, unsupported
 from kernelab.frontend.meaning.annotations import annotation, is_any, open_ndim
 from kernelab.frontend.meaning.frame import Frame, Mistake
 from kernelab.frontend.meaning.meanings import LateSum, Meaning, Poison
 from kernelab.frontend.meaning.name_lookup import Constant
-from kernelab.frontend.places import struct_values
-from kernelab.frontend.syntax.walking import nodes
-from kernelab.guidance.kernel_text import NAMES
+from kernelab.frontend.meaning.syntax_trees import nodes
+from kernelab.guidance.hint_tables import NAMES
 from kernelab.lang.ir import Append, Assert, Atomic, Block, Call, Function, Native, Print, Store, blocks, walk
 from kernelab.lang.structs import AnyType, StructArray
 from kernelab.lang.types import Array
@@ -84,7 +84,7 @@ def lower_kernel(template: Template, types: Mapping[str, AnyType] | None = None)
 def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
     if template.hands_back is not None:
         return Outcome(None, (_hands_back(template, sorted(template.hands_back.refs)[0]),), ())
-    refused = fence.check(template.node, template.places)
+    refused = unsupported.check(template.node, template.places)
     errors = list(refused.diagnostics)
     params: dict[str, Meaning] = {}
     signature: list[Formal] = []
@@ -104,7 +104,7 @@ def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
         return Outcome(None, tuple(errors), tuple(frame.notes))
     vars = tuple(var for meaning in params.values() for var in struct_values.vars_of(meaning))
     function = Function(template.name, vars, frame.builder.close(), frame.threads, template.span)
-    if (exceeded := too_large(function) or local_arrays.too_many(function)) is not None:
+    if (exceeded := too_large(function) or array_views.too_many_locals(function)) is not None:
         return Outcome(None, (exceeded,), tuple(frame.notes))
     _note_no_effect(frame, function.body, template.body, template.span)
     _note_no_thread(frame, template)
@@ -254,7 +254,7 @@ class GenericKernel:
 
     def check(self) -> tuple[Diagnostic, ...]:
         """The mistakes that show before any types are known."""
-        refused = fence.check(self.template.node, self.template.places)
+        refused = unsupported.check(self.template.node, self.template.places)
         return (*refused.diagnostics, *default_numbers(self.template)[1])
 
     def instantiate(self, types: Sequence[AnyType | None]) -> KernelDefinition:

@@ -19,8 +19,7 @@ from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.meaning.annotations import annotation, is_any
 from kernelab.frontend.meaning.frame import BrokenCall, Mistake
 from kernelab.frontend.meaning.meanings import Bound, Instance, Meaning, Typed
-from kernelab.frontend.syntax.parsing import module_of
-from kernelab.frontend.syntax.walking import is_none
+from kernelab.frontend.meaning.syntax_trees import is_none, module_of
 from kernelab.lang.build import Builder
 from kernelab.lang.ir import CustomRules, Function, Native, RuleName, Var
 from kernelab.lang.native import Access, Snippet, SnippetLine, SnippetParam, access, mentions, plain, stores

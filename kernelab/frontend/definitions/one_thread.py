@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.definitions.kernels import Formal, KernelDefinition, too_large
+from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.meaning.frame import BrokenCall
 from kernelab.frontend.meaning.meanings import (
     Bound,
@@ -22,7 +23,6 @@ from kernelab.frontend.meaning.meanings import (
     parts_of,
 )
 from kernelab.frontend.meaning.promote import default_scalar
-from kernelab.frontend.places import struct_values
 from kernelab.lang.build import Builder, constant, integer, type_of
 from kernelab.lang.ir import Atom, Call, Function, Var
 from kernelab.lang.structs import AnyType, Struct, StructArray

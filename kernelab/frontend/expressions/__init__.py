@@ -1,1 +1,1 @@
-"""Expressions: from the syntax tree to values."""
+"""Expressions, the places that they read or assign, and branches: from the syntax tree to IR."""

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from kernelab.frontend.expressions import constructors, division, library_functions, print_calls, words
+from kernelab.frontend.expressions import constructors, operations, passing, reads, struct_values, words
 from kernelab.frontend.expressions.constructors import number
 from kernelab.frontend.expressions.passing import call_function, in_order, in_order_of
-from kernelab.frontend.meaning import habit_hints, local_arrays, shaped
+from kernelab.frontend.meaning import annotations, array_views, unsupported
 from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import (
     Argument,
@@ -26,7 +26,6 @@ from kernelab.frontend.meaning.meanings import (
     describe,
 )
 from kernelab.frontend.meaning.promote import operate
-from kernelab.frontend.places import reads, results, static_values, struct_values
 from kernelab.lang import ops
 from kernelab.lang.build import zero
 from kernelab.lang.types import Scalar, bool_
@@ -48,7 +47,7 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
         case FunctionRef(function):
             return call_function(frame, function, arguments, node)
         case GradRef():
-            return library_functions.call(frame, callee, arguments, node)
+            return passing.call_gradient(frame, callee, arguments, node)
         case KernelRef(name):
             raise frame.error(
                 node,
@@ -62,7 +61,7 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
             product = f"write {text} * (...)" if isinstance(callee, Weak) else ""
             hint = f"write {text}[i]" if isinstance(callee, ArrayRef) else product
             if isinstance(node.func, ast.Attribute):
-                hint = habit_hints.of_method(node.func.attr, frame.places.text(node.func.value))
+                hint = unsupported.hint_of_method(node.func.attr, frame.places.text(node.func.value))
             raise frame.error(node.func, f"{text} is {describe(callee)}, not a function", hint=hint)
 
 
@@ -75,12 +74,12 @@ def _operation(frame: Frame, name: str, arguments: Arguments, node: ast.Call) ->
         hint = "write zeros(n) for an array of the thread's own, or vec3(...)" if "array" in name else ""
         raise frame.error(node, f"{name} cannot be called here", "name", hint)
     operands, parts = _operands(frame, name, arguments, node)
-    if results.changes(name, len(operands)):
-        results.change(frame, name, operands, parts, node)
+    if operations.changes_variables(name, len(operands)):
+        operations.change_variables(frame, name, operands, parts, node)
         return None
     result = operate(frame, name, operands, node, parts)
-    results.advance(frame, name, node)
-    return results.split_results(frame, name, result)
+    operations.advance(frame, name, node)
+    return operations.split_results(frame, name, result)
 
 
 def _operands(
@@ -92,11 +91,11 @@ def _operands(
 
 
 def _library_function(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning | None:
-    function = library_functions.function(name, len(arguments))
+    function = passing.library_function(name, len(arguments))
     if function is None:
         return _operation(frame, name, arguments, node)
     result = call_function(frame, function, arguments, node)
-    results.advance(frame, name, node)
+    operations.advance(frame, name, node)
     return result
 
 
@@ -116,7 +115,7 @@ def _division_or_power(frame: Frame, name: str, arguments: Arguments, node: ast.
     (left, right), parts = _operands(frame, name, arguments, node)
     if name == "pow":
         return power(frame, (left, right), node, parts)
-    return division.divided(frame, name, left, right, node, parts)
+    return operations.divided(frame, name, left, right, node, parts)
 
 
 def power(
@@ -212,10 +211,10 @@ _OPERATION = FromValues(_operation)
 
 WORDS: Mapping[str, FromValues | FromSyntax] = {
     "tid": FromSyntax(words.thread_index),
-    "static": FromSyntax(static_values.static),
-    "type": FromSyntax(static_values.type_of),
-    "print": FromSyntax(print_calls.print_),
-    "printf": FromSyntax(print_calls.printf),
+    "static": FromSyntax(reads.static),
+    "type": FromSyntax(reads.type_of),
+    "print": FromSyntax(words.print_),
+    "printf": FromSyntax(words.printf),
     "expect_eq": FromSyntax(partial(words.expect, operator="eq", name="expect_eq")),
     "expect_neq": FromSyntax(partial(words.expect, operator="ne", name="expect_neq")),
     "expect_near": FromSyntax(words.expect_near),
@@ -223,14 +222,14 @@ WORDS: Mapping[str, FromValues | FromSyntax] = {
     "len": FromValues(words.length),
     "constant": FromValues(words.constant),
     "cast": FromValues(words.reinterpreted),
-    "zeros": FromValues(local_arrays.zeros),
-    "grad": FromValues(library_functions.gradient_of),
+    "zeros": FromValues(array_views.local_zeros),
+    "grad": FromValues(passing.gradient_of),
     "where": FromValues(_where),
     "select": FromValues(_select),
     **dict.fromkeys(("min", "max"), FromValues(_extremum)),
-    **dict.fromkeys((*division.NAMES, "pow"), FromValues(_division_or_power)),
+    **dict.fromkeys((*operations.DIVISIONS, "pow"), FromValues(_division_or_power)),
     **dict.fromkeys(words.ATOMICS, FromValues(words.atomic)),
-    **dict.fromkeys(shaped.WORDS, FromValues(constructors.shaped_value)),
-    **dict.fromkeys(library_functions.NAMES, FromValues(_library_function)),
+    **dict.fromkeys(annotations.SHAPED_WORDS, FromValues(constructors.shaped_value)),
+    **dict.fromkeys(passing.LIBRARY, FromValues(_library_function)),
 }
 """The words whose calls mean more than an operation of the table of builtins."""

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from kernelab.frontend.expressions.passing import beside_type
-from kernelab.frontend.meaning import shaped
+from kernelab.frontend.meaning import annotations
 from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import (
     Argument,
@@ -33,22 +33,22 @@ def number(frame: Frame, name: str, argument: Argument) -> Weak | Typed:
 
 def shaped_value(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
     """`vector(...)`, `matrix(...)` and `identity(...)`, whose keywords say which type is meant."""
-    if name in shaped.ROTATIONS:
+    if name in annotations.ROTATIONS:
         arguments = beside_type(frame, name, arguments, node)
     named = {a.keyword: a.value for a in arguments if a.keyword is not None}
     named |= _extent_of(name, named, arguments)
-    is_identity = name in shaped.IDENTITIES
+    is_identity = name in annotations.IDENTITIES
     plain = [] if is_identity else [a for a in arguments if a.keyword is None]
     operands = [number(frame, name, argument) for argument in plain]
     first = [a.value for a in arguments if a.keyword is None and is_identity]
     kinds = [default_scalar(o.number) if isinstance(o, Weak) else o.type for o in operands]
     kinds.sort(key=lambda kind: not scalar_of(kind).is_float)
     try:
-        type = shaped.shaped_type(name, shaped.bound(name, first, named), kinds)
-    except shaped.Unshaped as error:
+        type = annotations.shaped_type(name, annotations.type_words(name, first, named), kinds)
+    except annotations.Unshaped as error:
         raise frame.error(node, error.message, hint=error.hint) from None
     if is_identity:
-        return _built(frame, type, [constant(one, type.scalar) for one in shaped.is_one(type)])
+        return _built(frame, type, [constant(one, type.scalar) for one in annotations.identity_pattern(type)])
     match operands:
         case [Typed() as p] if name == "transformation" and p.type == Vec(type.scalar, 3):
             return _shifted(frame, type, p)
@@ -127,7 +127,7 @@ def _entry(frame: Frame, operand: Weak | Typed, type: Vec | Mat, argument: Argum
 
 def _shifted(frame: Frame, type: Vec | Mat, p: Typed) -> Typed:
     """The rigid motion that only shifts."""
-    turned = [constant(one, type.scalar) for one in shaped.is_one(Quat(type.scalar))]
+    turned = [constant(one, type.scalar) for one in annotations.identity_pattern(Quat(type.scalar))]
     return _built(frame, type, [*_cast_entries(frame, p, type), *turned])
 
 

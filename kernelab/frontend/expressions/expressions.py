@@ -8,8 +8,11 @@ import ast
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from kernelab.frontend.expressions import calls, division
-from kernelab.frontend.meaning import fence
+from kernelab.frontend.expressions import calls, operations, places, reads, struct_values
+from kernelab.frontend.expressions.control import branch
+from kernelab.frontend.expressions.joins import THE_VALUE
+from kernelab.frontend.expressions.places import COMPONENTS, chain
+from kernelab.frontend.meaning import unsupported
 from kernelab.frontend.meaning.frame import Frame, Poisoned
 from kernelab.frontend.meaning.meanings import (
     Argument,
@@ -27,14 +30,9 @@ from kernelab.frontend.meaning.meanings import (
     is_struct,
     is_truth,
 )
-from kernelab.frontend.meaning.name_lookup import Unknown
-from kernelab.frontend.meaning.operators import NAMES, OF_STRUCTS
+from kernelab.frontend.meaning.name_lookup import OF_STRUCTS, OPERATIONS, Unknown
 from kernelab.frontend.meaning.promote import as_number, materialise, operate
-from kernelab.frontend.places import reads, slices, struct_values
-from kernelab.frontend.places.places import COMPONENTS, chain
-from kernelab.frontend.regions.control import branch
-from kernelab.frontend.regions.joins import THE_VALUE
-from kernelab.frontend.syntax.scope import advanced
+from kernelab.frontend.meaning.scope import advanced
 from kernelab.lang.build import FALSE, TRUE, zero
 from kernelab.lang.ir import Atom, Const, Let, Stmt
 from kernelab.lang.types import Mat, Scalar, Vec, bool_
@@ -49,12 +47,12 @@ def binary(
     parts: tuple[ast.expr, ast.expr],
 ) -> Weak | Typed:
     """`left operator right`, as Python means it."""
-    name = NAMES[type(operator)]
-    if name in division.NAMES:
-        return division.divided(frame, name, left, right, node, parts)
+    name = OPERATIONS[type(operator)]
+    if name in operations.DIVISIONS:
+        return operations.divided(frame, name, left, right, node, parts)
     if name == "pow":
         return calls.power(frame, [left, right], node, parts)
-    if name == "matmul" and (division.is_number(left) or division.is_number(right)):
+    if name == "matmul" and (operations.is_number(left) or operations.is_number(right)):
         raise frame.error(
             node,
             f"@ multiplies matrices and vectors, not {describe(left)} and {describe(right)}",
@@ -134,7 +132,7 @@ def _base(frame: Frame, node: ast.expr) -> Meaning:
 
 def _binary(frame: Frame, node: ast.BinOp) -> Meaning:
     values = [frame.value(part) for part in (node.left, node.right)]
-    overloaded = _operator(frame, NAMES[type(node.op)], values, (node.left, node.right), node)
+    overloaded = _operator(frame, OPERATIONS[type(node.op)], values, (node.left, node.right), node)
     if overloaded is not None:
         return overloaded
     left, right = (as_number(frame, *pair) for pair in zip(values, (node.left, node.right), strict=True))
@@ -162,7 +160,7 @@ def _unary(frame: Frame, node: ast.UnaryOp) -> Meaning:
     if isinstance(node.op, ast.Not):
         return _boolean(_not(frame, condition(frame, node.operand)))
     value = frame.value(node.operand)
-    name = NAMES[type(node.op)]
+    name = OPERATIONS[type(node.op)]
     overloaded = _operator(frame, name, [value], [node.operand], node)
     if overloaded is not None:
         return overloaded
@@ -192,7 +190,7 @@ def condition(frame: Frame, node: ast.expr) -> Atom:
             case ast.Compare():
                 return _comparison(frame, node)
             case _:
-                value = reads.evaluated(frame, node)
+                value = reads.optional_value(frame, node)
                 there = reads.has_elements(frame, value)
                 return _truth(frame, as_number(frame, value, node), node) if there is None else there
 
@@ -268,10 +266,10 @@ def _replay(frame: Frame, stmts: list[Stmt]) -> None:
 
 
 def _comparison(frame: Frame, node: ast.Compare) -> Atom:
-    if fence.is_search(node.ops[0]):
+    if unsupported.is_search(node.ops[0]):
         return _membership(frame, node)
     if isinstance(node.ops[0], ast.Is | ast.IsNot):
-        return reads.is_none(frame, reads.evaluated(frame, node.left), node)
+        return reads.is_none(frame, reads.optional_value(frame, node.left), node)
     left_node, left = node.left, number(frame, node.left)
 
     def link(left: Weak | Typed, rest: int, left_node: ast.expr) -> Atom:
@@ -293,9 +291,9 @@ def _compared(
     node: ast.Compare,
     parts: tuple[ast.expr, ast.expr],
 ) -> Atom:
-    if type(operator) not in NAMES:
+    if type(operator) not in OPERATIONS:
         raise Poisoned
-    result = operate(frame, NAMES[type(operator)], [left, right], node, parts)
+    result = operate(frame, OPERATIONS[type(operator)], [left, right], node, parts)
     return materialise(frame, result, node)
 
 
@@ -319,7 +317,7 @@ def _items_searched(frame: Frame, searched: ast.expr, node: ast.Compare) -> Sequ
         case TupleOf(items, None):
             return items
         case _:
-            refusal = fence.refusal_of("membership")
+            refusal = unsupported.refusal_of("membership")
             raise frame.error(node, refusal.reason, "unsupported", refusal.hint)
 
 
@@ -363,7 +361,7 @@ def _call(frame: Frame, node: ast.Call) -> Meaning | None:
 
 
 def _is_text(frame: Frame, part: ast.expr) -> bool:
-    return fence.is_text(part) and part not in frame.refused
+    return unsupported.is_text(part) and part not in frame.refused
 
 
 def _special_float(frame: Frame, scalar: Scalar, node: ast.Call) -> Argument:
@@ -388,7 +386,7 @@ def _arguments(frame: Frame, node: ast.expr) -> list[Argument]:
     if not isinstance(node, ast.Starred):
         return [Argument(frame.value(node), node)]
     if isinstance(node.value, ast.Subscript) and isinstance(node.value.slice, ast.Slice):
-        few = slices.few(frame, frame.value(node.value.value), node.value.slice)
+        few = places.few(frame, frame.value(node.value.value), node.value.slice)
         if few is not None:
             return [Argument(item, node) for item in few]
     match frame.value(node.value):

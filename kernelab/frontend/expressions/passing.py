@@ -1,11 +1,14 @@
-"""Lowers calls of users' functions: selects the instance and passes the arguments."""
+"""Lowers calls of functions: of users', of the library in the language itself, and of `grad(f)`."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
-from kernelab.errors import Related
-from kernelab.frontend.meaning import array_views, local_arrays
+from kernelab.builtins.language_words import BY_COUNT, LIBRARY_TEXT, LIBRARY_WORDS
+from kernelab.errors import Related, Source
+from kernelab.frontend.expressions import struct_values
+from kernelab.frontend.meaning import array_views
 from kernelab.frontend.meaning.byref import HandedCall
 from kernelab.frontend.meaning.frame import Frame, Mistake, Poisoned, Recursion, counted
 from kernelab.frontend.meaning.meanings import (
@@ -16,6 +19,7 @@ from kernelab.frontend.meaning.meanings import (
     BuiltinRef,
     Callee,
     FunctionRef,
+    GradRef,
     Instance,
     Meaning,
     Origin,
@@ -29,12 +33,11 @@ from kernelab.frontend.meaning.meanings import (
     Weak,
     describe,
 )
-from kernelab.frontend.meaning.promote import convert, weak_origins
-from kernelab.frontend.places import struct_values
+from kernelab.frontend.meaning.promote import convert, weak_constant, weak_origins
 from kernelab.lang import ops
-from kernelab.lang.ir import Atom, Call, Var
+from kernelab.lang.ir import Atom, Block, Call, Native, Print, Var, changed, locals_of, walk
 from kernelab.lang.structs import AnyType, Struct, StructArray
-from kernelab.lang.types import Array, Quat, Transform, Type, Value, Vec
+from kernelab.lang.types import Array, Quat, Scalar, Transform, Type, Value, Vec, float32, is_differentiable
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ def entered(
     value = frame.scope.namespace.get(name)
     if getattr(value, "__kernelab_function__", None) is named:
         frame.scope.captured[name] = value  # a function of another cell, by the notebook's name for it
-    local_arrays.refuse_changes(frame, function.name, instance.function, atoms, node)
+    array_views.refuse_changes(frame, function.name, instance.function, atoms, node)
     return Entered(instance, pairs, atoms)
 
 
@@ -332,3 +335,116 @@ def _sorted(
         )
     wanted = " or ".join(f"({', '.join(names)})" for names in choices)
     raise frame.error(node, f"the arguments of {name} are {wanted}", hint="leave the keywords out")
+
+
+# ----------------------------------------------------------------------------------- functions of the library
+
+
+Lower = Callable[[Source], Mapping[str, Callee]]
+_lower: Lower | None = None
+
+
+def lower_with(lower: Lower) -> None:
+    """Use `lower` to get the functions of a text."""
+    global _lower
+    _lower = lower
+
+
+def lowered_text(text: str, title: str) -> Mapping[str, Callee]:
+    """The functions that a text defines, by name."""
+    assert _lower is not None, "kernelab.frontend.definitions.cell has not been imported"
+    return _lower(Source(text, title))
+
+
+LIBRARY = frozenset((*LIBRARY_WORDS, *(name for name, _ in BY_COUNT)))
+"""The words that mean a function of the library, in all calls or in those with some number of arguments."""
+
+
+def library_function(name: str, count: int) -> Callee | None:
+    """The function of `builtins.language_words` that a call with so many arguments means, None if there is
+    none.
+    """
+    word = BY_COUNT.get((name, count), name if name in LIBRARY_WORDS else None)
+    return None if word is None else _library()[word]
+
+
+@cache
+def operation(name: str, count: int) -> Callee:
+    """An operation of the language as a function that users could have written."""
+    names = ", ".join("abcdefgh"[:count])
+    text = f"@func\ndef {name}_({names}):\n    return {name}({names})\n"
+    return lowered_text(text, f"the operation {name}")[f"{name}_"]
+
+
+@cache
+def _library() -> Mapping[str, Callee]:
+    return lowered_text(LIBRARY_TEXT, "kernelab's library")
+
+
+# ------------------------------------------------------------------------------------------------ grad calls
+
+
+def gradient_of(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> GradRef:
+    """The function that `grad(f)` stands for."""
+    match [argument.value for argument in in_order(frame, name, arguments, node)]:
+        case [FunctionRef() | BuiltinRef() as function]:
+            return GradRef(function)
+        case values:
+            shown = ", ".join(map(describe, values))
+            raise frame.error(node, f"grad takes one function, not ({shown})", hint="write grad(f)(x)")
+
+
+def call_gradient(frame: Frame, gradient: GradRef, arguments: Arguments, node: ast.Call) -> Meaning:
+    """The derivatives of a function at its arguments: one value, or a tuple of them."""
+    callee = _differentiated(frame, gradient, arguments, node)
+    entry = entered(frame, callee, arguments, node, _strong)
+    function, result = entry.instance.function, entry.instance.results
+    if _acts(function.body):
+        message = f"grad takes a function of its arguments alone, and {function.name} changes or prints more"
+        raise frame.error(node, message, hint="return the value instead of storing it")
+    if not isinstance(result, Typed) or not (isinstance(result.type, Scalar) and result.type.is_float):
+        what = "nothing" if result is None else describe(result)
+        message = f"grad takes a function that returns one float, and {function.name} returns {what}"
+        raise frame.error(node, message, hint="return one number, such as the sum of what it computes")
+    outs = tuple(
+        Var(param.type, f"{param.hint}_bar", frame.builder.span)
+        for param in function.params
+        if isinstance(param.type, Value) and is_differentiable(param.type)
+    )
+    if not outs:
+        raise frame.error(node, f"{function.name} has no argument that is a float", hint="pass a float")
+    frame.builder.emit(Call(outs, function, tuple(entry.atoms), frame.builder.span, gradient=True))
+    values = tuple(Typed(out) for out in outs)
+    return values[0] if len(values) == 1 else TupleOf(values)
+
+
+def _strong(frame: Frame, parameter: Parameter, argument: Argument) -> Argument:
+    """A literal for an argument of any type is a float: its derivative is asked for."""
+    if parameter.type is not None or not isinstance(argument.value, Weak):
+        return argument
+    number = argument.value.number
+    if isinstance(number, bool):
+        return argument
+    constant = weak_constant(frame, float(number), float32, argument.node)
+    return Argument(Typed(constant), argument.node, argument.keyword)
+
+
+def _differentiated(frame: Frame, gradient: GradRef, arguments: Arguments, node: ast.Call) -> Callee:
+    match gradient.function:
+        case FunctionRef(function):
+            return function
+        case BuiltinRef(name) if ops.overloads(name):
+            return operation(name, len(arguments))
+        case other:
+            raise frame.error(node, f"{describe(other)} has no derivative in a kernel", hint="write a def")
+
+
+def _acts(body: Block) -> bool:
+    """Whether a function prints, or changes anything but arrays of its own."""
+    own = locals_of(body)
+    return any(
+        isinstance(stmt, Print | Native)
+        or not own.issuperset(changed(stmt))
+        or (isinstance(stmt, Call) and _acts(stmt.function.body))
+        for stmt in walk(body)
+    )

@@ -1,1 +1,1 @@
-"""Meanings of names, values and annotations while a def is lowered."""
+"""Syntax trees, and the meanings of names, values and annotations while a def is lowered."""

@@ -5,6 +5,8 @@ or as text.
 """
 
 import ast
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from kernelab.errors import Diagnostic
@@ -21,12 +23,10 @@ from kernelab.frontend.meaning.meanings import (
     describe,
 )
 from kernelab.frontend.meaning.name_lookup import Scope, Unknown
-from kernelab.frontend.meaning.shaped import Unshaped, bound, shaped_type
 from kernelab.frontend.meaning.source import Places
-from kernelab.frontend.syntax.parsing import expression_of
-from kernelab.frontend.syntax.walking import word
+from kernelab.frontend.meaning.syntax_trees import expression_of, word
 from kernelab.lang.structs import AnyType, Struct, StructArray, array_inside
-from kernelab.lang.types import Array, Mat, Value, Vec, size_of
+from kernelab.lang.types import LARGEST, Array, Mat, Quat, Scalar, Transform, Value, Vec, float32, size_of
 
 _DIMENSIONS = {
     head + suffix: ndim
@@ -189,7 +189,7 @@ def _shaped(scope: Scope, places: Places, node: ast.Call, name: str) -> Value:
     plain = [said(part) for part in node.args]
     named = {keyword.arg or "": said(keyword.value) for keyword in node.keywords}
     try:
-        return shaped_type(name, bound(name, plain, named))
+        return shaped_type(name, type_words(name, plain, named))
     except Unshaped as error:
         raise _mistake(places, node, error.message, error.hint) from None
 
@@ -230,3 +230,90 @@ def _array(scope: Scope, places: Places, node: ast.expr, elem: ast.expr, ndim: i
             raise _mistake(places, elem, f"an array cannot hold {type}: its field {inside} is an array", hint)
         return StructArray(type, ndim)
     return Array(type, ndim)
+
+
+# ----------------------------------------------------------------------------------------- types of any shape
+
+
+IDENTITIES = ("identity", "quat_identity", "transform_identity")
+ROTATIONS = ("quaternion", "transformation")
+SHAPED_WORDS = ("vector", "matrix", *ROTATIONS, *IDENTITIES)
+_EXAMPLES = {
+    "quaternion": "x, y, z, w, dtype=float",
+    "transformation": "p, q, dtype=float",
+    "quat_identity": "dtype=float",
+    "transform_identity": "dtype=float",
+    "vector": "length=5, dtype=float",
+    "matrix": "shape=(2, 3), dtype=float",
+    "identity": "n=3, dtype=float",
+}
+_KEYWORDS = {name: tuple(re.findall(r"(\w+)=", example)) for name, example in _EXAMPLES.items()}
+
+
+class Unshaped(Exception):
+    """The words do not say which type; the message says what is missing, `hint` what to write."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = f"write {name}({_EXAMPLES[name]})"
+
+
+def type_words(name: str, plain: Sequence[Meaning], named: Mapping[str, Meaning]) -> Mapping[str, Meaning]:
+    """The words of a type by name; raises Unshaped."""
+    words = dict(zip(_KEYWORDS[name], plain, strict=False)) | dict(named)
+    if len(plain) > len(_KEYWORDS[name]) or set(words) - set(_KEYWORDS[name]):
+        raise Unshaped(name, f"{name} takes {' and '.join(_KEYWORDS[name])}")
+    return words
+
+
+def shaped_type(name: str, words: Mapping[str, Meaning], components: Sequence[Value] = ()) -> Vec | Mat:
+    """The type that the words of `vector`, `matrix` or `identity` name.
+
+    What they leave out, components say; raises Unshaped where neither does.
+    """
+    scalar = _component_scalar(name, words.get("dtype"), components)
+    match name, words.get(_KEYWORDS[name][0]):
+        case (("quat_identity" | "transform_identity" | "quaternion" | "transformation"), _) if (
+            not scalar.is_float
+        ):
+            raise Unshaped(name, f"{name} holds floats, not {scalar}")
+        case "quat_identity" | "quaternion", _:
+            return Quat(scalar)
+        case "transform_identity" | "transformation", _:
+            return Transform(scalar)
+        case "vector", Weak(int() as n):
+            type: Vec | Mat = Vec(scalar, n)
+        case "vector", None if len(components) > 1:
+            type = Vec(scalar, sum(size_of(part) for part in components))
+        case "matrix", TupleOf((Weak(int() as n), Weak(int() as m))):
+            type = Mat(scalar, n, m)
+        case "identity", Weak(int() as n):
+            type = Mat(scalar, n, n)
+        case _, None:
+            raise Unshaped(name, f"{name} does not say its {_KEYWORDS[name][0]}")
+        case _:
+            raise Unshaped(
+                name, f"the {_KEYWORDS[name][0]} of {name} has to be known when the kernel is compiled"
+            )
+    if min(type.shape) < 0 or size_of(type) > LARGEST:
+        raise Unshaped(name, f"a kernel value holds at most {LARGEST} numbers, not {size_of(type)}")
+    return type
+
+
+def identity_pattern(type: Vec | Mat) -> Sequence[bool]:
+    """The components of an identity that are 1, the others being 0."""
+    if isinstance(type, Mat):
+        return [i == j for i in range(type.n) for j in range(type.m)]
+    return [i == type.n - 1 for i in range(type.n)]
+
+
+def _component_scalar(name: str, dtype: Meaning | None, components: Sequence[Value]) -> Scalar:
+    match dtype:
+        case TypeRef(Scalar() as scalar):
+            return scalar
+        case None:
+            scalars = [part if isinstance(part, Scalar) else part.scalar for part in components]
+            return scalars[0] if scalars else float32
+        case _:
+            raise Unshaped(name, f"the dtype of {name} has to be a type of numbers")

@@ -19,8 +19,15 @@ from kernelab.errors import Diagnostic
 from kernelab.frontend.meaning.meanings import HandsBack
 from kernelab.frontend.meaning.name_lookup import is_word
 from kernelab.frontend.meaning.source import Places
-from kernelab.frontend.syntax.jumps import leaves, returns_value, states_result
-from kernelab.frontend.syntax.walking import blocks, is_none, nodes, parameters
+from kernelab.frontend.meaning.syntax_trees import (
+    blocks,
+    is_none,
+    leaves,
+    nodes,
+    parameters,
+    returns_value,
+    states_result,
+)
 
 
 class HandedCall(ast.Call):

@@ -17,8 +17,7 @@ from kernelab.frontend.meaning.frame import Mistake
 from kernelab.frontend.meaning.meanings import StructRef, TypeRef
 from kernelab.frontend.meaning.name_lookup import Scope, meaning_of, named_in
 from kernelab.frontend.meaning.source import Places
-from kernelab.frontend.syntax.parsing import expression_of
-from kernelab.frontend.syntax.walking import nodes
+from kernelab.frontend.meaning.syntax_trees import expression_of, nodes
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.structs import AnyType, Field, Struct, StructArray
 from kernelab.lang.types import Array, Mat, Scalar, Vec, scalar_of, shape_of

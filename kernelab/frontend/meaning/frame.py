@@ -13,8 +13,8 @@ from typing import Any
 from kernelab.errors import Diagnostic, Related, Span
 from kernelab.frontend.meaning.meanings import ArrayRef, LateSum, Meaning, Origin, Poison
 from kernelab.frontend.meaning.name_lookup import SPECIAL, Scope
+from kernelab.frontend.meaning.scope import Facts
 from kernelab.frontend.meaning.source import Place, Places
-from kernelab.frontend.syntax.scope import Facts
 from kernelab.lang.build import Builder
 from kernelab.lang.ir import Var
 from kernelab.lang.structs import AnyType

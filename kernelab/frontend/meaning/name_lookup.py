@@ -6,20 +6,20 @@ words of the language; numbers, small NumPy arrays of the notebook.
 
 import ast
 import difflib
+import operator
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, EnumType
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-import kernelab.builtins  # noqa: F401 (fills the table of operations)
-from kernelab.builtins.records.language_words import WORDS as DOCUMENTED
-from kernelab.builtins.records.library import WORDS as LIBRARY
-from kernelab.frontend.meaning import habit_hints
+from kernelab.builtins.language_words import LIBRARY_WORDS as LIBRARY
+from kernelab.builtins.language_words import WORDS as DOCUMENTED
+from kernelab.frontend.meaning import unsupported
 from kernelab.frontend.meaning.meanings import (
     BuiltinRef,
     FunctionRef,
@@ -32,10 +32,8 @@ from kernelab.frontend.meaning.meanings import (
     TypeRef,
     Weak,
 )
-from kernelab.frontend.meaning.operators import OF_STRUCTS
-from kernelab.frontend.syntax.walking import nodes
-from kernelab.guidance.kernel_text import NAMES, OF_MODULES
-from kernelab.guidance.public_names import PUBLIC_NAMES
+from kernelab.frontend.meaning.syntax_trees import nodes
+from kernelab.guidance.hint_tables import NAMES, OF_MODULES, PUBLIC_NAMES
 from kernelab.host.making import BARE, CONSTANTS
 from kernelab.host.traced import untraced
 from kernelab.host.values import type_of
@@ -251,7 +249,7 @@ class Scope:
             if _is_function(value) or meaning_of(key, value) is not None
         ]
         near = (*words, *self.cell, *self.assigned, *usable)
-        return habit_hints.of_name(name) or _closest(name, near) or _FIRST
+        return unsupported.hint_of_name(name) or _closest(name, near) or _FIRST
 
 
 _FIRST = "define it in this cell, or run the cell that defines it first"
@@ -385,3 +383,61 @@ def _instead(value: Any) -> str:
     if callable(value):
         return "define the function in a %%kernel cell, or with @func, to call it from a kernel"
     return "a kernel can use numbers, small NumPy vectors, functions of other kernel cells, and its arguments"
+
+
+# -------------------------------------------------------------------------------------------------- operators
+
+
+class Operator(NamedTuple):
+    """An operator: its node, the operation of the table, its symbol, and the function of Python's numbers."""
+
+    node: type[ast.AST]
+    name: str
+    symbol: str
+    compute: Callable[..., Any]
+
+
+_OPERATORS = (
+    Operator(ast.Add, "add", "+", operator.add),
+    Operator(ast.Sub, "sub", "-", operator.sub),
+    Operator(ast.Mult, "mul", "*", operator.mul),
+    Operator(ast.MatMult, "matmul", "@", operator.matmul),
+    Operator(ast.Div, "div", "/", operator.truediv),
+    Operator(ast.FloorDiv, "floordiv", "//", operator.floordiv),
+    Operator(ast.Mod, "mod", "%", operator.mod),
+    Operator(ast.Pow, "pow", "**", operator.pow),
+    Operator(ast.BitAnd, "bit_and", "&", operator.and_),
+    Operator(ast.BitOr, "bit_or", "|", operator.or_),
+    Operator(ast.BitXor, "bit_xor", "^", operator.xor),
+    Operator(ast.LShift, "shl", "<<", operator.lshift),
+    Operator(ast.RShift, "shr", ">>", operator.rshift),
+    Operator(ast.Lt, "lt", "<", operator.lt),
+    Operator(ast.LtE, "le", "<=", operator.le),
+    Operator(ast.Gt, "gt", ">", operator.gt),
+    Operator(ast.GtE, "ge", ">=", operator.ge),
+    Operator(ast.Eq, "eq", "==", operator.eq),
+    Operator(ast.NotEq, "ne", "!=", operator.ne),
+)
+_UNARY = (
+    Operator(ast.USub, "neg", "-", operator.neg),
+    Operator(ast.UAdd, "pos", "+", operator.pos),
+    Operator(ast.Invert, "invert", "~", operator.invert),
+    Operator(ast.Not, "not", "not", operator.not_),
+)
+
+OPERATIONS = {entry.node: entry.name for entry in (*_OPERATORS, *_UNARY)}
+"""The operations that operators mean, by their nodes."""
+
+SYMBOLS = {entry.name: entry.symbol for entry in _OPERATORS}
+"""How operators between two operands are written, by their operations."""
+
+COMPUTED: dict[str, Callable[..., Any]] = {
+    **{entry.name: entry.compute for entry in (*_OPERATORS, *_UNARY)},
+    "abs": abs,
+    "min": min,
+    "max": max,
+}
+"""The operations that Python computes of its own numbers."""
+
+OF_STRUCTS = ("add", "sub", "mul", "div", "mod", "neg", "pos")
+"""The functions of users that operators between structs mean."""

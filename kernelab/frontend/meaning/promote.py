@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.frontend.meaning import habit_hints
+from kernelab.frontend.meaning import unsupported
 from kernelab.frontend.meaning.frame import Frame, Mistake, WeakType
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
@@ -24,7 +24,7 @@ from kernelab.frontend.meaning.meanings import (
     is_number,
     is_truth,
 )
-from kernelab.frontend.meaning.operators import COMPUTED, SYMBOLS
+from kernelab.frontend.meaning.name_lookup import COMPUTED, SYMBOLS
 from kernelab.frontend.meaning.source import Place
 from kernelab.lang import ops
 from kernelab.lang.build import OF_NOTHING, constant
@@ -111,7 +111,11 @@ def as_number(frame: Frame, value: Meaning, node: ast.expr) -> Weak | Typed:
     if isinstance(value, Weak | Typed):
         return value
     text = frame.places.text(node)
-    hint = habit_hints.of_array(text) if isinstance(value, ArrayRef) else habit_hints.of_uncalled(value, text)
+    hint = (
+        unsupported.hint_of_array(text)
+        if isinstance(value, ArrayRef)
+        else unsupported.hint_of_uncalled(value, text)
+    )
     raise frame.error(node, f"{text} is {describe(value)}, not a number", hint=hint)
 
 
@@ -377,13 +381,13 @@ def _operator_hint(frame: Frame, name: str, operands: Operands, parts: Sequence[
     texts = [frame.places.text(part) for part in parts]
     match kinds, texts:
         case [left, right], [first, second]:
-            return habit_hints.of_operator(name, (first, second), (left, right)) or habit_hints.of_call(
-                name, texts
-            )
+            return unsupported.hint_of_operator(
+                name, (first, second), (left, right)
+            ) or unsupported.hint_of_call(name, texts)
         case [kind], [text] if isinstance(kind, Vec | Mat):
-            return habit_hints.of_each_component(name, text, kind)
+            return unsupported.hint_of_each_component(name, text, kind)
         case _:
-            return habit_hints.of_call(name, texts)
+            return unsupported.hint_of_call(name, texts)
 
 
 def _takes_no(name: str, operands: list[str]) -> str:

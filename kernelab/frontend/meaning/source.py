@@ -14,9 +14,8 @@ from types import CodeType
 from typing import Any, NoReturn
 
 from kernelab.errors import Diagnostic, KernelSyntaxError, Source, Span, label_of
-from kernelab.frontend.meaning import habit_hints
-from kernelab.frontend.syntax.parsing import module_of
-from kernelab.frontend.syntax.walking import nodes
+from kernelab.frontend.meaning.syntax_trees import module_of, nodes
+from kernelab.guidance.hint_tables import NEAR_THE_ERROR, OF_LINES, OF_PARSER
 
 Place = ast.stmt | ast.expr | ast.arg | ast.keyword
 
@@ -53,10 +52,18 @@ def _refuse(source: Source, error: SyntaxError) -> NoReturn:
     first = source.first_line - 1
     span = Span(source, line + first, column, end_line + first, end_column)
     lines = source.text.split("\n")
-    hint = habit_hints.of_syntax(lines[line - 1], column, error.msg) if line <= len(lines) else ""
+    hint = _syntax_hint(lines[line - 1], column, error.msg) if line <= len(lines) else ""
     # Some messages name another line, as Python counts them.
     message = re.sub(r"(?<=\bline )\d+", lambda number: str(int(number[0]) + first), error.msg)
     raise KernelSyntaxError(Diagnostic(f"this is not Python: {message}", span, "syntax", hint=hint)) from None
+
+
+def _syntax_hint(line: str, column: int, message: str) -> str:
+    """The hint for a syntax error of Python in a line; empty where nothing is known."""
+    if line.rstrip().endswith(("++", "--")):
+        return f"write {line.strip()[:-2].strip()} {line.rstrip()[-1]}= 1"
+    near = line[max(0, column - 2) : column + 3]
+    return NEAR_THE_ERROR.hint(near) or OF_LINES.hint(line.strip()) or OF_PARSER.hint(message)
 
 
 class Places:

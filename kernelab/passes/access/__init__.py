@@ -1,1 +1,1 @@
-"""Analyses of the array elements that a function reads and writes."""
+"""Analyses of the array elements that a function reads and writes, and proofs from them."""

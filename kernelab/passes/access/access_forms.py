@@ -24,16 +24,17 @@ from kernelab.passes.access.affine_forms import (
     Form,
     Given,
     Guard,
+    Step,
     Thread,
     Trips,
     applied,
     compared,
     counted,
+    counters,
     operation,
     pace,
     single,
 )
-from kernelab.passes.common.counters import Step, counters
 
 
 @dataclass(frozen=True, slots=True)

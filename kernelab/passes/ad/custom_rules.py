@@ -19,9 +19,8 @@ from kernelab.lang import ir
 from kernelab.lang.build import FALSE, Builder, type_of, zero
 from kernelab.lang.native import Snippet
 from kernelab.lang.types import Array, Scalar, is_differentiable, scalar_of
-from kernelab.passes.common.copying import Copier
+from kernelab.passes.common.copying import Copier, lay_out
 from kernelab.passes.common.effects import Groups, aliases, block_effects, effects
-from kernelab.passes.common.inline import lay_out
 
 
 def has_grad(stmt: ir.Custom) -> bool:

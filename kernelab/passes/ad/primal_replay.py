@@ -24,9 +24,9 @@ from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import Builder, constant, integer, type_of, zero
 from kernelab.lang.types import Scalar, bytes_of, int32
+from kernelab.passes.access.affine_forms import Step, counters, value_after
 from kernelab.passes.ad.custom_rules import insert
 from kernelab.passes.common.copying import Copier
-from kernelab.passes.common.counters import Step, counted, counters
 
 
 def ascending(function: ir.Function) -> ir.Function:
@@ -274,7 +274,7 @@ class Replay:
         for i, step in self.counters(stmt).items():
             moved = tuple(type(term)(term.sign, value_of(term.amount, env)) for term in step)
             start, carry = value_of(stmt.inits[i], env), stmt.carries[i]
-            env[carry] = counted(self.builder, start, moved, number, carry.hint)
+            env[carry] = value_after(self.builder, start, moved, number, carry.hint)
 
     def loop_results(self, block: ir.Block) -> list[ir.Var]:
         """The values that a block defines and the sweep cannot recompute."""

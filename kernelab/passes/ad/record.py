@@ -34,7 +34,7 @@ from kernelab.lang.types import (
 )
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.effects import Groups, aliases, block_effects
-from kernelab.passes.common.load_forwarding import forward
+from kernelab.passes.common.simplify import forward
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Residual:
 def sites(function: ir.Function, groups: Groups = (), intact: Collection[str] = ()) -> tuple[Site, ...]:
     """The sites whose values are lost once the function has run: loads, atomics and stacks.
 
-    `intact` names arrays that still hold what was loaded (`passes.access.no_clobber`).
+    `intact` names arrays that still hold what was loaded (`passes.access.independence`).
     """
     shared = aliases(function, groups)
     changed = block_effects(function.body).changed

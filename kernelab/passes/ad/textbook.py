@@ -29,9 +29,8 @@ from kernelab.passes.ad.jvp import tangent_of
 from kernelab.passes.ad.primal_replay import Env, Mode, ascending, has_loop, value_of
 from kernelab.passes.ad.record import sites
 from kernelab.passes.ad.vjp import Adjoint, Cotangents, bar_of
-from kernelab.passes.common.copying import Copier
+from kernelab.passes.common.copying import Copier, Expander, LayingOut, inline
 from kernelab.passes.common.effects import Groups
-from kernelab.passes.common.inline import Expander, LayingOut, inline
 from kernelab.passes.common.simplify import eliminate
 
 CallPath = tuple[ir.Call, ...]

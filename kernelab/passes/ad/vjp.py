@@ -35,8 +35,8 @@ from kernelab.passes.ad.custom_rules import (
 from kernelab.passes.ad.operation_rules import EXTREMA, better, is_one, pull, refused, shared, winning
 from kernelab.passes.ad.primal_replay import Env, Replay, ascending, divisions_checked, value_of
 from kernelab.passes.ad.record import Recorded, Residual, record
+from kernelab.passes.common.copying import expanded
 from kernelab.passes.common.effects import Groups, effects
-from kernelab.passes.common.inline import expanded
 from kernelab.passes.common.simplify import simplify
 
 

@@ -1,1 +1,1 @@
-"""Copying, inlining and simplifying IR, and analyses shared by other passes."""
+"""Transformations of IR and facts on it that other passes share, and programs beside the primal."""

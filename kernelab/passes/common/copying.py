@@ -1,14 +1,45 @@
-"""Copying IR: every statement again, with fresh Vars, through a folding builder.
+"""Copies of IR: every statement again, with fresh Vars, through a folding builder; inlined, or widened.
 
-Most passes are a `Copier` that treats a few kinds of statement differently.
+Most passes are a `Copier` that treats a few kinds of statement differently.  Inlining replaces calls by the
+statements of the function, and composed operations by their parts.  Widening makes every float a float64, in
+values, arrays and constants, for finite differences; a constant keeps its digits: it was rounded to float32
+when it was lowered.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, assert_never
 
-from kernelab.lang import ir
-from kernelab.lang.build import Builder, type_of
+from kernelab.lang import ir, ops
+from kernelab.lang.build import Builder, Expr, type_of
+from kernelab.lang.ir import (
+    Atom,
+    Call,
+    Const,
+    Custom,
+    CustomRules,
+    Function,
+    Let,
+    Native,
+    Print,
+    Stmt,
+    Var,
+    walk,
+)
+from kernelab.lang.native import Snippet
+from kernelab.lang.ops import COPY, Expanded, Op
+from kernelab.lang.types import (
+    Array,
+    Mat,
+    Type,
+    Value,
+    float64,
+    is_differentiable,
+    scalar_of,
+    type_named,
+    with_scalar,
+)
 
 
 class Copier:
@@ -208,3 +239,203 @@ class Accompanying(Copier):
             self.stmts(block)
             yields = self._both(block.yields, moved)
         return copied.close(*yields)
+
+
+# --------------------------------------------------------------------------------------------------- inlining
+
+
+def inline(function: Function) -> Function:
+    """The function with every call replaced by what it does, to any depth."""
+    return _Inliner().function(function)
+
+
+def lay_out(function: Function, merged: bool = True) -> Function:
+    """The function with its calls inlined, those with derivatives that users wrote as `Custom` statements.
+
+    With `merged=False`, the arguments and results of a call are copies that stand at its line.
+    """
+    return (LayingOut() if merged else _Naming()).function(function)
+
+
+class _Inliner(Copier):
+    def stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case Call():
+                assert not stmt.gradient, "expand_gradients comes first"
+                self.call(stmt)
+            case Custom():
+                self.stmts(stmt.body)
+                self.env.update(zip(stmt.outs, self.atoms(stmt.body.yields), strict=True))
+            case _:
+                super().stmt(stmt)
+
+    def call(self, stmt: Call) -> None:
+        self.env.update(zip(stmt.outs, self.entered(stmt.function, self.atoms(stmt.args)), strict=True))
+
+
+class LayingOut(_Inliner):
+    """Inlines calls, but for those whose derivative a user wrote."""
+
+    def stmt(self, stmt: Stmt) -> None:
+        if isinstance(stmt, Custom):
+            self.custom(stmt)
+        else:
+            super().stmt(stmt)
+
+    def call(self, stmt: Call) -> None:
+        rules = stmt.function.custom
+        if rules is None:
+            super().call(stmt)
+            return
+        args = self.atoms(stmt.args)
+        callee = type(self)(self.builder, dict(zip(stmt.function.params, args, strict=True)))
+        body = callee.block(stmt.function.body)
+        self.builder.emit(Custom(self.fresh_all(stmt.outs), args, rules, body, stmt.span))
+
+
+class _Naming(LayingOut):
+    def call(self, stmt: Call) -> None:
+        params, args = stmt.function.params, self.atoms(stmt.args)
+        with self.builder.at(stmt.span):
+            args = tuple(self.named(param, arg) for param, arg in zip(params, args, strict=True))
+        super().call(replace(stmt, args=args))
+        if stmt.function.custom is None:
+            with self.builder.at(stmt.span):
+                self.env.update({out: self.named(out, self.env[out]) for out in stmt.outs})
+
+    def named(self, name: Var, value: Atom) -> Atom:
+        """A copy of a float, under a name."""
+        if not is_differentiable(name.type) or isinstance(name.type, Array):
+            return value
+        return self.builder.let(COPY, (value,), type_of(name), name.hint)
+
+
+# ----------------------------------------------------------------------------------------- expand operations
+
+
+def expanded(function: Function) -> Function:
+    """The function without operations whose derivative is that of their expansion."""
+    if not any(isinstance(stmt, Let) and _is_composed(stmt.op) for stmt in walk(function.body)):
+        return function
+    return Copier(Expander()).function(function)
+
+
+def _is_composed(op: Op) -> bool:
+    return isinstance(op.derivative, Expanded)
+
+
+class Expander(Builder):
+    """Writes composed operations as their parts; remembers what vectors and matrices were made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: dict[Atom, Sequence[Atom]] = {}
+
+    def let(self, op: Op, args: Sequence[Atom], type: Value, hint: str = "") -> Atom:
+        if _is_composed(op):
+            assert op.expand is not None
+            result: Expr = op.expand(*(Expr(self, arg) for arg in args))
+            if hint and isinstance(result.atom, Var) and not result.atom.hint:
+                result.atom.hint = hint
+            return result.atom
+        component = self._component(args) if op.name == "extract" else None
+        if component is not None:
+            return component
+        out = super().let(op, args, type, hint)
+        if "make" in op.tags:
+            self.made[out] = tuple(args)
+        return out
+
+    def _component(self, args: Sequence[Atom]) -> Atom | None:
+        whole, *indices = args
+        parts = self.made.get(whole)
+        if parts is None or not all(isinstance(i, Const) and i.value >= 0 for i in indices):
+            return None
+        places = [int(i.value) for i in indices if isinstance(i, Const)]
+        at = places[0] * whole.type.m + places[1] if isinstance(whole.type, Mat) else places[0]
+        return parts[at]
+
+
+# --------------------------------------------------------------------------------------------------- widening
+
+
+def widen(function: Function) -> Function:
+    """The function over float64, with parameters of its own."""
+    widener = _Widener()
+    params = tuple(widener.fresh(param) for param in function.params)
+    widener.stmts(function.body)
+    body = widener.builder.close(*widener.atoms(function.body.yields))
+    return replace(function, name=f"{function.name}_float64", params=params, body=body)
+
+
+def widened(type: Type) -> Type:
+    """The type over float64 where it was over another float."""
+    if isinstance(type, Array):
+        return Array(_wide(type.elem), type.ndim)
+    return _wide(type)
+
+
+def _wide(type: Value) -> Value:
+    return with_scalar(type, float64) if scalar_of(type).is_float else type
+
+
+class _Widener(Copier):
+    def fresh(self, var: Var) -> Var:
+        copied = Var(widened(var.type), var.hint, var.span)
+        self.env[var] = copied
+        return copied
+
+    def atom(self, atom: Atom) -> Atom:
+        if not isinstance(atom, Const):
+            return super().atom(atom)
+        type = _wide(atom.type)
+        return Const(float(atom.value), type) if type != atom.type else atom
+
+    def stmt(self, stmt: Stmt) -> None:
+        # A widened kernel serves to check another, whose output the reader has seen.
+        match stmt:
+            case Print():
+                pass
+            case Native(_, snippet):
+                super().stmt(replace(stmt, snippet=_wide_snippet(snippet)))
+            case _:
+                super().stmt(stmt)
+
+    def let(self, stmt: Let) -> None:
+        args = self.atoms(stmt.args)
+        type = _wide(type_of(stmt.out))
+        if stmt.op in (ops.SHAPE, ops.COPY):
+            self.env[stmt.out] = self.builder.let(stmt.op, args, type, stmt.out.hint)
+            return
+        resolved = ops.resolve(_renamed(stmt.op.name), [arg.type for arg in args])
+        # An operation of float32 alone, such as `randf`, stays one.
+        op, own = (stmt.op, type_of(stmt.out)) if resolved is None else resolved
+        if resolved is None:
+            pairs = zip(args, stmt.args, strict=True)
+            args = tuple(self.converted(arg, type_of(old)) for arg, old in pairs)
+        self.env[stmt.out] = self.converted(self.builder.let(op, args, own, stmt.out.hint), type)
+
+    def converted(self, atom: Atom, type: Value) -> Atom:
+        return atom if atom.type == type else self.builder.apply(str(type), atom)
+
+    def custom(self, stmt: Custom) -> None:
+        super().custom(replace(stmt, rules=widen_rules(stmt.rules)))
+
+
+@lru_cache(256)
+def widen_rules(rules: CustomRules) -> CustomRules:
+    """The rules of a function, over float64."""
+    return rules.mapped(lambda rule: replace(widen(lay_out(rule)), name=rule.name))
+
+
+@lru_cache(256)
+def _wide_snippet(snippet: Snippet) -> Snippet:
+    params = tuple(replace(param, type=widened(param.type)) for param in snippet.params)
+    result = None if snippet.result is None else _wide(snippet.result)
+    return replace(snippet, params=params, result=result, is_wide=True)
+
+
+def _renamed(name: str) -> str:
+    """The name of a cast or constructor of the wide type: ``vec3`` becomes ``vec3d``."""
+    type = type_named(name)
+    return name if type is None else str(_wide(type))

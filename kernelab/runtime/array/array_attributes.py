@@ -12,8 +12,7 @@ from typing import Any, TypeVar, get_args
 
 from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelAttributeError, KernelError, KernelTypeError, KernelValueError
-from kernelab.guidance.objects import ARRAYS, FIXED, KERNELS
-from kernelab.guidance.public_names import Offers
+from kernelab.guidance.hint_tables import ARRAYS, FIXED, KERNELS, Offers
 from kernelab.host.single import Single
 from kernelab.runtime.memory.interop import array_type, value_type
 

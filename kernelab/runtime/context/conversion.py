@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing, type_name
-from kernelab.host.operand_errors import refuse_mask
 from kernelab.host.traced import untraced
+from kernelab.host.values import refuse_mask
 from kernelab.lang.rounding import largest, rounded, widened
 from kernelab.lang.types import Scalar
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.builtins.records.language_words import said_of
-from kernelab.builtins.records.table import Builtin
+from kernelab.builtins.language_words import said_of
+from kernelab.builtins.table import Builtin
 from kernelab.errors import (
     Diagnostic,
     KernelAssertionError,
@@ -15,7 +15,7 @@ from kernelab.errors import (
     type_name,
     with_article,
 )
-from kernelab.frontend.syntax.scope import filled
+from kernelab.frontend.meaning.scope import filled
 from kernelab.host.values import type_of
 from kernelab.lang import ops
 from kernelab.lang.types import Quat, Transform, named_types, scalar_of, type_named

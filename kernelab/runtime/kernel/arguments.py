@@ -13,8 +13,8 @@ import numpy as np
 from kernelab.errors import Diagnostic, LaunchError, Span, near
 from kernelab.frontend import GenericKernel, KernelDefinition
 from kernelab.frontend.definitions.kernels import Formal
-from kernelab.host.operand_errors import refuse_mask
 from kernelab.host.traced import untraced
+from kernelab.host.values import refuse_mask
 from kernelab.lang.ir import Var
 from kernelab.lang.rounding import rounded
 from kernelab.lang.types import (

@@ -26,12 +26,12 @@ from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import Array, Type, is_differentiable
 from kernelab.passes.access.access_regions import Region, regions
 from kernelab.passes.access.dead_ends import DeadEnd, dead_ends
-from kernelab.passes.ad.expand_grad import expand_gradients
+from kernelab.passes.ad.jvp import expand_gradients
 from kernelab.passes.ad.primal_replay import LoopStorage, loop_storage
 from kernelab.passes.ad.textbook import textbook_adjoint, textbook_tangent
 from kernelab.passes.ad.vjp import Vjp
+from kernelab.passes.common.copying import lay_out
 from kernelab.passes.common.effects import Effects, effects
-from kernelab.passes.common.inline import lay_out
 from kernelab.passes.common.simplify import simplify
 from kernelab.runtime.array.array_attributes import KernelHints
 from kernelab.runtime.context.garbage import put_off

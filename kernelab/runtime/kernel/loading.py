@@ -29,7 +29,7 @@ from kernelab.frontend import (
     lower_tree,
     source_of,
 )
-from kernelab.frontend.syntax.options import effective, unknown
+from kernelab.frontend.meaning.options import effective, unknown
 from kernelab.lang.rounding import is_float_dtype
 from kernelab.lang.structs import StructArray
 from kernelab.lang.types import Array, Value

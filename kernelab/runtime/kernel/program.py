@@ -18,20 +18,16 @@ from kernelab.lang.ir import Block, Const, Custom, Function, Load, Native, Stora
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import Array, int32, is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Region, regions
-from kernelab.passes.access.independence import adds_once, independent, may_meet
-from kernelab.passes.access.no_clobber import Contest, contests
+from kernelab.passes.access.independence import Contest, adds_once, contests, independent, may_meet
 from kernelab.passes.ad.custom_rules import refuse_shared_arguments
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import Vjp, vjp
+from kernelab.passes.common import batch
+from kernelab.passes.common.copying import expanded, inline, widen
 from kernelab.passes.common.effects import Effects, effects
-from kernelab.passes.common.inline import expanded, inline
-from kernelab.passes.common.load_forwarding import forward
 from kernelab.passes.common.scalarise import scalarise
-from kernelab.passes.common.simplify import simplify
-from kernelab.passes.common.widen import widen
-from kernelab.passes.programs import batch
-from kernelab.passes.programs.dependence_bits import dependencies, traceable
-from kernelab.passes.programs.nan_provenance import Poisoned, poison
+from kernelab.passes.common.shadow_values import Poisoned, dependencies, poison, traceable
+from kernelab.passes.common.simplify import forward, simplify
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import groups_sharing
 from kernelab.runtime.context.garbage import put_off

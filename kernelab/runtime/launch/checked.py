@@ -1,7 +1,7 @@
 """Checked mode: a launch runs on copies first, and an error names what is wrong before anything is changed.
 
 One run with marks (`races`) finds races and reads of elements that nobody has written.  Where it leaves what
-is not finite, a second one (`passes.programs.nan_provenance`) finds the line.  Adjoints are checked alike.
+is not finite, a second one (`passes.common.shadow_values`) finds the line.  Adjoints are checked alike.
 Knows programs and arrays; must not know kernels, recorders or tapes.
 """
 
@@ -25,7 +25,7 @@ from kernelab.errors import (
 )
 from kernelab.lang.ir import Atomic, Const, Load, Native, Store, walk
 from kernelab.lang.types import int32
-from kernelab.passes.programs.race_marks import UNMARKED, unseen
+from kernelab.passes.common.race_marks import UNMARKED, unseen
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.kernel.arguments import Reference

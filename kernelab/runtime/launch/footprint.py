@@ -19,7 +19,7 @@ from kernelab.backend.common.backends import free
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.lang.types import bytes_of, int64
 from kernelab.passes.access.access_regions import Box, Region, Situation, covers
-from kernelab.passes.access.no_clobber import Contest
+from kernelab.passes.access.independence import Contest
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_integer
 from kernelab.runtime.kernel.program import Groups, Positions, Program

@@ -1,7 +1,7 @@
 """Data races: several threads of one launch access one element, and one of them stores to it.
 
 What such an element holds, or what a thread reads there, depends on which thread comes first.  A checked
-launch first runs a marked program (`passes.programs.race_marks`) on copies of what the kernel writes, and
+launch first runs a marked program (`passes.common.race_marks`) on copies of what the kernel writes, and
 reads from the marks who came where.  Where the text proves that every thread has elements of its own,
 nothing runs.  Knows programs and arrays; must not know launches' recorders or tapes.
 """
@@ -18,8 +18,7 @@ from kernelab.backend.common.backends import Entry, thread_text
 from kernelab.codegen.cpp.entry import GRID_SLOTS
 from kernelab.errors import Diagnostic, KernelRaceError, Related, Span
 from kernelab.lang.types import int64, scalar_of, with_scalar
-from kernelab.passes.common.scalarise import scalarise
-from kernelab.passes.programs.race_marks import (
+from kernelab.passes.common.race_marks import (
     UNMARKED,
     USES,
     Marked,
@@ -30,6 +29,7 @@ from kernelab.passes.programs.race_marks import (
     stored,
     unseen,
 )
+from kernelab.passes.common.scalarise import scalarise
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, warn_at
 from kernelab.runtime.kernel.dispatch import place

@@ -15,9 +15,9 @@ import numpy as np
 from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelError, KernelTypeError, LaunchError, near
 from kernelab.frontend import UserFunction, one_thread
+from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.meaning.meanings import Argument, BuiltinRef, FunctionRef, Meaning, TupleType, Weak
 from kernelab.frontend.meaning.name_lookup import meaning_of
-from kernelab.frontend.places import struct_values
 from kernelab.host.traced import Origins, origins, traced
 from kernelab.host.values import HostValue
 from kernelab.lang.structs import StructArray, has_derivative

@@ -22,7 +22,7 @@ from kernelab.codegen.cpp.entry import Line as GeneratedLine
 from kernelab.codegen.cpp.entry import Unit
 from kernelab.codegen.listing.listing import Derivation, Line, Listing, Saving
 from kernelab.errors import NOWHERE, BuildError, Source, Span
-from kernelab.frontend.syntax.parsing import module_of
+from kernelab.frontend.meaning.syntax_trees import module_of
 from kernelab.lang.ir import Function, walk
 from kernelab.passes.ad.primal_replay import LoopStorage
 from kernelab.passes.common.effects import Effects, effects, effects_by_line

@@ -1,0 +1,246 @@
+"""Vectors: component by component.
+
+The least and the greatest component, absolute value, comparisons, tests for NaN and infinities, and the
+operators that are not those of linear algebra: remainders, and a number divided by each component.
+"""
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from kernelab.builtins.arithmetic import (
+    COMMUTATIVE,
+    NONZERO,
+    SELECTS,
+    WHERE,
+    and_,
+    eq,
+    gt,
+    lt,
+    mod,
+    ne,
+    or_,
+    where,
+)
+from kernelab.builtins.scalar import abs_, isfinite, isinf, isnan, max_, min_
+from kernelab.builtins.table import (
+    ANYWHERE,
+    AnyVecN,
+    Bool,
+    Float,
+    Index,
+    IntVecN,
+    Number,
+    Numpy,
+    NumVecN,
+    VecN,
+    builtin,
+    each,
+    parts,
+    piecewise_constant,
+    zero_of,
+)
+from kernelab.lang.build import Expr
+from kernelab.lang.ops import Expanded, Rules, overloads
+from kernelab.lang.types import int32
+
+
+def _fold_numpy(takes: Any) -> Any:
+    return lambda v: reduce(lambda best, x: np.where(takes(x, best), x, best), np.moveaxis(v, -1, 0))
+
+
+def _place_numpy(takes: Any) -> Any:
+    def place(v: Numpy) -> Any:
+        best, index = v[..., 0], np.zeros(v.shape[:-1], np.int32)
+        for k in range(1, v.shape[-1]):
+            better = takes(v[..., k], best)
+            best, index = np.where(better, v[..., k], best), np.where(better, k, index)
+        return index
+
+    return place
+
+
+def _place_expand(takes: Any) -> Any:
+    def place(v: Expr) -> Expr:
+        best, *others = parts(v)
+        index = best.const(0, int32)
+        for k, x in enumerate(others, 1):
+            better = takes(x, best)
+            best, index = where(better, x, best), where(better, index.const(k), index)
+        return index
+
+    return place
+
+
+def _of_component(place: Any) -> Rules:
+    """The derivative of picking the component at `place(v)`."""
+    return Rules(
+        lambda y, x, dots: dots[0].apply("extract", place(x[0])),
+        lambda y, x, w: (zero_of(x[0]).apply("insert", place(x[0]), w),),
+    )
+
+
+@piecewise_constant(expand=_place_expand(lt), numpy=_place_numpy(np.less))
+def argmin(a: NumVecN) -> Index:
+    """The index of the least component, of the first of these if there are several."""
+
+
+@piecewise_constant(expand=_place_expand(gt), numpy=_place_numpy(np.greater))
+def argmax(a: NumVecN) -> Index:
+    """The index of the greatest component, of the first of these if there are several."""
+
+
+@builtin(
+    expand=lambda v: reduce(min_, parts(v)),
+    numpy=_fold_numpy(np.less),
+    name="min",
+    exact=True,
+    derivative=_of_component(argmin),
+)
+def least(a: NumVecN) -> Number:
+    """The least component; where there are several, the first has the derivative."""
+
+
+@builtin(
+    expand=lambda v: reduce(max_, parts(v)),
+    numpy=_fold_numpy(np.greater),
+    name="max",
+    exact=True,
+    derivative=_of_component(argmax),
+)
+def greatest(a: NumVecN) -> Number:
+    """The greatest component; where there are several, the first has the derivative."""
+
+
+@builtin(
+    expand=lambda v: each(abs_, v),
+    numpy=np.abs,
+    name="abs",
+    exact=True,
+    derivative=Expanded(),
+)
+def abs_vector(x: NumVecN) -> NumVecN:
+    """The absolute value of each component; derivative 0 at 0."""
+
+
+@builtin(
+    expand=lambda cond, a, b: each(where, cond, a, b),
+    name="where",
+    derivative=WHERE,
+    exact=True,
+    numpy=lambda cond, a, b: np.where(cond[..., None], a, b),
+    tags=SELECTS,
+    matrices=lambda cond, a, b: np.where(cond[..., None, None], a, b),
+)
+def where_vector(cond: Bool, value_if_true: AnyVecN, value_if_false: AnyVecN) -> AnyVecN:
+    """The value for which ``cond`` decides; both are computed, and the derivative follows the one chosen."""
+
+
+@piecewise_constant(
+    expand=lambda a, b: reduce(and_, map(eq, parts(a), parts(b))),
+    numpy=lambda a, b: np.all(a == b, axis=-1),
+    name="eq",
+    symbol="==",
+    tags=COMMUTATIVE,
+    matrices=lambda a, b: np.all(a == b, axis=(-2, -1)),
+)
+def eq_vectors(a: AnyVecN, b: AnyVecN) -> Bool:
+    """Whether all components are equal."""
+
+
+@piecewise_constant(
+    expand=lambda a, b: reduce(or_, map(ne, parts(a), parts(b))),
+    numpy=lambda a, b: np.any(a != b, axis=-1),
+    name="ne",
+    symbol="!=",
+    tags=COMMUTATIVE,
+    matrices=lambda a, b: np.any(a != b, axis=(-2, -1)),
+)
+def ne_vectors(a: AnyVecN, b: AnyVecN) -> Bool:
+    """Whether any components differ."""
+
+
+@piecewise_constant(
+    expand=lambda v: reduce(or_, map(isnan, parts(v))),
+    numpy=lambda v: np.isnan(v).any(axis=-1),
+    name="isnan",
+    matrices=lambda m: np.isnan(m).any(axis=(-2, -1)),
+)
+def isnan_vector(a: VecN) -> Bool:
+    """Whether any component is not a number."""
+
+
+@piecewise_constant(
+    expand=lambda v: reduce(or_, map(isinf, parts(v))),
+    numpy=lambda v: np.isinf(v).any(axis=-1),
+    name="isinf",
+    matrices=lambda m: np.isinf(m).any(axis=(-2, -1)),
+)
+def isinf_vector(a: VecN) -> Bool:
+    """Whether any component is infinite."""
+
+
+@piecewise_constant(
+    expand=lambda v: reduce(and_, map(isfinite, parts(v))),
+    numpy=lambda v: np.isfinite(v).all(axis=-1),
+    name="isfinite",
+    matrices=lambda m: np.isfinite(m).all(axis=(-2, -1)),
+)
+def isfinite_vector(a: VecN) -> Bool:
+    """Whether every component is neither infinite nor NaN."""
+
+
+# ------------------------------------------------------------------------- operators
+
+
+def _by_component(operation: Any) -> Callable[..., Expr]:
+    def expand(*operands: Expr) -> Expr:
+        return each(operation, *operands)
+
+    return expand
+
+
+def _mod_or_zero(a: Expr, b: Expr) -> Expr:
+    is_zero = b.eq(zero_of(b))
+    remainder: Expr = where(is_zero, zero_of(a), mod(a, where(is_zero, b.const(1), b)))
+    return remainder
+
+
+@piecewise_constant(
+    name="mod",
+    symbol="%",
+    expand=_by_component(_mod_or_zero),
+    numpy=lambda a, b: np.where(b == 0, 0, np.mod(a, np.where(b == 0, 1, b))),
+    domain=((-9.0, 9.0), (-3.0, 3.0)),
+)
+def mod_vectors(a: IntVecN, b: IntVecN) -> IntVecN:
+    """The remainder component by component, as Python's ``%``; 0 where a component of ``b`` is 0."""
+
+
+@builtin(
+    name="mod",
+    symbol="%",
+    expand=_by_component(mod),
+    numpy=overloads("mod")[2].numpy,
+    derivative=Expanded(),
+    exact=True,
+    domain=(ANYWHERE, NONZERO),
+)
+def mod_float_vectors(a: VecN, b: VecN) -> VecN:
+    """The remainder component by component, as Python's ``%``."""
+
+
+@builtin(
+    name="div",
+    symbol="/",
+    expand=_by_component(Expr.__truediv__),
+    numpy=lambda s, v: s[..., None] / v,
+    derivative=Expanded(),
+    exact=True,
+    domain=(ANYWHERE, NONZERO),
+    matrices=lambda s, m: s[..., None, None] / m,
+)
+def div_by_vector(a: Float, b: VecN) -> VecN:
+    """The number ``a`` divided by each component."""

@@ -1,1 +1,0 @@
-"""Operations composed of others: norms, rotations, rigid motions, decompositions, random numbers."""

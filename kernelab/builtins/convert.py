@@ -1,0 +1,439 @@
+"""Conversions, constructors and components.
+
+Every type's name is an operation: ``int32(x)`` converts a number, ``vec3(x, y, z)`` and ``mat22(...)`` join
+components, by rows, ``vec3(s)`` repeats one, and ``vec3d(v)`` converts a vector of another scalar type.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelab.builtins.arithmetic import where
+from kernelab.builtins.table import (
+    ANYWHERE,
+    AnyMatNM,
+    AnyVecM,
+    AnyVecN,
+    Element,
+    Float,
+    Index,
+    Numpy,
+    VecM,
+    Whole,
+    added,
+    builtin,
+    define,
+    each,
+    matrix,
+    or_zero,
+    parts,
+    rows,
+    stacked,
+    title_of,
+    vector,
+    zero_of,
+)
+from kernelab.lang.build import Expr
+from kernelab.lang.ops import (
+    Derivative,
+    KindPattern,
+    Linear,
+    MatPattern,
+    Op,
+    Parameter,
+    Pattern,
+    Rules,
+    VecPattern,
+    Zero,
+    register_maker,
+)
+from kernelab.lang.rounding import converted
+from kernelab.lang.types import (
+    SCALARS,
+    Mat,
+    Quat,
+    Scalar,
+    Transform,
+    Value,
+    Vec,
+    bool_,
+    float32,
+    float64,
+    int32,
+    int64,
+    shape_of,
+    size_of,
+    type_named,
+    uint32,
+    uint64,
+)
+
+FAMILY = title_of(__name__)
+VECTORS = tuple(Vec(scalar, n) for scalar in SCALARS for n in (2, 3, 4))
+MATRICES = tuple(Mat(s, n, m) for s in SCALARS if s.is_float for n in (2, 3, 4) for m in (2, 3, 4))
+KINDS: tuple[Quat | Transform, ...] = tuple(
+    kind(s) for kind in (Quat, Transform) for s in SCALARS if s.is_float
+)
+
+
+def _record(
+    type: Value,
+    params: Sequence[tuple[str, Pattern]],
+    numpy: Callable[..., Any],
+    derivative: Derivative,
+    doc: str,
+    *,
+    expand: Callable[..., Any] | None = None,
+    cpp: str | None = None,
+    tags: Sequence[str] = (),
+    helper: str = "",
+) -> Op:
+    operands = tuple(Parameter(name, pattern) for name, pattern in params)
+    return Op(
+        str(type),
+        operands,
+        type,
+        numpy,
+        derivative,
+        cpp,
+        expand,
+        (ANYWHERE,) * len(operands),
+        exact=True,
+        doc=doc,
+        tags=frozenset(tags),
+        helper=helper,
+    )
+
+
+def _as_type(dtype: np.dtype[Any]) -> Callable[..., Numpy]:
+    return lambda x: converted(x, dtype)
+
+
+_BACK = Linear(lambda w, x: (w.apply(str(x.type)),))
+"""The cotangent of a conversion between floats is converted back."""
+
+
+def _casts(to: Scalar) -> Iterator[Op]:
+    cpp = "({a} != 0)" if to == bool_ else "(({T}){a})"
+    doc = f"``a`` as {to}, rounded to the nearest."
+    if to.is_float:
+        yield _record(to, [("a", Float)], _as_type(to.dtype), _BACK, doc, cpp=cpp)
+        yield _record(to, [("a", Whole)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
+        return
+    if to == bool_:
+        yield _record(to, [("a", Element)], _as_type(to.dtype), Zero(), "Whether ``a`` is not 0.", cpp=cpp)
+        return
+    doc = (
+        f"``a`` as {to}: an integer wraps around; a float is rounded towards 0, what is out of range becomes "
+        f"the nearest {to}, and NaN 0."
+    )
+    helper = f"to_{to}"
+    yield _record(to, [("a", Float)], _as_type(to.dtype), Zero(), doc, cpp=f"{helper}({{a}})", helper=helper)
+    yield _record(to, [("a", Whole)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
+
+
+def _rule(type: Value, transpose: Callable[..., Any]) -> Derivative:
+    scalar = type if isinstance(type, Scalar) else type.scalar
+    return Linear(transpose) if scalar.is_float else Zero()
+
+
+def _names(type: Vec | Mat) -> list[str]:
+    if isinstance(type, Vec):
+        return list("xyzw"[: type.n]) if type.n <= 4 else [f"v{i}" for i in range(type.n)]
+    return [f"m{i}_{j}" if max(type.shape) > 9 else f"m{i}{j}" for i in range(type.n) for j in range(type.m)]
+
+
+def _constructors(type: Vec | Mat) -> Iterator[Op]:
+    kind = (
+        type.__class__.__name__.lower() if type in KINDS else "vector" if isinstance(type, Vec) else "matrix"
+    )
+    joined = [(name, type.scalar) for name in _names(type)]
+    order = " of these components." if isinstance(type, Vec) else " of these entries, row by row."
+    yield _record(
+        type,
+        joined,
+        lambda *xs: _shaped(type, xs),
+        _rule(type, lambda w, *xs: tuple(parts(w))),
+        f"The {kind}{order}",
+        expand=lambda *xs: xs[0].make(type, *xs),
+        tags=("make",),
+    )
+    if size_of(type) > 1 and not isinstance(type, Quat | Transform):
+        yield _record(
+            type,
+            [("s", type.scalar)],
+            lambda s: _shaped(type, [s] * size_of(type)),
+            _rule(type, lambda w, s: (added(parts(w)),)),
+            f"The {kind} with ``s`` everywhere.",
+            expand=lambda s: s.make(type, *[s] * size_of(type)),
+        )
+    yield from _conversions(type, kind)
+
+
+def _conversions(type: Vec | Mat, kind: str) -> Iterator[Op]:
+    for pattern, derivative in _convertible(type):
+        yield _record(
+            type,
+            [("v", pattern)],
+            _as_type(type.scalar.dtype),
+            derivative,
+            f"The {kind} ``v`` with each component as {type.scalar}.",
+            expand=lambda v: each(lambda x: x.apply(str(type.scalar)), v),
+        )
+
+
+def _convertible(type: Vec | Mat) -> list[tuple[Pattern, Derivative]]:
+    """The types from which a vector or matrix can be made by converting each component."""
+    match type:
+        case Quat() | Transform():
+            return [(KindPattern(type.__class__, Float), _BACK)]
+        case Vec(scalar, n) if scalar.is_float:
+            return [(VecPattern(Float, n), _BACK), (VecPattern(Whole, n), Zero())]
+        case Vec(_, n):
+            return [(VecPattern(Element, n), Zero())]
+        case Mat(scalar, n, m) if scalar.is_float:
+            return [(MatPattern(Float, n, m), _BACK), (MatPattern(Whole, n, m), Zero())]
+        case Mat(_, n, m):
+            return [(MatPattern(Element, n, m), Zero())]
+
+
+def _shaped(type: Vec | Mat, components: Sequence[Any]) -> Numpy:
+    joined = stacked(components)
+    return joined.reshape(*joined.shape[:-1], *shape_of(type))
+
+
+def _constructors_named(name: str) -> tuple[Op, ...]:
+    """The constructors of a type that is not listed, such as ``vec5`` or ``mat23i``."""
+    type = type_named(name)
+    return tuple(_constructors(type)) if isinstance(type, Vec | Mat) and str(type) == name else ()
+
+
+for _scalar in SCALARS:
+    for _op in _casts(_scalar):
+        define(_op, FAMILY)
+_LISTED: tuple[Vec | Mat, ...] = (*VECTORS, *MATRICES, *KINDS)
+for _type in _LISTED:
+    for _op in _constructors(_type):
+        define(_op, FAMILY)
+register_maker(_constructors_named)
+
+
+def _from_end(i: Expr, length: int) -> Expr:
+    """An index as Python counts it: from the end where it is negative."""
+    counted: Expr = where(i < 0, i + length, i)
+    return counted
+
+
+def _chosen(items: Sequence[Expr], i: Expr) -> Expr:
+    place, result = _from_end(i, len(items)), items[-1]
+    for k in reversed(range(len(items) - 1)):
+        result = where(place.eq(k), items[k], result)
+    return result
+
+
+def _replaced(items: Sequence[Expr], i: Expr, x: Expr) -> list[Expr]:
+    place = _from_end(i, len(items))
+    return [where(place.eq(k), x, item) for k, item in enumerate(items)]
+
+
+def _numpy_chosen(items: Sequence[Numpy], i: Numpy) -> Numpy:
+    place, result = np.where(i < 0, i + len(items), i), items[-1]
+    for k in reversed(range(len(items) - 1)):
+        result = np.where(place == k, items[k], result)
+    return result
+
+
+def _numpy_replaced(items: Sequence[Numpy], i: Numpy, x: Numpy) -> list[Numpy]:
+    place = np.where(i < 0, i + len(items), i)
+    return [np.where(place == k, x, item) for k, item in enumerate(items)]
+
+
+def _components(v: Numpy) -> list[Numpy]:
+    return [v[..., k] for k in range(v.shape[-1])]
+
+
+def _rows(m: Numpy) -> list[Numpy]:
+    return [m[..., k, :] for k in range(m.shape[-2])]
+
+
+def _numpy_row(m: Numpy, i: Numpy) -> Numpy:
+    return _numpy_chosen(_rows(m), i[..., None])
+
+
+def _numpy_insert_row(m: Numpy, i: Numpy, v: Numpy) -> Numpy:
+    return stacked(_numpy_replaced(_rows(m), i[..., None], v), -2)
+
+
+def _numpy_insert(v: Numpy, i: Numpy, x: Numpy) -> Numpy:
+    return stacked(_numpy_replaced(_components(v), i, x))
+
+
+def _reads(write: Callable[..., Expr], read: Callable[..., Expr]) -> Rules:
+    """The derivative of reading a part: linear in the whole, whose cotangent is zero but for that part."""
+    return Rules(
+        lambda y, operands, dots: None if dots[0] is None else read(dots[0], *operands[1:]),
+        lambda y, operands, w: (write(zero_of(operands[0]), *operands[1:], w), *[None] * (len(operands) - 1)),
+    )
+
+
+def _writes(write: Callable[..., Expr], read: Callable[..., Expr]) -> Rules:
+    """The derivative of replacing a part: linear in the whole and in the part."""
+
+    def jvp(y: Expr, operands: Any, dots: Any) -> Expr:
+        whole, *indices, part = operands
+        return write(or_zero(dots[0], whole), *indices, or_zero(dots[-1], part))
+
+    def vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr | None, ...]:
+        _, *indices, part = operands
+        return write(w, *indices, zero_of(part)), *[None] * len(indices), read(w, *indices)
+
+    return Rules(jvp, vjp)
+
+
+PART = _reads(lambda *operands: insert(*operands), lambda *operands: extract(*operands))
+CHANGE = _writes(lambda *operands: insert(*operands), lambda *operands: extract(*operands))
+ROW = _reads(lambda *operands: insert_row(*operands), lambda *operands: row(*operands))
+ROW_CHANGE = _writes(lambda *operands: insert_row(*operands), lambda *operands: row(*operands))
+WITHIN_TWO = (-2.0, 1.0)
+
+
+@builtin(
+    expand=lambda v, i: _chosen(parts(v), i),
+    numpy=lambda v, i: _numpy_chosen(_components(v), i),
+    derivative=PART,
+    exact=True,
+    tags=("extract",),
+    domain=(ANYWHERE, WITHIN_TWO),
+)
+def extract(a: AnyVecN, i: Index) -> Element:
+    """The component ``a[i]``; a negative index counts from the end, one outside gives the last."""
+
+
+@builtin(
+    expand=lambda m, i, j: _chosen([_chosen(entries, j) for entries in rows(m)], i),
+    numpy=lambda m, i, j: _numpy_chosen(_components(_numpy_row(m, i)), j),
+    name="extract",
+    derivative=PART,
+    exact=True,
+    tags=("extract",),
+    domain=(ANYWHERE, WITHIN_TWO, WITHIN_TWO),
+)
+def extract_entry(a: AnyMatNM, i: Index, j: Index) -> Element:
+    """The entry ``a[i, j]``; negative indices count from the end, one outside gives the last."""
+
+
+@builtin(
+    expand=lambda v, i, x: vector(_replaced(parts(v), i, x)),
+    numpy=_numpy_insert,
+    derivative=CHANGE,
+    exact=True,
+    domain=(ANYWHERE, WITHIN_TWO, ANYWHERE),
+)
+def insert(v: AnyVecN, i: Index, x: Element) -> AnyVecN:
+    """``v`` with ``x`` as component ``i``; a negative index counts from the end; outside, nothing changes."""
+
+
+def _expand_insert_entry(m: Expr, i: Expr, j: Expr, x: Expr) -> Expr:
+    old = rows(m)
+    new = [_replaced(entries, j, x) for entries in old]
+    place = _from_end(i, len(old))
+    here = [place.eq(k) for k in range(len(old))]
+    pairs = [zip(*lines, strict=True) for lines in zip(new, old, strict=True)]
+    return matrix([[where(chosen, a, b) for a, b in line] for chosen, line in zip(here, pairs, strict=True)])
+
+
+@builtin(
+    expand=_expand_insert_entry,
+    name="insert",
+    derivative=CHANGE,
+    exact=True,
+    numpy=lambda m, i, j, x: _numpy_insert_row(m, i, _numpy_insert(_numpy_row(m, i), j, x)),
+    domain=(ANYWHERE, WITHIN_TWO, WITHIN_TWO, ANYWHERE),
+)
+def insert_entry(m: AnyMatNM, i: Index, j: Index, x: Element) -> AnyMatNM:
+    """``m`` with ``x`` as entry ``[i, j]``; negative indices count from the end."""
+
+
+def _expand_row(m: Expr, i: Expr) -> Expr:
+    columns = zip(*rows(m), strict=True)
+    return vector([_chosen(column, i) for column in columns])
+
+
+@builtin(expand=_expand_row, numpy=_numpy_row, derivative=ROW, exact=True, domain=(ANYWHERE, WITHIN_TWO))
+def row(m: AnyMatNM, i: Index) -> AnyVecM:
+    """The row ``m[i]``; a negative index counts from the end, one outside gives the last."""
+
+
+def _expand_insert_row(m: Expr, i: Expr, v: Expr) -> Expr:
+    columns = zip(*rows(m), strict=True)
+    changed = [_replaced(column, i, x) for column, x in zip(columns, parts(v), strict=True)]
+    return matrix(list(zip(*changed, strict=True)))
+
+
+@builtin(
+    expand=_expand_insert_row,
+    numpy=_numpy_insert_row,
+    derivative=ROW_CHANGE,
+    exact=True,
+    domain=(ANYWHERE, WITHIN_TWO, ANYWHERE),
+)
+def insert_row(m: AnyMatNM, i: Index, v: AnyVecM) -> AnyMatNM:
+    """``m`` with ``v`` as row ``i``; a negative index counts from the end; outside, nothing changes."""
+
+
+def _define_from_vectors(name: str, count: int, by_rows: bool) -> None:
+    """`matrix_from_rows` or `matrix_from_cols` of `count` vectors."""
+    params = tuple(Parameter(f"v{k}", VecM) for k in range(count))
+    result = MatPattern(Float, count, "m") if by_rows else MatPattern(Float, "m", count)
+
+    def expand(*vectors: Expr) -> Expr:
+        lines = [parts(v) for v in vectors]
+        return matrix(lines if by_rows else list(zip(*lines, strict=True)))
+
+    def transpose(w: Expr, *vectors: Expr) -> tuple[Expr, ...]:
+        lines = rows(w) if by_rows else list(zip(*rows(w), strict=True))
+        return tuple(vector(line) for line in lines)
+
+    doc = f"The matrix with these vectors as {'rows' if by_rows else 'columns'}."
+    axis = -2 if by_rows else -1
+    op = Op(
+        name,
+        params,
+        result,
+        lambda *vectors: stacked(vectors, axis),
+        Linear(transpose),
+        expand=expand,
+        domain=(ANYWHERE,) * count,
+        exact=True,
+        doc=doc,
+    )
+    define(op, FAMILY)
+
+
+for _count in (2, 3, 4):
+    _define_from_vectors("matrix_from_rows", _count, True)
+    _define_from_vectors("matrix_from_cols", _count, False)
+
+
+# ---------------------------------------------------------------------- bits of a number read as another type
+
+
+def _cast(own: Scalar, wanted: Scalar) -> Op:
+    return Op(
+        f"cast_{wanted}",
+        (Parameter("x", own),),
+        wanted,
+        lambda x: np.asarray(x).view(wanted.dtype),
+        Zero(),
+        cpp="__builtin_bit_cast({T}, {x})",
+        domain=((-9.0, 9.0),),
+        exact=True,
+        doc=f"The bits of an {own} read as {wanted}; in a kernel also ``cast(x, {wanted})``.",
+    )
+
+
+for _float, _ints in ((float32, (int32, uint32)), (float64, (int64, uint64))):
+    for _int in _ints:
+        define(_cast(_float, _int), FAMILY)
+        define(_cast(_int, _float), FAMILY)

@@ -1,0 +1,257 @@
+"""Matrices.
+
+``*`` and ``@`` are the matrix product, also with vectors; `cw_mul` and `cw_div` work entry by entry.  Sums
+run from the first term to the last.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelab.builtins.arithmetic import COMMUTATIVE, where
+from kernelab.builtins.table import (
+    Float,
+    Mat33,
+    MatNN,
+    Number,
+    NumMatMK,
+    NumMatMN,
+    NumMatNK,
+    NumMatNM,
+    NumMatNN,
+    Numpy,
+    NumVecM,
+    NumVecN,
+    Vec3,
+    added,
+    builtin,
+    entries_of,
+    matrix,
+    parts,
+    rows,
+    stacked_rows,
+    vector,
+    zero_of,
+)
+from kernelab.builtins.vector import outer
+from kernelab.lang.build import Expr
+from kernelab.lang.ops import Bilinear, Linear, Rules
+
+
+def _product(
+    left: Callable[..., Any], right: Callable[..., Any], numpy: Callable[..., Any], expand: Callable[..., Any]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A matrix product, written ``*`` and ``@``."""
+
+    def decorate(template: Callable[..., Any]) -> Callable[..., Any]:
+        for name, symbol in (("matmul", "@"), ("mul", "*")):
+            operation = builtin(
+                expand=expand,
+                numpy=numpy,
+                derivative=Bilinear(left, right),
+                exact=True,
+                symbol=symbol,
+                name=name,
+            )(template)
+        return operation
+
+    return decorate
+
+
+def _inner(row: Sequence[Any], column: Sequence[Any]) -> Any:
+    return added([x * y for x, y in zip(row, column, strict=True)])
+
+
+def _columns(m: Expr) -> list[tuple[Expr, ...]]:
+    return list(zip(*rows(m), strict=True))
+
+
+@_product(
+    lambda w, m, v: outer(w, v),
+    lambda w, m, v: w * m,
+    lambda m, v: added([m[..., :, k] * v[..., None, k] for k in range(v.shape[-1])]),
+    lambda m, v: vector([_inner(row, parts(v)) for row in rows(m)]),
+)
+def matrix_times_vector(a: NumMatNM, b: NumVecM) -> NumVecN:
+    """The matrix applied to a column vector."""
+
+
+@_product(
+    lambda w, v, m: m * w,
+    lambda w, v, m: outer(v, w),
+    lambda v, m: added([v[..., k, None] * m[..., k, :] for k in range(v.shape[-1])]),
+    lambda v, m: vector([_inner(parts(v), column) for column in _columns(m)]),
+)
+def vector_times_matrix(a: NumVecN, b: NumMatNM) -> NumVecM:
+    """A row vector times the matrix."""
+
+
+@_product(
+    lambda w, a, b: w * transpose(b),
+    lambda w, a, b: transpose(a) * w,
+    lambda a, b: added([a[..., :, k, None] * b[..., None, k, :] for k in range(b.shape[-2])]),
+    lambda a, b: matrix([[_inner(row, column) for column in _columns(b)] for row in rows(a)]),
+)
+def matrix_product(a: NumMatNM, b: NumMatMK) -> NumMatNK:
+    """The matrix product."""
+
+
+@builtin(
+    expand=lambda m: matrix(_columns(m)),
+    numpy=lambda m: np.swapaxes(m, -1, -2),
+    exact=True,
+    derivative=Linear(lambda w, m: (transpose(w),)),
+)
+def transpose(a: NumMatNM) -> NumMatMN:
+    """The matrix with rows and columns exchanged."""
+
+
+@builtin(
+    expand=lambda m: added([m.at(i, i) for i in range(m.type.n)]),
+    exact=True,
+    numpy=lambda m: added([m[..., i, i] for i in range(m.shape[-1])]),
+    derivative=Linear(lambda w, m: (diag(vector([w] * m.type.n)),)),
+)
+def trace(a: NumMatNN) -> Number:
+    """The sum of the diagonal."""
+
+
+def _diag_expand(v: Expr) -> Expr:
+    zero, values = v.wrap(0), parts(v)
+    return matrix([[x if i == j else zero for j in range(len(values))] for i, x in enumerate(values)])
+
+
+@builtin(
+    expand=_diag_expand,
+    numpy=lambda v: np.where(np.eye(v.shape[-1], dtype=bool), v[..., None], v.dtype.type(0)),
+    exact=True,
+    derivative=Linear(lambda w, v: (get_diag(w),)),
+)
+def diag(vec: NumVecN) -> NumMatNN:
+    """The matrix with ``vec`` as its diagonal and 0 elsewhere."""
+
+
+@builtin(
+    expand=lambda m: vector([m.at(i, i) for i in range(m.type.n)]),
+    exact=True,
+    numpy=lambda m: np.diagonal(m, axis1=-2, axis2=-1),
+    derivative=Linear(lambda w, m: (diag(w),)),
+)
+def get_diag(mat: NumMatNN) -> NumVecN:
+    """The diagonal as a vector."""
+
+
+def _ddot_numpy(a: Numpy, b: Numpy) -> Any:
+    pairs = zip(entries_of(a), entries_of(b), strict=True)
+    return added([x * y for row, other in pairs for x, y in zip(row, other, strict=True)])
+
+
+@builtin(
+    expand=lambda a, b: _inner(parts(a), parts(b)),
+    numpy=_ddot_numpy,
+    exact=True,
+    tags=COMMUTATIVE,
+    derivative=Bilinear(lambda w, a, b: w * b, lambda w, a, b: w * a),
+)
+def ddot(a: NumMatNM, b: NumMatNM) -> Number:
+    """The inner product of matrices: the sum of the products of the entries."""
+
+
+def _skew_rows(v: Sequence[Any], zero: Any) -> list[list[Any]]:
+    x, y, z = v
+    return [[zero, -z, y], [z, zero, -x], [-y, x, zero]]
+
+
+def _skew_numpy(v: Numpy) -> Numpy:
+    return stacked_rows(_skew_rows([v[..., k] for k in range(3)], np.zeros_like(v[..., 0])))
+
+
+def _unskew(w: Expr) -> Expr:
+    return vector([w.at(2, 1) - w.at(1, 2), w.at(0, 2) - w.at(2, 0), w.at(1, 0) - w.at(0, 1)])
+
+
+@builtin(
+    expand=lambda v: matrix(_skew_rows(parts(v), v.wrap(0))),
+    numpy=_skew_numpy,
+    exact=True,
+    derivative=Linear(lambda w, v: (_unskew(w),)),
+)
+def skew(vec: Vec3) -> Mat33:
+    """The matrix that does what the cross product does: ``skew(vec) * x`` is ``cross(vec, x)``."""
+
+
+def _without(items: Sequence[Any], k: int) -> list[Any]:
+    return [*items[:k], *items[k + 1 :]]
+
+
+def _minor(m: Sequence[Sequence[Any]], i: int, j: int) -> list[list[Any]]:
+    return [_without(row, j) for row in _without(m, i)]
+
+
+def _determinant(m: Sequence[Sequence[Any]]) -> Any:
+    """The expansion along the first row, of expressions or NumPy arrays."""
+    if len(m) == 1:
+        return m[0][0]
+    total = m[0][0] * _determinant(_minor(m, 0, 0))
+    for j in range(1, len(m)):
+        term = m[0][j] * _determinant(_minor(m, 0, j))
+        total = total + term if j % 2 == 0 else total - term
+    return total
+
+
+def _cofactors(m: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """The signed determinants of the minors: the partials of the determinant."""
+
+    def cofactor(i: int, j: int) -> Any:
+        value = _determinant(_minor(m, i, j))
+        return value if (i + j) % 2 == 0 else -value
+
+    if len(m) == 1:
+        return [[m[0][0] * 0 + 1]]
+    return [[cofactor(i, j) for j in range(len(m))] for i in range(len(m))]
+
+
+def _inverse(m: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """The adjugate over the determinant, of expressions or NumPy arrays."""
+    cofactors = _cofactors(m)
+    determinant = _inner(m[0], cofactors[0])
+    return [[cofactors[j][i] / determinant for j in range(len(m))] for i in range(len(m))]
+
+
+def _cofactor_matrix(m: Expr) -> Expr:
+    return matrix(_cofactors(rows(m)))
+
+
+@builtin(
+    expand=lambda m: _determinant(rows(m)),
+    numpy=lambda m: _determinant(entries_of(m)),
+    exact=True,
+    derivative=Rules(
+        lambda y, x, dots: ddot(_cofactor_matrix(x[0]), dots[0]),
+        lambda y, x, w: (w * _cofactor_matrix(x[0]),),
+    ),
+)
+def determinant(a: MatNN) -> Float:
+    """The determinant; its derivative is the matrix of cofactors."""
+
+
+def _masked(incoming: Expr, value: Expr) -> Expr:
+    """The value, but 0 where the incoming derivative is 0: the inverse of a singular matrix is not finite."""
+    kept: Expr = where(incoming.eq(zero_of(incoming)), zero_of(value), value)
+    return kept
+
+
+def _inverse_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
+    turned = transpose(y)
+    return (_masked(w, -(turned * w * turned)),)
+
+
+@builtin(
+    expand=lambda m: matrix(_inverse(rows(m))),
+    numpy=lambda m: stacked_rows(_inverse(entries_of(m))),
+    derivative=Rules(lambda y, x, dots: _masked(dots[0], -(y * dots[0] * y)), _inverse_vjp),
+    exact=True,
+)
+def inverse(a: MatNN) -> MatNN:
+    """The inverse matrix; infinities and NaN where the determinant is 0."""

@@ -1,1 +1,0 @@
-"""The `builtin` decorator, which makes records of operations, and words of the language without a record."""

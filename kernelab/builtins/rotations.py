@@ -1,0 +1,374 @@
+"""Quaternions and rotations.
+
+The components of a quaternion are ``x, y, z, w``, the real part last; a unit quaternion stands for a
+rotation. ``*`` is the product of quaternions: ``(a * b)`` turns by ``b`` first.  `dot`, `length`,
+`normalize`, `lerp`, ``+``, ``-`` and products with a number work as for vectors.  Angles are in radians.
+Axes are numbered 0, 1, 2 for x, y, z; three of them say in which order a rotation is put together: the first
+axis turns first, and all stay fixed in space.
+"""
+
+from collections.abc import Sequence
+from operator import add, sub
+from typing import Any
+
+from kernelab.builtins.composite import composite
+from kernelab.builtins.table import ANYWHERE, Float, Index, Mat33, Mat44, QuatF, TransformF, Vec3, Vec4, Vec10
+from kernelab.lang.ops import Bilinear, Linear
+
+UNIT = (0.0, 1.0)
+
+
+def crossed(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+    """The cross product of two lists of components."""
+    (ax, ay, az), (bx, by, bz) = a, b
+    return [ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx]
+
+
+def dotted(a: Sequence[Any], b: Sequence[Any]) -> Any:
+    """The sum of the products of components, from the first to the last."""
+    total = a[0] * b[0]
+    for x, y in zip(a[1:], b[1:], strict=True):
+        total = total + x * y
+    return total
+
+
+def product(_: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+    """The product of quaternions."""
+    (ax, ay, az, aw), (bx, by, bz, bw) = a, b
+    return [
+        aw * bx + ax * bw + ay * bz - az * by,
+        aw * by + ay * bw + az * bx - ax * bz,
+        aw * bz + az * bw + ax * by - ay * bx,
+        aw * bw - ax * bx - ay * by - az * bz,
+    ]
+
+
+def conjugate(_: Any, q: Sequence[Any]) -> list[Any]:
+    """The quaternion that turns back."""
+    x, y, z, w = q
+    return [-x, -y, -z, w]
+
+
+def rotated(_: Any, q: Sequence[Any], v: Sequence[Any]) -> list[Any]:
+    """The vector part of q v q*, where q has length 1: (2 w^2 - 1) v + 2 w (u x v) + 2 (u . v) u."""
+    u, w = q[:3], q[3]
+    along, straight = 2.0 * dotted(u, v), 2.0 * w * w - 1.0
+    return [straight * x + 2.0 * w * c + along * k for x, c, k in zip(v, crossed(u, v), u, strict=True)]
+
+
+def rotated_back(m: Any, q: Sequence[Any], v: Sequence[Any]) -> list[Any]:
+    """`v` turned by the conjugate of `q`."""
+    return rotated(m, conjugate(m, q), v)
+
+
+@composite(
+    product,
+    name="mul",
+    symbol="*",
+    exact=True,
+    derivative=Bilinear(lambda w, a, b: w * quat_inverse(b), lambda w, a, b: quat_inverse(a) * w),
+)
+def quat_product(a: QuatF, b: QuatF) -> QuatF:
+    """The product of two quaternions: the rotation ``b``, then ``a``."""
+
+
+@composite(conjugate, exact=True, derivative=Linear(lambda w, q: (quat_inverse(w),)))
+def quat_inverse(quat: QuatF) -> QuatF:
+    """The conjugate, which turns back; the inverse where ``quat`` has length 1."""
+
+
+@composite(rotated, exact=True)
+def quat_rotate(quat: QuatF, vec: Vec3) -> Vec3:
+    """``vec`` turned by the unit quaternion ``quat``."""
+
+
+@composite(rotated_back, exact=True)
+def quat_rotate_inv(quat: QuatF, vec: Vec3) -> Vec3:
+    """``vec`` turned back by the unit quaternion ``quat``."""
+
+
+def _from_axis_angle(m: Any, axis: Sequence[Any], angle: Any) -> list[Any]:
+    half = angle * 0.5
+    sine = m.sin(half)
+    return [*(x * sine for x in axis), m.cos(half)]
+
+
+@composite(_from_axis_angle)
+def quat_from_axis_angle(axis: Vec3, angle: Float) -> QuatF:
+    """The rotation by ``angle`` in radians around ``axis``, a unit vector; it is not normalized."""
+
+
+def _between_vectors(m: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+    # The half of the angle: the sum of the rotation by all of it and of none.
+    a, b = m.unit(a), m.unit(b)
+    q = [*crossed(a, b), dotted(a, a) * dotted(b, b) + dotted(a, b)]
+    size = m.norm(q)
+    return [x / size for x in q]
+
+
+@composite(_between_vectors)
+def quat_between_vectors(a: Vec3, b: Vec3) -> QuatF:
+    """The shortest rotation that turns the direction of ``a`` into that of ``b``, of any length above 0.
+
+    Of opposite directions no rotation is the shortest, and a zero vector has none: NaN.
+    """
+
+
+def _to_axis_angle(m: Any, q: Sequence[Any]) -> list[Any]:
+    u, w = q[:3], q[3]
+    size, sign = m.norm(u), m.where(w < 0.0, -1.0 + 0.0 * w, 1.0 + 0.0 * w)
+    return [*(x * sign for x in m.unit(u)), 2.0 * m.atan2(size, w * sign)]
+
+
+@composite(_to_axis_angle, parts=(Vec3, Float))
+def quat_to_axis_angle(quat: QuatF) -> Vec4:
+    """The axis and the angle of a rotation: ``axis, angle = quat_to_axis_angle(quat)``.
+
+    The angle is from 0 to pi.  Without a rotation the axis is 0 and the derivative of both is 0.
+    """
+
+
+def _from_rpy(m: Any, roll: Any, pitch: Any, yaw: Any) -> list[Any]:
+    (sr, sp, sy), (cr, cp, cy) = ([f(a * 0.5) for a in (roll, pitch, yaw)] for f in (m.sin, m.cos))
+    return [
+        sr * cp * cy - cr * sp * sy,
+        cr * sp * cy + sr * cp * sy,
+        cr * cp * sy - sr * sp * cy,
+        cr * cp * cy + sr * sp * sy,
+    ]
+
+
+@composite(_from_rpy)
+def quat_rpy(roll: Float, pitch: Float, yaw: Float) -> QuatF:
+    """The rotation by ``roll`` around x, then ``pitch`` around y, then ``yaw`` around z, in radians."""
+
+
+def _slerp(m: Any, a: Sequence[Any], b: Sequence[Any], t: Any) -> list[Any]:
+    cosine = dotted(a, b)
+    b = [m.where(cosine < 0.0, -y, y) for y in b]
+    apart, together = (m.norm([f(x, y) for x, y in zip(a, b, strict=True)]) for f in (sub, add))
+    angle = 2.0 * m.atan2(apart, together)
+    sine = m.sin(angle)
+    near = sine < 1e-6
+    safe = m.where(near, 1.0 + 0.0 * sine, sine)
+    first = m.where(near, 1.0 - t, m.sin((1.0 - t) * angle) / safe)
+    second = m.where(near, t, m.sin(t * angle) / safe)
+    return [x * first + y * second for x, y in zip(a, b, strict=True)]
+
+
+@composite(_slerp, domain=((-3.0, 3.0), (-3.0, 3.0), UNIT))
+def quat_slerp(a: QuatF, b: QuatF, t: Float) -> QuatF:
+    """From the unit quaternion ``a`` at 0 to ``b`` at ``t = 1``, at constant speed, the shorter way."""
+
+
+def matrix_entries(m: Any, q: Sequence[Any]) -> list[list[Any]]:
+    """The rows of the matrix that turns as a unit quaternion does."""
+    one, none = 1.0 + 0.0 * q[3], 0.0 * q[3]
+    axes = [[one if i == j else none for i in range(3)] for j in range(3)]
+    columns = [rotated(m, q, axis) for axis in axes]
+    return [[column[i] for column in columns] for i in range(3)]
+
+
+@composite(matrix_entries)
+def quat_to_matrix(quat: QuatF) -> Mat33:
+    """The matrix that turns as the unit quaternion ``quat`` does."""
+
+
+def quaternion_of(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
+    """The unit quaternion of the rows of a rotation matrix, of unit length for what is nearly one, too."""
+    (a, b, c), (d, e, f), (g, h, i) = rows
+    # Four times the square of w, x, y, z: one of them is at least 1.
+    w, x, y, z = a + e + i + 1.0, a - e - i + 1.0, e - a - i + 1.0, i - a - e + 1.0
+    by_w, by_x, by_y = a + e + i > 0.0, m.both(m.le(e, a), m.le(i, a)), m.le(i, e)
+
+    def chosen(*options: Any) -> Any:
+        return m.where(by_w, options[0], m.where(by_x, options[1], m.where(by_y, options[2], options[3])))
+
+    # A multiple of it, by one factor: the chosen number stands in its own place.
+    multiple = [
+        chosen(h - f, x, b + d, c + g),
+        chosen(c - g, b + d, y, f + h),
+        chosen(d - b, c + g, f + h, z),
+        chosen(w, h - f, c - g, d - b),
+    ]
+    length = m.sqrt(dotted(multiple, multiple))
+    return [number / length for number in multiple]
+
+
+@composite(quaternion_of)
+def quat_from_matrix(mat: Mat33) -> QuatF:
+    """The unit quaternion of a rotation matrix: ``w`` is positive, or the greatest of ``x, y, z`` is.
+
+    Its length is 1 also where the matrix is a rotation but for rounding, and it changes along the unit
+    quaternions alone.
+    """
+
+
+def _quaternion_of_corner(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
+    return quaternion_of(m, [row[:3] for row in rows[:3]])
+
+
+@composite(_quaternion_of_corner, name="quat_from_matrix")
+def quat_from_corner(mat: Mat44) -> QuatF:
+    """The same of the rotation in the upper left corner of a matrix that moves points."""
+
+
+# -------------------------------------------------------------- angles, twists, and matrices of rigid motions
+
+
+AXES = ((0.0, 0.0), (1.0, 1.0), (2.0, 2.0))
+
+
+def _pick(m: Any, items: Sequence[Any], axis: Any) -> Any:
+    """The item at an axis."""
+    return m.where(m.equal(axis, 0), items[0], m.where(m.equal(axis, 1), items[1], items[2]))
+
+
+def _about(m: Any, axis: Any, angle: Any) -> list[Any]:
+    """The rotation by an angle around one of the axes."""
+    sine, zero = m.sin(angle * 0.5), angle * 0.0
+    return [*(m.where(m.equal(axis, k), sine, zero) for k in range(3)), m.cos(angle * 0.5)]
+
+
+def _from_euler(m: Any, e: Sequence[Any], i: Any, j: Any, k: Any) -> list[Any]:
+    first, second, third = (_about(m, axis, _pick(m, e, axis)) for axis in (i, j, k))
+    return product(m, third, product(m, second, first))
+
+
+@composite(_from_euler, domain=(ANYWHERE, *AXES))
+def quat_from_euler(e: Vec3, i: Index, j: Index, k: Index) -> QuatF:
+    """The rotation by ``e[i]`` around axis ``i``, then ``e[j]`` around ``j``, then ``e[k]`` around ``k``."""
+
+
+def _to_euler(m: Any, q: Sequence[Any], i: Any, j: Any, k: Any) -> list[Any]:
+    # Bernardes and Viollet, Quaternion to Euler angles conversion (2022), where i = k: proper Euler angles.
+    proper, last = m.equal(i, k), 3 - i - j
+    w = q[3]
+    one = 1.0 + 0.0 * w
+    is_even = m.either(m.equal(j - i, 1), m.equal(j - i, -2))
+    sign = m.where(is_even, one, -one)
+    x, y, z = _pick(m, q, i), _pick(m, q, j), _pick(m, q, last) * sign
+    a, b = m.where(proper, w, w - y), m.where(proper, x, x + z)
+    c, d = m.where(proper, y, y + w), m.where(proper, z, z - x)
+    middle = 2.0 * m.atan2(m.norm([c, d]), m.norm([a, b]))
+    total, apart = m.atan2(b, a), m.atan2(d, c)
+    first, third = total - apart, total + apart
+    third = m.where(proper, third, third * sign)
+    middle = m.where(proper, middle, middle - 0.5 * PI)
+    return [m.where(m.equal(i, axis), first, m.where(m.equal(j, axis), middle, third)) for axis in range(3)]
+
+
+PI = 3.141592653589793
+
+
+@composite(_to_euler, domain=(ANYWHERE, *AXES))
+def quat_to_euler(q: QuatF, i: Index, j: Index, k: Index) -> Vec3:
+    """The angles that `quat_from_euler` takes for the rotation ``q``: ``e[i]`` is that around axis ``i``.
+
+    Where the first axis is the last one too, ``e[3 - i - j]`` is the angle of the last turn.  The middle
+    angle is from -pi/2 to pi/2, or from 0 to pi where the first axis is the last.  At the ends of that range
+    only the sum or the difference of the two others is known; there is no derivative.
+    """
+
+
+def _clamped(m: Any, x: Any) -> Any:
+    one = 1.0 + 0.0 * x
+    return m.where(x > 1.0, one, m.where(x < -1.0, -one, x))
+
+
+def _to_rpy(m: Any, q: Sequence[Any]) -> list[Any]:
+    x, y, z, w = q
+    return [
+        m.atan2(2.0 * (w * x + y * z), 1.0 - 2.0 * (x * x + y * y)),
+        m.asin(_clamped(m, 2.0 * (w * y - z * x))),
+        m.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z)),
+    ]
+
+
+@composite(_to_rpy, domain=(-0.4, 0.4))
+def quat_to_rpy(q: QuatF) -> Vec3:
+    """Roll, pitch and yaw of the unit quaternion ``q``: what `quat_rpy` takes.
+
+    Where pitch is a right angle, roll and yaw are not determined and there is no derivative.
+    """
+
+
+def _twist(m: Any, axis: Sequence[Any], q: Sequence[Any]) -> list[Any]:
+    along = dotted(q[:3], axis)
+    twist = [*(x * along for x in axis), q[3]]
+    size = m.norm(twist)
+    safe = m.where(size > 0.0, size, 1.0 + 0.0 * size)
+    return [x / safe for x in twist]
+
+
+@composite(_twist)
+def quat_twist(axis: Vec3, q: QuatF) -> QuatF:
+    """The part of the rotation ``q`` that turns around ``axis``, a unit vector.
+
+    It is 0, with derivative 0, where ``q`` is half a turn around an axis at a right angle.
+    """
+
+
+def _twist_angle(m: Any, axis: Sequence[Any], q: Sequence[Any]) -> Any:
+    along = dotted(q[:3], axis)
+    return 2.0 * m.atan2(m.where(along < 0.0, -along, along), q[3])
+
+
+@composite(_twist_angle)
+def quat_twist_angle(axis: Vec3, q: QuatF) -> Float:
+    """The angle by which ``q`` turns around ``axis``, a unit vector: from 0 to 2 pi, without sign."""
+
+
+@composite(lambda m, axis, q: 2.0 * m.atan2(dotted(q[:3], axis), q[3]))
+def quat_twist_angle_signed(axis: Vec3, q: QuatF) -> Float:
+    """The angle by which ``q`` turns around ``axis``, a unit vector: positive by the right-hand rule."""
+
+
+def _to_matrix(m: Any, t: Sequence[Any]) -> list[list[Any]]:
+    zero = t[0] * 0.0
+    turned = matrix_entries(m, t[3:])
+    return [*([*row, x] for row, x in zip(turned, t[:3], strict=True)), [zero, zero, zero, zero + 1.0]]
+
+
+@composite(_to_matrix, exact=True)
+def transform_to_matrix(xform: TransformF) -> Mat44:
+    """The matrix that moves points as ``xform`` does, whose rotation has length 1."""
+
+
+def _corner(rows: Sequence[Sequence[Any]]) -> tuple[list[Any], list[Sequence[Any]]]:
+    """The last column and the rest of the first three rows."""
+    return [row[3] for row in rows[:3]], [row[:3] for row in rows[:3]]
+
+
+def _from_matrix(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
+    p, turned = _corner(rows)
+    return [*p, *quaternion_of(m, turned)]
+
+
+@composite(_from_matrix)
+def transform_from_matrix(mat: Mat44) -> TransformF:
+    """The transform of a matrix that turns and shifts: its last column and the rotation of its corner."""
+
+
+def _compose(m: Any, p: Sequence[Any], q: Sequence[Any], scale: Sequence[Any]) -> list[list[Any]]:
+    rows = _to_matrix(m, [*p, *q])
+    scaled = [[x * s for x, s in zip(row[:3], scale, strict=True)] for row in rows[:3]]
+    return [*([*row, x] for row, x in zip(scaled, p, strict=True)), rows[3]]
+
+
+@composite(_compose, exact=True)
+def transform_compose(position: Vec3, rotation: QuatF, scale: Vec3) -> Mat44:
+    """The matrix that scales along the axes, then turns, then shifts."""
+
+
+def _decompose(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
+    p, corner = _corner(rows)
+    scale = [m.norm([row[k] for row in corner]) for k in range(3)]
+    safe = [m.where(s > 0.0, s, 1.0 + 0.0 * s) for s in scale]
+    turned = [[x / s for x, s in zip(row, safe, strict=True)] for row in corner]
+    return [*p, *quaternion_of(m, turned), *scale]
+
+
+@composite(_decompose, parts=(Vec3, QuatF, Vec3))
+def transform_decompose(m: Mat44) -> Vec10:
+    """Position, rotation and scale: what `transform_compose` takes, for a matrix that does not mirror."""

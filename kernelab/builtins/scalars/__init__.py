@@ -1,1 +1,0 @@
-"""Operations on numbers: arithmetic, functions, conversions."""

@@ -1,0 +1,465 @@
+"""The `builtin` decorator: makes the record of an operation, and the callable for derivative rules.
+
+A decorated function is never called: its name, annotations and docstring are the record's.  What the
+decorator returns is the operation as users and rules meet it: called with `Expr` operands it appends IR,
+called with numbers or NumPy arrays it computes with NumPy.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial, reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.host.traced import follow, untraced
+from kernelab.host.values import type_of, value_of
+from kernelab.lang import ops
+from kernelab.lang.build import Expr
+from kernelab.lang.ops import (
+    Derivative,
+    KindPattern,
+    MatPattern,
+    Op,
+    Parameter,
+    Partials,
+    Pattern,
+    ScalarPattern,
+    VecPattern,
+    Zero,
+)
+from kernelab.lang.rounding import computed, rounded
+from kernelab.lang.types import (
+    SCALARS,
+    Array,
+    Mat,
+    Quat,
+    Scalar,
+    Transform,
+    Type,
+    Value,
+    Vec,
+    bool_,
+    float32,
+    float64,
+    int32,
+    scalar_of,
+    shape_of,
+    size_of,
+    with_scalar,
+)
+
+# ------------------------------------------------- components of vectors and matrices, for expansions
+
+
+Numpy = np.ndarray[Any, Any]
+
+
+def parts(x: Expr) -> list[Expr]:
+    """The scalars of a value, by rows."""
+    return [Expr(x.builder, component) for component in x.builder.components(x.atom)]
+
+
+def rows(m: Expr) -> list[list[Expr]]:
+    """The entries of a matrix, a list a row."""
+    assert isinstance(m.type, Mat)
+    return [[m.at(i, j) for j in range(m.type.m)] for i in range(m.type.n)]
+
+
+def vector(components: Sequence[Expr]) -> Expr:
+    """The vector of these components."""
+    first = components[0]
+    return first.make(Vec(scalar_of(first.type), len(components)), *components)
+
+
+def matrix(entries: Sequence[Sequence[Expr]]) -> Expr:
+    """The matrix of these rows."""
+    first = entries[0][0]
+    flat = [entry for row in entries for entry in row]
+    return first.make(Mat(scalar_of(first.type), len(entries), len(entries[0])), *flat)
+
+
+def each(operation: Callable[..., Expr], *operands: Expr) -> Expr:
+    """An operation on every component of vectors or matrices of one shape; a scalar goes with each."""
+    shaped = next((x for x in operands if not isinstance(x.type, Scalar)), None)
+    if shaped is None:
+        return operation(*operands)
+    size = size_of(shaped.type)
+    columns = [[x] * size if isinstance(x.type, Scalar) else parts(x) for x in operands]
+    results = [operation(*components) for components in zip(*columns, strict=True)]
+    return results[0].make(with_scalar(shaped.type, scalar_of(results[0].type)), *results)
+
+
+def zero_of(x: Expr) -> Expr:
+    """The zero of the type of `x`."""
+    return x.const(0)
+
+
+def or_zero(tangent: Expr | None, x: Expr) -> Expr:
+    """A tangent of `x`, where None stands for zero."""
+    return zero_of(x) if tangent is None else tangent
+
+
+def added(terms: Sequence[Any]) -> Any:
+    """The sum of expressions or NumPy arrays, from the first to the last."""
+    return reduce(add, terms)
+
+
+def stacked(components: Sequence[Any], axis: int = -1) -> Numpy:
+    """Arrays of one component each, joined along a new trailing axis."""
+    return np.stack(np.broadcast_arrays(*components), axis)
+
+
+def stacked_rows(entries: Sequence[Sequence[Any]]) -> Numpy:
+    """Arrays of one matrix entry each, joined along two new trailing axes."""
+    shape = (len(entries), len(entries[0]))
+    flat = stacked([entry for row in entries for entry in row])
+    return flat.reshape(*flat.shape[:-1], *shape)
+
+
+def entries_of(m: Numpy) -> list[list[Numpy]]:
+    """A NumPy array of matrices as one array for each entry."""
+    return [[m[..., i, j] for j in range(m.shape[-1])] for i in range(m.shape[-2])]
+
+
+# The operands of records: `Any` makes them types for a type checker, the patterns are what the table reads.
+Float: Any = ScalarPattern("Float", ("float",))
+Signed: Any = ScalarPattern("Signed", ("int",))
+Unsigned: Any = ScalarPattern("Unsigned", ("uint",))
+Int: Any = ScalarPattern("Int", ("int", "uint"))
+Whole: Any = ScalarPattern("Whole", ("bool", "int", "uint"))
+Number: Any = ScalarPattern("Number", ("int", "uint", "float"))
+Element: Any = ScalarPattern("Element", ("bool", "int", "uint", "float"))
+Bool: Any = bool_
+Index: Any = int32
+VecN: Any = VecPattern(Float, "n")
+VecM: Any = VecPattern(Float, "m")
+Vec3: Any = VecPattern(Float, 3)
+NumVecN: Any = VecPattern(Number, "n")
+NumVec3: Any = VecPattern(Number, 3)
+AnyVecN: Any = VecPattern(Element, "n")
+MatNN: Any = MatPattern(Float, "n", "n")
+MatNM: Any = MatPattern(Float, "n", "m")
+MatMN: Any = MatPattern(Float, "m", "n")
+MatMK: Any = MatPattern(Float, "m", "k")
+MatNK: Any = MatPattern(Float, "n", "k")
+Mat33: Any = MatPattern(Float, 3, 3)
+NumVecM: Any = VecPattern(Number, "m")
+NumMatNM: Any = MatPattern(Number, "n", "m")
+NumMatMN: Any = MatPattern(Number, "m", "n")
+NumMatMK: Any = MatPattern(Number, "m", "k")
+NumMatNK: Any = MatPattern(Number, "n", "k")
+AnyVecM: Any = VecPattern(Element, "m")
+AnyMatNM: Any = MatPattern(Element, "n", "m")
+QuatF: Any = KindPattern(Quat, Float)
+TransformF: Any = KindPattern(Transform, Float)
+Vec2: Any = VecPattern(Float, 2)
+Vec4: Any = VecPattern(Float, 4)
+Vec6: Any = VecPattern(Float, 6)
+Vec8: Any = VecPattern(Float, 8)
+Vec10: Any = VecPattern(Float, 10)
+Vec12: Any = VecPattern(Float, 12)
+Vec18: Any = VecPattern(Float, 18)
+Vec21: Any = VecPattern(Float, 21)
+Mat22: Any = MatPattern(Float, 2, 2)
+Mat44: Any = MatPattern(Float, 4, 4)
+Mat66: Any = MatPattern(Float, 6, 6)
+IntVecN: Any = VecPattern(Int, "n")
+IntMatNM: Any = MatPattern(Int, "n", "m")
+NumMatNN: Any = MatPattern(Number, "n", "n")
+
+
+# ----------------------------------------------------------------------------------------------------- table
+
+
+Interval = tuple[float, float]
+ANYWHERE: Interval = (-3.0, 3.0)
+
+_FAMILIES: dict[Op, str] = {}
+
+
+class Builtin:
+    """All operations of one name, as a callable."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.__name__ = name
+        self.__kernelab_name__ = name
+
+    @property
+    def overloads(self) -> tuple[Op, ...]:
+        """The records of this name, in the order in which they are tried."""
+        return ops.overloads(self.name)
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        """The documentation of each record."""
+        return "\n\n".join(f"{signature(op)}\n    {op.doc}" for op in self.overloads)
+
+    def __repr__(self) -> str:
+        return f"<kernelab builtin {self.name}>"
+
+    def __call__(self, *operands: Any, **named: Any) -> Any:
+        """The result for numbers, vectors and matrices; in a kernel, and for `Expr` in rules, a statement."""
+        operands = self._in_order(operands, named)
+        expressions = [x for x in operands if isinstance(x, Expr)]
+        if not expressions:
+            return self._on_host(operands)
+        # A number takes the type of an operand beside it, but not that of a condition.
+        model = next((x for x in expressions if x.type != bool_), expressions[0])
+        atoms = [model.wrap(x).atom for x in operands]
+        return Expr(model.builder, model.builder.apply(self.name, *atoms))
+
+    def _in_order(self, operands: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        choices = [[param.name for param in op.params] for op in self.overloads] if named else []
+        for names in choices:
+            if len(names) == len(operands) + len(named) and set(names[len(operands) :]) == set(named):
+                return (*operands, *(named[name] for name in names[len(operands) :]))
+        if named:
+            wanted = " or ".join(dict.fromkeys(f"({', '.join(names)})" for names in choices))
+            message = f"the arguments of {self.name} are {wanted}"
+            raise KernelTypeError(Diagnostic(message, code="overload", hint="leave the keywords out"))
+        return operands
+
+    def _on_host(self, operands: tuple[Any, ...]) -> Any:
+        op, result, types = self._resolved(operands)
+        values = [_held(untraced(x), t) for x, t in zip(operands, types, strict=True)]
+        with np.errstate(all="ignore"):
+            value = computed(op.numpy, values, _dtype(result))
+        host_value = _split(value, op.results(result)) if op.parts else value_of(result, value)
+        return host_value if op.derivative.__class__ is Zero else follow(host_value, *operands)
+
+    def _resolved(self, operands: tuple[Any, ...]) -> tuple[Op, Value, list[Type]]:
+        own = [host_type(x) for x in operands]
+        kinds = list(map(_kind_of, operands, own))
+        for types in (own, kinds, *_promoted(operands, own), *_promoted(operands, kinds)):
+            overload = ops.resolve(self.name, types)
+            if overload is not None:
+                return *overload, types
+        shown = ", ".join(str(t) for t in own)
+        wanted = "; ".join(signature(op) for op in self.overloads)
+        message = f"{self.name} takes no ({shown}); it is defined as {wanted}"
+        raise KernelTypeError(Diagnostic(message, code="overload"))
+
+
+def _split(value: np.ndarray[Any, Any], types: Sequence[Value]) -> tuple[Any, ...]:
+    """The several results of an operation, of the vector that holds their components."""
+    ends = np.cumsum([size_of(type) for type in types])
+    pieces = zip(np.split(value, ends[:-1]), types, strict=True)
+    return tuple(value_of(type, piece.reshape(shape_of(type))) for piece, type in pieces)
+
+
+def _held(value: Any, type: Type) -> np.ndarray[Any, Any]:
+    try:
+        return rounded(value, _dtype(type))
+    except OverflowError:
+        shown = value if abs(value) < 2**128 else "an int of so many digits"
+        raise KernelValueError(Diagnostic(f"{shown} does not fit {type}", code="range")) from None
+
+
+def _dtype(type: Type) -> np.dtype[Any]:
+    assert not isinstance(type, Array)
+    return scalar_of(type).dtype
+
+
+def host_type(value: Any) -> Type:
+    """The kernel type of a host value: Python numbers are 32 bits wide, NumPy arrays vectors or matrices."""
+    type = type_of(value)
+    if type is not None:
+        return type
+    match value:
+        case np.generic():
+            pass
+        case bool():
+            return bool_
+        case int():
+            return int32
+        case float():
+            return float32
+    is_array = hasattr(value, "__array_interface__") or isinstance(getattr(value, "dtype", None), Value)
+    if is_array and not isinstance(value, np.ndarray | np.generic):
+        message = "on the host an operation takes numbers, vectors and matrices, not arrays"
+        raise KernelTypeError(Diagnostic(message, code="host", hint="write kl.map(kl.sin, x), and so on"))
+    array = np.asarray(value)
+    scalar = next((s for s in SCALARS if s.dtype == array.dtype), None)
+    if scalar is None or array.ndim > 2:
+        message = f"{value!r} is no number, vector or matrix that a kernel can hold"
+        raise KernelTypeError(Diagnostic(message, code="host"))
+    match array.shape:
+        case (n,):
+            return Vec(scalar, n)
+        case (n, m):
+            return Mat(scalar, n, m)
+        case _:
+            return scalar
+
+
+def _kind_of(operand: Any, type: Type) -> Type:
+    """An array of NumPy's with four numbers may stand for a quaternion, one with seven for a transform."""
+    match type:
+        case _ if type_of(operand) is not None:
+            return type
+        case Vec(scalar, 4):
+            return Quat(scalar)
+        case Vec(scalar, 7):
+            return Transform(scalar)
+        case _:
+            return type
+
+
+def _promoted(operands: Sequence[Any], types: Sequence[Type]) -> Iterator[list[Type]]:
+    """The types that numbers may take, as in kernels: Python's that of what they meet, ints that of a float.
+
+    Two widths that both are stated are a mistake.
+    """
+    weak = [isinstance(x, int | float) and not isinstance(x, bool | np.generic) for x in operands]
+    stated = {_scalar(t) for t, is_weak in zip(types, weak, strict=True) if not is_weak}
+    floats, ints = ([s for s in stated if s.is_float], [s for s in stated if s.is_int])
+    if len(floats) > 1 or len(ints) > 1:
+        return
+    float_type, int_type = (floats or [float32])[0], (ints or [int32])[0]
+    any_float = any(isinstance(t, Scalar) and t.is_float for t in types)
+    widest = float64 if not any_float and int_type.bits == 64 else float_type
+    for wanted in ((float_type, int_type), (float_type, float_type)):
+        yield [_as(t, *wanted) if is_weak else t for t, is_weak in zip(types, weak, strict=True)]
+    yield [_as(t, widest, widest) for t in types]
+
+
+def _as(type: Type, float_type: Scalar, int_type: Scalar) -> Type:
+    if not isinstance(type, Scalar) or type == bool_:
+        return type
+    return float_type if type.is_float else int_type
+
+
+def _scalar(type: Type) -> Scalar:
+    assert not isinstance(type, Array)
+    return scalar_of(type)
+
+
+def signature(op: Op) -> str:
+    """The operation as documentation shows it: ``dot(a: vec[n], b: vec[n]) -> Float``."""
+    params = ", ".join(f"{p.name}: {_spell(p.pattern)}" for p in op.params)
+    results = f"({', '.join(map(_spell, op.parts))})" if op.parts else _spell(op.result)
+    return f"{op.name}({params}) -> {results}"
+
+
+def _spell(pattern: Pattern) -> str:
+    match pattern:
+        case ScalarPattern(name):
+            return name
+        case VecPattern(scalar, n):
+            return f"vec[{n}, {_spell(scalar)}]"
+        case KindPattern(kind, scalar):
+            return f"{kind.__name__.lower()}[{_spell(scalar)}]"
+        case MatPattern(scalar, n, m):
+            return f"mat[{n}, {m}, {_spell(scalar)}]"
+        case _:
+            return str(pattern)
+
+
+def families() -> dict[str, list[Op]]:
+    """All records by the title under which documentation lists them: the first line of their module."""
+    by_title: dict[str, list[Op]] = {}
+    for op, family in _FAMILIES.items():
+        by_title.setdefault(family, []).append(op)
+    return by_title
+
+
+def define(op: Op, family: str) -> Builtin:
+    """Add a record to the table; the callable of its name."""
+    if (op.cpp is None) == (op.expand is None):
+        raise ValueError(f"{op.name} needs either cpp or expand")
+    if len(op.domain) != len(op.params):
+        raise ValueError(f"{op.name} needs a domain for each operand")
+    ops.register(op)
+    _FAMILIES[op] = family
+    return Builtin(op.name)
+
+
+def builtin(
+    *,
+    numpy: Callable[..., Any],
+    name: str = "",
+    cpp: str | None = None,
+    partials: Callable[..., Any] | None = None,
+    singular: bool = False,
+    derivative: Derivative | None = None,
+    expand: Callable[..., Any] | None = None,
+    domain: Interval | tuple[Interval, ...] = ANYWHERE,
+    exact: bool = False,
+    symbol: str = "",
+    tags: Sequence[str] = (),
+    parts: Sequence[Pattern] = (),
+    matrices: Callable[..., Any] | None = None,
+    by_component: str = "",
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function's record.
+
+    Give either `partials` (with `singular`) or `derivative`; either `cpp` or, for vectors, matrices and what
+    other operations can say, `expand`.  `domain` is one interval for all operands or one for each.
+    An operation that works on vectors component by component is that of matrices, too, where `matrices`
+    computes it with NumPy for these.  An operation on numbers that `by_component` documents for vectors and
+    matrices is applied to their components; it has the same NumPy function and the same derivative there.
+    """
+
+    def decorate(template: Callable[..., Any]) -> Builtin:
+        annotations = inspect.signature(template)
+        params = tuple(Parameter(p.name, p.annotation) for p in annotations.parameters.values())
+        rule = Partials(partials, singular) if partials is not None else derivative
+        if rule is None:
+            raise ValueError(f"{template.__name__} needs a derivative")
+        domains = domain if isinstance(domain[0], tuple) else (domain,) * len(params)
+        op = Op(
+            name or template.__name__,
+            params,
+            annotations.return_annotation,
+            numpy,
+            rule,
+            cpp,
+            expand,
+            domains,
+            exact,
+            symbol,
+            inspect.getdoc(template) or "",
+            frozenset(tags),
+            tuple(parts),
+        )
+        operation = define(op, title_of(template.__module__))
+        if matrices is not None:
+            params = tuple(Parameter(param.name, _of_matrices(param.pattern)) for param in op.params)
+            define(replace(op, params=params, result=_of_matrices(op.result), numpy=matrices), "Matrices")
+        if by_component:
+            _define_by_component(op, partial(each, operation), by_component)
+        return operation
+
+    return decorate
+
+
+piecewise_constant = partial(builtin, derivative=Zero(), exact=True)
+"""The decorator of operations whose derivative is zero wherever it exists, computed exactly everywhere."""
+
+
+def _of_matrices(pattern: Pattern) -> Pattern:
+    """A pattern with matrices in place of vectors."""
+    return MatPattern(pattern.scalar, "n", "m") if isinstance(pattern, VecPattern) else pattern
+
+
+def _define_by_component(op: Op, expand: Callable[..., Any], doc: str) -> None:
+    """Add the records of an operation on numbers for vectors and for matrices."""
+    shapes: tuple[tuple[str, Callable[[Any], Pattern]], ...] = (
+        ("Vectors", lambda scalar: VecPattern(scalar, "n")),
+        ("Matrices", lambda scalar: MatPattern(scalar, "n", "m")),
+    )
+    for title, shaped in shapes:
+        params = tuple(Parameter(param.name, shaped(param.pattern)) for param in op.params)
+        define(replace(op, params=params, result=shaped(op.result), cpp=None, expand=expand, doc=doc), title)
+
+
+def title_of(module: str) -> str:
+    """The first line of a module's documentation, without its full stop."""
+    doc = sys.modules[module].__doc__ or module
+    return doc.partition("\n")[0].rstrip(".")

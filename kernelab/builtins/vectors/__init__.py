@@ -1,1 +1,0 @@
-"""Operations on vectors and matrices, component by component."""

@@ -1,0 +1,501 @@
+"""Elements and components: what `a[i, j]`, `v.x`, `m[i][j]` and `a[i].x` read and write.
+
+A component write is a functional insert into the variable or the element that holds it.
+"""
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from kernelab.frontend.meaning import array_views, unsupported
+from kernelab.frontend.meaning.array_views import index
+from kernelab.frontend.meaning.frame import Frame, counted
+from kernelab.frontend.meaning.meanings import ArrayRef, HostArray, Meaning, TupleOf, Typed, Weak, describe
+from kernelab.frontend.meaning.promote import cast, convert, spelled
+from kernelab.lang.build import constant, integer, zero
+from kernelab.lang.ir import Atom, Const, Var
+from kernelab.lang.types import Mat, Quat, Scalar, Transform, Value, Vec, float32, int32
+
+Groups = list[list[ast.expr]]
+COMPONENTS = ("x", "y", "z", "w")
+
+
+class Component(ast.Constant):
+    """The index that a component's name stands for."""
+
+
+Index = Callable[[ast.expr, int], Atom]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some components of a vector or matrix: the type that they make up, and the place of each, by rows."""
+
+    type: Vec | Mat
+    places: tuple[tuple[Atom, ...], ...]
+
+
+def select_part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr], index: Index) -> Part:
+    """The part of a vector or matrix that indices and slices select."""
+    axes: list[list[Atom]] = []
+    lengths: list[int] = []
+    for axis, extent in enumerate(type.shape):
+        node = group[axis] if axis < len(group) else None
+        if node is None or isinstance(node, ast.Slice):
+            chosen = range(extent) if node is None else positions(frame, node, extent, type)
+            axes.append([integer(k) for k in chosen])
+            lengths.append(len(chosen))
+        else:
+            axes.append([index(node, extent)])
+    shape: Vec | Mat = Vec(type.scalar, lengths[0])
+    if len(lengths) == 2:
+        shape = Mat(type.scalar, *lengths)
+    elif isinstance(group[0], Swizzle) and group[0].letters == "q":
+        shape = Quat(type.scalar)
+    return Part(shape, tuple(product(*axes)))
+
+
+PARTS = {"p": range(3), "q": range(3, 7)}
+"""The components of a transform that its attributes stand for."""
+
+
+class Swizzle(ast.Slice):
+    """Letters that stand for several components: the `zx` of `v.zx = vec2()`, the `p` of a transform."""
+
+    def __init__(self, letters: str) -> None:
+        super().__init__()
+        self.letters = letters
+
+
+def positions(frame: Frame, node: ast.Slice, extent: int, type: Value) -> Sequence[int]:
+    """The positions of a slice, of which there may be none."""
+    if isinstance(node, Swizzle):
+        return _lettered(frame, node, extent, type)
+    bounds = _bounds(frame, node)
+    if bounds is None:
+        hint = "pick the components one by one"
+        raise frame.error(node, f"the bounds of a slice of {type} have to be constants", hint=hint)
+    if bounds[2] == 0:
+        raise frame.error(node, "the step of a slice cannot be zero", "value")
+    return range(extent)[slice(*bounds)]
+
+
+def _lettered(frame: Frame, node: Swizzle, extent: int, type: Value) -> Sequence[int]:
+    if isinstance(type, Transform) and node.letters in PARTS:
+        return PARTS[node.letters]
+    chosen = ["xyzw".find(letter) for letter in node.letters]
+    if max(chosen) >= extent or min(chosen) < 0 or not isinstance(type, Vec):
+        raise frame.error(node, f"{type} has no {node.letters}", "name", f"it has {extent} components")
+    if len(set(chosen)) < len(chosen):
+        raise frame.error(node, f"{node.letters} names a component twice", "value", "assign it once")
+    return chosen
+
+
+def _bounds(frame: Frame, node: ast.Slice) -> list[int | None] | None:
+    bounds: list[int | None] = []
+    for bound in (node.lower, node.upper, node.step):
+        match None if bound is None else frame.value(bound):
+            case None:
+                bounds.append(None)
+            case Weak(int() as number) | Typed(Const(int() as number)):
+                bounds.append(int(number))
+            case _:
+                return None
+    return bounds
+
+
+def read_part(frame: Frame, whole: Atom, chosen: Part) -> Atom:
+    """The components as a vector or matrix of their own."""
+    parts = [frame.builder.apply("extract", whole, *place) for place in chosen.places]
+    return frame.builder.joined(chosen.type, parts)
+
+
+def with_part(frame: Frame, whole: Atom, chosen: Part, value: Atom) -> Atom:
+    """The vector or matrix with these components replaced by those of a value."""
+    for entry, place in zip(frame.builder.components(value), chosen.places, strict=True):
+        whole = frame.builder.apply("insert", whole, *place, entry)
+    return whole
+
+
+def few(frame: Frame, array: Meaning, node: ast.Slice) -> list[Meaning] | None:
+    """The elements that a slice with constant bounds from the start of a whole array has; None for others."""
+    bounds = _bounds(frame, node)
+    if not isinstance(array, ArrayRef) or bounds is None or bounds[1] is None:
+        return None
+    if not array.is_row or array.ndim != 1 or any(bound is not None and bound < 0 for bound in bounds):
+        return None
+    chosen = range(bounds[1])[slice(*bounds)]
+    return [Typed(frame.builder.load(array.var, (*array.indices, integer(k)))) for k in chosen]
+
+
+# ----------------------------------------------------------------------------------- elements and components
+
+
+def chain(node: ast.expr, assigned: bool = False) -> tuple[ast.expr, Groups]:
+    """The root of nested subscripts and component names, and the indices of each from left to right.
+
+    Several letters at once count where they are `assigned`: what they give when read is a value of its own.
+    """
+    groups: Groups = []
+    while True:
+        match node:
+            case ast.Subscript(value=inner, slice=ast.Tuple(elts=indices)):
+                groups.append(indices)
+            case ast.Subscript(value=inner, slice=index):
+                groups.append([index])
+            case ast.Attribute(value=inner, attr=attr) if attr in COMPONENTS or (
+                assigned and is_swizzle(attr)
+            ):
+                groups.append([named(node)])
+            case _:
+                return node, groups[::-1]
+        node = inner
+
+
+def is_swizzle(attr: str) -> bool:
+    """Whether a name stands for several components: by their letters, or as a part of a transform."""
+    return (len(attr) > 1 and set(attr) <= set(COMPONENTS)) or attr in PARTS
+
+
+def named(node: ast.Attribute) -> ast.expr:
+    """The index that the name of a component, or of several, stands for; it stands where the name does."""
+    attr = node.attr
+    new = Component(COMPONENTS.index(attr)) if attr in COMPONENTS else Swizzle(attr)
+    ast.copy_location(new, node)
+    new.lineno = node.end_lineno or node.lineno
+    new.col_offset = (node.end_col_offset or len(attr)) - len(attr)
+    return new
+
+
+def read(frame: Frame, base: Meaning, groups: Groups, node: ast.expr) -> Meaning:
+    """Read the part of a value that the indices select."""
+    while groups:
+        refuse_component(frame, base, groups[0], node)
+        base, groups = _step(frame, base, groups, node)
+    return base
+
+
+def _step(frame: Frame, base: Meaning, groups: Groups, node: ast.expr) -> tuple[Meaning, Groups]:
+    match base:
+        case ArrayRef():
+            return element(frame, array_views.enter(frame, base, groups[0], node)), groups[1:]
+        case Typed() if isinstance(base.type, Vec | Mat) and array_views.has_slice(groups[0]):
+            chosen = _part(frame, base.type, groups[0])
+            return Typed(read_part(frame, base.atom, chosen)), groups[1:]
+        case Typed() if not isinstance(base.type, Scalar):
+            indices, rest = _component_indices(base.type, groups)
+            return _component(frame, base, indices), rest
+        case TupleOf(items):
+            return _item(frame, items, groups[0]), groups[1:]
+        case _:
+            hint = "only arrays, vectors, matrices and tuples can be indexed"
+            if isinstance(node, ast.Subscript):
+                text = frame.places.text(node.value)
+                is_scalar = isinstance(base, Typed) and isinstance(base.type, Scalar)
+                alone = f"{text} is one number already: leave the brackets out" if is_scalar else ""
+                hint = unsupported.hint_of_uncalled(base, text) or alone or hint
+            raise frame.error(node, f"{describe(base)} has no components", hint=hint)
+
+
+def swizzled(frame: Frame, node: ast.Attribute, base: Typed, letters: str) -> Typed:
+    """`v.xz`: some components of a vector as a vector, in the order of the letters."""
+    assert isinstance(base.type, Vec)
+    wanted = [COMPONENTS.index(letter) for letter in letters]
+    if max(wanted) >= base.type.n or len(wanted) > len(COMPONENTS):
+        hint = f"it has {', '.join(COMPONENTS[: base.type.n])}"
+        raise frame.error(node, f"{describe(base)} has no {letters}", "name", hint)
+    parts = [frame.builder.apply("extract", base.atom, integer(k)) for k in wanted]
+    return Typed(frame.builder.apply(str(Vec(base.type.scalar, len(wanted))), *parts))
+
+
+def refuse_component(frame: Frame, base: Meaning, group: Sequence[ast.expr], node: ast.expr) -> None:
+    """Raise Mistake where `.x` follows a value that is no vector."""
+    if isinstance(base, Typed) and isinstance(base.type, Vec):
+        return
+    match group[0]:
+        case Component(value=number):
+            name = COMPONENTS[int(str(number))]
+        case Swizzle(letters=name):
+            pass
+        case _:
+            return
+    hint = f"index it first: {base.var.hint}[i].{name}" if isinstance(base, ArrayRef) else ""
+    raise frame.error(node, f"{describe(base)} has no {name}", "name", hint)
+
+
+def element(frame: Frame, entered: ArrayRef) -> Meaning:
+    """A view, or the element that is left if it has no axes."""
+    if entered.ndim:
+        return entered
+    return Typed(frame.builder.load(entered.var, entered.indices))
+
+
+def _component_indices(type: Value, groups: Groups) -> tuple[list[ast.expr], Groups]:
+    """The indices that select within a vector or matrix: `m[i][j]` counts as `m[i, j]`."""
+    first = groups[0]
+    if isinstance(type, Mat) and len(first) == 1 and len(groups) > 1 and len(groups[1]) == 1:
+        return [*first, *groups[1]], groups[2:]
+    return first, groups[1:]
+
+
+def _component(frame: Frame, base: Typed, indices: Sequence[ast.expr]) -> Typed:
+    return _taken(frame, base.atom, component_atoms(frame, base.type, indices))
+
+
+def component_atoms(frame: Frame, type: Value, indices: Sequence[ast.expr]) -> tuple[Atom, ...]:
+    """Component indices, counted from the start and inside the vector or matrix."""
+    assert isinstance(type, Vec | Mat)
+    if len(indices) > len(type.shape):
+        raise frame.error(
+            indices[0],
+            f"{type} takes {counted(len(type.shape), 'index')}, not {len(indices)}",
+        )
+    return tuple(
+        _component_index(frame, part, extent, type) for part, extent in zip(indices, type.shape, strict=False)
+    )
+
+
+def _part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr]) -> Part:
+    if len(group) > len(type.shape):
+        raise frame.error(group[0], f"{type} takes {counted(len(type.shape), 'index')}, not {len(group)}")
+    return select_part(
+        frame,
+        type,
+        group,
+        lambda node, extent: _component_index(frame, node, extent, type),
+    )
+
+
+def _component_index(frame: Frame, node: ast.expr, extent: int, type: Value) -> Atom:
+    atom = index(frame, node)
+    if isinstance(atom, Const):
+        number = int(atom.value)
+        if not -extent <= number < extent:
+            last = (
+                f".{COMPONENTS[extent - 1]} or [{extent - 1}]"
+                if isinstance(type, Vec) and extent <= len(COMPONENTS)
+                else f"[{extent - 1}]"
+            )
+            raise frame.error(
+                node, f"{type} has no component {number}", "value", hint=f"the last one is {last}"
+            )
+        return integer(number % extent)
+    if frame.bounds.get(atom, extent + 1) <= extent:
+        return cast(frame, atom, int32)
+    with frame.builder.at(frame.places(node)):
+        narrow = cast(frame, atom, int32)
+        above = frame.builder.apply("ge", narrow, integer(0))
+        below = frame.builder.apply("lt", narrow, integer(extent))
+        frame.builder.check(
+            frame.builder.apply("and", above, below), "assertion", f"a component index outside of {type}"
+        )
+        return narrow
+
+
+def _item(frame: Frame, items: Sequence[Meaning], group: Sequence[ast.expr]) -> Meaning:
+    is_slice = isinstance(group[0], ast.Slice)
+    match frame.value(group[0]) if len(group) == 1 and not is_slice else None:
+        case Weak(int() as number) if -len(items) <= number < len(items):
+            return items[number]
+        case Typed() as value if items and isinstance(value.type, Scalar) and value.type.is_int:
+            chosen = _chosen_item(frame, items, value.atom, group[0])
+            if chosen is not None:
+                return chosen
+    last = len(items) - 1
+    message = f"a tuple of {len(items)} is indexed by a constant from 0 to {last}"
+    hint = "where its items are of one type, the index may be a variable"
+    raise frame.error(group[0], message, hint=hint)
+
+
+def _chosen_item(frame: Frame, items: Sequence[Meaning], index: Atom, node: ast.expr) -> Meaning | None:
+    """The item at an index that is known at run time; None where the items are not of one type."""
+    types = list(dict.fromkeys(item.type for item in items if isinstance(item, Typed)))
+    kinds = {type(item.number) for item in items if isinstance(item, Weak)}
+    if len(types) > 1 or not all(isinstance(item, Weak | Typed) for item in items) or bool in kinds:
+        return None
+    if kinds and types and not isinstance(types[0], Scalar):
+        return None
+    elem = types[0] if types else float32 if float in kinds else int32
+    b = frame.builder
+    with b.at(frame.places(node)):
+        chosen, k = convert(frame, items[-1], elem, node, "this item is"), cast(frame, index, int32)
+        inside = b.apply("and", b.apply("ge", k, integer(0)), b.apply("lt", k, integer(len(items))))
+        b.check(inside, "assertion", f"an index outside of a tuple of {len(items)}")
+        for position, item in reversed(list(enumerate(items[:-1]))):
+            here = convert(frame, item, elem, node, "this item is")
+            chosen = b.apply("where", b.apply("eq", k, integer(position)), here, chosen)
+    return Typed(chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The target of an assignment: a component of a variable, an element of an array, or a component of one.
+
+    `name` is the variable (for an array element: None), `components` the indices within the vector or matrix,
+    `path` the positions of fields where the variable is a struct.
+    """
+
+    node: ast.expr
+    name: str | None
+    array: Var | None
+    indices: tuple[Atom, ...]
+    held: Value
+    components: tuple[Atom, ...] | Part
+    path: tuple[int, ...] = ()
+
+    @property
+    def type(self) -> Value:
+        """The type of what is written."""
+        if isinstance(self.components, Part):
+            return self.components.type
+        match self.held, len(self.components):
+            case _, 0:
+                return self.held
+            case Mat(scalar, _, m), 1:
+                return Vec(scalar, m)
+            case (Vec() | Mat()) as whole, _:
+                return whole.scalar
+            case _:
+                return self.held
+
+
+def place(frame: Frame, target: ast.expr) -> Place:
+    """The place that a subscript or component on the left of an assignment names."""
+    root, groups = chain(target, assigned=True)
+    base = frame.value(root)
+    if not groups:
+        raise _not_assignable(frame, target, base)
+    if isinstance(base, ArrayRef):
+        return array_place(frame, base, groups, target)
+    if not isinstance(root, ast.Name) or root.id not in frame.env or not isinstance(base, Typed):
+        raise _not_assignable(frame, target, base)
+    if isinstance(base.type, Scalar):
+        raise frame.error(target, f"{root.id} is {describe(base)}: it has no components to assign")
+    return Place(target, root.id, None, (), base.type, component_path(frame, base.type, groups, target))
+
+
+def _not_assignable(frame: Frame, target: ast.expr, base: Meaning) -> Exception:
+    text = frame.places.text(target)
+    if isinstance(base, HostArray | Typed):
+        return frame.error(
+            target,
+            f"{text} cannot be assigned: it is no variable of this def",
+            hint="copy it into a variable first, and assign to that",
+        )
+    return frame.error(
+        target, f"{text} cannot be assigned", hint="assign to a variable, an array element or a component"
+    )
+
+
+def array_place(frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr) -> Place:
+    """The place of an element, or of a component of one."""
+    rest, has_slice = array, any(map(array_views.has_slice, groups))
+    while groups and rest.ndim:
+        refuse_component(frame, rest, groups[0], target)
+        rest, groups = array_views.enter(frame, rest, groups[0], target), groups[1:]
+    if rest.ndim and (has_slice or not rest.is_row):
+        # An assignment takes the rows and slices of variables itself; this is one of what a call has given.
+        hint = "write a loop over its elements"
+        raise frame.error(target, f"{describe(rest)} cannot be assigned at once", hint=hint)
+    if rest.ndim:
+        raise frame.error(
+            target,
+            f"{describe(array)} needs {counted(rest.ndim, 'index')} more to be assigned",
+            hint=f"write {ast.unparse(target)[:-1]}{', :' * rest.ndim}] = ..., or a loop over the rest",
+        )
+    path = component_path(frame, array.elem, groups, target)
+    return Place(target, None, array.var, rest.indices, array.elem, path)
+
+
+def component_path(frame: Frame, type: Value, groups: Groups, target: ast.expr) -> tuple[Atom, ...] | Part:
+    """The indices of a component, or a slice, that is to be written within a vector or matrix."""
+    if not groups:
+        return ()
+    if isinstance(type, Scalar):
+        raise frame.error(target, f"{spelled(type)} has no components to assign")
+    if isinstance(type, Mat):
+        refuse_component(frame, Typed(zero(type)), groups[0], target)
+    if array_views.has_slice(groups[0]) and len(groups) == 1:
+        return _part(frame, type, groups[0])
+    if isinstance(type, Transform) and isinstance(groups[0][0], Swizzle):
+        return _within_part(frame, _part(frame, type, groups[0]), groups[1:], target)
+    indices, rest = _component_indices(type, groups)
+    if rest:
+        raise frame.error(target, f"{type} has too many indices here")
+    return component_atoms(frame, type, indices)
+
+
+def _within_part(frame: Frame, part: Part, groups: Groups, target: ast.expr) -> tuple[Atom, ...] | Part:
+    """The components that indices select of a part of a transform, such as `t.p.x` or `t.q[i]`."""
+    (start,), *_ = part.places
+    inner = component_path(frame, part.type, groups, target)
+    if isinstance(inner, Part):
+        moved = ((frame.builder.apply("add", k, start),) for (k,) in inner.places)
+        return Part(inner.type, tuple(moved))
+    return (frame.builder.apply("add", *inner, start),)
+
+
+def load(frame: Frame, target: Place) -> Typed:
+    """Read the value of a place."""
+    return _taken(frame, _held(frame, target), target.components)
+
+
+def _taken(frame: Frame, whole: Atom, components: tuple[Atom, ...] | Part) -> Typed:
+    """A value, or a component, a row or a part of it."""
+    if isinstance(components, Part):
+        return Typed(read_part(frame, whole, components))
+    if not components:
+        return Typed(whole)
+    operation = "row" if isinstance(whole.type, Mat) and len(components) == 1 else "extract"
+    return Typed(frame.builder.apply(operation, whole, *components))
+
+
+def _held(frame: Frame, target: Place) -> Atom:
+    if target.array is not None:
+        return frame.builder.load(target.array, target.indices)
+    value = frame.env[target.name or ""]
+    if isinstance(value, TupleOf) and target.path:
+        value = value.at(target.path)
+    assert isinstance(value, Typed)
+    return value.atom
+
+
+def store(frame: Frame, target: Place, value: Atom) -> None:
+    """Write a value, which has the place's type."""
+    whole = value if not target.components else inserted(frame, _held(frame, target), target, value)
+    if target.array is not None:
+        frame.builder.store(target.array, target.indices, whole)
+    elif target.name is not None and target.path:
+        around = frame.env[target.name]
+        assert isinstance(around, TupleOf)
+        frame.env[target.name] = around.replaced(target.path, Typed(whole))
+    elif target.name is not None:
+        frame.env[target.name] = Typed(whole)
+        if isinstance(whole, Var):
+            whole.hint = target.name
+
+
+def inserted(frame: Frame, whole: Atom, target: Place, value: Atom) -> Atom:
+    """A vector or matrix with one component, or one row, replaced."""
+    if isinstance(target.components, Part):
+        return with_part(frame, whole, target.components, value)
+    if not (isinstance(target.held, Mat) and len(target.components) == 1):
+        return frame.builder.apply("insert", whole, *target.components, value)
+    for column, entry in enumerate(frame.builder.components(value)):
+        whole = frame.builder.apply("insert", whole, target.components[0], integer(column), entry)
+    return whole
+
+
+def accumulate(frame: Frame, target: Place, value: Atom) -> Typed:
+    """Add to an array element, atomically; the result is what it held before."""
+    assert target.array is not None
+    alone = inserted(frame, zero(target.held), target, value) if target.components else value
+    return _taken(frame, frame.builder.atomic_add(target.array, target.indices, alone), target.components)
+
+
+def vector_constant(frame: Frame, value: HostArray) -> Typed:
+    """A small NumPy array of the notebook as a constant vector or matrix."""
+    assert isinstance(value.type, Vec | Mat)
+    entries = [constant(number, value.type.scalar) for number in value.array.ravel().tolist()]
+    return Typed(frame.builder.apply(str(value.type), *entries))

@@ -1,0 +1,405 @@
+"""Structs in a kernel: flattened into tuples of leaves, so that nothing below the frontend knows structs.
+
+    q = Particle()          q is (Const 0.0, Const 0.0 ...), one item a field
+    q.mass = 2.0            q is another tuple: structs are copied on assignment
+    ps[i].mass += 1.0       an atomic add to the array of the leaf `ps.mass`
+    q = ps[i]               one load a leaf
+
+Of an element of an array of structs only the leaves that are used are loaded.
+"""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, Span
+from kernelab.frontend.expressions import places
+from kernelab.frontend.expressions.places import COMPONENTS, Component, Groups
+from kernelab.frontend.meaning import array_views
+from kernelab.frontend.meaning.array_views import index
+from kernelab.frontend.meaning.frame import Frame, Mistake, NotSet, Poisoned, counted
+from kernelab.frontend.meaning.meanings import (
+    Arguments,
+    ArrayRef,
+    HostArray,
+    Meaning,
+    NoArray,
+    StructArrayRef,
+    TupleOf,
+    Typed,
+    ViewType,
+    describe,
+    is_struct,
+    numbers,
+    parts_of,
+)
+from kernelab.frontend.meaning.promote import convert
+from kernelab.lang.build import constant, zero
+from kernelab.lang.ir import Atom, Var
+from kernelab.lang.structs import AnyType, Field, Struct, StructArray, difference, leaves
+from kernelab.lang.types import Array, Mat, Scalar, Vec
+
+# ------------------------------------------------------------------------- parameters and leaves
+
+
+def parameter(name: str, type: AnyType | ViewType, span: Span) -> Meaning:
+    """A parameter of a def: a Var for each leaf."""
+    match type:
+        case ViewType():
+            return array_views.parameter(name, type, span)
+        case Struct(_, fields):
+            return TupleOf(
+                tuple(parameter(f"{name}.{entry.name}", entry.type, span) for entry in fields), type
+            )
+        case StructArray(elem):
+            vars = tuple(Var(leaf.type, leaf.name, span) for leaf in leaves(type, name))
+            return StructArrayRef(name, elem, vars)
+        case Array():
+            return ArrayRef(Var(type, name, span))
+        case Scalar() | Vec() | Mat():
+            return Typed(Var(type, name, span))
+        case _:
+            assert_never(type)
+
+
+def vars_of(meaning: Meaning) -> tuple[Var, ...]:
+    """The Vars of a parameter, in order."""
+    match meaning:
+        case ArrayRef():
+            return array_views.vars_of(meaning)
+        case Typed(Var() as var):
+            return (var,)
+        case StructArrayRef(vars=vars):
+            return vars
+        case TupleOf(items):
+            return tuple(var for item in items for var in vars_of(item))
+        case _:
+            return ()
+
+
+def name_leaves(name: str, value: Meaning) -> None:
+    """Name the unnamed leaves of a struct in the IR after its variable."""
+    match value:
+        case Typed(Var() as var) if not var.hint:
+            var.hint = name
+        case TupleOf(items, Struct()):
+            for k, item in enumerate(items):
+                name_leaves(value.label(name, k), item)
+
+
+def atoms(frame: Frame, value: Meaning, node: ast.expr) -> list[Atom]:
+    """The leaves of a struct, or of an array of structs, to hand over to a function."""
+    match value:
+        case Typed(atom):
+            return [atom]
+        case ArrayRef(var):
+            return [var]
+        case StructArrayRef(vars=vars):
+            return list(vars)
+        case TupleOf(items, Struct() as struct):
+            for entry, item in zip(struct.fields, items, strict=True):
+                if isinstance(item, NoArray):
+                    raise _unset(frame, node, struct, entry.name)
+            return [atom for item in items for atom in atoms(frame, item, node)]
+        case _:
+            raise frame.error(node, f"{describe(value)} cannot be passed to a function")
+
+
+def first(array: StructArrayRef) -> ArrayRef:
+    """An array of the same shape."""
+    return ArrayRef(array.vars[0], array.indices)
+
+
+def type_of(value: Meaning) -> AnyType | None:
+    """The type of a struct or of an array of structs, None for anything else."""
+    match value:
+        case TupleOf(_, Struct() as struct):
+            return struct
+        case StructArrayRef(_, struct):
+            return StructArray(struct, value.ndim) if value.ndim else struct
+        case _:
+            return None
+
+
+def require(frame: Frame, value: Meaning, type: AnyType, node: ast.expr, purpose: str) -> Meaning:
+    """A value of a type, converted where numbers may be; `purpose` completes the message: "q is"."""
+    match type, value:
+        case Scalar() | Vec() | Mat(), _:
+            return Typed(convert(frame, value, type, node, purpose))
+        case Struct(), TupleOf(_, struct) if struct == type:
+            return value
+        case StructArray(elem, ndim), StructArrayRef(_, struct, _, ()) if struct == elem:
+            if value.ndim == ndim:
+                return value
+        case Array(), ArrayRef(var, ()) if var.type == type:
+            return value
+    given = _struct_of(value)
+    wanted = type.elem if isinstance(type, StructArray) else type
+    why = ""
+    if given is not None and isinstance(wanted, Struct) and given.name == wanted.name and given != wanted:
+        why = f" of another definition: {difference(wanted, given)}"
+    raise frame.error(node, f"{purpose} {type}, not {describe(value)}{why}")
+
+
+def _struct_of(value: Meaning) -> Struct | None:
+    return value.struct if isinstance(value, TupleOf | StructArrayRef) else None
+
+
+def refuse_local_arrays(frame: Frame, value: Meaning, node: ast.expr) -> None:
+    """Raise Mistake where a function would return memory of its own, which ends with the call."""
+    if any(isinstance(part, ArrayRef) and part.var in frame.locals for part in parts_of(value)):
+        hint = "return a vector, or write into an array that is passed as an argument"
+        message = "a function cannot return a local array, which ends with the call"
+        raise frame.error(node, message, hint=hint)
+
+
+# ------------------------------------------------------------------------- reading
+
+
+def field(frame: Frame, base: Meaning, name: str, node: ast.expr) -> Meaning:
+    """A field of a struct, loaded where the struct is an element of an array."""
+    struct, k = _position(frame, base, name, node)
+    match base:
+        case TupleOf(items):
+            if isinstance(items[k], NoArray):
+                raise _unset(frame, node, struct, name)
+            return items[k]
+        case StructArrayRef():
+            entered = base.field(k)
+            if isinstance(entered, ArrayRef) and entered.ndim == 0:
+                return Typed(frame.builder.load(entered.var, entered.indices))
+            return entered
+        case _:
+            raise AssertionError(f"{base} is no struct")
+
+
+def _position(frame: Frame, base: Meaning, name: str, node: ast.expr) -> tuple[Struct, int]:
+    struct = _struct_of(base)
+    assert struct is not None
+    k = struct.index(name)
+    if k is None:
+        names = ", ".join(entry.name for entry in struct.fields)
+        raise frame.error(node, f"{struct} has no field {name}", "name", f"its fields are {names}")
+    return struct, k
+
+
+def _unset(frame: Frame, node: ast.expr, struct: Struct, name: str) -> Mistake:
+    message = f"the array {name} of this {struct} is not set"
+    hint = f"assign an array parameter to .{name} first"
+    return NotSet(Diagnostic(message, frame.places(node), "unset", hint=hint))
+
+
+def read(frame: Frame, base: Meaning, groups: Groups, node: ast.expr) -> Meaning:
+    """Read the part that indices and component names select; whole structs of an array are not loaded."""
+    while groups:
+        if is_struct(base):
+            base = _enter(frame, base, groups[0], node)
+        elif isinstance(base, TupleOf):
+            base = places.read(frame, base, groups[:1], node)
+        else:
+            return places.read(frame, base, groups, node)
+        groups = groups[1:]
+    return base
+
+
+def _enter(frame: Frame, base: Meaning, group: Sequence[ast.expr], node: ast.expr) -> Meaning:
+    if isinstance(group[0], Component):
+        return field(frame, base, COMPONENTS[int(str(group[0].value))], node)
+    if not isinstance(base, StructArrayRef) or base.ndim == 0:
+        struct = _struct_of(base)
+        assert struct is not None
+        raise frame.error(
+            node, f"a {struct} is not indexed", hint=f"take a field: {struct.fields[0].name}, for example"
+        )
+    return indexed(frame, base, group, node)
+
+
+def indexed(frame: Frame, base: StructArrayRef, group: Sequence[ast.expr], node: ast.expr) -> StructArrayRef:
+    """A row or an element of an array of structs."""
+    if len(group) > base.ndim:
+        raise frame.error(node, f"{describe(base)} takes {counted(base.ndim, 'index')}, not {len(group)}")
+    indices = tuple(index(frame, part) for part in group)
+    return StructArrayRef(base.name, base.struct, base.vars, (*base.indices, *indices))
+
+
+def loaded(frame: Frame, value: Meaning) -> Meaning:
+    """A value; an element of an array of structs is copied out, leaf by leaf."""
+    if not isinstance(value, StructArrayRef) or value.ndim:
+        return value
+    items: list[Meaning] = []
+    for k in range(len(value.struct.fields)):
+        entered = value.field(k)
+        if isinstance(entered, ArrayRef):
+            items.append(Typed(frame.builder.load(entered.var, entered.indices)))
+        else:
+            items.append(loaded(frame, entered))
+    return TupleOf(tuple(items), value.struct)
+
+
+# ------------------------------------------------------------------------- making
+
+
+def construct(frame: Frame, struct: Struct, arguments: Arguments, node: ast.expr) -> Meaning:
+    """`Particle()`, `Particle(mass=2.0)`: fields in order or by name, the others as their defaults say."""
+    if sum(argument.keyword is None for argument in arguments) > len(struct.fields):
+        counts = f"{counted(len(struct.fields), 'field')}, not {len(arguments)}"
+        raise frame.error(node, f"{struct} has {counts}")
+    values: dict[int, Meaning] = {}
+    for position, argument in enumerate(arguments):
+        word, part = argument.keyword, argument.node
+        k = position if word is None else _position(frame, TupleOf((), struct), word, part)[1]
+        if k in values:
+            raise frame.error(part, f"{struct} gets two values for {struct.fields[k].name}")
+        entry = struct.fields[k]
+        values[k] = require(frame, argument.value, entry.type, part, f"{entry.name} of {struct} is")
+    items = [values[k] if k in values else default(frame, entry) for k, entry in enumerate(struct.fields)]
+    return TupleOf(tuple(items), struct)
+
+
+def default(frame: Frame, entry: Field) -> Meaning:
+    """The value of a field that is not set: its default, else zeros; not for arrays."""
+    match entry.type:
+        case Struct() as inner:
+            return construct(frame, inner, (), ast.Constant(0, lineno=1, col_offset=0))
+        case Array() | StructArray() as type:
+            return NoArray(type)
+        case type if entry.default is None:
+            return Typed(zero(type))
+        case Scalar() as type:
+            return Typed(constant(entry.default, type))
+        case type:
+            return places.vector_constant(frame, HostArray(np.asarray(entry.default), type))
+
+
+# ------------------------------------------------------------------------- writing
+
+
+@dataclass(frozen=True, slots=True)
+class StructPlace:
+    """The target of an assignment of more than one value: a struct, or an array field of one.
+
+    Within the variable `name` it is where the `path` of positions leads; `element` is that of an array.
+    """
+
+    node: ast.expr
+    type: AnyType
+    name: str | None
+    path: tuple[int, ...]
+    element: StructArrayRef | None
+
+
+def place(frame: Frame, target: ast.expr) -> places.Place | StructPlace:
+    """The place that a subscript or attribute on the left of an assignment names."""
+    if any(part in frame.refused for part in ast.walk(target)):
+        raise Poisoned
+    root, steps = _steps(target)
+    base = frame.value(root) if isinstance(root, ast.Name) else None
+    if base is None or not is_struct(base):
+        return places.place(frame, target)
+    assert isinstance(root, ast.Name)
+    path: list[int] = []
+    while steps and is_struct(base):
+        step = steps.pop(0)
+        if isinstance(step, ast.Attribute):
+            _, k = _position(frame, base, step.attr, step)
+            if isinstance(base, StructArrayRef):
+                base = base.field(k)
+            else:
+                assert isinstance(base, TupleOf)
+                base = base.items[k]
+                path.append(k)
+        else:
+            base = _enter(frame, base, step, target)
+    return _place(frame, target, root.id, tuple(path), base, _groups(frame, base, steps))
+
+
+def _place(
+    frame: Frame,
+    target: ast.expr,
+    name: str,
+    path: tuple[int, ...],
+    base: Meaning,
+    groups: Groups,
+) -> places.Place | StructPlace:
+    match base:
+        case Typed():
+            components = places.component_path(frame, base.type, groups, target) if groups else ()
+            return places.Place(target, name, None, (), base.type, components, path)
+        case ArrayRef(var, ()) if not groups and path:
+            assert isinstance(var.type, Array)
+            return StructPlace(target, var.type, name, path, None)
+        case ArrayRef():
+            return places.array_place(frame, base, groups, target)
+        case NoArray(type) if not groups:
+            return StructPlace(target, type, name, path, None)
+        case StructArrayRef(struct=struct) if base.ndim == 0:
+            return StructPlace(target, struct, None, (), base)
+        case StructArrayRef(struct=struct, indices=()) if path:
+            return StructPlace(target, StructArray(struct, base.ndim), name, path, None)
+        case StructArrayRef():
+            raise frame.error(
+                target,
+                f"{describe(base)} needs {counted(base.ndim, 'index')} more to be assigned",
+                hint="write a loop over the rest",
+            )
+        case TupleOf(_, Struct() as struct):
+            return StructPlace(target, struct, name, path, None)
+        case _:
+            message = f"{frame.places.text(target)} cannot be assigned: the array is not set"
+            raise frame.error(target, message, hint="set the field to an array parameter first")
+
+
+Step = ast.Attribute | list[ast.expr]
+
+
+def _steps(node: ast.expr) -> tuple[ast.expr, list[Step]]:
+    """The root of nested subscripts and attributes, and both in order."""
+    steps: list[Step] = []
+    while True:
+        match node:
+            case ast.Subscript(value=inner, slice=ast.Tuple(elts=indices)):
+                steps.append(indices)
+            case ast.Subscript(value=inner, slice=index):
+                steps.append([index])
+            case ast.Attribute(value=inner):
+                steps.append(node)
+            case _:
+                return node, steps[::-1]
+        node = inner
+
+
+def _groups(frame: Frame, base: Meaning, steps: Sequence[Step]) -> Groups:
+    """The remaining steps below a leaf: indices and the names of components."""
+    groups: Groups = []
+    for step in steps:
+        if not isinstance(step, ast.Attribute):
+            groups.append(step)
+        elif step.attr in COMPONENTS or places.is_swizzle(step.attr):
+            groups.append([places.named(step)])
+        else:
+            raise frame.error(step, f"{describe(base)} has no {step.attr}", "name")
+    return groups
+
+
+def store(frame: Frame, spot: StructPlace, value: Meaning, source: ast.expr) -> None:
+    """Write a struct, or an array field of one."""
+    stored = require(frame, value, spot.type, source, f"{ast.unparse(spot.node)} is")
+    if spot.element is not None:
+        for var, atom in zip(spot.element.vars, numbers(stored), strict=True):
+            frame.builder.store(var, spot.element.indices, atom)
+        return
+    around = frame.env[spot.name or ""]
+    assert isinstance(around, TupleOf)
+    frame.env[spot.name or ""] = around.replaced(spot.path, stored)
+
+
+def no_number(frame: Frame, spot: StructPlace) -> Mistake:
+    """The mistake of `+=` on a struct."""
+    text = ast.unparse(spot.node)
+    hint = ""
+    if isinstance(spot.type, Struct):
+        hint = f"change its fields: {text}.{spot.type.fields[0].name} += ..."
+    return frame.error(spot.node, f"{text} is {spot.type}, not a number", hint=hint)

@@ -1,1 +1,0 @@
-"""Elements and components that an expression reads or an assignment writes."""

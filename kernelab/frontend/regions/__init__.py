@@ -1,1 +1,0 @@
-"""Branches and loops as regions of the IR."""

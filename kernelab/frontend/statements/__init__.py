@@ -1,1 +1,0 @@
-"""Statements: from the syntax tree to IR."""

@@ -1,1 +1,0 @@
-"""The syntax tree of a cell, before any name has a meaning."""

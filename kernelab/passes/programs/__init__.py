@@ -1,1 +1,0 @@
-"""Programs derived from the primal: batching, NaN provenance, race detection, dependencies."""
