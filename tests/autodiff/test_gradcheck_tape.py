@@ -455,3 +455,11 @@ def test_an_extremum_at_a_tie_is_still_a_kink() -> None:
         EXTREMA["largest"][3](x, y)
     report = kl.autograd.gradcheck_tape(tape, raise_exception=False, show_summary=False)
     assert not report
+
+
+def test_the_check_says_nothing_of_the_passes_that_it_makes_itself(
+    kernels: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    tape, _ = chain(kernels)
+    kl.autograd.gradcheck_tape(tape)
+    assert capsys.readouterr().err == ""

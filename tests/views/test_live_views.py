@@ -189,6 +189,13 @@ def test_an_explored_function_shows_value_gradient_and_picture_and_stays_a_funct
     assert found(kl.array([0.0]), kl.array([2.0]))[0].list() == [4.0]
 
 
+def test_a_function_of_numbers_is_explored_too() -> None:
+    plane = kl.compile("def plane(x: float, y: float):\n    return x * y + 2.0 * x\n")["plane"]
+    rows = repr(kl.explore(x=(0.0, 2.0), y=(0.0, 6.0))(plane)).splitlines()
+    assert rows[0] == "plane = 5"
+    assert [row.split() for row in rows[4:6]] == [["x", "1", "5"], ["y", "3", "1"]]
+
+
 def test_a_slider_computes_anew_and_an_error_stands_in_the_view() -> None:
     @kl.explore(a=(-1.0, 1.0, 0.5))
     def root(a: Any) -> Any:
