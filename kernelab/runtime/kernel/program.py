@@ -397,7 +397,8 @@ class Pullback:
         shared = [[function.params[i] for i in group] for group in self._groups]
         names = self._program.names
         function = replace(function, aliased=bool(shared))
-        return vjp(function, names(self.active), shared, storage, names(self._intact), **form)
+        found: Vjp = vjp(function, names(self.active), shared, storage, names(self._intact), **form)
+        return found
 
     @cached_property
     def vjp(self) -> Vjp:
