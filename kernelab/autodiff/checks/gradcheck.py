@@ -11,12 +11,15 @@ every entry looked at.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 import numpy as np
 
 from kernelab.autodiff.checks.blame import blame, blame_infinite
+from kernelab.autodiff.checks.lost_digits import parted
 from kernelab.autodiff.checks.order_check import Raced, races
 from kernelab.autodiff.checks.screening import Screened, faults, screen
 from kernelab.autodiff.checks.witnesses import (
@@ -118,6 +121,8 @@ VERDICTS = {
     "custom": "the derivative that a user wrote for a function is not its derivative: correct the formula",
     "builtin": "the rule of a builtin is not its derivative: that is a fault of kernelab, please report it",
     "surrogate": "a builtin whose derivative is not that of its value, on purpose, stands in between",
+    "precision": "the formula is right: in float64, at the same inputs, the adjoint agrees with the "
+    "differences; the kernel's own precision keeps too few digits: compute it in another way, or in float64",
     "kink": "the function has a kink or a jump near these inputs, where it has no derivative",
     "race": "the result depends on the order in which threads run: several store to one element, or read "
     "what others change, so there is no derivative",
@@ -201,6 +206,11 @@ class GradcheckReport:
             span = worst.span or span
         elif worst.verdict == "host":
             message = f"the gradient of {self.kernel} leaves out what the host computes for {worst.output}"
+        elif worst.verdict == "precision":
+            entry = f"d {worst.output}{list(worst.output_index)} / d {worst.input}{list(worst.input_index)}"
+            message = f"the gradient of {self.kernel} has lost its digits: {entry} is {worst.autodiff:.6g} "
+            message += f"by the adjoint and {worst.numeric:.6g} by differences and by the adjoint in float64"
+            related = worst.at_fault
         else:
             message = (
                 f"the gradient of {self.kernel} is not its derivative: "
@@ -273,16 +283,18 @@ def _compared(
             return GradcheckReport(subject.name, tuple(map(_along_directions, screening.agreed)))
         if screening.suspects:
             some = of_all(subject, chosen, limit.eps, labels, screening.suspects)
-            found = _entry_by_entry(subject, some, limit)
+            found = _entry_by_entry(subject, some, limit, labels)
             if screening.complete or not all(result.passed for result in found):
                 return GradcheckReport(subject.name, tuple(found), compared=tuple(some.pairs))
     asked = by_pattern(subject, chosen, limit.eps, labels) or of_all(subject, chosen, limit.eps, labels)
-    found = _entry_by_entry(subject, asked, limit)
+    found = _entry_by_entry(subject, asked, limit, labels)
     found = [_raced(subject, pair, result, raced) for pair, result in zip(asked.pairs, found, strict=True)]
     return GradcheckReport(subject.name, tuple(found), compared=tuple(asked.pairs))
 
 
-def _entry_by_entry(subject: Subject, asked: Witnesses, limit: Tolerance) -> list[PairResult]:
+def _entry_by_entry(
+    subject: Subject, asked: Witnesses, limit: Tolerance, labels: Sequence[str]
+) -> list[PairResult]:
     """Compare the entries, with a verdict for each pair that fails."""
     if limit.eps is None:
         for k, pair in enumerate(asked.pairs):
@@ -290,7 +302,7 @@ def _entry_by_entry(subject: Subject, asked: Witnesses, limit: Tolerance) -> lis
             if off.any():  # the function may bend sharply there: take differences again, with smaller steps
                 settle(pair, off, asked.looks(k, off), asked.terms[k])
     found = [_compare(pair, limit) for pair in asked.pairs]
-    return found if all(result.passed for result in found) else _judged(subject, asked, found, limit)
+    return found if all(result.passed for result in found) else _judged(subject, asked, found, limit, labels)
 
 
 def _raced(subject: Subject, pair: Pair, result: PairResult, raced: Mapping[Key, Raced]) -> PairResult:
@@ -326,24 +338,52 @@ def _along_directions(found: Screened) -> PairResult:
 
 
 def _judged(
-    subject: Subject, asked: Witnesses, found: Sequence[PairResult], limit: Tolerance
+    subject: Subject,
+    asked: Witnesses,
+    found: Sequence[PairResult],
+    limit: Tolerance,
+    labels: Sequence[str],
 ) -> list[PairResult]:
     """The results with a verdict for those that failed."""
-    again, tangents = asked.again(), asked.tangents()
+    again, tangents = asked.again(), cache(asked.tangents)
     judged = []
     for k, (pair, result) in enumerate(zip(asked.pairs, found, strict=True)):
-        moved = None if tangents is None else tangents[k]
         if not result.passed:
-            verdict = _verdict(pair, again[k], moved, limit)
-            result = _explained(subject, pair, replace(result, verdict=verdict), limit)
+            if not _repeats(pair, again[k]):
+                result = replace(result, verdict="nondeterministic")
+            elif (imprecise := _imprecise(subject, pair, result, limit, labels)) is not None:
+                result = imprecise
+            else:
+                moved = tangents()
+                verdict = _verdict(pair, None if moved is None else moved[k], limit)
+                result = _explained(subject, pair, replace(result, verdict=verdict), limit)
         judged.append(result)
     return judged
 
 
+def _repeats(pair: Pair, again: Floats) -> bool:
+    """Whether a second run of the adjoint gives what the first gave."""
+    before, after = (np.where(pair.known, values, 0) for values in (pair.adjoint, again))
+    return np.array_equal(before, after, equal_nan=True)
+
+
+def _imprecise(
+    subject: Subject, pair: Pair, result: PairResult, limit: Tolerance, labels: Sequence[str]
+) -> PairResult | None:
+    """The result where the adjoint fails by its precision alone: in float64 it agrees with differences."""
+    exact, excess = copy(pair), limit.excess(pair)
+    exact.adjoint = pair.exact
+    off = excess > 1.0
+    if not np.isfinite(pair.exact[off]).all() or (limit.excess(exact)[off] > 1.0).any():
+        return None
+    loss = parted(subject, labels, pair, int(np.argmax(excess)))
+    if loss is None:
+        return None
+    return replace(result, verdict="precision", explanation=loss[0], span=loss[1])
+
+
 def _explained(subject: Subject, pair: Pair, result: PairResult, limit: Tolerance) -> PairResult:
     """The result with the line at fault, where it can be found."""
-    if result.verdict == "nondeterministic":
-        return result
     i = next(i for i, source in enumerate(subject.sources) if source is pair.input)
     worst = np.argsort(-limit.excess(pair), axis=None, kind="stable")[: 1 + len(result.others)]
     columns = dict.fromkeys(pair.place(int(k))[1] for k in worst)
@@ -361,10 +401,7 @@ def _explained(subject: Subject, pair: Pair, result: PairResult, limit: Toleranc
     return replace(result, verdict=verdict, explanation=found.told, span=found.span)
 
 
-def _verdict(pair: Pair, again: Floats, tangent: Floats | None, limit: Tolerance) -> str:
-    before, after = (np.where(pair.known, values, 0) for values in (pair.adjoint, again))
-    if not np.array_equal(before, after, equal_nan=True):
-        return "nondeterministic"
+def _verdict(pair: Pair, tangent: Floats | None, limit: Tolerance) -> str:
     off = limit.excess(pair) > 1.0
     if not np.isfinite([pair.adjoint[off], pair.numeric[off]]).all():
         return "not finite"

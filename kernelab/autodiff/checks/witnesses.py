@@ -390,7 +390,9 @@ def _resolved(pair: Pair, exact: Floats, numeric: Floats) -> Floats:
 def _rounding(pair: Pair, adjoint: Floats, exact: Floats) -> Floats:
     """Bound on the adjoint's distance to float64, where `pair.epsilon` is the spacing of floats at 1."""
     eps, largest = pair.epsilon, min(_largest(adjoint), _largest(exact))
-    scattered = ROUNDING * eps * pair.terms[pair.known]
+    terms = pair.terms[pair.known]
+    # What is zero in float64, up to rounding, may be so in fewer digits: nothing else is a matter of terms.
+    scattered = np.where(np.abs(exact) <= ROUNDING * DOUBLE * terms, ROUNDING * eps * terms, 0.0)
     least = float(np.finfo(np.float32).tiny) if eps > DOUBLE else 0.0
     proportional = max(RELATIVE, 16 * eps) * np.abs(exact)
     return np.asarray(proportional + max(NOISE, 4 * eps) * largest + scattered + least)

@@ -186,6 +186,10 @@ class Sums:
             self._sums[stmt.array] = np.zeros(self._arrays[stmt.array].shape)
         np.add.at(self._sums[stmt.array], places, values)
 
+    def pending(self, array: Var, places: tuple[Any, ...]) -> Numpy | float:
+        """What is still to be added to some elements of an array."""
+        return self._sums[array][places] if array in self._sums else 0.0
+
     def settle(self) -> None:
         """Bring the sums to their elements."""
         with np.errstate(all="ignore"):

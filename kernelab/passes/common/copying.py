@@ -361,11 +361,16 @@ class Expander(Builder):
 
 def widen(function: Function) -> Function:
     """The function over float64, with parameters of its own."""
+    return widen_all(function)[0]
+
+
+def widen_all(function: Function) -> tuple[Function, dict[Var, Atom]]:
+    """The same, and what stands there for each value of the function."""
     widener = _Widener()
     params = tuple(widener.fresh(param) for param in function.params)
     widener.stmts(function.body)
     body = widener.builder.close(*widener.atoms(function.body.yields))
-    return replace(function, name=f"{function.name}_float64", params=params, body=body)
+    return replace(function, name=f"{function.name}_float64", params=params, body=body), widener.env
 
 
 def widened(type: Type) -> Type:

@@ -382,8 +382,9 @@ class Pullback:
         self._intact = intact
         self.active = active
         self._derived = made = self._derive(program.function, "save")
-        self.primal = Program(made.primal)
-        self.adjoint = Program(program.unlike(made.adjoint), lambda: self._frugal)
+        self.primal = Program(made.primal, text=lambda: self.unmerged.primal)
+        adjoint = program.unlike(made.adjoint)
+        self.adjoint = Program(adjoint, lambda: self._frugal, text=lambda: self.unmerged.adjoint)
         count = len(program.function.params)
         known = self.adjoint.regions_read
         self.needed = tuple((i, program.narrower(known[i])) for i in range(count) if i in self.adjoint.reads)

@@ -1,0 +1,366 @@
+"""Runs programs in their own precision and in float64 side by side: how many digits are left of each value.
+
+Both run on the interpreter, before common subexpressions are merged, on the same inputs.  What a statement
+loses is the difference between the digits that its operands have and those that its result has, as where
+nearly equal numbers are subtracted; a comparison that comes out otherwise loses all.  Must not know reports.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.checks.witnesses import Pair
+from kernelab.autodiff.jacobians.jacobian import Trace
+from kernelab.autodiff.jacobians.subject import Subject, Variable
+from kernelab.autodiff.records.adjoint_buffers import (
+    Adjoints,
+    Argument,
+    Extents,
+    Kept,
+    KeptStarts,
+    KeptValues,
+    packed,
+)
+from kernelab.autodiff.transforms.batch_and_wide import Wide
+from kernelab.autodiff.transforms.levels import BASE, will_write
+from kernelab.autodiff.transforms.trees import scalars
+from kernelab.backend.cpu import interpreter
+from kernelab.backend.cpu.chunk import Chunk
+from kernelab.backend.cpu.lanes import Frame
+from kernelab.errors import KernelError, Span
+from kernelab.lang import ir
+from kernelab.lang.ops import SHAPE
+from kernelab.lang.rounding import epsilon
+from kernelab.lang.types import Type, float64, is_differentiable, with_scalar
+from kernelab.passes.access.independence import independent
+from kernelab.passes.common.copying import inline, widen_all
+from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel.program import Program
+from kernelab.runtime.launch.footprint import grid_of
+
+Numpy = np.ndarray[Any, Any]
+
+MOST_NUMBERS = 1 << 23
+"""Of a longer run, what comes later is not looked at."""
+
+MOST_THREADS, MOST_ALONE = 1 << 14, 1 << 9
+"""Launches of more threads are not looked at; fewer where threads have to run one by one."""
+
+FAULT = 3.0
+"""How many digits no single operation on numbers loses."""
+
+NOTABLE = 1.0
+"""How many digits a statement loses at least to be named."""
+
+
+def digits_of(scalar_epsilon: float) -> float:
+    """The decimal digits of a correctly rounded number whose neighbours are that far apart at 1."""
+    return -math.log10(scalar_epsilon / 2.0)
+
+
+def digits(own: Numpy, wide: Numpy, most: float) -> Numpy:
+    """How many digits agree, at most `most`, for each of some values; components count together."""
+    rows = (len(own), -1)
+    a, b = own.astype(np.float64).reshape(rows), wide.astype(np.float64).reshape(rows)
+    least = float(np.finfo(own.dtype).tiny) if own.dtype.kind == "f" else 0.0
+    with np.errstate(all="ignore"):
+        same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= least)
+        error = np.where(same, 0.0, np.abs(a - b)).max(axis=1, initial=0.0)
+        found = -np.log10(error / np.abs(b).max(axis=1, initial=0.0))
+    found = np.where(np.isnan(found), 0.0, np.clip(found, 0.0, most) + 0.0)
+    return np.asarray(np.where(same.all(axis=1), most, found))
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The worst that a statement did: the digits `left` of its result, and `before` of its operands.
+
+    `own` and `wide` are the result in its own precision and in float64, `precision` the name of the former.
+    """
+
+    span: Span
+    own: Any
+    wide: Any
+    left: float
+    before: float
+    most: float
+    precision: str
+    thread: int
+    is_backward: bool
+    is_decision: bool
+
+    @property
+    def lost(self) -> float:
+        """How many digits the statement itself loses."""
+        return self.before - self.left
+
+    @property
+    def text(self) -> str:
+        """The expression in the source."""
+        return text_of(self.span)
+
+    @property
+    def told(self) -> str:
+        """What happened, in words."""
+        thread = f", in thread {self.thread}"
+        if self.is_decision:
+            return f"`{self.text}` is {self.own} in {self.precision} and {self.wide} in float64{thread}"
+        values = f"{number(self.own)} in {self.precision} and {number(self.wide)} in float64{thread}"
+        left = f"{self.left:.1f} of {self.most:.1f} digits are left, of {self.before:.1f} of its operands"
+        where = "the adjoint of " * self.is_backward
+        return f"{where}`{self.text}` computes {values}: {left}"
+
+
+def number(value: Any) -> str:
+    """A number, or the components of a value, in six digits."""
+    return f"{float(value):.6g}" if np.ndim(value) == 0 else np.array2string(np.asarray(value), precision=6)
+
+
+def text_of(span: Span) -> str:
+    """The text of an expression, the first line of a longer one."""
+    line = span.source.line(span.line)
+    is_one = span.end_line == span.line
+    return (line[span.column : span.end_column] if is_one else line[span.column :].rstrip() + " ...").strip()
+
+
+# ------------------------------------------------------------------------------------------ side by side
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What a statement computed for some threads."""
+
+    stmt: ir.Let | ir.Load | ir.Atomic
+    threads: Numpy
+    operands: list[Numpy]
+    result: Numpy
+
+
+Key = tuple[ir.Var, int, tuple[int, ...]]
+"""A value, the first of the threads that run together, and the numbers of the iterations around it."""
+
+
+class Noting(Chunk):
+    """A run of some threads that hands every float to `note`, and what is decided by floats."""
+
+    def __init__(self, note: Callable[[Key, Noted], None], *given: Any) -> None:
+        super().__init__(*given)
+        self.note = note
+        self.trips: list[int] = []
+
+    def stmt(self, stmt: ir.Stmt, frame: Frame) -> None:
+        if isinstance(stmt, ir.Atomic) and stmt.kind == "add" and is_differentiable(stmt.out.type):
+            places, live = self.places(stmt, frame)
+            before = self.element(stmt.array, places)
+            super().stmt(stmt, frame)
+            if live == len(frame):
+                noted = Noted(
+                    stmt, frame.threads, [frame.values(stmt.value), before], self.element(stmt.array, places)
+                )
+                self.note((stmt.out, self.threads.start, tuple(self.trips)), noted)
+            return
+        super().stmt(stmt, frame)
+        if not isinstance(stmt, ir.Let | ir.Load) or (isinstance(stmt, ir.Let) and stmt.op is SHAPE):
+            return
+        args = stmt.args if isinstance(stmt, ir.Let) else ()
+        floats = [arg for arg in args if is_differentiable(arg.type)]
+        if floats or is_differentiable(stmt.out.type):
+            operands = [frame.values(arg) for arg in floats]
+            noted = Noted(stmt, frame.threads, operands, frame.values(stmt.out))
+            self.note((stmt.out, self.threads.start, tuple(self.trips)), noted)
+
+    def element(self, array: ir.Var, places: tuple[Any, ...]) -> Numpy:
+        """What elements hold, with what accumulators hold for them."""
+        found: Numpy = self.storage(array)[places]
+        return np.array(found + self.sums.pending(array, places)).astype(found.dtype)
+
+    def iteration(
+        self, stmt: ir.Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
+    ) -> list[Numpy]:
+        self.trips.append(trip)
+        try:
+            return super().iteration(stmt, around, carried, trip, counts)
+        finally:
+            self.trips.pop()
+
+
+class SideBySide(Wide):
+    """Runs programs in their own precision and, on copies, in float64.
+
+    `losses` has the worst of each expression, by its place and whether it is of the adjoint, and `left` the
+    fewest digits that its result had.  `is_complete` is false where something could not be looked at: more
+    threads or numbers than the limits allow, or C++; `is_faulty` says that an operation on numbers gave
+    something else than float64 does for the same operands.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(BASE)
+        self.is_complete = True
+        self.is_faulty = False
+        self.losses: dict[tuple[Span, bool], Loss] = {}
+        self.left: dict[tuple[Span, bool], float] = {}
+        self._room = MOST_NUMBERS
+        self._kept: dict[Kept, Kept] = {}
+
+    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        params, made = program.function.params, grid_of(grid)
+        twins = [self._twin(a, param.type) for a, param in zip(arguments, params, strict=True)]
+        will_write(program, grid, arguments)
+        text = inline(program.unmerged)
+        most = MOST_THREADS if independent(text) else MOST_ALONE
+        if made.threads > most or any(isinstance(stmt, ir.Native) for stmt in ir.walk(text.body)):
+            self.is_complete = False
+            self.parent.run(program, grid, arguments)
+            self.parent.run(program.widened, grid, twins)
+            return
+        wide, known = widen_all(text)
+        own, names = dict[Key, Noted](), {out: var for var, out in known.items()}
+        adjoint = cotangents(text)
+
+        def keep(key: Key, noted: Noted) -> None:
+            self._room -= noted.result.size
+            self.is_complete &= self._room >= 0
+            if self._room >= 0:
+                own[key] = noted
+
+        def compare(key: Key, noted: Noted) -> None:
+            first = own.get((names[key[0]], *key[1:])) if key[0] in names else None
+            if first is not None:
+                self.see(first, noted, first.stmt.out in adjoint)
+
+        for function, note, given in ((text, keep, arguments), (wide, compare, twins)):
+            parts = [made.packed, *(packed(each, made.threads, None) for each in given)]
+            interpreter.entry(function, chunk=partial(Noting, note))(b"".join(parts))
+
+    def _twin(self, argument: Argument, type: Type) -> Argument:
+        match argument:
+            case Kept():
+                self._kept[argument] = made = Kept(with_scalar(argument.elem, float64))
+                return made
+            case KeptValues(kept):
+                return KeptValues(self._kept[kept])
+            case KeptStarts(kept, inner):
+                return KeptStarts(self._kept[kept], inner)
+            case _:
+                return super()._given(argument, type)
+
+    def move(self, dest: array, src: array, add: bool = False) -> None:
+        twins = self.stand_in(dest), self.stand_in(src)
+        dest.allocation.will_write(dest)
+        self.parent.move(dest, src, add)
+        if is_differentiable(dest.dtype):
+            self.parent.move(*twins, add)
+
+    def see(self, own: Noted, wide: Noted, is_backward: bool) -> None:
+        """Compare what a statement computed for the threads that both runs have there."""
+        both, at, there = np.intersect1d(own.threads, wide.threads, True, True)
+        if not len(both):
+            return
+        out, a, b = own.stmt.out, own.result[at], wide.result[there]
+        is_decision = not is_differentiable(out.type)
+        dtypes = [each.dtype for each in (own.operands if is_decision else [a])]
+        most = min(digits_of(epsilon(dtype)) for dtype in dtypes)
+        operands = [digits(x[at], y[there], most) for x, y in zip(own.operands, wide.operands, strict=False)]
+        before = np.min(operands, axis=0) if operands else np.full(len(both), most)
+        left = np.where(a == b, before, 0.0) if is_decision else digits(a, b, most)
+        if isinstance(own.stmt, ir.Let) and isinstance(wide.stmt, ir.Let) and not is_decision:
+            self.is_faulty |= _is_faulty(own, wide.stmt, most)
+        before = before if operands else left  # an element is read as it was written
+        place, k = (own.stmt.span, is_backward), int(np.argmax(before - left))
+        self.left[place] = min(self.left.get(place, most), float(left.min()))
+        loss = Loss(
+            place[0],
+            a[k].copy(),
+            b[k].copy(),
+            float(left[k]),
+            float(before[k]),
+            most,
+            str(dtypes[0]),
+            int(both[k]),
+            is_backward,
+            is_decision,
+        )
+        known = self.losses.get(place)
+        if known is None or loss.lost > known.lost:
+            self.losses[place] = loss
+
+    def worst(self, is_backward: bool | None = None) -> Loss | None:
+        """The loss of the most digits, the first of several; None where no statement loses a digit."""
+        among = (loss for loss in self.losses.values() if is_backward in (None, loss.is_backward))
+        found = max(among, key=lambda loss: round(loss.lost, 1), default=None)
+        return found if found is not None and found.lost >= NOTABLE else None
+
+
+def _is_faulty(own: Noted, wide: ir.Let, most: float) -> bool:
+    """Whether an operation on numbers, which are all floats, loses digits that it was given."""
+    if own.result.ndim > 1 or len(wide.args) != len(own.operands) or any(x.ndim > 1 for x in own.operands):
+        return False
+    with np.errstate(all="ignore"):
+        found = np.asarray(wide.op.numpy(*(x.astype(np.float64) for x in own.operands)))
+        is_range = ~np.isfinite(own.result) | (np.abs(found) > np.finfo(np.float32).max)
+    return bool(((digits(own.result, found, most) < most - FAULT) & ~is_range).any())
+
+
+def cotangents(function: ir.Function) -> set[ir.Atom]:
+    """The values of an adjoint that depend on cotangents; of a primal, none."""
+    found: set[ir.Atom] = {param for param in function.params if param.hint.endswith("_bar")}
+    grown = -1
+    while grown < len(found):  # once more, because what a loop carries comes from its end
+        grown = len(found)
+        for stmt in ir.walk(function.body):
+            if not found.isdisjoint((*ir.atoms(stmt), *(a for b in ir.blocks(stmt) for a in b.yields))):
+                found.update(ir.defs(stmt))
+                found.update(stmt.carries if isinstance(stmt, ir.For | ir.While) else ())
+    return found
+
+
+# ------------------------------------------------------------------------------------------ of a subject
+
+
+def compared(
+    subject: Subject, labels: Sequence[str], output: Variable | None = None, row: int = 0
+) -> tuple[SideBySide, list[Numpy]]:
+    """Run a subject and its adjoint side by side: what was seen, and the gradients in its own precision.
+
+    Number `row` of an output has the cotangent 1; without an output all have it.
+    """
+    level = SideBySide()
+    trace, bars = Trace(subject, labels, level), Adjoints()
+    for target, elements in zip(trace.targets, trace.outputs, strict=True):
+        bar = scalars(bars.of(elements)).host()
+        if output is None:
+            bar[...] = 1
+        elif target.key == output.key:
+            bar[np.unravel_index(row, bar.shape)] = 1
+    trace.level.pull(level, bars)
+    return level, [scalars(bars.of(source)).host().reshape(-1) for source in trace.inputs]
+
+
+def parted(subject: Subject, labels: Sequence[str], pair: Pair, k: int) -> tuple[str, Span | None] | None:
+    """Where float64 and a kernel's own precision part on the way to entry `k` of a Jacobian, in words.
+
+    None where they do not: the program as it is written gives in its own precision what it gives in float64.
+    Where nearly equal numbers are subtracted, so are their cotangents further back: the former is named.
+    """
+    row, column = pair.place(k)
+    try:
+        level, found = compared(subject, labels, pair.output, row)
+    except KernelError:  # a run that fails in one of the two precisions
+        return "", None
+    i = next(i for i, source in enumerate(subject.sources) if source is pair.input)
+    own, claimed, exact = (
+        float(each.reshape(-1)[at]) for each, at in ((found[i], column), (pair.adjoint, k), (pair.exact, k))
+    )
+    is_reproduced = own == claimed or not np.isfinite(own) or abs(own - claimed) < abs(own - exact)
+    if level.is_faulty or (level.is_complete and not is_reproduced):
+        return None
+    back, forth = level.worst(is_backward=True), level.worst(is_backward=False)
+    if back is not None and forth is not None and 2.0 * forth.lost >= back.lost:
+        line = f"; so do the shares of its gradient, at line {back.span.line}"
+        return forth.told + line * (back.span.line != forth.span.line), forth.span
+    loss = back or forth
+    return ("", None) if loss is None else (loss.told, loss.span)
