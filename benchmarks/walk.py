@@ -73,6 +73,7 @@ def main() -> None:
     tape, y = recorded(kl.compile(TEXT)["eighth"])
     ones = {y: kl.ones_like(y)}
     tape.backward(grads=ones)
+    tape.zero()
     warm = walked(lambda: tape.backward(grads=ones))
     print(f"warm backward of one record: {warm[0]} modules, {warm[1]} functions")
     print(f"the example of ARCHITECTURE.md: {cold[0]} modules, {cold[1]} functions")

@@ -8,7 +8,6 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kernelab.backend.cpu import cpu_backend
 from kernelab.backend.cpu.cpu_backend import CpuEntry
 from kernelab.codegen.cpp.entry import GRID_SLOTS
 from kernelab.lang.types import Array
@@ -110,8 +109,3 @@ def gathered_adjoint(adjoint: Program) -> GatheredAdjoint | None:
         return None if made is None else GatheredAdjoint(adjoint, made)
 
     return adjoint.once("gathered", make)
-
-
-def is_large(threads: int) -> bool:
-    """Whether a launch has the threads for which vector code runs."""
-    return threads >= cpu_backend.FEWEST

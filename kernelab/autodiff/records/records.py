@@ -11,10 +11,11 @@ from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.gathered_launch import Launches, gathered_adjoint, is_large
+from kernelab.autodiff.records.gathered_launch import Launches, gathered_adjoint
 from kernelab.autodiff.records.hazards import Watch
 from kernelab.autodiff.records.moves import cleared
 from kernelab.autodiff.records.snapshots import Snapshot
+from kernelab.backend.cpu import cpu_backend
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG
 from kernelab.errors import Diagnostic, KernelTypeError, Related
 from kernelab.lang.types import bytes_of
@@ -292,7 +293,8 @@ class LaunchRecord(LaunchEntry):
             return ()
         active, first = outline.pick_active(self.call.arguments), len(self.call.arguments)
         memories = [elements.allocation for elements in active]
-        launches = self.gathered(pullback)
+        is_large = self.call.grid.threads >= cpu_backend.FEWEST
+        launches = self.gathered(pullback) if is_large else None
         once = frozenset() if launches is None else launches.once
         return [
             elements
@@ -304,7 +306,7 @@ class LaunchRecord(LaunchEntry):
     def gathered(self, pullback: Pullback) -> Launches | None:
         """The launches over elements that run in the place of the adjoint; None where it runs as it is."""
         call = self.call
-        if not is_large(call.grid.threads) or self.residuals or self.outline.references:
+        if self.residuals or self.outline.references:
             return None
         if call.config is not DEFAULT_CONFIG or call.space is not None:
             return None
@@ -362,7 +364,8 @@ class LaunchRecord(LaunchEntry):
         elif isinstance(pullback, Pullback):
             saved = self.saved() if self.snapshots else {}  # alive until the launch is over
             args = b"".join(self.adjoint_parts(adjoints, saved))
-            launches = self.gathered(pullback)
+            is_large = self.call.grid.threads >= cpu_backend.FEWEST
+            launches = self.gathered(pullback) if is_large else None
             if launches is not None:
                 launches.run(args)
                 return

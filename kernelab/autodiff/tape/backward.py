@@ -97,7 +97,6 @@ class BackwardPlan:
         self._look_forward()
         self._look_back()
         if shared is None:
-            self._publish_seeds()
             shared = self._find_inputs()
         else:
             self.before, self.after, self.inputs = [], {}, []
@@ -201,8 +200,11 @@ class BackwardPlan:
         if any(has_halves(source.type) for source in types.values()):
             self.narrow = narrow_sums(self.steps, live, self.replaced)
 
-    def _publish_seeds(self) -> None:
-        """Publish what the sweep starts from: an input adds it to its gradient, a result shows it."""
+    def _find_inputs(self) -> set[Allocation]:
+        """The memory of inputs, seeds among them; find where the sweep publishes other gradients in it.
+
+        Of what the sweep starts from, an input adds that to its gradient, a result shows it.
+        """
         shown = set(map(id, self.before))
         for seed in self.seeds:
             if not seed.allocation.requires_grad or id(seed) in shown:
@@ -213,9 +215,6 @@ class BackwardPlan:
                 continue
             i = next(i for i, step in enumerate(self.steps) if any(map(seed.overlaps, step.read)))
             self._publish(i, Publication(seed, True, seed))
-
-    def _find_inputs(self) -> set[Allocation]:
-        """The memory of inputs; find where the sweep publishes other gradients in it."""
         inputs: set[Allocation] = set()
         for _, (elements, _, _) in self.inputs:
             memory = elements.allocation

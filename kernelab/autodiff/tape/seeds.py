@@ -1,16 +1,23 @@
-"""Seeds of a backward pass: a loss, cotangents, or the gradients that the final arrays hold.
+"""Seeds of a backward pass: a loss, cotangents, or the gradients that final arrays hold; and earlier passes.
 
-A cotangent is a NumPy array, or one of kernelab where a device holds it and its primal: then it stays there.
-Knows what a tape has recorded; must not know how it is swept.
+A cotangent is a NumPy array, or one of kernelab where a device holds it and its primal: then it stays
+there.
+
+Gradients that nobody zeroes add up over passes, and so does a loss that launches only add to.  Both may be
+meant, so each is one line of information.  The memory itself remembers its passes, by the version that they
+left: whatever else is written there ends the sum.
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.recording import Recording
+from kernelab.autodiff.records.records import LaunchRecord
+from kernelab.autodiff.tape.backward import BackwardPlan
 from kernelab.errors import (
     Diagnostic,
     KernelAttributeError,
@@ -25,7 +32,7 @@ from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import device_add, device_fill, move
 from kernelab.runtime.context.conversion import described
-from kernelab.runtime.context.recorder import called, caller
+from kernelab.runtime.context.recorder import Place, called, caller, inform
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import by_leaves
 from kernelab.runtime.memory.interop import HostArray, host_values
@@ -134,7 +141,15 @@ def seeds_of(
     if loss is not None:
         seeds[_checked_loss(loss)] = np.ones((), np.float64)
     if grads is not None:
-        _add_cotangents(seeds, grads)
+        if not isinstance(grads, Mapping) or not grads:
+            found = "nothing" if isinstance(grads, Mapping) else a_thing(grads)
+            hint = "write backward(grads={y: ones_like(y)}), or backward(loss)"
+            raise refusal("seed", f"grads= maps arrays to their cotangents, and here it is {found}", hint)
+        for named, given in grads.items():
+            pairs = [(named, given)] if named.__class__ is array else by_leaves({named: given})
+            for target, cotangent in pairs:
+                checked = _checked_cotangent(target, cotangent)
+                seeds[target] = values_of(seeds[target]) + values_of(checked) if target in seeds else checked
     unwritten = [target for target in seeds if not _is_written(recording, target)]
     for target in unwritten:
         if len(unwritten) < len(seeds) and target.requires_grad and _is_read(recording, target):
@@ -145,18 +160,6 @@ def seeds_of(
             raise _unrecorded(recording, target)
         del seeds[target]
     return seeds
-
-
-def _add_cotangents(seeds: dict[array, Cotangent], grads: Mapping[array, Any]) -> None:
-    if not isinstance(grads, Mapping) or not grads:
-        found = "nothing" if isinstance(grads, Mapping) else a_thing(grads)
-        hint = "write backward(grads={y: ones_like(y)}), or backward(loss)"
-        raise refusal("seed", f"grads= maps arrays to their cotangents, and here it is {found}", hint)
-    for named, given in grads.items():
-        pairs = [(named, given)] if named.__class__ is array else by_leaves({named: given})
-        for target, cotangent in pairs:
-            checked = _checked_cotangent(target, cotangent)
-            seeds[target] = values_of(seeds[target]) + values_of(checked) if target in seeds else checked
 
 
 MOST_KEPT = 65_536
@@ -310,3 +313,73 @@ def _host_cotangent(target: array, cotangent: Any) -> HostArray:
 def refusal(code: str, message: str, hint: str = "") -> TapeError:
     """The error for what a tape cannot do, at the line of the user's code that asked for it."""
     return TapeError(Diagnostic(message, caller().span, code, hint=hint))
+
+
+# --------------------------------------------------------------------------------------------- earlier passes
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """How many backward passes some memory holds the sum of, since which line; the version that they left."""
+
+    version: int
+    count: int
+    since: Place
+
+
+def passes_in(memory: Allocation) -> Passes | None:
+    """The passes whose sum some memory holds, if nothing has changed it since."""
+    passes: Passes | None = memory.passes or None
+    if passes is None or passes.version != memory.version:
+        return None
+    # NumPy changes what it has a view of without a word.
+    if memory.was_exposed and not np.frombuffer(memory.seen(), np.uint8).any():
+        return None
+    return passes
+
+
+def earlier_passes(plan: BackwardPlan) -> dict[Allocation, Passes | None]:
+    """The memory of the inputs that adjoints reach, with the earlier passes that its gradients hold.
+
+    Tells of gradients that hold some: the sweep is going to add to them.
+    """
+    found: dict[Allocation, Passes | None] = {}
+    names: list[str] = []
+    for memory, elements in {one.source.allocation: one.source for _, one in plan.inputs}.items():
+        if memory in plan.on_the_way:
+            found[memory] = None if memory.adjoint is None else passes_in(memory.adjoint)
+            if found[memory] is not None:
+                names.append(called(elements))
+    if names:
+        others = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        message = f"backward adds to the gradients of an earlier pass, in {', '.join(names[:3])}{others}"
+        inform(message, "to begin anew, call tape.zero() or x.grad.zero_() before it", "added")
+    return found
+
+
+def count_pass(earlier: Mapping[Allocation, Passes | None]) -> None:
+    """Note with the gradients that one more pass has been added."""
+    here = caller()
+    for memory, passes in earlier.items():
+        gradient = memory.adjoint
+        if gradient is not None:
+            count, since = (1, here) if passes is None else (passes.count + 1, passes.since)
+            gradient.passes = Passes(gradient.version, count, since)
+
+
+def tell_of_growing_loss(plan: BackwardPlan, loss: array) -> None:
+    """Tell of a loss that holds what it was in the pass before, as launches have only added to it since."""
+    memory, here = loss.allocation, caller()
+    before: Passes | None = memory.passes or None
+    first = plan.records[plan.first[memory]] if memory in plan.first else None
+    if isinstance(first, LaunchRecord) and before is not None and before.since == here:
+        names = [name for name, one in first.arguments.items() if getattr(one, "allocation", None) is memory]
+        changes = first.kernel.effects
+        other = {parameter.hint for parameter in changes.reads | changes.writes}
+        version = first.versions_written.get(names[0]) if len(names) == 1 and names[0] not in other else None
+        if version == before.version + 1:
+            message = f"{called(loss)} still holds its value of the pass before, and grows"
+            inform(
+                message, "its gradient is right; for the value alone, zero_() it before each pass", "grows"
+            )
+    memory.passes = Passes(memory.version, 1, here)

@@ -28,13 +28,15 @@ from kernelab.autodiff.tape.seeds import (
     Gradients,
     Habits,
     Seeds,
+    count_pass,
+    earlier_passes,
     kept,
     no_function,
     refusal,
     seeded,
     seeds_of,
+    tell_of_growing_loss,
 )
-from kernelab.autodiff.tape.sums import count_pass, earlier_passes, tell_of_growing_loss
 from kernelab.autodiff.transforms.levels import Level
 from kernelab.backend.cuda.launch_config import BLOCK, config_of
 from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, NotFiniteError, Related
@@ -383,7 +385,7 @@ class Tape(Observed, Habits, Displayed):
                 adjoints = seeded(seeds, replaced, Adjoints(self._spare))
                 sweep(plan, adjoints, puller)
                 publish_inputs(plan, adjoints)
-                count_pass(plan, earlier)
+                count_pass(earlier)
         except NotFiniteError as error:
             self._findings = (*self._findings, *error.diagnostics)
             raise

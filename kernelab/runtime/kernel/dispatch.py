@@ -63,7 +63,7 @@ class Placed:
         """Facts of the program that callers need; they depend on the device only in the lines of its text."""
         if self._cpu is None and self._devices:
             return next(iter(self._devices.values())).info
-        return self.on_cpu().info
+        return (self._cpu or self.on_cpu()).info
 
     def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
         """Run where the arrays are; raises LaunchError where they are not all in one place."""
@@ -76,10 +76,11 @@ class Placed:
             self._require_no_capture()
             if has_copies():
                 settle_within(reach_of(self._layout, slots).values())
+        entry = self._cpu or self.on_cpu()
         if limit or done or room:
-            self.on_cpu()(args, limit, done, room)
+            entry(args, limit, done, room)
         else:
-            (self._cpu or self.on_cpu())(args)
+            entry(args)
 
     def on_cpu(self) -> Entry:
         if self._cpu is None:

@@ -120,7 +120,7 @@ class Allocation:
     that share bytes.  `serial` says when it was made.  `origin` is the version that a launch outside of tapes
     left, and that launch; `missing` says why a backward pass could not reach what is here.  `unwritten` knows
     which bytes nobody has written, where checked mode asks for that (`memory.unwritten`).  `passes` says
-    which backward passes have added up here (`tape.sums`).
+    which backward passes have added up here (`tape.seeds`).
     """
 
     __slots__ = (

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.tape.sums import passes_in
+from kernelab.autodiff.tape.seeds import passes_in
 from kernelab.lang.structs import placed
 from kernelab.lang.types import Scalar, Vec, scalar_of, shape_of
 from kernelab.runtime.array.array import array
