@@ -126,7 +126,7 @@ if _TYPE_CHECKING:
         indexedarray3d,
         indexedarray4d,
     )
-    from kernelab.showing import contributions, show, trace
+    from kernelab.showing import contributions, graph, show, trace
     from kernelab.views.live.animation import animation
     from kernelab.views.live.live_views import live
     from kernelab.views.live.loop import progress
@@ -181,7 +181,7 @@ _HOMES = {
     ),
     "runtime.ops.elementwise": "map",
     "runtime.ops.indexed": "indexedarray indexedarray1d indexedarray2d indexedarray3d indexedarray4d",
-    "showing": "contributions show trace",
+    "showing": "contributions graph show trace",
     "views.live.animation": "animation",
     "views.live.live_views": "live",
     "views.live.loop": "progress",
@@ -201,6 +201,7 @@ for _hook, _module in (
     (_hooks.convert, "runtime.ops.reductions"),
     (_hooks.pick, "runtime.ops.indexed"),
     (_hooks.call, "runtime.ops.function_calls"),
+    (_hooks.textbook, "runtime.ops.function_calls"),
     (_hooks.compile_entry, "runtime.kernel.kernel"),
     (_hooks.run, "runtime.launch.launch"),
     (_hooks.launch, "runtime.launch.launch"),
@@ -299,7 +300,7 @@ __all__ = [
     "dtype_to_numpy", "dtype_to_torch", "empty", "empty_like", "explore", "find_races", "from_dlpack",
     "from_numpy", "from_ptr", "from_torch", "full", "full_like", "func", "func_grad", "func_jvp",
     "func_native", "func_replay", "get_device", "get_devices", "get_event_elapsed_time",
-    "get_preferred_device", "get_stream", "indexedarray", "indexedarray1d", "indexedarray2d",
+    "get_preferred_device", "get_stream", "graph", "indexedarray", "indexedarray1d", "indexedarray2d",
     "indexedarray3d", "indexedarray4d", "is_cpu_available", "is_cuda_available", "kernel", "launch", "live",
     "map", "ones", "ones_like", "overload", "printf", "progress", "record_event", "ref", "set_device",
     "set_stream", "show", "static", "struct", "synchronize", "synchronize_event", "synchronize_stream", "tid",

@@ -5,7 +5,7 @@ package's own module says which module provides each; that is imported at the fi
 long computations is told through one: they must not know who displays it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -80,6 +80,9 @@ run: "Hook[[Any, Any, list[Any]], None]" = Hook("run")
 
 call: "Hook[[Any, Sequence[Any], Mapping[str, Any]], Any]" = Hook("call")
 """A function for kernels called from Python, with arguments by position and by name (`function_calls`)."""
+
+textbook: "Hook[[Any, Iterable[str] | None], Any]" = Hook("textbook")
+"""The derivatives of a function for kernels as textbooks write them (`function_calls`)."""
 
 launch: "Hook[..., Any]" = Hook("launch")
 """`kl.launch` (`launch`)."""

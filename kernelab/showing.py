@@ -1,10 +1,11 @@
-"""Looks into kernels and tapes: `trace`, `contributions` and `show`."""
+"""Looks into kernels, functions and tapes: `trace`, `graph`, `contributions` and `show`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelab.autodiff.inspect.contributions import Contributions, of_call
 from kernelab.autodiff.inspect.contributions import contributions as of_tape
+from kernelab.autodiff.inspect.thread_graph import ThreadGraph, graph_call, graph_thread
 from kernelab.autodiff.inspect.thread_run import trace_call, trace_thread
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.builtins.table import Builtin
@@ -16,7 +17,7 @@ from kernelab.runtime.ops.function_calls import is_function
 from kernelab.views.checks import report
 from kernelab.views.pages.display import show_now
 
-__all__ = ["contributions", "show", "trace"]
+__all__ = ["contributions", "graph", "show", "trace"]
 
 report.install()
 
@@ -78,6 +79,23 @@ def contributions(tape: Any, *given: Any, **named: Any) -> Contributions:
     returns a number.  Raises TapeError where there is no such gradient, and what a call raises.
     """
     return (of_call if is_function(tape) else of_tape)(tape, *given, **named)
+
+
+def graph(of: Any, /, *given: Any, **named: Any) -> ThreadGraph:
+    """The computation graph of one run: each operation, its value, and the cotangents that flow back.
+
+    ``kl.graph(g, 2.0, 3.0)`` is that of a function for these arguments, ``kl.graph(kernel, thread, dim=n,
+    inputs=[...], outputs=[...], adjoints={...})`` that of one thread of a launch, with the arguments of
+    `kl.trace`.  Nothing that is given changes.  A notebook shows it as a picture to step through, `to_svg` is
+    that for a file.  Raises what `kl.trace` and a call of the function raise.
+    """
+    if isinstance(of, Kernel):
+        return graph_thread(of, *given, **named)
+    if not is_function(of):
+        message = f"graph takes a kernel and a thread, or a function and its arguments, not {described(of)}"
+        hint = "write kl.graph(g, 2.0, 3.0), or kl.graph(kernel, 0, dim=n, inputs=[...], outputs=[...])"
+        raise KernelTypeError(Diagnostic(message, code="call", hint=hint))
+    return graph_call(of, given, named)
 
 
 @telling(shown="write kl.show(x) of a kernel, an array, a report or a tape")

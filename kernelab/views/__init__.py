@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelab import hooks
+from kernelab.autodiff.inspect.thread_graph import ThreadGraph
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.codegen.listing.listing import Derivation
 from kernelab.frontend import UserFunction
@@ -17,6 +18,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel import decorators
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.ops.indexed import indexedarray
+from kernelab.views.kernel.graph_view import graph_svg, graph_view
 from kernelab.views.kernel.kernel_facts import (
     derivation_view,
     function_view,
@@ -39,11 +41,12 @@ DISPLAYS: dict[type, Callable[[Any], Node]] = {
     Function: program_view,
     Vjp: vjp_view,
     Derivation: derivation_view,
+    ThreadGraph: graph_view,
 }
 """What is shown for an object that is the value of a cell."""
 
 
-PICTURES: dict[type, display.Picture] = {Tape: svg_of}
+PICTURES: dict[type, display.Picture] = {Tape: svg_of, ThreadGraph: graph_svg}
 """What has a picture of its own, for pages that show pictures only."""
 
 

@@ -235,3 +235,15 @@ def test_a_derivation_is_text_markdown_and_latex() -> None:
 def test_a_kernel_without_an_adjoint_says_why() -> None:
     kernel = kl.compile("def count(n: array[int]):\n    n[tid()] = 1\n")["count"]
     assert "no parameter is a float" in str(View(view(kernel, ("textbook",))))
+
+
+def test_a_function_of_numbers_has_them_too() -> None:
+    function = kl.compile("def g(x: float, y: float):\n    return x * y + sin(x)\n")["g"]
+    text = str(function.textbook())
+    assert [line.strip() for line in text.splitlines() if "_bar[0] +=" in line] == [
+        "x_bar[0] += v2_bar * cos(x)",
+        "x_bar[0] += v1_bar * y",
+        "y_bar[0] += v1_bar * x",
+    ]
+    assert "y_bar" not in str(function.textbook(["x"]))
+    assert r"\bar{x}_0 \mathrel{+}= \bar{v}_2\,\cos(x)" in function.textbook().latex

@@ -60,29 +60,17 @@ def trace_thread(
     starts with; otherwise every element of a float array that the kernel changes has 1.  Raises LaunchError
     for a thread outside of the grid, and what a launch raises, and GradientError in a lane of `vmap`.
     """
-    if dim is None:
-        raise no_grid(kernel, [*inputs, *outputs])
-    grid = grid_of(dim)
-    position = _position(thread, grid)
-    linear = int(np.ravel_multi_index(position, grid.extents))
-    arguments, parts = [*inputs, *outputs], [grid.packed]
-    if len(arguments) != kernel.arity:
-        arguments = ordered(kernel.loaded, arguments, {})
-    kernel = kernel.of_arguments(arguments)
-    bind(kernel, arguments, parts)
-    require_arguments_readable(arguments)
-    originals = tuple(arguments)
-    copies = _copied(kernel, arguments, parts)
-    reverse = _reverse(kernel, kernel.program.sharing(originals))
+    made = ThreadArguments.of(kernel, thread, dim, inputs, outputs)
+    kernel, position, linear, parts = made.kernel, made.position, made.linear, made.parts
+    reverse = made.reverse
     if isinstance(reverse, KernelTypeError):
         seen = watch(kernel.program.unmerged, b"".join(parts), linear, MOST)
         return ThreadRun(kernel.name, position, tuple(seen), (), reverse.diagnostics[0].message)
-    residuals = [Residual(type, grid.threads) for type in reverse.residuals]
+    residuals = [Residual(type, made.grid.threads) for type in reverse.residuals]
     function = reverse.unmerged.primal
     slots = b"".join([*parts, *(residual.packed for residual in residuals)])
     primal = watch(function, slots, linear, MOST)
-    bars = _bars(kernel, reverse, arguments, copies)
-    _seed(kernel, originals, bars, adjoints)
+    bars = made.bars(reverse, adjoints)
     saved = [values for residual in residuals for values in residual.arrays()]  # alive until the run is over
     slots = b"".join([*parts, *(bars[i].packed for i in reverse.active), *(one.packed for one in saved)])
     replayed = {param.hint for param in function.params}
@@ -96,9 +84,74 @@ def trace_thread(
 
 def trace_call(function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> ThreadRun:
     """The run of a function for kernels and of its adjoint, as of one thread; `adjoints` among the names."""
+    return trace_thread(*thread_of_call(function, given, named))
+
+
+def thread_of_call(function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The arguments of `trace_thread` for the call of a function, with `adjoints` among the names."""
     rest = {name: value for name, value in named.items() if name != "adjoints"}
     call = as_launch(function, given, rest)
-    return trace_thread(call.kernel, 0, 1, call.inputs, call.outputs, named.get("adjoints"))
+    return call.kernel, 0, 1, call.inputs, call.outputs, named.get("adjoints")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ThreadArguments:
+    """One thread of a launch to be run alone: packed arguments, in which copies stand for the arrays.
+
+    `originals` are the arguments as they were given, `copies` the memory of the copies by that of these.
+    """
+
+    kernel: Kernel
+    grid: Grid
+    position: tuple[int, ...]
+    originals: tuple[Any, ...]
+    arguments: list[Any]
+    parts: list[bytes]
+    copies: dict[Allocation, Allocation]
+
+    @classmethod
+    def of(
+        cls,
+        kernel: Kernel,
+        thread: int | Sequence[int],
+        dim: int | Sequence[int] | None,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+    ) -> "ThreadArguments":
+        """The thread of a launch with these arguments; raises as `trace_thread` does."""
+        if dim is None:
+            raise no_grid(kernel, [*inputs, *outputs])
+        grid = grid_of(dim)
+        position = _position(thread, grid)
+        arguments, parts = [*inputs, *outputs], [grid.packed]
+        if len(arguments) != kernel.arity:
+            arguments = ordered(kernel.loaded, arguments, {})
+        kernel = kernel.of_arguments(arguments)
+        bind(kernel, arguments, parts)
+        require_arguments_readable(arguments)
+        originals = tuple(arguments)
+        return cls(kernel, grid, position, originals, arguments, parts, _copied(kernel, arguments, parts))
+
+    @property
+    def linear(self) -> int:
+        """The number of the thread in the grid."""
+        return int(np.ravel_multi_index(self.position, self.grid.extents))
+
+    @property
+    def sharing(self) -> Groups:
+        """The positions of arguments that share memory."""
+        return self.kernel.program.sharing(self.originals)
+
+    @property
+    def reverse(self) -> Pullback | KernelTypeError:
+        """Reverse mode by all arguments that have derivatives, or why there is none."""
+        return _reverse(self.kernel, self.sharing)
+
+    def bars(self, reverse: Pullback, adjoints: Mapping[Any, Any] | None) -> dict[int, array]:
+        """The adjoints that a sweep starts with, by the positions of the arguments."""
+        bars = _bars(self.kernel, reverse, self.arguments, self.copies)
+        _seed(self.kernel, self.originals, bars, adjoints)
+        return bars
 
 
 def _position(thread: Any, grid: Grid) -> tuple[int, ...]:

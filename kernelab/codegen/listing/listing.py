@@ -9,7 +9,7 @@ The text is for reading: it is not run, and it leaves out checks of integer divi
 
 import keyword
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import assert_never
@@ -122,6 +122,18 @@ def listing(function: ir.Function, reverse: int | None = None) -> Listing:
     `reverse` is the position of the statement with which a program begins to go backwards, if it does.
     """
     function = tidy(function)
+    printer = _printer(function, reverse is not None)
+    lines = [*_signature(function, printer.name), *_with_source(printer.function(function, reverse))]
+    return Listing(function.name, tuple(lines), tuple(printer.savings))
+
+
+def statements_of(function: ir.Function, wanted: Collection[ir.Stmt]) -> dict[ir.Stmt, str]:
+    """The lines of some statements of a textbook adjoint, which it has as long as they are needed."""
+    printer = _printer(function, True)
+    return {stmt: printer.simple(stmt) for stmt in ir.walk(function.body) if stmt in wanted}
+
+
+def _printer(function: ir.Function, only_adds: bool) -> "_Printer":
     folded = fold(function)
     name = coalesce(function, folded, RESERVED)
     moved = split(function, name)
@@ -129,9 +141,7 @@ def listing(function: ir.Function, reverse: int | None = None) -> Listing:
         folded = fold(function, moved)
         name = coalesce(function, folded, RESERVED)
     used = frozenset(ir.reads(function.body))
-    printer = _Printer(name, folded, Expressions(name, folded), used, reverse is not None)
-    lines = [*_signature(function, name), *_with_source(printer.function(function, reverse))]
-    return Listing(function.name, tuple(lines), tuple(printer.savings))
+    return _Printer(name, folded, Expressions(name, folded), used, only_adds)
 
 
 BACKWARDS = "# backwards: each use of a value adds its share to the cotangent"

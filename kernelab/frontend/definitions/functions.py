@@ -1,7 +1,7 @@
 """Lowers a def that is a function, once for each combination of argument types of its calls."""
 
 import ast
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter as Python
 from inspect import Signature
@@ -59,7 +59,7 @@ _LOWERING = RLock()
 class UserFunction(Offers, Single, Displayed):
     """A function that kernels, also those of other cells, can call: lowered for each combination of types."""
 
-    OFFERED = ("name", "signature", "source", "span")
+    OFFERED = ("name", "signature", "source", "span", "textbook")
     is_native = False
 
     def __init__(self, template: Template) -> None:
@@ -90,6 +90,13 @@ class UserFunction(Offers, Single, Displayed):
     def __call__(self, *given: Any, **named: Any) -> Any:
         """What it returns for values of the host; of arrays, an array with a result for each element."""
         return hooks.call(self, given, named)
+
+    def textbook(self, active: Iterable[str] | None = None) -> Any:
+        """Its derivatives by the named parameters, or by all, as textbooks write them.
+
+        Parameters whose types are not stated are floats.  Raises KernelError where there is no adjoint.
+        """
+        return hooks.textbook(self, active)
 
     @property
     def __signature__(self) -> Signature:

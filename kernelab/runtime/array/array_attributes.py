@@ -127,7 +127,9 @@ class Fixed:
 class KernelHints(Offers, Single):
     """The part of a kernel that answers what it has not."""
 
-    OFFERED = ("doc", "effects", "jvp", "loops", "name", "primal", "source", "span", "vjp", "widened")
+    OFFERED = (
+        *("doc", "effects", "jvp", "loops", "name", "primal", "source", "span", "textbook", "vjp", "widened"),
+    )
 
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""

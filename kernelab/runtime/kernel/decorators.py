@@ -7,7 +7,7 @@ import functools
 import inspect
 import textwrap
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -212,6 +212,10 @@ class Function(Single, hooks.Displayed):
         if any(isinstance(given, array) for given in (*arguments, *named.values())):
             return hooks.call(self, arguments, named)
         return self._python(*arguments, **named)
+
+    def textbook(self, active: Iterable[str] | None = None) -> Any:
+        """Its derivatives by the named parameters, or by all, as textbooks write them."""
+        return hooks.textbook(self, active)
 
     @property
     def __signature__(self) -> inspect.Signature:

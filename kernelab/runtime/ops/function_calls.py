@@ -6,7 +6,7 @@ as by `map`; where any argument is an array, results are arrays, and tapes and t
 """
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,6 +100,16 @@ def stated_kernel(func: Any) -> Kernel | str:
         return kernel_of(function, types)
     except KernelError as error:
         return error.diagnostics[0].message
+
+
+@hooks.textbook.provide
+def textbook(func: Any, active: Iterable[str] | None) -> Any:
+    """The derivatives of a function as textbooks write them; raises KernelError where there are none."""
+    kernel = stated_kernel(func)
+    if isinstance(kernel, Kernel):
+        return kernel.textbook(active)
+    span = func.__kernelab_function__.span
+    raise KernelTypeError(Diagnostic(kernel, span, "derivative", hint="state the types of its parameters"))
 
 
 def _run(function: UserFunction, arguments: Sequence[Any]) -> OneThread:

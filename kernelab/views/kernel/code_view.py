@@ -41,6 +41,7 @@ from kernelab.views.pages.markup import (
     cell,
     words,
 )
+from kernelab.views.pages.page import link_of
 
 CPP_KEYWORDS = """
     auto bool break case char const continue do double else extern float for goto if int inline long return
@@ -152,7 +153,7 @@ class Parts:
 
 def kernel_view(parts: Parts, shown: Sequence[str] = DEFAULT) -> Node:
     """The named panes side by side; with the default ones, the others can be unfolded below."""
-    places = _Places(parts)
+    places = Places(parts)
     if "textbook" in shown:
         shown = ("source", "adjoint", *shown)
     beside = [pane for name in PANES if name in shown for pane in _pane(name, parts, places)]
@@ -173,7 +174,7 @@ def textbook_folds(derivation: Derivation) -> Iterator[Fold]:
         yield Fold(title, Code("", tuple(CodeLine((Run(line),)) for line in text.splitlines())))
 
 
-def _pane(name: str, parts: Parts, places: "_Places", whole: bool = True) -> list[Node]:
+def _pane(name: str, parts: Parts, places: "Places", whole: bool = True) -> list[Node]:
     """The pane of that name, if there is such a program; generated text without helpers unless `whole`."""
     match name:
         case "source":
@@ -200,7 +201,7 @@ def _pane(name: str, parts: Parts, places: "_Places", whole: bool = True) -> lis
             return [Code(PANES[name], tuple(_generated(unit.lines, places)))]
 
 
-class _Places:
+class Places:
     """Numbers the lines of all sources that went into a kernel: its own first, other cells' with a mark."""
 
     def __init__(self, parts: Parts) -> None:
@@ -211,6 +212,12 @@ class _Places:
                 self.used.setdefault(span.source, set()).add(span.line)
         saved = () if parts.adjoint is None else parts.adjoint.savings
         self.facts = facts_of(parts.primal, saved, parts.residuals, parts.loops)
+
+    @property
+    def links(self) -> dict[tuple[Source, int], str]:
+        """The class that a page gives to each line."""
+        pairs = ((source, n, number) for number, (source, used) in enumerate(self.used.items()) for n in used)
+        return {(source, n): link_of(CodeLine((), n, number)) for source, n, number in pairs}
 
     def line(self, runs: Iterable[Run], span: Span | None, goes_on: bool = False) -> CodeLine:
         if span is None or span.source not in self.used:
@@ -271,7 +278,7 @@ _runs_of_source = lru_cache(8)(python_runs)
 """The runs of a text: the kernels of one cell share it."""
 
 
-def _listing(title: str, listing: Listing, places: _Places) -> Code:
+def _listing(title: str, listing: Listing, places: Places) -> Code:
     """A derived program; the comments that name source lines give way to the numbers in the gutter."""
     return Code(title, tuple(places.line(runs, line.span, line.goes_on) for runs, line in _lines(listing)))
 
@@ -300,7 +307,7 @@ def _broken(line: Line) -> Iterator[Line]:
     yield replace(line, text=text, goes_on=goes_on)
 
 
-def _glimpse(name: str, parts: Parts, places: _Places) -> Code:
+def _glimpse(name: str, parts: Parts, places: Places) -> Code:
     """The generated text from its first entry on, without the helpers above."""
     unit = parts.glimpses[name]()
     first = min((entry.lines.start for entry in unit.entries), default=0)
@@ -313,7 +320,7 @@ def _glimpse(name: str, parts: Parts, places: _Places) -> Code:
     return Code(PANES[name], tuple(shown))
 
 
-def _generated(lines: Sequence[GeneratedLine], places: _Places) -> Iterator[CodeLine]:
+def _generated(lines: Sequence[GeneratedLine], places: Places) -> Iterator[CodeLine]:
     runs = cpp_runs("\n".join(line.text for line in lines))
     return (places.line(run, line.span) for run, line in zip(runs, lines, strict=True))
 

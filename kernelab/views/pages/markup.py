@@ -14,7 +14,9 @@ module knows neither kernels nor HTML.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
+
+import numpy as np
 
 Style = Literal["", "strong", "dim", "keyword", "comment", "number", "string", "name", "good", "bad"]
 
@@ -97,11 +99,15 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A picture as HTML of our own making, and what a terminal shows instead."""
+    """A picture as HTML of our own making, and what a terminal shows instead.
+
+    `columns` is the room that it wants beside other parts, in characters.
+    """
 
     title: str
     html: str
     lines: tuple[str, ...]
+    columns: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +138,14 @@ Node = Words | Code | Table | Drawing | Beside | Below | Fold
 def counted(number: int, one: str, several: str = "") -> str:
     """A number with its noun: ``1 entry``, ``2 entries``."""
     return f"{number} {one if number == 1 else several or one + 's'}"
+
+
+def written(value: Any) -> str:
+    """A number with six digits, a vector or matrix by its rows."""
+    if np.ndim(value):
+        inner = ", ".join(map(written, value))
+        return f"({inner})"
+    return f"{float(value):.6g}" if np.asarray(value).dtype.kind not in "iub" else str(value)
 
 
 def words(*parts: str | Run, level: int = 0) -> Words:

@@ -109,6 +109,8 @@ def _longest(node: Node, counted: Callable[[Iterable[CodeLine]], Iterable[CodeLi
     match node:
         case Code(_, lines):
             return min(WIDEST, max((len(line.text) for line in counted(lines)), default=1))
+        case Drawing():
+            return node.columns
         case Beside(parts) | Below(parts):
             return max((_longest(part, counted) for part in parts), default=1)
         case _:
@@ -142,7 +144,7 @@ def _run(run: Run) -> str:
 
 
 def _code(code: Code) -> str:
-    groups = groupby(gutters(code), lambda numbered: _link(numbered[1]))
+    groups = groupby(gutters(code), lambda numbered: link_of(numbered[1]))
     reached: set[str] = set()
     lines = "".join(_linked(link, group, reached) for link, group in groups)
     title = label = remarks = ""
@@ -151,7 +153,7 @@ def _code(code: Code) -> str:
         label = f' role="region" aria-label="{escape(code.title)}"'
     if code.remarks:
         # All in one place: that on the line pointed at covers the others.
-        lines_of = ((_remark(_link(line)), f"{line.mark} · {_runs(line.runs)}") for line in code.remarks)
+        lines_of = ((_remark(link_of(line)), f"{line.mark} · {_runs(line.runs)}") for line in code.remarks)
         remarks = "".join(f"<p class={name}>{text}</p>" for name, text in lines_of)
         remarks = f'<div class="kl-told" aria-live="polite"><p>{INVITATION}</p>{remarks}</div>'
     return f'<figure class="kl-code">{title}<pre tabindex="0"{label}>{lines}</pre>{remarks}</figure>'
@@ -172,7 +174,8 @@ def _linked(link: str, lines: Iterable[tuple[str, CodeLine]], reached: set[str])
     return f"<span class={link} tabindex={stop}>{text}</span>"
 
 
-def _link(line: CodeLine) -> str:
+def link_of(line: CodeLine) -> str:
+    """The class of what comes from a source line."""
     if line.number is None:
         return ""
     return f"l{line.number}" if line.cell == 0 else f"l{line.number}-{line.cell}"
@@ -199,7 +202,7 @@ def _kind(is_number: bool) -> str:
 def _rules(link: str) -> str:
     """Rules for a source line: any line that comes from it lights all of them, and shows the remark."""
     remark = _remark(link)
-    lit = f".{link}{{background:var(--kl-lit)}}.{remark}{{visibility:visible}}"
+    lit = f".{link}{{background:var(--kl-lit);--kl-on:var(--kl-lit)}}.{remark}{{visibility:visible}}"
     # What is pointed at lies over what a click holds.
     return f"&:has(.{link}:hover,.{link}:focus){{{lit}}}&:has(.{link}:hover) .{remark}{{z-index:1}}"
 
@@ -207,7 +210,7 @@ def _rules(link: str) -> str:
 def _all_links(node: Node) -> set[str]:
     match node:
         case Code(_, lines):
-            return {_link(line) for line in lines if line.number is not None}
+            return {link_of(line) for line in lines if line.number is not None}
         case Beside(parts) | Below(parts):
             return set().union(*map(_all_links, parts))
         case Fold(_, part):

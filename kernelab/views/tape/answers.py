@@ -17,7 +17,7 @@ from kernelab.errors import NOWHERE, KernelError
 from kernelab.runtime.array.array import array
 from kernelab.views.kernel.kernel_facts import view
 from kernelab.views.pages import markup
-from kernelab.views.pages.markup import Below, Cell, Node, Run, Style, Table, cell, counted, words
+from kernelab.views.pages.markup import Below, Cell, Node, Run, Style, Table, cell, counted, words, written
 from kernelab.views.tape.arrays import array_view
 from kernelab.views.tape.digest import Digest
 
@@ -65,14 +65,6 @@ def _row(one: Seen, before: Seen | None, several: bool) -> tuple[Cell, ...]:
     verb = f"reads {one.name}" if one.is_read else f"{one.name} {one.sign}"
     style: Style = "dim" if one.is_read else "name"
     return cell(line, is_number=not several), cell(source), cell(verb, style), cell(written(one.value))
-
-
-def written(value: Any) -> str:
-    """A number with six digits, a vector or matrix by its rows."""
-    if np.ndim(value):
-        inner = ", ".join(map(written, value))
-        return f"({inner})"
-    return f"{float(value):.6g}" if np.asarray(value).dtype.kind not in "iub" else str(value)
 
 
 # ---------------------------------------------------------------------------------------- contributions view
