@@ -7,6 +7,7 @@ keeps.  Comm callbacks of tapes run on another thread than cells: everything beh
 
 import json
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable
@@ -75,8 +76,10 @@ class Pump:
     def _run(self) -> None:
         pause = threading.Event()
         while shown := self._shown():
+            began = time.monotonic()
             busy = sum(self._look(one) for one in shown) > 0
-            pause.wait(ACTIVE if busy else IDLE)
+            spent = time.monotonic() - began
+            pause.wait(max(ACTIVE - spent, spent / 2) if busy else IDLE)  # the cell goes on meanwhile
         with self._lock:
             self._thread = None
         for late in self._shown():  # shown while the thread was ending
