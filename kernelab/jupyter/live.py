@@ -136,8 +136,8 @@ _SHOWN: "weakref.WeakKeyDictionary[Tape | LiveView, TapeWidget | ViewWidget]" = 
 
 
 def is_built() -> bool:
-    """Whether the front-end of the widgets is there."""
-    return FRONT_END.is_file()
+    """Whether the front-ends of the widgets are there."""
+    return FRONT_END.is_file() and FRAMES.is_file()
 
 
 class TapeWidget(anywidget.AnyWidget):
