@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 
-import hypothesis
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 
 import kernelab as kl
 from kernelab.backend.common.backends import pack
@@ -30,6 +28,7 @@ from kernelab.passes.common.scalarise import scalarise
 from tests.strategies import exact
 from tests.strategies.kernels import plain_programs
 from tests.support.lowering import lowered
+from tests.support.sanitized import drawn
 
 WIDTHS = widths_of(processor_features()) if open_compiler().is_gcc else ()
 pytestmark = pytest.mark.skipif(not WIDTHS, reason="no vectors that this compiler makes use of")
@@ -45,26 +44,6 @@ def run_vectors(function: Function, width: int, grid: tuple[int, ...], arguments
 # ------------------------------------------------------------------------------------------ random programs
 
 
-def drawn(count: int, seed: int) -> list[str]:
-    """The texts of some programs over float32, always the same."""
-    texts: list[str] = []
-
-    @hypothesis.seed(seed)
-    @settings(
-        max_examples=count,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=[*HealthCheck],
-    )
-    @given(plain_programs())
-    def collect(text: str) -> None:
-        texts.append(exact(text).replace("float64", "float32"))
-
-    collect()
-    return texts
-
-
 def arguments_for(function: Function, threads: int, seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     shapes = {"x": (threads + 4,), "a": (threads, 4), "out": (threads, 4)}
@@ -78,7 +57,8 @@ def arguments_for(function: Function, threads: int, seed: int) -> dict[str, Any]
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_random_programs_and_their_adjoints_compute_what_scalar_code_does(width: int) -> None:
-    primals = [lowered(text, "program") for text in drawn(60, seed=1)]
+    texts = [exact(text).replace("float64", "float32") for text in drawn(plain_programs(), 60, seed=1)]
+    primals = [lowered(text, "program") for text in texts]
     adjoints = [vjp(primal, ["x", "a", "out"], []).adjoint for primal in primals]
     tried = {"primal": 0, "adjoint": 0}
     for number, pair in enumerate(zip(primals, adjoints, strict=True)):

@@ -1,16 +1,24 @@
-"""The tests of a launch with which vector code begins, as C++: what it takes for granted of its arguments.
+"""What vector code tests before it runs: its launch, as C++, and the checks of its threads, without effects.
 
-A launch that fails one of them runs scalar code.
+A launch that fails one of the tests runs scalar code.  Where a function is to check an index after it has
+changed something, vector code runs all checks of a group first:
+
+    for k < count[i]:                    for k < count[i]:
+      j = of[start[i] + k]                 j = of[start[i] + k]
+      atomic_add(x_bar[j], y_bar[i])       check x_bar[j], y_bar[i]
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from kernelab.codegen.cpp.entry import GRID_SLOTS
 from kernelab.codegen.cpp.helpers import Names
+from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import Array, Scalar, bytes_of
-from kernelab.passes.access.independence import changed
+from kernelab.lang.types import Array, Scalar, bytes_of, int32
+from kernelab.passes.access.independence import changed, read_only
+from kernelab.passes.common.simplify import eliminate
 
 MOST = "(1 << 30)"
 """More threads than vector code counts."""
@@ -123,3 +131,43 @@ class LaunchRanges:
         if stmt.op.name == "add":
             return f"({left[0]} + {right[0]})", f"({left[1]} + {right[1]})"
         return f"({left[0]} - {right[1]})", f"({left[1]} - {right[0]})"
+
+
+# ----------------------------------------------------------------------------------------------- checks ahead
+
+
+_NOTHING = ir.Const(0, int32)
+
+
+def checks_of(function: ir.Function) -> ir.Block:
+    """The assertions of a function, and a `Store` for each access, of which the value does not count.
+
+    The Vars are those of the function.  Raises Refused where an index depends on what threads change.
+    """
+    found = eliminate(replace(function, body=_accesses(function.body))).body
+    steady = read_only(function)
+    for stmt in ir.walk(found):
+        if isinstance(stmt, ir.Save) or (
+            isinstance(stmt, ir.Load) and stmt.held is None and stmt.array not in steady
+        ):
+            raise Refused("an index that is tested after a thread has changed something depends on changes")
+    return found
+
+
+def _accesses(block: ir.Block) -> ir.Block:
+    return ir.Block(tuple(inner for stmt in block.stmts for inner in _checked(stmt)), block.yields)
+
+
+def _checked(stmt: ir.Stmt) -> Iterator[ir.Stmt]:
+    match stmt:
+        case ir.Load(held=None):
+            yield stmt
+            yield ir.Store(stmt.array, stmt.indices, _NOTHING, stmt.span)
+        case ir.Store() | ir.Atomic():
+            yield ir.Store(stmt.array, stmt.indices, _NOTHING, stmt.span)
+        case ir.If(then=then, orelse=orelse):
+            yield replace(stmt, then=_accesses(then), orelse=_accesses(orelse))
+        case ir.For(body=body) | ir.While(body=body):
+            yield replace(stmt, body=_accesses(body))
+        case _:
+            yield stmt

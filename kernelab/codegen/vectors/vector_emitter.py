@@ -21,8 +21,7 @@ from kernelab.codegen.cpp.helpers import BUDGET
 from kernelab.codegen.cpp.targets import INDENT, Cpu
 from kernelab.codegen.cpp.wide_accumulators import Wide
 from kernelab.codegen.cpp.writer import is_short, scalar_type, sides, weight
-from kernelab.codegen.vectors.checks_ahead import checks_of
-from kernelab.codegen.vectors.launch_rule import THREADS, launch_rule
+from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, launch_rule
 from kernelab.codegen.vectors.variation import UNIFORM, VARYING, border_tests
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, Refused
