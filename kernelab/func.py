@@ -19,7 +19,9 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelab.autodiff.jacobians.subject import mark_gradient
+from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.transforms import transforms
+from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.host_numbers import (
     Opened,
     arrays_like,
@@ -28,7 +30,7 @@ from kernelab.autodiff.transforms.host_numbers import (
     opened,
     reshaped,
 )
-from kernelab.autodiff.transforms.levels import current
+from kernelab.autodiff.transforms.levels import BASE, Level, current
 from kernelab.autodiff.transforms.transforms import Apart, taken_apart, together_by_argument
 from kernelab.autodiff.transforms.trees import (
     cotangents_of,
@@ -43,6 +45,7 @@ from kernelab.autodiff.transforms.trees import (
 from kernelab.errors import GradientError, KernelValueError, a_thing
 from kernelab.guidance.hint_tables import face
 from kernelab.runtime.array.array import array, require_array
+from kernelab.runtime.context.recorder import RECORDER
 from kernelab.runtime.kernel import decorators
 
 Function = Callable[..., Any]
@@ -52,6 +55,39 @@ Argnums = int | Sequence[int]
 __all__ = ["as_numpy", "grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
 
 __getattr__, __dir__ = face(__name__, __all__)
+
+
+def custom_vjp(func: Function, back: Function) -> Function:
+    """A function that computes what `func` does, and is differentiated by `back`.
+
+    Both read the values of the arrays that they are given, with NumPy and SciPy if they like, and return
+    arrays, of NumPy too, or numbers, whose floats get the type of the first array of floats.  `back` takes
+    the arguments, then the results if it has parameters for them, then a cotangent for each result; it
+    returns the adjoint of each argument that is an array of floats, None for zeros.  It has to be linear in
+    the cotangents: forward mode calls it once for each number of the results.  Second derivatives
+    differentiate `back` as any function: where they pass, compute in it with kernels, arrays and functions
+    of `custom_vjp`.  Tapes call it in `backward`.  Raises GradientError for adjoints that do not fit.
+
+        def back(a, b, x, x_bar):
+            b_bar = np.linalg.solve(a.numpy().T, x_bar.numpy())
+            return -np.outer(b_bar, x.numpy()), b_bar
+
+        solve = kl.func.custom_vjp(lambda a, b: np.linalg.solve(a.numpy(), b.numpy()), back)
+    """
+
+    @wraps(func)
+    def call(*args: Any) -> Any:
+        held, recorder = HostCall.of(func, back, args), RECORDER.get()
+        given = [args[n] for n in held.places]
+        if isinstance(recorder, Level):
+            results = recorder.call_host(held, given)
+        else:
+            results = BASE.call_host(held, given)
+            if isinstance(recorder, Recording) and any(one.requires_grad for one in given):
+                recorder.add_call(held, given, results)
+        return tuple(results) if held.is_several else results[0]
+
+    return call
 
 
 def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:

@@ -14,6 +14,7 @@ import numpy as np
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents
 from kernelab.autodiff.transforms.batch_and_wide import Batch
+from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.levels import BASE, Level, known
 from kernelab.lang.types import Scalar, bytes_of, is_differentiable, scalar_of, size_of, uint64
 from kernelab.runtime.array.array import array
@@ -185,6 +186,11 @@ class Dependence(Level):
         changed = [elements for i in program.changed if isinstance(elements := arguments[i], array)]
         self.seeded.update(elements.allocation for elements in changed)
         self.parent.run(traced, grid, [*_scalars(arguments), *map(self.bits, given)])
+
+    def call_host(self, call: HostCall, given: Sequence[array]) -> list[array]:
+        if any(elements.allocation in self.seeded for elements in given):
+            raise NotTraceableError
+        return self.parent.call_host(call, given)
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         self.parent.move(dest, src, add)

@@ -23,7 +23,8 @@ from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.access.access_regions import Region
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import Place, Recorder, caller
+from kernelab.runtime.context.recorder import Place, Recorder, caller, unrecorded
+from kernelab.runtime.host.create import zeros_like
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.program import Pullback
@@ -196,6 +197,23 @@ class Recording(Witness, Recorder):
         self.records.append(FunctionRecord(backward, handled, caller(), keeps))
         for primal in arrays:
             self.has_written(primal.allocation)
+
+    def add_call(self, call: Any, given: Sequence[array], results: Sequence[array]) -> None:
+        """Record a Python function with a derivative of its own, a `HostCall` that has just run."""
+        traced = [k for k, elements in enumerate(given) if elements.requires_grad]
+        for result in results:
+            result.requires_grad = is_differentiable(result.dtype)
+
+        def backward() -> None:
+            with unrecorded():
+                seeds = [zeros_like(one) if one.grad is None else one.grad for one in results]
+                bars = call.reversed(len(results)).run([*given, *results, *seeds])
+                for k in traced:
+                    bar = given[k].grad
+                    bar += bars[k]
+
+        backward.__name__ = getattr(call.func, "__name__", "custom_vjp")
+        self.add_function(backward, (*given, *results))
 
     def add_work(self, record: Record, lost: Iterable[Allocation]) -> None:
         """Add a record of another kind; `lost` is memory that it computed and that no adjoint can reach."""

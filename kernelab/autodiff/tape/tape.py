@@ -198,7 +198,8 @@ class Tape(Observed, Habits, Displayed):
     def __enter__(self) -> "Tape":
         if isinstance(RECORDER.get(), Level):
             message = "a transform runs this function, and a tape would not see through it"
-            raise refusal("nested", message, "take the gradient here with kl.func.grad or kl.func.vjp")
+            hint = "take the gradient here with kl.func.grad or kl.func.vjp; for record_func, custom_vjp"
+            raise refusal("nested", message, hint)
         if RECORDER.get() is not None:
             message = "a tape is recording already: one tape cannot be opened inside another"
             raise refusal("nested", message, "use the tape that is open")

@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptStarts
+from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.levels import Level, announce, fresh, known, will_write
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.backend.common.backends import Failed, thread_text
@@ -69,6 +70,19 @@ class Batch(Level):
         made, views = self.widen(target, copy=False), [self.view(source) for source in sources]
         for lane in range(self.lanes):
             self.parent.tabulate(_lane(made, lane), [_lane(view, lane) for view in views], compute)
+
+    def call_host(self, call: HostCall, given: Sequence[array]) -> list[array]:
+        if not any(elements.allocation in self.wide for elements in given):
+            return self.parent.call_host(call, given)
+        views = [self.view(elements) for elements in given]
+        lanes = [self.parent.call_host(call, [_lane(v, lane) for v in views]) for lane in range(self.lanes)]
+        results = []
+        for each in zip(*lanes, strict=True):
+            results.append(fresh(each[0].shape, each[0].dtype, each[0]))
+            view = self.widen(results[-1], copy=False)
+            for lane, result in enumerate(each):
+                self.parent.move(_lane(view, lane), result)
+        return results
 
     def stride(self, memory: Allocation) -> int:
         """The distance between the lanes of a memory, in bytes."""
@@ -361,6 +375,15 @@ class Wide(Level):
             low = np.frombuffer(argument, np.uint8).reshape(-1, 8)[:, : dtype.itemsize]
             return np.ascontiguousarray(low).view(dtype).astype(np.float64).tobytes()
         return argument
+
+    def call_host(self, call: HostCall, given: Sequence[array]) -> list[array]:
+        results = []
+        for exact in self.parent.call_host(call, [self.stand_in(elements) for elements in given]):
+            is_float = bool(given) and is_differentiable(exact.dtype)
+            dtype = with_scalar(exact.dtype, scalar_of(given[0].dtype)) if is_float else exact.dtype
+            results.append(fresh(exact.shape, dtype, exact))
+            self.parent.move(self.stand_in(results[-1]), exact)
+        return results
 
     def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
         self.parent.tabulate(target, [self.stand_in(source) for source in sources], compute)

@@ -14,6 +14,8 @@ and a program goes through all of them, innermost first.  Nothing here knows whi
 import math
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -22,15 +24,16 @@ from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, K
 from kernelab.autodiff.records.hazards import Witness
 from kernelab.autodiff.records.provenance import Provenance, array_from_host, number_from_host
 from kernelab.autodiff.records.records import would_reach
+from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.backend.common.backends import Args
 from kernelab.backend.cpu import interpreter
 from kernelab.errors import Diagnostic, GradientError, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.ir import Block, Const, For, If, Native, While
-from kernelab.lang.types import Value
+from kernelab.lang.types import Value, scalar_of
 from kernelab.passes.access.independence import independent
 from kernelab.runtime.array.transfers import device_add, device_copy
-from kernelab.runtime.context.recorder import RECORDER, Recorder, caller, name_of_memory
+from kernelab.runtime.context.recorder import RECORDER, Recorder, caller, name_of_memory, unrecorded
 from kernelab.runtime.host.create import array
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference, require_arguments_readable
@@ -72,6 +75,10 @@ class Level(Witness, Recorder):
 
     def _move(self, dest: array, src: array, add: bool) -> None:
         raise NotImplementedError
+
+    def call_host(self, call: HostCall, given: Sequence[array]) -> list[array]:
+        """Run a Python function of arrays that has a derivative of its own; its results, in new arrays."""
+        return self.parent.call_host(call, given)
 
     def stand_in(self, elements: array) -> array:
         """The array with which programs compute here in place of another."""
@@ -330,6 +337,10 @@ class Base(Level):
             run = interpreted or program.run
             run(b"".join(parts), program.shares(arguments))
 
+    def call_host(self, call: HostCall, given: Sequence[array]) -> list[array]:
+        with unrecorded():
+            return call.run(given)
+
     def move(self, dest: array, src: array, add: bool = False) -> None:
         dest.allocation.will_write(dest)
         if device_add(dest, src) if add else device_copy(dest, src):
@@ -423,6 +434,37 @@ class Forward(Level):
         if dot is not None:
             self.parent.forget(dot)
         self.parent.forget(memory)
+
+    def call_host(self, call: HostCall, given: Sequence[array]) -> list[array]:
+        moving = [k for k, elements in enumerate(given) if self.carries(elements.allocation)]
+        if not moving:
+            return self.parent.call_host(call, given)
+        if call.back is None:
+            with self.active():
+                return call.run(given)
+        results = self.parent.call_host(call, given)
+        back, dots = call.reversed(len(results)), {k: self._flat(self.dot(given[k])) for k in moving}
+        for n, result in enumerate(results):
+            scalar, along = scalar_of(result.dtype), self.dot(result)
+            for e in range(result.allocation.nbytes // itemsize(scalar)):
+                seeds = [fresh(one.shape, one.dtype, one) for one in results]
+                seeds[n].host().reshape(-1)[e] = 1
+                bars = self.parent.call_host(back, [*given, *results, *seeds])
+                parts = [(self._flat(bars[k]), dot) for k, dot in dots.items()]
+                with self.parent.active():
+                    slope = reduce(add, ((bar * dot).sum() for bar, dot in parts))
+                offset = e * itemsize(scalar)
+                element = array.over(along.allocation, offset, (1,), (itemsize(scalar),), scalar)
+                self.parent.move(element, slope)
+        return results
+
+    def _flat(self, elements: array) -> array:
+        """The numbers of an array in a row, in memory of their own."""
+        made = fresh(elements.shape, elements.dtype, elements)
+        self.parent.move(made, elements)
+        scalar = scalar_of(made.dtype)
+        size = itemsize(scalar)
+        return array.over(made.allocation, 0, (made.allocation.nbytes // size,), (size,), scalar)
 
     def _moves(self, given: Argument) -> bool:
         """Whether a tangent comes in with an argument."""

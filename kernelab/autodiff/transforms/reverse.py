@@ -27,6 +27,7 @@ from kernelab.autodiff.records.adjoint_buffers import (
 )
 from kernelab.autodiff.records.records import LaunchEntry
 from kernelab.autodiff.records.snapshots import Snapshot, room
+from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.levels import BASE, Level, active_with, fresh
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, LaunchConfig
@@ -146,6 +147,40 @@ class Move:
         level.move(bars.of(self.src), moved, add=True)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class HostRun:
+    """A Python function that ran; `kept` are copies of its arguments and results."""
+
+    call: HostCall
+    given: tuple[array, ...]
+    results: tuple[array, ...]
+    kept: tuple[array, ...]
+
+    @property
+    def reached(self) -> tuple[array, ...]:
+        return self.given
+
+    @property
+    def written(self) -> tuple[array, ...]:
+        return self.results
+
+    def pull(self, level: Level, bars: Adjoints) -> None:
+        if not any(bars.reach(result) for result in self.results):
+            return
+        seeds = [_copy(level, bars.of(result)) for result in self.results]
+        for result in self.results:
+            level.move(bars.of(result), fresh(result.shape, result.dtype, result))
+        found = level.call_host(self.call.reversed(len(self.results)), [*self.kept, *seeds])
+        for source, bar in zip(self.given, found, strict=True):
+            level.move(bars.of(source), bar, add=True)
+
+
+def _copy(level: Level, elements: array) -> array:
+    made = fresh(elements.shape, elements.dtype, elements)
+    level.move(made, elements)
+    return made
+
+
 class Reverse(Level):
     """Remembers what runs on the memories of `tracked`, which grow as results are computed from them.
 
@@ -157,7 +192,7 @@ class Reverse(Level):
         self.tracked: set[Allocation] = set()
         self._appended: set[Kept] = set()
         self._made: dict[int, list[Allocation]] = {}
-        self.entries: list[Run | Move] = []
+        self.entries: list[Run | Move | HostRun] = []
         self._snapshots: dict[Hashable, weakref.ref[LevelSnapshot]] = {}
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
@@ -237,6 +272,20 @@ class Reverse(Level):
         if touched and is_differentiable(dest.dtype):
             self.entries.append(Move(dest, src, add))
             self._track(dest.allocation)
+
+    def call_host(self, call: HostCall, given: Sequence[array]) -> list[array]:
+        if not any(self.carries(elements.allocation) for elements in given):
+            return self.parent.call_host(call, given)
+        if call.back is None:
+            with self.active():
+                return call.run(given)
+        kept = [_copy(self.parent, elements) for elements in given]
+        results = self.parent.call_host(call, kept)
+        kept += [_copy(self.parent, result) for result in results]
+        self.entries.append(HostRun(call, tuple(given), tuple(results), tuple(kept)))
+        for result in results:
+            self._track(result.allocation)
+        return results
 
     def _snapshot(
         self, elements: array, region: Region, grid: Extents, arguments: Sequence[Argument]

@@ -115,7 +115,8 @@ def func_grad(forward_fn: Any, check: bool = True) -> Any:
     """Replace the adjoint of a function for kernels: ``@func_grad(f)`` above ``def adj_f(x, adj_ret)``.
 
     The def takes the arguments of `f`, then the adjoint of each result, and adds to ``adjoint[x]`` for each
-    argument that is a float or an array of floats.  It is compared with differences when it is first used;
+    argument that is a float or an array of floats.  It is compared with differences under the cell that has
+    it, elsewhere when it is first used;
     ``check=False`` declares that it is a surrogate and not the derivative.
     """
     return _rule(forward_fn, names_around(2), check)

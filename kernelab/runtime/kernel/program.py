@@ -404,7 +404,8 @@ class Pullback:
     @cached_property
     def vjp(self) -> Vjp:
         """The two functions, with all calls in them written out."""
-        return replace(self._derived, primal=self.primal.flat, adjoint=self.adjoint.flat)
+        derived: Vjp = self._derived
+        return replace(derived, primal=self.primal.flat, adjoint=self.adjoint.flat)
 
     @cached_property
     def _frugal(self) -> Program:

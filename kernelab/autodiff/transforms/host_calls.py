@@ -1,0 +1,126 @@
+"""Calls of Python functions whose derivative is another Python function: what each run of them gives."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
+from kernelab.lang.types import is_differentiable, scalar_of, shape_of
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import RECORDER, caller
+from kernelab.runtime.host.create import clone, zeros_like
+from kernelab.runtime.host.structarray import structarray
+
+Function = Callable[..., Any]
+
+
+@dataclass(slots=True)
+class HostCall:
+    """A call of `func`; its arrays of floats, at `places` among `args`, are given anew each time it runs.
+
+    `back` is the derivative, None for a function that is differentiated as it runs.  `is_several` says, after
+    a run, whether the results were a tuple.
+    """
+
+    func: Function
+    back: Function | None
+    args: tuple[Any, ...]
+    places: tuple[int, ...]
+    is_several: bool = False
+
+    @staticmethod
+    def of(func: Function, back: Function, args: tuple[Any, ...]) -> "HostCall":
+        """The call of a user's function; raises KernelTypeError for structs."""
+        for n, given in enumerate(args):
+            if isinstance(given, structarray) or hasattr(given, "__kernelab_struct__"):
+                message = f"argument {n} of {_name(func)} is {a_thing(given)}, and custom_vjp takes arrays"
+                raise _refused(KernelTypeError, message, "pass the arrays of its fields")
+        floats = (
+            n for n, given in enumerate(args) if isinstance(given, array) and is_differentiable(given.dtype)
+        )
+        return HostCall(func, back, args, tuple(floats))
+
+    def run(self, given: Sequence[array]) -> list[array]:
+        """The results as new arrays."""
+        returned = self.func(*self._whole(given))
+        self.is_several = isinstance(returned, tuple | list)
+        return [self._result(result, given) for result in (returned if self.is_several else [returned])]
+
+    def _whole(self, given: Sequence[array]) -> list[Any]:
+        whole = list(self.args)
+        for n, elements in zip(self.places, given, strict=True):
+            whole[n] = elements
+        return whole
+
+    def _result(self, result: Any, given: Sequence[array]) -> array:
+        if isinstance(result, array):
+            return clone(result, requires_grad=False)
+        if not isinstance(result, int | float | np.number | np.ndarray):
+            message = f"{_name(self.func)} returned {a_thing(result)}"
+            raise _refused(KernelTypeError, message, "return arrays, of NumPy or kernelab's, or numbers")
+        values = np.atleast_1d(result)
+        is_float = values.dtype.kind == "f" and bool(given)
+        return array(values.astype(scalar_of(given[0].dtype).dtype) if is_float else values)
+
+    def reversed(self, results: int) -> "HostCall":
+        """The call of the derivative: of the arrays, the results and the cotangents of these."""
+        count, every = len(self.places), len(self.places) + 2 * results
+        back = self.back
+        assert back is not None
+        takes_results = _takes_results(back, len(self.args), results)
+
+        def adjoints(*given: array) -> list[array]:
+            args, rest = self._whole(given[:count]), given[count:]
+            found = back(*args, *(rest if takes_results else rest[results:]))
+            several = list(found) if isinstance(found, tuple | list) else [found]
+            if len(several) != count:
+                message = f"{_name(back)} returned {len(several)} adjoints for {count} arrays of floats"
+                raise _refused(GradientError, message, "return one for each, None for zeros")
+            return [_adjoint(back, n, *pair) for n, pair in enumerate(zip(several, given, strict=False))]
+
+        return HostCall(adjoints, None, (None,) * every, tuple(range(every)))
+
+
+def _takes_results(back: Function, args: int, results: int) -> bool:
+    """Whether a derivative takes the results, too; raises GradientError where its parameters fit neither."""
+    parameters = inspect.signature(back).parameters.values()
+    count = sum(one.kind is not inspect.Parameter.VAR_POSITIONAL for one in parameters)
+    if count < len(parameters) or count == args + 2 * results:
+        return True
+    if count != args + results:
+        message = f"{_name(back)} takes {count} arguments, for {args} arguments and {results} results"
+        hint = "let it take the arguments, then the results or not, then a cotangent for each result"
+        raise _refused(GradientError, message, hint)
+    return False
+
+
+def _adjoint(back: Function, n: int, bar: Any, like: array) -> array:
+    """What a derivative returned for an array, in its shape and type; raises GradientError for another."""
+    if bar is None:
+        return zeros_like(like, requires_grad=False)
+    shape = (*like.shape, *shape_of(like.dtype))
+    if isinstance(bar, array) and (bar.shape, bar.dtype) == (like.shape, like.dtype):
+        return bar
+    values = None if isinstance(bar, array) else np.asarray(bar)
+    if values is not None and RECORDER.get() is not None:
+        message = f"a second derivative passes through {_name(back)}, which returned {a_thing(bar)}"
+        hint = "compute in it with kernels, arrays and functions of custom_vjp; NumPy has no derivative"
+        raise _refused(GradientError, message, hint)
+    if values is None or values.dtype.kind not in "fiu" or (values.shape or (1,)) != shape:
+        found = f"{bar.dtype} {bar.shape}" if values is None else f"{a_thing(bar)} of shape {values.shape}"
+        message = (
+            f"adjoint {n} that {_name(back)} returned is {found}, and has to be {like.dtype} {like.shape}"
+        )
+        raise _refused(GradientError, message, "return adjoints in the shapes of the arguments")
+    return array(values.reshape(shape).astype(scalar_of(like.dtype).dtype), like.dtype)
+
+
+def _name(func: Function) -> str:
+    return getattr(func, "__name__", type(func).__name__)
+
+
+def _refused(kind: type[Exception], message: str, hint: str) -> Exception:
+    return kind(Diagnostic(message, caller().span, "custom", hint=hint))

@@ -1,0 +1,231 @@
+"""Python functions with a derivative of their own, `custom_vjp`, on tapes and under every transform."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+Host = np.ndarray[Any, Any]
+
+rng = np.random.default_rng(0)
+MATRIX = np.asarray(rng.normal(size=(3, 3)) + 3.0 * np.eye(3))
+RIGHT = np.asarray(rng.normal(size=3))
+
+
+def solve_back(a: Any, b: Any, x: Any, x_bar: Any) -> tuple[Host, Host]:
+    b_bar = np.linalg.solve(a.numpy().T, x_bar.numpy())
+    return -np.outer(b_bar, x.numpy()), b_bar
+
+
+def solve_host(a: Any, b: Any) -> Host:
+    return np.linalg.solve(a.numpy(), b.numpy())
+
+
+solve = kl.func.custom_vjp(solve_host, solve_back)
+
+
+def loss(a: Any, b: Any) -> Any:
+    x = solve(a, b * b)
+    return (x * x).sum()
+
+
+def exact(a: Host, b: Host) -> float:
+    x = np.linalg.solve(a, b * b)
+    return float(x @ x)
+
+
+def slopes(f: Callable[[Host], Any], at: Host) -> Host:
+    found = []
+    for k in range(at.size):
+        step = np.zeros(at.size)
+        step[k] = 1e-5
+        step = step.reshape(at.shape)
+        found.append((np.asarray(f(at + step)) - np.asarray(f(at - step))) / 2e-5)
+    return np.stack(found, -1).reshape(*np.shape(found[0]), *at.shape)
+
+
+BY_MATRIX = slopes(lambda a: exact(a, RIGHT), MATRIX)
+BY_RIGHT = slopes(lambda b: exact(MATRIX, b), RIGHT)
+
+
+def arrays(dtype: Any = float, requires_grad: bool = False) -> tuple[Any, Any]:
+    made = (kl.array(values, dtype=dtype, requires_grad=requires_grad) for values in (MATRIX, RIGHT))
+    a, b = made
+    return a, b
+
+
+def agree(found: Any, wanted: Any, tolerance: float = 2e-4) -> None:
+    found = found.numpy() if isinstance(found, kl.array) else np.asarray(found)
+    np.testing.assert_allclose(found.reshape(np.shape(wanted)), wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_alone_it_is_the_function_with_floats_of_the_type_given() -> None:
+    for dtype in (kl.float32, kl.float64):
+        x = solve(*arrays(dtype))
+        assert (x.dtype, x.requires_grad) == (dtype, False)
+        agree(x, np.linalg.solve(MATRIX, RIGHT), 1e-5)
+
+
+def test_on_a_tape_it_is_pulled_by_its_derivative_from_the_values_of_the_call() -> None:
+    a, b = arrays(requires_grad=True)
+    with kl.Tape() as tape:
+        total = loss(a, b)
+        a.fill_(0.0)
+    tape.backward(total)
+    agree(a.grad, BY_MATRIX)
+    agree(b.grad, BY_RIGHT)
+
+
+def test_on_a_tape_what_requires_no_gradient_gets_none() -> None:
+    a, b = arrays()
+    b.requires_grad = True
+    with kl.Tape() as tape:
+        total = loss(a, b)
+    tape.backward(total)
+    assert a.grad is None
+    agree(b.grad, BY_RIGHT)
+
+
+def test_reverse_mode() -> None:
+    agree(kl.func.grad(loss)(*arrays()), BY_MATRIX)
+    value, (by_matrix, by_right) = kl.func.value_and_grad(loss, (0, 1))(*arrays())
+    agree(value, [exact(MATRIX, RIGHT)])
+    agree(by_matrix, BY_MATRIX)
+    agree(by_right, BY_RIGHT)
+    x, pull = kl.func.vjp(solve, *arrays())
+    agree(pull(kl.ones_like(x))[1], np.linalg.solve(MATRIX.T, np.ones(3)))
+
+
+def test_forward_mode() -> None:
+    a, b = arrays()
+    direction = kl.array(rng.normal(size=3), dtype=float)
+    _, dot = kl.func.jvp(lambda b: loss(a, b), (b,), (direction,))
+    agree(dot, [BY_RIGHT @ direction.numpy()])
+    _, both = kl.func.jvp(solve, (a, b), (a, b))
+    agree(both, np.zeros(3))  # the solution does not change where both sides grow alike
+
+
+@pytest.mark.parametrize("mode", [kl.func.jacfwd, kl.func.jacrev])
+def test_jacobians(mode: Callable[..., Any]) -> None:
+    a, b = arrays()
+    agree(mode(solve, 1)(a, b), np.linalg.inv(MATRIX))
+    agree(mode(solve, 0)(a, b), slopes(lambda a: np.linalg.solve(a, RIGHT), MATRIX))
+
+
+def test_lanes_run_one_by_one() -> None:
+    a, b = arrays()
+    many = kl.array(rng.normal(size=(4, 3)), dtype=float)
+    agree(kl.func.vmap(solve, in_dims=(None, 0))(a, many), np.linalg.solve(MATRIX, many.numpy().T).T)
+    gradients = kl.func.vmap(kl.func.grad(loss, 1), in_dims=(None, 0))(a, many)
+    agree(gradients, [slopes(lambda b: exact(MATRIX, b), row.astype(float)) for row in many.numpy()])
+    jacobians = kl.func.vmap(kl.func.jacfwd(solve, 1), in_dims=(None, 0))(a, many)
+    agree(jacobians, [np.linalg.inv(MATRIX)] * 4)
+    assert b.shape == (3,)
+
+
+def inner_back(a: Any, b: Any, x: Any, x_bar: Any) -> tuple[Any, Any]:
+    b_bar = linear(kl.clone(a.T), x_bar)
+    return -(b_bar[:, None] * x[None, :]), b_bar
+
+
+linear = kl.func.custom_vjp(solve_host, inner_back)
+
+
+def smooth(b: Any, a: Any) -> Any:
+    x = linear(a, b * b)
+    return (x * x * x).sum()
+
+
+def test_second_derivatives_pass_through_a_derivative_of_arrays() -> None:
+    a, b = arrays()
+
+    def f(b: Host) -> float:
+        return float((np.linalg.solve(MATRIX, b * b) ** 3).sum())
+
+    first = slopes(f, RIGHT)
+    agree(kl.func.grad(smooth)(b, a), first)
+
+    inverse = np.linalg.inv(MATRIX)
+
+    def gradient(b: Host) -> Host:
+        return np.asarray(2.0 * b * (inverse.T @ (3.0 * (inverse @ (b * b)) ** 2)))
+
+    second = slopes(gradient, RIGHT)
+    agree(kl.func.jacfwd(kl.func.grad(smooth))(b, a), second, 2e-3)
+    agree(kl.func.jacrev(kl.func.grad(smooth))(b, a), second, 2e-3)
+    agree(kl.func.hessian(smooth)(b, a), second, 2e-3)
+
+
+def test_second_derivatives_through_numpy_are_not_silent() -> None:
+    a, b = arrays()
+    for second in (
+        lambda: kl.func.hvp(lambda b: loss(a, b), b, kl.ones_like(b)),
+        lambda: kl.func.jacrev(kl.func.grad(lambda b: loss(a, b)))(b),
+    ):
+        with pytest.raises(kl.GradientError, match="a second derivative passes through solve_back"):
+            second()
+    with pytest.raises(kl.GradientError, match="cannot be read here"):
+        kl.func.hessian(lambda b: loss(a, b))(b)
+
+
+def test_gradcheck_compares_it_in_float64() -> None:
+    a, b = arrays(requires_grad=True)
+    assert kl.autograd.gradcheck(loss, inputs=[a, b], show_summary=False)
+
+    def wrong(a: Any, b: Any, x: Any, x_bar: Any) -> tuple[Host, Host]:
+        by_matrix, by_right = solve_back(a, b, x, x_bar)
+        return by_matrix, 2.0 * by_right
+
+    bad = kl.func.custom_vjp(solve_host, wrong)
+    assert not kl.autograd.gradcheck(
+        lambda a, b: bad(a, b), inputs=[a, b], show_summary=False, raise_exception=False
+    )
+
+
+def test_several_results_numbers_and_none() -> None:
+    def both(x: Any, n: int) -> tuple[Host, float]:
+        return x.numpy() ** n, float(x.numpy().sum())
+
+    def back(x: Any, n: int, y_bar: Any, s_bar: Any) -> Host:
+        return np.asarray(n * x.numpy() ** (n - 1) * y_bar.numpy() + s_bar.numpy())
+
+    powers = kl.func.custom_vjp(both, back)
+    x = kl.array([1.0, 2.0], dtype=float)
+    agree(kl.func.jacrev(lambda x: powers(x, 3))(x)[0], np.diag([3.0, 12.0]))
+    agree(kl.func.jacfwd(lambda x: powers(x, 3))(x)[1], [[1.0, 1.0]])
+    ignored = kl.func.custom_vjp(lambda x: x.numpy() * 2.0, lambda x, y_bar: None)
+    agree(kl.func.jacrev(ignored)(x), np.zeros((2, 2)))
+
+
+def test_vectors_are_arrays_with_components_last() -> None:
+    def turned(v: Any) -> Any:
+        return kl.array(v.numpy()[:, ::-1].copy(), dtype=kl.vec3)
+
+    turn = kl.func.custom_vjp(turned, lambda v, out_bar: out_bar.numpy()[:, ::-1])
+    v = kl.array(rng.normal(size=(2, 3)), dtype=kl.vec3)
+    wanted = np.einsum("ij,kl->ikjl", np.eye(2), np.eye(3)[::-1])
+    for mode in (kl.func.jacfwd, kl.func.jacrev):
+        agree(mode(turn)(v), wanted)
+
+
+@pytest.mark.parametrize(
+    ("back", "message"),
+    [
+        (lambda x: x, "takes 1 arguments, for 1 arguments and 1 results"),
+        (lambda x, y_bar: (y_bar, y_bar), "returned 2 adjoints for 1 arrays"),
+        (lambda x, y_bar: np.zeros(3), r"adjoint 0 that .* has to be float32 \(2,\)"),
+        (lambda x, y_bar: "no", r"adjoint 0 that .* has to be float32 \(2,\)"),
+    ],
+)
+def test_a_derivative_that_does_not_fit_is_an_error(back: Any, message: str) -> None:
+    double = kl.func.custom_vjp(lambda x: x.numpy() * 2.0, back)
+    with pytest.raises(kl.GradientError, match=message):
+        kl.func.jacrev(double)(kl.array([1.0, 2.0], dtype=float))
+
+
+def test_structs_and_other_results_are_refused() -> None:
+    with pytest.raises(kl.KernelTypeError, match="returned a str"):
+        kl.func.custom_vjp(lambda x: "x", lambda x, y_bar: None)(kl.zeros(1))
