@@ -355,6 +355,10 @@ KEPLER = """
 def residual(z: float, m: float):
     return z - 0.5 * sin(z) - m
 
+def drift(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = {drift}
+
 def step(z: array[float], m: array[float]):
     i = tid()
     z[i] = z[i] - (z[i] - 0.5 * sin(z[i]) - m[i]) / (1.0 - 0.5 * cos(z[i]))  {mark}
@@ -370,13 +374,23 @@ dz, dm = kl.func.grad(residual, (0, 1))(z[0], m[0])
 """
 
 
-def test_9_the_derivative_of_a_root_is_that_of_its_iteration_and_a_nan_is_named() -> None:
-    right = Lesson(KEPLER.format(mark=""), IMPLICIT, START=[1.0])
+def test_9_the_derivative_of_a_root_is_that_of_its_iteration_and_a_nan_and_lost_digits_are_named() -> None:
+    stable = "0.5 - x[i] * x[i] / 24.0"
+    right = Lesson(KEPLER.format(mark="", drift=stable), IMPLICIT, START=[1.0])
     assert right.m.grad.item() == pytest.approx(-right.dm / right.dz, rel=1e-5)
-    kernels = KEPLER.format(mark="# !").replace("(1.0 - 0.5 * cos", "(0.5 - 0.5 * cos")
+    kernels = KEPLER.format(mark="# !", drift=stable).replace("(1.0 - 0.5 * cos", "(0.5 - 0.5 * cos")
     wrong = Lesson(kernels, IMPLICIT, START=[0.0])
     assert re.search("a value turns -?(inf|nan) here", wrong.told)
     assert wrong.is_named_in(wrong.told)
+    lost = Lesson(KEPLER.format(mark="", drift="(1.0 - cos(x[i])) / (x[i] * x[i])  # !"))
+    x, y = (
+        kl.array([1e-3, 2e-3], dtype=float, requires_grad=True),
+        kl.zeros(2, dtype=float, requires_grad=True),
+    )
+    assert "✗" not in shown(kl.autograd.gradcheck, right.drift, dim=2, inputs=[x], outputs=[y])
+    report = shown(kl.autograd.gradcheck, lost.drift, dim=2, inputs=[x], outputs=[y])
+    assert "precision: the formula is right" in report
+    assert lost.is_named_in(report)
 
 
 # ------------------------------------------------------------------- 10. n bodies with atomics
