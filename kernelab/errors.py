@@ -108,6 +108,13 @@ NOWHERE = Span(Source("", "<generated>"), 1, 0, 1, 0)
 """The span of what no user wrote."""
 
 
+def text_of(span: Span) -> str:
+    """The text of an expression, the first line of a longer one."""
+    line = span.source.line(span.line)
+    is_one = span.end_line == span.line
+    return (line[span.column : span.end_column] if is_one else line[span.column :].rstrip() + " ...").strip()
+
+
 @dataclass(frozen=True, slots=True)
 class Related:
     """Another place that a diagnostic speaks of, such as an earlier definition."""

@@ -6,7 +6,7 @@ from typing import Any
 from kernelab.autodiff.inspect.contributions import Contributions, of_call
 from kernelab.autodiff.inspect.contributions import contributions as of_tape
 from kernelab.autodiff.inspect.thread_graph import ThreadGraph, graph_call, graph_thread
-from kernelab.autodiff.inspect.thread_run import trace_call, trace_thread
+from kernelab.autodiff.inspect.thread_run import trace_call, trace_record, trace_thread
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.builtins.table import Builtin
 from kernelab.errors import Diagnostic, KernelTypeError
@@ -31,12 +31,18 @@ class Trace(Builtin):
         A matrix is a square one of floats.  ``trace(kernel, thread, dim, inputs, outputs, adjoints)``:
         `thread` is a position in the grid `dim`, an int or one for each of its dimensions; `adjoints` are the
         cotangents that the adjoint starts with, by array or name, 1 for all that the kernel changes unless
-        given.  ``trace(g, 2.0, 3.0)`` is the run of a function for kernels, whose result has the cotangent 1
-        unless ``adjoints={"result": ...}`` says otherwise.  Nothing that is given changes.  Raises
-        LaunchError for a thread outside of the grid, and what a launch or a call raises.
+        given.  `where` chooses lines and iterations (``where=7``, ``where={"line": 7, "k": 3}``), with
+        ``compare="float64"`` each value stands beside that of float64, and with ``expressions=True`` every
+        subexpression has a row.  ``trace(tape, record, thread, loss)`` is of a recorded launch, by its number
+        from 0, on the cotangents that arrive there.  ``trace(g, 2.0, 3.0)`` is the run of a function for
+        kernels, whose result has the cotangent 1 unless ``adjoints={"result": ...}`` says otherwise.  Nothing
+        that is given changes.  Raises LaunchError for a thread outside of the grid, TapeError for a record
+        that is no launch, and what a launch or a call raises.
         """
         if is_function(kernel_or_matrix):
             return trace_call(kernel_or_matrix, given, named)
+        if isinstance(kernel_or_matrix, Tape):
+            return self._of_tape(kernel_or_matrix, *given, **named)
         return self._of_kernel(kernel_or_matrix, *given, **named)
 
     def _of_kernel(
@@ -47,11 +53,12 @@ class Trace(Builtin):
         inputs: Sequence[Any] = (),
         outputs: Sequence[Any] = (),
         adjoints: Mapping[Any, Any] | None = None,
+        **options: Any,
     ) -> Any:
         if isinstance(kernel_or_matrix, Kernel):
-            return trace_thread(kernel_or_matrix, thread, dim, inputs, outputs, adjoints)
+            return trace_thread(kernel_or_matrix, thread, dim, inputs, outputs, adjoints, **options)
         is_alone = thread == 0 and dim is None and not inputs and not outputs and adjoints is None
-        is_other = kernel_or_matrix is None or isinstance(kernel_or_matrix, str | Tape)
+        is_other = kernel_or_matrix is None or isinstance(kernel_or_matrix, str)
         is_other = is_other or callable(kernel_or_matrix)
         if is_other or not is_alone:
             what = described(kernel_or_matrix) if is_other else "a matrix and more"
@@ -59,13 +66,15 @@ class Trace(Builtin):
             hint = "write kl.trace(kernel, 0, dim=n, inputs=[...], outputs=[...]), or kl.trace(m)"
             if isinstance(kernel_or_matrix, str):
                 hint = "name the kernel without quotation marks: kl.trace(kernel, 0, dim=n, inputs=[...])"
-            if isinstance(kernel_or_matrix, Tape):
-                hint = (
-                    "write kl.trace(kernel, 0, dim=n, inputs=[...]) with the arguments of a launch, "
-                    "or show the tape as the value of a cell"
-                )
             raise KernelTypeError(Diagnostic(message, code="call", hint=hint))
         return super().__call__(kernel_or_matrix)
+
+    def _of_tape(self, tape: Tape, record: Any = None, thread: Any = 0, *given: Any, **named: Any) -> Any:
+        if record is None:
+            message = "a tape is traced by one of its launches"
+            hint = "write kl.trace(tape, record, thread, loss=loss), of the number of a record from 0"
+            raise KernelTypeError(Diagnostic(message, code="call", hint=hint))
+        return trace_record(tape, record, thread, *given, **named)
 
 
 trace = Trace("trace")

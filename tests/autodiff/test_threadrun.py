@@ -163,3 +163,96 @@ def test_an_index_outside_is_the_error_of_the_launch() -> None:
 
 def test_of_a_matrix_trace_is_still_the_sum_of_its_diagonal() -> None:
     assert kl.trace(kl.mat22(1.0, 2.0, 3.0, 4.0)) == 5.0
+
+
+RECORDED = kl.compile(
+    """def power(x: array[float], y: array[float]):
+    i = tid()
+    s = x[i]
+    for k in range(3):
+        s = s * s
+    y[i] = s
+
+def square_in_place(y: array[float]):
+    i = tid()
+    y[i] = y[i] * y[i]
+
+def total(y: array[float], loss: array[float]):
+    atomic_add(loss, 0, 2.0 * y[tid()])
+
+def cosine(x: array[float], by: float, y: array[float]):
+    i = tid()
+    y[i] = by * (1.0 - cos(x[i])) / x[i]**2
+"""
+)
+
+
+@pytest.fixture
+def recorded() -> tuple[kl.Tape, kl.array, kl.array]:
+    x = kl.array([1.1, 1.2], dtype=float, requires_grad=True)
+    y, loss = (kl.zeros(n, dtype=float, requires_grad=True) for n in (2, 1))
+    with kl.Tape() as tape:
+        kl.launch(RECORDED["power"], dim=2, inputs=[x], outputs=[y])
+        kl.launch(RECORDED["square_in_place"], dim=2, inputs=[y])
+        kl.launch(RECORDED["total"], dim=2, inputs=[y], outputs=[loss])
+    return tape, x, loss
+
+
+def test_a_record_of_a_tape_is_traced_on_the_cotangents_that_arrived_there(
+    recorded: tuple[kl.Tape, kl.array, kl.array],
+) -> None:
+    tape, x, loss = recorded
+    first, second = kl.trace(tape, 0, 1, loss=loss), kl.trace(tape, tape.launches[1], 1, loss=loss)
+    assert x.grad is None or not x.grad.numpy().any()
+    tape.backward(loss)
+    assert last(first, "x_bar[1]") == pytest.approx(x.grad.numpy()[1], rel=1e-5)
+    assert pairs(first.adjoint)[0] == ("y_bar[1]", "reads", pytest.approx(4.0 * 1.2**8, rel=1e-5))
+    # What the second launch has overwritten is what it kept of it.
+    assert pairs(second.primal) == [("a kept value", "reads", pytest.approx(1.2**8, rel=1e-5))]
+    assert pairs(second.adjoint)[0] == ("y_bar[1]", "reads", 2.0)
+    again = kl.trace(tape, -3, 1)  # of the last backward
+    assert pairs(again.adjoint) == pairs(first.adjoint)
+    assert "record 0 of the tape, run again" in str(again)
+
+
+def test_a_record_that_cannot_be_traced_is_refused(recorded: tuple[kl.Tape, kl.array, kl.array]) -> None:
+    tape, _, loss = recorded
+    with pytest.raises(kl.TapeError, match="say what the gradient is of"):
+        kl.trace(tape, 0)
+    with pytest.raises(kl.TapeError, match="record 7 of this tape is no launch") as caught:
+        kl.trace(tape, 7, loss=loss)
+    assert "launches have the numbers 0, 1, 2" in str(caught.value)
+    with pytest.raises(TypeError, match="a tape is traced by one of its launches"):
+        kl.trace(tape)
+
+
+def test_lines_and_iterations_are_chosen(recorded: tuple[kl.Tape, kl.array, kl.array]) -> None:
+    tape, x, loss = recorded
+    given: Any = {"dim": 2, "inputs": [x], "outputs": [kl.zeros(2, dtype=float)]}
+    of_line = kl.trace(RECORDED["power"], 0, **given, where=5)
+    assert pairs(of_line.primal) == [("s", "=", pytest.approx(1.1**n, rel=1e-5)) for n in (2, 4, 8)]
+    for place in ({"k": 1}, {"iteration": 1}, {"k": range(1, 2), "line": range(4, 6)}):
+        run = kl.trace(RECORDED["power"], 0, **given, where=place)
+        assert pairs(run.primal) == [("k", "=", 1), ("s", "=", pytest.approx(1.1**4, rel=1e-5))]
+        assert [one.span.line for one in run.adjoint] == [5, 5]
+    assert pairs(kl.trace(tape, 0, loss=loss, where={"line": 5, "k": 2}).primal) == pairs(of_line.primal)[2:]
+    with pytest.raises(kl.KernelValueError, match="where='5' is no place of a kernel"):
+        kl.trace(RECORDED["power"], 0, **given, where="5")
+
+
+def test_each_subexpression_stands_beside_its_value_in_float64() -> None:
+    x, y = kl.array([1e-3], dtype=float), kl.zeros(1, dtype=float)
+    run = kl.trace(RECORDED["cosine"], 0, 1, [x, 2.0, y], compare="float64", expressions=True)
+    seen = {one.name: one for one in run.primal}
+    assert seen["cos(x[i])"].left == pytest.approx(7.2, abs=0.1)
+    lost = seen["1.0 - cos(x[i])"]
+    assert (lost.wide, lost.left) == (pytest.approx(5e-7, rel=1e-4), pytest.approx(1.3, abs=0.1))
+    assert seen["y[0]"].wide == pytest.approx(1.0, rel=1e-4)
+    assert {one.name: one.left for one in run.adjoint}["by_bar[0]"] == pytest.approx(1.3, abs=0.1)
+    shown = str(run).splitlines()
+    header = next(line for line in shown if "digits" in line)
+    row = next(line for line in shown if "  1.0 - cos(x[i]) =" in line)
+    assert header.split()[-3:] == ["in", "float64", "digits"]
+    assert row.split()[-3:] == ["4.76837e-07", "5e-07", "1.3"]
+    with pytest.raises(kl.KernelValueError, match="compare='float16' is no precision"):
+        kl.trace(RECORDED["cosine"], 0, 1, [x, 2.0, y], compare="float16")

@@ -42,7 +42,7 @@ class Interpreted(Wide):
             return
         will_write(program, grid, arguments)
         params = program.function.params
-        given = [self._given(a, param.type) for a, param in zip(arguments, params, strict=True)]
+        given = [self.given(a, param.type) for a, param in zip(arguments, params, strict=True)]
         parts = [made.packed, *(packed(each, made.threads, None) for each in given)]
         interpreter.entry(function, chunk=self.chunk)(b"".join(parts))
 

@@ -31,7 +31,7 @@ from kernelab.autodiff.transforms.trees import scalars
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame
-from kernelab.errors import KernelError, Span
+from kernelab.errors import KernelError, Span, text_of
 from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.rounding import epsilon
@@ -118,13 +118,6 @@ class Loss:
 def number(value: Any) -> str:
     """A number, or the components of a value, in six digits."""
     return f"{float(value):.6g}" if np.ndim(value) == 0 else np.array2string(np.asarray(value), precision=6)
-
-
-def text_of(span: Span) -> str:
-    """The text of an expression, the first line of a longer one."""
-    line = span.source.line(span.line)
-    is_one = span.end_line == span.line
-    return (line[span.column : span.end_column] if is_one else line[span.column :].rstrip() + " ...").strip()
 
 
 # ------------------------------------------------------------------------------------------ side by side
@@ -246,7 +239,7 @@ class SideBySide(Wide):
             case KeptStarts(kept, inner):
                 return KeptStarts(self._kept[kept], inner)
             case _:
-                return super()._given(argument, type)
+                return super().given(argument, type)
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         twins = self.stand_in(dest), self.stand_in(src)

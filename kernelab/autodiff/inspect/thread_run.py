@@ -4,19 +4,32 @@ The thread runs alone, by the interpreter, on copies: it sees arrays as they are
 of the launch would write.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
-from kernelab.autodiff.records.records import pullback_of
+from kernelab.autodiff.checks.lost_digits import digits, digits_of
+from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.records import LaunchRecord, Record, pullback_of
+from kernelab.autodiff.tape.backward import BackwardPlan
+from kernelab.autodiff.tape.finite import as_launched
+from kernelab.autodiff.tape.seeds import Seeds, values_of
+from kernelab.autodiff.tape.tape import Tape
+from kernelab.autodiff.transforms.batch_and_wide import Wide
+from kernelab.autodiff.transforms.levels import BASE
 from kernelab.backend.cpu.interpreter import Seen, watch
-from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
-from kernelab.lang.types import Array, bytes_of, scalar_of
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError, TapeError
+from kernelab.lang.ir import Function
+from kernelab.lang.rounding import epsilon
+from kernelab.lang.types import Array, Type, bytes_of, float64, is_differentiable, scalar_of, with_scalar
+from kernelab.passes.ad.vjp import Vjp
+from kernelab.passes.common.copying import widen
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import readable
 from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.recorder import RECORDER
 from kernelab.runtime.kernel.arguments import Reference, ordered, require_arguments_readable
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Groups, Pullback
@@ -29,6 +42,13 @@ from kernelab.runtime.ops.function_calls import as_launch
 MOST = 10_000
 """How many values of a run are kept at most."""
 
+OPTIONS = ("where", "compare", "expressions")
+"""What the trace of a function takes besides its arguments and the cotangents."""
+
+
+Where = int | range | Mapping[str, int | range] | None
+"""Lines and iterations of a kernel."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ThreadRun:
@@ -39,6 +59,7 @@ class ThreadRun:
     primal: tuple[Seen, ...]
     adjoint: tuple[Seen, ...]
     note: str = ""
+    record: int | None = None
 
     def __repr__(self) -> str:
         counts = f"{len(self.primal)} values, {len(self.adjoint)} adjoints"
@@ -52,39 +73,193 @@ def trace_thread(
     inputs: Sequence[Any] = (),
     outputs: Sequence[Any] = (),
     adjoints: Mapping[Any, Any] | None = None,
+    where: Where = None,
+    compare: Literal["float64"] | None = None,
+    expressions: bool = False,
 ) -> ThreadRun:
     """Run one thread of a launch and its adjoint, and keep every value; nothing that it is given changes.
 
     `thread` is the position in the grid `dim`, an int or as many as the grid has dimensions; the arguments
     are those of `launch`.  `adjoints` maps arrays, or names of parameters, to the cotangents that the sweep
-    starts with; otherwise every element of a float array that the kernel changes has 1.  Raises LaunchError
-    for a thread outside of the grid, and what a launch raises, and GradientError in a lane of `vmap`.
+    starts with; otherwise every element of a float array that the kernel changes has 1.  `where` is a line, a
+    range of lines, or what both have to be, by name: ``{"line": 7, "k": 3}``, of a loop over `k`, or
+    ``"iteration"`` of the innermost loop.  With ``compare="float64"`` the thread runs in float64, too, and
+    with `expressions` every subexpression has a row.  Raises LaunchError for a thread outside of the grid,
+    and what a launch raises, KernelValueError for no such place, and GradientError in a lane of `vmap`.
     """
+    keeps = chosen(where)
+    if compare not in (None, "float64"):
+        hint = 'write compare="float64"'
+        raise KernelValueError(Diagnostic(f"compare={compare!r} is no precision", code="compare", hint=hint))
     made = ThreadArguments.of(kernel, thread, dim, inputs, outputs)
     kernel, position, linear, parts = made.kernel, made.position, made.linear, made.parts
     reverse = made.reverse
     if isinstance(reverse, KernelTypeError):
-        seen = watch(kernel.program.unmerged, b"".join(parts), linear, MOST)
+        seen = watch(kernel.program.unmerged, b"".join(parts), linear, MOST, keeps, expressions)
         return ThreadRun(kernel.name, position, tuple(seen), (), reverse.diagnostics[0].message)
-    residuals = [Residual(type, made.grid.threads) for type in reverse.residuals]
-    function = reverse.unmerged.primal
-    slots = b"".join([*parts, *(residual.packed for residual in residuals)])
-    primal = watch(function, slots, linear, MOST)
+    given = [a if isinstance(a, array) else part for a, part in zip(made.arguments, parts[1:], strict=True)]
     bars = made.bars(reverse, adjoints)
-    saved = [values for residual in residuals for values in residual.arrays()]  # alive until the run is over
-    slots = b"".join([*parts, *(bars[i].packed for i in reverse.active), *(one.packed for one in saved)])
-    replayed = {param.hint for param in function.params}
-    adjoint = (
-        seen
-        for seen in watch(reverse.unmerged.adjoint, slots, linear, MOST)
-        if (name := seen.name.partition("[")[0]).endswith("_bar") and name not in replayed
-    )
+    barred = [bars[i] for i in reverse.active]
+    way = Way(reverse.unmerged, made.grid, linear, keeps, expressions)
+    wide, level, params = None, Wide(BASE), kernel.primal.params
+    if compare is not None:
+        packs = [_wide(level, a, param.type) for a, param in zip(given, params, strict=True)]
+        wide = way.run(packs, [level.stand_in(bar) for bar in barred], is_wide=True)
+    primal, adjoint = way.run(given, barred)
+    if wide is not None:
+        primal, adjoint = beside(primal, wide[0]), beside(adjoint, wide[1])
     return ThreadRun(kernel.name, position, tuple(primal), tuple(adjoint))
+
+
+def trace_record(
+    tape: Tape,
+    record: int | LaunchRecord,
+    thread: int | Sequence[int] = 0,
+    loss: array | None = None,
+    grads: Mapping[array, Any] | None = None,
+    where: Where = None,
+    expressions: bool = False,
+) -> ThreadRun:
+    """Run one thread of a recorded launch, and its adjoint on the cotangents that arrive there.
+
+    `record` is a launch of the tape, or its number among the records from 0.  The cotangents are those of
+    ``tape.backward(loss, grads)``, or of the last `backward`.  No gradient changes.  Values that were
+    overwritten since are those that the tape has saved.  Raises TapeError where the record is no launch with
+    an adjoint, or it is not known what the gradient is of; otherwise as `trace_thread` does.
+    """
+    keeps, records = chosen(where), tuple(tape)
+    k = records.index(record) if record in records else record if isinstance(record, int) else len(records)
+    found = records[k] if -len(records) <= k < len(records) else None
+    reverse = getattr(found, "pullback", None)
+    is_launch = isinstance(found, LaunchRecord) and found.call.space is None
+    if not is_launch or not isinstance(found, LaunchRecord) or not isinstance(reverse, Pullback):
+        message = f"record {record} of this tape is no launch on the CPU that has an adjoint"
+        numbers = ", ".join(str(i) for i, one in enumerate(records) if isinstance(one, LaunchRecord))
+        raise TapeError(Diagnostic(message, code="record", hint=f"launches have the numbers {numbers}"))
+    seeds = tape.cotangents(loss, grads) if loss is not None or grads is not None else tape.last_cotangents
+    if seeds is None:
+        hint = "write kl.trace(tape, record, thread, loss=loss), or call tape.backward(loss) first"
+        raise TapeError(Diagnostic("say what the gradient is of", code="trace", hint=hint))
+    position = _position(thread, found.grid)
+    linear = int(np.ravel_multi_index(position, found.grid.extents))
+    saved, adjoints = found.saved(), arriving(records, seeds, k % len(records))
+    parts = b"".join(found.adjoint_parts(adjoints, saved))
+    swept = watch(reverse.unmerged.adjoint, parts, linear, MOST, keeps, expressions)
+    adjoint = _of_cotangents(swept, found.kernel.primal)
+    again = as_launched(found)
+    if again is None:  # the adjoint computes again what it needs, from what the launch has kept
+        kept = {residual.array.hint: "a kept value" for residual in reverse.unmerged.residuals}
+        kept |= {residual.starts.hint: "" for residual in reverse.unmerged.residuals}
+        rest = [(one, one.name.partition("[")[0]) for one in swept if one not in adjoint]
+        primal = [replace(one, name=kept.get(name, one.name)) for one, name in rest if kept.get(name) != ""]
+    else:
+        parts = b"".join(found.call.parts_with(again))
+        primal = watch(found.kernel.program.unmerged, parts, linear, MOST, keeps, expressions)
+    return ThreadRun(found.kernel.name, position, tuple(primal), tuple(adjoint), record=k % len(records))
+
+
+def arriving(records: Sequence[Record], seeds: Seeds, k: int) -> Adjoints:
+    """The adjoints that a sweep from some cotangents has when it comes to record `k`."""
+    adjoints = Adjoints()
+    for target, cotangent in seeds.items():
+        bar = adjoints.of(target).host()
+        bar[...] = bar + values_of(cotangent)
+    token = RECORDER.set(None)
+    try:
+        plan = BackwardPlan(records, seeds)
+        for i in range(len(records) - 1, k, -1):
+            if i in plan.live:
+                records[i].pull(adjoints)
+    finally:
+        RECORDER.reset(token)
+    return adjoints
+
+
+def _of_cotangents(seen: Sequence[Seen], primal: Function) -> list[Seen]:
+    """What an adjoint does to cotangents, without the values of the primal that it computes again."""
+    replayed = {param.hint for param in primal.params}
+    names = [one.name.partition("[")[0] for one in seen]
+    is_bar = [name.endswith("_bar") and name not in replayed for name in names]
+    return [one for one, is_one in zip(seen, is_bar, strict=True) if is_one]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How one thread runs: forth and back, with what is kept of it."""
+
+    programs: Vjp
+    grid: Grid
+    linear: int
+    keeps: Callable[[Seen], bool]
+    expressions: bool
+
+    def run(
+        self, given: Sequence[array | bytes], bars: Sequence[array], is_wide: bool = False
+    ) -> tuple[list[Seen], list[Seen]]:
+        """What is seen of the primal and of the adjoint, in float64 if `is_wide`."""
+        primal, adjoint = self.programs.primal, self.programs.adjoint
+        types = [residual.type for residual in self.programs.residuals]
+        if is_wide:
+            primal, adjoint = widen(primal), widen(adjoint)
+            types = [with_scalar(type, float64) if is_differentiable(type) else type for type in types]
+        residuals = [Residual(scalar_of(type), self.grid.threads) for type in types]
+        parts = [self.grid.packed, *(one.packed if isinstance(one, array) else one for one in given)]
+        forth = self.watched(primal, [*parts, *(residual.packed for residual in residuals)])
+        saved = [values for residual in residuals for values in residual.arrays()]  # alive until the end
+        back = self.watched(adjoint, [*parts, *(one.packed for one in (*bars, *saved))])
+        return forth, _of_cotangents(back, primal)
+
+    def watched(self, function: Function, parts: Sequence[bytes]) -> list[Seen]:
+        return watch(function, b"".join(parts), self.linear, MOST, self.keeps, self.expressions)
+
+
+def _wide(level: Wide, given: array | bytes, type: Type) -> array | bytes:
+    """An array or a packed number over float64."""
+    found = level.given(given, type)
+    assert isinstance(found, array | bytes)
+    return found
+
+
+def beside(seen: Sequence[Seen], wide: Sequence[Seen]) -> list[Seen]:
+    """The floats of a run with those of the same run in float64, and the digits on which they agree."""
+    known: dict[Hashable, list[Seen]] = {}
+    for one in reversed(wide):
+        known.setdefault((one.span, one.name, one.sign, one.loops), []).append(one)
+    found = []
+    for one in seen:
+        twins = known.get((one.span, one.name, one.sign, one.loops))
+        value = np.asarray(one.value)
+        if twins and value.dtype.kind not in "iub":
+            exact = twins.pop().value
+            most = digits_of(epsilon(value.dtype))
+            left = float(digits(value[np.newaxis], np.asarray(exact)[np.newaxis], most)[0])
+            one = replace(one, wide=exact, left=left)
+        found.append(one)
+    return found
+
+
+def chosen(where: Where) -> Callable[[Seen], bool]:
+    """Whether a value stands at the lines, and in the iterations, that are asked for."""
+    asked = where if isinstance(where, Mapping) else {} if where is None else {"line": where}
+    if not all(isinstance(name, str) and isinstance(at, int | range) for name, at in asked.items()):
+        hint = 'write where=7, where=range(7, 9), or where={"line": 7, "k": 3}, of iteration 3 over k'
+        message = f"where={where!r} is no place of a kernel"
+        raise KernelValueError(Diagnostic(message, code="where", hint=hint))
+    wanted = {name: range(at, at + 1) if isinstance(at, int) else at for name, at in asked.items()}
+
+    def keeps(one: Seen) -> bool:
+        numbers = {"line": one.span.line, **({"iteration": one.loops[-1][1]} if one.loops else {})}
+        numbers |= dict(one.loops)
+        return all(name in numbers and numbers[name] in among for name, among in wanted.items())
+
+    return keeps
 
 
 def trace_call(function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> ThreadRun:
     """The run of a function for kernels and of its adjoint, as of one thread; `adjoints` among the names."""
-    return trace_thread(*thread_of_call(function, given, named))
+    own = {name: value for name, value in named.items() if name in OPTIONS}
+    rest = {name: value for name, value in named.items() if name not in OPTIONS}
+    return trace_thread(*thread_of_call(function, given, rest), **own)
 
 
 def thread_of_call(function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -84,9 +84,9 @@ def _primal_culprit(records: Sequence[Record], live: Sequence[int]) -> Diagnosti
 def _culprit(record: LaunchRecord) -> Culprit | None:
     """The place in a launch where a value became NaN or infinite; None if none did or inputs are lost."""
     plan = record.kernel.plan
-    inputs = _inputs(record)
-    if inputs is not None:
-        return record.call.trace_primal(_with_copies(record, inputs, plan.read))
+    arguments = as_launched(record)
+    if arguments is not None:
+        return record.call.trace_primal(arguments)
     again = record.pullback.again if isinstance(record.pullback, Pullback) else None
     if again is None:
         return None
@@ -95,6 +95,12 @@ def _culprit(record: LaunchRecord) -> Culprit | None:
     if inputs is None:
         return None
     return record.call.trace_again(again.tracing, record.residuals, _with_copies(record, inputs, read))
+
+
+def as_launched(record: LaunchRecord) -> dict[int, array] | None:
+    """Arguments to run a launch again as it ran, on copies of what it writes; None where some are lost."""
+    inputs = _inputs(record)
+    return None if inputs is None else _with_copies(record, inputs, record.kernel.plan.read)
 
 
 def _culprit_inside(record: CheckpointRecord) -> Diagnostic | None:

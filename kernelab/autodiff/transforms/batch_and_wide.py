@@ -362,10 +362,10 @@ class Wide(Level):
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         will_write(program, grid, arguments)
         params = program.function.params
-        given = [self._given(a, param.type) for a, param in zip(arguments, params, strict=True)]
+        given = [self.given(a, param.type) for a, param in zip(arguments, params, strict=True)]
         self.parent.run(program.widened, grid, given)
 
-    def _given(self, argument: Argument, type: Type) -> Argument:
+    def given(self, argument: Argument, type: Type) -> Argument:
         if isinstance(argument, array):
             return self.stand_in(argument)
         if isinstance(argument, Kept) and is_differentiable(argument.elem):

@@ -19,11 +19,11 @@ from kernelab.backend.common.backends import Args, Output
 from kernelab.backend.cpu.chunk import Bounds, Chunk, Failure, Program
 from kernelab.backend.cpu.lanes import Frame, Numpy, Sums
 from kernelab.codegen.cpp.entry import GRID_SLOTS, MEMORY, EntryInfo, layout_of
-from kernelab.errors import Span
+from kernelab.errors import Span, text_of
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Function, Loop, Var, While
-from kernelab.lang.types import Array, bytes_of, scalar_of
+from kernelab.lang.types import Array, bytes_of, is_differentiable, scalar_of
 from kernelab.passes.access.independence import changed
 
 MOST = 1000
@@ -309,7 +309,9 @@ class Seen:
     """A value at a line: that of a variable, or of an element that was read, written or added to.
 
     `sign` is "=" for what is now so, else how the element was changed by the value.  `is_read` tells elements
-    that were read from those that were written.
+    that were read from those that were written.  `loops` has the names and numbers of the iterations around
+    it, the outermost first.  `wide` is the value in float64, and `left` how many digits agree with that,
+    where the two were compared.
     """
 
     span: Span
@@ -317,6 +319,9 @@ class Seen:
     sign: str
     value: Any
     is_read: bool = False
+    loops: tuple[tuple[str, int], ...] = ()
+    wide: Any = None
+    left: float | None = None
 
 
 def is_sum(stmt: ir.Stmt) -> TypeGuard[ir.Let]:
@@ -328,12 +333,20 @@ def is_sum(stmt: ir.Stmt) -> TypeGuard[ir.Let]:
 
 
 class Watched(Chunk):
-    """A chunk of one thread that notes what it does, up to `most` values."""
+    """A chunk of one thread that notes what it does, up to `most` values among those that `keeps` takes.
 
-    def __init__(self, seen: list[Seen], most: int, *given: Any) -> None:
+    With `expressions` it notes every float, by the text that computes it.
+    """
+
+    def __init__(
+        self, seen: list[Seen], most: int, keeps: Callable[[Seen], bool], expressions: bool, *given: Any
+    ) -> None:
         super().__init__(*given)
         self.seen = seen
         self.most = most
+        self.keeps = keeps
+        self.expressions = expressions
+        self.loops: list[tuple[str, int]] = []
 
     def stmt(self, stmt: ir.Stmt, frame: Frame) -> None:
         """Run a statement, and note its value."""
@@ -351,6 +364,8 @@ class Watched(Chunk):
                 self.note(stmt, out.hint, frame.values(share), "+=")
             case ir.Let(out) if out.hint:
                 self.note(stmt, out.hint, frame.values(out))
+            case ir.Let(out) if self.expressions and is_differentiable(out.type):
+                self.note(stmt, text_of(stmt.span), frame.values(out))
             case ir.Load(out, array, indices, held=None):
                 name = f"{array.hint}{self.index(indices, frame)}"
                 self.note(stmt, name, frame.values(out), is_read=True)
@@ -373,8 +388,14 @@ class Watched(Chunk):
         if isinstance(stmt, ir.For):
             assert counts is not None
             number = counts - 1 - trip if stmt.reverse else counts * 0 + trip
-            self.note(stmt, stmt.index.hint or "iteration", number)
-        return super().iteration(stmt, around, carried, trip, counts)
+            self.loops.append((stmt.index.hint or "iteration", int(number[0])))
+            self.note(stmt, self.loops[-1][0], number)
+        else:
+            self.loops.append(("iteration", trip))
+        try:
+            return super().iteration(stmt, around, carried, trip, counts)
+        finally:
+            self.loops.pop()
 
     def index(self, indices: tuple[ir.Atom, ...], frame: Frame) -> str:
         """The indices as they are written."""
@@ -383,17 +404,26 @@ class Watched(Chunk):
     def note(self, stmt: ir.Stmt, name: str, values: Numpy, sign: str = "=", is_read: bool = False) -> None:
         """Keep the value of the only thread."""
         if len(self.seen) < self.most:
-            value = values[0]
-            self.seen.append(Seen(stmt.span, name, sign, value.copy() if value.ndim else value[()], is_read))
+            value = values[0].copy() if values.ndim > 1 else values[0]
+            one = Seen(stmt.span, name, sign, value, is_read, tuple(self.loops))
+            if self.keeps(one):
+                self.seen.append(one)
 
 
-def watch(function: ir.Function, args: Args, thread: int, most: int) -> list[Seen]:
+def watch(
+    function: ir.Function,
+    args: Args,
+    thread: int,
+    most: int,
+    keeps: Callable[[Seen], bool] = lambda one: True,
+    expressions: bool = False,
+) -> list[Seen]:
     """Run one thread of a program on packed arguments, whose memory it changes; at most `most` values.
 
     Raises the KernelError that the thread ends with, if it does.
     """
     seen: list[Seen] = []
-    run_thread(function, args, thread, partial(Watched, seen, most))
+    run_thread(function, args, thread, partial(Watched, seen, most, keeps, expressions))
     return seen
 
 

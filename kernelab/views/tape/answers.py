@@ -21,6 +21,9 @@ from kernelab.views.pages.markup import Below, Cell, Node, Run, Style, Table, ce
 from kernelab.views.tape.arrays import array_view
 from kernelab.views.tape.digest import Digest
 
+FEW = 3.0
+"""Of so few digits that are left a reader is warned."""
+
 FIRST, LAST = 120, 30
 """Of a long run, how many values are shown at its ends."""
 
@@ -28,7 +31,8 @@ FIRST, LAST = 120, 30
 def thread_view(run: ThreadRun) -> Node:
     """The tables of a run."""
     place = run.thread[0] if len(run.thread) == 1 else run.thread
-    title = words(Run(f"thread {place}", "strong"), f" of {run.kernel}, run alone on copies", level=1)
+    how = "run alone on copies" if run.record is None else f"record {run.record} of the tape, run again"
+    title = words(Run(f"thread {place}", "strong"), f" of {run.kernel}, {how}", level=1)
     parts: list[Node] = [title, _table("primal", run.primal)]
     if run.note:
         parts.append(words(Run("no adjoint: ", "dim"), run.note))
@@ -54,7 +58,12 @@ def _table(title: str, seen: Sequence[Seen]) -> Node:
         rows[FIRST:-LAST] = [(cell("⋮"), cell(f"{left_out} more", "dim"), cell(""), cell(""))]
     if len(seen) >= MOST:
         title += f", its first {MOST:,} values"
-    return Table(title, ("line", "source", "", "value"), tuple(rows))
+    head: tuple[str, ...] = ("line", "source", "", "value")
+    if any(one.left is not None for one in seen):
+        head = (*head, "in float64", "digits")
+        empty = cell("", is_number=True)
+        rows = [row if len(row) == len(head) else (*row, cell(""), empty) for row in rows]
+    return Table(title, head, tuple(rows))
 
 
 def _row(one: Seen, before: Seen | None, several: bool) -> tuple[Cell, ...]:
@@ -64,7 +73,11 @@ def _row(one: Seen, before: Seen | None, several: bool) -> tuple[Cell, ...]:
     source = "" if goes_on else span.source.line(span.line).strip()
     verb = f"reads {one.name}" if one.is_read else f"{one.name} {one.sign}"
     style: Style = "dim" if one.is_read else "name"
-    return cell(line, is_number=not several), cell(source), cell(verb, style), cell(written(one.value))
+    row = cell(line, is_number=not several), cell(source), cell(verb, style), cell(written(one.value))
+    if one.left is None:
+        return row
+    few: Style = "bad" if one.left < FEW else ""
+    return *row, cell(written(one.wide)), cell(f"{one.left:.1f}", few, is_number=True)
 
 
 # ---------------------------------------------------------------------------------------- contributions view
