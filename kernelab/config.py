@@ -42,7 +42,7 @@ import numpy as np
 
 from kernelab.backend.common.build_cache import VARIABLE
 from kernelab.errors import Diagnostic, KernelAttributeError, KernelValueError, near
-from kernelab.frontend.meaning.options import is_check
+from kernelab.frontend.definitions.definitions import is_check
 from kernelab.settings import Settings, change_settings, settings
 from kernelab.warp.names import DEFAULTS, UNUSED
 

@@ -121,9 +121,7 @@ WORDS: dict[str, tuple[str, str]] = {
 
 def said_of(word: str) -> str:
     """The signature and documentation of a word, in the form of an operation's; "" for other names."""
-    said = (
-        [WORDS[word]] if word in WORDS else [meaning for name, meaning in library_functions() if name == word]
-    )
+    said = [meaning for name, meaning in (*WORDS.items(), *library_functions()) if name == word]
     return "\n\n".join(f"{written}\n    {meaning}" for written, meaning in said)
 
 
@@ -132,16 +130,12 @@ def library_functions() -> tuple[tuple[str, tuple[str, str]], ...]:
     """The functions in the language itself as users call them: the word, how it is written, what it does."""
     words = {meaning: word for (word, _), meaning in BY_COUNT.items()}
     words |= {word: word for word in LIBRARY_WORDS}
-    definitions = (node for node in ast.parse(LIBRARY_TEXT).body if isinstance(node, ast.FunctionDef))
-    return tuple(
-        (words[node.name], (f"{words[node.name]}({ast.unparse(node.args)})", _sentence(node)))
-        for node in definitions
-        if node.name in words
-    )
-
-
-def _sentence(node: ast.FunctionDef) -> str:
-    return " ".join((ast.get_docstring(node) or "").split())
+    found = []
+    for node in ast.parse(LIBRARY_TEXT).body:
+        if isinstance(node, ast.FunctionDef) and node.name in words:
+            word, sentence = words[node.name], " ".join((ast.get_docstring(node) or "").split())
+            found.append((word, (f"{word}({ast.unparse(node.args)})", sentence)))
+    return tuple(found)
 
 
 # ---------------------------------------------------------------------------------- functions in the language

@@ -24,7 +24,7 @@ from IPython.display import display
 from kernelab.autodiff.checks.rule_check import leave_unchecked
 from kernelab.errors import Diagnostic, Source, Span
 from kernelab.frontend import UserFunction
-from kernelab.frontend.meaning.options import CHECKS
+from kernelab.frontend.definitions.definitions import CHECKS
 from kernelab.frontend.meaning.syntax_trees import module_of
 from kernelab.jupyter.after_cell import Rules
 from kernelab.lang.ir import Call, Function, walk

@@ -15,7 +15,7 @@ from kernelab.errors import (
     KernelValueError,
     LaunchError,
 )
-from kernelab.frontend.meaning.options import MODULE
+from kernelab.frontend.definitions.definitions import MODULE_DEFAULTS
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import caller
@@ -134,7 +134,7 @@ def set_module_options(options: Mapping[str, Any], module: Any = None) -> None:
 
 def get_module_options(module: Any = None) -> dict[str, Any]:
     """The options of kernels of the calling Python module, or of `module`: those set, and the defaults."""
-    return {**MODULE, **_names(module).get(MODULE_OPTIONS, {})}
+    return {**MODULE_DEFAULTS, **_names(module).get(MODULE_OPTIONS, {})}
 
 
 def get_module(name: str) -> Module:

@@ -21,7 +21,7 @@ from kernelab.errors import (
     Related,
     Source,
 )
-from kernelab.frontend.definitions import custom_derivatives, native_defs
+from kernelab.frontend.definitions import custom_derivatives, definitions, native_defs
 from kernelab.frontend.definitions.definitions import Template, template
 from kernelab.frontend.definitions.functions import Overloads, UserFunction
 from kernelab.frontend.definitions.kernels import (
@@ -32,7 +32,6 @@ from kernelab.frontend.definitions.kernels import (
     too_deep,
 )
 from kernelab.frontend.expressions import passing
-from kernelab.frontend.meaning import options
 from kernelab.frontend.meaning.classes import StructDefinition, lower_class
 from kernelab.frontend.meaning.frame import Mistake, evaluated
 from kernelab.frontend.meaning.meanings import FunctionRef, KernelRef, Poison, StructRef
@@ -306,10 +305,10 @@ class _Cell:
                 stated[option.arg or ""] = self.evaluate(option.value, "this option")
             except Mistake as mistake:
                 self.errors.append(mistake.diagnostic)
-        wrong = options.unknown(kind, stated)
+        wrong = definitions.unknown_option(kind, stated)
         if wrong is not None:
             self.error(decorator, wrong[0], "value", wrong[1])
-        return options.effective(stated) if kind == "kernel" else {}
+        return definitions.effective_options(stated) if kind == "kernel" else {}
 
     # ---- kernels and functions
 

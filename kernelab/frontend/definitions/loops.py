@@ -9,6 +9,7 @@ for i in range(3)           the same with 0, 1 and 2, where the body has static(
 import ast
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -215,14 +216,10 @@ def written_out(frame: Frame, stmt: ast.For, items: Sequence[Meaning], inside: I
         if isinstance(left, Const):
             _one(frame, stmt, item, live, inside)
         else:
-            step = _step(frame, stmt, item, live, inside)
+            step = partial(_one, frame, stmt, item, live, inside)
             branch(frame, ("item", id(stmt), k), left, lambda: None, step, live)
     kept = {FLAGS["return"]} if "return" in jumps else set()
     frame.env |= {flag: value for flag, value in around.items() if flag not in kept}
-
-
-def _step(frame: Frame, stmt: ast.For, item: Meaning, live: Live, inside: Inside) -> Callable[[], None]:
-    return lambda: _one(frame, stmt, item, live, inside)
 
 
 def _one(frame: Frame, stmt: ast.For, item: Meaning, live: Live, inside: Inside) -> None:

@@ -1,12 +1,12 @@
 """Lowers calls: of the words of the language, by a table, of types, and of users' functions."""
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from kernelab.frontend.expressions import constructors, operations, passing, reads, struct_values, words
-from kernelab.frontend.expressions.constructors import number
+from kernelab.frontend.expressions import operations, passing, reads, struct_values, words
+from kernelab.frontend.expressions.operations import number
 from kernelab.frontend.expressions.passing import call_function, in_order, in_order_of
 from kernelab.frontend.meaning import annotations, array_views, unsupported
 from kernelab.frontend.meaning.frame import Frame
@@ -41,7 +41,7 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
         case TypeRef(type) if type == bool_ and (there := _has_elements(frame, arguments)) is not None:
             return there
         case TypeRef(type):
-            return constructors.construct(frame, type, in_order_of(frame, type, arguments, node), node)
+            return operations.construct(frame, type, in_order_of(frame, type, arguments, node), node)
         case StructRef(struct):
             return struct_values.construct(frame, struct, arguments, node)
         case FunctionRef(function):
@@ -109,49 +109,11 @@ def _extremum(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> 
     return _extremum(frame, name, (Argument(pair, node), *rest), node)
 
 
-def _division_or_power(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning | None:
+def _binary(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning | None:
     if len(arguments) != 2:
         return _operation(frame, name, arguments, node)
     (left, right), parts = _operands(frame, name, arguments, node)
-    if name == "pow":
-        return power(frame, (left, right), node, parts)
-    return operations.divided(frame, name, left, right, node, parts)
-
-
-def power(
-    frame: Frame, operands: Sequence[Weak | Typed], node: ast.expr, parts: Sequence[ast.expr]
-) -> Weak | Typed:
-    """`a ** b`: squares and cubes as products, integers to constant powers by squaring."""
-    base, exponent = operands
-    match base, exponent:
-        case Typed() as typed, Weak(int() as n) if (
-            isinstance(typed.type, Scalar)
-            and typed.type != bool_
-            and (n in (1, 2, 3) or (0 <= n <= 64 and typed.type.is_int))
-        ):
-            return _repeated(frame, typed, n, node, parts[0])
-        case Typed() as typed, Typed() as other if _is_int(typed) and _is_int(other):
-            raise frame.error(
-                node,
-                "the power of two int variables can be an int or a float",
-                hint=f"write float({frame.places.text(parts[0])}) ** {frame.places.text(parts[1])}",
-            )
-        case _:
-            return operate(frame, "pow", operands, node, parts)
-
-
-def _is_int(value: Typed) -> bool:
-    return isinstance(value.type, Scalar) and value.type.is_int
-
-
-def _repeated(frame: Frame, base: Typed, n: int, node: ast.expr, part: ast.expr) -> Weak | Typed:
-    if n == 0:
-        return Weak(1)
-    if n == 1:
-        return base
-    half = _repeated(frame, base, n // 2, node, part)
-    square = operate(frame, "mul", [half, half], node, [part, part])
-    return operate(frame, "mul", [square, base], node, [part, part]) if n % 2 else square
+    return operations.binary(frame, name, left, right, node, parts)
 
 
 # ------------------------------------------------------------------------- conditions
@@ -227,9 +189,9 @@ WORDS: Mapping[str, FromValues | FromSyntax] = {
     "where": FromValues(_where),
     "select": FromValues(_select),
     **dict.fromkeys(("min", "max"), FromValues(_extremum)),
-    **dict.fromkeys((*operations.DIVISIONS, "pow"), FromValues(_division_or_power)),
+    **dict.fromkeys(operations.BINARY, FromValues(_binary)),
     **dict.fromkeys(words.ATOMICS, FromValues(words.atomic)),
-    **dict.fromkeys(annotations.SHAPED_WORDS, FromValues(constructors.shaped_value)),
+    **dict.fromkeys(annotations.SHAPED_WORDS, FromValues(operations.shaped_value)),
     **dict.fromkeys(passing.LIBRARY, FromValues(_library_function)),
 }
 """The words whose calls mean more than an operation of the table of builtins."""

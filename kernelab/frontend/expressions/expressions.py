@@ -27,6 +27,7 @@ from kernelab.frontend.meaning.meanings import (
     TypeRef,
     Weak,
     describe,
+    is_number,
     is_struct,
     is_truth,
 )
@@ -48,11 +49,9 @@ def binary(
 ) -> Weak | Typed:
     """`left operator right`, as Python means it."""
     name = OPERATIONS[type(operator)]
-    if name in operations.DIVISIONS:
-        return operations.divided(frame, name, left, right, node, parts)
-    if name == "pow":
-        return calls.power(frame, [left, right], node, parts)
-    if name == "matmul" and (operations.is_number(left) or operations.is_number(right)):
+    if name in operations.BINARY:
+        return operations.binary(frame, name, left, right, node, parts)
+    if name == "matmul" and (is_number(left) or is_number(right)):
         raise frame.error(
             node,
             f"@ multiplies matrices and vectors, not {describe(left)} and {describe(right)}",

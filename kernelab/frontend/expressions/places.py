@@ -185,7 +185,7 @@ def _step(frame: Frame, base: Meaning, groups: Groups, node: ast.expr) -> tuple[
             return Typed(read_part(frame, base.atom, chosen)), groups[1:]
         case Typed() if not isinstance(base.type, Scalar):
             indices, rest = _component_indices(base.type, groups)
-            return _component(frame, base, indices), rest
+            return _taken(frame, base.atom, component_atoms(frame, base.type, indices)), rest
         case TupleOf(items):
             return _item(frame, items, groups[0]), groups[1:]
         case _:
@@ -237,10 +237,6 @@ def _component_indices(type: Value, groups: Groups) -> tuple[list[ast.expr], Gro
     if isinstance(type, Mat) and len(first) == 1 and len(groups) > 1 and len(groups[1]) == 1:
         return [*first, *groups[1]], groups[2:]
     return first, groups[1:]
-
-
-def _component(frame: Frame, base: Typed, indices: Sequence[ast.expr]) -> Typed:
-    return _taken(frame, base.atom, component_atoms(frame, base.type, indices))
 
 
 def component_atoms(frame: Frame, type: Value, indices: Sequence[ast.expr]) -> tuple[Atom, ...]:

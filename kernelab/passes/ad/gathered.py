@@ -24,7 +24,7 @@ from kernelab.passes.access.access_forms import Walker
 from kernelab.passes.access.access_regions import Situation, range_of
 from kernelab.passes.access.affine_forms import Extent, Form, Given, Guard, Thread, is_uniform
 from kernelab.passes.access.independence import changed, independent
-from kernelab.passes.ad.custom_rules import is_float
+from kernelab.passes.ad.derivative_rules import is_float
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.simplify import simplify
 

@@ -21,17 +21,23 @@ from kernelab.lang.build import Expr, type_of, zero
 from kernelab.lang.ir import Block, Call, CustomRules, Function, Stmt, Var, walk
 from kernelab.lang.types import Value, is_differentiable
 from kernelab.passes.ad.activity import refuse_undefined, varied
-from kernelab.passes.ad.custom_rules import (
+from kernelab.passes.ad.derivative_rules import (
+    EXTREMA,
+    better,
     has_tangent,
     insert,
     is_float,
     is_float_array,
+    is_one,
+    push,
     refuse_native,
     refuse_shared_arguments,
     refuse_tangent,
+    refused,
+    shared,
     transposed,
+    winning,
 )
-from kernelab.passes.ad.operation_rules import EXTREMA, better, is_one, push, refused, shared, winning
 from kernelab.passes.common.copying import Accompanying, Copier, expanded, lay_out
 from kernelab.passes.common.simplify import simplify
 

@@ -25,7 +25,7 @@ from kernelab.lang import ir
 from kernelab.lang.build import Builder, constant, integer, type_of, zero
 from kernelab.lang.types import Scalar, bytes_of, int32
 from kernelab.passes.access.affine_forms import Step, counters, value_after
-from kernelab.passes.ad.custom_rules import insert
+from kernelab.passes.ad.derivative_rules import insert
 from kernelab.passes.common.copying import Copier
 
 

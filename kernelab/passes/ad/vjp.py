@@ -21,18 +21,24 @@ from kernelab.lang.build import Expr, integer, type_of, zero
 from kernelab.lang.types import Array, int32
 from kernelab.passes.ad.activity import active as find_active
 from kernelab.passes.ad.activity import masked
-from kernelab.passes.ad.custom_rules import (
+from kernelab.passes.ad.derivative_rules import (
+    EXTREMA,
     any_nonzero,
+    better,
     float_arrays,
     insert,
     is_float,
+    is_one,
+    pull,
     refuse_lost_reads,
     refuse_native,
     refuse_shared_arguments,
     refuse_unrepeatable,
+    refused,
+    shared,
     touches,
+    winning,
 )
-from kernelab.passes.ad.operation_rules import EXTREMA, better, is_one, pull, refused, shared, winning
 from kernelab.passes.ad.primal_replay import Env, Replay, ascending, divisions_checked, value_of
 from kernelab.passes.ad.record import Recorded, Residual, record
 from kernelab.passes.common.copying import expanded

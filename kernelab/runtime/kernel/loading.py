@@ -29,7 +29,7 @@ from kernelab.frontend import (
     lower_tree,
     source_of,
 )
-from kernelab.frontend.meaning.options import effective, unknown
+from kernelab.frontend.definitions.definitions import effective_options, unknown_option
 from kernelab.lang.rounding import is_float_dtype
 from kernelab.lang.structs import StructArray
 from kernelab.lang.types import Array, Value
@@ -263,7 +263,7 @@ def loader(
         module = options.get("module")
         shared = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
         around = module.options if isinstance(module, Module) else shared
-        chosen = effective({"module_options": around}) | effective(options)
+        chosen = effective_options({"module_options": around}) | effective_options(options)
         if isinstance(found, GenericKernel):
             found.options |= chosen
             return found
@@ -274,7 +274,7 @@ def loader(
 
 def refuse_unknown(word: Literal["kernel", "func"], options: Mapping[str, Any]) -> None:
     """Raise KernelValueError for an option that the decorator does not have."""
-    wrong = unknown(word, options)
+    wrong = unknown_option(word, options)
     if wrong is not None:
         raise KernelValueError(Diagnostic(wrong[0], None, "value", hint=wrong[1]))
 

@@ -19,7 +19,7 @@ from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import Array, int32, is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Region, regions
 from kernelab.passes.access.independence import Contest, adds_once, contests, independent, may_meet
-from kernelab.passes.ad.custom_rules import refuse_shared_arguments
+from kernelab.passes.ad.derivative_rules import refuse_shared_arguments
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import Vjp, vjp
 from kernelab.passes.common import batch
