@@ -24,6 +24,7 @@ _CELL = re.compile(
 
 PAGES = [
     "textbook",
+    "functions",
     "wrong-gradients",
     "tape",
     "jacobians",
