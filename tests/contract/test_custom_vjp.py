@@ -108,6 +108,24 @@ def test_forward_mode() -> None:
     agree(both, np.zeros(3))  # the solution does not change where both sides grow alike
 
 
+def test_what_is_overwritten_after_the_call_does_not_matter() -> None:
+    def overwriting(a: Any, b: Any) -> Any:
+        squared = b * b
+        x = solve(a, squared)
+        squared.fill_(7.0)
+        kept = x * x
+        x.fill_(3.0)
+        return kept.sum()
+
+    agree(kl.func.grad(overwriting, 1)(*arrays()), BY_RIGHT)
+    agree(kl.func.grad(overwriting, 0)(*arrays()), BY_MATRIX)
+    a, b = arrays(requires_grad=True)
+    with kl.Tape() as tape:
+        total = overwriting(a, b)
+    tape.backward(total)
+    agree(b.grad, BY_RIGHT)
+
+
 @pytest.mark.parametrize("mode", [kl.func.jacfwd, kl.func.jacrev])
 def test_jacobians(mode: Callable[..., Any]) -> None:
     a, b = arrays()

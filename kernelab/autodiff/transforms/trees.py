@@ -238,7 +238,7 @@ def _no_floats(value: Any, what: str) -> Exception:
     message = f"{what} is {found}: only floats and arrays of floats are differentiated"
     hint = "make an array of it: kl.array(..., dtype=float)"
     if is_whole(value):
-        hint = f"write {value}.0, or choose another argument by argnums="
+        hint = f"where a float is meant, write {value}.0; argnums= chooses other arguments"
     if isinstance(value, array):
         hint = "close over indices and counts, as in lambda x: f(x, k); for floats write dtype=float"
     return refusal(KernelTypeError, message, "argument", hint)
