@@ -126,7 +126,7 @@ if _TYPE_CHECKING:
         indexedarray3d,
         indexedarray4d,
     )
-    from kernelab.showing import contributions, graph, show, trace
+    from kernelab.showing import contributions, graph, precision, show, trace
     from kernelab.views.live.animation import animation
     from kernelab.views.live.live_views import live
     from kernelab.views.live.loop import progress
@@ -181,7 +181,7 @@ _HOMES = {
     ),
     "runtime.ops.elementwise": "map",
     "runtime.ops.indexed": "indexedarray indexedarray1d indexedarray2d indexedarray3d indexedarray4d",
-    "showing": "contributions graph show trace",
+    "showing": "contributions graph precision show trace",
     "views.live.animation": "animation",
     "views.live.live_views": "live",
     "views.live.loop": "progress",
@@ -302,7 +302,8 @@ __all__ = [
     "func_native", "func_replay", "get_device", "get_devices", "get_event_elapsed_time",
     "get_preferred_device", "get_stream", "graph", "indexedarray", "indexedarray1d", "indexedarray2d",
     "indexedarray3d", "indexedarray4d", "is_cpu_available", "is_cuda_available", "kernel", "launch", "live",
-    "map", "ones", "ones_like", "overload", "printf", "progress", "record_event", "ref", "set_device",
-    "set_stream", "show", "static", "struct", "synchronize", "synchronize_event", "synchronize_stream", "tid",
-    "to_dlpack", "to_torch", "trace", "wait_event", "wait_stream", "zeros", "zeros_like",
+    "map", "ones", "ones_like", "overload", "precision", "printf", "progress", "record_event", "ref",
+    "set_device", "set_stream", "show", "static", "struct", "synchronize", "synchronize_event",
+    "synchronize_stream", "tid", "to_dlpack", "to_torch", "trace", "wait_event", "wait_stream", "zeros",
+    "zeros_like",
 ]  # fmt: skip

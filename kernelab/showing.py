@@ -5,6 +5,7 @@ from typing import Any
 
 from kernelab.autodiff.inspect.contributions import Contributions, of_call
 from kernelab.autodiff.inspect.contributions import contributions as of_tape
+from kernelab.autodiff.inspect.precision import precision
 from kernelab.autodiff.inspect.thread_graph import ThreadGraph, graph_call, graph_thread
 from kernelab.autodiff.inspect.thread_run import trace_call, trace_record, trace_thread
 from kernelab.autodiff.tape.tape import Tape
@@ -17,7 +18,7 @@ from kernelab.runtime.ops.function_calls import is_function
 from kernelab.views.checks import report
 from kernelab.views.pages.display import show_now
 
-__all__ = ["contributions", "graph", "show", "trace"]
+__all__ = ["contributions", "graph", "precision", "show", "trace"]
 
 report.install()
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.views.checks.precision_view import precision_view
 from kernelab.views.checks.report import gradcheck_view
 from kernelab.views.pages.markup import render
+from kernelab.views.pages.page import render as render_page
 
 KERNELS = kl.compile(
     """@func
@@ -129,3 +131,64 @@ def test_a_wrong_rule_is_a_wrong_rule_also_where_digits_are_lost() -> None:
 def test_a_kink_is_a_kink() -> None:
     worst = check("ramp", [0.0]).worst()
     assert (worst.passed, worst.verdict) == (False, "kink")
+
+
+CHAIN = kl.compile(
+    """def cosine(x: array[float], by: float, y: array[float]):
+    i = tid()
+    top = 1.0 - cos(x[i])
+    y[i] = by * top / x[i]**2
+
+def total(y: array[float], loss: array[float]):
+    atomic_add(loss, 0, y[tid()])
+"""
+)
+
+
+def lost(found: Any) -> dict[int, tuple[float | None, float | None]]:
+    return {
+        line.span.line: tuple(None if loss is None else loss.lost for loss in (line.forward, line.backward))
+        for line in found.lines
+    }
+
+
+def test_digits_are_told_by_line_forwards_and_backwards() -> None:
+    x = kl.array([1e-3, 0.5], dtype=float, requires_grad=True)
+    y, loss = (kl.zeros(n, dtype=float, requires_grad=True) for n in (2, 1))
+    alone = kl.precision(CHAIN["cosine"], dim=2, inputs=[x, 2.0], outputs=[y])
+    with kl.Tape() as tape:
+        kl.launch(CHAIN["cosine"], dim=2, inputs=[x, 2.0], outputs=[y])
+        kl.launch(CHAIN["total"], dim=2, inputs=[y], outputs=[loss])
+    for found in (alone, kl.precision(tape, loss=loss)):
+        assert found.is_complete
+        by_line = lost(found)
+        assert by_line[3][0] == pytest.approx(5.9, abs=0.1)
+        assert by_line[4][0] == pytest.approx(0.0, abs=0.2)
+        worst = found.worst()
+        assert (worst.span.line, worst.text) == (3, "1.0 - cos(x[i])")
+    assert lost(kl.precision(tape, loss=loss))[7][0] == pytest.approx(0.0, abs=0.2)
+    assert y.grad is None or not y.grad.numpy().any()
+    assert x.grad is None or not x.grad.numpy().any()
+
+    text = str(alone)
+    assert "5.9, 1.3 left" in next(line for line in text.splitlines() if "top = " in line)
+    page = render_page(precision_view(alone))
+    assert page.count("<rect") == 4
+    assert "4.76837e-07 in float32 and 5e-07 in float64" in page
+
+
+def test_where_digits_are_left_no_line_loses_any() -> None:
+    x = kl.array([1.0, 2.0], dtype=float, requires_grad=True)
+    y = kl.zeros(2, dtype=float, requires_grad=True)
+    found = kl.precision(CHAIN["cosine"], dim=2, inputs=[x, 2.0], outputs=[y])
+    assert found.worst() is None
+    assert "no line loses a digit" in str(found)
+
+
+def test_what_has_no_precision_is_refused() -> None:
+    with pytest.raises(TypeError, match="precision takes a kernel or a tape"):
+        kl.precision(3.0)
+    with pytest.raises(kl.TapeError, match="say what the gradient is of"):
+        kl.precision(kl.Tape())
+    with pytest.raises(kl.LaunchError, match="dim is missing"):
+        kl.precision(CHAIN["total"])

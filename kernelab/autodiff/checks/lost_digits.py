@@ -263,6 +263,8 @@ class SideBySide(Wide):
         if isinstance(own.stmt, ir.Let) and isinstance(wide.stmt, ir.Let) and not is_decision:
             self.is_faulty |= _is_faulty(own, wide.stmt, most)
         before = before if operands else left  # an element is read as it was written
+        if isinstance(own.stmt, ir.Atomic):  # a sum has no more digits than the worst that is added to it
+            before = np.full(len(both), before.min())
         place, k = (own.stmt.span, is_backward), int(np.argmax(before - left))
         self.left[place] = min(self.left.get(place, most), float(left.min()))
         loss = Loss(

@@ -14,9 +14,11 @@ from kernelab.autodiff.checks.gradcheck import VERDICTS, Entry, GradcheckReport,
 from kernelab.autodiff.checks.tapecheck import LaunchCheck, TapeReport
 from kernelab.autodiff.checks.taylor import TaylorReport
 from kernelab.autodiff.inspect.contributions import Contributions
+from kernelab.autodiff.inspect.precision import Precision
 from kernelab.autodiff.inspect.thread_run import ThreadRun
 from kernelab.autodiff.jacobians.jacobian import Jacobians
 from kernelab.views.checks.heatmap import jacobians_view, panels, text_lines
+from kernelab.views.checks.precision_view import precision_text, precision_view
 from kernelab.views.pages import display, figures
 from kernelab.views.pages.markup import (
     Below,
@@ -261,6 +263,7 @@ def _element(name: str, index: Index) -> str:
 
 DISPLAYS: dict[type, Callable[[Any], Node]] = {
     Jacobians: jacobians_view,
+    Precision: precision_view,
     ThreadRun: thread_view,
     Contributions: contributions_view,
 }
@@ -284,5 +287,6 @@ def install() -> None:
     jacobians.__str__ = lambda self: "\n".join(text_lines(panels(self)))
     # In place of IPython's own form for dicts.
     jacobians._repr_pretty_ = lambda self, printer, cycle: printer.text(str(self))
+    Precision.__str__ = precision_text  # type: ignore[method-assign, assignment]
     ThreadRun.__str__ = thread_text  # type: ignore[method-assign, assignment]
     Contributions.__str__ = contributions_text  # type: ignore[method-assign, assignment]
