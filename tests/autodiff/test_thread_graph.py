@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernelab as kl
@@ -16,6 +16,7 @@ from kernelab.autodiff.inspect.thread_graph import ThreadGraph
 from kernelab.errors import KernelTypeError, LaunchError
 from kernelab.views.kernel.graph_view import FIRST, LAST, Group, folded
 from kernelab.views.kernel.layered import GAP, HEIGHT, layout
+from tests.strategies import COLUMNS, ROWS, plain_programs
 
 TEXT = """
 def g(x: float, y: float):
@@ -163,6 +164,24 @@ def test_what_is_no_kernel_and_a_thread_that_is_none_are_errors() -> None:
         kl.graph(3.0)
     with pytest.raises(LaunchError, match="there is no thread 4"):
         kl.graph(D["count"], 4, dim=1, inputs=[kl.zeros(1, dtype=int)])
+
+
+@given(plain_programs())
+@settings(max_examples=12)
+def test_the_graph_of_any_program_hands_to_its_inputs_what_the_adjoint_that_runs_does(text: str) -> None:
+    kernel, rng = kl.compile(text)["program"], np.random.default_rng(0)
+    shapes = {"x": ROWS + COLUMNS, "a": (ROWS, COLUMNS), "out": (ROWS, COLUMNS)}
+    arrays = {name: kl.array(rng.uniform(-1, 1, shape), dtype=kl.float64) for name, shape in shapes.items()}
+    arrays["n"] = kl.array(rng.integers(0, COLUMNS, ROWS).astype(np.int32), dtype=int)
+    inputs = [arrays[param.hint] for param in kernel.primal.params]
+    meant: dict[str, float] = defaultdict(float)
+    for seen in kl.trace(kernel, 0, dim=1, inputs=inputs).adjoint:
+        if seen.name.startswith("x_bar[") and seen.sign == "+=":
+            meant[seen.name.replace("_bar", "")] += float(seen.value)
+    graph = kl.graph(kernel, 0, dim=1, inputs=inputs)
+    found = {name: total for name, total in gathered(graph).items() if name.startswith("x[")}
+    assert found == pytest.approx({name: meant[name] for name in found}, rel=1e-9, abs=1e-12)
+    assert meant.keys() <= found.keys() and "text/html" in graph._repr_mimebundle_()
 
 
 # ---- what is folded

@@ -41,6 +41,9 @@ FEW, MANY = 6, 24
 FIRST, LAST = 20, 4
 """Of the iterations of a loop, how many are drawn at its ends."""
 
+HEAD, TAIL = 120, 30
+"""Of many operations, how many a terminal shows."""
+
 COLUMNS = 76
 """The room that a picture takes beside the source, in characters."""
 
@@ -152,13 +155,14 @@ def _scopes(operation: Operation) -> Iterator[tuple[object, str, Span, bool]]:
 def _open(group: Group) -> None:
     """Open groups with few operations, and one that holds all there is, into what is around them."""
     items: list[int | Group] = []
+    every = sum(1 for _ in group)
     for item in group.items:
         if isinstance(item, int):
             items.append(item)
             continue
         _open(item)
         count = sum(1 for _ in item)
-        is_all = not item.is_loop and count + FEW > sum(1 for _ in group) and not group.is_loop
+        is_all = not item.is_loop and count + FEW > every and not group.is_loop
         if (count <= FEW or is_all) and not group.is_loop:
             items += [*item] if item.is_loop else item.items
         else:
@@ -406,4 +410,7 @@ def _lines(graph: ThreadGraph) -> Iterator[str]:
         text = one.text if one.kind == "change" or one.text == one.name else f"{one.name} = {one.text}"
         cells = (cell(str(one.span.line), is_number=True), cell(text), cell(written(one.value)), cell(total))
         rows.append(cells)
+    if len(rows) > HEAD + TAIL + 1:
+        left_out = cell(f"{len(rows) - HEAD - TAIL} more", "dim")
+        rows[HEAD:-TAIL] = [(cell("⋮"), left_out, cell(""), cell(""))]
     yield from render(Table("", ("line", "operation", "value", "cotangent"), tuple(rows))).splitlines()
