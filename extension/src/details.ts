@@ -97,6 +97,11 @@ export class Details {
     return form("gradient of element ", input, "who added to it?", () => this.askElement(memory, (input.value.match(/-?\d+/g) ?? []).map(Number)));
   }
 
+  /** Sweep on copies: the steps come as news. */
+  measure(): void {
+    this.answers.ask({ ask: "measure" }, "a sweep on copies");
+  }
+
   private askArray(memory: number): void {
     this.answers.ask({ ask: "array", number: this.store.firstArray(memory) }, "the values");
   }

@@ -46,7 +46,7 @@ class View {
     this.connection = new Connection(model);
     this.details = new Details(store, selection, model, this.connection, reveal);
     this.problems = new Problems(store, reveal);
-    this.panels = { timeline, graph: new Graph(store, selection, `${id}-graph`), backward: new Sweep(store, selection) };
+    this.panels = { timeline, graph: new Graph(store, selection, `${id}-graph`), backward: new Sweep(store, selection, () => this.details.measure()) };
     const tabs = html("div", { class: "klt-tabs", role: "tablist", "aria-label": "views of the tape", keydown: (event: KeyboardEvent) => this.key(event) });
     for (const [name, panel] of Object.entries(this.panels)) {
       const tab = html("button", { type: "button", role: "tab", id: `${id}-tab-${name}`, "aria-controls": `${id}-${name}`, click: () => this.open(name) }, name);

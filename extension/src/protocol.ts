@@ -44,7 +44,8 @@ export interface Finding {
 }
 
 export type Norm = number | string;
-export type SweepStep = [record: number, norms: [array: number, norm: Norm][]];
+/** Behind an iteration of a loop, `where` names that, and the array is -1. */
+export type SweepStep = [record: number, norms: [array: number, norm: Norm][], where?: string];
 
 /** The parts that only grow while an epoch lasts. */
 export interface Growing {
@@ -73,6 +74,7 @@ export type News = { epoch: number; from: Partial<Record<keyof Growing, number>>
   Partial<Others>;
 
 export type Question =
+  | { ask: "measure" }
   | { ask: "array" | "record"; number: number }
   | { ask: "thread"; number: number; thread: number }
   | { ask: "element"; number: number; index: number[] };

@@ -216,6 +216,21 @@ test("a sweep that goes on is drawn once for many steps, and a new one from its 
   expect(words(".klt-now")).toContain("step 1 of 1: back through launch 1, square");
 });
 
+test("before a backward pass a button asks for a sweep on copies", () => {
+  const model = view();
+  el.querySelectorAll<HTMLElement>("[role=tab]")[2]!.click();
+  el.querySelector<HTMLElement>(".klt-sweep button")!.click();
+  expect(model.sent.at(-1)).toMatchObject({ op: "ask", ask: "measure" });
+});
+
+test("iterations of a loop are steps of their own", () => {
+  view({ sweep: [[3, [[1, 2.5]]], [2, [[-1, 0.5]], "Cell In[1], line 4, iteration 7"]] });
+  el.querySelectorAll<HTMLElement>("[role=tab]")[2]!.click();
+  el.querySelector<HTMLElement>("[aria-label='one step further back']")!.click();
+  expect(words(".klt-now")).toContain("Cell In[1], line 4, iteration 7");
+  expect(words(".klt-now")).toContain("what the loop carries");
+});
+
 test("a sweep whose first step takes long to come is drawn when it comes", () => {
   const model = view();
   el.querySelectorAll<HTMLElement>("[role=tab]")[2]!.click();

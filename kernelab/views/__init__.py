@@ -9,6 +9,7 @@ from typing import Any
 
 from kernelab import hooks
 from kernelab.autodiff.inspect.thread_graph import ThreadGraph
+from kernelab.autodiff.tape.measures import Norms, Profile
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.codegen.listing.listing import Derivation
 from kernelab.frontend import UserFunction
@@ -29,6 +30,7 @@ from kernelab.views.kernel.kernel_facts import (
 from kernelab.views.pages import display
 from kernelab.views.pages.markup import Node
 from kernelab.views.tape.arrays import array_view, picked_view
+from kernelab.views.tape.measures_view import norms_view, profile_view
 from kernelab.views.tape.tape_view import svg_of, tape_view
 
 DISPLAYS: dict[type, Callable[[Any], Node]] = {
@@ -36,6 +38,8 @@ DISPLAYS: dict[type, Callable[[Any], Node]] = {
     UserFunction: function_view,
     decorators.Function: function_view,
     Tape: tape_view,
+    Norms: norms_view,
+    Profile: profile_view,
     array: array_view,
     indexedarray: picked_view,
     Function: program_view,

@@ -101,20 +101,15 @@ class _Search:
         args = b"".join(record.adjoint_parts(adjoints, saved))
         buffer = adjoints.memory[memory]
         element = range(buffer.address + offset, buffer.address + offset + 1)
-        held = {one: np.array(_bytes(adjoints.memory[one])) for one in active}
-
-        def restore() -> None:
-            for one, values in held.items():
-                _bytes(adjoints.memory[one])[:] = values
-
-        changes, skips = changes_and_skips(adjoint, args, element)
-        restore()
+        with adjoints.unchanged(active):
+            changes, skips = changes_and_skips(adjoint, args, element)
         threads = dict.fromkeys(change.thread for change in changes if not np.any(change.value))
         bars = _owners(record, adjoint, active)
         for thread in list(threads)[:MOST_THREADS]:
-            for cotangent in trace_zeros(adjoint, args, thread, element):
+            with adjoints.unchanged(active):
+                cotangents = trace_zeros(adjoint, args, thread, element)
+            for cotangent in cotangents:
                 yield from _told(replace(here, thread=_place(record, thread)), cotangent, bars, adjoints, i)
-            restore()
         for skip in skips:
             where = _place(record, skip.thread)
             yield replace(here, thread=where, line=skip.span, reason="the way that was taken does not use it")
@@ -156,10 +151,6 @@ def _owners(record: LaunchRecord, adjoint: Function, active: set[Allocation]) ->
 
 def _reads(record: Record, memory: Allocation) -> bool:
     return any(one.allocation is memory for one in record.read)
-
-
-def _bytes(memory: Allocation) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    return np.frombuffer(memory.buffer(), np.uint8)
 
 
 def _place(record: LaunchRecord, thread: int) -> tuple[int, ...]:

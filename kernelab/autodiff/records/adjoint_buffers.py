@@ -5,8 +5,11 @@ not know records or tapes.
 """
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+import numpy as np
 
 from kernelab.lang.types import Value
 from kernelab.runtime.array.array import array
@@ -165,6 +168,20 @@ class Adjoints:
         buffer = self.memory.pop(primal, None)
         if buffer is not None and buffer.space is None and not self._is_shown:
             self.memory.spare.setdefault(buffer.nbytes, []).append(buffer)
+
+    @contextmanager
+    def unchanged(self, memories: Iterable[Allocation]) -> Iterator[None]:
+        """Whatever runs inside leaves the adjoints of some memories on the host as they were."""
+        held = {
+            buffer: np.array(np.frombuffer(buffer.seen(), np.uint8))
+            for buffer in map(self.memory.get, memories)
+            if buffer
+        }
+        try:
+            yield
+        finally:
+            for buffer, values in held.items():
+                np.frombuffer(buffer.buffer(), np.uint8)[:] = values
 
     def end(self) -> Spare:
         """Drop all adjoints; returns the buffers that may serve again."""

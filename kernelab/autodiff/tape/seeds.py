@@ -62,9 +62,9 @@ class Habits(Offers, metaclass=Opening):
 
     __slots__ = ()
     OFFERED = (
-        *("backward", "get_adjoint", "gradients", "launches", "overwrite", "record_func", "record_launch"),
-        *("record_scope_begin", "record_scope_end", "reset", "saved_bytes", "scopes", "to_svg", "visualize"),
-        "zero",
+        *("backward", "get_adjoint", "gradients", "launches", "measure", "norms", "overwrite", "profile"),
+        *("record_func", "record_launch", "record_scope_begin", "record_scope_end", "reset", "saved_bytes"),
+        *("scopes", "to_svg", "visualize", "zero"),
     )
 
     def __reduce__(self) -> NoReturn:
@@ -213,13 +213,27 @@ def _set(bar: array, cotangent: Cotangent) -> None:
         bar.blank()[...] = cotangent
 
 
-def _final_gradients(recording: Recording) -> dict[array, Cotangent]:
+def final_ones(recording: Recording) -> dict[array, Cotangent]:
+    """Ones for all that a tape computes last; raises TapeError where that is nothing."""
+    final = [target for target in _final(recording) if target.requires_grad]
+    if not final:
+        hint = "launch kernels inside `with tape:`, into arrays with requires_grad=True"
+        raise refusal("loss", "this tape has computed nothing that requires gradients", hint)
+    return {target: np.ones((), np.float64) for target in final}
+
+
+def _final(recording: Recording) -> list[array]:
+    """The arrays that no record reads any more after it has written them."""
     last_read: dict[Allocation, int] = {}
     written: dict[array, int] = {}
     for i, record in enumerate(recording.records):
         last_read |= {source.allocation: i for source in record.read}
-        written |= {target: i for target in record.written if target.allocation.adjoint is not None}
-    final = [target for target, i in written.items() if i >= last_read.get(target.allocation, -1)]
+        written |= dict.fromkeys(record.written, i)
+    return [target for target, i in written.items() if i >= last_read.get(target.allocation, -1)]
+
+
+def _final_gradients(recording: Recording) -> dict[array, Cotangent]:
+    final = [target for target in _final(recording) if target.allocation.adjoint is not None]
     if not final:
         hint = "pass the loss, or cotangents (grads={y: ones_like(y)}), or fill the .grad of the results"
         raise refusal("loss", "backward() has nothing to start from", hint)

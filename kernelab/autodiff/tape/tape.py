@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import Token
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -24,12 +23,22 @@ from kernelab.autodiff.records.records import LaunchRecord, Record, Scope
 from kernelab.autodiff.tape.backward import BackwardPlan, Puller, check, publish_inputs, sweep, tell
 from kernelab.autodiff.tape.cuts import described
 from kernelab.autodiff.tape.finite import check_seeds, check_sums, pull_finite
+from kernelab.autodiff.tape.measures import (
+    Magnitude,
+    Measurement,
+    Norms,
+    Profile,
+    measuring,
+    profile_of,
+    sweep_on_copies,
+)
 from kernelab.autodiff.tape.seeds import (
     Gradients,
     Habits,
     Seeds,
     count_pass,
     earlier_passes,
+    final_ones,
     kept,
     no_function,
     refusal,
@@ -42,7 +51,6 @@ from kernelab.backend.cuda.launch_config import BLOCK, config_of
 from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, NotFiniteError, Related
 from kernelab.guidance.bad_calls import telling
 from kernelab.hooks import Displayed
-from kernelab.lang.rounding import widened
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller
@@ -51,39 +59,6 @@ from kernelab.runtime.kernel.signature import structs_in
 from kernelab.runtime.launch.footprint import grid_of
 from kernelab.runtime.launch.launch import Call, bind
 from kernelab.settings import Policy, settings
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Magnitude:
-    """The adjoints that the sweep through one record changed, each with its Euclidean norm after it."""
-
-    record: int
-    norms: tuple[tuple[array, float], ...]
-
-
-def measuring(puller: Puller | None, found: list[Magnitude]) -> Puller:
-    """The same way of taking adjoints through records, which notes the norms of what they reach."""
-
-    def measured(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
-        if puller is None:
-            records[i].pull(adjoints)
-        else:
-            puller(records, i, adjoints)
-        reached = [primal for primal in dict.fromkeys(records[i].reached) if primal.requires_grad]
-        bars = [(primal, adjoints.known(primal)) for primal in reached]
-        found.append(Magnitude(i, tuple((primal, norm(bar)) for primal, bar in bars if bar is not None)))
-
-    return measured
-
-
-def norm(bar: array) -> float:
-    """The Euclidean norm of an array of floats, in float64: it neither overflows nor vanishes too early."""
-    values = widened(bar.host()).reshape(-1).astype(np.float64)
-    largest = float(np.abs(values).max(initial=0.0))
-    if largest == 0.0 or not np.isfinite(largest):
-        return largest
-    return float(np.linalg.norm(values / largest)) * largest
-
 
 # -------------------------------------------------------------------------------------------------- observed
 
@@ -101,6 +76,7 @@ class Observed:
         self._magnitudes: list[Magnitude] | None = None
         self._sweeps = 0
         self._cotangents: Mapping[array, Values] | None = None
+        self._norms: tuple[tuple[int, int], Norms] | None = None
 
     def since(self, number: int) -> Sequence[Record]:
         """The records from a number on."""
@@ -408,6 +384,41 @@ class Tape(Observed, Habits, Displayed):
             return puller
         self._magnitudes = []
         return measuring(puller, self._magnitudes)
+
+    def measure(self, loss: array | None = None, grads: Mapping[array, Any] | None = None) -> Norms:
+        """How large the gradient is behind each record and each iteration of a loop, on the way back.
+
+        The sweep runs on copies: no `.grad` changes.  It starts as `backward` would; without arguments as the
+        last one did, before that from ones for all that the tape computes last.  A shown tape has the result
+        under "backward".  Loops of launches of up to 65,536 threads are run again by the interpreter.
+        """
+        seeds = self._seeds_to_measure(loss, grads)
+        records, found = tuple(self._recording.records), Measurement(within_loops=True)
+        self._cotangents = kept(seeds, is_watched=True)
+        sweep_on_copies(records, seeds, found.pull)
+        self._magnitudes, self._sweeps = found.magnitudes, self._sweeps + 1
+        self._norms = (self.epoch, len(records)), Norms(tuple(found.steps))
+        return self._norms[1]
+
+    def norms(self) -> Norms:
+        """What `measure` found the last time; it measures first where the tape has changed since."""
+        measured = self._norms
+        if measured is None or measured[0] != (self.epoch, len(self)):
+            return self.measure()
+        return measured[1]
+
+    def profile(self, loss: array | None = None, grads: Mapping[array, Any] | None = None) -> Profile:
+        """The time of the launches of each kernel, forward and backward, and the bytes that they move.
+
+        Launches run again on copies of what they write, on the values that arrays hold now, and adjoints on
+        copies as in `measure`.
+        """
+        return profile_of(tuple(self._recording.records), self._seeds_to_measure(loss, grads))
+
+    def _seeds_to_measure(self, loss: array | None, grads: Mapping[array, Any] | None) -> Seeds:
+        if loss is not None or grads is not None:
+            return seeds_of(self._recording, loss, grads)
+        return self._cotangents or final_ones(self._recording)
 
     def cotangents(self, loss: array | None, grads: Mapping[array, Any] | None) -> Seeds:
         """The seeds of `backward`; raises TapeError where these are no seeds of this tape."""

@@ -177,11 +177,11 @@ class Tracing(Chunk):
 def trace_zeros(function: ir.Function, args: Args, thread: int, element: range) -> list[Cotangent]:
     """The zeros that one thread of an adjoint adds to the element, with where they come from."""
     found: list[Cotangent] = []
-    run_thread(function, args, thread, partial(Tracing, _bars(function), found, element))
+    run_thread(function, args, thread, partial(Tracing, cotangents_in(function), found, element))
     return found
 
 
-def _bars(function: ir.Function) -> frozenset[ir.Atom]:
+def cotangents_in(function: ir.Function) -> frozenset[ir.Atom]:
     """The cotangents of an adjoint, and the arrays that hold them."""
     names = {param.hint for param in function.params}
     bars = {p for p in function.params if p.hint.endswith("_bar") and p.hint.removesuffix("_bar") in names}

@@ -20,6 +20,7 @@ from kernelab.views.pages import markup
 from kernelab.views.pages.markup import Below, Cell, Node, Run, Style, Table, cell, counted, words, written
 from kernelab.views.tape.arrays import array_view
 from kernelab.views.tape.digest import Digest
+from kernelab.views.tape.measures_view import norms_view
 
 FEW = 3.0
 """Of so few digits that are left a reader is warned."""
@@ -153,6 +154,8 @@ MOST_THREADS = 2_000_000
 def answer(digest: Digest, question: Any) -> Node:
     """The view that a question asks for; a sentence where there is none."""
     match question:
+        case {"ask": "measure"}:
+            return _measured(digest)
         case {"ask": "array", "number": int(number)}:
             array = digest.held(number)
             return words(GONE) if array is None else array_view(array, asks=True)
@@ -166,6 +169,18 @@ def answer(digest: Digest, question: Any) -> Node:
             return _element(digest, number, index)
         case _:
             return words(f"kernelab does not know the question {question!r}")
+
+
+def _measured(digest: Digest) -> Node:
+    """Measure a sweep on copies, whose steps the page gets as it gets those of `backward`."""
+    tape = digest.tape()
+    if tape is None:
+        return words(GONE)
+    try:
+        return norms_view(tape.measure())
+    except KernelError as error:
+        first = error.diagnostics[0]
+        return words(first.message, f": {first.hint}" if first.hint else "")
 
 
 def _record_of(digest: Digest, number: int) -> Record | None:

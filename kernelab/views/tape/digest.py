@@ -11,7 +11,8 @@
      "times": [12.5, ...],                             microseconds, -1 where nobody measured
      "clashes": [{"outcome": "saved", "read": [place, line], "wrote": [place, line]}, ...],
      "overwrites": [[0, 3, 5, 0, 4000, [0]], ...],     clash, reader, writer, array, bytes, memories affected
-     "sweep": [[1, [[0, 2.5]]], ...],                  the last backward: record, norms of adjoints by arrays
+     "sweep": [[1, [[0, 2.5]]], ...],                  the last sweep: record, norms of adjoints by arrays;
+                                                       in loops [1, [[-1, 2.5]], "line 4, iteration 7"]
      "sweeps": 1,                                      how often `sweep` began anew
      "scopes": [["forward", 0, 4], ...],               name, first record, one behind the last
      "names": [[0, "x"], ...],                         memory, what it is called; later rows count
@@ -291,7 +292,14 @@ class Digest:
             self._sent["sweep"] = 0
             self._change("sweeps", sweeps)
         fresh = [
-            [step.record, [[self._array("", primal), _short(norm, 4)] for primal, norm in step.norms]]
+            [
+                step.record,
+                [
+                    [NOBODY if one is None else self._array("", one), _short(norm, 4)]
+                    for one, norm in step.norms
+                ],
+                *([step.where] if step.where else []),
+            ]
             for step in magnitudes[len(sweep) :]
         ]
         if tape.sweeps == sweeps:  # else another sweep has begun meanwhile: next time

@@ -1,0 +1,122 @@
+"""`tape.measure()`, `norms()` and `profile()`: on copies, in loops too, and what is worth a word."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.views.tape.answers import answer
+from kernelab.views.tape.digest import Digest
+
+kernels: dict[str, Any] = kl.compile("""
+def deep(x: array[float], factor: float, y: array[float]):
+    i = tid()
+    s = x[i]
+    for k in range(40):
+        s = factor * tanh(s)
+    y[i] = s
+
+def root(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = sqrt(x[i])
+
+def total(y: array[float], loss: array[float]):
+    atomic_add(loss, 0, y[tid()])
+
+def grows(x: array[float]):
+    i = tid()
+    x[i] = 2.0 * x[i]
+""")
+
+
+def recorded(name: str, values: list[float], *more: float) -> tuple[kl.Tape, kl.array, kl.array]:
+    x = kl.array(values, dtype=float, requires_grad=True)
+    y, loss = kl.zeros(len(values), requires_grad=True), kl.zeros(1, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels[name][len(values)](x, *more, y)
+        kernels["total"][len(values)](y, loss)
+    return tape, x, loss
+
+
+def test_measuring_changes_no_gradient_and_needs_no_backward() -> None:
+    tape, x, loss = recorded("root", [1.0, 4.0])
+    norms = tape.measure(loss)
+    assert x.grad.numpy().tolist() == [0, 0]
+    assert [(step.record, step.iteration) for step in norms.steps] == [(1, None), (0, None)]
+    np.testing.assert_allclose([step.norm for step in norms.steps], [2**0.5, np.hypot(0.5, 0.25)], rtol=1e-6)
+    tape.backward(loss)
+    assert x.grad.numpy().tolist() == [0.5, 0.25]
+    assert tape.norms() is norms
+
+
+def test_without_a_loss_what_is_computed_last_is_measured() -> None:
+    tape, _, loss = recorded("root", [1.0, 4.0])
+    assert [step.norm for step in tape.measure().steps] == [step.norm for step in tape.measure(loss).steps]
+    with pytest.raises(kl.TapeError, match="computed nothing"):
+        kl.Tape().measure()
+
+
+def test_each_iteration_of_a_loop_has_its_size() -> None:
+    tape, x, loss = recorded("deep", [0.3, 0.5], 0.9)
+    steps = [step for step in tape.measure(loss).steps if step.iteration is not None]
+    assert [step.iteration for step in steps] == list(range(39, -1, -1))
+    assert {step.line.line for step in steps if step.line} == {5}
+    tape.backward(loss)
+    assert steps[-1].norm == pytest.approx(float(np.linalg.norm(x.grad.numpy())), rel=1e-5)
+
+
+@pytest.mark.parametrize(("factor", "trend"), [(0.5, "vanishes"), (3.0, "explodes")])
+def test_what_vanishes_or_explodes_is_named_at_record_line_and_iteration(factor: float, trend: str) -> None:
+    values = [0.3] if trend == "vanishes" else [0.0]  # at 0 every factor counts in full
+    tape, _, loss = recorded("deep", values, factor)
+    text = str(tape.measure(loss))
+    assert f"the gradient {trend} in record 1, the launch of `deep`, iteration" in text
+    assert "for k in range(40):" in text
+
+
+def test_what_is_not_finite_is_named_at_its_line() -> None:
+    tape, _, loss = recorded("root", [0.0, 1.0])
+    norms = tape.measure(loss)
+    assert norms.steps[-1].trend == "not finite"
+    assert "is not finite in record 1, the launch of `root` (<text>, line 11: y[i] = sqrt(x[i]))" in str(
+        norms
+    )
+
+
+def test_a_zero_is_named() -> None:
+    tape, _, loss = recorded("deep", [0.3], 0.0)
+    assert "the gradient is zero in record 1" in str(tape.measure(loss))
+
+
+def test_a_shown_tape_gets_the_steps_and_the_button_asks_for_them() -> None:
+    tape, x, _ = recorded("deep", [0.3, 0.5], 0.9)
+    digest = Digest(tape, lambda memories: {})
+    digest.look()
+    assert not digest.parts["sweep"]
+    answer(digest, {"ask": "measure"})
+    digest.look()
+    sweep = digest.parts["sweep"]
+    assert len(sweep) == 42
+    assert sweep[1][1][0][0] == -1 and sweep[1][2].endswith("line 5, iteration 39")
+    assert len(sweep[0]) == 2
+    assert x.grad.numpy().tolist() == [0, 0]
+
+
+def test_the_profile_has_each_kernel_and_leaves_arrays_as_they_are() -> None:
+    x = kl.array([1.0, 2.0], dtype=float, requires_grad=True)
+    loss = kl.zeros(1, requires_grad=True)
+    with kl.Tape() as tape:
+        for _ in range(3):
+            kernels["grows"][2](x)
+        kernels["total"][2](x, loss)
+    profile = tape.profile(loss)
+    rows = {one.name: one for one in profile.kernels}
+    assert (rows["grows"].launches, rows["total"].launches) == (3, 1)
+    assert rows["grows"].nbytes == 3 * 2 * 8 and rows["grows"].backward is not None
+    assert all(one.forward > 0 and one.rate > 0 for one in profile.kernels)
+    spent = [one.forward + (one.backward or 0.0) for one in profile.kernels]
+    assert spent == sorted(spent, reverse=True)
+    assert x.numpy().tolist() == [8, 16] and loss.numpy().tolist() == [24]
+    assert x.grad.numpy().tolist() == [0, 0]
+    assert "GB/s" in str(profile) and "grows" in str(profile)
