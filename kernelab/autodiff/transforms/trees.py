@@ -150,7 +150,7 @@ def _no_leaf(value: Any, func: str, what: str) -> Exception:
     if isinstance(value, int | float | np.generic):
         hint = "return an array of one number: kl.utils.array_sum(y, out=total) adds up into one"
     if isinstance(value, Traced):
-        hint = "x[0] is a number of the host: compute with x[0:1], the array of that element, and return it"
+        hint = "return an array: x[0:1] in place of x[0], kl.utils.array_sum(y, out=total) for a sum"
     return refusal(KernelTypeError, message, "result", hint)
 
 
