@@ -42,7 +42,7 @@ from kernelab.codegen.cpp.entry import (
     EntryInfo,
 )
 from kernelab.codegen.cpp.targets import Cpu
-from kernelab.codegen.vectors.vector_emitter import emit_vectors
+from kernelab.codegen.vectors.vector_emitter import emit_vectors, is_long
 from kernelab.codegen.vectors.vector_gain import operations_an_element
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
 from kernelab.codegen.vectors.vector_values import Refused
@@ -113,7 +113,10 @@ def build(function: Function, lanes: Lanes, cache: Cache, compiler: Compiler, fe
 
     Raises Refused where it has none, or does fewer operations for each element that lanes access one by one.
     """
-    unit, flags = emit_vectors(function, lanes), _FLAGS[lanes.width]
+    unit, flags = (
+        emit_vectors(function, lanes),
+        (*_FLAGS[lanes.width], *(() if is_long(function) else ("-O1",))),
+    )
     if operations_an_element(function, lanes) < fewest:
         raise Refused("it moves elements one by one more than it computes")
     key = key_of(unit.text, compiler.identity, *flags, str(ABI_VERSION))

@@ -8,7 +8,7 @@ changed something, vector code runs all checks of a group first:
       atomic_add(x_bar[j], y_bar[i])       check x_bar[j], y_bar[i]
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kernelab.codegen.cpp.entry import GRID_SLOTS
@@ -73,6 +73,12 @@ def _reach(array: ir.Var, names: Names) -> tuple[str, str]:
 Range = tuple[str, str]
 """The least value and the largest one, of the type i64."""
 
+Tests = Sequence[tuple[ir.Atom, bool]]
+"""The conditions of branches, and how they come out."""
+
+_OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
+_ORDERS = frozenset(_OPPOSITE)
+
 
 def launch_constants(function: ir.Function) -> dict[ir.Var, ir.Let]:
     """The integers that are computed of parameters and extents alone: known before the first thread runs."""
@@ -107,8 +113,34 @@ class LaunchRanges:
         self.constants = launch_constants(function)
         self._counts = {s.index: s.count for s in stmts if isinstance(s, ir.For)}
 
-    def of(self, atom: ir.Atom) -> Range | None:
-        """The range of an integer, None where it depends on elements of arrays."""
+    def of(self, atom: ir.Atom, tests: Tests = ()) -> Range | None:
+        """The range of an integer where `tests` come out so, None where it depends on elements of arrays."""
+        found = self._of(atom, tests)
+        if found is None:
+            return None
+        for test, truth in tests:
+            found = self._limited(atom, found, test, truth)
+        return found
+
+    def _limited(self, atom: ir.Atom, known: Range, test: ir.Atom, truth: bool) -> Range:
+        """The part of a range in which a test comes out as `truth`, or more than that."""
+        match self._lets.get(test) if isinstance(test, ir.Var) else None:
+            case ir.Let(_, op, (inner,)) if op.name == "not":
+                return self._limited(atom, known, inner, not truth)
+            case ir.Let(_, op, args) if op.name == ("and" if truth else "or"):
+                for each in args:
+                    known = self._limited(atom, known, each, truth)
+            case ir.Let(_, op, (left, right)) if op.name in _ORDERS and atom in (left, right):
+                name = op.name if truth else _OPPOSITE[op.name]
+                other = self._of(right if left is atom else left, ())
+                gap = 1 if name in ("lt", "gt") else 0
+                if other is not None and left.type == int32 and (name in ("lt", "le")) == (left is atom):
+                    return known[0], f"smaller({known[1]}, {other[1]} - {gap})"
+                if other is not None and left.type == int32:
+                    return f"larger({known[0]}, {other[0]} + {gap})", known[1]
+        return known
+
+    def _of(self, atom: ir.Atom, tests: Tests) -> Range | None:
         if isinstance(atom, ir.Const):
             return f"{int(atom.value)}", f"{int(atom.value)}"
         if not isinstance(atom.type, Scalar) or not atom.type.is_int:
@@ -118,14 +150,14 @@ class LaunchRanges:
         if atom in self._function.params or atom in self.constants:
             return f"(i64){self._names(atom)}", f"(i64){self._names(atom)}"
         if atom in self._counts:
-            count = self.of(self._counts[atom])
+            count = self.of(self._counts[atom], tests)
             return None if count is None else ("0", f"({count[1]} - 1)")
-        return self._of_let(self._lets[atom]) if atom in self._lets else None
+        return self._of_let(self._lets[atom], tests) if atom in self._lets else None
 
-    def _of_let(self, stmt: ir.Let) -> Range | None:
+    def _of_let(self, stmt: ir.Let, tests: Tests) -> Range | None:
         if stmt.op.name not in ("add", "sub"):
             return None
-        left, right = map(self.of, stmt.args)
+        left, right = (self.of(arg, tests) for arg in stmt.args)
         if left is None or right is None:
             return None
         if stmt.op.name == "add":

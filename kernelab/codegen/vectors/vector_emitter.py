@@ -34,6 +34,11 @@ LONG = 100
 """The statements from which the tail of a launch shares the text of whole groups, under a mask."""
 
 
+def is_long(function: ir.Function) -> bool:
+    """Whether a function is so long that the time of its compiler counts more than that of a launch."""
+    return sum(1 for _ in ir.walk(function.body)) > LONG
+
+
 def emit_vectors(function: ir.Function, lanes: Lanes) -> Unit:
     """A unit with the vector entry of a scalarised function; raises Refused."""
     _refuse(function)
@@ -80,6 +85,7 @@ class VectorBody(VectorWriter):
             *outline.unpack,
             *self.constants(),
             *self.launch_test(),
+            *self.range_test(),
             *(s for t in sums for s in t.declared),
         ]
         setup += [self.zeroed(total) for total in shared]
@@ -106,6 +112,11 @@ class VectorBody(VectorWriter):
     def launch_test(self) -> Iterator[str]:
         rule = launch_rule(self.function, self.name, self.conditions)
         yield f"if (!({rule})) {{ status[{DONE}] = 0; return -1; }}"
+
+    def range_test(self) -> Iterator[str]:
+        """What tells whether indices whose range is known are all within their extents."""
+        if self.known_within:
+            yield f"const bool within = {' && '.join(self.known_within)};"
 
     def groups(self, coordinates: Sequence[str], spent: int) -> list[Line]:
         """The loops over the grid: the last index in groups, the others one by one."""
@@ -140,13 +151,9 @@ class VectorBody(VectorWriter):
         ends += [INDENT * level + "}" for level in range(last, 0, -1)]
         return [*texts, *map(Line, ends)]
 
-    @property
-    def is_long(self) -> bool:
-        return sum(1 for _ in ir.walk(self.function.body)) > LONG
-
     def whole_groups(self, index: str) -> list[Line]:
         """The groups all of whose lanes are threads."""
-        if self.is_long:
+        if is_long(self.function):
             return []
         width = self.lanes.width
         if self.function.descending:
@@ -158,7 +165,7 @@ class VectorBody(VectorWriter):
 
     def tail_group(self, index: str) -> list[Line]:
         """The groups of which some lanes are no threads."""
-        width, is_one = self.lanes.width, not self.is_long
+        width, is_one = self.lanes.width, not is_long(self.function)
         if self.function.descending:
             head = ["if (at > release) {" if is_one else "while (at > release) {"]
             head.append(f"  const int rest = at - release < {width} ? (int)(at - release) : {width};")
@@ -224,7 +231,7 @@ class VectorBody(VectorWriter):
         """Whether most groups have all lanes in one branch, which is worth a text without masks."""
         inner = (s for block in ir.blocks(stmt) for s in ir.walk(block))
         is_plain = not any(isinstance(s, ir.Loop | ir.Save | ir.Restore) for s in inner)
-        return is_plain and not self.mask and not self.is_long and stmt.cond in self.borders
+        return is_plain and not self.mask and not is_long(self.function) and stmt.cond in self.borders
 
     def masked_arms(self, stmt: ir.If, arms: list[tuple[ir.Block, str, str]]) -> None:
         restores = any(isinstance(s, ir.Restore) for block in ir.blocks(stmt) for s in ir.walk(block))
@@ -233,11 +240,12 @@ class VectorBody(VectorWriter):
             if block.stmts or block.yields:
                 self.arm(stmt, block, f"if (any({mask}))", mask)
 
-    def arm(self, stmt: ir.If, block: ir.Block, head: str, mask: str) -> None:
-        with self.braces(head), self.block(stmt, mask):
+    def arm(self, stmt: ir.If, block: ir.Block, head: str, mask: str | None = None) -> None:
+        truth = block is stmt.then
+        with self.braces(head), self.where(stmt.cond, truth), self.block(stmt, mask):
             self.stmts(block.stmts)
             self.flush()
-            self.assign(stmt.outs, block.yields, mask)
+            self.assign(stmt.outs, block.yields, mask or "")
 
     def uniform_choice(self, stmt: ir.If) -> None:
         if not stmt.then.stmts and not stmt.orelse.stmts:
@@ -250,10 +258,7 @@ class VectorBody(VectorWriter):
         for head, block in ((f"if ({self.condition(cond, stmt.cond)})", first), ("else", second)):
             if block is second and not (block.stmts or block.yields):
                 continue
-            with self.braces(head), self.block(stmt):
-                self.stmts(block.stmts)
-                self.flush()
-                self.assign(stmt.outs, block.yields)
+            self.arm(stmt, block, head)
 
     # ------------------------------------------------------------------------------------------ loops
 

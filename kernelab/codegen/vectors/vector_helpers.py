@@ -19,7 +19,7 @@ VECTORS: Mapping[Scalar, str] = {float32: "vf", int32: "vi", uint32: "vu", bool_
 _NAMES = """
 vf vi vu vd vfu viu vuu lane lanes iota on splat truth any bits fetch put gather scatter root rounded_to
 magnitude signed_as first_on last_on sum_of fold most_of left at row rest tail done code bail INLINE
-lane_extent start release vh low high narrowed addend
+lane_extent start release vh low high narrowed addend smaller larger within
 """
 
 NAMES = frozenset(_NAMES.split())
@@ -82,6 +82,8 @@ INLINE vf root(vf x) { return __builtin_ia32_sqrtps256(x); }
 """
 
 _COMMON = """\
+INLINE long long smaller(long long a, long long b) { return a < b ? a : b; }
+INLINE long long larger(long long a, long long b) { return a > b ? a : b; }
 INLINE bool any(vi mask) { return bits(mask) != 0; }
 INLINE int first_on(vi mask) { return __builtin_ctz(bits(mask)); }
 INLINE int last_on(vi mask) { return 31 - __builtin_clz(bits(mask)); }

@@ -60,6 +60,8 @@ class VectorMemory(VectorValues):
         self.loaded: set[ir.Load] = set()
         self.is_checking = self.is_checked = False
         self.conditions: dict[str, None] = {}
+        self.known_within: dict[str, None] = {}
+        self.tests: list[tuple[ir.Atom, bool]] = []
         self.ranges = LaunchRanges(function, self.name)
 
     @contextmanager
@@ -169,11 +171,26 @@ class VectorMemory(VectorValues):
             if self.is_checked:
                 self.line(f"{outside};")
         if not self.is_checked:
-            self.line(f"if ({outside}) goto bail;")
+            self.line(f"if ({self.unless_within(index, extent)}{outside}) goto bail;")
+
+    def unless_within(self, index: ir.Atom, extent: str) -> str:
+        """The beginning of a test that a launch may do without, by the range of an index."""
+        found = self.ranges.of(index, self.tests)
+        if found is None:
+            return ""
+        self.known_within |= dict.fromkeys((f"{found[0]} >= 0", f"{found[1]} < (i64){extent}"))
+        return "!within && "
+
+    @contextmanager
+    def where(self, cond: ir.Atom, truth: bool) -> Iterator[None]:
+        """A branch, whose condition bounds what is accessed within."""
+        self.tests.append((cond, truth))
+        yield
+        self.tests.pop()
 
     def within_at_launch(self, index: ir.Atom, extent: str) -> None:
         """Have the launch rule test an index, which then stands for all threads."""
-        found = self.ranges.of(index)
+        found = self.ranges.of(index, self.tests)
         if found is None:
             raise LateCheck("an index that is tested after a thread has changed something depends on values")
         self.conditions[f"{found[0]} >= 0"] = None
@@ -190,10 +207,12 @@ class VectorMemory(VectorValues):
                 self.within_at_launch(index, extent)
             elif self.mask:
                 self.conditions[f"{extent} < (1u << 31)"] = None
-                self.line(f"if (any((vu)({text} + iota) >= (unsigned){extent} & {self.mask})) goto bail;")
+                outside = f"any((vu)({text} + iota) >= (unsigned){extent} & {self.mask})"
+                self.line(f"if ({self.unless_within(index, extent)}{outside}) goto bail;")
             else:
                 more = f"(u64)((i64){text} + {self.lanes.width - 1})"
-                self.line(f"if ((u64){text} >= {extent} || {more} >= {extent}) goto bail;")
+                outside = f"((u64){text} >= {extent} || {more} >= {extent})"
+                self.line(f"if ({self.unless_within(index, extent)}{outside}) goto bail;")
             self.positions[key] = f"(i64){text}"
         return self.positions[key]
 
