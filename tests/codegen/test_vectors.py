@@ -198,6 +198,16 @@ def beyond(x: array[float], y: array[float]):
     i = tid()
     if i >= 20:
         y[i] = x[i + 1]
+
+def one_too_far(x: array[float], y: array[float]):
+    i = tid()
+    if i > 0 and not (i >= x.shape[0] - 1):
+        y[i] = x[i - 2] + x[i + 1]
+
+def further(x: array[float], y: array[float]):
+    i = tid()
+    if i < y.shape[0] - 3:
+        y[i] = x[i + 3]
 """
 
 
@@ -257,6 +267,8 @@ def launches() -> dict[str, tuple[Any, Callable[[], list[Any]], str]]:
         "bins": (N, lambda: [array(ints(N, -5, 40)), array(reals(N)), zeros(40)], ""),
         "last": (N, lambda: [array(reals(N)), zeros(3)], ""),
         "edges": ((71, 71), lambda: [array(reals(71 * 71).reshape(71, 71)), zeros((71, 71))], ""),
+        "one_too_far": (N, lambda: [array(reals(N)), zeros(N)], ""),
+        "further": (N, lambda: [array(reals(N - 1)), zeros(N)], f"index {N - 1} is out of bounds"),
         "beyond": (N, lambda: [array(reals(N)), zeros(N)], f"index {N} is out of bounds"),
         "structs": (
             N,

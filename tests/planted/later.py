@@ -180,6 +180,20 @@ LATER = (
         VECTORS,
     ),
     Fault(
+        "vector code takes an index for within its array that is not above its bound",
+        CODEGEN,
+        'return f"larger({known[0]}, {other[0]} + {gap})", known[1]',
+        'return f"larger({known[0]}, {other[0]} + 2 * {gap})", known[1]',
+        VECTORS,
+    ),
+    Fault(
+        "vector code takes an index for within its array that is not below its bound",
+        CODEGEN,
+        'return known[0], f"smaller({known[1]}, {other[1]} - {gap})"',
+        'return known[0], f"smaller({known[1]}, {other[1]} - 2 * {gap})"',
+        VECTORS,
+    ),
+    Fault(
         "vector code takes a group for one that is in one branch where some of it is",
         CODEGEN,
         'self.arm(stmt, usual, f"if (!any({others}))", "")',
