@@ -32,7 +32,7 @@ _PLAIN = ir.Let | ir.Load | ir.Store | ir.Atomic | ir.If
 """The statements of a function whose additions can be made by elements."""
 
 _ADDITION = 8
-"""The operations that an addition to memory counts for, measured."""
+"""The operations that an addition to memory counts for, estimated."""
 
 _SLOW = {"div": 4, "sqrt": 4}
 
