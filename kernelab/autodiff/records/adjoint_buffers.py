@@ -173,15 +173,18 @@ class Adjoints:
     def unchanged(self, memories: Iterable[Allocation]) -> Iterator[None]:
         """Whatever runs inside leaves the adjoints of some memories on the host as they were."""
         held = {
-            buffer: np.array(np.frombuffer(buffer.seen(), np.uint8))
-            for buffer in map(self.memory.get, memories)
-            if buffer
+            primal: np.array(np.frombuffer(self.memory[primal].seen(), np.uint8))
+            for primal in memories
+            if primal in self.memory
         }
+        before = set(self.memory)
         try:
             yield
         finally:
-            for buffer, values in held.items():
-                np.frombuffer(buffer.buffer(), np.uint8)[:] = values
+            for primal, values in held.items():
+                np.frombuffer(self.memory[primal].buffer(), np.uint8)[:] = values
+            for primal in set(self.memory) - before:  # zeros until now, and so again
+                del self.memory[primal]
 
     def end(self) -> Spare:
         """Drop all adjoints; returns the buffers that may serve again."""

@@ -1,4 +1,4 @@
-"""How large gradients are on the way back, and how long launches take: sweeps and launches on copies.
+"""Measures the norms of adjoints in a backward pass, and the times of launches, on copies.
 
 Nothing that the user has changes.  Knows records and sweeps; must not know the tape, nor how this is shown.
 """
@@ -66,7 +66,7 @@ def _magnitude(i: int, record: Record, adjoints: Adjoints) -> Magnitude:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NormStep:
-    """The size of the gradient behind a record, or behind an iteration of a loop in it, on the way back.
+    """The norm of the adjoints after a record, or an iteration of a loop in it, in a backward pass.
 
     `norm` is the largest Euclidean norm of the adjoints that it reached; `trend` is "vanishes", "explodes",
     "zero", "not finite" or "".  `line` is that of the loop, or where a value turned NaN or infinite.
@@ -83,7 +83,7 @@ class NormStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Norms(Displayed):
-    """The sizes of a gradient on its way back, from the loss on."""
+    """The norms of the adjoints in a backward pass, from the loss on."""
 
     steps: tuple[NormStep, ...]
 

@@ -386,7 +386,7 @@ class Tape(Observed, Habits, Displayed):
         return measuring(puller, self._magnitudes)
 
     def measure(self, loss: array | None = None, grads: Mapping[array, Any] | None = None) -> Norms:
-        """How large the gradient is behind each record and each iteration of a loop, on the way back.
+        """Measure the norms of the adjoints after each record and each iteration of a loop.
 
         The sweep runs on copies: no `.grad` changes.  It starts as `backward` would; without arguments as the
         last one did, before that from ones for all that the tape computes last.  A shown tape has the result

@@ -47,7 +47,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Textbook:
-    """The adjoint as textbooks write it: the primal with its effects, and from `reverse` on the way back.
+    """The adjoint as textbooks write it: the primal with its effects, and from `reverse` the backward pass.
 
     `named` is the primal in which each value has a name, `calls` the calls that each name stems from.  Of the
     program, `shares` are the statements that add one, and `origins` the statements of `named` that those with

@@ -1,4 +1,4 @@
-"""The sizes of a gradient on its way back, as a plot and a table; the times of kernels as a table."""
+"""Norms of adjoints as a plot and a table; the times of kernels as a table."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ def norms_view(norms: Norms) -> Node:
     steps = norms.steps
     if not steps:
         return words("No gradient reaches an array that requires one.")
-    title = words(Run("the gradient on its way back", "strong"), f", {counted(len(steps), 'step')}", level=1)
+    title = words(Run("norms of the adjoints", "strong"), f", {counted(len(steps), 'step')}", level=1)
     turns = [step for before, step in zip((None, *steps), steps, strict=False) if _turns(before, step)]
     said = [words(Run("⚠ ", "bad"), _sentence(step)) for step in turns[:LAST]]
     return Below((title, *said, _plot(steps), _table(steps, turns)))
