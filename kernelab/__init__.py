@@ -190,7 +190,7 @@ _HOMES = {
 
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
-_FACES = ("autograd", "config", "func", "optim", "types", "utils")
+_FACES = ("autograd", "config", "func", "optim", "teach", "types", "utils")
 
 for _hook, _module in (
     (_hooks.operate, "runtime.ops.elementwise"),
@@ -304,6 +304,6 @@ __all__ = [
     "indexedarray3d", "indexedarray4d", "is_cpu_available", "is_cuda_available", "kernel", "launch", "live",
     "map", "ones", "ones_like", "overload", "precision", "printf", "progress", "record_event", "ref",
     "set_device", "set_stream", "show", "static", "struct", "synchronize", "synchronize_event",
-    "synchronize_stream", "tid", "to_dlpack", "to_torch", "trace", "wait_event", "wait_stream", "zeros",
-    "zeros_like",
+    "synchronize_stream", "tid", "to_dlpack", "to_torch", "trace", "wait_event", "wait_stream",
+    "zeros", "zeros_like",
 ]  # fmt: skip

@@ -17,7 +17,19 @@ import kernelab
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "kernelab"
 
-FACES = ("autograd", "func", "types", "optim", "utils", "config", "warp", "showing", "exploring", "language")
+FACES = (
+    "autograd",
+    "func",
+    "types",
+    "optim",
+    "utils",
+    "config",
+    "warp",
+    "teach",
+    "showing",
+    "exploring",
+    "language",
+)
 COMMANDS = ("doctor", "__main__")
 COMPOSED = frozenset({"frontend", "passes", "codegen", "backend"})
 COMPOSER = "kernelab.runtime.kernel.kernel"

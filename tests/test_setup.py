@@ -72,7 +72,8 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(tmp_path: Path) -> N
     files = [
         path for path in (ROOT / "kernelab").rglob("*") if path.is_file() and "__pycache__" not in path.parts
     ]
-    assert packed == {path.relative_to(ROOT).as_posix() for path in files}
+    course = {f"kernelab/course/{path.name}" for path in (ROOT / "notebooks" / "course").glob("*.ipynb")}
+    assert packed == {path.relative_to(ROOT).as_posix() for path in files} | course
 
 
 # ------------------------------------------------------------------------------------------ doctor

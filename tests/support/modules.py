@@ -51,6 +51,7 @@ FOLDERS = (
     "views/live",
     "views/checks",
     "warp",
+    "teach",
     "jupyter",
     ".",
 )

@@ -1,0 +1,225 @@
+"""Exercises that check themselves: `check` compares an answer with what is right, and gives hints in stages.
+
+What is right it asks of differences, or of a reference that the exercise gives.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.autograd import jacobian_fd
+from kernelab.errors import Diagnostic, KernelError, KernelValueError
+from kernelab.guidance.bad_calls import telling
+from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.launch.launch import launch
+from kernelab.runtime.ops.function_calls import is_function
+from kernelab.views.pages.display import View, show_now
+from kernelab.views.pages.markup import Run, counted, words, written
+
+__all__ = ["NotYet", "check"]
+
+_failures: Counter[tuple[str, ...]] = Counter()
+"""How often each check has failed in this session: so many hints are shown."""
+
+
+class NotYet(KernelError, AssertionError):
+    """An answer to an exercise that is blank, or not right yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """What an answer gives at one place, and what it has to be."""
+
+    place: str
+    found: Any
+    expected: Any
+    source: str = ""
+
+
+@telling(shown="write kl.teach.check(answer, expected)")
+def check(
+    answer: Any,
+    expected: Any = None,
+    *,
+    of: Callable[..., Any] | None = None,
+    at: Sequence[Any] = (),
+    dim: Any = None,
+    inputs: Sequence[Any] = (),
+    outputs: Sequence[Any] = (),
+    hints: Sequence[str] = (),
+    name: str = "",
+    tolerance: float = 1e-3,
+) -> None:
+    """Check an answer to an exercise, and say in a sentence that it is right.
+
+    ``check(slope, of=f, at=[0.5, 2.0])`` compares a derivative that was written by hand with differences of
+    `f` at these points: a number, or a tuple of arguments, of each; of several arguments `slope` returns a
+    tuple.  ``check(mine, reference, at=[...])`` compares two functions, ``check(mine, reference, dim=n,
+    inputs=[...], outputs=[...])`` what a kernel writes to copies of the outputs with what `reference` returns
+    for the inputs as NumPy arrays (or writes, if it is a kernel), and ``check(value, 0.5)`` two values.
+    Numbers pass within `tolerance` of what is expected, relative to it.
+
+    Raises NotYet, an AssertionError, where the answer is blank (``...`` or None) or not right, with one more
+    of the `hints` each time.  An answer that is right shows it.
+    """
+    name = name or getattr(answer, "__name__", "") or getattr(answer, "name", "") or "the answer"
+    stage = (name, *hints)
+    if _is_blank(answer):
+        raise _blank(name, hints)
+    try:
+        compared = _comparisons(answer, expected, of, at, (dim, inputs, outputs))
+    except NotImplementedError:
+        raise _blank(name, hints) from None
+    if any(_is_blank(leaf) for one in compared for leaf in _leaves(one.found)):
+        raise _blank(name, hints)
+    numbers = [
+        np.abs(leaf) for one in compared for leaf in _leaves(one.expected) if isinstance(leaf, np.ndarray)
+    ]
+    scale = max((float(np.max(number, initial=0.0)) for number in numbers), default=0.0)
+    wrong = [one for one in compared if not _agrees(one, tolerance, scale)]
+    if wrong:
+        _failures[stage] += 1
+        raise _wrong(name, wrong, len(compared), hints[: _failures[stage]], len(hints))
+    show_now(View(words(Run("✓ ", "good"), Run(name, "strong"), f" is right{_points(compared)}")))
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or value is Ellipsis
+
+
+def _blank(name: str, hints: Sequence[str]) -> NotYet:
+    message = (
+        f"{name} is still blank: write your answer into the cell above, run that, then run this one again"
+    )
+    return NotYet(Diagnostic(message, code="exercise", hint=hints[0] if hints else ""))
+
+
+def _wrong(
+    name: str, wrong: Sequence[_Comparison], count: int, hints: Sequence[str], all_hints: int
+) -> NotYet:
+    lines = [f"{name} is not right yet" + (f": {count - len(wrong)} of {count} agree" if count > 1 else "")]
+    lines += [
+        f"  {one.place}{_given(one.found)}, and has to be {_given(one.expected)}{one.source}"
+        for one in wrong[:3]
+    ]
+    if len(hints) > 1:
+        lines += [f"  earlier hint: {hint}" for hint in hints[:-1]]
+    hint = hints[-1] if hints else ""
+    if len(hints) < all_hints:
+        hint += "\n  (run this cell again for the next hint)"
+    return NotYet(Diagnostic("\n".join(lines), code="exercise", hint=hint))
+
+
+def _comparisons(
+    answer: Any, expected: Any, of: Any, at: Sequence[Any], launched: tuple[Any, Sequence[Any], Sequence[Any]]
+) -> list[_Comparison]:
+    if isinstance(answer, Kernel):
+        found, needed = _written(answer, *launched), _written(expected, *launched)
+        return [
+            _Comparison(f"output {k}: ", mine, theirs)
+            for k, (mine, theirs) in enumerate(zip(found, needed, strict=True))
+        ]
+    if of is None and not (callable(expected) and at):
+        return [_Comparison("it is ", answer, expected)]
+    if not at:
+        message = "there is no point to compare at"
+        raise KernelValueError(Diagnostic(message, code="exercise", hint="write at=[0.5, 2.0]"))
+    points = [point if isinstance(point, tuple) else (point,) for point in at]
+    source = " by differences" if of is not None else ""
+    return [
+        _Comparison(f"at {', '.join(map(_given, point))} it is ", answer(*point), needed, source)
+        for point in points
+        for needed in [expected(*point) if of is None else _slopes(of, point)]
+    ]
+
+
+def _slopes(f: Callable[..., Any], point: tuple[Any, ...]) -> Any:
+    """The derivatives of `f` by its arguments, from differences: one, or a tuple."""
+    if is_function(f) or any(isinstance(value, array) for value in point):
+        found = jacobian_fd(f, inputs=[_varied(value) for value in point])
+        slopes = [np.squeeze(found[k, 0].numpy()) for k in range(len(point))]
+    else:
+        slopes = [_extrapolated(f, point, k) for k in range(len(point))]
+    return slopes[0] if len(slopes) == 1 else tuple(slopes)
+
+
+def _varied(value: Any) -> Any:
+    if not isinstance(value, array):
+        return value
+    copy = value.copy()
+    copy.requires_grad = True
+    return copy
+
+
+def _extrapolated(f: Callable[..., Any], point: tuple[Any, ...], k: int) -> Any:
+    """Central differences by argument `k`, for three steps, extrapolated to the step 0 by Richardson."""
+    start = np.asarray(point[k], np.float64)
+    slopes = np.zeros(start.shape)
+    for place in np.ndindex(start.shape):
+        step = 1e-2 * max(1.0, abs(float(start[place])))
+
+        def moved(h: float, place: tuple[int, ...] = place) -> float:
+            values = start.copy()
+            values[place] += h
+            argument = values if values.shape else float(values)
+            return float(f(*point[:k], argument, *point[k + 1 :]))
+
+        coarse, middle, fine = ((moved(h) - moved(-h)) / (2 * h) for h in (step, step / 2, step / 4))
+        better, best = (4 * middle - coarse) / 3, (4 * fine - middle) / 3
+        slopes[place] = (16 * best - better) / 15
+    return slopes if slopes.shape else float(slopes)
+
+
+def _written(by: Any, dim: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+    """What a kernel writes to copies of the outputs, or a function returns for the inputs."""
+    if isinstance(by, Kernel):
+        given, made = ([x.copy() if isinstance(x, array) else x for x in side] for side in (inputs, outputs))
+        launch(by, dim=dim, inputs=given, outputs=made, record_tape=False)
+        return [x.numpy() for x in made]
+    found = by(*(x.numpy() if isinstance(x, array) else x for x in inputs))
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+def _leaves(value: Any) -> list[Any]:
+    """The numbers and arrays of a value as NumPy arrays of float64, whatever else there is as it is."""
+    if isinstance(value, tuple | list):
+        return [leaf for part in value for leaf in _leaves(part)]
+    values = value.numpy() if isinstance(value, array) else value
+    if isinstance(values, int | float | np.ndarray | np.generic) and not isinstance(values, bool):
+        return [np.squeeze(np.asarray(values, np.float64))]
+    return [values]
+
+
+def _agrees(one: _Comparison, tolerance: float, scale: float) -> bool:
+    """Whether two values are the same: numbers nearly, all else exactly."""
+    found, expected = _leaves(one.found), _leaves(one.expected)
+    return len(found) == len(expected) and all(
+        _is_near(mine, theirs, tolerance, scale) for mine, theirs in zip(found, expected, strict=True)
+    )
+
+
+def _is_near(mine: Any, theirs: Any, tolerance: float, scale: float) -> bool:
+    if not isinstance(mine, np.ndarray) or not isinstance(theirs, np.ndarray):
+        return bool(type(mine) is type(theirs) and mine == theirs)
+    room = tolerance * np.abs(theirs) + 1e-6 * max(scale, 1.0)
+    return mine.shape == theirs.shape and bool(np.all(np.abs(mine - theirs) <= room))
+
+
+def _given(value: Any) -> str:
+    """A value as a message shows it: six digits, the first elements of an array."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_given, value))})"
+    values = value.numpy() if isinstance(value, array) else value
+    if isinstance(values, np.ndarray) and values.size > 6:
+        return f"{written(values.reshape(-1)[:6])[:-1]}, ...) of shape {values.shape}"
+    return written(values) if isinstance(values, int | float | np.ndarray | np.generic) else repr(value)
+
+
+def _points(compared: Sequence[_Comparison]) -> str:
+    return (
+        f" at {len(compared)} of {counted(len(compared), 'point')}" if compared[0].place[:2] == "at" else ""
+    )

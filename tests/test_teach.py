@@ -1,0 +1,113 @@
+"""`kl.teach.check`: what passes, what does not, and what a student reads."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+NAMES = kl.compile("""
+def f(x: float, y: float):
+    return x * y + sin(x)
+
+def double(x: array[float], y: array[float]):
+    y[tid()] = 2.0 * x[tid()]
+
+def halve(x: array[float], y: array[float]):
+    y[tid()] = 0.5 * x[tid()]
+""")
+f, double, halve = NAMES["f"], NAMES["double"], NAMES["halve"]
+
+
+def right(x: float, y: float) -> tuple[float, float]:
+    return y + math.cos(x), x
+
+
+def test_a_gradient_by_hand_is_compared_with_differences(capsys: pytest.CaptureFixture[str]) -> None:
+    kl.teach.check(right, of=f, at=[(2.0, 3.0), (0.0, 1.0)])
+    kl.teach.check(right, of=lambda x, y: x * y + math.sin(x), at=[(2.0, 3.0)])
+    assert "✓ right is right at 2 of 2 points" in capsys.readouterr().out
+    with pytest.raises(
+        kl.teach.NotYet, match=r"at 2, 3 it is \(2.58385, 3\), and has to be \(2.58385, 2\) by"
+    ):
+        kl.teach.check(lambda x, y: (y + math.cos(x), 3.0), of=f, at=[(2.0, 3.0)])
+    kl.teach.check(lambda x: 2 * x, of=lambda x: float(x @ x), at=[np.array([1.0, -2.0, 0.0])])
+    kl.teach.check(lambda x: 2.0 * x, of=lambda x: (x * x).sum(), at=[kl.array([1.0, -2.0, 3.0])])
+
+
+def test_hints_come_one_by_one_and_a_blank_gets_the_first() -> None:
+    hints = ["look at y", "swap them", "it is y + cos(x), x"]
+    for _ in range(2):
+        with pytest.raises(kl.teach.NotYet, match=r"swapped is still blank: .*\n  hint: look at y$"):
+            kl.teach.check(..., 1.0, hints=hints, name="swapped")
+
+    def swapped(x: float, y: float) -> tuple[float, float]:
+        return x, y + math.cos(x)
+
+    said = []
+    for _ in range(4):
+        with pytest.raises(kl.teach.NotYet) as error:
+            kl.teach.check(swapped, of=f, at=[(2.0, 3.0)], hints=hints)
+        said.append(str(error.value))
+    assert "hint: look at y\n  (run this cell again for the next hint)" in said[0]
+    assert "earlier hint: look at y" in said[1]
+    assert "hint: swap them" in said[1]
+    assert said[2] == said[3]
+    assert said[2].endswith("hint: it is y + cos(x), x")
+
+
+@pytest.mark.parametrize("result", [None, ..., (..., 1.0)])
+def test_a_function_that_returns_nothing_yet_is_blank(result: object) -> None:
+    with pytest.raises(kl.teach.NotYet, match="still blank"):
+        kl.teach.check(lambda x, y: result, of=f, at=[(2.0, 3.0)])
+
+
+def test_a_function_that_nbgrader_has_emptied_is_blank() -> None:
+    def emptied(x: float) -> float:
+        raise NotImplementedError
+
+    with pytest.raises(kl.teach.NotYet, match="emptied is still blank"):
+        kl.teach.check(emptied, math.sin, at=[1.0])
+
+
+def test_a_kernel_is_compared_with_a_function_or_a_kernel_and_changes_nothing() -> None:
+    x, y = kl.array([1.0, 2.0, 3.0]), kl.zeros(3)
+    kl.teach.check(double, lambda x: 2 * x, dim=3, inputs=[x], outputs=[y])
+    kl.teach.check(double, double, dim=3, inputs=[x], outputs=[y])
+    assert y.list() == [0.0, 0.0, 0.0]
+    with pytest.raises(kl.teach.NotYet, match=r"output 0: \(0.5, 1, 1.5\), and has to be \(2, 4, 6\)"):
+        kl.teach.check(halve, double, dim=3, inputs=[x], outputs=[y])
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (1.0, 2.0),
+        (0.0, 1e-3),
+        ("left", "right"),
+        (True, False),
+        (1, "one"),
+        (math.nan, 1.0),
+        ([1.0], (1.0, 2.0)),
+    ],
+)
+def test_two_values_are_the_same_or_not(answer: object, expected: object) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kl.teach.check(expected, expected)
+        with pytest.raises(kl.teach.NotYet, match="and has to be"):
+            kl.teach.check(answer, expected)
+
+
+def test_values_may_be_arrays_of_any_kind() -> None:
+    kl.teach.check(kl.array([1.0, 2.0]), np.array([1.0, 2.0]))
+    kl.teach.check(np.float32(0.5), kl.array([0.5]))
+    with pytest.raises(kl.teach.NotYet, match="of shape"):
+        kl.teach.check(np.zeros(7), np.ones(7))
+
+
+def test_a_check_without_points_says_what_to_write() -> None:
+    with pytest.raises(kl.KernelValueError, match=r"hint: write at=\[0.5, 2.0\]"):
+        kl.teach.check(right, of=f)
