@@ -9,12 +9,15 @@ from kernelab.host.values import type_of
 from kernelab.lang.structs import Struct, StructArray
 from kernelab.lang.types import (
     LARGEST,
+    SCALARS,
     Array,
     Mat,
     Quat,
     Scalar,
     Transform,
     Vec,
+    bfloat16,
+    bool_,
     size_of,
     type_named,
 )
@@ -22,6 +25,13 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.array_attributes import is_any, shaped_annotation
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.memory.interop import itemsize, value_type
+
+scalar_types = tuple(scalar for scalar in SCALARS if scalar is not bool_)
+int_types = tuple(scalar for scalar in scalar_types if scalar.is_int)
+float_types = tuple(scalar for scalar in scalar_types if scalar.is_float)
+
+np_dtype_to_warp_type = {scalar.dtype: scalar for scalar in SCALARS if scalar is not bfloat16}
+"""The types of numbers by their NumPy dtypes; `dtype_from_numpy` takes other spellings, too."""
 
 
 def vector(length: int, dtype: Any = float) -> Vec:
@@ -258,9 +268,10 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Array", "Mat", "Scalar", "Vec", "array", "is_array", "is_composite", "is_float", "is_int", "is_matrix",
-    "is_quaternion", "is_scalar", "is_struct", "is_transformation", "is_value", "is_vector", "matrix",
-    "quaternion", "transformation", "type_is_array", "type_is_composite", "type_is_float", "type_is_int",
+    "Array", "Mat", "Scalar", "Vec", "array", "float_types", "int_types", "is_array", "is_composite",
+    "is_float", "is_int", "is_matrix", "is_quaternion", "is_scalar", "is_struct", "is_transformation",
+    "is_value", "is_vector", "matrix", "np_dtype_to_warp_type", "quaternion", "scalar_types",
+    "transformation", "type_is_array", "type_is_composite", "type_is_float", "type_is_int",
     "type_is_matrix", "type_is_quaternion", "type_is_scalar", "type_is_struct", "type_is_transformation",
     "type_is_value", "type_is_vector", "type_repr", "type_size", "type_size_in_bytes", "types_equal",
     "vector",

@@ -34,7 +34,7 @@ def test_a_misspelt_name_is_answered() -> None:
         ("optim.adam", "did you mean Adam?"),
         ("types.vektor", "did you mean vector?"),
         ("utils.sum", "write kl.utils.array_sum"),
-        ("types.np_dtype_to_warp_type", "write kl.dtype_to_numpy"),
+        ("types.warp_type_to_np_dtype", "write kl.dtype_to_numpy"),
     ],
 )
 def test_a_name_that_a_module_has_not_is_answered(name: str, instead: str) -> None:

@@ -383,8 +383,7 @@ no_grad|inference_mode: only what a Tape records is differentiated => launch out
 jit|njit|vectorize: kernels are compiled by a decorator or a cell => write @kl.kernel, or %%kernel
 float|int: the types of Python serve => write {name}, kl.float64, kl.int8, ...
 math: operations are names of kernelab itself => write kl.sin(x), kl.exp(x), ...
-warp_type_to_np_dtype|np_dtype_to_warp_type: there are functions for it => write kl.dtype_to_numpy(dtype),
-    or kl.dtype_from_numpy(dtype)
+warp_type_to_np_dtype: there is a function for it => write kl.dtype_to_numpy(dtype)
 device: devices are asked for by get_device => write kl.get_device("cpu")
 manual_seed|seed: random numbers come from states in kernels => write state = rand_init(seed, tid())
 linear|cg|cr|gmres|bicgstab|LinearOperator|preconditioner|batched_matmul|adj_(batched_)?matmul: linear
