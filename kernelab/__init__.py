@@ -38,6 +38,7 @@ if _TYPE_CHECKING:
         KernelWarning,
         KernelZeroDivisionError,
         LaunchError,
+        MissingPackageError,
         NotFiniteError,
         TapeError,
     )
@@ -153,7 +154,7 @@ _HOMES = {
         "BuildError GradientError KernelAssertionError KernelAttributeError KernelError KernelIndexError "
         "KernelInterrupt KernelKeyError KernelMemoryError KernelNameError KernelRaceError "
         "KernelSyntaxError KernelTypeError KernelValueError KernelWarning KernelZeroDivisionError "
-        "LaunchError NotFiniteError TapeError"
+        "LaunchError MissingPackageError NotFiniteError TapeError"
     ),
     "language": "Function",
     "runtime.array.array_attributes": "ref",
@@ -291,19 +292,19 @@ __all__ = [
     "BuildError", "Device", "Event", "Function", "GradientError", "Graph", "Kernel", "KernelAssertionError",
     "KernelAttributeError", "KernelError", "KernelIndexError", "KernelInterrupt", "KernelKeyError",
     "KernelMemoryError", "KernelNameError", "KernelRaceError", "KernelSyntaxError", "KernelTypeError",
-    "KernelValueError", "KernelWarning", "KernelZeroDivisionError", "Launch", "LaunchError", "NotFiniteError",
-    "ScopedCapture", "ScopedDevice", "ScopedStream", "ScopedTimer", "Stream", "Tape", "TapeError", "adjoint",
-    "animation", "array", "array1d", "array2d", "array3d", "array4d", "atomic_add", "atomic_and",
-    "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or", "atomic_sub", "atomic_xor",
-    "capture_begin", "capture_end", "capture_launch", "checkpoint", "clone", "compile", "constant",
-    "contributions", "copy", "device_from_torch", "device_to_torch", "dtype_from_numpy", "dtype_from_torch",
-    "dtype_to_numpy", "dtype_to_torch", "empty", "empty_like", "explore", "find_races", "from_dlpack",
-    "from_numpy", "from_ptr", "from_torch", "full", "full_like", "func", "func_grad", "func_jvp",
-    "func_native", "func_replay", "get_device", "get_devices", "get_event_elapsed_time",
-    "get_preferred_device", "get_stream", "graph", "indexedarray", "indexedarray1d", "indexedarray2d",
-    "indexedarray3d", "indexedarray4d", "is_cpu_available", "is_cuda_available", "kernel", "launch", "live",
-    "map", "ones", "ones_like", "overload", "precision", "printf", "progress", "record_event", "ref",
-    "set_device", "set_stream", "show", "static", "struct", "synchronize", "synchronize_event",
-    "synchronize_stream", "tid", "to_dlpack", "to_torch", "trace", "wait_event", "wait_stream",
-    "zeros", "zeros_like",
+    "KernelValueError", "KernelWarning", "KernelZeroDivisionError", "Launch", "LaunchError",
+    "MissingPackageError", "NotFiniteError", "ScopedCapture", "ScopedDevice", "ScopedStream", "ScopedTimer",
+    "Stream", "Tape", "TapeError", "adjoint", "animation", "array", "array1d", "array2d", "array3d",
+    "array4d", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min",
+    "atomic_or", "atomic_sub", "atomic_xor", "capture_begin", "capture_end", "capture_launch", "checkpoint",
+    "clone", "compile", "constant", "contributions", "copy", "device_from_torch", "device_to_torch",
+    "dtype_from_numpy", "dtype_from_torch", "dtype_to_numpy", "dtype_to_torch", "empty", "empty_like",
+    "explore", "find_races", "from_dlpack", "from_numpy", "from_ptr", "from_torch", "full", "full_like",
+    "func", "func_grad", "func_jvp", "func_native", "func_replay", "get_device", "get_devices",
+    "get_event_elapsed_time", "get_preferred_device", "get_stream", "graph", "indexedarray",
+    "indexedarray1d", "indexedarray2d", "indexedarray3d", "indexedarray4d", "is_cpu_available",
+    "is_cuda_available", "kernel", "launch", "live", "map", "ones", "ones_like", "overload", "precision",
+    "printf", "progress", "record_event", "ref", "set_device", "set_stream", "show", "static", "struct",
+    "synchronize", "synchronize_event", "synchronize_stream", "tid", "to_dlpack", "to_torch", "trace",
+    "wait_event", "wait_stream", "zeros", "zeros_like",
 ]  # fmt: skip

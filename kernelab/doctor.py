@@ -34,7 +34,17 @@ PROBE = (
     Line("}"),
 )
 CUDA_PROBE = 'extern "C" __global__ void kernelab_probe() {}'
-USE_ANOTHER = "install g++ (on Debian and Ubuntu: sudo apt-get install g++), or set KERNELAB_CXX to it"
+USE_ANOTHER = "set KERNELAB_CXX to another compiler"
+
+
+OPTIONAL = (
+    ("notebooks", "ipykernel", "for the magic: pip install 'kernelab[jupyter]'"),
+    ("live tapes", "anywidget", "for tapes that follow a cell: pip install 'kernelab[jupyter]'"),
+    ("plots", "matplotlib", "pip install 'kernelab[jupyter]'"),
+    ("sparse matrices", "scipy", "pip install 'kernelab[sparse]'"),
+    ("bfloat16", "ml_dtypes", "pip install 'kernelab[bfloat16]'"),
+)
+"""What packages are for that kernelab can do without, and how to get them."""
 
 
 class Mark(Enum):
@@ -63,7 +73,7 @@ def examine() -> tuple[Finding, ...]:
         examine_numpy(metadata.version("numpy")),
         examine_compiler(),
         examine_cache(cache_dir()),
-        examine_package("ipykernel", "ipykernel", "pip install ipykernel"),
+        *(examine_package(*of) for of in OPTIONAL),
         examine_package("JupyterLab", "jupyterlab", "pip install 'kernelab[lab]'"),
         examine_front_end(Path(__file__).parent / "jupyter" / "static" / "tape.js"),
         examine_package("cuda-python", "cuda-python", "for NVIDIA GPUs: pip install 'kernelab[cuda]'"),
@@ -151,7 +161,7 @@ def examine_package(subject: str, package: str, advice: str) -> Finding:
     version = _version(package)
     if version is None:
         return Finding(Mark.OPTIONAL, subject, "not installed", advice)
-    return Finding(Mark.OK, subject, version)
+    return Finding(Mark.OK, subject, version if subject == package else f"{package} {version}")
 
 
 def examine_numpy(version: str) -> Finding:
@@ -171,9 +181,9 @@ def _version(package: str) -> str | None:
 def examine_front_end(bundle: Path) -> Finding:
     """See whether the front-end of the widgets was built; JupyterLab needs no extension for it."""
     if bundle.is_file():
-        return Finding(Mark.OK, "live tape", f"built, {bundle.stat().st_size / 1e3:.0f} kB")
+        return Finding(Mark.OK, "front-end", f"built, {bundle.stat().st_size / 1e3:.0f} kB")
     found = "not built: tapes show as static pictures and tables"
-    return Finding(Mark.OPTIONAL, "live tape", found, "install node with npm, then kernelab again")
+    return Finding(Mark.OPTIONAL, "front-end", found, "install node with npm, then kernelab again")
 
 
 def examine_nvrtc() -> Finding:

@@ -269,5 +269,17 @@ class NotFiniteError(KernelError, FloatingPointError):
     """A value or a gradient that turned NaN or infinite, with the place where it did."""
 
 
+class MissingPackageError(KernelError, ImportError):
+    """A package that kernelab can do without is not installed, and what was asked for needs it."""
+
+
+def missing(wanted: str, package: str, extra: str) -> Diagnostic:
+    """What to say where a package is not installed; `extra` is the one of kernelab that brings it."""
+    hint = f"pip install 'kernelab[{extra}]'"
+    return Diagnostic(
+        f"{wanted} needs the package {package}, which is not installed", None, "package", hint=hint
+    )
+
+
 class KernelWarning(UserWarning):
     """Something that runs, but probably does not do what was meant."""

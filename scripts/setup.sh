@@ -71,8 +71,19 @@ make_environment() {
 
 environment_works() { "$venv/bin/python" -m pip --version >/dev/null 2>&1; }
 
+# uv makes environments without pip. What a person has installed there stays.
+complete_environment() {
+    "$venv/bin/python" -c '' 2>/dev/null || return 1
+    python="$venv/bin/python"
+    python_is_new_enough ||
+        fail "$venv holds $("$python" --version), and kernelab needs 3.11. Type: make lab VENV=.venv-kernelab"
+    say "there is no pip in $venv: adding it"
+    "$python" -m ensurepip --default-pip >/dev/null 2>&1 || uv pip install --quiet --python "$python" pip ||
+        fail "pip cannot be added to $venv. Remove that folder, or type: make lab VENV=.venv-kernelab"
+}
+
 environment() {
-    environment_works || make_environment
+    environment_works || complete_environment || make_environment
     say "installing kernelab[$1] and what it needs into $venv"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable ".[$1]" </dev/null
 }
@@ -87,10 +98,24 @@ find_compiler() {
     return 1
 }
 
+# What to type for a compiler, by the package manager that is there.
+compiler_advice() {
+    if [ -n "${CONDA_PREFIX:-}" ] && have conda; then echo "conda install -c conda-forge cxx-compiler"
+    elif have apt-get; then echo "sudo apt-get install g++"
+    elif have dnf; then echo "sudo dnf install gcc-c++"
+    elif have apk; then echo "sudo apk add g++"
+    elif have pacman; then echo "sudo pacman -S gcc"
+    elif have zypper; then echo "sudo zypper install gcc-c++"
+    elif have xcode-select; then echo "xcode-select --install"
+    elif have brew; then echo "brew install gcc"
+    elif have conda; then echo "conda install -c conda-forge cxx-compiler"
+    else echo "sudo apt-get install g++"; fi
+}
+
 compiler() {
     find_compiler || install g++ || true
     find_compiler && return
-    say "there is no C++ compiler. Type: sudo apt-get install g++"
+    say "there is no C++ compiler. Type: $(compiler_advice)"
     [ "${1:-}" != required ] || exit 1
     say "without it kernels run on the NumPy interpreter: right, but slow"
 }

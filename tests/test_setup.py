@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,13 +54,33 @@ def test_the_version_is_the_packages_own_and_has_an_entry_in_the_changelog() -> 
     assert kernelab.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-def test_plain_pip_install_brings_every_package_that_kernelab_imports() -> None:
-    declared = {package_name(requirement) for requirement in PROJECT["dependencies"]}
+def test_an_extra_brings_every_package_that_kernelab_imports() -> None:
+    declared = {package_name(line) for line in (*PROJECT["dependencies"], *lines_of("all"))}
     comes_with_ipywidgets = {"traitlets", "comm"}
-    optional = {"cuda", "scipy"}
+    optional = {"cuda"}
     ours = {"kernelab"} | sys.stdlib_module_names
     used = {name.lower() for name in imported_packages() if name not in ours}
     assert used <= declared | comes_with_ipywidgets | optional
+
+
+def lines_of(extra: str) -> Iterator[str]:
+    """The requirements of an extra, and of those that it names."""
+    for line in PROJECT["optional-dependencies"][extra]:
+        inner = re.fullmatch(r"kernelab\[(.*)\]", line)
+        if inner is None:
+            yield line
+        else:
+            for name in inner[1].split(","):
+                yield from lines_of(name)
+
+
+def test_plain_pip_install_brings_numpy_alone() -> None:
+    assert {package_name(line) for line in PROJECT["dependencies"]} == {"numpy"}
+
+
+def test_all_brings_what_the_extras_of_its_parts_bring() -> None:
+    parts = ("jupyter", "bfloat16", "sparse", "cuda")
+    assert set(lines_of("all")) == {line for name in parts for line in lines_of(name)}
 
 
 # In the process that may build the front-end: its files are not to appear meanwhile.
@@ -88,8 +109,18 @@ def test_doctor_finds_everything_that_kernels_on_the_cpu_need() -> None:
 def test_doctor_reports_on_every_part() -> None:
     subjects = [finding.subject for finding in doctor.examine()]
     assert subjects == [
-        *("Python", "kernelab", "NumPy", "C++ compiler", "cache", "ipykernel", "JupyterLab", "live tape"),
-        *("cuda-python", "NVRTC", "NVIDIA driver"),
+        *(
+            "Python",
+            "kernelab",
+            "NumPy",
+            "C++ compiler",
+            "cache",
+            "notebooks",
+            "live tapes",
+            "plots",
+            "sparse matrices",
+        ),
+        *("bfloat16", "JupyterLab", "front-end", "cuda-python", "NVRTC", "NVIDIA driver"),
     ]
 
 
@@ -132,7 +163,7 @@ def test_doctor_says_whether_the_live_tape_was_built(tmp_path: Path) -> None:
     assert missing.mark is doctor.Mark.OPTIONAL
     assert "static" in missing.found
     (tmp_path / "tape.js").write_bytes(bytes(72_000))
-    found = doctor.Finding(doctor.Mark.OK, "live tape", "built, 72 kB")
+    found = doctor.Finding(doctor.Mark.OK, "front-end", "built, 72 kB")
     assert doctor.examine_front_end(tmp_path / "tape.js") == found
 
 
@@ -180,6 +211,27 @@ def test_set_up_without_a_compiler_names_the_line_to_type_and_goes_on(bare_machi
     assert result.returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("program", "typed"),
+    [("dnf", "sudo dnf install gcc-c++"), ("apk", "sudo apk add g++"), ("brew", "brew install gcc")],
+)
+def test_set_up_names_the_package_manager_that_is_there(program: str, typed: str, bare_machine: Path) -> None:
+    (bare_machine / program).touch(0o700)
+    result = run([BASH, str(SETUP), "compiler"], PATH=str(bare_machine))
+    assert f"Type: {typed}\n" in result.stderr
+
+
+def test_set_up_adds_pip_to_an_environment_without_it_and_keeps_what_is_there(tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=False)
+    kept = tmp_path / "venv" / "kept"
+    kept.touch()
+    text = f'set -- compiler; . "{SETUP}"; environment_works || complete_environment'
+    result = run([BASH, "-c", text], **os.environ | {"VENV": str(tmp_path / "venv")})
+    assert result.returncode == 0, result.stderr
+    pip = run([str(tmp_path / "venv" / "bin" / "python"), "-m", "pip", "--version"])
+    assert (pip.returncode, kept.exists()) == (0, True)
+
+
 def test_set_up_stops_where_a_compiler_is_required(bare_machine: Path) -> None:
     result = run([BASH, str(SETUP), "compiler", "required"], PATH=str(bare_machine))
     assert "Type: sudo apt-get install g++" in result.stderr
@@ -205,7 +257,9 @@ def binder_text(name: str) -> str:
 
 
 def test_binder_installs_what_the_lab_extra_names() -> None:
-    assert binder_text("requirements.txt").splitlines() == PROJECT["optional-dependencies"]["lab"]
+    ours, *others = PROJECT["optional-dependencies"]["lab"]
+    assert binder_text("requirements.txt").splitlines() == others
+    assert f"'.{ours.removeprefix('kernelab')}'" in binder_text("postBuild")
 
 
 def test_binder_has_a_compiler_and_a_python_that_kernelab_accepts() -> None:

@@ -17,7 +17,7 @@ from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinitio
 from kernelab.frontend.definitions.one_thread import one_thread, result_types
 from kernelab.frontend.meaning.classes import StructDefinition, struct_of
 from kernelab.frontend.meaning.name_lookup import Constant
-from kernelab.frontend.meaning.source import file_of, source_of
+from kernelab.frontend.meaning.source import annotations_of, file_of, source_of
 
 __all__ = [
     "Constant",
@@ -28,6 +28,7 @@ __all__ = [
     "Overloads",
     "StructDefinition",
     "UserFunction",
+    "annotations_of",
     "attach",
     "errors_of",
     "file_of",

@@ -2,21 +2,36 @@
 
 NumPy has no brain floats of its own; `ml_dtypes` registers a dtype.  Its conversion of a float64 goes by way
 of float32 and so rounds twice, and its dtype is of no kind that NumPy calls a float: both are mended here.
-Must not know the types of kernels.
+The package is optional: what asks for brain floats without it is told so.  Must not know the types of
+kernels.
 """
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
-import ml_dtypes
 import numpy as np
+
+from kernelab.errors import MissingPackageError, missing
+
+try:
+    _brain: Any = import_module("ml_dtypes")
+except ImportError:
+    _brain = None
 
 Numpy = np.ndarray[Any, Any]
 
-BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-"""One sign, eight bits of exponent as in a float32, seven of fraction."""
+BFLOAT16: np.dtype[Any] = np.dtype(_brain.bfloat16 if _brain else [("bfloat16", np.uint16)])
+"""One sign, eight bits of exponent as in a float32, seven of fraction; a stand-in without `ml_dtypes`."""
 
-_info: Any = ml_dtypes.finfo
+_info: Any = _brain.finfo if _brain else np.finfo
+
+
+def require(dtype: np.dtype[Any]) -> None:
+    """Raise MissingPackageError for brain floats where `ml_dtypes` is not installed."""
+    if _brain is None and dtype == BFLOAT16:
+        raise MissingPackageError(missing("bfloat16", "ml_dtypes", "bfloat16"))
+
 
 _EXACT = 2**40
 """Whole numbers below it are exact in a float64, with room to spare."""
@@ -29,11 +44,13 @@ def is_float_dtype(dtype: np.dtype[Any]) -> bool:
 
 def epsilon(dtype: np.dtype[Any]) -> float:
     """The distance from 1 to the next float of a dtype."""
+    require(dtype)
     return float(_info(dtype).eps)
 
 
 def largest(dtype: np.dtype[Any]) -> float:
     """The largest finite float of a dtype."""
+    require(dtype)
     return float(_info(dtype).max)
 
 
@@ -51,6 +68,7 @@ def rounded(values: Any, dtype: np.dtype[Any]) -> Numpy:
         # A value of the language is an array with operators of its own, which NumPy is to compute without.
         is_array = isinstance(values, np.ndarray)
         return np.asarray(values).astype(dtype) if is_array else np.asarray(values, dtype)
+    require(dtype)
     array = np.asarray(values)
     if array.dtype.kind == "O":
         array = array.astype(np.float64)

@@ -3,7 +3,9 @@
 import copy
 import ctypes
 import pickle
+import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import KernelError, KernelTypeError, LaunchError
+from kernelab.frontend import annotations_of
 
 TEXT = """
 class Spring:
@@ -170,6 +173,30 @@ def test_a_python_class_is_a_struct_too() -> None:
     out = kl.zeros(2)
     climb[2](Tree(Node(), nodes, kl.ones((2, 1))), out)
     assert out.list() == [3.5, 4.5]
+
+
+def test_where_python_keeps_annotations_is_no_method() -> None:
+    class Ball:
+        mass: float
+
+    stated = dict(Ball.__annotations__)
+    Ball.__annotate_func__ = lambda _: stated  # type: ignore[attr-defined]
+    assert repr(kl.struct(Ball)(mass=2.0)) == "Ball(mass=2.0)"
+
+
+def test_annotations_with_a_name_that_is_not_there_yet_are_read_as_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Late:
+        @property
+        def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]
+            raise NameError("Later")
+
+    later = SimpleNamespace(
+        Format=SimpleNamespace(STRING=4), get_annotations=lambda _, format: {"x": "Later"}
+    )
+    monkeypatch.setitem(sys.modules, "annotationlib", later)
+    assert annotations_of(Late()) == {"x": "Later"}
 
 
 def test_a_python_class_that_is_no_struct_is_refused() -> None:

@@ -18,7 +18,7 @@ from kernelab.autodiff.transforms.levels import BASE, Forward, Level, fresh
 from kernelab.autodiff.transforms.reverse import Reverse, Run
 from kernelab.autodiff.transforms.transforms import chunks, unit_vectors
 from kernelab.autodiff.transforms.trees import is_whole, refusal
-from kernelab.errors import Diagnostic, GradientError, KernelKeyError, KernelValueError
+from kernelab.errors import Diagnostic, KernelKeyError, KernelValueError, MissingPackageError, missing
 from kernelab.hooks import steps
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of, size_of
@@ -101,12 +101,11 @@ class Jacobian:
         return self._values
 
     def tocsr(self) -> Any:
-        """The matrix as a `scipy.sparse.csr_array`; GradientError without SciPy."""
+        """The matrix as a `scipy.sparse.csr_array`; MissingPackageError without SciPy."""
         try:
             from scipy.sparse import csr_array
         except ImportError:
-            hint = "pip install scipy, or use .numpy()"
-            raise refusal(GradientError, "a sparse matrix needs SciPy", "scipy", hint) from None
+            raise MissingPackageError(missing("a sparse matrix", "scipy", "sparse")) from None
         if self.entries is None:
             return csr_array(self.numpy())
         found = self.entries

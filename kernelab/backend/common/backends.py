@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kernelab.backend.common.compiler import ADVICE, find_compiler
+from kernelab.backend.common.compiler import advice, find_compiler
 from kernelab.codegen.cpp import entry as abi
 from kernelab.codegen.cpp.entry import (
     GRID_SLOTS,
@@ -124,7 +124,7 @@ def default() -> str:
 @cache
 def _warn_that_there_is_no_compiler() -> None:
     message = "there is no C++ compiler: kernels run on the NumPy interpreter, slowly; "
-    warnings.warn(message + ADVICE, KernelWarning, stacklevel=3)
+    warnings.warn(message + advice(), KernelWarning, stacklevel=3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ def interrupted(name: str) -> KernelInterrupt:
 
 Numpy = np.ndarray[Any, Any]
 
-_libc = ctypes.CDLL(None)
+_libc = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)
 _libc.realloc.restype = ctypes.c_void_p
 _libc.realloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 

@@ -13,6 +13,7 @@ import hashlib
 import os
 import shutil
 import stat
+import sys
 import tempfile
 import time
 import warnings
@@ -20,8 +21,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
-
-from platformdirs import user_cache_path
 
 from kernelab.errors import BuildError, Diagnostic, KernelWarning
 
@@ -34,6 +33,9 @@ VARIABLE = "KERNELAB_CACHE_DIR"
 STALE_SECONDS = 24 * 3600
 """A build that is older than this was killed."""
 
+_CACHES = {"win32": "LOCALAPPDATA", "darwin": ""}
+"""The environment variable of a system that names the user's caches, where it is not XDG_CACHE_HOME."""
+
 Loaded = TypeVar("Loaded")
 
 _BUILD = "build-"
@@ -43,17 +45,19 @@ _DIGEST_BYTES = 32
 def cache_dir() -> Path:
     """The cache's folder, which may not exist: KERNELAB_CACHE_DIR, else ``kernelab`` in the user's caches.
 
-    The latter is what `platformdirs` says: on Linux ``$XDG_CACHE_HOME/kernelab`` or ``~/.cache/kernelab``.
+    The latter are ``$XDG_CACHE_HOME`` or ``~/.cache``, on macOS ``~/Library/Caches``, and on Windows
+    ``%LOCALAPPDATA%``.
     """
     chosen = os.environ.get(VARIABLE)
     if chosen:
         return Path(chosen)
+    stated = Path(os.environ.get(_CACHES.get(sys.platform, "XDG_CACHE_HOME"), ""))
+    if stated.is_absolute():  # a relative one has no meaning
+        return stated / ("kernelab/Cache" if sys.platform == "win32" else "kernelab")
     try:
-        found = user_cache_path("kernelab", appauthor=False)
-        # A relative XDG_CACHE_HOME has no meaning, and some versions ignore it.
-        return found if found.is_absolute() else Path.home() / ".cache" / "kernelab"
+        return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "kernelab"
     except RuntimeError:  # no home at all
-        return Path(tempfile.gettempdir(), f"kernelab-{os.getuid()}")
+        return Path(tempfile.gettempdir(), f"kernelab-{getattr(os, 'getuid', lambda: '')()}")
 
 
 def key_of(*parts: str) -> str:

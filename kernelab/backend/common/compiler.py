@@ -31,7 +31,8 @@ FLAGS = (
     *("-fno-math-errno", "-fno-trapping-math"),
     *("-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables", "-fno-stack-protector"),
     # The driver's start files and libraries would cost more time than a small kernel takes to compile.
-    *("-nostdlib", "-nodefaultlibs"),
+    # A library of macOS has to name those that it calls.
+    *(() if sys.platform == "darwin" else ("-nostdlib", "-nodefaultlibs")),
 )
 EXTENSIONS = {"sse4_1": "-msse4.1", "avx2": "-mavx2", "f16c": "-mf16c", "bmi2": "-mbmi2"}
 """Instruction sets used where a processor has them; -march=native would tie the cache to one machine."""
@@ -52,7 +53,28 @@ MOST_SECONDS = 600.0
 ANSWER_SECONDS = 60.0
 """After how long a compiler is stopped that was asked for its version."""
 
-ADVICE = "to run at full speed, install a C++ compiler: on Debian and Ubuntu, sudo apt-get install g++"
+INSTALLERS = {
+    "apt-get": "sudo apt-get install g++",
+    "dnf": "sudo dnf install gcc-c++",
+    "apk": "sudo apk add g++",
+    "pacman": "sudo pacman -S gcc",
+    "zypper": "sudo zypper install gcc-c++",
+    "xcode-select": "xcode-select --install",
+    "brew": "brew install gcc",
+    "conda": "conda install -c conda-forge cxx-compiler",
+}
+"""What to type for a C++ compiler, by the program that installs it."""
+
+
+def advice() -> str:
+    """How to get a C++ compiler on this machine."""
+    if sys.platform == "win32":
+        return "for compiled kernels, run kernelab in WSL (Windows Subsystem for Linux)"
+    programs = (("conda",) if os.environ.get("CONDA_PREFIX") else ()) + tuple(INSTALLERS)
+    typed = next((INSTALLERS[program] for program in programs if shutil.which(program)), None)
+    return "to run at full speed, install a C++ compiler: " + (
+        typed or f"on Debian and Ubuntu, {INSTALLERS['apt-get']}"
+    )
 
 
 class NoCompilerError(BuildError):
@@ -143,8 +165,11 @@ def _run(command: list[str], text: str, environment: dict[str, str]) -> tuple[in
 def find_compiler() -> str | None:
     """The command that KERNELAB_CXX or CXX names, else g++ or clang++ of the path; None if there is none.
 
-    A variable's command is not tried here: see `open_compiler`.
+    A variable's command is not tried here: see `open_compiler`.  On Windows nobody has tried what a compiler
+    makes of generated code: there is none.
     """
+    if sys.platform == "win32":
+        return None
     named = _named()
     if named is not None:
         return named[1]
@@ -159,7 +184,7 @@ def open_compiler() -> Compiler:
     command = find_compiler()
     if command is None:
         raise NoCompilerError(
-            Diagnostic("there is no C++ compiler on this machine", code="no-compiler", hint=ADVICE)
+            Diagnostic("there is no C++ compiler on this machine", code="no-compiler", hint=advice())
         )
     words = tuple(shlex.split(command))
     try:
@@ -195,7 +220,7 @@ def _useless(command: str, problem: Exception) -> Diagnostic:
     named = _named()
     said = getattr(problem, "stderr", "") or getattr(problem, "strerror", "") or str(problem)
     subject = f"`{command}`" if named is None else f"{named[0]} is set to `{named[1]}`, which"
-    hint = ADVICE if named is None else f"set {named[0]} to a C++ compiler, or unset it"
+    hint = advice() if named is None else f"set {named[0]} to a C++ compiler, or unset it"
     message = f"{subject} does not work as a C++ compiler: {said.strip().partition(chr(10))[0]}"
     return Diagnostic(message, code="compiler", hint=hint)
 

@@ -107,13 +107,19 @@ class Worker:
                 self._changed.wait()
 
     def begin(self, make: Callable[[], T], was_told: bool = False) -> Pending[T]:
-        """Build behind all that was begun before."""
+        """Build behind all that was begun before; at once where no thread can be started, as in a browser."""
         pending = Pending(make, was_told)
         with self._changed:
             self._waiting.append(pending)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="kernelab builds", daemon=True)
+            if self._thread is not None:
+                return pending
+            self._thread = threading.Thread(target=self._work, name="kernelab builds", daemon=True)
+            try:
                 self._thread.start()
+            except RuntimeError:
+                self._thread = None
+        if self._thread is None:
+            self._work()
         return pending
 
     def _work(self) -> None:
@@ -156,7 +162,8 @@ class Worker:
 AHEAD, BETTER = Worker(), Worker()
 for _worker in (AHEAD, BETTER):
     atexit.register(_worker.end)
-    os.register_at_fork(after_in_child=_worker.forget)
+    if hasattr(os, "register_at_fork"):  # Windows has no fork
+        os.register_at_fork(after_in_child=_worker.forget)
 
 
 class Tiered:

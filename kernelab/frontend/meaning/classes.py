@@ -16,7 +16,7 @@ from kernelab.frontend.meaning.annotations import annotation
 from kernelab.frontend.meaning.frame import Mistake
 from kernelab.frontend.meaning.meanings import StructRef, TypeRef
 from kernelab.frontend.meaning.name_lookup import Scope, meaning_of, named_in
-from kernelab.frontend.meaning.source import Places
+from kernelab.frontend.meaning.source import Places, annotations_of
 from kernelab.frontend.meaning.syntax_trees import expression_of, nodes
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.structs import AnyType, Field, Struct, StructArray
@@ -145,11 +145,11 @@ def struct_of(cls: type, namespace: Mapping[str, Any]) -> Struct:
     if cls.__bases__ != (object,):
         raise KernelTypeError(_base(name, None))
     for attr, value in vars(cls).items():
-        if isinstance(value, FunctionType | classmethod | staticmethod | property):
+        is_method = isinstance(value, FunctionType | classmethod | staticmethod | property)
+        if is_method and attr != "__annotate_func__":  # which Python 3.14 keeps annotations in
             raise KernelTypeError(_method(name, attr, None))
-    annotations = dict(vars(cls).get("__annotations__", None) or getattr(cls, "__annotations__", {}))
     try:
-        fields = [_field(cls, entry, annotation, namespace) for entry, annotation in annotations.items()]
+        fields = [_field(cls, entry, stated, namespace) for entry, stated in annotations_of(cls).items()]
     except Mistake as mistake:
         raise KernelTypeError(mistake.diagnostic) from None
     return Struct(name, tuple(fields), cls.__doc__ or "")

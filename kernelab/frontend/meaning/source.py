@@ -10,6 +10,7 @@ import re
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from types import CodeType
 from typing import Any, NoReturn
 
@@ -175,6 +176,18 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             yield from _codes(inner)
+
+
+def annotations_of(stated: Any) -> dict[str, Any]:
+    """The annotations of a function or a class, as Python has them; as text where a name is not known yet.
+
+    From Python 3.14 on annotations are evaluated when they are asked for.
+    """
+    try:
+        return dict(getattr(stated, "__annotations__", {}))
+    except NameError:
+        later = import_module("annotationlib")
+        return dict(later.get_annotations(stated, format=later.Format.STRING))
 
 
 def _indented(text: str, dedented: Source, indent: int) -> tuple[Source, ast.Module]:

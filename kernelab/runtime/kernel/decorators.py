@@ -13,7 +13,15 @@ from typing import Any
 
 from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelTypeError, Source
-from kernelab.frontend import GenericKernel, Overloads, UserFunction, attach, rule_from, struct_of
+from kernelab.frontend import (
+    GenericKernel,
+    Overloads,
+    UserFunction,
+    annotations_of,
+    attach,
+    rule_from,
+    struct_of,
+)
 from kernelab.host.single import Single
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
@@ -72,7 +80,8 @@ def _of_stub(stub: FunctionType, names: Mapping[str, Any]) -> Kernel:
     if not isinstance(kernel, Kernel) or not isinstance(kernel.loaded, GenericKernel):
         raise KernelTypeError(Diagnostic(f"{stub.__name__} is no kernel with parameters of Any", hint=hint))
     parameters = stub.__code__.co_varnames[: stub.__code__.co_argcount]
-    given = {name: evaluated(stub.__annotations__.get(name), stub, names) for name in parameters}
+    given = annotations_of(stub)
+    given = {name: evaluated(given.get(name), stub, names) for name in parameters}
     kernel.instance(stated(kernel.loaded, [given[name] for name in parameters]))
     return kernel
 
@@ -285,7 +294,7 @@ def _overloaded(function: Callable[..., Any], before: Any) -> tuple[Function, ..
 
 
 def _taken(function: Any) -> tuple[str, ...]:
-    return tuple(repr(type) for name, type in function.__annotations__.items() if name != "return")
+    return tuple(repr(type) for name, type in annotations_of(function).items() if name != "return")
 
 
 class NativeFunction(Function):

@@ -25,6 +25,7 @@ from kernelab.frontend import (
     KernelDefinition,
     StructDefinition,
     UserFunction,
+    annotations_of,
     file_of,
     lower_tree,
     source_of,
@@ -219,8 +220,9 @@ def _annotated(
 ) -> Mapping[str, Any]:
     """Python has evaluated the annotations of a function: a type counts, whatever its text means by now."""
     types: dict[str, Any] = {}
+    stated = annotations_of(function)
     for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]:
-        given = getattr(function, "__annotations__", {}).get(argument.arg)
+        given = stated.get(argument.arg)
         if argument.annotation is not None and isinstance(given, ref):
             inner = ast.Name(f"__annotation_{argument.arg}", ast.Load())
             types[inner.id] = given.dtype

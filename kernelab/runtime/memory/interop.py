@@ -14,6 +14,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, near
 from kernelab.host.values import type_of
+from kernelab.lang.rounding import require
 from kernelab.lang.structs import Struct, StructArray, array_inside, layout
 from kernelab.lang.types import (
     LARGEST,
@@ -72,6 +73,7 @@ def itemsize(elem: Any) -> int:
 
 
 def _with_size(elem: Value) -> Value:
+    require(scalar_of(elem).dtype)
     if size_of(elem) == 0:
         message = f"an array cannot hold {elem}: it has no components"
         raise KernelTypeError(Diagnostic(message, hint="make an array of numbers", code="dtype"))

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.errors import MissingPackageError, missing
 from kernelab.views.pages import display
 from kernelab.views.pages.markup import Node
 
@@ -56,7 +57,10 @@ def finish(drawn: Any, view: Callable[[Any], Node], show: bool) -> Any:
 
 @cache
 def _class() -> type:
-    from matplotlib.figure import Figure
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingPackageError(missing("a plot", "matplotlib", "jupyter")) from None
 
     class ShownFigure(Figure):
         """A figure that a notebook shows by its view, but not twice in one cell."""
