@@ -11,8 +11,8 @@ BACKWARD = (
     Fault(
         "the adjoint of one kernel does not run",
         AUTODIFF,
-        'b"".join(self.adjoint_parts(adjoints, saved))',
-        "b\"\".join(self.adjoint_parts(Adjoints() if self.kernel.name == 'scale' else adjoints, saved))",
+        'b"".join(self.adjoint_parts(adjoints, sources))',
+        "b\"\".join(self.adjoint_parts(Adjoints() if self.kernel.name == 'scale' else adjoints, sources))",
         CHECK,
     ),
     Fault(
@@ -67,8 +67,22 @@ BACKWARD = (
     Fault(
         "who waits for a memory to change is not told",
         RUNTIME,
-        "self.alert()\n        if self.watches.starts:",
-        "if self.watches.starts:",
+        "self.alert(change)  # who",
+        "# who",
+        CHECK,
+    ),
+    Fault(
+        "a snapshot that is made in front of a write does not know of it",
+        AUTODIFF,
+        "watch.begin(target)",
+        "watch.begin(None)",
+        CHECK,
+    ),
+    Fault(
+        "what a write destroys is not copied but looked at later",
+        AUTODIFF,
+        "Copied(needed, values.copy())",
+        "Copied(needed, values)",
         CHECK,
     ),
     Fault(

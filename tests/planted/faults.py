@@ -398,7 +398,7 @@ HAZARDS = (
     Fault(
         "adjoints read the new bytes though the old ones were saved",
         AUTODIFF,
-        "return {i: saved for i, snapshot in self.snapshots if (saved := snapshot.saved) is not None}",
+        "return {i: source for i, snapshot in self._checked() if (source := snapshot.source) is not None}",
         "return {}",
         TAPES,
     ),

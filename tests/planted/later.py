@@ -246,7 +246,7 @@ LATER = (
     Fault(
         "arrays that share memory see sums late",
         RUNTIME,
-        "return self.aliased_entry if self.shares(arguments) else self.entry",
+        "return self.aliased_entry if self.totals and self.shares(arguments) else self.entry",
         "return self.entry",
         SUMS,
     ),

@@ -274,7 +274,7 @@ def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocati
     written: set[Allocation] = set()
     for record in records:
         for _, watch in record.snapshots if isinstance(record, LaunchRecord) else ():
-            elements, saved, box = watch.elements, watch.saved, watch.reader.box()
+            elements, saved, box = watch.elements, watch.saved, watch.reader.box()[0]
             known = elements.allocation in starts and elements.allocation not in written
             if known and saved is not None and box is not None:
                 kept = part(elements.twin(starts[elements.allocation]), box)

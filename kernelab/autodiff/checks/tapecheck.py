@@ -358,7 +358,7 @@ def _subject(record: LaunchRecord) -> Subject:
 
 def _as_read(elements: array, watch: Watch) -> array:
     """An array with the elements in it as they were that the tape has saved."""
-    made, saved, box = duplicate(elements), watch.saved, watch.reader.box()
+    made, saved, box = duplicate(elements), watch.saved, watch.reader.box()[0]
     if saved is not None and box is not None:
         part(made, box).host()[...] = part(saved, box).host()
     made.requires_grad = elements.requires_grad

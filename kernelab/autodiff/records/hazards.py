@@ -23,11 +23,11 @@ from kernelab.passes.access.access_regions import Box, Region
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, called, caller, name_in_caller, name_of_memory
 from kernelab.runtime.kernel.arguments import Reference
-from kernelab.runtime.kernel.dispatch import room_to_keep
-from kernelab.runtime.launch.footprint import box_of, overwrites
+from kernelab.runtime.kernel.dispatch import may_keep
+from kernelab.runtime.launch.footprint import box_and_whole, overwrites
 from kernelab.runtime.launch.launch import Call
 from kernelab.runtime.memory.interop import checksum
-from kernelab.runtime.memory.memory import Allocation
+from kernelab.runtime.memory.memory import Allocation, Change
 from kernelab.settings import Policy
 
 POLICIES: tuple[Policy, ...] = ("save", "warn", "error")
@@ -48,9 +48,9 @@ class Reader:
     def __str__(self) -> str:
         return f"the adjoint of `{self.call.kernel.name}` (launched at {self.place})"
 
-    def box(self) -> Box | None:
-        """The indices of the elements, None if there are none."""
-        return box_of(self.region, self.call.grid.extents, self.call.arguments)
+    def box(self) -> tuple[Box | None, bool]:
+        """The indices of the elements, None if there are none, and whether they are the whole array."""
+        return box_and_whole(self.region, self.call.grid.extents, self.call.arguments)
 
     def loses(self, target: array, elements: array) -> bool:
         """Whether a write to `target` changes any of the elements, which may be less than the box."""
@@ -91,13 +91,15 @@ class Guard:
     """The policy of a tape, how many bytes it has saved, and what was overwritten while they mattered.
 
     Once a tape is `swept`, few will sweep it again: what is overwritten then is not kept, and an error comes
-    with the next sweep only, if it needs the old values.
+    with the next sweep only, if it needs the old values.  `writer` is the line of a launch that the tape
+    records, while it announces its writes.
     """
 
     policy: Policy
     saved_bytes: int = 0
     swept: bool = False
     overwrites: list[Overwrite] = field(default_factory=list)
+    writer: Place | None = None
 
     def clear(self) -> None:
         """Forget what was saved and overwritten."""
@@ -115,13 +117,14 @@ class Watch(Snapshot):
         self.guard = guard
         self.reader = reader
         self._lost: Place | None = None
-        super().__init__(elements)
+        super().__init__(elements, begin=False)
 
-    def box(self) -> Box | None:
+    def box(self) -> tuple[Box | None, bool]:
         return self.reader.box()
 
     def overwritten(self, target: array, needed: array) -> None:
-        if self._checksum is None and not self.reader.loses(target, self.elements):
+        loses = target is needed or self._checksum is not None or self.reader.loses(target, self.elements)
+        if not loses:
             return
         if self.guard.policy == "error" and not self.guard.swept:
             self._note_overwrite("refused")
@@ -136,8 +139,8 @@ class Watch(Snapshot):
             self.release()
             self._warn()
         else:
-            room = room_to_keep(self.guard.saved_bytes)
-            if room is not None and min(target.size, needed.size) * bytes_of(needed.dtype) > room:
+            nbytes = min(target.size, self._left) * bytes_of(needed.dtype)
+            if not may_keep(nbytes, self.guard.saved_bytes):
                 raise KernelMemoryError(self._too_much())
             saved = self.keep(target, needed)
             self.guard.saved_bytes += saved
@@ -157,7 +160,8 @@ class Watch(Snapshot):
         )
 
     def _note_overwrite(self, outcome: Outcome, nbytes: int = 0) -> None:
-        self.guard.overwrites.append(Overwrite(self.elements, self.reader, caller(), outcome, nbytes))
+        place = self.guard.writer or caller()
+        self.guard.overwrites.append(Overwrite(self.elements, self.reader, place, outcome, nbytes))
 
     def _warn(self) -> None:
         place = caller()
@@ -399,7 +403,7 @@ class Witness:
         known = self._written.get(memory)
         return known is not None and not known.is_input
 
-    def alert(self, memory: Allocation) -> None:
+    def alert(self, memory: Allocation, change: Change | None) -> None:
         """A memory is about to change; nobody waits for that here."""
 
     def before_write(self, target: array) -> None:

@@ -29,7 +29,7 @@ from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.program import Pullback
 from kernelab.runtime.launch.launch import Call
-from kernelab.runtime.memory.memory import Allocation
+from kernelab.runtime.memory.memory import Allocation, Change
 
 
 class Recording(Witness, Recorder):
@@ -99,11 +99,12 @@ class Recording(Witness, Recorder):
 
     # -------------------------------------------------------------------------------------- as a witness
 
-    def alert(self, memory: Allocation) -> None:
+    def alert(self, memory: Allocation, change: Change | None) -> None:
         """Make the records whose adjoints read a memory watch it: it is about to change."""
-        waiting = self._waiting.pop(memory, ())
-        for record in waiting if isinstance(waiting, list | tuple) else (waiting,):
-            self._watch_for(record, memory)
+        waiting = self._waiting.pop(memory, None)
+        if waiting is not None:
+            records = waiting if isinstance(waiting, list) else [waiting]
+            self._watch_for(records, memory, None if change is None else change())
 
     def _wait(self, record: LaunchRecord, pullback: Pullback) -> None:
         """Watch what the adjoint of a record reads, as soon as it is about to change."""
@@ -111,7 +112,7 @@ class Recording(Witness, Recorder):
             memory = record.call.arguments[i].allocation
             waiting = self._waiting.get(memory)
             if memory.is_exposed:
-                self._watch_for(record, memory)
+                self._watch_for([record], memory, None)
             elif waiting is None:
                 self._waiting[memory] = record
                 memory.witness(self._as_witness)
@@ -120,18 +121,21 @@ class Recording(Witness, Recorder):
             else:
                 self._waiting[memory] = [waiting, record]
 
-    def _watch_for(self, record: LaunchRecord, memory: Allocation) -> None:
-        """Watch what the adjoint of a record reads of a memory."""
-        pullback, arguments = record.pullback, record.call.arguments
-        assert isinstance(pullback, Pullback)
-        watched = {i for i, _ in record.snapshots}
-        record.snapshots += tuple(
-            (i, self._watch(record, region))
-            for i, region in pullback.needed
-            if i not in watched and arguments[i].allocation is memory
-        )
+    def _watch_for(self, records: list[LaunchRecord], memory: Allocation, target: array | None) -> None:
+        """Watch what the adjoints of records read of a memory, where `target` is about to be overwritten."""
+        made: list[Watch] = []
+        for record in records:
+            pullback, arguments = record.outline.pullback, record.call.arguments
+            assert isinstance(pullback, Pullback)
+            watched = {i for i, _ in record.snapshots} if record.snapshots else ()
+            for i, region in pullback.needed:
+                if i not in watched and arguments[i].allocation is memory:
+                    record.snapshots += ((i, self._watch(record, region, made)),)
+        for watch in made:
+            watch.begin(target)
 
-    def _watch(self, record: LaunchRecord, region: Region) -> Watch:
+    def _watch(self, record: LaunchRecord, region: Region, made: list[Watch]) -> Watch:
+        """The watch of the elements that a record needs; a new one is among those `made`."""
         call = record.call
         elements = call.arguments[region.position]
         # There is one object for each type of arrays.
@@ -142,6 +146,7 @@ class Recording(Witness, Recorder):
         if found is None or found.spent:
             reader = Reader(call, region, record.outline.reached, record.place)
             found = self._watches[key] = Watch(self.guard, elements, reader)
+            made.append(found)
         return found
 
     # -------------------------------------------------------------------------------------- as a recorder
@@ -155,7 +160,11 @@ class Recording(Witness, Recorder):
             elif is_input and memory.requires_grad:
                 self.has_read(memory)
         outline = self._outline(call, memories)
-        call.will_write()
+        place = self.guard.writer = caller(3)
+        try:
+            call.will_write()
+        finally:
+            self.guard.writer = None
         residuals: tuple[array, ...] = ()
         pullback = outline.pullback
         began = 0
@@ -168,11 +177,11 @@ class Recording(Witness, Recorder):
             else:
                 call.primal()
         except BaseException:  # also an interrupt: part of the threads may have run
-            self._has_failed(call, caller(3))
+            self._has_failed(call, place)
             raise
         if self.times is not None:
             self.times[len(self.records)] = perf_counter_ns() - began
-        self._record(call, outline, residuals, memories, caller(3))
+        self._record(call, outline, residuals, memories, place)
 
     def _has_failed(self, call: Call, place: Place) -> None:
         """No adjoint may pass what a launch has written that did not come to its end."""

@@ -14,7 +14,7 @@ from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.gathered_launch import Launches, gathered_adjoint
 from kernelab.autodiff.records.hazards import Watch
 from kernelab.autodiff.records.moves import cleared
-from kernelab.autodiff.records.snapshots import Snapshot
+from kernelab.autodiff.records.snapshots import Copied, Snapshot
 from kernelab.backend.cpu import cpu_backend
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG
 from kernelab.errors import Diagnostic, KernelTypeError, Related
@@ -189,9 +189,16 @@ class LaunchEntry:
 
     def saved(self) -> dict[int, array]:
         """Arrays with what was overwritten since of the arguments that the adjoint reads, by position."""
+        return {i: saved for i, snapshot in self._checked() if (saved := snapshot.saved) is not None}
+
+    def sources(self) -> dict[int, array | Copied]:
+        """The same for a launch that reads them while the result lives."""
+        return {i: source for i, snapshot in self._checked() if (source := snapshot.source) is not None}
+
+    def _checked(self) -> tuple[tuple[int, Snapshot], ...]:
         for _, snapshot in self.snapshots:
             snapshot.check()
-        return {i: saved for i, snapshot in self.snapshots if (saved := snapshot.saved) is not None}
+        return self.snapshots
 
     def refused(self, error: KernelTypeError) -> KernelTypeError:
         """The error for a missing adjoint, with the launch that would need it."""
@@ -362,8 +369,8 @@ class LaunchRecord(LaunchEntry):
         if self.outline.switched_off:
             self._end_here(adjoints)
         elif isinstance(pullback, Pullback):
-            saved = self.saved() if self.snapshots else {}  # alive until the launch is over
-            args = b"".join(self.adjoint_parts(adjoints, saved))
+            sources = self.sources() if self.snapshots else {}  # alive until the launch is over
+            args = b"".join(self.adjoint_parts(adjoints, sources))
             is_large = self.call.grid.threads >= cpu_backend.FEWEST
             launches = self.gathered(pullback) if is_large else None
             if launches is not None:
@@ -394,7 +401,7 @@ class LaunchRecord(LaunchEntry):
         parts = self.adjoint_parts(adjoints, saved)
         return trace(self.pullback.adjoint.tracing, parts, self.grid.threads, self.call.place)
 
-    def adjoint_parts(self, adjoints: Adjoints, saved: dict[int, array]) -> list[bytes]:
+    def adjoint_parts(self, adjoints: Adjoints, saved: Mapping[int, array | Copied]) -> list[bytes]:
         """The packed arguments of the adjoint: those of the launch as they were, adjoints, residuals."""
         active = self.outline.pick_active(self.call.arguments)
         parts = self.call.parts_with(saved) if saved else self.call.parts

@@ -7,16 +7,35 @@ ones, and those that still stand in the argument.  Knows arrays and their memory
 copy, classes derived of `Snapshot` say.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from kernelab.passes.access.access_regions import Box, covers
+from kernelab.passes.access.access_regions import Box
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.layout import pack_address
 from kernelab.runtime.launch.footprint import part
 from kernelab.runtime.memory.interop import HostArray, checksum, itemsize
-from kernelab.runtime.memory.memory import allocate, copy_bytes
+from kernelab.runtime.memory.memory import Allocation, address_of, allocate, copy_bytes
 
 Lost = slice | HostArray
 """Positions among the needed elements: a stretch of them in order, or a mask in their shape."""
+
+
+class Copied(NamedTuple):
+    """A copy of all elements of an array without gaps; the array of it takes longer to make than the copy."""
+
+    elements: array
+    values: HostArray
+
+    @property
+    def packed(self) -> bytes:
+        """What a launch gets that reads the copy."""
+        return pack_address(address_of(self.values)) + self.elements.packed[8:]
+
+    def array(self) -> array:
+        memory, like = Allocation(address_of(self.values), self.values.nbytes, self.values), self.elements
+        return type(like).over(memory, 0, like.shape, like.strides, like.dtype)
 
 
 class Snapshot:
@@ -24,7 +43,7 @@ class Snapshot:
 
     It watches the whole array until something there changes; only then `box` says which elements matter.  A
     change through a NumPy view goes unseen, so while there is such a view a checksum is kept and compared.
-    `spent` says that some elements are overwritten.
+    `spent` says that some elements are overwritten.  Those that are not to `begin` at once are told to.
     """
 
     __slots__ = (
@@ -32,39 +51,62 @@ class Snapshot:
         "_box",
         "_changed",
         "_checksum",
+        "_copied",
         "_extent",
         "_gone",
         "_left",
         "_needed",
         "_pieces",
         "_room",
+        "_watches",
         "elements",
         "spent",
     )  # fmt: skip
 
-    def __init__(self, elements: array) -> None:
+    def __init__(self, elements: array, begin: bool = True) -> None:
         self.elements = elements
         self.spent = False
+        self._watches = False
         self._box: Box = ()
         self._needed: array | None = None
         self._left = 0
         self._pieces: list[tuple[Lost, HostArray]] = []
         self._gone: HostArray | None = None
+        self._copied: Copied | None = None
         self._room: array | None = None
         self._changed = False
         self._checksum: int | None = None
         self._extent: tuple[int, int] | None = elements.extent
-        elements.allocation.watch(self, self._extent)
-        if elements.allocation.is_exposed:
-            self.exposed()
+        if begin:
+            self.begin(None)
 
-    def box(self) -> Box | None:
-        """The elements that matter, None if there are none; asked for when something changes."""
-        return tuple([(0, extent, 1) for extent in self.elements.shape])
+    def begin(self, target: array | None) -> None:
+        """Watch the elements, or what is left of them when `target`, if any, has been overwritten."""
+        if target is not None:
+            self.before_write(target)
+        if self._extent is not None:
+            memory, self._watches = self.elements.allocation, True
+            memory.watch(self, self._extent)
+            if memory.is_exposed:
+                self.exposed()
+
+    def box(self) -> tuple[Box | None, bool]:
+        """The elements that matter, None if there are none, and whether they are all of the array's.
+
+        Asked for when something changes.
+        """
+        return tuple([(0, extent, 1) for extent in self.elements.shape]), True
+
+    @property
+    def source(self) -> "Copied | array | None":
+        """What a launch reads in place of the elements, if any of them are copied."""
+        return self._copied or self.saved
 
     @property
     def saved(self) -> array | None:
         """An array to read in place of the elements, if any of them are copied."""
+        if self._copied is not None:
+            return self._copied.array()
         if self._room is not None or not self._pieces:
             return self._room
         assert self._needed is not None
@@ -115,25 +157,31 @@ class Snapshot:
         if self._extent is None:
             return None
         if self._needed is None:
-            box = self.box()
+            box, is_whole = self.box()
             if box is None:
                 self.release()
                 return None
             self._box, self._needed = box, self.elements
-            if not covers(box, self.elements.shape):
+            if not is_whole:
                 self._needed = part(self.elements, box)
-                self.elements.allocation.unwatch(self, self._extent)
-                self._extent = self._needed.extent
-                self.elements.allocation.watch(self, self._extent)
+                self._watch(self._needed.extent)
             self._left = self._needed.size
         return self._needed
 
     def release(self) -> None:
         """Watch the elements no longer."""
         self._checksum = None
-        assert self._extent is not None
-        self.elements.allocation.unwatch(self, self._extent)
-        self._extent = None
+        self._watch(None)
+
+    def _watch(self, extent: tuple[int, int] | None) -> None:
+        """Watch other bytes from now on, or none."""
+        memory = self.elements.allocation
+        if self._watches:
+            assert self._extent is not None
+            memory.unwatch(self, self._extent)
+            if extent is not None:
+                memory.watch(self, extent)
+        self._extent = extent
 
     def _sum(self) -> int:
         """A checksum of the elements that still stand in the array."""
@@ -147,9 +195,13 @@ class Snapshot:
         """Copy what a write to `target` is going to destroy; how many bytes that is."""
         before = self._left
         encloses_all = self._gone is None and encloses(target, needed)
-        is_whole = needed is self.elements and needed.is_contiguous
-        if encloses_all and (is_whole or not _on_device(needed)):
-            self._room = self._all(needed, is_whole)
+        on_device = needed.allocation.space is not None
+        is_whole = needed is self.elements
+        if encloses_all and is_whole and not on_device and (values := needed.host()).flags.c_contiguous:
+            self._copied = Copied(needed, values.copy())
+            self._left = 0
+        elif encloses_all and (not on_device or (is_whole and needed.is_contiguous)):
+            self._room = self._all(needed, on_device)
             self._left = 0
         elif encloses_all:
             self._keep_some(slice(0, needed.size), needed)
@@ -161,8 +213,8 @@ class Snapshot:
             self._checksum = self._sum()
         return (before - self._left) * itemsize(needed.dtype)
 
-    def _all(self, needed: array, is_whole: bool) -> array:
-        if is_whole:
+    def _all(self, needed: array, on_device: bool) -> array:
+        if on_device:
             low, high = needed.extent
             held = needed.allocation
             memory = allocate(high - low, cleared=False, beside=held)

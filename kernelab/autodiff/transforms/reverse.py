@@ -38,7 +38,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, caller
 from kernelab.runtime.kernel.kernel import Kernel, kernels_of
 from kernelab.runtime.kernel.program import Program, Pullback
-from kernelab.runtime.launch.footprint import box_of, settled
+from kernelab.runtime.launch.footprint import box_and_whole, settled
 from kernelab.runtime.memory.memory import Allocation
 from kernelab.runtime.memory.streams import configured
 
@@ -48,13 +48,15 @@ class LevelSnapshot(Snapshot):
 
     __slots__ = ("_find_box", "level", "saved")
 
-    def __init__(self, level: Level, elements: array, find_box: Callable[[], Box | None]) -> None:
+    def __init__(
+        self, level: Level, elements: array, find_box: Callable[[], tuple[Box | None, bool]]
+    ) -> None:
         self.level = level
         self.saved: array | None = None
         self._find_box = find_box
         super().__init__(elements)
 
-    def box(self) -> Box | None:
+    def box(self) -> tuple[Box | None, bool]:
         return self._find_box()
 
     def overwritten(self, target: array, needed: array) -> None:
@@ -296,7 +298,7 @@ class Reverse(Level):
         ref = self._snapshots.get(key)
         found = None if ref is None else ref()
         if found is None or found.saved is not None:
-            found = LevelSnapshot(self.parent, elements, lambda: box_of(region, grid, arguments))
+            found = LevelSnapshot(self.parent, elements, lambda: box_and_whole(region, grid, arguments))
             self._snapshots[key] = weakref.ref(found)
         return found
 

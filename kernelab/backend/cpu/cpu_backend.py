@@ -9,7 +9,6 @@ so that it gives the same in every run.  Knows files, compilers and ctypes; must
 import _ctypes
 import contextlib
 import ctypes
-import math
 import os
 import struct
 import threading
@@ -17,6 +16,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from functools import cache, cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -202,10 +202,11 @@ def _load(path: Path) -> ctypes.CDLL:
 class CpuEntry:
     """A function of a loaded library; large launches go to its vector code, if there is any."""
 
-    __slots__ = ("_library", "_run", "_vectors", "info")
+    __slots__ = ("_library", "_prints", "_run", "_vectors", "info")
 
     def __init__(self, info: EntryInfo, library: ctypes.CDLL, vectors: VectorTier | None = None) -> None:
         self.info = info
+        self._prints = bool(info.messages)
         self._vectors = vectors
         self._library = library
         self._run = library[info.symbol]
@@ -219,20 +220,20 @@ class CpuEntry:
         """Run threads of the grid; raises a KernelError, or what a signal's handler raised meanwhile."""
         free = _thread.free_blocks
         block = free.pop() if free else _Block()
-        bounded = bool(limit or done or room)
+        bounded = limit or done or room
         if bounded:
             block.status[LIMIT], block.status[DONE] = limit, done
             block.status[ROOM], block.status[USED] = room, 0
-        tier, vectors = self._vectors, None
-        if tier is not None and not done and math.prod(_grid(args)) >= tier.fewest:
+        tier, code = self._vectors, GIVEN_UP
+        if tier is not None and not done and prod(_grid(args)) >= tier.fewest:
             vectors = tier.run()
-        code = GIVEN_UP if vectors is None else vectors(args, block.reference)
+            if vectors is not None:
+                bounded, code = True, vectors(args, block.reference)
         if code == GIVEN_UP:
-            bounded |= vectors is not None
             code = self._run(args, block.reference)
         if bounded and not code:
             block.status[LIMIT] = block.status[DONE] = block.status[ROOM] = 0
-        if self.info.messages and block.status[PRINTS]:
+        if self._prints and block.status[PRINTS]:
             block.print(self.info)
         if not code:
             free.append(block)

@@ -9,7 +9,7 @@ a leaf can say what is missing.  ``record_tape=False`` says that nothing is miss
 import sys
 import warnings
 import weakref
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from threading import get_ident
@@ -52,17 +52,24 @@ class Origin:
         )
 
 
-def note_origin(kernel: str, read: Iterable[Allocation], written: Collection[Allocation]) -> None:
-    """Leave with what an unrecorded launch has written that it came from arrays with gradients."""
-    sources = (memory for memory in read if memory.requires_grad and memory.adjoint is None)
-    refs = [weakref.ref(memory) for memory in sources if memory not in written]
+def note_origin(
+    kernel: str, arguments: Sequence[Any], read: Iterable[int], written: Sequence[Allocation]
+) -> None:
+    """Leave with what an unrecorded launch has written, memory with gradients, that it came from others.
+
+    `read` are the positions of the arrays that it has read.
+    """
+    refs = []
+    for i in read:
+        memory = arguments[i].allocation
+        if memory.requires_grad and memory.adjoint is None and memory not in written:
+            refs.append(weakref.ref(memory))
     if not refs:
         return
     frame = user_frame(sys._getframe(3))  # behind `run`, and what has called it
     code, instruction, thread = frame.f_code, frame.f_lasti, get_ident()
     for memory in written:
-        if memory.requires_grad:
-            memory.origin = (memory.version, kernel, code, instruction, thread, refs)
+        memory.origin = (memory.version, kernel, code, instruction, thread, refs)
 
 
 def origin_of(memory: Allocation) -> Origin | None:

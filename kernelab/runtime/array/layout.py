@@ -96,7 +96,7 @@ class Strided:
 
     def packed_in(self, allocation: Allocation) -> bytes:
         """What a launch gets for the twin in `allocation`."""
-        return _PACK_ADDRESS(allocation.address + self._address - self.allocation.address) + self.packed[8:]
+        return pack_address(allocation.address + self._address - self.allocation.address) + self.packed[8:]
 
     # -------------------------------------------------------------------------------------- layout
 
@@ -200,7 +200,7 @@ _set_allocation, _set_address, _set_dtype = (_SLOTS[name] for name in ("allocati
 _set_shape, _set_strides, _set_ndim = (_SLOTS[name] for name in ("shape", "strides", "ndim"))
 _set_type, _set_packed = (_SLOTS[name] for name in ("type", "packed"))
 _set_host, _set_extent, _set_grad = (_SLOTS[name] for name in ("_host", "_extent", "_grad"))
-_PACK_ADDRESS = struct.Struct("=q").pack
+pack_address = struct.Struct("=q").pack
 _PACK = {n: struct.Struct(f"={1 + 2 * n}q").pack for n in range(1, 17)}
 
 

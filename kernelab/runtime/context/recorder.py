@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from kernelab.errors import Diagnostic, KernelWarning, Source, Span, label_of, running_shell
@@ -112,10 +112,22 @@ class Place:
 def caller(depth: int = 0) -> Place:
     """The line of the user's code that called into kernelab, `depth` frames of which need no look."""
     frame = user_frame(sys._getframe(1 + depth))
-    return _place(frame.f_code.co_filename, frame.f_lineno)
+    code, at = frame.f_code, frame.f_lasti
+    known = _PLACES.get((id(code), at))
+    if known is not None and known[0] is code:
+        return known[1]
+    if len(_PLACES) == _MOST_PLACES:
+        _PLACES.clear()
+    found = _place(code.co_filename, frame.f_lineno)
+    _PLACES[id(code), at] = code, found
+    return found
 
 
-_place = lru_cache(4096)(Place)
+_MOST_PLACES = 4096
+_PLACES: dict[tuple[int, int], tuple[CodeType, "Place"]] = {}
+"""The lines of instructions: to find one takes the longer the more code stands before it."""
+
+_place = lru_cache(_MOST_PLACES)(Place)
 
 
 def warn_at(message: str, code: str, hint: str, place: Place | None = None, span: Span | None = None) -> None:

@@ -205,6 +205,14 @@ def run_within_budget(usual: Entry, frugal: Callable[[], Entry], args: Args) -> 
     return False
 
 
+def may_keep(nbytes: int, kept: int) -> bool:
+    """Whether so many bytes may be kept besides those `kept` already."""
+    if nbytes <= LEAST and settings().kept_memory is None:
+        return True
+    room = room_to_keep(kept)
+    return room is None or nbytes <= room
+
+
 def room_to_keep(kept: int = 0) -> int | None:
     """The number of bytes that may be kept from now on besides those `kept` already, None for any number."""
     wanted = settings().kept_memory

@@ -213,7 +213,7 @@ class Program:
 
     def entry_for(self, arguments: Sequence[Any]) -> Entry:
         """The entry for these arguments, which may share memory."""
-        return self.aliased_entry if self.shares(arguments) else self.entry
+        return self.aliased_entry if self.totals and self.shares(arguments) else self.entry
 
     def run(self, args: Args, shares: bool = False) -> None:
         """Run the entry within the memory that it may keep, or, with `shares`, that for shared memory.

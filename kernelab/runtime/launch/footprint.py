@@ -97,15 +97,13 @@ def part(elements: array, box: Box) -> array:
     return array.over(elements.allocation, offset, shape, strides, elements.dtype)
 
 
-def box_of(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) -> Box | None:
-    """The box of a region in a launch of a grid: None if it touches nothing, everything if unknown."""
-    return box_and_whole(region, extents, arguments)[0]
-
-
 def box_and_whole(
     region: Region, extents: tuple[int, ...], arguments: Sequence[Any]
 ) -> tuple[Box | None, bool]:
-    """The same, and whether the box is the whole array."""
+    """The box of a region in a launch of a grid, and whether it is the whole array.
+
+    It is None if the region touches nothing, everything if it is unknown.
+    """
     shape = arguments[region.position].shape
     if not region.uses:
         return _box(region, extents, shape)
@@ -140,13 +138,9 @@ def touched(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) 
 def changed_part(
     program: Program, extents: tuple[int, ...], arguments: Sequence[Any], position: int
 ) -> array:
-    """The part of one of its arguments that a program changes, as precisely as needed."""
-    target: array = arguments[position]
-    target.allocation.alert()
-    if not target.allocation.watches.starts:
-        return target
+    """The part of one of its arguments that a program changes."""
     found = touched(program.regions_changed[position], extents, arguments)
-    return target[:0] if found is None else found
+    return arguments[position][:0] if found is None else found
 
 
 def settled(

@@ -5,10 +5,11 @@ a kernel before it is launched stands in its `Plan`, and arrays carry their pack
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import signature
-from typing import Any, Never
+from typing import Any, Never, Protocol
 
 import numpy as np
 
@@ -139,14 +140,14 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         plan.constants.tell()
     if 0 < plan.coordinates != len(grid.extents):
         _warn_of_rank(kernel, grid)
-    if settings().print_launches:
+    chosen, checked = settings(), None
+    if chosen.print_launches:
         sys.stdout.write(f"launch of {kernel.name}, dim={grid.extents}, {caller()}\n")
     recorder = RECORDER.get()
     if not grid.threads:
         if recorder is not None and record_tape:
             recorder.launched_nothing(kernel.name, [arguments[i] for i in plan.written])
         return
-    chosen, checked = settings(), None
     if (chosen.check_races or chosen.check or plan.check) and hold_values(arguments):
         checked = _checked(kernel, grid, arguments, parts)
     if recorder is not None and record_tape:
@@ -156,9 +157,9 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     else:
         if recorder is not None:
             recorder.left_out(Call(kernel, grid, tuple(arguments), tuple(parts), given, LAUNCH_CONFIG.get()))
-        if will_write(kernel, grid, arguments) and record_tape:
-            read, written = ([arguments[i].allocation for i in those] for those in (plan.read, plan.written))
-            note_origin(kernel.name, read, written)
+        traced = will_write(kernel, grid, arguments)
+        if traced and record_tape:
+            note_origin(kernel.name, arguments, plan.read, traced)
         kernel.program.entry_for(arguments)(b"".join(parts))
     if checked is not None:
         checked.has_run()
@@ -199,17 +200,17 @@ def _set_apart(kernel: Kernel, arguments: list[Any]) -> None:
             arguments[i] = Reference(duplicate(source, source.requires_grad, "clone"))
 
 
-def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> bool:
-    """Warn those who need what a launch overwrites, count the writes; whether any memory has gradients."""
-    traced = False
+def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> list[Allocation]:
+    """Warn those who need what a launch overwrites, count the writes; which of the memory has gradients."""
+    traced = []
     for i in kernel.plan.written:
-        target = arguments[i]
-        memory = target.allocation
-        traced = traced or memory.requires_grad
+        memory = arguments[i].allocation
+        if memory.requires_grad:
+            traced.append(memory)
         if not memory.watches.starts and not memory.witnesses:
             memory.version += 1
             continue
-        memory.will_write(changed_part(kernel.program, grid.extents, arguments, i))
+        memory.will_write(arguments[i], partial(changed_part, kernel.program, grid.extents, arguments, i))
     return traced
 
 
@@ -261,6 +262,13 @@ def _require_writable(parameter: Parameter, argument: Any) -> None:
     if argument.__class__ is Gathered and argument.source.repeats:
         found = "one that picks an element twice, since the kernel writes it"
         raise parameter.wrong(found, "pick each element once", "index")
+
+
+class Slots(Protocol):
+    """An array, or what a kernel reads in the place of one."""
+
+    @property
+    def packed(self) -> bytes: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -335,7 +343,7 @@ class Call:
             pullback.primal.run(b"".join([*self.parts, *(residual.packed for residual in kept)]))
         return tuple(made for residual in kept for made in residual.arrays())
 
-    def parts_with(self, replaced: dict[int, array]) -> tuple[bytes, ...]:
+    def parts_with(self, replaced: Mapping[int, Slots]) -> tuple[bytes, ...]:
         """The packed arguments, with other arrays at some positions."""
         parts = list(self.parts)
         for i, other in replaced.items():

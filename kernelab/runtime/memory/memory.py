@@ -22,6 +22,9 @@ from kernelab.runtime.memory.address_ranges import Ranges
 Elements = Any
 """An array over the memory; its class is built on this module."""
 
+Change = Callable[[], Elements]
+"""Finds the array of the elements that are about to change: asked for only where that matters."""
+
 Note = tuple[int, str, CodeType, int, int, "list[weakref.ref[Allocation]]"]
 """What an unrecorded launch leaves (`origin`): version, kernel, place in the code, thread, memory it read."""
 
@@ -56,8 +59,11 @@ class Watcher(Protocol):
 class Witness(Protocol):
     """Someone who hears of every change of any byte, and may make watchers as late as that."""
 
-    def alert(self, memory: "Allocation") -> None:
-        """Some of the memory is about to change, or to be exposed: who needs what it holds watches now."""
+    def alert(self, memory: "Allocation", change: "Change | None") -> None:
+        """Some of the memory is about to change, or, without a change, to be exposed.
+
+        Who needs what it holds watches now, and keeps what the change destroys.
+        """
 
     def before_write(self, target: Elements) -> None:
         """`target` is about to be overwritten."""
@@ -217,7 +223,7 @@ class Allocation:
             _SHARED.add(self)
 
     def _tell_of_exposure(self) -> None:
-        witnesses = self.alert()
+        witnesses = self.alert(None)
         for watcher in self.watches.of(self.address, self.address + self.nbytes):
             watcher.exposed()
         for witness in witnesses:
@@ -272,28 +278,35 @@ class Allocation:
             others = [one for one in self.witnesses if one() is not None]
             self.witnesses = (*others, *ref) if others else ref  # one object for all memory of a witness
 
-    def alert(self) -> "list[Witness]":
-        """Alert all witnesses that the bytes are about to change; returns them."""
+    def alert(self, change: Change | None) -> "list[Witness]":
+        """Alert all witnesses that bytes are about to change, or to be exposed; returns them."""
         if not self.witnesses:
             return []
         found = [witness for ref in self.witnesses if (witness := ref()) is not None]
         if len(found) < len(self.witnesses):
             self.witnesses = tuple(ref for ref in self.witnesses if ref() is not None)
         for witness in found:
-            witness.alert(self)
+            witness.alert(self, change)
         return found
 
-    def will_write(self, target: Elements) -> None:
-        """To be called before `target`'s elements change: tells the watchers, then counts the write."""
-        self.tell_watchers(target)
+    def will_write(self, target: Elements, change: Change | None = None) -> None:
+        """To be called before `target`'s elements change: tells the watchers, then counts the write.
+
+        `change` finds the part of them that does change, if that is not all.
+        """
+        self.tell_watchers(target, change)
         self.count_write(target)
 
-    def tell_watchers(self, target: Elements) -> None:
+    def tell_watchers(self, target: Elements, change: Change | None = None) -> None:
         """Tell those who need what is about to change."""
-        self.alert()
+        change = change or (lambda: target)
+        told: list[Watcher] = []
         if self.watches.starts:
-            for watcher in self.watches.of(*target.extent):
-                watcher.before_write(target)
+            part = change()
+            told = self.watches.of(*part.extent)
+        self.alert(change)  # who begins to watch here knows of this change
+        for watcher in told:
+            watcher.before_write(part)
 
     def count_write(self, target: Elements) -> None:
         """Tell the witnesses, once all watchers have been told of all that changes at a time."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.runtime.memory.interop import HostArray
-from kernelab.runtime.memory.memory import Allocation, Elements
+from kernelab.runtime.memory.memory import Allocation, Change, Elements
 from kernelab.settings import settings
 
 
@@ -44,7 +44,7 @@ class Unwritten:
         memory.unwritten = self
         memory.witness((weakref.ref(self),))
 
-    def alert(self, memory: Allocation) -> None:
+    def alert(self, memory: Allocation, change: Change | None) -> None:
         """Nothing has to be kept."""
 
     def computed(self, memory: Allocation) -> bool:
