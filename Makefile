@@ -4,7 +4,7 @@
 #   make check   the tests of the language and its derivatives alone, in less than a minute
 # The others:
 #   make lint    ruff and mypy               make format   what ruff can mend
-#   make frontend  the widgets' TypeScript, bundled (with node, or one that pip brings)
+#   make frontend  the TypeScript of the widgets and the JupyterLab extension (with node, or one that pip brings)
 #   make oracle  derivatives beside JAX's
 #   make bench   kernelab beside others       make clean    remove all that make and the tools created
 #   make builtins   which builtins pass their tests, how exact they are, and what they cost
@@ -118,5 +118,5 @@ frontend: $(VENV)/.with-lab
 	@scripts/setup.sh frontend
 
 clean:
-	rm -rf $(VENV) .venv-oracle build dist extension/node_modules kernelab/jupyter/static .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oracle build dist extension/node_modules extension/lib extension/labextension kernelab/jupyter/static .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

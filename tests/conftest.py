@@ -128,7 +128,7 @@ def _with_final_newline(text: str) -> str:
 
 @pytest.fixture(scope="session")
 def front_end() -> Path:
-    """The folder of the widgets' front-end, built where its sources have changed.
+    """The folder of the widgets' front-end, built with the JupyterLab extension where sources have changed.
 
     Without node its tests are skipped aloud, and fail if ``CI=true``.
     """
@@ -163,6 +163,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     root = tmp_path_factory.mktemp("lab-root")
     server = Lab(f"http://127.0.0.1:{_free_port()}", secrets.token_hex(16), root)
     _never_ask_about_news(home / "settings")
+    _offer_our_extension(home / "data" / "labextensions")
     log = home / "lab.log"
     with log.open("w") as output:
         process = subprocess.Popen(
@@ -187,6 +188,12 @@ def _never_ask_about_news(settings: Path) -> None:
     file = settings / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"fetchNews": "false", "checkForUpdates": False}))
+
+
+def _offer_our_extension(folder: Path) -> None:
+    # That of this checkout, not one that is installed; JupyterLab looks anew for each page.
+    folder.mkdir(parents=True)
+    (folder / "kernelab").symlink_to(ROOT / "extension" / "labextension")
 
 
 def _lab_command(server: Lab) -> list[str]:

@@ -1,12 +1,15 @@
 """The front-end in TypeScript: its own tests, what the bundle weighs, and what happens without node."""
 
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support import words
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "extension" / "build.py"
@@ -38,7 +41,25 @@ def test_the_bundle_is_small_and_reaches_for_no_network(front_end: Path) -> None
         assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
 
 
-def test_a_bundle_of_other_sources_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_extension_is_small_and_carries_no_copy_of_what_jupyterlab_shares(front_end: Path) -> None:
+    folder = ROOT / "extension" / "labextension"
+    written = json.loads((folder / "package.json").read_text(encoding="utf-8"))
+    assert (folder / written["jupyterlab"]["_build"]["load"]).is_file()
+    scripts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.js")]
+    assert sum(map(len, scripts)) < 300_000
+    assert not any("EditorView.theme" in script for script in scripts)
+
+
+def test_the_extension_highlights_the_words_of_this_language() -> None:
+    written = (ROOT / "extension" / "src" / "lab" / "words.json").read_text(encoding="utf-8")
+    assert written == words.page(), (
+        "write it again: python -m tests.support.words > extension/src/lab/words.json"
+    )
+
+
+def test_a_bundle_of_other_sources_is_stale(
+    front_end: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     build = loaded()
     monkeypatch.setattr(build, "MARK", tmp_path / "mark")
     assert build.is_stale()

@@ -90,11 +90,14 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(tmp_path: Path) -> N
     assert build.returncode == 0, build.stderr
     (wheel,) = tmp_path.glob("*.whl")
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    extension = {name for name in packed if "/share/jupyter/labextensions/kernelab/" in name}
+    built = [path for path in (ROOT / "extension" / "labextension").rglob("*") if path.is_file()]
+    assert {Path(name).name for name in extension} == {path.name for path in built}
     files = [
         path for path in (ROOT / "kernelab").rglob("*") if path.is_file() and "__pycache__" not in path.parts
     ]
     course = {f"kernelab/course/{path.name}" for path in (ROOT / "notebooks" / "course").glob("*.ipynb")}
-    assert packed == {path.relative_to(ROOT).as_posix() for path in files} | course
+    assert packed - extension == {path.relative_to(ROOT).as_posix() for path in files} | course
 
 
 # ------------------------------------------------------------------------------------------ doctor

@@ -28,7 +28,7 @@ from kernelab.frontend.meaning.syntax_trees import expression_of, word
 from kernelab.lang.structs import AnyType, Struct, StructArray, array_inside
 from kernelab.lang.types import LARGEST, Array, Mat, Quat, Scalar, Transform, Value, Vec, float32, size_of
 
-_DIMENSIONS = {
+DIMENSIONS = {
     head + suffix: ndim
     for head in ("array", "indexedarray")
     for suffix, ndim in (("", 1), ("1d", 1), ("2d", 2), ("3d", 3), ("4d", 4))
@@ -101,12 +101,12 @@ def open_ndim(node: ast.expr) -> int | None:
     """The number of dimensions of an array of `Any`; None for an annotation that is no array."""
     match node:
         case ast.Subscript(value=head, slice=ast.Tuple(elts=[_, ast.Constant(value=int() as ndim)])):
-            return ndim if word(head) in _DIMENSIONS else None
+            return ndim if word(head) in DIMENSIONS else None
         case ast.Subscript(value=head):
-            return _DIMENSIONS.get(word(head))
+            return DIMENSIONS.get(word(head))
         case ast.Call(func=head, keywords=words):
             stated = [_number(keyword.value) for keyword in words if keyword.arg == "ndim"]
-            return (stated or [_DIMENSIONS[word(head)]])[0] if word(head) in _DIMENSIONS else None
+            return (stated or [DIMENSIONS[word(head)]])[0] if word(head) in DIMENSIONS else None
         case _:
             return None
 
@@ -153,7 +153,7 @@ def _named(scope: Scope, places: Places, node: ast.expr) -> AnyType:
             raise _mistake(places, node, f"{places.text(node)} has a mistake of its own")
         case TypeRef(type):
             return type
-        case BuiltinRef(name) if name in _DIMENSIONS:
+        case BuiltinRef(name) if name in DIMENSIONS:
             raise _mistake(places, node, f"{name} does not say what its elements are", f"write {name}[float]")
         case meaning:
             raise _mistake(places, node, f"{places.text(node)} is {describe(meaning)}, not a type", _HINT)
@@ -161,8 +161,8 @@ def _named(scope: Scope, places: Places, node: ast.expr) -> AnyType:
 
 def _dimensions(scope: Scope, places: Places, node: ast.expr, head: ast.expr) -> int:
     match _meaning(scope, places, head):
-        case BuiltinRef(name) if name in _DIMENSIONS:
-            return _DIMENSIONS[name]
+        case BuiltinRef(name) if name in DIMENSIONS:
+            return DIMENSIONS[name]
         case meaning:
             raise _mistake(places, node, f"{describe(meaning)} takes nothing in brackets as a type", _HINT)
 
