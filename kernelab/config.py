@@ -35,6 +35,7 @@ nothing here.
 import os
 import sys
 from dataclasses import fields
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -76,6 +77,9 @@ _ACTING = ("verify_autograd_array_access", *_FIELDS, "kernel_cache_dir")
 
 class _Config(ModuleType):
     """This module, whose attributes are the settings."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return import_module, (self.__name__,)
 
     @property
     def verify_autograd_array_access(self) -> bool:

@@ -11,7 +11,8 @@ The module is also the decorator ``@kl.func``, which makes a function that kerne
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, update_wrapper, wraps
+from importlib import import_module
 from itertools import cycle
 from types import ModuleType
 from typing import Any, Literal
@@ -57,6 +58,34 @@ __all__ = ["as_numpy", "grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "val
 __getattr__, __dir__ = face(__name__, __all__)
 
 
+class _Made:
+    """A function that a transform made of another: it is called as such, and pickled as that call."""
+
+    def __init__(self, run: Function, call: partial[Any]) -> None:
+        update_wrapper(self, run)
+        self._call, self.run = call, run
+
+    def __call__(self, *args: Any) -> Any:
+        return self.run(*args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._call,)
+
+    def __repr__(self) -> str:
+        return f"<{self._call.func.__name__} of {self._call.args[0]!r}>"
+
+
+def _made(make: Function, *given: Any, **options: Any) -> Callable[[Function], Function]:
+    def mark(run: Function) -> Function:
+        return _Made(wraps(given[0])(run), partial(make, *given, **options))
+
+    return mark
+
+
+def _again(call: partial[Any]) -> Any:
+    return call()
+
+
 def custom_vjp(func: Function, back: Function) -> Function:
     """A function that computes what `func` does, and is differentiated by `back`.
 
@@ -75,7 +104,7 @@ def custom_vjp(func: Function, back: Function) -> Function:
         solve = kl.func.custom_vjp(lambda a, b: np.linalg.solve(a.numpy(), b.numpy()), back)
     """
 
-    @wraps(func)
+    @_made(custom_vjp, func, back)
     def call(*args: Any) -> Any:
         held, recorder = HostCall.of(func, back, args), RECORDER.get()
         given = [args[n] for n in held.places]
@@ -99,7 +128,7 @@ def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Functio
     """
     both = value_and_grad(func, argnums, has_aux)
 
-    @wraps(func)
+    @_made(grad, func, argnums, has_aux)
     def gradient(*args: Any) -> Any:
         value, gradients = both(*args)
         return (gradients, value[1]) if has_aux else gradients
@@ -110,7 +139,7 @@ def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Functio
 def value_and_grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
     """A function that returns what `func` returns, and its gradient; as for `grad`."""
 
-    @wraps(func)
+    @_made(value_and_grad, func, argnums, has_aux)
     def value_and_gradient(*args: Any) -> Any:
         given = opened(func, args, argnums)
         chosen = positions(func, given.args, argnums)
@@ -184,7 +213,7 @@ def jacrev(
     """
     _require_chunk(chunk_size)
 
-    @wraps(func)
+    @_made(jacrev, func, argnums, has_aux, chunk_size=chunk_size)
     def jacobian(*args: Any) -> Any:
         given = opened(func, args, argnums)
         chosen = positions(func, given.args, argnums)
@@ -209,7 +238,8 @@ def jacfwd(
 
     As `jacrev`.  `randomness` says what a kernel means that draws random numbers while lanes differ.
     """
-    return _forward_jacobian("jacfwd", func, argnums, has_aux, chunk_size, randomness)
+    made = _made(jacfwd, func, argnums, has_aux, chunk_size=chunk_size, randomness=randomness)
+    return made(_forward_jacobian("jacfwd", func, argnums, has_aux, chunk_size, randomness))
 
 
 def _forward_jacobian(
@@ -256,7 +286,7 @@ def hessian(func: Function, argnums: Argnums = 0) -> Function:
     a tuple for `argnums`, a tuple of tuples: what is at ``[i][j]`` has the shape of argument i, then j.
     """
 
-    @wraps(func)
+    @_made(hessian, func, argnums)
     def second(*args: Any) -> Any:
         given = opened(func, args, argnums)
         blocks = _forward_jacobian("hessian", jacrev(func, argnums), argnums, randomness="same")(*given.args)
@@ -297,7 +327,7 @@ def as_numpy(func: Function, *like: array, dtype: Any = float) -> Function:
     for k, example in enumerate(like):
         require_array(example, f"as_numpy(): example {k} is")
 
-    @wraps(func)
+    @_made(as_numpy, func, *like, dtype=dtype)
     def value_and_gradient(x: Any, *args: Any) -> tuple[float, Any]:
         vector = np.ascontiguousarray(x, np.float64).reshape(-1)
         return transforms.at_vector(func, vector, like or (array(shape=vector.shape, dtype=dtype),), args)
@@ -323,7 +353,7 @@ def vmap(
     _require_chunk(chunk_size)
     _require_randomness(randomness)
 
-    @wraps(func)
+    @_made(vmap, func, in_dims, out_dims, randomness, chunk_size=chunk_size)
     def mapped(*args: Any) -> Any:
         result = transforms.map_lanes(func, args, in_dims, out_dims, randomness, chunk_size)
         return lanes_of_values(func, args, result) if out_dims == 0 else result
@@ -356,6 +386,9 @@ def _require_sequence(entries: Any, name: str) -> None:
 class _Decorator(ModuleType):
     # A static method is called without a frame in between: the decorator looks at its caller's names.
     __call__ = staticmethod(decorators.func)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return import_module, (self.__name__,)
 
 
 sys.modules[__name__].__class__ = _Decorator

@@ -111,10 +111,7 @@ def test_kernels_are_themselves_when_copied_and_tapes_are_not_copied() -> None:
     assert copied["kernel"] is copy.copy(made["k"]) is made["k"]
     assert copied["function"] is made["f"]
     assert copied["data"] is not held["data"]
-    with pytest.raises(
-        kl.KernelTypeError, match=r"<kernel k> cannot be pickled\n  hint: define it in a module"
-    ):
-        pickle.dumps(made["k"])
+    assert pickle.loads(pickle.dumps(made["k"])) is made["k"]
     with pytest.raises(kl.KernelTypeError, match=r"a tape cannot be copied or pickled: gradients go to"):
         copy.deepcopy(kl.Tape())
 

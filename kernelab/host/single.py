@@ -3,7 +3,7 @@
 Knows nothing of what they are.
 """
 
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from kernelab.errors import Diagnostic, KernelTypeError
 
@@ -13,13 +13,20 @@ class Single:
 
     __slots__ = ()
 
+    origin: Any = None
+    """What it was made of, which says how it is pickled."""
+    token: str | None = None
+    """Its name in pickles."""
+
     def __copy__(self) -> Self:
         return self
 
     def __deepcopy__(self, _: dict[int, Any]) -> Self:
         return self
 
-    def __reduce__(self) -> NoReturn:
-        message = f"{self!r} cannot be pickled"
-        hint = "define it in a module, and let the other process import that; arrays can be pickled"
-        raise KernelTypeError(Diagnostic(message, code="pickle", hint=hint))
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.origin is None:
+            message = f"{self!r} cannot be pickled: it is a part of another object"
+            raise KernelTypeError(Diagnostic(message, code="pickle", hint="pickle what it was taken from"))
+        reduced: tuple[Any, ...] = self.origin.reduced(self)
+        return reduced

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -488,3 +489,28 @@ def test_a_link_that_another_user_made_is_refused(
 
     monkeypatch.setattr(Path, "lstat", seen)
     assert "it belongs to another user" in warned(Builder(), Cache())
+
+
+def test_two_who_need_one_library_at_once_build_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    builds: list[Path] = []
+    building, waiting = threading.Event(), threading.Event()
+    lock = fcntl.flock
+
+    def noted(file: Any, how: int) -> None:
+        if building.is_set():
+            waiting.set()
+        lock(file, how)
+
+    def build(path: Path) -> None:
+        builds.append(path)
+        building.set()
+        waiting.wait(60)
+        path.write_text("code")
+
+    monkeypatch.setattr(fcntl, "flock", noted)
+    first = threading.Thread(target=lambda: Cache().library("key", build, Path.read_bytes))
+    first.start()
+    building.wait()
+    Cache().library("key", build, Path.read_bytes)
+    first.join()
+    assert len(builds) == 1

@@ -69,7 +69,7 @@ class Habits(Offers, metaclass=Opening):
 
     def __reduce__(self) -> NoReturn:
         message = "a tape cannot be copied or pickled: gradients go to the arrays that it has seen"
-        hint = "record what the copy launches on a tape of its own"
+        hint = "open a tape where the launches run, or hand on a function: kl.func.grad(f) can be pickled"
         raise KernelTypeError(Diagnostic(message, code="pickle", hint=hint))
 
     def __getattr__(self, name: str) -> Any:

@@ -1,10 +1,10 @@
 """The cache of compiled libraries on disk, shared by all sessions of a user.
 
 A library is one file named by the hash of everything that decides its content, with a checksum at its end.
-It is built in a private folder and renamed into place, so another process sees all of it or nothing; nobody
-waits for anybody, and two who build the same at once leave one of two equal files.  Where the folder cannot
-be used, or other users can write to it, a temporary one serves for the rest of the process.  Knows files, not
-compilers.
+It is built in a private folder and renamed into place, so another process sees all of it or nothing; who
+needs what another process is building waits for that, by a lock that a killed process lets go.  Where the
+folder cannot be used, or other users can write to it, a temporary one serves for the rest of the process.
+Knows files, not compilers.
 """
 
 import contextlib
@@ -120,19 +120,20 @@ class Cache:
         path = folder / f"{key}.so"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _require_private(folder)
-        if _is_intact(path):
-            # Somebody may remove the file just now, or the checksum may fit what another system wrote.
-            with contextlib.suppress(OSError):
-                loaded = load(path)
-                _touch(path)
-                return loaded
+        if (loaded := _loaded(path, load)) is not None:
+            return loaded
         self._tidy(folder)
-        with tempfile.TemporaryDirectory(prefix=_BUILD, dir=folder, ignore_cleanup_errors=True) as private:
-            built = Path(private, "library.so")
-            _build(build, built)
-            _seal(built)
-            built.replace(path)
-        return load(path)
+        with _alone(folder / f"{_BUILD}{key}.lock"):
+            if (loaded := _loaded(path, load)) is not None:
+                return loaded
+            with tempfile.TemporaryDirectory(
+                prefix=_BUILD, dir=folder, ignore_cleanup_errors=True
+            ) as private:
+                built = Path(private, "library.so")
+                _build(build, built)
+                _seal(built)
+                built.replace(path)
+            return load(path)
 
     def _tidy(self, folder: Path) -> None:
         """Once a process: remove what killed builds left, and what was not used for longest."""
@@ -142,7 +143,7 @@ class Cache:
         for build in folder.glob(f"{_BUILD}*"):
             with contextlib.suppress(OSError):
                 if time.time() - build.stat().st_mtime > STALE_SECONDS:
-                    shutil.rmtree(build, ignore_errors=True)
+                    build.unlink() if build.is_file() else shutil.rmtree(build, ignore_errors=True)
         kept = 0
         for _, size, path in sorted(_libraries(folder), reverse=True):
             kept += size
@@ -188,6 +189,32 @@ def _require_private(path: Path) -> None:
         raise PermissionError(errno.EPERM, "it belongs to another user")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PermissionError(errno.EPERM, "other users can write to it")
+
+
+def _loaded(path: Path, load: Callable[[Path], Loaded]) -> Loaded | None:
+    """What a library holds; None where it is missing, or cannot be loaded."""
+    if _is_intact(path):
+        # Somebody may remove the file just now, or the checksum may fit what another system wrote.
+        with contextlib.suppress(OSError):
+            loaded = load(path)
+            _touch(path)
+            return loaded
+    return None
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Wait for whoever holds this lock; a process that dies lets go, and some systems have no locks."""
+    with path.open("w") as lock:
+        with contextlib.suppress(OSError, ImportError):
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # where a file in use is not removed
+                path.unlink()
 
 
 def _build(build: Callable[[Path], None], path: Path) -> None:

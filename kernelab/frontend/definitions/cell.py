@@ -62,12 +62,16 @@ _ERRORS: dict[str, type[KernelError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """The result of lowering a cell: its valid definitions, the constants it assigned, notes, and errors."""
+    """The result of lowering a cell: its valid definitions, the constants it assigned, notes, and errors.
+
+    `named` is what the text names of the notebook, as it was then.
+    """
 
     definitions: dict[str, Definition]
     assigned: dict[str, Any]
     diagnostics: tuple[Diagnostic, ...] = ()
     errors: tuple[Diagnostic, ...] = ()
+    named: Mapping[str, Any] = field(default_factory=dict)
 
     def raise_errors(self) -> None:
         """Raise all mistakes as one error, of the kind of the first."""
@@ -412,7 +416,8 @@ class _Cell:
         assert self.errors or self.definitions.keys() >= self.templates.keys(), (
             "a def was dropped without a reason"
         )
-        return Lowered(self.definitions, self.assigned, _by_line(self.notes), _by_line(self.errors))
+        notes, errors = _by_line(self.notes), _by_line(self.errors)
+        return Lowered(self.definitions, self.assigned, notes, errors, self.named)
 
 
 def _by_line(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:

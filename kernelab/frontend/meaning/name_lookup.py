@@ -83,7 +83,7 @@ _FOREIGN = {
     "fmin": "min",
 }
 """The operations of the table that have another name in NumPy and `math`."""
-_LIBRARIES = frozenset({"math", "numpy", "scipy", "torch", "jax", "cupy"})
+LIBRARIES = frozenset({"math", "numpy", "scipy", "torch", "jax", "cupy"})
 """Whose functions of these names mean the operation; in other modules they mean what their author wrote."""
 _OTHERWISE = {
     "sign": "it is 0 at 0, and the sign of a kernel is 1 there",
@@ -214,7 +214,7 @@ class Scope:
         if not hasattr(module.module, name):
             raise Unknown(f"{module.name} has no {name}", _closest(name, dir(module.module)))
         value = getattr(module.module, name)
-        library = _is_of(module.module, _LIBRARIES)
+        library = _is_of(module.module, LIBRARIES)
         if library and callable(value) and name in _OTHERWISE:
             why = f"{full} has no meaning in a kernel: {_OTHERWISE[name]}"
             raise Unknown(why, f"write {name}(x), or where(condition, a, b)")
@@ -327,7 +327,7 @@ def _holds_names(value: Any) -> bool:
     kind = value if isinstance(value, type) else type(value)
     if (value is not kind and callable(value)) or hasattr(kind, "__kernelab_struct__"):
         return False
-    ours = kind.__module__.partition(".")[0] in _LIBRARIES | {"builtins", "kernelab", "typing"}
+    ours = kind.__module__.partition(".")[0] in LIBRARIES | {"builtins", "kernelab", "typing"}
     return not ours and not any(hasattr(kind, word) for word in _ARRAYS)
 
 

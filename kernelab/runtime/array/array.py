@@ -227,7 +227,10 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, Displayed):  # noqa: N801
 
     def __reduce__(self) -> tuple[Any, ...]:
         look_at(self)
-        return _restored, (self.seen().copy(), self.dtype, self.requires_grad)
+        if self.device.is_cuda:
+            message = f"an array on {self.device} cannot be pickled"
+            raise KernelTypeError(Diagnostic(message, code="pickle", hint='pickle x.to("cpu")'))
+        return _restored, (type(self), self.seen().copy(), self.dtype, self.requires_grad)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -423,10 +426,8 @@ def duplicate(
     return made
 
 
-def _restored(values: HostArray, dtype: Value, requires_grad: bool) -> array:
-    made = array(values, dtype, requires_grad=requires_grad)
-    assert isinstance(made, array)
-    return made
+def _restored(kind: type[array], values: HostArray, dtype: Value, requires_grad: bool) -> array:
+    return kind(values, dtype, requires_grad=requires_grad)
 
 
 def _listed(elements: array) -> list[Any]:

@@ -3,6 +3,7 @@
 A class for each definition; knows arrays; must not know kernels.
 """
 
+import copyreg
 import math
 from collections.abc import Iterator
 from copy import deepcopy
@@ -290,7 +291,10 @@ def cleared(instance: Instance) -> Instance:
 
 def class_of(struct: Struct) -> type[Instance]:
     """The class that makes structs of a definition: one for each, defaults included."""
-    return _class(struct, repr([struct.doc, *(entry.default for entry in _all_fields(struct))]))
+    found: type[Instance] = _class(
+        struct, repr([struct.doc, *(entry.default for entry in _all_fields(struct))])
+    )
+    return found
 
 
 def _is_number_of_floats(type: Any) -> bool:
@@ -332,12 +336,23 @@ def _gradient(value: Any) -> Any:
     return value.grad if has_gradient and value.requires_grad else None
 
 
+class _Class(type):
+    """The type of these classes: they are pickled as their definitions."""
+
+
+def _reduced(cls: Any) -> Any:
+    return class_of, (cls.__kernelab_struct__,)
+
+
+copyreg.pickle(_Class, _reduced)
+
+
 @cache
-def _class(struct: Struct, details: str) -> type[Instance]:
+def _class(struct: Struct, details: str) -> Any:
     body: dict[str, Any] = {"__slots__": (), "__kernelab_struct__": struct, "__doc__": struct.doc or None}
     # A field comes before whatever else structs have: `copy` and `grad` are good names of fields.
     body |= {entry.name: _reader(entry.name) for entry in struct.fields}
-    return type(struct.name, (Instance,), body)
+    return _Class(struct.name, (Instance,), body)
 
 
 def _restored(struct: Struct, values: dict[str, Any]) -> Instance:

@@ -3,7 +3,6 @@
 A decorated function is lowered when it is first needed, with the names that are around it then.
 """
 
-import functools
 import inspect
 import textwrap
 from collections import ChainMap
@@ -14,6 +13,7 @@ from typing import Any
 from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelTypeError, Source
 from kernelab.frontend import (
+    Constant,
     GenericKernel,
     Overloads,
     UserFunction,
@@ -28,10 +28,10 @@ from kernelab.runtime.context.conversion import described
 from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.kernel.kernel import Kernel, Made, compile_source
 from kernelab.runtime.kernel.loading import (
+    Parsed,
     closure,
     definition_of,
     evaluated,
-    loader,
     maps_of,
     names_around,
     native_of,
@@ -40,6 +40,7 @@ from kernelab.runtime.kernel.loading import (
     warn_of,
 )
 from kernelab.runtime.kernel.signature import stated
+from kernelab.runtime.kernel.travel import Def, Text
 
 
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -177,6 +178,7 @@ def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool) -> Any:
         names = ChainMap(closure(function), *maps_of(namespace))
         if isinstance(forward_fn, Function):
             forward_fn.attach(lambda found: attach(rule_from(function, names, check), found))
+            forward_fn.ruled.append((function, namespace, check))
         else:
             attach(rule_from(function, names, check), forward_fn.__kernelab_function__)
         return function
@@ -203,16 +205,20 @@ def struct(cls: Any) -> type[Instance]:
 class Function(Single, hooks.Displayed):
     """A decorated function: kernels call it, and so does Python."""
 
-    def __init__(self, function: Callable[..., Any], namespace: Mapping[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], namespace: Mapping[str, Any], early: Parsed | None = None
+    ) -> None:
         self.name = self.__name__ = function.__name__
         self.__doc__ = function.__doc__
         self._python = function
         self._namespace = namespace
-        self._early = parsed(function, namespace)
+        self._early = early or parsed(function, namespace)
         self._lowered: UserFunction | None = None
         self._together: UserFunction | None = None
         self._others = _overloaded(function, namespace.get(function.__name__))
         self._rules: list[Callable[[UserFunction], None]] = []
+        self.ruled: list[tuple[Callable[..., Any], Mapping[str, Any], bool]] = []
+        self.origin = Def(_function, function, namespace, self._early)
 
     def __repr__(self) -> str:
         return f"<kernelab function {self.name}>"
@@ -230,6 +236,19 @@ class Function(Single, hooks.Displayed):
     @property
     def __signature__(self) -> inspect.Signature:
         return inspect.signature(self._python)
+
+    @property
+    def taken(self) -> dict[str, Any]:
+        """What it is made of beside its text."""
+        rules = [
+            (Def(_function, rule, names).text(rule.__name__, ()), check) for rule, names, check in self.ruled
+        ]
+        return {"others": self._others, "rules": rules}
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """The values of names around it that it was compiled with."""
+        return tuple(self._own.constants.values())
 
     @property
     def members(self) -> "tuple[Function, ...]":
@@ -306,6 +325,11 @@ class NativeFunction(Function):
         super().__init__(function, namespace)
         self._given = given
 
+    @property
+    def taken(self) -> dict[str, Any]:
+        """What it is made of beside its text."""
+        return {**super().taken, "given": {**self._given}}
+
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         return hooks.call(self, arguments, named)
 
@@ -324,7 +348,25 @@ def _require_def(function: Any, word: str) -> Any:
 
 
 def _kernel(function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any]) -> Kernel:
-    _require_def(function, "kernel")
-    made = Kernel.of(options.get("name") or function.__name__, loader(function, names, options))
-    functools.update_wrapper(made, function, ("__doc__",), ())
+    return Kernel.of_def(_require_def(function, "kernel"), names, options)
+
+
+# ------------------------------------------------------------------------------------------------- in pickles
+
+
+def _function(
+    text: Text,
+    early: Parsed | None,
+    others: tuple[Function, ...],
+    rules: Sequence[tuple[Text, bool]],
+    given: Mapping[str, Any] | None = None,
+) -> Function:
+    """A function for kernels, made again of its text."""
+    function = text.function()
+    names = function.__globals__
+    made = Function(function, names, early) if given is None else NativeFunction(function, names, given)
+    made._others = others
+    for rule, check in rules:
+        written = rule.function()
+        _rule(made, written.__globals__, check)(written)
     return made

@@ -12,6 +12,7 @@ from kernelab import hooks
 from kernelab.backend.common.backends import Entry
 from kernelab.errors import Diagnostic, KernelError, KernelTypeError, LaunchError, Source, Span
 from kernelab.frontend import (
+    Constant,
     Definition,
     GenericKernel,
     KernelDefinition,
@@ -20,6 +21,7 @@ from kernelab.frontend import (
     UserFunction,
     lower_source,
 )
+from kernelab.frontend.meaning.source import parse
 from kernelab.hooks import Displayed
 from kernelab.lang.ir import Custom, Function, walk
 from kernelab.lang.structs import AnyType, Struct, StructArray
@@ -48,13 +50,26 @@ from kernelab.runtime.kernel.arguments import (
 from kernelab.runtime.kernel.loading import (
     Constants,
     Module,
+    Parsed,
     constants_of,
     loader,
     names_around,
+    parsed,
     refuse_unknown,
 )
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.kernel.signature import Formals, types_of
+from kernelab.runtime.kernel.travel import (
+    Def,
+    Part,
+    Text,
+    captured,
+    known,
+    require_own_rules,
+    require_version,
+    token_of,
+    version,
+)
 from kernelab.settings import Check, settings
 
 if TYPE_CHECKING:
@@ -113,8 +128,7 @@ class Kernel(KernelHints, Displayed):
         """
         names, chosen = names_around(2), options or {}
         refuse_unknown("kernel", chosen)
-        self._begin(key or func.__name__, loader(func, names, chosen))
-        self.__doc__ = func.__doc__
+        self._decorate(func, names, {**chosen, "name": key})
 
     @classmethod
     def of(cls, name: str, load: Callable[[], Loaded]) -> Self:
@@ -122,6 +136,41 @@ class Kernel(KernelHints, Displayed):
         made = cls.__new__(cls)
         made._begin(name, load)
         return made
+
+    @classmethod
+    def of_def(
+        cls,
+        function: Callable[..., Any],
+        names: Mapping[str, Any],
+        options: Mapping[str, Any],
+        early: Parsed | None = None,
+    ) -> Self:
+        """The kernel of a Python function; `early` is what was evaluated of it where it was defined."""
+        made = cls.__new__(cls)
+        made._decorate(function, names, options, early)
+        return made
+
+    def _decorate(
+        self,
+        function: Callable[..., Any],
+        names: Mapping[str, Any],
+        options: Mapping[str, Any],
+        early: Parsed | None = None,
+    ) -> None:
+        written = Def(_kernel, function, names, early or parsed(function, names))
+        name = options.get("name") or function.__name__
+        self._begin(name, loader(function, names, options, written.early))
+        self.origin, self.__doc__ = written, function.__doc__
+
+    @property
+    def taken(self) -> dict[str, Any]:
+        """What it is made of beside its text."""
+        return {"options": {"name": self.name, **self.loaded.options}}
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """The values of names around it that it was compiled with; none of a generic kernel."""
+        return () if isinstance(self.loaded, GenericKernel) else self.loaded.constants
 
     def _begin(self, name: str, load: Callable[[], Loaded]) -> None:
         self.name = name
@@ -193,6 +242,7 @@ class Kernel(KernelHints, Displayed):
         if found not in self._instances:
             self._instances[found] = made = Kernel.of(self.name, lambda: found)
             made.definition = found
+            made.origin = Part(_instance_of, (self, tuple(types)))
         return self._instances[found]
 
     @property
@@ -411,9 +461,61 @@ def compile_source(source: Source, namespace: Mapping[str, Any] | None = None, *
 
     `options` are those of the `kernel` decorator, for every kernel of the text.
     """
-    lowered = lower_source(source, {} if namespace is None else namespace)
+    return _compiled(source, {} if namespace is None else namespace, options).compiled
+
+
+def _compiled(source: Source, names: Mapping[str, Any], options: Mapping[str, Any]) -> "Cell":
+    lowered = lower_source(source, names)
     definitions = {name: _made(definition, options) for name, definition in lowered.definitions.items()}
-    return Compiled(definitions, lowered)
+    cell = Cell(source, options, Compiled(definitions, lowered))
+    for name, made in definitions.items():
+        if not isinstance(made, type):
+            made.origin = Part(_member, (cell, name))
+    return cell
+
+
+@dataclass(eq=False)
+class Cell:
+    """A text and what was made of it: it pickles as text with the names that it takes from around it."""
+
+    source: Source
+    options: Mapping[str, Any]
+    compiled: Compiled
+    token: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        source, every = self.source, self.compiled.definitions.values()
+        functions = [made for made in every if isinstance(made, UserFunction)]
+        require_own_rules(member for function in functions for member in function.members)
+        constants = [one for function in functions for one in function.constants.values()]
+        for made in every:
+            constants += made.constants if isinstance(made, Kernel) else ()
+        names = captured(parse(source), self.compiled.lowered.named, constants, f"the text of {source.label}")
+        text = (source.text, source.label, source.first_line)
+        return _cell, (version(), token_of(self), text, names, {**self.options})
+
+
+def _cell(
+    there: str, token: str, text: tuple[str, str, int], names: Mapping[str, Any], options: Mapping[str, Any]
+) -> Cell:
+    require_version(there, f"the text of {text[1]}")
+    found: Cell = known(token, lambda: _compiled(Source(*text), names, options))
+    return found
+
+
+def _member(cell: Cell, name: str) -> "Made":
+    if name not in cell.compiled.definitions:
+        cell.compiled.lowered.raise_errors()
+    return cell.compiled.definitions[name]
+
+
+def _kernel(text: Text, early: Parsed | None, options: Mapping[str, Any]) -> Kernel:
+    function = text.function()
+    return Kernel.of_def(function, function.__globals__, options, early)
+
+
+def _instance_of(kernel: Kernel, types: Sequence[AnyType | None]) -> Kernel:
+    return kernel.instance(types)
 
 
 def kernels_of(text: str, label: str, names: Mapping[str, Any] | None = None) -> dict[str, Kernel]:

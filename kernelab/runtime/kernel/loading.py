@@ -254,10 +254,9 @@ def native_of(
 
 
 def loader(
-    function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any]
+    function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any], early: Parsed | None
 ) -> Callable[[], KernelDefinition | GenericKernel]:
     """A callable that loads the definition of a decorated kernel on demand, or raises KernelError."""
-    early = parsed(function, names)
 
     def load() -> KernelDefinition | GenericKernel:
         found = definition_of(function, ChainMap(closure(function), *maps_of(names)), "kernel", early)
