@@ -240,8 +240,10 @@ def _live(shown: _Any, static: dict[str, str]) -> dict[str, _Any]:
     shell = getattr(_sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if getattr(shell, "kernel", None) is None:
         return static
-    from kernelab.jupyter.live import live_bundle
-
+    try:
+        from kernelab.jupyter.live import live_bundle
+    except ImportError:  # anywidget is not installed; `kernelab doctor` says so
+        return static
     return live_bundle(shown, static)
 
 

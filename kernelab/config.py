@@ -26,6 +26,9 @@ vector_code                     large launches on the CPU run 8 or 16 threads at
                                 the same to the last bit, other functions of float32 are within 4 units in
                                 the last place, and sums are taken in another order
 print_launches                  each launch prints its kernel, its grid and the line it stands in
+live_tapes                      notebooks show tapes and `kl.live` as widgets that follow a cell.  False shows
+                                pictures and tables that need no script: for notebooks that become pages.  The
+                                environment variable KERNELAB_LIVE_TAPES=0 does the same from outside
 kernel_cache_dir                the folder that keeps built kernels, None for the usual one
 
 The settings in `UNUSED` can be read and set, so that programs for Warp run; it says why each of them changes

@@ -1,5 +1,6 @@
 """The settings of a program: one frozen object for each context; `kernelab.config` reads and replaces it."""
 
+import os
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -29,9 +30,13 @@ class Settings:
     quick_builds: bool = True
     vector_code: bool = True
     print_launches: bool = False
+    live_tapes: bool = True
 
 
-_AT_FIRST = Settings()
+LIVE = "KERNELAB_LIVE_TAPES"
+"""The environment variable that turns live tapes off, as `0`, for notebooks that run in batch."""
+
+_AT_FIRST = Settings(live_tapes=os.environ.get(LIVE, "").strip().lower() not in ("0", "false", "no", "off"))
 SETTINGS: ContextVar[Settings] = ContextVar("kernelab settings", default=_AT_FIRST)
 
 

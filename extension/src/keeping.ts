@@ -45,13 +45,14 @@ export function keepInNotebook(model: Model): void {
 }
 
 function parts(states: States, ids: string[]): string[] {
-  const layouts = ids.map((id) => states[id]!.state["layout"]).filter((one): one is string => typeof one === "string");
-  return [...ids, ...layouts.filter((one) => one.startsWith(REFERENCE)).map((one) => one.slice(REFERENCE.length))];
+  const values = ids.flatMap((id) => Object.values(states[id]!.state));
+  const named = values.filter((one): one is string => typeof one === "string" && one.startsWith(REFERENCE));
+  return [...ids, ...new Set(named.map((one) => one.slice(REFERENCE.length)))];
 }
 
 const isOurs = (states: States, id: string) => ALL_OURS.includes(states[id]?.state["_anywidget_id"]);
 
-/** The states of ours that a notebook shows, with the layouts that they refer to. */
+/** The states of ours that a notebook shows, with what they refer to: layouts, and the script that all share. */
 export function tapes(states: States, shown: Set<string>): States {
   const ids = Object.keys(states).filter((id) => shown.has(id) && isOurs(states, id));
   return Object.fromEntries(parts(states, ids).filter((id) => states[id]).map((id) => [id, states[id]!]));

@@ -302,11 +302,12 @@ test("a closed view listens no more", () => {
   expect(model.listeners("msg:custom")).toBe(before);
 });
 
-test("of the states of a page only those of tapes that are shown are kept, with their layouts", () => {
+test("of the states of a page only those of tapes that are shown are kept, with what they refer to", () => {
   const states = {
-    tape: { state: { _anywidget_id: OURS, layout: "IPY_MODEL_room" } }, room: { state: {} },
+    tape: { state: { _anywidget_id: OURS, layout: "IPY_MODEL_room", script: "IPY_MODEL_script" } },
+    room: { state: {} }, script: { state: {} },
     old: { state: { _anywidget_id: OURS, layout: "IPY_MODEL_gone" } }, gone: { state: {} }, other: { state: {} },
   };
-  expect(Object.keys(tapes(states, new Set(["tape", "other"])))).toEqual(["tape", "room"]);
+  expect(Object.keys(tapes(states, new Set(["tape", "other"])))).toEqual(["tape", "room", "script"]);
   expect(Object.keys(without(states))).toEqual(["other"]);
 });

@@ -11,15 +11,18 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import anywidget
+import ipywidgets
 import traitlets
 from IPython.core.getipython import get_ipython
 
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.errors import KernelWarning
+from kernelab.settings import settings
 from kernelab.views.live.live_views import LiveView
 from kernelab.views.pages import page
 from kernelab.views.pages.display import bundle
@@ -140,9 +143,70 @@ def is_built() -> bool:
     return FRONT_END.is_file() and FRAMES.is_file()
 
 
-class TapeWidget(anywidget.AnyWidget):
+class Script(ipywidgets.Widget):  # type: ignore[misc]
+    """The script and the style of the widgets of one kind: a notebook stores them once, not with each."""
+
+    text = traitlets.Unicode("").tag(sync=True)
+    css = traitlets.Unicode("").tag(sync=True)
+
+
+LOADER = """
+async function load(model) {
+  const script = await model.widget_manager.get_model(model.get("script").slice("IPY_MODEL_".length));
+  const style = document.getElementById("kernelab-style") ?? document.createElement("style");
+  style.id = "kernelab-style";
+  style.textContent = script.get("css");
+  document.head.append(style);
+  const url = URL.createObjectURL(new Blob([script.get("text")], { type: "text/javascript" }));
+  try {
+    const widget = (await import(/* webpackIgnore: true */ url)).default;
+    return typeof widget === "function" ? widget() : widget;
+  } finally {
+    URL.revokeObjectURL(url);
+  }
+}
+
+export default () => {
+  let ours;
+  const loaded = ({ model }) => (ours ??= load(model));
+  return {
+    initialize: async (given) => (await loaded(given)).initialize(given),
+    render: async (given) => (await loaded(given)).render(given),
+  };
+};
+"""
+"""What each widget brings itself."""
+
+
+class Scripted(anywidget.AnyWidget):
+    """A widget whose script is that of all of its kind."""
+
+    _esm = LOADER
+    front_end: ClassVar[Path]
+    script: Any = traitlets.Instance(Script).tag(sync=True, **ipywidgets.widget_serialization)
+
+    @traitlets.default("script")
+    def _shared(self) -> Script:
+        return script_of(self.front_end)
+
+
+def script_of(front_end: Path) -> Script:
+    """The script that a bundle holds, made when it is first needed."""
+    script = _SCRIPTS.get(front_end)
+    if script is None or script.comm is None:  # it has none after Widget.close_all()
+        files = (front_end, FRONT_END.with_suffix(".css")) if is_built() else ()
+        texts = (path.read_text(encoding="utf-8") for path in files)
+        script = _SCRIPTS[front_end] = Script(**dict(zip(("text", "css"), texts, strict=False)))
+    return script
+
+
+_SCRIPTS: dict[Path, Script] = {}
+
+
+class TapeWidget(Scripted):
     """The widget that shows one tape on a page."""
 
+    front_end = FRONT_END
     snapshot = traitlets.Unicode("").tag(sync=True)
 
     def __init__(self, tape: Tape) -> None:
@@ -206,9 +270,10 @@ class TapeWidget(anywidget.AnyWidget):
                 self.send({"op": "answer", "id": number, "html": page.render(node)})
 
 
-class ViewWidget(anywidget.AnyWidget):
+class ViewWidget(Scripted):
     """The widget of a view that follows an array, or numbers that a reader sets by sliders."""
 
+    front_end = FRAMES
     snapshot = traitlets.Unicode("").tag(sync=True)
     sliders: Any = traitlets.List([]).tag(sync=True)
 
@@ -257,10 +322,8 @@ def widget_of(shown: Tape | LiveView) -> TapeWidget | ViewWidget:
 
 def _made(shown: Tape | LiveView) -> TapeWidget | ViewWidget:
     if isinstance(shown, LiveView):
-        _load(ViewWidget, FRAMES)
         return ViewWidget(shown)
     shown.observe()
-    _load(TapeWidget, FRONT_END)
     widget = TapeWidget(shown)
     # ipykernel gives front-ends threads of their own, so that questions are answered while a cell runs;
     # but since 7.3 the answer to a message of the main thread goes back to that, which is busy.
@@ -269,10 +332,14 @@ def _made(shown: Tape | LiveView) -> TapeWidget | ViewWidget:
     return widget
 
 
-def _load(cls: Any, front_end: Path) -> None:
-    if not hasattr(cls, "_esm"):
-        cls._esm = front_end.read_text(encoding="utf-8")
-        cls._css = FRONT_END.with_suffix(".css").read_text(encoding="utf-8")
+@cache
+def _threads_start() -> bool:
+    """Whether a thread can look after what is shown: in a browser, none can."""
+    try:
+        threading.Thread(target=int).start()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _settle(*_: Any) -> None:
@@ -287,12 +354,17 @@ _KEPT: "weakref.WeakSet[LiveView]" = weakref.WeakSet()
 
 
 def live_bundle(shown: Tape | LiveView, static: dict[str, str]) -> dict[str, Any]:
-    """The static forms and the widget; the reason where there is no widget to be had."""
+    """The static forms and the widget; the reason where there is no widget to be had.
+
+    The static forms alone where `kl.config.live_tapes` is off, or no thread can be started.
+    """
     shell = get_ipython()
     if shell is not None and _settle not in shell.events.callbacks["post_run_cell"]:
         shell.events.register("post_run_cell", _settle)
     if isinstance(shown, LiveView):
         _KEPT.add(shown)
+    if not settings().live_tapes or not _threads_start():
+        return static
     if not is_built():
         return static | {"text/html": f"{static.get('text/html', '')}<small>({NOT_BUILT})</small>"}
     forms = widget_of(shown)._repr_mimebundle_()

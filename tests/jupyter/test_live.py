@@ -2,10 +2,12 @@
 
 import gc
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import comm
@@ -286,6 +288,63 @@ def test_without_a_front_end_the_static_forms_say_why(monkeypatch: pytest.Monkey
     assert "node" in shown["text/html"]
     assert "application/vnd.jupyter.widget-view+json" not in shown
     assert tape.times == {}
+
+
+def two_tapes() -> Any:
+    """A notebook that has shown two tapes."""
+    show = "tape = kl.Tape()\nwith tape:\n    kl.copy(kl.zeros(2), kl.ones(2))\ntape"
+    cells = [nbformat.v4.new_code_cell(cell) for cell in ("import kernelab as kl", show, show)]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    return notebook
+
+
+def test_the_script_of_tapes_is_stored_once_a_notebook(front_end: Path) -> None:
+    notebook = two_tapes()
+    states = notebook.metadata["widgets"]["application/vnd.jupyter.widget-state+json"]["state"]
+    tapes = [one["state"] for one in states.values() if "snapshot" in one["state"]]
+    assert len(tapes) == 2
+    assert all(len(json.dumps(tape)) < 6000 for tape in tapes)
+    (script,) = {tape["script"].removeprefix("IPY_MODEL_") for tape in tapes}
+    assert states[script]["state"]["text"] == (front_end / "tape.js").read_text(encoding="utf-8")
+    assert json.dumps(notebook).count("klt-heading") < 5
+
+
+def test_where_live_tapes_are_off_a_notebook_has_pictures_and_tables_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KERNELAB_LIVE_TAPES", "0")
+    notebook = two_tapes()
+    assert "widgets" not in notebook.metadata
+    for cell in notebook.cells[1:]:
+        (shown,) = cell.outputs
+        assert shown["data"].keys() == {"text/plain", "text/html", "image/svg+xml"}
+
+
+def test_the_setting_turns_live_tapes_off(monkeypatch: pytest.MonkeyPatch, tape: kl.Tape) -> None:
+    forms = {"text/plain": "tape", "text/html": "<p>tape</p>"}
+    monkeypatch.setattr(kl.config, "live_tapes", False)
+    assert live.live_bundle(tape, forms) == forms
+
+
+def test_where_no_thread_starts_tapes_are_static(monkeypatch: pytest.MonkeyPatch, tape: kl.Tape) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    live._threads_start.cache_clear()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    forms = {"text/plain": "tape", "text/html": "<p>tape</p>"}
+    assert live.live_bundle(tape, forms) == forms
+    live._threads_start.cache_clear()
+
+
+def test_without_anywidget_tapes_are_static(monkeypatch: pytest.MonkeyPatch, tape: kl.Tape) -> None:
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    monkeypatch.delitem(sys.modules, "kernelab.jupyter.live")
+    monkeypatch.setitem(
+        sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1))
+    )
+    assert kl._live(tape, {"text/plain": "tape"}) == {"text/plain": "tape"}
 
 
 def test_a_notebook_run_without_a_page_keeps_all_of_a_tape(front_end: Path) -> None:
