@@ -6,6 +6,7 @@ diagnostics.  Everything else in the package raises these.
 """
 
 import difflib
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -127,7 +128,8 @@ class Related:
 class Diagnostic:
     """One finding: the problem, its location, what was found there, and what to write instead.
 
-    `code` is a stable short name for tools, `note` stands beside the caret, `hint` says what to do.
+    `code` is a stable short name for tools, `note` stands beside the caret, `hint` says what to do.  What the
+    hint marks as «code» goes into `changes`, of which `guidance.quick_fixes` makes edits.
     """
 
     message: str
@@ -137,6 +139,12 @@ class Diagnostic:
     note: str = ""
     hint: str = ""
     related: tuple[Related, ...] = ()
+    changes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if "«" in self.hint:
+            object.__setattr__(self, "changes", tuple(_MARKED.findall(self.hint)))
+            object.__setattr__(self, "hint", _MARKED.sub(_shown, self.hint).strip())
 
     def render(self) -> str:
         """The finding as text: message, place, source line with a caret, hint."""
@@ -151,6 +159,15 @@ class Diagnostic:
             parts.append(f"  {other.message}")
             parts += _excerpt(other.span, "")
         return "\n".join(parts)
+
+
+_MARKED = re.compile("«(.*?)»", re.DOTALL)
+
+
+def _shown(change: re.Match[str]) -> str:
+    """The words of a marked part of a hint: the code itself, nothing where it is a substitution."""
+    is_substitution = len(change[1]) > 1 and change[1].startswith("/")
+    return "" if is_substitution else change[1].removeprefix("^")
 
 
 def _excerpt(span: Span, note: str) -> list[str]:

@@ -1,6 +1,6 @@
 r"""Tables of hints: what to write instead of a name or a habit of Python, NumPy, PyTorch, C or Warp.
 
-An entry is a line, ``names: hint`` or ``names: reason => hint``:
+An entry is a line, ``names: hint`` or ``names: reason => hint``; «code» is what `quick_fixes` makes edits of:
 
     sum|mean: write kl.utils.array_sum(x)
     tile\w*: tiles are not part of the language => write a loop over the elements
@@ -72,10 +72,10 @@ def _is_plain(names: str) -> bool:
 NAMES = Table(r"""
 list: write array[float], or array2d[float]
 str: a kernel has no text: pass an int that stands for it
-double: write float64
-i|j|idx|index|thread: write {name} = tid() on a line above, for the number of the thread
-true|True_|TRUE: write True
-false|FALSE: write False
+double: write «float64»
+i|j|idx|index|thread: write «^{name} = tid()» on a line above, for the number of the thread
+true|True_|TRUE: write «True»
+false|FALSE: write «False»
 none|null|NULL: a kernel has no None: use a number that stands for nothing, for example -1
 math: write sin, sqrt, pi, ... without a prefix, or import math in the notebook
 random|rand: write state = rand_init(seed, i), then randf(state)
@@ -87,18 +87,18 @@ any|all: write a loop
 sorted: write a loop, or sort on the host: kl.utils.radix_sort_pairs
 norm: write length(v) of a vector
 hypot: write length(vec2(a, b)), or sqrt(a * a + b * b)
-sqr|square: write x * x
-ln: write log(x)
-arcsin|arccos|arctan|arctan2: write asin, acos, atan or atan2
-fabs: write abs(x)
-clip: write clamp(x, low, high)
-fmod: write mod(x, y), or x % y as in Python
-relu: write max(x, 0.0)
+sqr|square: write x * x«/(?:sqr|square)\((\w+)\)/\1 * \1/»
+ln: write log(x)«/\bln\b/log/»
+arcsin|arccos|arctan|arctan2: write asin, acos, atan or atan2«/arc(sin|cos|tan)/a\1/»
+fabs: write abs(x)«/fabs/abs/»
+clip: write clamp(x, low, high)«/clip/clamp/»
+fmod: write mod(x, y)«/fmod/mod/», or x % y as in Python
+relu: write max(x, 0.0)«/relu\((.*)\)/max(\1, 0.0)/»
 sigmoid: write 1.0 / (1.0 + exp(-x))
 rsqrt: write 1.0 / sqrt(x)
 matmul: write a @ b
 divmod: write x // y and x % y
-e: write exp(1.0)
+e: write «exp(1.0)»
 self: a kernel is no method: name every argument
 isinstance: the types of a kernel are known before it runs: write one function for each type
 ones: write zeros(n), then a loop that sets every element
@@ -110,6 +110,7 @@ enumerate|zip|reversed: write for e in x, for k, e in enumerate(x), for a, b in 
     range(n)
 np|numpy|torch|jnp: write sin, sqrt, ... without a prefix
 threadIdx|blockIdx|blockDim|thread_id|get_global_id|cuda: write i = tid()
+    «/(thread_id|get_global_id)\(.*\)/tid()/»
 """)
 """Names that mean nothing in a kernel."""
 
@@ -197,27 +198,28 @@ star_call: a call in a kernel cannot unpack with ** => write the arguments one b
 """Constructs of Python that a kernel cannot contain, by the name of their node or of their case."""
 
 NEAR_THE_ERROR = Table(r"""
-.*&&.*: write and
-.*\|\|.*: write or
-.*<>.*: write !=
-.*!(?!=).*: write not
+.*&&.*: write and«/ *&& */ and /»
+.*\|\|.*: write or«/ *\|\| */ or /»
+.*<>.*: write !=«/<>/!=/»
+.*!(?!=).*: write not«/!(?!=) */not /»
 .*\?.*: write a if condition else b
 """)
 """What Python's parser refuses, by the five characters around the place."""
 
 OF_LINES = Table(r"""
-else +if\b.*|elseif\b.*|else-if\b.*: write elif
-(function|func|fn|void|kernel) \w+\(.*: write def
-(?!for|if|while|elif)\w+\(.*\):: write def before the name
+else +if\b.*|elseif\b.*|else-if\b.*: write elif«/else *-? *if/elif/»
+(function|func|fn|void|kernel) \w+\(.*: write def«/(function|func|fn|void|kernel) /def /»
+(?!for|if|while|elif)\w+\(.*\):: write def before the name«/(?=\w)/def /»
 for ?\([^)]*;.*: write for k in range(n):
-(float|int|double) \w.*: a kernel is Python: write x = 0.0
+(float|int|double) \w.*: a kernel is Python: write x = 0.0«/(float|int|double) +(\w.*?);?$/\2/»
 def \w+\(.*\b(float|int|double|array|vec\d) \w+.*: the type stands behind the name: write x: float
-//.*|.*; *//.*: a comment begins with #
+    «/\b(float|int|double|vec\d) (\w+)/\2: \1/»
+//.*|.*; *//.*: a comment begins with #«/;? *\x2f\x2f/  #/»
 .*[:)] *\{|\}.*: blocks have no braces: end the line with a colon, and begin the lines of the block 4 spaces
     further in
-print [^(].*: write print("x =", x)
+print [^(].*: write print("x =", x)«/print (.*)/print(\1)/»
 .*= *if .*: write a if condition else b
-.*[^;];: a kernel is Python: write x = 0.0
+.*[^;];: a kernel is Python: write x = 0.0«/;$//»
 """)
 """What Python's parser refuses, by the line of the place."""
 
@@ -226,25 +228,27 @@ OF_PARSER = Table(r"""
 .*unindent does not match.*: let it begin in the column where an earlier line begins
 .*expected an indented block.*: begin the lines of the block 4 spaces further in
 .*inconsistent use of tabs.*: begin all lines with spaces, none with tabs
-.*expected ':'.*: end the line with a colon
-.*was never closed.*: close it at its end
-.*unmatched .*: remove it, or open it before
+.*expected ':'.*: end the line with a colon«/\s*$/:/»
+.*was never closed.*: close it at its end«/(\(.*?)(:?)$/\1)\2/»«/(\[.*?)(:?)$/\1]\2/»
+.*unmatched .*: remove it«», or open it before
 .*cannot assign to function call.*: an element stands in square brackets: write y[i] = ...
-.*Maybe you meant '=='.*: write == to compare
+    «/(\w)\((.*?)\)( *[-+*]?=)/\1[\2]\3/»
+.*Maybe you meant '=='.*: write == to compare«/(?<![=<>!])=(?!=)/==/»
 .*forgot a comma.*: separate the two by a comma, or by an operator
 .*unterminated string.*: close the text by the quote that opens it
 .*expected 'else' after 'if'.*: write a if condition else b
 .*U\+(201[89ABCDEF]|00AB|00BB|2032|2033|00B4)\).*: it is a typographic quote: type the plain ' or \"
-.*U\+(2010|2011|2012|2013|2014|2015|2212)\).*: it is a typographic dash: type the plain minus sign, -
-.*U\+(00D7|00B7|22C5|2217|2062)\).*: write *
-.*U\+(00F7|2215|2044)\).*: write /
-.*U\+00B2\).*: write ** 2
-.*U\+00B3\).*: write ** 3
-.*U\+2264\).*: write <=
-.*U\+2265\).*: write >=
-.*U\+2260\).*: write !=
+.*U\+(2010|2011|2012|2013|2014|2015|2212)\).*: it is a typographic dash: type the plain minus sign, «-»
+.*U\+(00D7|00B7|22C5|2217|2062)\).*: write «*»
+.*U\+(00F7|2215|2044)\).*: write «/»
+.*U\+00B2\).*: write «** 2»
+.*U\+00B3\).*: write «** 3»
+.*U\+2264\).*: write «<=»
+.*U\+2265\).*: write «>=»
+.*U\+2260\).*: write «!=»
 .*U\+221A\).*: write sqrt(x)
 .*U\+(00A0|2009|202F|200B|FEFF)\).*: it looks like a space and is none: type the space again
+    «/[\u00a0\u2009\u202f\u200b\ufeff]/ /»
 .*invalid decimal literal.*: a name or a number ends before it: write 2.0 * x for a product, 1.0 for 1.0f
 """)
 """What Python's parser refuses, by its message."""

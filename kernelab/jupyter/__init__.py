@@ -11,6 +11,7 @@ from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from kernelab import hooks
 from kernelab.errors import KernelWarning, Source
 from kernelab.jupyter.after_cell import Mistakes, Watch
+from kernelab.jupyter.channel import Channel
 from kernelab.jupyter.inspection import Inspector, explain, explain_in_html, matcher
 from kernelab.jupyter.magics import CHOICES, OPTIONS, KernelMagics, not_first, tell
 from kernelab.views.pages.display import warning_lines
@@ -30,6 +31,7 @@ class Extension:
         self.inspector = None if kernel is None else Inspector(kernel)
         self.watch = Watch()
         self.mistakes = Mistakes()
+        self.channel = Channel(shell)
         self.hooks_before = shell.inspector.mime_hooks
         self.format_before = warnings.formatwarning
 
@@ -39,6 +41,7 @@ class Extension:
         self.shell.Completer.custom_matchers.append(self.matcher)
         if self.inspector is not None:
             self.inspector.install()
+        self.channel.install()
         self.shell.inspector.mime_hooks = {**HOOKS, **self.hooks_before}
         self.shell.events.register("post_run_cell", self.look)
         warnings.formatwarning = self.format
@@ -48,6 +51,7 @@ class Extension:
         for kind, name in (("cell", "kernel"), ("line", "kernel"), ("line", "%kernel")):
             self.shell.magics_manager.magics[kind].pop(name, None)
         self.shell.Completer.custom_matchers.remove(self.matcher)
+        self.channel.remove()
         if self.inspector is not None:
             self.inspector.remove()
         self.shell.inspector.mime_hooks = self.hooks_before

@@ -208,7 +208,7 @@ def _augment_place(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> No
     right = number(frame, stmt.value)
     if isinstance(stmt.op, ast.Div) and isinstance(place.type, Scalar) and place.type.is_int:
         text = frame.places.text(stmt.target)
-        hint = f"write {text} //= {frame.places.text(stmt.value)}, or use an array of float"
+        hint = f"write «{text} //= {frame.places.text(stmt.value)}», or use an array of float"
         raise frame.error(stmt.target, f"{text} holds {place.type}, and / gives a float", hint=hint)
     result = binary(frame, stmt.op, before, right, _whole(stmt), (stmt.target, stmt.value))
     places.store(frame, place, convert(frame, result, place.type, stmt.value, _holds(place)))
@@ -232,7 +232,7 @@ def _added(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> Weak | Typ
     mistake = frame.error(
         stmt,
         f"{value} may change {text}, which {sign}= reads only afterwards, in one atomic addition",
-        hint=f"write {text} = {text} {sign} {value} for Python's order, or compute {value} a line above",
+        hint=f"write «{text} = {text} {sign} {value}» for Python's order, or compute {value} a line above",
     )
     assert place.array is not None
     if any(_may_change(inner, place) for inner in inside):
@@ -280,7 +280,7 @@ def _note_renamed(frame: Frame, stmt: ast.Assign, target: ast.Name, value: Meani
     text = frame.places.text(stmt.value)
     element = f"{text}[{index}]" if isinstance(value, ArrayRef | StructArrayRef) else text
     message = f"this gives the name {target.id} to something else: the array {target.id} stays as it is"
-    hint = f"write {target.id}[{index}] = {element}"
+    hint = f"write «{target.id}[{index}] = {element}»"
     frame.notes.append(Diagnostic(message, frame.places(stmt), "unused", "warning", hint=hint))
 
 

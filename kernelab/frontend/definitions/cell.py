@@ -45,6 +45,7 @@ from kernelab.frontend.meaning.syntax_trees import (
     states_result,
     word,
 )
+from kernelab.frontend.meaning.trial import adopt, is_trial, may_run
 from kernelab.frontend.meaning.unsupported import refusal_of
 
 Definition = KernelDefinition | GenericKernel | UserFunction | StructDefinition
@@ -194,6 +195,9 @@ class _Cell:
     def execute(self, stmt: ast.stmt) -> None:
         """Run an import or the assignment of a constant among the notebook's names."""
         written: dict[str, Any] = {}
+        if not may_run(stmt, self.names):
+            self.scope.cell |= {name: Poison(unknown=True) for name in _bound(stmt)}
+            return
         module = ast.fix_missing_locations(ast.Module([stmt], []))
         try:
             exec(compile(module, self.places.source.label, "exec"), self.names, written)
@@ -204,9 +208,7 @@ class _Cell:
                 "value",
                 "a kernel cell may assign constants; move other code to a cell of its own",
             )
-            self.scope.cell |= {
-                target.id: Poison() for target in getattr(stmt, "targets", ()) if isinstance(target, ast.Name)
-            }
+            self.scope.cell |= {name: Poison() for name in _bound(stmt)}
             return
         self.names |= written
         self.assigned |= written
@@ -338,6 +340,7 @@ class _Cell:
             is_function = name in called or ((recursive or returns) and not self.asks_for_thread(name))
             if kind == "func" or (kind is None and is_function):
                 function = self.functions[name] = self.function_of(name, definition)
+                adopt((function, *function.members))
                 self.scope.cell[name] = FunctionRef(self.siblings(function) if self.siblings else function)
             else:
                 self.scope.cell[name] = KernelRef(name)
@@ -413,11 +416,22 @@ class _Cell:
         self.errors += [error for error in errors if error not in self.errors]
 
     def lowered(self) -> Lowered:
-        assert self.errors or self.definitions.keys() >= self.templates.keys(), (
+        assert self.errors or is_trial() or self.definitions.keys() >= self.templates.keys(), (
             "a def was dropped without a reason"
         )
         notes, errors = _by_line(self.notes), _by_line(self.errors)
         return Lowered(self.definitions, self.assigned, notes, errors, self.named)
+
+
+def _bound(stmt: ast.stmt) -> list[str]:
+    """The names that an import or an assignment binds."""
+    match stmt:
+        case ast.Import(names=imported) | ast.ImportFrom(names=imported):
+            return [alias.asname or alias.name.partition(".")[0] for alias in imported]
+        case ast.Assign(targets=targets):
+            return [target.id for target in targets if isinstance(target, ast.Name)]
+        case _:
+            return []
 
 
 def _by_line(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -13,7 +13,7 @@ from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.expressions.joins import RETURNED
-from kernelab.frontend.meaning import array_views, unsupported
+from kernelab.frontend.meaning import array_views, trial, unsupported
 from kernelab.frontend.meaning.annotations import annotation, is_any
 from kernelab.frontend.meaning.frame import BrokenCall, Frame, Mistake, Recursion
 from kernelab.frontend.meaning.meanings import (
@@ -129,6 +129,13 @@ class UserFunction(Offers, Single, Displayed):
     def chosen(self, arguments: Arguments, /) -> "UserFunction | None":
         """The function itself: it has no overloads."""
         return self
+
+    def for_trial(self) -> "UserFunction":
+        """A function that behaves the same, and whose changes leave no trace in this one."""
+        copy = object.__new__(type(self))
+        state = {name: v.copy() if isinstance(v, dict | list) else v for name, v in vars(self).items()}
+        vars(copy).update(state, listener=None, kernels={}, _active=set())
+        return copy
 
     def signature(self) -> tuple[Parameter, ...]:
         """Its parameters; raises BrokenCall where an annotation or a default is wrong."""
@@ -363,6 +370,10 @@ class Overloads(UserFunction):
     def members(self) -> tuple[UserFunction, ...]:
         """The functions of this name."""
         return self._members
+
+    def for_trial(self) -> "Overloads":
+        """The same, of copies of its members."""
+        return Overloads.of([trial.own(member) for member in self.members])
 
     def __repr__(self) -> str:
         return f"<{len(self.members)} kernelab functions {self.name}>"

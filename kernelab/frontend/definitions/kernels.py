@@ -198,7 +198,7 @@ def _kernel_type(template: Template, argument: ast.arg) -> AnyType:
             f"the argument {argument.arg} of the kernel {template.name} has no type",
             template.places(argument),
             "annotation",
-            hint=f"write {proposal}",
+            hint=f"write «{proposal}»",
         )
     )
 

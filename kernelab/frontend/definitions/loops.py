@@ -143,7 +143,7 @@ def _is_bound(frame: Frame, value: Meaning, part: ast.expr) -> bool:
     if isinstance(value, Typed) and isinstance(value.type, Scalar) and value.type.kind == "int":
         return True
     text = frame.places.text(part)
-    hint = f"write range(len({text}))" if isinstance(value, ArrayRef) else integer_hint(frame, part)
+    hint = f"write «range(len({text}))»" if isinstance(value, ArrayRef) else integer_hint(frame, part)
     raise frame.error(part, f"a bound of range is an int, not {describe(value)}", hint=hint)
 
 

@@ -113,7 +113,7 @@ class NativeFunction(UserFunction):
     def _types(self) -> tuple[Bound, ...]:
         for parameter in self.signature():
             if parameter.type is None:
-                hint = f"write {parameter.name}: float, or whatever it is"
+                hint = f"write «{parameter.name}: float», or whatever it is"
                 message = f"the argument {parameter.name} of native C++ needs a type"
                 raise BrokenCall((Diagnostic(message, parameter.span, "annotation", hint=hint),))
         return tuple(p.type for p in self.signature() if p.type is not None)

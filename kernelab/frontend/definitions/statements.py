@@ -291,7 +291,7 @@ def _expression(frame: Frame, stmt: ast.Expr) -> None:
         hint = "assign it to a name, or remove it"
         match stmt.value:
             case ast.Compare(left=ast.Name() | ast.Subscript() as left, ops=[ast.Eq()], comparators=[right]):
-                hint = f"write {frame.places.text(left)} = {frame.places.text(right)} to assign"
+                hint = f"write «{frame.places.text(left)} = {frame.places.text(right)}» to assign"
         message = "this expression has no effect"
         frame.notes.append(Diagnostic(message, frame.places(stmt.value), "unused", "warning", hint=hint))
 

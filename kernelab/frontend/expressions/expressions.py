@@ -55,7 +55,7 @@ def binary(
         raise frame.error(
             node,
             f"@ multiplies matrices and vectors, not {describe(left)} and {describe(right)}",
-            hint="write *",
+            hint="write *«/ *@ */ * /»",
         )
     return operate(frame, name, [left, right], node, parts)
 

@@ -321,7 +321,7 @@ def _power(
             raise frame.error(
                 node,
                 "the power of two int variables can be an int or a float",
-                hint=f"write float({frame.places.text(parts[0])}) ** {frame.places.text(parts[1])}",
+                hint=f"write «float({frame.places.text(parts[0])}) ** {frame.places.text(parts[1])}»",
             )
         case _:
             return operate(frame, "pow", [base, exponent], node, parts)

@@ -25,6 +25,7 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.meaning.name_lookup import Scope, Unknown
 from kernelab.frontend.meaning.source import Places
 from kernelab.frontend.meaning.syntax_trees import expression_of, word
+from kernelab.frontend.meaning.trial import NOT_RUN
 from kernelab.lang.structs import AnyType, Struct, StructArray, array_inside
 from kernelab.lang.types import LARGEST, Array, Mat, Quat, Scalar, Transform, Value, Vec, float32, size_of
 
@@ -149,12 +150,16 @@ def _named(scope: Scope, places: Places, node: ast.expr) -> AnyType:
     match _meaning(scope, places, node):
         case StructRef(struct):
             return struct
+        case Poison(unknown=True):
+            raise _mistake(places, node, "", code=NOT_RUN)
         case Poison():
             raise _mistake(places, node, f"{places.text(node)} has a mistake of its own")
         case TypeRef(type):
             return type
         case BuiltinRef(name) if name in DIMENSIONS:
-            raise _mistake(places, node, f"{name} does not say what its elements are", f"write {name}[float]")
+            raise _mistake(
+                places, node, f"{name} does not say what its elements are", f"write «{name}[float]»"
+            )
         case meaning:
             raise _mistake(places, node, f"{places.text(node)} is {describe(meaning)}, not a type", _HINT)
 

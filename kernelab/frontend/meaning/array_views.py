@@ -100,7 +100,7 @@ def enter(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast.ex
 def _too_many(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast.expr) -> Mistake:
     """The mistake of more indices than an array has dimensions."""
     outer = ", ".join(frame.places.text(part) for part in group[: array.ndim])
-    hint = f"write {array.var.hint}[{outer}]"
+    hint = f"write «{array.var.hint}[{outer}]»"
     if len(group) <= 4:
         hint += f", or annotate it as {replace(array.type, ndim=len(group))}"
     if not isinstance(array.elem, Scalar):

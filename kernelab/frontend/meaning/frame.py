@@ -15,6 +15,7 @@ from kernelab.frontend.meaning.meanings import ArrayRef, LateSum, Meaning, Origi
 from kernelab.frontend.meaning.name_lookup import SPECIAL, Scope
 from kernelab.frontend.meaning.scope import Facts
 from kernelab.frontend.meaning.source import Place, Places
+from kernelab.frontend.meaning.trial import NOT_RUN, may_run
 from kernelab.lang.build import Builder
 from kernelab.lang.ir import Var
 from kernelab.lang.structs import AnyType
@@ -160,6 +161,8 @@ def counted(number: int, noun: str) -> str:
 
 def evaluated(node: ast.expr, places: Places, names: Mapping[str, Any], what: str = "this") -> Any:
     """The value of an expression among some names; raises Mistake, which calls the expression `what`."""
+    if not may_run(node, names):
+        raise Mistake(Diagnostic("", places(node), NOT_RUN))
     tree = ast.fix_missing_locations(ast.Expression(node))
     try:
         return eval(compile(tree, places.source.label, "eval"), {**names})

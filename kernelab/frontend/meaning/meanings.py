@@ -6,7 +6,7 @@ at run time is an atom of the IR (`Typed`) or an array parameter (`ArrayRef`).
 
 import ast
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import EnumType
 from types import ModuleType
 from typing import Any, Protocol
@@ -222,7 +222,9 @@ class KernelRef:
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """The meaning of an expression whose error has been reported already."""
+    """The meaning of an expression whose error has been told, or, `unknown`, which a trial did not run."""
+
+    unknown: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from kernelab.frontend.meaning.meanings import (
     Weak,
 )
 from kernelab.frontend.meaning.syntax_trees import nodes
+from kernelab.frontend.meaning.trial import own
 from kernelab.guidance.hint_tables import NAMES, OF_MODULES, PUBLIC_NAMES
 from kernelab.host.making import BARE, CONSTANTS
 from kernelab.host.traced import untraced
@@ -161,7 +162,8 @@ class Scope:
     def lookup(self, name: str, also: tuple[str, ...] = ()) -> Meaning:
         """The meaning of a name; raises Unknown, which suggests similar names, those in `also` included."""
         if name in self.cell:
-            return self.cell[name]
+            known = self.cell[name]
+            return FunctionRef(own(known.function)) if isinstance(known, FunctionRef) else known
         if name in self.assigned:
             return self._value(name, self.assigned[name], may_change=False)
         words = language()
@@ -279,7 +281,7 @@ def _closest(name: str, names: Any) -> str:
     close = difflib.get_close_matches(name, names, 1, 0.75)
     if not close:
         close = [word for word in names if word.lower() == name.lower()]
-    return f"did you mean {close[0]}?" if close else ""
+    return f"did you mean «{close[0]}»?" if close else ""
 
 
 def meaning_of(name: str, value: Any) -> Meaning | None:
@@ -293,7 +295,7 @@ def meaning_of(name: str, value: Any) -> Meaning | None:
         return StructRef(struct)
     function = getattr(value, "__kernelab_function__", None)
     if function is not None and not isinstance(value, type):
-        return FunctionRef(function)
+        return FunctionRef(own(function))
     if getattr(value, "__kernelab_kernel__", None) is not None:
         return KernelRef(name)
     value = untraced(value)

@@ -78,10 +78,10 @@ def weak_constant(frame: Frame, number: bool | int | float, type: Value, node: P
         raise frame.error(node, f"{number} cannot stand for {scalar}", hint=hint)
     if isinstance(number, float) and not scalar.is_float:
         raise frame.error(
-            node, f"{number} cannot stand for {scalar}", hint=f"write int({number}) to cut it off"
+            node, f"{number} cannot stand for {scalar}", hint=f"write «int({number})» to cut it off"
         )
     if scalar.is_int and not _fits(int(number), scalar):
-        hint = f"write int64({number})" if scalar == int32 and _fits(int(number), int64) else ""
+        hint = f"write «int64({number})»" if scalar == int32 and _fits(int(number), int64) else ""
         raise frame.error(node, f"{_said(number)} does not fit {scalar}", "value", hint)
     if scalar.is_float and abs(number) != math.inf and abs(number) > float(largest(scalar.dtype)):
         hint = "" if scalar == float64 else "write float64(...)"
@@ -157,16 +157,18 @@ def _conversion(frame: Frame, value: Meaning, type: Value, node: Place) -> str:
     match value, type:
         case ((Weak() | Typed()), Scalar()) if not isinstance(value, Typed) or isinstance(value.type, Scalar):
             return (
-                integer_hint(frame, node, spelled(type)) if type.is_int else f"write {spelled(type)}({text})"
+                integer_hint(frame, node, spelled(type))
+                if type.is_int
+                else f"write «{spelled(type)}({text})»"
             )
         case Typed() as typed, Scalar():
             return f"take one component, such as {text}[0]" if typed.type != type else ""
         case ((Weak() | Typed()), _):
-            return f"write {type}({text})"
+            return f"write «{type}({text})»"
         case (ArrayRef(), _):
-            return f"write {text}[i], where i = tid()"
+            return f"write «{text}[i]», where i = tid()"
         case TupleOf(items, None), Vec(_, n) if len(items) == n and text.startswith("("):
-            return f"write {type}{text}"
+            return f"write «{type}{text}»"
         case TupleOf(), _ if isinstance(node, ast.Tuple):
             return "a comma makes several values: a number has a point"
         case TupleOf(), _:
@@ -177,7 +179,7 @@ def _conversion(frame: Frame, value: Meaning, type: Value, node: Place) -> str:
 
 def integer_hint(frame: Frame, node: ast.expr, type: str = "int") -> str:
     """The hint for a number that should be an int: `//` for a quotient."""
-    hint = f"write {type}({frame.places.text(node)})"
+    hint = f"write «{type}({frame.places.text(node)})»"
     if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)):
         return hint
     return f"{hint}, or {frame.places.text(node.left)} // {frame.places.text(node.right)} of two ints"
@@ -422,7 +424,7 @@ def _widths_hint(frame: Frame, scalars: set[Scalar], operands: Operands, parts: 
         wide = max(widths, key=lambda s: (s.bits, s.name))
         for operand, part in zip(operands, parts, strict=False):
             if isinstance(operand, Typed) and operand.type in widths and operand.type != wide:
-                return f"write {wide}({frame.places.text(part)})"
+                return f"write «{wide}({frame.places.text(part)})»"
     return ""
 
 
@@ -434,7 +436,7 @@ def _captured_hint(frame: Frame, widths: set[Scalar], operands: Operands, parts:
     beside = {type for type, text in numbers if text not in captured}
     if len(captured) != 1 or len(beside) != 1:
         return ""
-    return f"write {spelled(beside.pop())}({captured[0]})"
+    return f"write «{spelled(beside.pop())}({captured[0]})»"
 
 
 def _shape_hint(operands: Operands, parts: Sequence[ast.expr], frame: Frame) -> str:
@@ -443,7 +445,7 @@ def _shape_hint(operands: Operands, parts: Sequence[ast.expr], frame: Frame) -> 
         for (whole, _), (other, part) in (pairs, pairs[::-1]):
             if isinstance(whole, Typed) and not is_number(whole) and is_number(other):
                 text = frame.places.text(part)
-                return f"write {whole.type}({text}) for the same number in every component"
+                return f"write «{whole.type}({text})» for the same number in every component"
     if any(map(is_truth, operands)):
         return "turn the truth value into a number with float(...) or int(...), or use and, or, not"
     return ""

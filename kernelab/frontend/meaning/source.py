@@ -8,14 +8,13 @@ import inspect
 import linecache
 import re
 import textwrap
-import warnings
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from types import CodeType
 from typing import Any, NoReturn
 
 from kernelab.errors import Diagnostic, KernelSyntaxError, Source, Span, label_of
-from kernelab.frontend.meaning.syntax_trees import module_of, nodes
+from kernelab.frontend.meaning.syntax_trees import module_of, nodes, refuse_module
 from kernelab.guidance.hint_tables import NEAR_THE_ERROR, OF_LINES, OF_PARSER
 
 Place = ast.stmt | ast.expr | ast.arg | ast.keyword
@@ -25,10 +24,8 @@ def parse(source: Source) -> ast.Module:
     """The syntax tree of a cell; raises KernelSyntaxError with Python's own message at its line."""
     try:
         tree = module_of(source.text)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)
-            # Finds what the grammar alone does not: break outside of a loop, an argument named twice.
-            compile(tree, source.label, "exec")
+        # Finds what the grammar alone does not: break outside of a loop, an argument named twice.
+        refuse_module(tree)
     except SyntaxError as error:
         _refuse(source, error)
     except UnicodeEncodeError as error:
@@ -62,7 +59,8 @@ def _refuse(source: Source, error: SyntaxError) -> NoReturn:
 def _syntax_hint(line: str, column: int, message: str) -> str:
     """The hint for a syntax error of Python in a line; empty where nothing is known."""
     if line.rstrip().endswith(("++", "--")):
-        return f"write {line.strip()[:-2].strip()} {line.rstrip()[-1]}= 1"
+        sign = line.rstrip()[-1]
+        return f"write {line.strip()[:-2].strip()} {sign}= 1«/ *[+-][+-] *$/ {sign}= 1/»"
     near = line[max(0, column - 2) : column + 3]
     return NEAR_THE_ERROR.hint(near) or OF_LINES.hint(line.strip()) or OF_PARSER.hint(message)
 

@@ -3,6 +3,8 @@ that lowering knows.
 """
 
 import ast
+import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from threading import RLock
 from typing import Literal
@@ -12,10 +14,29 @@ _PARSING = RLock()
 once, one of them ends with a SystemError."""
 
 
+_NO_FILE = "<kernelab>"
+_QUIET = ("ignore", None, Warning, re.compile(_NO_FILE), 0)
+"""How `warnings` keeps the filter for what Python says of a text beside refusing it."""
+
+
 def module_of(text: str) -> ast.Module:
     """The syntax tree of statements; raises SyntaxError."""
+    _hush()
     with _PARSING:
-        return ast.parse(text)
+        return ast.parse(text, _NO_FILE)
+
+
+def refuse_module(tree: ast.Module) -> None:
+    """Raise SyntaxError where Python would not compile a tree."""
+    _hush()
+    with _PARSING:
+        compile(tree, _NO_FILE, "exec")
+
+
+def _hush() -> None:
+    # Not `catch_warnings`, which sets the filters of all threads: a text is also checked while a cell runs.
+    if _QUIET not in warnings.filters:
+        warnings.filterwarnings("ignore", module=_NO_FILE)
 
 
 def expression_of(text: str) -> ast.expr:

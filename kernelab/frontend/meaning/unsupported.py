@@ -231,7 +231,7 @@ def hint_of_value(base: Meaning, attribute: str, text: str) -> str:
         case Transform():
             return ""
         case Vec(_, n) if set(attribute) <= set(_COLOURS) and n <= 4:
-            return f"write {text}.{''.join(_COLOURS[letter] for letter in attribute)}"
+            return f"write «{text}.{''.join(_COLOURS[letter] for letter in attribute)}»"
         case Vec() | Mat():
             return _as_call(_METHODS_OF_VECTORS.get(attribute.lower(), attribute), text)
         case Scalar():
@@ -242,17 +242,17 @@ def hint_of_value(base: Meaning, attribute: str, text: str) -> str:
 
 def hint_of_array(text: str) -> str:
     """The hint where an array stands for a number."""
-    return f"index it to take one element, such as {text}[i], where i = tid()"
+    return f"index it to take one element, such as «{text}[i]», where i = tid()"
 
 
 def hint_of_uncalled(value: Meaning, text: str) -> str:
     """The hint where `tid` itself stands for the index; empty for any other value."""
-    return f"write {text}()" if value == BuiltinRef("tid") else ""
+    return f"write «{text}()»" if value == BuiltinRef("tid") else ""
 
 
 def hint_of_method(name: str, text: str) -> str:
     """The hint where a property is called like a method."""
-    return _as_call(name, text) or f"write {text}.{name} without brackets"
+    return _as_call(name, text) or f"write «{text}.{name}» without brackets"
 
 
 def _as_call(attribute: str, text: str, most: int = 2) -> str:
@@ -260,7 +260,7 @@ def _as_call(attribute: str, text: str, most: int = 2) -> str:
     counts = [len(op.params) for op in ops.overloads(attribute)]
     if not counts or min(counts) > most:
         return ""
-    return f"write {attribute}({text}{', ...' if min(counts) > 1 else ''})"
+    return f"write {attribute}({text}, ...)" if min(counts) > 1 else f"write «{attribute}({text})»"
 
 
 def hint_of_operator(name: str, operands: tuple[str, str], kinds: tuple[object, object]) -> str:
@@ -269,20 +269,24 @@ def hint_of_operator(name: str, operands: tuple[str, str], kinds: tuple[object, 
     vectors = [type(kind) is Vec for kind in kinds]
     match name:
         case "mul" if all(vectors):
-            return f"write cw_mul({left}, {right}) for each component, or dot({left}, {right}) for their sum"
+            return (
+                f"write «cw_mul({left}, {right})» for each component, or «dot({left}, {right})» for their sum"
+            )
         case "matmul" if all(vectors):
-            return f"write dot({left}, {right})"
+            return f"write «dot({left}, {right})»"
         case "div" if all(isinstance(kind, Vec | Mat) for kind in kinds):
-            return f"write cw_div({left}, {right})"
+            return f"write «cw_div({left}, {right})»"
         case "pow" if vectors[0]:
-            return f"write cw_mul({left}, {left}) for the square of each component, or dot({left}, {left})"
+            return (
+                f"write «cw_mul({left}, {left})» for the square of each component, or «dot({left}, {left})»"
+            )
         case "mul" if vectors[0] and isinstance(kinds[1], Mat):
-            return f"write {left} @ {right}, or {right} * {left}"
+            return f"write «{left} @ {right}», or «{right} * {left}»"
         case "bit_xor" if _any_float(kinds):
-            return f"^ is a bit operation of ints: write {left} ** {right} for a power"
+            return f"^ is a bit operation of ints: write «{left} ** {right}» for a power"
         case "bit_and" | "bit_or" if _any_float(kinds):
             word = "and" if name == "bit_and" else "or"
-            return f"it is a bit operation of ints: write {word} between conditions"
+            return f"it is a bit operation of ints: write {word} between conditions«/ *[&|] */ {word} /»"
         case "shl" | "shr" if _any_float(kinds):
             return "it shifts the bits of ints: write int(...), or multiply by a power of two"
         case "lt" | "le" | "gt" | "ge" if any(vectors):
@@ -300,7 +304,7 @@ def hint_of_each_component(name: str, text: str, kind: Vec | Mat) -> str:
     if isinstance(kind, Mat) or kind.n > 4:
         return f"it takes one number: write a loop over the components of {text}"
     parts = ", ".join(f"{name}({text}[{k}])" for k in range(kind.n))
-    return f"it takes one number: write {kind}({parts})"
+    return f"it takes one number: write «{kind}({parts})»"
 
 
 def hint_of_call(name: str, arguments: Sequence[str]) -> str:

@@ -1,0 +1,67 @@
+"""The text of a `%%kernel` cell as an editor has it: lines from 0, columns in UTF-16 units, edits.
+
+Knows the text alone; must not know what it means.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from kernelab.errors import Source, Span
+from kernelab.guidance.quick_fixes import Edit
+
+Position = list[int]
+"""A line and a column, both from 0; columns count UTF-16 units, as editors in a browser do."""
+
+
+@dataclass(frozen=True)
+class CellText:
+    """The whole text of a cell, of which the magic is a line."""
+
+    text: str
+
+    @cached_property
+    def magic_line(self) -> int | None:
+        """The line of the magic, from 0; None where the cell is none of ours."""
+        match = re.match(r"\s*?(?=[ \t]*%%kernel\b)", self.text)
+        return None if match is None else match[0].count("\n")
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines of the cell, the magic's included."""
+        return self.text.split("\n")
+
+    @cached_property
+    def options(self) -> str:
+        """What stands behind the magic in its line."""
+        assert self.magic_line is not None
+        return self.lines[self.magic_line].partition("%%kernel")[2].strip()
+
+    @cached_property
+    def source(self) -> Source:
+        """The text below the magic as the frontend takes it, with the numbers of the cell's lines."""
+        assert self.magic_line is not None
+        first = self.magic_line + 1
+        return Source("\n".join(self.lines[first:]), "this cell", first + 1)
+
+    def position(self, line: int, column: int) -> Position:
+        """Where an editor has a place of a span."""
+        before = self.lines[line - 1][:column] if line <= len(self.lines) else ""
+        return [line - 1, len(before.encode("utf-16-le", "surrogatepass")) // 2]
+
+    def column(self, position: Position) -> int:
+        """The column in characters of an editor's position."""
+        line = self.lines[position[0]] if position[0] < len(self.lines) else ""
+        units = line.encode("utf-16-le", "surrogatepass")[: 2 * position[1]]
+        return len(units.decode("utf-16-le", "ignore"))
+
+    def ends(self, span: Span) -> tuple[Position, Position]:
+        """Where an editor has the two ends of a span."""
+        return self.position(span.line, span.column), self.position(span.end_line, span.end_column)
+
+    def edited(self, edit: Edit) -> "CellText":
+        """The cell after an edit."""
+        first, last = edit.span.line - 1, edit.span.end_line - 1
+        lines = [*self.lines, *[""] * (last + 1 - len(self.lines))]
+        text = lines[first][: edit.span.column] + edit.text + lines[last][edit.span.end_column :]
+        return CellText("\n".join([*lines[:first], text, *lines[last + 1 :]]))

@@ -1,0 +1,52 @@
+"""The comm between pages and the kernel: requests are answered on the thread of their subshell.
+
+JupyterLab opens the comm over a subshell where the kernel has them (ipykernel 7), so that it is answered
+while a cell runs; elsewhere it is answered after the cell.
+"""
+
+from typing import Any
+
+from comm import create_comm
+from IPython.core.interactiveshell import InteractiveShell
+
+from kernelab.jupyter.requests import READY, TARGET, VERSION, Message, reply
+
+
+class Channel:
+    """The comms of all pages that show the notebook of one shell."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self.shell = shell
+        self.manager: Any = getattr(getattr(shell, "kernel", None), "comm_manager", None)
+        self.comms: dict[str, Any] = {}
+
+    def install(self) -> None:
+        """Answer pages from now on, and tell those that are open."""
+        if self.manager is not None:
+            self.manager.register_target(TARGET, self._opened)
+            self.ready = create_comm(target_name=READY, data={"version": VERSION})
+
+    def remove(self) -> None:
+        """Answer no more."""
+        if self.manager is not None:
+            self.manager.unregister_target(TARGET, self._opened)
+            for comm in (*self.comms.values(), self.ready):
+                comm.close()
+            self.comms.clear()
+
+    def tell(self, event: Message) -> None:
+        """Send an event to every page."""
+        for comm in list(self.comms.values()):
+            comm.send({"version": VERSION, **event})
+
+    def _opened(self, comm: Any, _: Any) -> None:
+        # Since 7.3 ipykernel hands a page's message to the thread that last sent to it, which may be busy.
+        if hasattr(comm, "_reply_subshell_for"):
+            comm._reply_subshell_for = lambda data, default: default
+        self.comms[comm.comm_id] = comm
+        comm.on_msg(lambda message: comm.send(self._reply(message)))
+        comm.on_close(lambda _: self.comms.pop(comm.comm_id, None))
+        comm.send({"version": VERSION, "event": "ready"})
+
+    def _reply(self, message: Any) -> Message:
+        return reply(message["content"]["data"], dict(self.shell.user_ns))

@@ -1,0 +1,87 @@
+"""Answers over the comm of a real ipykernel: also while a cell runs, and without a trace in the notebook."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.jupyter.assistant import Page, running
+from tests.jupyter.conftest import Notebook
+from tests.jupyter.test_mistakes import MISTAKES
+
+WRONG = "%%kernel\ndef f(x: array[float]):\n    x[i] = 2.0 * x[i]\n"
+
+
+@pytest.fixture
+def page(notebook: Notebook) -> Iterator[Page]:
+    page = Page(notebook)
+    yield page
+    page.close()
+
+
+def test_a_text_is_checked_while_a_cell_runs(notebook: Notebook, page: Page, tmp_path: Path) -> None:
+    with running(notebook, tmp_path / "answered"):
+        (told,) = page.ask("check", text=WRONG, cell="a")["diagnostics"]
+    assert told["message"] == "the name i is not known here"
+    assert [told["start"], told["end"]] == [[2, 19], [2, 20]]
+
+
+def test_a_check_leaves_no_trace(notebook: Notebook, page: Page) -> None:
+    notebook.run("%%kernel --quiet\n@func\ndef half(t):\n    return 0.5 * t")
+    notebook.run("before = dict(vars(half))")
+    rule = "%%kernel\n@func_grad(half)\ndef adj(t, adj_ret):\n    adjoint[t] += 7.0 * adj_ret\n"
+    assert [one["code"] for one in page.ask("check", text=rule, cell="a")["diagnostics"]] == ["late"]
+    body = "def g(x: array[float]):\n    i = tid()\n    x[i] = half(x[i]) + N\n"
+    text = f"%%kernel\nN = print('ran')\nimport this\n{body}"
+    assert page.ask("check", text=text, cell="a")["diagnostics"] == []
+    same = "all(vars(half)[name] == value for name, value in before.items())"
+    after = notebook.run(f"import sys\nprint({same}, 'g' in dir(), 'N' in dir(), 'this' in sys.modules)")
+    assert after.stream == "True False False False\n"
+
+
+def test_a_page_that_speaks_otherwise_is_told(page: Page) -> None:
+    assert "there is no request 'sing'" in page.ask("sing")["error"]
+    assert "version 1" in page.ask("check", version=99)["error"]
+    assert "KeyError" in page.ask("check")["error"]
+
+
+LOOP = """
+head = "def k(x: array[float], v: array[vec%d]):\\n    x[0] = half(x[0]) + half(v[0]).x"
+texts = [head % n for n in (2, 3, 4)]
+def shown():
+    made = [kl.compile(text, {"half": half})["k"] for text in texts]
+    return [str(kernel.definition.function) for kernel in made]
+first, seen = shown(), set()
+"""
+
+
+def test_checking_while_a_cell_compiles_changes_neither(
+    notebook: Notebook, page: Page, tmp_path: Path
+) -> None:
+    notebook.run("%%kernel --quiet\ndef half(t):\n    return 0.5 * t")
+    notebook.run(LOOP)
+    text = (
+        "%%kernel\ndef f(x: array[float], m: array[mat22], k: int):\n    x[0] = half(m[0])[0, 0] + half({})\n"
+    )
+    texts = [text.format(part) for part in ("x[0]", "k", "m[k]", "x")]
+    alone = [page.ask("check", text=text, cell="a")["diagnostics"] for text in texts]
+    with running(notebook, tmp_path / "answered", "seen.add(shown() == first)"):
+        for _ in range(5):
+            assert [page.ask("check", text=text, cell="a")["diagnostics"] for text in texts] == alone
+    assert notebook.run("print(seen)").stream == "{True}\n"
+
+
+def test_mistakes_of_a_first_hour_are_told_as_one_types(notebook: Notebook, page: Page) -> None:
+    told = 0
+    for mistake in (mistake for mistake in MISTAKES if "%%kernel --quiet" in mistake):
+        notebook.run("%reset -f\n%load_ext kernelab\nimport kernelab as kl")
+        for text in mistake.partition("\n")[2].removeprefix("? ").split("\n---\n"):
+            text = text[max(0, text.find("%%kernel --quiet")) :]
+            diagnostics = page.ask("check", text=text)["diagnostics"]
+            run = notebook.run(text)
+            for one in diagnostics:
+                said = f"{run.traceback}\n{run.text}"
+                assert one["message"] in said
+                assert f"line {one['start'][0] + 1}" in said
+            told += len(diagnostics)
+    assert told >= 4
