@@ -29,6 +29,10 @@ print_launches                  each launch prints its kernel, its grid and the 
 live_tapes                      notebooks show tapes and `kl.live` as widgets that follow a cell.  False shows
                                 pictures and tables that need no script: for notebooks that become pages.  The
                                 environment variable KERNELAB_LIVE_TAPES=0 does the same from outside
+negative_index                  "wrap": a computed index below zero counts from the end, as in Python, and the
+                                first launch in which a line has one warns of the line; "error": such a launch
+                                ends with KernelIndexError.  A number that is written out, as in `x[-1]`,
+                                counts from the end either way
 kernel_cache_dir                the folder that keeps built kernels, None for the usual one
 
 The settings in `UNUSED` can be read and set, so that programs for Warp run; it says why each of them changes
@@ -63,6 +67,11 @@ def _checked(name: str, wanted: Any) -> object:
         if not is_check(wanted):
             message = f'check is "full", or None for no checks, not {wanted!r}'
             raise KernelValueError(Diagnostic(message, code="setting", hint='write kl.config.check = "full"'))
+        return wanted
+    if name == "negative_index":
+        if wanted not in ("wrap", "error"):
+            message = f'negative_index is "wrap" or "error", not {wanted!r}'
+            raise KernelValueError(Diagnostic(message, code="setting"))
         return wanted
     if name not in _BYTES:
         return bool(wanted)

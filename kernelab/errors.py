@@ -9,7 +9,7 @@ import difflib
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, Literal, Self
@@ -77,6 +77,8 @@ class Source:
     text: str
     label: str
     first_line: int = 1
+    told: set[int] = field(default_factory=set)
+    """The lines that a warning has named which is given once."""
 
     def line(self, number: int) -> str:
         """The text of a line, counted from `first_line`; empty outside the text."""

@@ -12,6 +12,10 @@ Check = Literal["full"]
 """What a checked launch looks for: all that there is to find."""
 
 
+NegativeIndex = Literal["wrap", "error"]
+"""What a computed index below zero does: it counts from the end, with a warning, or ends in an error."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings that `kernelab.config` documents; `overwrite` is the default policy of tapes.
@@ -31,6 +35,7 @@ class Settings:
     vector_code: bool = True
     print_launches: bool = False
     live_tapes: bool = True
+    negative_index: NegativeIndex = "wrap"
 
 
 LIVE = "KERNELAB_LIVE_TAPES"

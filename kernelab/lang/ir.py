@@ -12,7 +12,7 @@
                | If(outs, cond, then, orelse)            values leave a region only through its outs
                | For(outs, index, count, reverse, carries, inits, stop, body, storage)
                | While(outs, carries, inits, stop, body, ends)    `ends`: an earlier program has run it
-               | Assert(cond, kind, message)             ends the launch with an error at the span
+               | Assert(cond, kind, message)             ends the launch at the span, or is noted there
                | Print(texts, specs, values)             a line for the reader: an effect, never replayed
                | Native(outs, snippet, atoms)            C++ that a user wrote: its result, then its sums
                | Call(outs, function, atoms)
@@ -183,7 +183,8 @@ class While:
     ends: bool = False
 
 
-AssertKind = Literal["assertion", "division"]
+AssertKind = Literal["assertion", "division", "negative"]
+"""A "negative" one is noted only: the message is the array of which an index counts from the end."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from kernelab.backend.common.build_cache import Cache
 from kernelab.backend.common.compiler import open_compiler, processor_features
 from kernelab.backend.cpu import cpu_backend
 from kernelab.backend.cpu.cpu_backend import CpuBackend, VectorTier, build, lanes_of, widths_of
-from kernelab.codegen.cpp.entry import STATUS_FIELDS, layout_of
+from kernelab.codegen.cpp.entry import CODE, STATUS_FIELDS, layout_of
 from kernelab.codegen.vectors.vector_gain import operations_an_element
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, VECTORS
 from kernelab.codegen.vectors.vector_values import Refused
@@ -31,14 +31,17 @@ from tests.support.lowering import lowered
 from tests.support.sanitized import drawn
 
 WIDTHS = widths_of(processor_features()) if open_compiler().is_gcc else ()
-pytestmark = pytest.mark.skipif(not WIDTHS, reason="no vectors that this compiler makes use of")
+pytestmark = [
+    pytest.mark.skipif(not WIDTHS, reason="no vectors that this compiler makes use of"),
+    pytest.mark.filterwarnings("ignore:an index of"),
+]
 
 
 def run_vectors(function: Function, width: int, grid: tuple[int, ...], arguments: dict[str, Any]) -> None:
     """Run the vector code of a scalarised function on all of a grid; raises Refused."""
     run = build(function, lanes_of(width), Cache(), open_compiler())
     status = (ctypes.c_longlong * STATUS_FIELDS)()
-    assert run(pack(layout_of(function), grid, arguments), ctypes.byref(status)) == 0
+    assert run(pack(layout_of(function), grid, arguments), ctypes.byref(status)) >= 0 and not status[CODE]
 
 
 # ------------------------------------------------------------------------------------------ random programs

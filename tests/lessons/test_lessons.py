@@ -219,8 +219,8 @@ def test_4_a_thousand_steps_have_a_gradient_and_an_overwritten_array_is_named() 
 HEAT = """
 def heat(u: array[float], a: array[float], new: array[float]):
     i = tid()
-    if 0 < i and i < u.shape[0] - 1:
-        new[i] = u[i] + 0.2 * a[i] * (u[i - 1] - 2.0 * u[i] + u[i + {next}])  {mark}
+    if {first} <= i and i < u.shape[0] - 1:
+        new[i] = u[i] + 0.2 * a[i] * (u[i - 1] - 2.0 * u[i] + u[i + {next}])  # !
 """
 INVERT = """
 start = kl.array(np.linspace(0, 2, 40) ** 2, dtype=float)
@@ -242,13 +242,14 @@ for k in range(5):
 """
 
 
-def test_5_gauss_newton_finds_a_conductivity_and_an_index_beyond_the_end_is_named() -> None:
-    right = Lesson(HEAT.format(next="1", mark=""), INVERT, identity=identity, spsolve=spsolve)
+def test_5_gauss_newton_finds_a_conductivity_and_an_index_beyond_either_end_is_named() -> None:
+    right = Lesson(HEAT.format(first=1, next=1), INVERT, identity=identity, spsolve=spsolve)
     assert right.told == ""
     np.testing.assert_allclose(right.a.numpy()[1:-1], 1 + 0.3 * np.sin(np.arange(1, 39) / 5), atol=1e-2)
-    wrong = Lesson(HEAT.format(next="2", mark="# !"), INVERT, identity=identity, spsolve=spsolve)
-    assert "out of bounds" in wrong.told
-    assert wrong.is_named_in(wrong.told)
+    for first, next, told in ((1, 2, "out of bounds"), (0, 1, "an index of `u` was negative")):
+        wrong = Lesson(HEAT.format(first=first, next=next), INVERT, identity=identity, spsolve=spsolve)
+        assert told in wrong.told
+        assert wrong.is_named_in(wrong.told)
 
 
 # ------------------------------------------------------------------- 6. ray marching

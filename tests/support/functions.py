@@ -22,7 +22,7 @@ def add_squares(x: array[float], y: array[float], z: array[float]):
 def stencil(x: array[float], y: array[float]):
     i = tid()
     n = x.shape[0]
-    y[i] = x[i] * x[(i + 1) % n] - 2.0 * x[i - 1]
+    y[i] = x[i] * x[(i + 1) % n] - 2.0 * x[(i - 1) % n]
 
 def in_place(x: array[float]):
     i = tid()

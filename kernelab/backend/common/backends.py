@@ -8,9 +8,10 @@ ended, also if it ended with an error.
 
 import ctypes
 import math
+import re
 import sys
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -47,6 +48,7 @@ from kernelab.errors import (
 from kernelab.lang.ir import Function
 from kernelab.lang.rounding import rounded
 from kernelab.lang.types import Array, Scalar, Value, scalar_of, shape_of
+from kernelab.settings import settings
 
 Args = bytes | ctypes.Array[ctypes.c_longlong]
 """The packed arguments of a launch, slots of eight bytes."""
@@ -198,6 +200,35 @@ def index_error(site: Site, index: int, extent: int, axis: int, thread: str) -> 
     if not extent:
         hint = f"it has no elements, as where None is passed: pass an array, or test `if {site.array}:` first"
     return KernelIndexError(Diagnostic(message, _span(site), "index-error", hint=hint))
+
+
+def tell_of_wrapped(info: EntryInfo, bits: int) -> None:
+    """Warn, once for each line, of computed indices below zero, by status[WRAPPED].
+
+    Raises KernelIndexError where the settings say so.
+    """
+    tell_of_negative(site for number, site in enumerate(info.wraps) if bits >> min(number, 63) & 1)
+
+
+def tell_of_negative(sites: Iterable[Site]) -> None:
+    """The same at some accesses.
+
+    Nothing is said of what no user wrote, nor of `array.__getitem__` with indices, which are NumPy's.
+    """
+    for site in sites:
+        if site.span.source.label in (NOWHERE.source.label, "<indexedarray>"):
+            continue
+        array = re.sub("(_bar|_dot)+$", "", site.array)
+        message = f"an index of `{array}` was negative: it counted from the end, as in Python"
+        hint = "test it first, as in `if i > 0:`, or write `(i - 1) % n` where it is meant to go round"
+        span = site.span
+        if settings().negative_index == "error":
+            raise KernelIndexError(Diagnostic(message, span, "negative-index", hint=hint))
+        if span.line not in span.source.told:
+            span.source.told.add(span.line)
+            hint += '; kl.config.negative_index = "error" makes it an error'
+            shown = Diagnostic(message, span, "negative-index", "warning", hint=hint).render()
+            warnings.warn_explicit(shown, KernelWarning, span.source.label, span.line)
 
 
 def memory_error(name: str, thread: str) -> KernelError:

@@ -62,6 +62,8 @@ class Program:
 
 def _site(stmt: Failing) -> Site:
     match stmt:
+        case ir.Assert(_, "negative", array):
+            return Site(stmt.span, array=array)
         case ir.Assert():
             return Site(stmt.span, message=stmt.message)
         case ir.Load() | ir.Store() | ir.Atomic():
@@ -136,6 +138,8 @@ class Chunk:
         self.stacks: dict[ir.Stack, LaneStack] = {}
         self.locals: dict[ir.Var, Numpy] = {}
         self.appended: dict[ir.Var, list[tuple[Numpy, Numpy]]] = {}
+        self.wrapped: set[int] = set()
+        """The numbers of the accesses whose computed index was below zero."""
         self.printed: list[tuple[Message, Numpy, list[Numpy]]] = []
 
     def run(self, frame: Frame) -> list[Numpy]:
@@ -168,6 +172,9 @@ class Chunk:
                 self.choice(stmt, frame)
             case ir.For() | ir.While():
                 self.loop(stmt, frame)
+            case ir.Assert(cond, "negative"):
+                if not np.all(frame.values(cond)[: self.live(frame)]):
+                    self.wrapped.add(self.program.numbers[stmt])
             case ir.Assert(cond, kind):
                 self.check(stmt, frame.values(cond), ASSERTION if kind == "assertion" else DIVISION, frame)
             case ir.Print(_, _, shown):
@@ -280,6 +287,9 @@ class Chunk:
             np.where(i < 0, i + n, i) if is_signed else i
             for i, n, is_signed in zip(indices, extents, signed, strict=False)
         ]
+        computed = (i for i, atom in zip(indices, stmt.indices, strict=True) if isinstance(atom, ir.Var))
+        if any(np.any(i < 0) for i in computed):
+            self.wrapped.add(self.program.numbers[stmt])
         outside = [(i < 0) | (i >= n) for i, n in zip(counted, extents, strict=False)]
         wrong = np.flatnonzero(np.logical_or.reduce(outside))
         if len(wrong):

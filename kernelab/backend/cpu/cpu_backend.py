@@ -27,6 +27,7 @@ from kernelab.backend.common.compiler import VARIABLES, Compiler, open_compiler,
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import (
     ABI_VERSION,
+    CODE,
     DONE,
     GRID_SLOTS,
     LIMIT,
@@ -39,6 +40,7 @@ from kernelab.codegen.cpp.entry import (
     STATUS_FIELDS,
     STOP,
     USED,
+    WRAPPED,
     EntryInfo,
 )
 from kernelab.codegen.cpp.targets import Cpu
@@ -231,12 +233,17 @@ class CpuEntry:
                 bounded, code = True, vectors(args, block.reference)
         if code == GIVEN_UP:
             code = self._run(args, block.reference)
+        wrapped = 0
+        if code and not block.status[CODE]:
+            wrapped, block.status[WRAPPED], code = block.status[WRAPPED], 0, 0
         if bounded and not code:
             block.status[LIMIT] = block.status[DONE] = block.status[ROOM] = 0
         if self._prints and block.status[PRINTS]:
             block.print(self.info)
         if not code:
             free.append(block)
+            if wrapped:
+                backends.tell_of_wrapped(self.info, wrapped)
             return
         if isinstance(block.caught, KeyboardInterrupt):
             raise interrupted(self.info.name)

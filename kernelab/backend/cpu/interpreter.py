@@ -92,6 +92,7 @@ class InterpretedEntry:
         finally:
             launch.sums.settle()
             launch.output.flush()
+        backends.tell_of_negative(self.info.sites[number] for number in sorted(launch.wrapped))
 
 
 class Launch:
@@ -112,6 +113,7 @@ class Launch:
         self.values: dict[Var, Numpy] = {}
         self.residuals: dict[Var, tuple[Numpy, Numpy]] = {}
         self.output = Output()
+        self.wrapped: set[int] = set()
         threads = int(np.prod(slots[:GRID_SLOTS]))
         for var, param in zip(program.function.params, info.layout.params, strict=True):
             if param.residual:
@@ -151,6 +153,7 @@ class Launch:
         chunk = self.made(self.program, self.arrays, self.sums, threads, bounds)
         chunk.run(frame)
         chunk.print(self.output)
+        self.wrapped |= chunk.wrapped
         return chunk.failure or self._append(chunk)
 
     @property

@@ -19,6 +19,7 @@ from kernelab.backend.common.backends import (
     kept_error,
     memory_error,
     slots_of,
+    tell_of_wrapped,
     thread_text,
 )
 from kernelab.backend.common.build_cache import Cache, key_of
@@ -49,6 +50,7 @@ from kernelab.codegen.cpp.entry import (
     OK,
     SITE,
     THREAD,
+    WRAPPED,
     EntryInfo,
 )
 from kernelab.codegen.cpp.targets import Cuda
@@ -307,6 +309,7 @@ class CudaEntry:
         if status[CODE] not in (MEMORY, FULL):
             if status[CODE] != OK:
                 raise launch.failure(status)
+            tell_of_wrapped(self.info, status[WRAPPED])
             return None
         snapshot.put_back()
         if status[CODE] == FULL and workspace.arena >= limit:

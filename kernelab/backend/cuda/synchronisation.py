@@ -12,7 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kernelab.backend.common.backends import failure, interrupted, outgrown_error, thread_text
+from kernelab.backend.common.backends import (
+    failure,
+    interrupted,
+    outgrown_error,
+    tell_of_wrapped,
+    thread_text,
+)
 from kernelab.backend.cuda.driver import Driver, LostError
 from kernelab.codegen.cpp.entry import (
     CODE,
@@ -25,9 +31,10 @@ from kernelab.codegen.cpp.entry import (
     STATUS_FIELDS,
     STOP,
     THREAD,
+    WRAPPED,
     EntryInfo,
 )
-from kernelab.errors import Diagnostic, KernelError
+from kernelab.errors import Diagnostic, KernelError, KernelIndexError
 
 # ---------------------------------------------------------------------------------------------------- streams
 
@@ -187,9 +194,15 @@ class PendingLaunch:
         return f"`{self.info.name}`" + (f" ({self.place})" if self.place else "")
 
     def error(self) -> KernelError | None:
-        """The error of the launch; None if there is none."""
+        """The error of the launch, None if there is none; warns where computed indices were negative."""
         status = list(fields(self.block))
-        return None if status[CODE] == OK else self.failure(status)
+        if status[CODE] != OK:
+            return self.failure(status)
+        try:
+            tell_of_wrapped(self.info, status[WRAPPED])
+        except KernelIndexError as error:
+            return error
+        return None
 
     def failure(self, status: Sequence[int]) -> KernelError:
         """The error that its status block stands for, with the line that launched."""

@@ -103,7 +103,8 @@ class Body(Writer):
         function, layout = self.function, self.layout
         sites, messages = tuple(self.sites), tuple(self.messages)
         coordinates, last_first = len(function.threads), function.descending
-        return EntryInfo(function.name, self.symbol, layout, sites, coordinates, lines, messages, last_first)
+        wraps, given = tuple(self.wraps), (coordinates, lines, messages, last_first)
+        return EntryInfo(function.name, self.symbol, layout, sites, *given, wraps)
 
     # -------------------------------------------------------------------------------------- lines
 
@@ -130,6 +131,7 @@ class Body(Writer):
             for stmt in totals(function)
         }
         self.needs.update(need for total in self.totals.values() for need in total.helpers)
+        self.needs |= {"note"} if self.wraps else set()
         self.needs.update(name for sums in beside.values() for name in (sums.adds, sums.settles))
         params = zip(function.params, self.layout.params, strict=True)
         residuals = tuple((self.name(var), param) for var, param in params if param.residual)
@@ -145,6 +147,7 @@ class Body(Writer):
             totals=(*self.totals.values(), *beside.values()),
             near=self.near,
             unit=self.widest,
+            wraps=bool(self.wraps),
         )
 
     def unpack(self) -> Iterator[str]:
@@ -190,6 +193,8 @@ class Body(Writer):
                 self.choice(stmt)
             case ir.For() | ir.While():
                 self.loop(stmt)
+            case ir.Assert(cond, "negative", array):
+                self.line(f"if (!{self.atom(cond)}) {self.noted(Site(stmt.span, array))}")
             case ir.Assert(cond, kind, message):
                 code = ASSERTION if kind == "assertion" else DIVISION
                 self.check(f"!{self.atom(cond)}", f"{code}", Site(stmt.span, message=message))

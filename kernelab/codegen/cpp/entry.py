@@ -12,7 +12,7 @@ On a device two slots follow where the function saves values: the address of the
 The first slot of a residual is there the address of its values, and the last says for how many of a thread
 there is room.  It is cut into tiles of `TILE` threads: the first values of all threads of a tile, then the
 second ones, and so on, so that a warp moves them at once.
-`status` is sixteen int64 fields, below.  What is printed is a `Message` and its values: on a CPU an entry
+`status` is seventeen int64 fields, below.  What is printed is a `Message` and its values: on a CPU an entry
 only keeps the values, and the host formats them (`kernelab.backend.common.backends`); a device calls
 printf.
 """
@@ -101,7 +101,10 @@ ROOM, USED = range(14, 16)
 A thread that would append more ends the launch with `KEPT`, and so does one that would save more than `ROOM`
 after it has changed something."""
 
-STATUS_FIELDS = 16
+WRAPPED = 16
+"""A bit for each of `EntryInfo.wraps` whose index was below zero; those from 63 on share the last one."""
+
+STATUS_FIELDS = 17
 
 TILE = 32
 """The number of threads of a device whose parts of a residual are interleaved: those of a warp."""
@@ -142,7 +145,8 @@ class Site:
 @dataclass(frozen=True, slots=True)
 class EntryInfo:
     """The description of an entry for its callers: status[SITE] is an index into `sites`, `lines` are the
-    lines of its text, `messages` those of its prints; `descending` says that the last thread runs first."""
+    lines of its text, `messages` those of its prints; `descending` says that the last thread runs first;
+    `wraps` are the places where a computed index may count from the end."""
 
     name: str
     symbol: str
@@ -152,6 +156,7 @@ class EntryInfo:
     lines: range
     messages: tuple[Message, ...] = ()
     descending: bool = False
+    wraps: tuple[Site, ...] = ()
 
     @property
     def saves(self) -> bool:

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 
 from kernelab.codegen.cpp import accumulator_helpers
-from kernelab.codegen.cpp.entry import PRINT_LIMIT, ROOM, USED
+from kernelab.codegen.cpp.entry import PRINT_LIMIT, ROOM, USED, WRAPPED
 from kernelab.codegen.cpp.spelling import device_helpers, half_helpers, half_uses, in_word
 from kernelab.lang import show
 from kernelab.lang.ir import Var
@@ -137,12 +137,6 @@ __attribute__((noinline, cold)) static i64 poll(i64* status) {{
   status[0] = 5;
   return -1;
 }}
-""",
-    # Whether an index misses an extent; below zero it counts from the end.
-    "outside": """\
-__attribute__((always_inline)) static inline bool outside(i64& index, u64 extent) {
-  return (u64)index >= extent && (u64)(index += extent) >= extent;
-}
 """,
     # Inlined, so that the three stay in registers; only the call of realloc is left.
     "room": """\
@@ -295,15 +289,15 @@ __device__ static i64 poll(i64* status) {{
   return -1;
 }}
 """,
-    "outside": """\
-__device__ static inline bool outside(i64& index, u64 extent) {
-  return (u64)index >= extent && (u64)(index += extent) >= extent;
-}
-""",
-    "outside32": """\
-__device__ static inline bool outside(unsigned& index, unsigned extent) {
-  return index >= extent && (index += extent) >= extent;
-}
+    # Of the lanes that have the same to say one does: the status is in the memory of the host.
+    "note": f"""\
+__device__ static void note(i64* status, u64 wrapped) {{
+#if __CUDA_ARCH__ >= 700
+  const unsigned same = __match_any_sync(__activemask(), wrapped);
+  if (same & ((1u << threadIdx.x % 32) - 1)) return;
+#endif
+  atomicOr((u64*)status + {WRAPPED}, wrapped);
+}}
 """,
     # What a thread may save was fixed before the launch.
     "room": """\
@@ -395,7 +389,7 @@ __half __float_as_uint __uint_as_float __float_as_int __double_as_longlong __ldg
 
 OURS = """
 i64 u64 args given status budget thread turn total start release rest width end base top limit
-poll fail fail_index outside room more from16 to16 round16 odd32 add16 add8 realloc free say said
+poll fail fail_index note wrapped room more from16 to16 round16 odd32 add16 add8 realloc free say said
 ahead already warp_add32 settle16 settle32 fromb16 tob16 roundb16 addb16 settleb16 odd32i
 calloc beside widen32 widen16 widenb16 spread32 spread16 spreadb16
 Sums sums_of settle_all32 settle_all16 settle_allb16

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from kernelab.codegen.cpp import spelling, wide_accumulators
-from kernelab.codegen.cpp.entry import DONE, GRID_SLOTS, TILE, Message, Param, device_call
+from kernelab.codegen.cpp.entry import DONE, GRID_SLOTS, TILE, WRAPPED, Message, Param, device_call
 from kernelab.codegen.cpp.helpers import BUDGET, CPU_HELPERS, CUDA_HELPERS
 from kernelab.codegen.cpp.wide_accumulators import Total, Wide
 from kernelab.lang.ir import Atomic, AtomicKind, Function
@@ -34,7 +34,8 @@ class Outline:
     the lines that read the arguments.
     `descending` says that the last thread comes first, where threads run one after another; `totals` are
     the running totals of its sums and its float64 accumulators; `near` says that 32 bits hold the number of
-    any thread; `unit` is the size of the widest scalar that a thread saves.
+    any thread; `unit` is the size of the widest scalar that a thread saves; `wraps` says that indices that
+    are computed may be below zero.
     """
 
     symbol: str
@@ -48,6 +49,7 @@ class Outline:
     totals: tuple[Total | Wide, ...] = ()
     near: bool = False
     unit: int = 1
+    wraps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,13 @@ def cpu_shell(outline: Outline) -> Shell:
     for name, param in outline.residuals:
         begin.append(f"((i64*)args[{param.slot + 1}])[thread] = {name}_length;")
     head += _indented(begin, depth)
-    tail = [*ends, "end:", *_indented([*release, "return (int)status[0];"], 1), "}"]
+    tail = [*ends, "end:", *_indented([*release, f"return {reported(outline.wraps)};"], 1), "}"]
     return Shell(tuple(head), depth, tuple(tail))
+
+
+def reported(wraps: bool) -> str:
+    """The result of an entry: not 0 where its status says something."""
+    return f"(int)(status[0] | (status[{WRAPPED}] != 0))" if wraps else "(int)status[0]"
 
 
 def _poll(outline: Outline, threads: str) -> str:
@@ -179,6 +186,7 @@ def _chunks(outline: Outline, name: str, axis: int) -> tuple[list[str], str]:
 def cuda_shell(outline: Outline) -> Shell:
     """A kernel whose device threads stride over the grid; the arena and the residuals are cut beforehand."""
     setup = ["const i64* const args = given.slots;", *outline.unpack, f"int budget = {BUDGET};"]
+    setup += ["u64 wrapped = 0;"] if outline.wraps else []
     setup += [line for total in outline.totals for line in total.declared]
     setup += [f"const i64 {name}_room = args[{param.slot + 2}];" for name, param in outline.residuals]
     number, here = ("unsigned", "") if outline.near else ("i64", "(i64)")
@@ -199,7 +207,8 @@ def cuda_shell(outline: Outline) -> Shell:
         *_indented(setup, 1),
     ]
     gathered = [INDENT + total.gathered for total in outline.totals if isinstance(total, Total)]
-    return Shell(tuple(head), 2, ("  }", "end:;", *gathered, "}"))
+    noted = ["  if (wrapped) note(status, wrapped);"] if outline.wraps else []
+    return Shell(tuple(head), 2, ("  }", "end:;", *gathered, *noted, "}"))
 
 
 def _arena(outline: Outline) -> list[str]:
@@ -257,6 +266,9 @@ class Flavor(ABC):
 
     leave: ClassVar[str] = "goto end;"
     """The statement with which a thread gives up, after the status has been set."""
+
+    wrapped: ClassVar[str] = f"status[{WRAPPED}]"
+    """The bits of the places where a computed index was below zero."""
 
     spread: ClassVar[int] = 1
     """The stride, in elements, between the values that a thread appends to a residual."""
@@ -354,6 +366,7 @@ class Cuda(Flavor):
         float64: "__longlong_as_double(0x7ff8000000000000LL)",
     }
     helpers = CUDA_HELPERS
+    wrapped = "wrapped"
     spread = TILE
 
     def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str:

@@ -170,6 +170,8 @@ class Writer:
         self.widest = widest_saved(function.body)
         self.never_negative = never_negative(function)
         self.near = flavor.near(function)
+        wraps = dict.fromkeys(site for stmt in ir.walk(function.body) for site in self.wrapping(stmt))
+        self.wraps = {site: min(number, 63) for number, site in enumerate(wraps)}
         self.own = own_atomics(function) if self.near else frozenset[ir.Atomic]()
         self.steady = read_only(function)
         indices = (stmt.index for stmt in ir.walk(function.body) if isinstance(stmt, ir.For))
@@ -353,23 +355,39 @@ class Writer:
         name = self.name(array)
         position = self.name.fresh(f"{name}_i{axis}")
         self.line(f"{self.position_type(index)} {position} = {unwrapped(self.atom(index))};")
-        self.within(position, index, f"{name}_n{axis}", axis, Site(span, array.hint or name))
+        self.within(position, index, f"{name}_n{axis}", axis, site_of(span, array))
         self.positions[array, axis, index] = position
         return position
 
     def within(self, position: str, index: ir.Atom, extent: str, axis: int, site: Site) -> None:
         self.needs.add("fail_index")
-        is_unsigned = self.position_type(index) == "unsigned"
-        outside = f"{position if is_unsigned else f'(u64){position}'} >= {extent}"
-        offender = self.atom(index) if self.near else position
-        if self.counts_from_the_end(index):
-            self.needs.add("outside32" if is_unsigned else "outside")
-            outside = f"outside({position}, {extent})"
-            offender = offender if self.near else f"{position} - {extent}"
-        number = len(self.sites)
-        report = f"fail_index(status, {number}, thread, {offender}, {extent}, {axis});"
-        self.line(f"if ({outside}) {{ {report} {self.flavor.leave} }}")
+        offender = self.atom(index) if self.near or self.counts_from_the_end(index) else position
+        report = f"fail_index(status, {len(self.sites)}, thread, {offender}, {extent}, {axis});"
+        self.line(self.tested(position, index, extent, site, f"{{ {report} {self.flavor.leave} }}"))
         self.sites.append(site)
+
+    def tested(self, position: str, index: ir.Atom, extent: str, site: Site, leave: str) -> str:
+        """The test of an index, which below zero counts from the end; that of a computed one is noted."""
+        unsigned = "" if self.position_type(index) == "unsigned" else "(u64)"
+        outside = f"{unsigned}{position} >= {extent}"
+        if not self.counts_from_the_end(index):
+            return f"if ({outside}) {leave}"
+        again = f"if ({unsigned}({position} += {extent}) >= {extent}) {leave}"
+        noted = "" if isinstance(index, ir.Const) else f" {self.noted(site)}"
+        return f"if ({outside}) {{ {again}{noted} }}"
+
+    def noted(self, site: Site) -> str:
+        """The statement that notes that a computed index was below zero."""
+        return f"{self.flavor.wrapped} |= 1ull << {self.wraps[site]};"
+
+    def wrapping(self, stmt: ir.Stmt) -> Iterator[Site]:
+        """The place of a statement that notes computed indices below zero."""
+        match stmt:
+            case ir.Load() | ir.Store() | ir.Atomic():
+                if any(map(self.may_wrap, stmt.indices)):
+                    yield site_of(stmt.span, stmt.array)
+            case ir.Assert(_, "negative", array):
+                yield Site(stmt.span, array)
 
     def position_type(self, index: ir.Atom) -> str:
         """The type that holds an index, and what it becomes within its axis."""
@@ -378,9 +396,13 @@ class Writer:
 
     def counts_from_the_end(self, index: ir.Atom) -> bool:
         """Whether an index may be below zero."""
-        if isinstance(index, ir.Const):
-            return index.value < 0
-        return scalar_type(index).kind == "int" and index not in self.never_negative
+        return index.value < 0 if isinstance(index, ir.Const) else self.may_wrap(index)
+
+    def may_wrap(self, index: ir.Atom) -> bool:
+        """Whether an index is computed, and may be below zero."""
+        if isinstance(index, ir.Const) or index in self.never_negative:
+            return False
+        return scalar_type(index).kind == "int"
 
     # -------------------------------------------------------------------------------- what is saved
 
@@ -415,6 +437,11 @@ class Writer:
         self.need_half(scalar)
         self.line(spelling.store(scalar, f"({name} + {name}_length * {size})", self.atom(value)))
         self.line(f"{name}_length += {self.flavor.spread};")
+
+
+def site_of(span: Span, array: ir.Var) -> Site:
+    """The site of an access."""
+    return Site(span, array.hint or "t")
 
 
 def scalar_type(atom: ir.Atom) -> Scalar:

@@ -221,7 +221,7 @@ class _Printer:
 
     def is_hidden(self, stmt: ir.Stmt) -> bool:
         if isinstance(stmt, ir.Assert):
-            return stmt.kind == "division"
+            return stmt.kind != "assertion"
         return not self.folded.keys().isdisjoint(ir.defs(stmt))
 
     def stmt(self, stmt: ir.Stmt, depth: int) -> Rows:

@@ -18,7 +18,7 @@ from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.emitter import prelude
 from kernelab.codegen.cpp.entry import DONE, GRID_SLOTS, EntryInfo, Line, Unit
 from kernelab.codegen.cpp.helpers import BUDGET
-from kernelab.codegen.cpp.targets import INDENT, Cpu
+from kernelab.codegen.cpp.targets import INDENT, Cpu, reported
 from kernelab.codegen.cpp.wide_accumulators import Wide
 from kernelab.codegen.cpp.writer import is_short, scalar_type, sides, weight
 from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, launch_rule
@@ -97,7 +97,11 @@ class VectorBody(VectorWriter):
         release += [total.settled for total in sums]
         signature = f'extern "C" int {self.symbol}(const i64* args, i64* status) {{'
         head = [signature, *(INDENT + line for line in setup)]
-        tail = ["end:", *(INDENT + line for line in release), "  return code ? code : (int)status[0];"]
+        tail = [
+            "end:",
+            *(INDENT + line for line in release),
+            f"  return code ? code : {reported(bool(self.wraps))};",
+        ]
         tail += ["bail:", f"  status[{DONE}] = done, code = -1;", "  goto end;", "}"]
         return [*map(Line, head), *loops, *map(Line, tail)]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.entry import Site
-from kernelab.codegen.cpp.writer import scalar_type
+from kernelab.codegen.cpp.writer import scalar_type, site_of
 from kernelab.codegen.vectors.launch_rule import LaunchRanges, extent_of
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation
 from kernelab.codegen.vectors.vector_helpers import VECTORS, Lanes
@@ -141,7 +141,8 @@ class VectorMemory(VectorValues):
                     terms.append(f"{self.linear_position(array, axis, index)} * {name}_s{axis}")
                     offsets.append(f"iota * (int){name}_s{axis}")
                 case Variation.VARYING:
-                    offsets.append(f"{self.lane_positions(array, axis, index)} * (int){name}_s{axis}")
+                    position = self.lane_positions(array, axis, index, stmt.span)
+                    offsets.append(f"{position} * (int){name}_s{axis}")
                     collide = True
         base = self.name.fresh(f"{name}_at")
         self.line(f"char* {base} = {' + '.join(terms)};")
@@ -164,14 +165,12 @@ class VectorMemory(VectorValues):
         if self.has_effects and not self.is_checked:
             self.within_at_launch(index, extent)
             return
-        outside = f"(u64){position} >= {extent}"
-        if self.counts_from_the_end(index):
-            self.needs.add("outside")
-            outside = f"outside({position}, {extent})"
-            if self.is_checked:
-                self.line(f"{outside};")
         if not self.is_checked:
-            self.line(f"if ({self.unless_within(index, extent)}{outside}) goto bail;")
+            unless = self.unless_within(index, extent).removesuffix(" && ")
+            test = self.tested(position, index, extent, site, "goto bail;")
+            self.line(f"if ({unless}) {test}" if unless else test)
+        elif self.counts_from_the_end(index):
+            self.line(f"if ((u64){position} >= {extent}) {position} += {extent};")
 
     def unless_within(self, index: ir.Atom, extent: str) -> str:
         """The beginning of a test that a launch may do without, by the range of an index."""
@@ -216,7 +215,7 @@ class VectorMemory(VectorValues):
             self.positions[key] = f"(i64){text}"
         return self.positions[key]
 
-    def lane_positions(self, array: ir.Var, axis: int, index: ir.Atom) -> str:
+    def lane_positions(self, array: ir.Var, axis: int, index: ir.Atom, span: Span) -> str:
         """The indices of the lanes, each within the extent."""
         key = array, axis, index
         if key not in self.positions:
@@ -224,12 +223,16 @@ class VectorMemory(VectorValues):
             self.conditions[f"{extent} < (1u << 31)"] = None
             if scalar != int32:
                 text = f"(vi){text}"
-            if self.counts_from_the_end(index):
-                text = f"{text} < 0 ? {text} + (int){extent} : {text}"
             name = self.temporary(int32, f"{self.name(array)}_i{axis}", text)
-            if not self.is_checked:
-                outside = f"((vu){name} >= (unsigned){extent})"
-                self.check(f"any({self.masked(outside)})", "0", Site(self.here))
+            outside = f"any({self.masked(f'((vu){name} >= (unsigned){extent})')})"
+            if self.counts_from_the_end(index):
+                with self.braces(f"if ({outside})"):
+                    self.line(f"{name} = {name} < 0 ? {name} + (int){extent} : {name};")
+                    if not self.is_checked:
+                        self.check(outside, "0", Site(self.here))
+                        self.line(self.noted(site_of(span, array)))
+            elif not self.is_checked:
+                self.check(outside, "0", Site(self.here))
             self.positions[key] = name
         return self.positions[key]
 

@@ -70,11 +70,14 @@ class VectorWriter(VectorMemory):
                 self.atomic(stmt)
             case ir.Assert() if self.is_checked:
                 pass
-            case ir.Assert(cond):
-                if self.of(cond) == UNIFORM:
-                    self.check(f"!{self.atom(cond)}", "0", Site(stmt.span))
+            case ir.Assert(cond, kind, message):
+                failed = f"!{self.atom(cond)}"
+                if self.of(cond) != UNIFORM:
+                    failed = f"any({self.masked(f'!{self.vector(cond)}')})"
+                if kind == "negative":
+                    self.line(f"if ({failed}) {self.noted(Site(stmt.span, message))}")
                 else:
-                    self.check(f"any({self.masked(f'!{self.vector(cond)}')})", "0", Site(stmt.span))
+                    self.check(failed, "0", Site(stmt.span))
             case ir.Save(_, atoms):
                 self.save(atoms, stmt in self.early)
             case _:

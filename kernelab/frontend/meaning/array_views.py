@@ -93,7 +93,7 @@ def enter(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast.ex
         if isinstance(part, ast.Slice):
             picks[axis] = _slice(frame, array.var, axis, picks[axis], part)
         else:
-            picks[axis] = _place(frame, picks[axis], index(frame, part), node)
+            picks[axis] = _place(frame, array.var, picks[axis], index(frame, part), node)
     return viewed(array.var, picks)
 
 
@@ -110,7 +110,7 @@ def _too_many(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: as
     return frame.error(node, f"{describe(array)} takes {counts}", hint=hint)
 
 
-def _place(frame: Frame, along: Pick, index: Atom, node: ast.expr) -> Atom:
+def _place(frame: Frame, var: Var, along: Pick, index: Atom, node: ast.expr) -> Atom:
     """The index along an axis of the parameter from the index in a slice of it."""
     if not isinstance(along, SliceRange):
         return index
@@ -118,6 +118,8 @@ def _place(frame: Frame, along: Pick, index: Atom, node: ast.expr) -> Atom:
     with b.at(frame.places(node)):
         k, extent = cast(frame, index, type), cast(frame, along.count, type)
         inside = b.apply("lt", k, extent)
+        if not isinstance(k, Const):
+            b.check(b.apply("ge", k, zero(type)), "negative", var.hint)
         if not (isinstance(k, Const) and k.value >= 0):
             inside = b.apply("and", inside, b.apply("ge", k, b.apply("neg", extent)))
             k = b.apply("where", b.apply("lt", k, zero(type)), b.apply("add", k, extent), k)
@@ -147,8 +149,8 @@ def _slice(frame: Frame, var: Var, axis: int, along: Pick, node: ast.Slice) -> P
     last, none = b.apply("sub", extent, integer(1)), integer(0)
     ends = [((none, extent), (none, extent)), ((integer(-1), last), (last, integer(-1)))]
     (low, high), (first, end) = _forward_or_back(frame, step, *ends)
-    start = first if node.lower is None else _bound(frame, node.lower, extent, low, high)
-    stop = end if node.upper is None else _bound(frame, node.upper, extent, low, high)
+    start = first if node.lower is None else _bound(frame, var, node.lower, extent, low, high)
+    stop = end if node.upper is None else _bound(frame, var, node.upper, extent, low, high)
     if step == 1 and node.lower is None and node.upper is None:
         return along
     count = _counted(frame, start, stop, step)
@@ -202,11 +204,13 @@ def _step(frame: Frame, node: ast.Slice) -> int | Atom:
             return step
 
 
-def _bound(frame: Frame, node: ast.expr, extent: Atom, low: Atom, high: Atom) -> Atom:
+def _bound(frame: Frame, var: Var, node: ast.expr, extent: Atom, low: Atom, high: Atom) -> Atom:
     """A bound of a slice, counted from the start and inside the axis."""
     b, stated = frame.builder, index(frame, node)
     type = _signed(stated)
     bound, least, most, n = (cast(frame, atom, type) for atom in (stated, low, high, extent))
+    if not isinstance(bound, Const):
+        b.check(b.apply("ge", bound, zero(type)), "negative", var.hint)
     if not (isinstance(bound, Const) and bound.value >= 0):
         negative = b.apply("lt", bound, zero(type))
         bound = b.apply("where", negative, b.apply("add", bound, n), bound)
@@ -219,7 +223,7 @@ def at(frame: Frame, array: ArrayRef, indices: Sequence[Atom], node: ast.expr) -
     """The element of an array at indices that have been lowered, or its row there, where it has more axes."""
     picks, free = _axes(array)
     for axis, index in zip(free, indices, strict=False):
-        picks[axis] = _place(frame, picks[axis], index, node)
+        picks[axis] = _place(frame, array.var, picks[axis], index, node)
     return viewed(array.var, picks)
 
 
