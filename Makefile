@@ -5,7 +5,7 @@
 # The others:
 #   make lint    ruff and mypy               make format   what ruff can mend
 #   make frontend  the TypeScript of the widgets and the JupyterLab extension (with node, or one that pip brings)
-#   make oracle  derivatives beside JAX's
+#   make oracle  derivatives beside JAX's    make test-interop  arrays and gradients shared with PyTorch and JAX
 #   make bench   kernelab beside others       make clean    remove all that make and the tools created
 #   make builtins   which builtins pass their tests, how exact they are, and what they cost
 #   make fuzz    random programs             make planted  whether the tests notice planted faults
@@ -28,7 +28,7 @@ BIN := $(VENV)/bin
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .NOTPARALLEL:
-.PHONY: help lab test check oracle fuzz sanitize planted lint format bench builtins clean compiler must-compile browser frontend
+.PHONY: help lab test check oracle test-interop fuzz sanitize planted lint format bench builtins clean compiler must-compile browser frontend
 .PHONY: test-nvrtc test-gpu bench-gpu matrix
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -56,6 +56,12 @@ oracle: VENV := .venv-oracle
 oracle: must-compile
 	scripts/setup.sh environment oracle
 	$(VENV)/bin/python -m pytest oracle $(ARGS)
+
+# PyTorch and JAX, in an environment of their own.
+test-interop: VENV := .venv-interop
+test-interop: must-compile
+	scripts/setup.sh environment interop
+	$(VENV)/bin/python -m pytest interop $(ARGS)
 
 lint: $(VENV)/.with-dev
 	$(BIN)/ruff check
@@ -118,5 +124,5 @@ frontend: $(VENV)/.with-lab
 	@scripts/setup.sh frontend
 
 clean:
-	rm -rf $(VENV) .venv-oracle build dist extension/node_modules extension/lib extension/labextension kernelab/jupyter/static .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oracle .venv-interop build dist extension/node_modules extension/lib extension/labextension kernelab/jupyter/static .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

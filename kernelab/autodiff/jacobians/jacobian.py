@@ -132,6 +132,14 @@ class Jacobian:
     def __rmatmul__(self, other: Any) -> Any:
         return other @ self.numpy()
 
+    def matvec(self, vector: Any) -> Any:
+        """The matrix times a vector, for ``scipy.sparse.linalg.aslinearoperator``."""
+        return (self if self.entries is None else self.tocsr()) @ vector
+
+    def rmatvec(self, vector: Any) -> Any:
+        """The transposed matrix times a vector."""
+        return (self if self.entries is None else self.tocsr()).T @ vector
+
     @property
     def T(self) -> Values:  # noqa: N802 (the name users know)
         return self.numpy().T

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from kernelab import hooks
 from kernelab.backend.cuda.synchronisation import ANY, LEGACY, Partner
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
 from kernelab.host.traced import Origins, traced
@@ -46,6 +47,23 @@ from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space, space_
 from kernelab.runtime.memory.streams import pinned_like
 
 INTERFACE = "__cuda_array_interface__"
+
+_OPERATORS = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "floor_divide": "//",
+    "remainder": "%",
+    "power": "**",
+    "equal": "==",
+    "not_equal": "!=",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+}
+"""The operators that ufuncs of NumPy stand for."""
 
 
 def is_outside(data: object) -> bool:
@@ -314,9 +332,28 @@ class Exchange(Gradients):
             return values.astype(dtype)
         return values.copy() if copy else values
 
-    def __array_wrap__(self, values: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        """Return NumPy's result of the elements: ``np.sin(x)`` is NumPy's array."""
-        return traced(values if values.ndim else values[()], self._origins())
+    def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, out: Any = (), **options: Any) -> Any:
+        """Apply a ufunc of NumPy to the elements: ``np.sin(x)`` is NumPy's array.
+
+        An operator with NumPy's array to the left makes an array; ``np.add(x, 1, out=x)`` assigns.
+        """
+        symbol = _OPERATORS.get(ufunc.__name__)
+        if method == "__call__" and not out and isinstance(given[0], np.ndarray | np.generic):
+            if ufunc is np.matmul:
+                return hooks.matmul(*given)
+            if symbol:
+                return hooks.operate(symbol, given)
+        arrays = [one for one in given if isinstance(one, Exchange)]
+        found = tuple(chain.from_iterable(one._origins() for one in arrays))
+        values = [one.__array__() if isinstance(one, Exchange) else one for one in given]
+        into = tuple(one.seen().copy() if isinstance(one, Exchange) else one for one in out)
+        made = getattr(ufunc, method)(*values, **options, **({"out": into} if into else {}))
+        for target, held in zip(out, into, strict=True):
+            if held is not target:
+                target.assign(traced(held, found))
+        if into:
+            return out[0] if len(out) == 1 else out
+        return traced(made, found)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Apply one of NumPy's functions to the elements, such as ``np.dot(x, y)``."""
@@ -329,6 +366,15 @@ class Exchange(Gradients):
         if recorder is None or not recorder.sees_values:
             return ()
         return recorder.looked_at(self)
+
+    def __jax_array__(self) -> Any:
+        """A copy for JAX, whose arrays never change: ``jnp.asarray(x)``."""
+        warn_of_end(self, "kernelab.interop.jax.function(f) hands gradients on")
+        return import_module("jax.numpy").array(self.numpy())
+
+    def __buffer__(self, _: int) -> memoryview:
+        """The memory for Python, from 3.12 on: ``memoryview(x)``."""
+        return self.numpy().data
 
     @property
     def __array_interface__(self) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def as_numpy(data: Any, purpose: str = "make an array from") -> HostArray:
         values = untraced(data) if isinstance(data, np.ndarray) else np.asarray(data)
         if values.dtype == object and values.size and _culprit(values) is None:
             values = np.asarray(values.tolist())
-    except (TypeError, ValueError) as problem:
+    except (TypeError, ValueError, RuntimeError) as problem:  # the last of PyTorch, where gradients go on
         message, hint = f"cannot {purpose} {described(data)}: {problem}", ""
         if "inhomogeneous" in str(problem):
             message = f"cannot {purpose} {described(data)}: its rows have different lengths"

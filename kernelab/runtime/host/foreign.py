@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError
-from kernelab.lang.types import SCALARS, Scalar, Value, scalar_of
+from kernelab.lang.types import SCALARS, Scalar, Value, bfloat16, scalar_of, uint16
 from kernelab.runtime.array.array import array, require_array
 from kernelab.runtime.array.exchange import TorchStream, capsule, warn_of_end
 from kernelab.runtime.context.conversion import described
@@ -101,6 +101,8 @@ def _tensor(a: array, torch: Any) -> Any:
         if a.device.is_cuda and not _is_struct(a):
             stream = TorchStream(a.device.ordinal)
             return torch.utils.dlpack.from_dlpack(capsule(a, stream(), partner=stream))
+        if scalar_of(a.dtype) == bfloat16:  # of which NumPy and PyTorch have different ideas
+            return torch.from_numpy(a.view(uint16).numpy()).view(torch.bfloat16)
         return torch.from_numpy(a.numpy())
     except TypeError:
         message = f"PyTorch has no tensors of {a.dtype}"
@@ -188,6 +190,9 @@ def _values(t: Any) -> np.ndarray[Any, Any]:
         message = f"this tensor is on {t.device}, and kernels run on the CPU and on CUDA devices"
         raise KernelTypeError(Diagnostic(message, code="torch", hint="copy it there first: t.cpu()"))
     try:
+        if _name(t.dtype) == "bfloat16":
+            brains: np.ndarray[Any, Any] = t.detach().view(_torch().uint16).numpy().view(bfloat16.dtype)
+            return brains
         values: np.ndarray[Any, Any] = t.detach().numpy()
         return values
     except (TypeError, RuntimeError) as error:

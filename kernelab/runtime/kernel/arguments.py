@@ -30,6 +30,7 @@ from kernelab.lang.types import (
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import require_readable, unreadable
 from kernelab.runtime.context.conversion import described
+from kernelab.runtime.host.create import from_dlpack
 from kernelab.runtime.memory.device import CPU
 from kernelab.runtime.memory.interop import HostArray, array_type, scalar_of_dtype
 from kernelab.runtime.memory.memory import Allocation
@@ -140,6 +141,8 @@ class Parameter:
             hasattr(argument, "__array_interface__") and not isinstance(argument, np.generic)
         ):
             found = self._borrowed(self._described_by_itself(argument), wanted)
+        elif hasattr(argument, "__dlpack__"):
+            found = self._tensor(argument, wanted)
         else:
             hint = f"make an array of it: kl.array(..., dtype=kl.{wanted.elem})"
             if isinstance(argument, bool | int | float | np.number):
@@ -162,24 +165,39 @@ class Parameter:
             hint = "its __array_interface__ is wrong"
             raise self.wrong(f"{described(argument)}: {problem}", hint, "type") from None
 
-    def _borrowed(self, values: HostArray, wanted: Array) -> array:
+    def _tensor(self, argument: Any, wanted: Array) -> array:
+        """The memory of a tensor of another library, shared as that of a NumPy array is."""
+        if getattr(argument, "requires_grad", False):
+            hint = (
+                "kernelab.interop.torch.function(f) hands gradients on to PyTorch; a tape takes "
+                f"kl.from_torch({self.name}), and {self.name}.detach() hands over values alone"
+            )
+            raise self.wrong("a tensor of PyTorch that requires gradients", hint, "grad")
+        shared = from_dlpack(argument)
+        if shared.device.is_cuda:
+            return from_dlpack(argument, wanted.elem) if scalar_of(wanted.elem) == shared.dtype else shared
+        return self._borrowed(
+            shared.host(), wanted, described(argument), f"convert it to {scalar_of(wanted.elem)}"
+        )
+
+    def _borrowed(
+        self, values: HostArray, wanted: Array, found: str = "a NumPy array", convert: str = ""
+    ) -> array:
         scalar, components = scalar_of(wanted.elem), shape_of(wanted.elem)
         if scalar_of_dtype(values.dtype) != scalar:
-            hint = f"convert it: {self.name}.astype(np.{scalar})"
-            raise self.wrong(f"a NumPy array of dtype {values.dtype}", hint, "dtype")
+            hint = convert or f"convert it: {self.name}.astype(np.{scalar})"
+            raise self.wrong(f"{found} of dtype {values.dtype}", hint, "dtype")
         fits = values.ndim == wanted.ndim + len(components)
         if not fits or values.shape[wanted.ndim :] != components:
             axes = (
                 "" if not components else f", the last ones {components} for the components of {wanted.elem}"
             )
             hint = f"it needs {wanted.ndim + len(components)} axes{axes}"
-            raise self.wrong(f"a NumPy array of shape {values.shape}", hint, "shape")
+            raise self.wrong(f"{found} of shape {values.shape}", hint, "shape")
         shared = array(values, wanted.elem, device=CPU, copy=False)
         assert isinstance(shared, array)
         if shared.size and not np.shares_memory(shared.host(), values):
-            raise self.wrong(
-                "a NumPy array whose components lie apart", "pass np.ascontiguousarray(...)", "shape"
-            )
+            raise self.wrong(f"{found} whose components lie apart", "pass a contiguous copy", "shape")
         return shared
 
     # -------------------------------------------------------------------------------------- values

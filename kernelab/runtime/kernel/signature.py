@@ -28,6 +28,7 @@ from kernelab.lang.types import (
 )
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
+from kernelab.runtime.host.create import from_dlpack
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.kernel.arguments import dimensions, wrong_count
@@ -180,6 +181,9 @@ def inferred(argument: Any, elems: Sequence[Value]) -> AnyType | None:
             return _of_numpy(argument, elems)
         case list() | tuple():
             return _of_numbers(argument, elems)
+        case _ if hasattr(argument, "__dlpack__"):
+            found: Array = from_dlpack(argument.detach() if hasattr(argument, "detach") else argument).type
+            return found
         case _:
             return None
 

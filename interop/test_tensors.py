@@ -1,0 +1,61 @@
+"""Tensors of PyTorch and arrays of JAX where kernelab takes arrays of NumPy, and the other way round."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+import kernelab as kl
+
+DOUBLE = kl.compile("def double(x: array[float], y: array[float]):\n    y[tid()] = 2.0 * x[tid()]\n")[
+    "double"
+]
+
+
+def test_a_launch_takes_tensors() -> None:
+    y = torch.zeros(3)
+    kl.launch(DOUBLE, dim=3, inputs=[torch.ones(6)[::2]], outputs=[y])
+    assert y.tolist() == [2.0, 2.0, 2.0]
+    kl.launch(DOUBLE, dim=3, inputs=[jnp.arange(3.0)], outputs=[y])
+    assert y.tolist() == [0.0, 2.0, 4.0]
+
+
+def test_a_launch_does_not_write_arrays_of_jax_or_take_tensors_with_gradients() -> None:
+    with pytest.raises(kl.LaunchError, match="a read-only one, since the kernel writes it"):
+        kl.launch(DOUBLE, dim=3, inputs=[torch.ones(3)], outputs=[jnp.zeros(3)])
+    with pytest.raises(kl.LaunchError, match="a tensor of PyTorch that requires gradients"):
+        kl.launch(DOUBLE, dim=3, inputs=[torch.ones(3, requires_grad=True)], outputs=[torch.zeros(3)])
+    with pytest.raises(kl.KernelTypeError, match="cannot make an array from a Tensor"):
+        kl.array(torch.ones(3, requires_grad=True))
+
+
+def test_brain_floats_are_shared_both_ways() -> None:
+    x = kl.array([1.0, 2.0], dtype=kl.bfloat16)
+    t = kl.to_torch(x)
+    assert t.dtype == torch.bfloat16
+    t[0] = 5.0
+    assert x.list() == [5.0, 2.0]
+    back = kl.from_torch(t)
+    back.fill_(7.0)
+    assert t.tolist() == x.list() == [7.0, 7.0]
+    shared = kl.from_dlpack(t)
+    shared.fill_(3.0)
+    assert t.tolist() == [3.0, 3.0]
+
+
+def test_jax_copies_arrays() -> None:
+    x = kl.array([1.0, 2.0], dtype=float)
+    made = jnp.asarray(x)
+    x.fill_(9.0)
+    np.testing.assert_array_equal(made, [1.0, 2.0])
+
+
+def test_a_tensor_of_what_a_tape_computed_says_that_the_chain_ends() -> None:
+    x, y = kl.ones(3, requires_grad=True), kl.zeros(3, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(DOUBLE, dim=3, inputs=[x], outputs=[y])
+    with pytest.warns(kl.KernelWarning, match="no gradient comes back from another library"):
+        kl.to_torch(y)
+    with pytest.warns(kl.KernelWarning, match="no gradient comes back from another library"):
+        jnp.asarray(y)
+    assert len(tape.launches) == 1
