@@ -14,6 +14,8 @@ from kernelab.lang.ir import Block, Function, Let
 from kernelab.lang.ops import Partials
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Program
+from kernelab.views.checks.report import gradcheck_view
+from kernelab.views.pages.markup import render
 
 CELL = """
 def wave(x: array[float], gain: float, y: array[float]):
@@ -307,3 +309,38 @@ def test_what_is_infinite_or_not_a_number_fails(value: float, fast: bool) -> Non
 def test_options_that_mean_nothing_are_named(kernels: dict[str, Any], options: Any, told: str) -> None:
     with pytest.raises(KernelValueError, match=told):
         kl.autograd.gradcheck(kernels["squares"], 2, [reals(2)], [kl.zeros(1)], show_summary=False, **options)
+
+
+@pytest.mark.parametrize(
+    ("expression", "left", "right"),
+    [
+        ("abs(x[i])", -1, 1),
+        ("3.0 * abs(x[i]) + x[i]", -2, 4),
+        ("where(x[i] > 0.0, 2.0 * x[i], -2.0 * x[i])", None, None),
+        ("x[i] * x[i] + 1000.0", None, None),
+        ("x[i] * abs(x[i])", None, None),
+    ],
+)
+def test_a_kink_that_passes_by_symmetry_shows_the_slopes_of_both_sides(
+    expression: str, left: int | None, right: int
+) -> None:
+    text = f"def f(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = {expression}\n"
+    x = kl.array([1.0, 0.0], dtype=float, requires_grad=True)
+    for wanted in (False, True):  # by its pattern, and as a whole
+        report = check(
+            kl.compile(text)["f"],
+            2,
+            [x],
+            [kl.zeros(2)],
+            raise_exception=False,
+            max_outputs_per_var=2 * wanted,
+        )
+        (pair,) = report.pairs
+        if left is None:
+            assert pair.verdict != "sub-gradient"
+            continue
+        assert report and pair.verdict == "sub-gradient"
+        assert f"the slope is {left} to the left and {right} to the right: `abs` of 0" in pair.explanation
+        assert "d y[1] / d x[1]" in pair.explanation
+        assert pair.span is not None and pair.span.line == 3
+        assert "~ PASS  gradcheck of f" in render(gradcheck_view(report))

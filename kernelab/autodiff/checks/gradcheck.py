@@ -80,7 +80,8 @@ class PairResult:
 
     `autodiff` and `numeric` are the two values of the worst entry, whose element of the output and of the
     input are `output_index` and `input_index` (with the component last, for vectors).  `verdict` says what a
-    failure means, as `VERDICTS` lists them; "" where the pair passed.  `explanation` says more where more is
+    failure means, as `VERDICTS` lists them; "" where the pair passed, but "sub-gradient" where it did so at a
+    kink.  `explanation` says more where more is
     known, `span` is the source line at fault, and `others` are the next worst entries that failed.
 
     A pair that passed along random directions has no worst entry: `directions` counts the products that were
@@ -124,6 +125,8 @@ VERDICTS = {
     "precision": "the formula is right: in float64, at the same inputs, the adjoint agrees with the "
     "differences; the kernel's own precision keeps too few digits: compute it in another way, or in float64",
     "kink": "the function has a kink or a jump near these inputs, where it has no derivative",
+    "sub-gradient": "it passes by symmetry alone: the function has a kink at these inputs, the slopes of the "
+    "two sides differ, and both the adjoint and the differences are a value between them",
     "race": "the result depends on the order in which threads run: several store to one element, or read "
     "what others change, so there is no derivative",
     "host": "the result follows the inputs through values that the host computes, by NumPy or as numbers, "
@@ -302,7 +305,28 @@ def _entry_by_entry(
             if off.any():  # the function may bend sharply there: take differences again, with smaller steps
                 settle(pair, off, asked.looks(k, off), asked.terms[k])
     found = [_compare(pair, limit) for pair in asked.pairs]
-    return found if all(result.passed for result in found) else _judged(subject, asked, found, limit, labels)
+    if not all(result.passed for result in found):
+        return _judged(subject, asked, found, limit, labels)
+    return [_at_kink(subject, asked, k, result, limit) for k, result in enumerate(found)]
+
+
+def _at_kink(subject: Subject, asked: Witnesses, k: int, result: PairResult, limit: Tolerance) -> PairResult:
+    """A result that passed, with the slopes of the two sides where they differ."""
+    at, pair = asked.bent(k), asked.pairs[k]
+    if at is None:
+        return result
+    entry, half = _entry(pair, at), pair.bend.flat[at] / 2
+    told = f"d {pair.output.label}{list(entry.output_index)} / d {pair.input.label}{list(entry.input_index)} "
+    told += (
+        f"is {entry.autodiff:.6g} by the adjoint; the slope is {entry.numeric - half:.6g} to the left and "
+    )
+    told += f"{entry.numeric + half:.6g} to the right"
+    i = next(i for i, source in enumerate(subject.sources) if source is pair.input)
+    found = blame(subject, i, pair.place(at)[1], limit.eps)
+    if found is not None:
+        told += f": {found.told}"
+    span = None if found is None else found.span
+    return replace(result, verdict="sub-gradient", explanation=told, span=span)
 
 
 def _raced(subject: Subject, pair: Pair, result: PairResult, raced: Mapping[Key, Raced]) -> PairResult:

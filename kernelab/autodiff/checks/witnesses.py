@@ -19,6 +19,7 @@ from kernelab.autodiff.jacobians.differences import (
     EXTRAPOLATED,
     HIGHEST,
     LOWEST,
+    SIDED,
     Floats,
     Quotient,
     differences,
@@ -45,6 +46,10 @@ DOUBLE = float(np.finfo(np.float64).eps)
 SCALES = (1.0, 1e-2, 1e-4)
 """Which steps are tried where a first difference disagrees with the adjoint, relative to the first."""
 
+UNEVEN, STAYS = 1e-2, 0.1
+"""By how much the slopes of the two sides differ at a kink, relative to their size, and by what share of that
+they may change with a smaller step."""
+
 NOISES, DRAWS = (1e-10, 1e-7), 3
 """By how much values on the way are changed to see what they are terms of, and how often."""
 
@@ -64,8 +69,9 @@ class Pair:
 
     `adjoint` is as the kernel computes it, to a precision of which 1 and the next float differ by `epsilon`;
     `exact` is the adjoint in float64.  `places` are the rows and columns of the entries, None where they are
-    those of the matrix.  `excused` are entries that differences cannot decide, and `terms` is the size of
-    what the adjoint adds up, where it has been looked at.
+    those of the matrix.  `bend` is the slope to the right of an input less that to the left.  `excused` are
+    entries that differences cannot decide, and `terms` is the size of what the adjoint adds up, where it has
+    been looked at.
     """
 
     def __init__(
@@ -75,7 +81,7 @@ class Pair:
         adjoint: Floats,
         exact: Floats,
         epsilon: float,
-        numeric: Floats,
+        numeric: np.ndarray[Any, np.dtype[np.complex128]],
         known: Any,
         places: tuple[Any, Any] | None = None,
     ) -> None:
@@ -83,7 +89,7 @@ class Pair:
         self.adjoint = adjoint.astype(np.float64)
         self.exact = exact.astype(np.float64)
         self.epsilon = epsilon
-        self.numeric = numeric
+        self.numeric, self.bend = numeric.real, numeric.imag
         self.known = known
         self.places = places
         row, column = np.nonzero(known) if places is None else places
@@ -125,6 +131,18 @@ class Witnesses(ABC):
         asked = EXTRAPOLATED, LOWEST, HIGHEST
         return [Look(scale, *(self.closer(k, off, scale, each) for each in asked)) for scale in SCALES]
 
+    def bent(self, k: int) -> int | None:
+        """The entry of pair `k` with the sharpest kink: the slopes of its two sides differ at any step."""
+        pair = self.pairs[k]
+        bend = np.where(pair.known & np.isfinite(pair.bend), pair.bend, 0.0)
+        off = np.abs(bend) > UNEVEN * (np.abs(pair.numeric) + np.abs(bend))
+        if not off.any():
+            return None
+        closer = self.closer(k, off, SCALES[1], SIDED).imag
+        off &= np.abs(closer - bend) <= STAYS * np.abs(bend)
+        pair.bend = np.where(off, closer, bend)
+        return int(np.argmax(np.where(off, np.abs(bend), 0.0))) if off.any() else None
+
     @cached_property
     def terms(self) -> list[Floats]:
         """The size of the terms that each entry of the adjoint of each pair is a sum of.
@@ -148,7 +166,7 @@ class Witnesses(ABC):
         """The adjoint's entries over a level, which says in which precision."""
 
     @abstractmethod
-    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Floats:
+    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
         """The differences of pair `k` at another step, at least of the entries that are `off`."""
 
     def again(self) -> list[Floats]:
@@ -204,9 +222,12 @@ class _Whole(Witnesses):
         if trace.epsilon > DOUBLE:
             exact = Trace(subject, labels, Wide(BASE)).jacobians(selection)
         if only is None:
-            numeric: dict[Any, Jacobian] = differences(subject, selection, eps, labels=labels)
+            numeric: dict[Any, Jacobian] = differences(subject, selection, eps, labels=labels, quotient=SIDED)
         else:
-            some = [differences(subject, selection, eps, only=(i, w), labels=labels) for i, w in only.items()]
+            some = [
+                differences(subject, selection, eps, only=(i, w), labels=labels, quotient=SIDED)
+                for i, w in only.items()
+            ]
             numeric = {key: each for part in some for key, each in part.items()}
         self.keys = list(adjoint)
         self.pairs = []
@@ -216,12 +237,12 @@ class _Whole(Witnesses):
             if only is not None:
                 i = subject.sources.index(a.input)
                 known[:, np.setdiff1d(np.arange(known.shape[1]), only.get(i, ()))] = False
-            values = np.full(a.shape, np.nan) if n is None else n.numpy()
+            values = np.full(a.shape, np.nan, np.complex128) if n is None else n.numpy()
             known = known if n is None else known & n.evaluated
             wide = exact[key].numpy()
             self.pairs.append(Pair(a.input, a.output, a.numpy(), wide, trace.epsilon, values, known))
 
-    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Floats:
+    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
         subject, selection, labels = self.arguments
         i = next(i for i, source in enumerate(subject.sources) if source is self.pairs[k].input)
         wanted = np.flatnonzero(off.any(axis=0)).tolist()
@@ -250,7 +271,7 @@ class _Compressed(Witnesses):
         eps: float | None,
     ) -> None:
         self.problem, self.chosen, self.parts = problem, list(zip(chosen, parts, strict=True)), parts
-        numeric = [self._differences(k, eps, 1.0, EXTRAPOLATED) for k in range(len(parts))]
+        numeric = [self._differences(k, eps, 1.0, SIDED) for k in range(len(parts))]
         epsilon = problem.trace.epsilon
         adjoint = exact = [by_rows(problem, i, j, part).data for (i, j), part in self.chosen]
         if epsilon > DOUBLE:
@@ -269,7 +290,7 @@ class _Compressed(Witnesses):
             for k, ((i, j), part) in enumerate(self.chosen)
         ]
 
-    def _differences(self, k: int, eps: float | None, scale: float, quotient: Quotient) -> Floats:
+    def _differences(self, k: int, eps: float | None, scale: float, quotient: Quotient) -> Any:
         (i, j), part = self.chosen[k]
         places, problem = (part.pattern.rows, part.pattern.columns), self.problem
         return differences_by_color(
@@ -281,7 +302,7 @@ class _Compressed(Witnesses):
         runs = (adjoints_by_row(trace, i, j, part) for (i, j), part in self.chosen)
         return [reading.read(found) for reading, found in runs]
 
-    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Floats:
+    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
         return self._differences(k, None, scale, quotient)
 
     def tangents(self) -> list[Floats] | None:

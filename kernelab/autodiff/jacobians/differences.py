@@ -37,7 +37,7 @@ class Quotient:
     """A difference quotient: `read` takes values at `shifts`, in steps, and the steps."""
 
     shifts: tuple[float, ...]
-    read: Callable[[Floats, Floats], Floats]
+    read: Callable[[Floats, Floats], np.ndarray[Any, Any]]
 
 
 def differences(
@@ -50,7 +50,7 @@ def differences(
     quotient: Quotient | None = None,
 ) -> Jacobians:
     """The Jacobians at the step `eps`, or `scale` times the default; `only` some columns of one input."""
-    made: dict[tuple[int, int], Floats] = {}
+    made: dict[tuple[int, int], np.ndarray[Any, Any]] = {}
     targets: Sequence[Variable] = ()
     asked = quotient or EXTRAPOLATED
     for i, source in enumerate(subject.sources):
@@ -62,7 +62,9 @@ def differences(
             some = wanted[chunk.start : chunk.stop]
             targets, found = _slopes(subject, i, some, eps, scale, labels, asked)
             for j, target in enumerate(targets):
-                values = made.setdefault((i, j), np.full((target.count, source.count), np.nan))
+                values = made.setdefault(
+                    (i, j), np.full((target.count, source.count), np.nan, found[j].dtype)
+                )
                 values[:, some] = found[j].T
     pairs = [pair for pair in selection.pairs(subject.sources, targets) if pair in made]
     return Jacobians(
@@ -173,6 +175,13 @@ def extrapolated(y: Floats, steps: Floats) -> Floats:
     return np.asarray((4.0 * fine - coarse) / 3.0)
 
 
+def _sided(y: Floats, steps: Floats) -> np.ndarray[Any, np.dtype[np.complex128]]:
+    """The same, with the slope to the right less that to the left as imaginary part."""
+    found = np.empty(y.shape[1:], np.complex128)
+    found.real, found.imag = extrapolated(y, steps), 2.0 * (y[0] + y[1] - y[2] - y[3]) / steps
+    return found
+
+
 SPREAD = tuple(sign * size for size in (1.0, 0.93, 0.86, 0.79, 0.71, 0.64, 0.57, 0.5) for sign in (1.0, -1.0))
 """Where the differences are taken of which the range is asked for."""
 
@@ -188,6 +197,7 @@ def _unit(y: Floats, steps: Floats) -> Floats:
 
 
 EXTRAPOLATED = Quotient(SHIFTS, extrapolated)
+SIDED = Quotient(SHIFTS, _sided)
 LOWEST = Quotient(SPREAD, lambda y, steps: _central(y, steps).min(axis=0) - _unit(y, steps))
 HIGHEST = Quotient(SPREAD, lambda y, steps: _central(y, steps).max(axis=0) + _unit(y, steps))
 """The least and the largest of central differences over steps between a half and a whole one."""
