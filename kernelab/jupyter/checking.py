@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from IPython.core.error import UsageError
 
-from kernelab.errors import Diagnostic
+from kernelab.errors import Diagnostic, Source
 from kernelab.frontend import Definition, Lowered, lower_source
 from kernelab.frontend.meaning.trial import NOT_RUN, trial
 from kernelab.guidance.quick_fixes import Fix, fixes_of
@@ -24,11 +24,17 @@ class Checked(NamedTuple):
 
     diagnostics: Sequence[Diagnostic]
     lowered: Lowered
+    source: Source
 
     @property
     def definitions(self) -> Mapping[str, Definition]:
         """What the text defines, as far as it has no mistakes."""
         return self.lowered.definitions
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether a run of the cell would fail."""
+        return any(one.severity == "error" for one in self.diagnostics)
 
 
 def checked(cell: CellText, names: Mapping[str, Any]) -> Checked:
@@ -36,7 +42,7 @@ def checked(cell: CellText, names: Mapping[str, Any]) -> Checked:
     with trial():
         lowered = lower_source(cell.source, dict(names))
     told = (*_of_options(cell.options), *lowered.errors, *lowered.diagnostics)
-    return Checked([one for one in told if one.code != NOT_RUN], lowered)
+    return Checked([one for one in told if one.code != NOT_RUN], lowered, cell.source)
 
 
 def _of_options(line: str) -> list[Diagnostic]:

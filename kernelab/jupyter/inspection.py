@@ -1,24 +1,19 @@
 """Completion and Shift-Tab inside a `%%kernel` cell: options, words of the language, kernels, functions."""
 
-import ast
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 from IPython.utils.tokenutil import token_at_cursor
 
-from kernelab.builtins.language_words import said_of
-from kernelab.builtins.table import Builtin
-from kernelab.codegen.listing.listing_expressions import spelt
 from kernelab.errors import KernelError
-from kernelab.frontend import UserFunction
 from kernelab.frontend.meaning.meanings import BuiltinRef, TypeRef
 from kernelab.frontend.meaning.name_lookup import PREFIXES, language
-from kernelab.lang import ops
-from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.jupyter.cell_text import CellText
+from kernelab.jupyter.hovering import Sections, described, kinds_at, operation
 
 MAGIC = "%%kernel"
 ARRAY_ATTRIBUTES = ("ndim", "shape", "size")
@@ -78,8 +73,6 @@ def _words() -> Iterator[Offer]:
 
 
 Reply = dict[str, Any]
-Sections = list[tuple[str, str]]
-"""Titles and texts, as IPython's inspector shows them."""
 
 
 class Inspector:
@@ -101,19 +94,21 @@ class Inspector:
         if not is_kernel_cell(code):
             return reply
         answer = _later if inspect.isawaitable(reply) else _answer
-        return answer(reply, code, cursor_pos)
+        return answer(reply, code, cursor_pos, self.kernel.shell.user_ns)
 
 
-async def _later(reply: Any, code: str, cursor_pos: int) -> Reply:
-    return _answer(await reply, code, cursor_pos)
+async def _later(reply: Any, code: str, cursor_pos: int, names: Mapping[str, Any]) -> Reply:
+    return _answer(await reply, code, cursor_pos, names)
 
 
-def _answer(reply: Reply, code: str, cursor_pos: int) -> Reply:
-    """The table's documentation where the name is a word of the language; the notebook's answer otherwise."""
+def _answer(reply: Reply, code: str, cursor_pos: int, names: Mapping[str, Any]) -> Reply:
+    """The type of a variable, the documentation of a word of the language; else the notebook's answer."""
     word = token_at_cursor(code, cursor_pos).rpartition(".")[2]
-    if not isinstance(language().get(word), BuiltinRef):
-        return reply
-    text = Builtin(word).__doc__ if ops.overloads(word) else said_of(word)
+    before = code[:cursor_pos].split("\n")
+    kinds = kinds_at(CellText(code), len(before), names)
+    text = f"{word}: {kinds[word]}" if word in kinds else ""
+    if not text and isinstance(language().get(word), BuiltinRef):
+        text = operation(word)
     if not text:
         return reply
     return {"status": "ok", "found": True, "data": {"text/plain": text}, "metadata": {}}
@@ -136,20 +131,3 @@ def explain_in_html(data: Any, info: Any = None) -> Sections | None:
     """The same as HTML."""
     sections = explain(data)
     return sections and [(title, f"<pre>{escape(text)}</pre>") for title, text in sections]
-
-
-def described(shown: object) -> Sections | None:
-    """Signature, docstring, how to launch, place; raises KernelError for a decorated kernel with mistakes."""
-    match shown:
-        case Kernel():
-            params = shown.definition.function.params
-            head = ", ".join(f"{param.hint}: {spelt(str(param.type))}" for param in params)
-            names = ", ".join(param.hint for param in params)
-            use = f"{shown.name}[n]({names})\nkl.launch({shown.name}, dim=n, inputs=[{names}])"
-            sections = [("Signature", f"{shown.name}({head})"), ("Docstring", shown.doc), ("Launch", use)]
-        case UserFunction():
-            head = ast.unparse(shown.template.node.args)
-            sections = [("Signature", f"{shown.name}({head})"), ("Docstring", shown.__doc__ or "")]
-        case _:
-            return None
-    return [(title, text) for title, text in (*sections, ("Defined in", str(shown.span))) if text]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernelab.jupyter.checking import check
+from kernelab.jupyter.hovering import hover
+from kernelab.jupyter.typed_kernels import forms, marks
 
 VERSION = 1
 TARGET = "kernelab"
@@ -18,7 +20,7 @@ READY = "kernelab.ready"
 Message = dict[str, Any]
 Answer = Callable[[Mapping[str, Any], Mapping[str, Any]], Message]
 
-ANSWERS: Mapping[str, Answer] = {"check": check}
+ANSWERS: Mapping[str, Answer] = {"check": check, "hover": hover, "marks": marks, "forms": forms}
 """How each kind of request is answered, given the names of the notebook."""
 
 

@@ -12,7 +12,9 @@ from kernelab.errors import Diagnostic
 from kernelab.frontend import lower_source
 from kernelab.jupyter.cell_text import CellText
 from kernelab.jupyter.checking import check, checked
+from kernelab.jupyter.hovering import hover
 from kernelab.jupyter.requests import ANSWERS, reply
+from kernelab.jupyter.typed_kernels import FORMS, forms, marks
 from tests.conformance.rejection import rejections
 from tests.conformance.rule import NOTEBOOK
 
@@ -96,6 +98,66 @@ def test_another_cell_is_not_spoken_of(text: str) -> None:
 def test_lines_count_from_the_top_of_the_cell(line: str) -> None:
     (one,) = check({"text": f"{line}\ndef f(x: array[float]):\n    x[0] = y\n"}, {})["diagnostics"]
     assert one["start"] == [line.count("\n") + 2, 11]
+
+
+@pytest.mark.parametrize(
+    ("word", "line"),
+    {
+        "sin": "x_bar += v1_bar * cos(x)",
+        "cross": "a_bar += cross(b, v1_bar)",
+        "quat_rotate": "Its derivative is that of the operations that it is composed of.",
+        "where": "value_if_true_bar += v1_bar if cond else 0.0",
+        "floor": "Its derivative is zero.",
+        "tid": "Which thread of the launch this is",
+    }.items(),
+)
+def test_an_operation_is_told_with_its_derivative(word: str, line: str) -> None:
+    text = f"%%kernel\ndef f(x: array[float]):\n    {word}"
+    told = hover({"text": text, "position": [2, 5]}, {})
+    assert line in told["markdown"]
+    assert [told["start"], told["end"]] == [[2, 4], [2, 4 + len(word)]]
+
+
+def test_each_use_of_a_name_has_its_type() -> None:
+    head = "%%kernel\ndef f(x: array[vec3], n: int):\n    i = tid()\n"
+    text = f"{head}    for k in range(n):\n        x[i] *= 2.0\n"
+    kinds = {"x": (4, 8), "i": (4, 10), "n": (3, 19), "k": (3, 8)}
+    said = {name: hover({"text": text, "position": list(at)}, {})["markdown"] for name, at in kinds.items()}
+    assert [told.split("\n")[1] for told in said.values()] == [
+        "x: array[vec3]",
+        "i: int32, the number of the thread",
+        "n: int",
+        "k: int32",
+    ]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_links_its_lines_with_the_cell(form: str) -> None:
+    text = "%%kernel\ndef f(x: array[float]):\n    i = tid()\n    x[i] = sin(x[i])\n"
+    shown = forms({"text": text, "form": form}, {})
+    assert shown["whole"]
+    lines = shown["text"].split("\n")
+    assert len(lines) == len(shown["lines"])
+    computed = [place for line, place in zip(lines, shown["lines"], strict=True) if "sin" in line]
+    assert set(computed) <= {3, None} and (3 in computed or form in ("ptx", "sass", "adjoint"))
+
+
+def test_a_kernel_without_an_adjoint_says_why() -> None:
+    text = "%%kernel\ndef f(x: array[int]):\n    x[0] = 1\n"
+    shown = forms({"text": text, "form": "adjoint"}, {})
+    assert shown["text"] == "# f has no adjoint: no parameter is a float or an array of floats"
+    with pytest.raises(ValueError, match="there is no form 'poem'; there is textbook, adjoint"):
+        forms({"text": text, "form": "poem"}, {})
+
+
+def test_derivatives_that_are_zero_by_construction_are_marked() -> None:
+    body = "    n = int(x[0])\n    if x[1] > 0.5:\n        y[0] = floor(x[2]) + float(n)\n    y[1] = x[3]\n"
+    text = f"%%kernel\ndef f(x: array[float], y: array[float]):\n{body}"
+    found = [(m["line"], m["text"]) for m in marks({"text": text}, {})["marks"] if m["kind"] == "zero"]
+    zero = [
+        (line, f"the derivative of {word} is zero") for line, word in ((2, "int"), (3, ">"), (4, "floor"))
+    ]
+    assert found == zero
 
 
 # -------------------------------------------------------------------------------------------- golden files

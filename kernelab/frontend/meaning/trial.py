@@ -29,6 +29,9 @@ NOT_RUN = "not run"
 @contextmanager
 def trial() -> Iterator[None]:
     """Within the block, what this thread lowers leaves no trace."""
+    if is_trial():
+        yield
+        return
     token = _COPIES.set({})
     try:
         yield

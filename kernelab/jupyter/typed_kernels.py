@@ -1,0 +1,163 @@
+"""The kernels of a text that nobody has run, in every form that a kernel is shown in.
+
+Knows kernels and their views; runs and defines nothing, and is called in a trial.
+"""
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kernelab.codegen.listing.listing import Listing
+from kernelab.errors import BuildError, Span
+from kernelab.frontend import KernelDefinition, UserFunction
+from kernelab.frontend.meaning.trial import trial
+from kernelab.jupyter.cell_text import CellText
+from kernelab.jupyter.checking import Checked, checked
+from kernelab.jupyter.magics import uncalled
+from kernelab.lang.ir import Atom, Let, walk
+from kernelab.lang.ops import Zero
+from kernelab.lang.types import Array, is_differentiable
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.ops.function_calls import stated_kernel
+from kernelab.views.kernel.code_view import PANES, Facts, Parts, Places
+from kernelab.views.kernel.kernel_facts import parts_of
+
+
+def typed(cell: CellText, names: Mapping[str, Any]) -> tuple[Checked, list[Kernel]]:
+    """What is said of a cell, and its kernels in order; functions that nobody calls stand for theirs."""
+    found = checked(cell, names)
+    kernels = [_kernel(one) for one in found.definitions.values() if isinstance(one, KernelDefinition)]
+    functions = uncalled(
+        (one for one in found.definitions.values() if isinstance(one, UserFunction)), kernels
+    )
+    made = (stated_kernel(function) for function in functions)
+    kernels += [kernel for kernel in made if isinstance(kernel, Kernel)]
+    return found, sorted(kernels, key=lambda kernel: kernel.span.line)
+
+
+def _kernel(definition: KernelDefinition) -> Kernel:
+    made = Kernel.of(definition.name, lambda: definition)
+    made.definition = definition
+    return made
+
+
+# ----------------------------------------------------------------------------------------------------- forms
+
+
+class FormLine(NamedTuple):
+    """A line of a derived program, and the place that it comes from."""
+
+    text: str
+    span: Span | None = None
+
+
+def forms(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to `forms`: the text of a form, and the line of the cell that each of its lines comes from.
+
+    `whole` says that the cell has no mistakes: otherwise some of its kernels are missing.
+    """
+    cell, form = CellText(request["text"]), str(request["form"])
+    if form not in FORMS:
+        raise ValueError(f"there is no form {form!r}; there is {', '.join(FORMS)}")
+    if cell.magic_line is None:
+        return {"text": "", "lines": [], "whole": True}
+    with trial():
+        found, kernels = typed(cell, names)
+        shown = [line for kernel in kernels for line in (*form_of(kernel, form), FormLine(""))][:-1]
+    source = found.source
+    lines = [line.span.line - 1 if line.span and line.span.source is source else None for line in shown]
+    return {"text": "\n".join(line.text for line in shown), "lines": lines, "whole": not found.has_errors}
+
+
+FORMS = tuple(name for name in PANES if name not in ("source", "lines"))
+"""The forms of a kernel: the panes of its view but for its own text."""
+
+
+def form_of(kernel: Kernel, form: str) -> Iterator[FormLine]:
+    """The lines of one form of a kernel; a comment that says why where there is none."""
+    parts = parts_of(kernel)
+    if form in parts.units:
+        try:
+            unit = parts.units[form]()
+        except BuildError as problem:
+            yield FormLine(f"// there is no {PANES[form]} of {kernel.name}: {problem.diagnostics[0].message}")
+            return
+        first = min((entry.lines.start for entry in unit.entries), default=0)
+        yield from (FormLine(line.text, line.span) for line in unit.lines[first:])
+        return
+    shown = listing_of(parts, form)
+    if shown is None:
+        why = parts.refused or "a custom derivative has none"
+        yield FormLine(f"# {kernel.name} has no {PANES[form]}: {why.partition(chr(10))[0]}", kernel.span)
+        return
+    yield from (FormLine(line.text, line.span) for line in shown.lines if not line.is_comment)
+
+
+def listing_of(parts: Parts, form: str) -> Listing | None:
+    """A derived program as text; None where there is none."""
+    match form:
+        case "adjoint":
+            return parts.adjoint
+        case "tangent":
+            return None if parts.tangent is None else parts.tangent()
+        case _:
+            return None if parts.textbook is None else parts.textbook().adjoint
+
+
+# ----------------------------------------------------------------------------------------------------- marks
+
+
+def marks(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to `marks`: what lines do to arrays, what they keep, and where derivatives are zero."""
+    cell = CellText(request["text"])
+    if cell.magic_line is None:
+        return {"marks": []}
+    with trial():
+        found, kernels = typed(cell, names)
+        told: dict[tuple[int, str, str], None] = {}
+        for kernel in kernels:
+            for (source, line), facts in Places(parts_of(kernel)).facts.items():
+                if source is found.source:
+                    told |= {(line - 1, kind, text): None for kind, text in _said(facts)}
+            for span, word in zeros(kernel):
+                if span.source is found.source:
+                    told[span.line - 1, "zero", f"the derivative of {word} is zero"] = None
+    return {"marks": [{"line": line, "kind": kind, "text": text} for line, kind, text in sorted(told)]}
+
+
+def _said(facts: Facts) -> Iterator[tuple[str, str]]:
+    kinds = ("read", "reads"), ("written", "writes"), ("added", "adds to"), ("saved", "keeps")
+    lists = facts.reads, facts.writes, facts.adds, facts.kept
+    for (kind, verb), arrays in zip(kinds, lists, strict=True):
+        if arrays:
+            yield kind, f"{verb} {', '.join(arrays)}"
+
+
+def zeros(kernel: Kernel) -> Iterator[tuple[Span, str]]:
+    """Where a kernel computes of floats what has the derivative zero by construction, and by which word."""
+    for stmt in walk(kernel.definition.function.body):
+        match stmt:
+            case Let(out, op, args) if any(_is_float(arg) for arg in args):
+                if isinstance(op.derivative, Zero) or not is_differentiable(out.type):
+                    yield stmt.span, SIGNS.get(op.name, op.name)
+
+
+def _is_float(atom: Atom) -> bool:
+    return not isinstance(atom.type, Array) and is_differentiable(atom.type)
+
+
+SIGNS: Mapping[str, str] = {
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "int32": "int", "bool": "bool",
+}  # fmt: skip
+"""Operations as they are written."""
+
+
+def adjoint_lines(kernels: Sequence[Kernel], line: int) -> list[str]:
+    """The lines of the adjoints that a line of the cell becomes, without their common indentation."""
+    found = []
+    for kernel in kernels:
+        adjoint = parts_of(kernel).adjoint
+        if adjoint is not None and kernel.span.line != line:
+            here = (one for one in adjoint.lines if one.span.line == line and not one.is_comment)
+            found += [one.text for one in here if one.span.source is kernel.source]
+    return textwrap.dedent("\n".join(found)).splitlines()
