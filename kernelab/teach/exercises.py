@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab import hooks
 from kernelab.autograd import jacobian_fd
 from kernelab.errors import Diagnostic, KernelError, KernelValueError
 from kernelab.guidance.bad_calls import telling
@@ -28,6 +29,10 @@ _failures: Counter[tuple[str, ...]] = Counter()
 
 class NotYet(KernelError, AssertionError):
     """An answer to an exercise that is blank, or not right yet."""
+
+    def _render_traceback_(self) -> list[str]:
+        """The message alone: which line called the check, a student sees."""
+        return hooks.error_lines(self.with_traceback(None))
 
 
 @dataclass(frozen=True, slots=True)
