@@ -35,8 +35,8 @@ class Trace(Builtin):
         given.  `where` chooses lines and iterations (``where=7``, ``where={"line": 7, "k": 3}``), with
         ``compare="float64"`` each value stands beside that of float64, and with ``expressions=True`` every
         subexpression has a row.  ``trace(tape, record, thread, loss)`` is of a recorded launch, by its number
-        from 0, on the cotangents that arrive there.  ``trace(g, 2.0, 3.0)`` is the run of a function for
-        kernels, whose result has the cotangent 1 unless ``adjoints={"result": ...}`` says otherwise.  Nothing
+        from 0, on the cotangents that arrive there, with the same options.  ``trace(g, 2.0, 3.0)`` is the run
+        of a function for kernels, whose result has the cotangent 1 unless ``adjoints={"result": ...}`` says otherwise.  Nothing
         that is given changes.  Raises LaunchError for a thread outside of the grid, TapeError for a record
         that is no launch, and what a launch or a call raises.
         """

@@ -256,3 +256,25 @@ def test_each_subexpression_stands_beside_its_value_in_float64() -> None:
     assert row.split()[-3:] == ["4.76837e-07", "5e-07", "1.3"]
     with pytest.raises(kl.KernelValueError, match="compare='float16' is no precision"):
         kl.trace(RECORDED["cosine"], 0, 1, [x, 2.0, y], compare="float16")
+
+
+def test_a_record_is_compared_with_float64_on_the_cotangents_that_arrived() -> None:
+    x, y = kl.array([1e-3, 0.5], dtype=float, requires_grad=True), kl.zeros(2, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(RECORDED["cosine"], 2, [x, 2.0], [y])
+        kl.launch(RECORDED["square_in_place"], 2, [], [y])
+    tape.backward(grads={y: kl.ones(2)})
+    gradient = x.grad.numpy().copy()
+    run = kl.trace(tape, 0, 0, compare="float64", expressions=True)
+    (value,) = (one for one in run.primal if one.name == "y[0]")
+    assert value.wide == pytest.approx(1.0, rel=1e-6) and value.left < 2.0
+    (cosine,) = (one for one in run.primal if one.name == "1.0 - cos(x[i])")
+    assert cosine.wide == pytest.approx(5e-7, rel=1e-6) and cosine.left < 2.0
+    assert all(one.left is not None for one in run.primal)
+    bars = [one for one in run.adjoint if one.name == "y_bar[0]" and one.is_read]
+    assert bars[0].value == pytest.approx(bars[0].wide) == pytest.approx(2 * 0.953674, rel=1e-5)
+    np.testing.assert_array_equal(x.grad.numpy(), gradient)
+    with pytest.raises(kl.TapeError, match="`square_in_place` overwrites what it reads, and kept that"):
+        kl.trace(tape, 1, 0, compare="float64")
+    with pytest.raises(kl.KernelValueError, match="compare='float16' is no precision"):
+        kl.trace(tape, 0, 0, compare="float16")  # type: ignore[call-arg]

@@ -88,9 +88,7 @@ def trace_thread(
     and what a launch raises, KernelValueError for no such place, and GradientError in a lane of `vmap`.
     """
     keeps = chosen(where)
-    if compare not in (None, "float64"):
-        hint = 'write compare="float64"'
-        raise KernelValueError(Diagnostic(f"compare={compare!r} is no precision", code="compare", hint=hint))
+    _require_precision(compare)
     made = ThreadArguments.of(kernel, thread, dim, inputs, outputs)
     kernel, position, linear, parts = made.kernel, made.position, made.linear, made.parts
     reverse = made.reverse
@@ -101,14 +99,17 @@ def trace_thread(
     bars = made.bars(reverse, adjoints)
     barred = [bars[i] for i in reverse.active]
     way = Way(reverse.unmerged, made.grid, linear, keeps, expressions)
-    wide, level, params = None, Wide(BASE), kernel.primal.params
-    if compare is not None:
-        packs = [_wide(level, a, param.type) for a, param in zip(given, params, strict=True)]
-        wide = way.run(packs, [level.stand_in(bar) for bar in barred], is_wide=True)
+    wide = None if compare is None else way.widened(kernel, given, barred)
     primal, adjoint = way.run(given, barred)
     if wide is not None:
         primal, adjoint = beside(primal, wide[0]), beside(adjoint, wide[1])
     return ThreadRun(kernel.name, position, tuple(primal), tuple(adjoint))
+
+
+def _require_precision(compare: object) -> None:
+    if compare not in (None, "float64"):
+        hint = 'write compare="float64"'
+        raise KernelValueError(Diagnostic(f"compare={compare!r} is no precision", code="compare", hint=hint))
 
 
 def trace_record(
@@ -118,6 +119,7 @@ def trace_record(
     loss: array | None = None,
     grads: Mapping[array, Any] | None = None,
     where: Where = None,
+    compare: Literal["float64"] | None = None,
     expressions: bool = False,
 ) -> ThreadRun:
     """Run one thread of a recorded launch, and its adjoint on the cotangents that arrive there.
@@ -125,9 +127,11 @@ def trace_record(
     `record` is a launch of the tape, or its number among the records from 0.  The cotangents are those of
     ``tape.backward(loss, grads)``, or of the last `backward`.  No gradient changes.  Values that were
     overwritten since are those that the tape has saved.  Raises TapeError where the record is no launch with
-    an adjoint, or it is not known what the gradient is of; otherwise as `trace_thread` does.
+    an adjoint, it is not known what the gradient is of, or float64 would need values that the launch has
+    overwritten; otherwise as `trace_thread` does.
     """
     keeps, records = chosen(where), tuple(tape)
+    _require_precision(compare)
     k = records.index(record) if record in records else record if isinstance(record, int) else len(records)
     found = records[k] if -len(records) <= k < len(records) else None
     reverse = getattr(found, "pullback", None)
@@ -143,10 +147,13 @@ def trace_record(
     position = _position(thread, found.grid)
     linear = int(np.ravel_multi_index(position, found.grid.extents))
     saved, adjoints = found.saved(), arriving(records, seeds, k % len(records))
+    again, wide = as_launched(found), None
+    if compare is not None:
+        way = Way(reverse.unmerged, found.grid, linear, keeps, expressions)
+        wide = way.widened(found.kernel, _given(found, again), found.bars(adjoints))
     parts = b"".join(found.adjoint_parts(adjoints, saved))
     swept = watch(reverse.unmerged.adjoint, parts, linear, MOST, keeps, expressions)
     adjoint = _of_cotangents(swept, found.kernel.primal)
-    again = as_launched(found)
     if again is None:  # the adjoint computes again what it needs, from what the launch has kept
         kept = {residual.array.hint: "a kept value" for residual in reverse.unmerged.residuals}
         kept |= {residual.starts.hint: "" for residual in reverse.unmerged.residuals}
@@ -155,7 +162,20 @@ def trace_record(
     else:
         parts = b"".join(found.call.parts_with(again))
         primal = watch(found.kernel.program.unmerged, parts, linear, MOST, keeps, expressions)
+    if wide is not None:
+        primal, adjoint = beside(primal, wide[0]), beside(adjoint, wide[1])
     return ThreadRun(found.kernel.name, position, tuple(primal), tuple(adjoint), record=k % len(records))
+
+
+def _given(record: LaunchRecord, again: Mapping[int, array] | None) -> list[array | bytes]:
+    """The arguments of a launch as they were: arrays, and packed numbers."""
+    if again is None:
+        message = f"`{record.kernel.name}` overwrites what it reads, and kept that in its own precision"
+        hint = "leave out compare=, or write the results to another array than the one that is read"
+        raise TapeError(Diagnostic(message, record.place.span, "compare", hint=hint))
+    given = [again.get(i, argument) for i, argument in enumerate(record.call.arguments)]
+    parts = zip(given, record.call.parts[1:], strict=True)
+    return [one if isinstance(one, array) else part for one, part in parts]
 
 
 def arriving(records: Sequence[Record], seeds: Seeds, k: int) -> Adjoints:
@@ -209,6 +229,14 @@ class Way:
         back = self.watched(adjoint, [*parts, *(one.packed for one in (*bars, *saved))])
         return forth, _of_cotangents(back, primal)
 
+    def widened(
+        self, kernel: Kernel, given: Sequence[array | bytes], bars: Sequence[array]
+    ) -> tuple[list[Seen], list[Seen]]:
+        """The same in float64, on copies."""
+        level = Wide(BASE)
+        packs = [_wide(level, a, param.type) for a, param in zip(given, kernel.primal.params, strict=True)]
+        return self.run(packs, [level.stand_in(bar) for bar in bars], is_wide=True)
+
     def watched(self, function: Function, parts: Sequence[bytes]) -> list[Seen]:
         return watch(function, b"".join(parts), self.linear, MOST, self.keeps, self.expressions)
 
@@ -224,13 +252,13 @@ def beside(seen: Sequence[Seen], wide: Sequence[Seen]) -> list[Seen]:
     """The floats of a run with those of the same run in float64, and the digits on which they agree."""
     known: dict[Hashable, list[Seen]] = {}
     for one in reversed(wide):
-        known.setdefault((one.span, one.name, one.sign, one.loops), []).append(one)
+        known.setdefault((one.span.line, one.name, one.sign, one.loops), []).append(one)
     found = []
     for one in seen:
-        twins = known.get((one.span, one.name, one.sign, one.loops))
+        twins = known.get((one.span.line, one.name, one.sign, one.loops))
         value = np.asarray(one.value)
         if twins and value.dtype.kind not in "iub":
-            exact = twins.pop().value
+            exact = (twins.pop() if len(twins) > 1 else twins[0]).value  # one read may stand for several
             most = digits_of(epsilon(value.dtype))
             left = float(digits(value[np.newaxis], np.asarray(exact)[np.newaxis], most)[0])
             one = replace(one, wide=exact, left=left)

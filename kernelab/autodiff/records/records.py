@@ -403,13 +403,16 @@ class LaunchRecord(LaunchEntry):
 
     def adjoint_parts(self, adjoints: Adjoints, saved: Mapping[int, array | Copied]) -> list[bytes]:
         """The packed arguments of the adjoint: those of the launch as they were, adjoints, residuals."""
-        active = self.outline.pick_active(self.call.arguments)
         parts = self.call.parts_with(saved) if saved else self.call.parts
         if self.outline.references:
-            bars = [_bar(argument, adjoints).packed for argument in active]
+            bars = [bar.packed for bar in self.bars(adjoints)]
         else:
-            bars = adjoints.packed(active)
+            bars = adjoints.packed(self.outline.pick_active(self.call.arguments))
         return [*parts, *bars, *[residual.packed for residual in self.residuals]]
+
+    def bars(self, adjoints: Adjoints) -> list[array]:
+        """The adjoints of the arguments that have some."""
+        return [_bar(argument, adjoints) for argument in self.outline.pick_active(self.call.arguments)]
 
     def _end_here(self, adjoints: Adjoints) -> None:
         """Clear the adjoints of the arrays that the launch stored to: gradients end here."""

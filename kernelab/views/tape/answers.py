@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.inspect.contributions import Contribution, Contributions, contributions
-from kernelab.autodiff.inspect.thread_run import MOST, ThreadRun, trace_thread
+from kernelab.autodiff.inspect.thread_run import MOST, ThreadRun, trace_record, trace_thread
 from kernelab.autodiff.inspect.zero_lines import ZeroLine
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.backend.cpu.interpreter import Seen
 from kernelab.errors import NOWHERE, KernelError
 from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel.program import Pullback
 from kernelab.views.kernel.kernel_facts import view
 from kernelab.views.pages import markup
 from kernelab.views.pages.markup import Below, Cell, Node, Run, Style, Table, cell, counted, words, written
@@ -136,7 +137,10 @@ def _size(part: Contribution) -> float:
 # --------------------------------------------------------------------------------------------------- answers
 
 
-NOW = "The arrays are as they are now: what was overwritten since the launch is not what it saw."
+NOW = (
+    "No backward() is known yet: the arrays are as they are now, which is not what the launch saw where they "
+    "were overwritten, and the adjoint starts with 1."
+)
 GONE = "The kernel that recorded this tape does not hold it any more: run the cell again."
 
 NO_SWEEP = (
@@ -204,11 +208,13 @@ def _record(digest: Digest, number: int) -> Node:
 
 
 def _answers_thread(digest: Digest, number: int, thread: int) -> Node:
-    record = _record_of(digest, number)
-    if not isinstance(record, LaunchRecord):
+    tape, record = digest.tape(), _record_of(digest, number)
+    if tape is None or not isinstance(record, LaunchRecord):
         return words(GONE)
     call = record.call
     try:
+        if tape.last_cotangents is not None and isinstance(record.pullback, Pullback):
+            return thread_view(trace_record(tape, record, thread))
         run = trace_thread(call.kernel.by_leaves, thread, call.grid.extents, call.arguments)
     except KernelError as error:
         return words(str(error))
