@@ -6,7 +6,12 @@ from typing import Any
 
 from playwright.sync_api import expect
 
+from tests.conftest import Lab
+
 Open = Callable[..., Any]
+
+KERNEL_OF_PAGE = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+RUN_ALL = "window.jupyterapp.commands.execute('notebook:run-all-cells')"
 
 KERNEL = """%%kernel --quiet --quite
 def square(x: array[float], y: array[vec3], length: float):
@@ -30,3 +35,60 @@ def test_a_kernel_cell_is_coloured_and_a_cell_of_python_is_not(open_notebook: Op
     page.keyboard.press("Control+Home")
     page.keyboard.type("%%kernel\n")
     expect(page.locator(".jp-CodeCell").nth(1).locator(".kernelab-magic")).to_have_count(1)
+
+
+MISTAKES = """%%kernel --quiet
+def square(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = sine(x[i])"""
+WAIT = "import pathlib, time\nwhile not pathlib.Path('go-on').exists():\n    time.sleep(0.01)"
+
+
+def underlined(page: Any, cell: int) -> Any:
+    return page.locator(".jp-CodeCell").nth(cell).locator(".cm-lintRange-error")
+
+
+def type_at_the_end(page: Any, cell: int, text: str) -> None:
+    page.locator(".jp-CodeCell").nth(cell).locator(".cm-content").click()
+    page.keyboard.press("Control+End")
+    page.keyboard.type(text)
+
+
+def test_an_error_is_underlined_as_one_types_and_its_fix_applied_by_click_and_by_keyboard(
+    open_notebook: Open, front_end: Path
+) -> None:
+    notebook = open_notebook("%load_ext kernelab", MISTAKES)
+    page = notebook.page
+    notebook.run_in_kernel("%load_ext kernelab")
+    expect(underlined(page, 1)).to_have_text("sine")
+    underlined(page, 1).hover()
+    message = page.locator(".cm-tooltip .kernelab-message")
+    expect(message).to_contain_text("the name sine is not known here")
+    expect(message).to_contain_text("did you mean sin?")
+    page.get_by_role("button", name="write sin").click()
+    expect(underlined(page, 1)).to_have_count(0)
+    type_at_the_end(page, 1, "\ny[i] = cosi(x[i])")
+    expect(underlined(page, 1)).to_have_text("cosi")
+    page.keyboard.press("Control+.")
+    expect(underlined(page, 1)).to_have_count(0)
+    expect(page.locator(".jp-CodeCell").nth(1)).to_contain_text("y[i] = cos(x[i])")
+
+
+def test_cells_are_checked_while_another_runs_and_after_the_kernel_has_been_restarted(
+    open_notebook: Open, lab: Lab, front_end: Path
+) -> None:
+    gate = lab.root / "go-on"
+    gate.unlink(missing_ok=True)
+    notebook = open_notebook(WAIT, MISTAKES.replace("sine", "sin"))
+    page = notebook.page
+    notebook.run_in_kernel("%load_ext kernelab")
+    page.evaluate(f"window.ended = false; {RUN_ALL}.then(() => window.ended = true); 0")
+    type_at_the_end(page, 1, "\ny[i] = sine(x[i])")
+    expect(underlined(page, 1)).to_have_text("sine")
+    assert not page.evaluate("window.ended")
+    gate.touch()
+    page.wait_for_function("window.ended")
+    page.evaluate(f"{KERNEL_OF_PAGE}.restart().then(() => null)")
+    notebook.run_in_kernel("%load_ext kernelab")
+    type_at_the_end(page, 1, "\ny[i] = cosi(x[i])")
+    expect(underlined(page, 1)).to_have_text(["sine", "cosi"])

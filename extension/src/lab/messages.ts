@@ -1,0 +1,87 @@
+// What the extension and the kernel say to each other (kernelab/jupyter/requests.py); `protocol/` has examples that
+// the tests of both sides read.
+
+import type { Position } from "./cells";
+
+export const VERSION = 1;
+/** The target of the comm that the extension opens. */
+export const TARGET = "kernelab";
+/** The target of the comm by which a kernel says that it has loaded kernelab. */
+export const READY = "kernelab.ready";
+
+export interface Edit {
+  start: Position;
+  end: Position;
+  text: string;
+}
+
+export interface Fix {
+  title: string;
+  edits: Edit[];
+}
+
+export interface Diagnostic {
+  severity: "error" | "warning" | "information";
+  start: Position;
+  end: Position;
+  message: string;
+  /** What is said beside the caret, then hints, then related places. */
+  notes: string[];
+  fixes: Fix[];
+}
+
+export const MARKS = ["saved", "read", "written", "added", "zero", "cost", "overwritten", "not finite"] as const;
+
+export interface Mark {
+  line: number;
+  kind: (typeof MARKS)[number];
+  text: string;
+}
+
+export interface ArrayFacts {
+  name: string;
+  shape: number[];
+  dtype: string;
+  requires_grad: boolean;
+  norm: number | string | null;
+  grad_norm: number | string | null;
+  /** SVG or a data URL. */
+  picture?: string | null;
+}
+
+export const FORMS = ["adjoint", "tangent", "C++", "CUDA", "machine code"] as const;
+export type Form = (typeof FORMS)[number];
+
+export interface Requests {
+  check: { text: string; cell: string };
+  hover: { text: string; position: Position };
+  marks: { text: string; cell: string };
+  forms: { text: string; form: Form };
+  arrays: object;
+  state: object;
+}
+
+export interface Replies {
+  check: { diagnostics: Diagnostic[]; names: string[] };
+  hover: { start?: Position; end?: Position; markdown?: string };
+  marks: { marks: Mark[] };
+  forms: { text: string; lines: (number | null)[] };
+  arrays: { arrays: ArrayFacts[] };
+  state: { device: string; compiler: string; launches: number; warnings: number; checked: boolean };
+}
+
+export type Kind = keyof Requests;
+
+/** A line of a cell. */
+export interface Place {
+  cell: string;
+  line: number;
+}
+
+export type Event =
+  | { event: "ready" | "state" }
+  | ({ event: "warning"; text: string; other?: Place | null } & Place)
+  | { event: "mended"; cell?: string; line?: number };
+
+export type Request = { [K in Kind]: { version: number; id: number; kind: K } & Requests[K] }[Kind];
+export type Reply = { version: number; id: number } & ({ error: string } | Replies[Kind]);
