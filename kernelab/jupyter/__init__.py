@@ -65,6 +65,7 @@ class Extension:
             hooks.check_rules(kernel.laid_out)
         tell(self.watch.look(self.shell.user_ns))
         text = Source(getattr(result.info, "raw_cell", None) or "", f"Cell In[{result.execution_count}]", 1)
+        self.channel.look(result)
         tell(self.mistakes.look(text, result.error_before_exec or result.error_in_exec, self.shell.user_ns))
 
     def format(self, message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> str:

@@ -7,9 +7,11 @@ while a cell runs; elsewhere it is answered after the cell.
 from typing import Any
 
 from comm import create_comm
-from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
-from kernelab.jupyter.requests import READY, TARGET, VERSION, Message, reply
+from kernelab.jupyter.notebook_state import State
+from kernelab.jupyter.problems import Problems
+from kernelab.jupyter.requests import ANSWERS, READY, TARGET, VERSION, Message, reply
 
 
 class Channel:
@@ -19,12 +21,15 @@ class Channel:
         self.shell = shell
         self.manager: Any = getattr(getattr(shell, "kernel", None), "comm_manager", None)
         self.comms: dict[str, Any] = {}
+        self.problems = Problems(shell, self.tell)
+        self.state = State(self.problems)
 
     def install(self) -> None:
         """Answer pages from now on, and tell those that are open."""
         if self.manager is not None:
             self.manager.register_target(TARGET, self._opened)
             self.ready = create_comm(target_name=READY, data={"version": VERSION})
+            self.problems.install()
 
     def remove(self) -> None:
         """Answer no more."""
@@ -33,6 +38,14 @@ class Channel:
             for comm in (*self.comms.values(), self.ready):
                 comm.close()
             self.comms.clear()
+            self.problems.remove()
+
+    def look(self, result: ExecutionResult) -> None:
+        """Tell what a cell has changed."""
+        if self.manager is not None:
+            self.problems.end(result)
+            self.state.look()
+            self.tell({"event": "state"})
 
     def tell(self, event: Message) -> None:
         """Send an event to every page."""
@@ -49,4 +62,5 @@ class Channel:
         comm.send({"version": VERSION, "event": "ready"})
 
     def _reply(self, message: Any) -> Message:
-        return reply(message["content"]["data"], dict(self.shell.user_ns))
+        answers = {**ANSWERS, "state": self.state.answer}
+        return reply(message["content"]["data"], dict(self.shell.user_ns), answers)

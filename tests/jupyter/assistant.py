@@ -31,6 +31,15 @@ class Page:
             self.events.append(got)
         return got
 
+    def run(self, code: str, cell: str) -> None:
+        """Run a cell as JupyterLab does, which says which it is."""
+        content = {"code": code, "silent": False, "store_history": True, "stop_on_error": False}
+        message = self.client.session.msg("execute_request", content, metadata={"cellId": cell})
+        self.client.shell_channel.send(message)
+        reply: Any = self.client.get_shell_msg(timeout=TIMEOUT)
+        while reply["parent_header"].get("msg_id") != message["header"]["msg_id"]:
+            reply = self.client.get_shell_msg(timeout=TIMEOUT)
+
     def event(self) -> dict[str, Any]:
         """The next event."""
         return self.events.pop(0) if self.events else self._next()

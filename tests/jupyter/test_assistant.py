@@ -1,12 +1,15 @@
 """Answers over the comm of a real ipykernel: also while a cell runs, and without a trace in the notebook."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.jupyter.assistant import Page, running
 from tests.jupyter.conftest import Notebook
+from tests.jupyter.test_checking import GOLDEN
 from tests.jupyter.test_mistakes import MISTAKES
 
 WRONG = "%%kernel\ndef f(x: array[float]):\n    x[i] = 2.0 * x[i]\n"
@@ -85,3 +88,64 @@ def test_mistakes_of_a_first_hour_are_told_as_one_types(notebook: Notebook, page
                 assert f"line {one['start'][0] + 1}" in said
             told += len(diagnostics)
     assert told >= 4
+
+
+OVERWRITE = """x = kl.array([1.0, 2.0], dtype=float, requires_grad=True)
+y = kl.zeros(2, dtype=float, requires_grad=True)
+with kl.Tape(overwrite="warn") as tape:
+    kl.launch(square, 2, inputs=[x], outputs=[y])
+    {}
+"""
+SQUARE = (
+    "%%kernel --quiet\ndef square(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = x[i] * x[i]"
+)
+
+
+def _warning(page: Page) -> dict[str, Any]:
+    while (event := page.event())["event"] != "warning":
+        assert event["event"] == "state"
+    return event
+
+
+def test_an_overwrite_is_told_at_both_lines_until_it_is_mended(notebook: Notebook, page: Page) -> None:
+    notebook.run(SQUARE)
+    page.run(OVERWRITE.format("x.fill_(3.0)"), cell="b")
+    told = _warning(page)
+    assert (told["kind"], told["cell"], told["line"], told["text"]) == ("overwritten", "b", 4, "x.fill_(3.0)")
+    (read,) = told["others"]
+    assert (read["cell"], read["line"]) == ("b", 3)
+    assert told["message"] == (
+        "overwritten here, but the gradient of `square` needs the old values: it would be wrong"
+    )
+    assert told.keys() == json.loads((GOLDEN / "warning.json").read_text())["event"].keys()
+    state = page.ask("state")
+    assert state.keys() == json.loads((GOLDEN / "state.json").read_text())["reply"].keys()
+    assert [one["key"] for one in state["problems"]] == [told["key"]]
+    assert (state["device"], state["warnings"], state["checked"]) == ("cpu", 1, None)
+    page.events.clear()
+    page.run("1 + 1", cell="c")
+    assert page.event() == {"version": 1, "event": "state"}
+    page.run(OVERWRITE.format("pass"), cell="b")
+    assert page.event() == {"version": 1, "event": "mended", "key": told["key"]}
+    assert page.ask("state")["problems"] == []
+
+
+def test_a_value_that_turns_nan_is_told_at_its_line(notebook: Notebook, page: Page) -> None:
+    page.run(SQUARE.replace("x[i] * x[i]", "log(x[i])"), cell="a")
+    text = OVERWRITE.format("pass") + "tape.backward(grads={y: kl.ones_like(y)}, check_finite=True)"
+    page.run(text.replace("1.0, 2.0", "-1.0, 2.0"), cell="b")
+    told = _warning(page)
+    assert told["kind"] == "not finite"
+    assert (told["cell"], told["line"], told["text"]) == ("a", 3, "y[i] = log(x[i])")
+
+
+def test_arrays_are_listed_while_a_cell_runs(notebook: Notebook, page: Page, tmp_path: Path) -> None:
+    page.run(
+        "a = kl.array([[3.0, 4.0]], dtype=float, requires_grad=True)\nb = kl.array([np.nan])\nn = 3", cell="a"
+    )
+    with running(notebook, tmp_path / "answered"):
+        listed = page.ask("arrays")["arrays"]
+    a, b = (next(one for one in listed if one["name"] == name) for name in "ab")
+    assert (a["shape"], a["dtype"], a["requires_grad"], a["norm"]) == ([1, 2], "float32", True, 5.0)
+    assert (b["norm"], b["grad_norm"]) == ("nan", None)
+    assert "<table" in a["picture"]

@@ -10,7 +10,7 @@ leaves a mark on the tape; only if an adjoint has to pass the mark is it an erro
 
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -84,6 +84,10 @@ class Overwrite:
     place: Place
     outcome: Outcome
     nbytes: int
+
+
+LISTENERS: list[Callable[[Overwrite], None]] = []
+"""Who is told of overwrites where they happen, such as a page that shows the cell."""
 
 
 @dataclass(slots=True)
@@ -161,7 +165,10 @@ class Watch(Snapshot):
 
     def _note_overwrite(self, outcome: Outcome, nbytes: int = 0) -> None:
         place = self.guard.writer or caller()
-        self.guard.overwrites.append(Overwrite(self.elements, self.reader, place, outcome, nbytes))
+        event = Overwrite(self.elements, self.reader, place, outcome, nbytes)
+        self.guard.overwrites.append(event)
+        for listener in LISTENERS:
+            listener(event)
 
     def _warn(self) -> None:
         place = caller()

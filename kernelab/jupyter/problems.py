@@ -1,0 +1,159 @@
+"""What went wrong at lines of cells: told to pages at each of its lines, and taken back where it is mended.
+
+A problem is an overwrite of elements that a gradient needs, or a diagnostic of a cell's error, such as the
+line where a value turned NaN.  It is mended when a cell of one of its lines has run again without it.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
+
+from kernelab.autodiff.records.hazards import LISTENERS, Overwrite
+from kernelab.errors import Diagnosed, Diagnostic, Span, label_of
+from kernelab.jupyter.inspection import is_kernel_cell
+
+Message = dict[str, Any]
+Tell = Callable[[Message], None]
+
+MOST = 100
+"""How many problems are told of at a time."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a cell, from 0; `cell` is the number that JupyterLab has given the cell, if it has."""
+
+    cell: str | None
+    label: str
+    line: int
+    text: str
+
+    @property
+    def message(self) -> Message:
+        """The place as it travels."""
+        return {"cell": self.cell, "label": self.label, "line": self.line, "text": self.text}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem and its lines, the one where it shows first."""
+
+    kind: str
+    text: str
+    places: tuple[Place, ...]
+
+
+class Problems:
+    """The problems of the cells of one shell."""
+
+    def __init__(self, shell: InteractiveShell, tell: Tell) -> None:
+        self.shell = shell
+        self.tell = tell
+        self.cells: dict[str, str | None] = {}
+        """Which cell each label stands for."""
+        self.open: dict[Problem, int] = {}
+        self._again: set[Problem] = set()
+        self._seen: set[object] = set()
+        self._running: tuple[str | None, str] = (None, "")
+        self._keys = itertools.count(1)
+
+    def install(self) -> None:
+        self.shell.events.register("pre_run_cell", self.begin)
+        LISTENERS.append(self.overwritten)
+
+    def remove(self) -> None:
+        self.shell.events.unregister("pre_run_cell", self.begin)
+        LISTENERS.remove(self.overwritten)
+
+    def begin(self, info: ExecutionInfo) -> None:
+        """A cell is about to run."""
+        raw = info.raw_cell or ""
+        parent: Message = getattr(self.shell, "get_parent", dict)() or {}
+        cell = parent.get("metadata", {}).get("cellId")
+        file = self.shell.compile.get_code_name(raw, raw, self.shell.execution_count)
+        self._running = cell, file
+        self._again = set()
+        self._seen.clear()
+
+    def end(self, result: ExecutionResult) -> None:
+        """A cell has run: its error is told, and what it did not do again is mended."""
+        self._know()
+        cell, file = self._running
+        error = result.error_before_exec or result.error_in_exec
+        label = label_of(file)
+        for diagnostic in error.diagnostics if isinstance(error, Diagnosed) else ():
+            # What is wrong with the text of a kernel cell is told as it is typed.
+            if not (
+                is_kernel_cell(getattr(result.info, "raw_cell", None) or "") and _label(diagnostic) == label
+            ):
+                self.found(_of_diagnostic(diagnostic, self.place))
+        for problem in [problem for problem in self.open if problem not in self._again]:
+            if any(place.cell == cell if cell else place.label == label for place in problem.places):
+                self.tell({"event": "mended", "key": self.open.pop(problem)})
+
+    def overwritten(self, event: Overwrite) -> None:
+        """Elements that a gradient needs are overwritten, here and now."""
+        key = event.place, event.reader.place, event.outcome
+        if key in self._seen:
+            return  # a loop does it again: nothing new, and nothing to wait for
+        self._seen.add(key)
+        self._know()
+        spans = event.place.span, event.reader.place.span
+        places = tuple(place for span in spans if (place := self.place(span)) is not None)
+        wrong = "kept" if event.outcome == "saved" else "overwritten"
+        self.found(Problem(wrong, _SAID[event.outcome].format(event.reader.call.kernel.name), places))
+
+    def found(self, problem: Problem) -> None:
+        """Tell of a problem that is new, and remember that it has come up in this run."""
+        if not problem.places:
+            return
+        self._again.add(problem)
+        if problem not in self.open and len(self.open) < MOST:
+            self.open[problem] = next(self._keys)
+            self.tell(self._message(problem))
+
+    def messages(self) -> list[Message]:
+        """What there is to tell a page that comes later."""
+        return [self._message(problem) for problem in list(self.open)]
+
+    def place(self, span: Span) -> Place | None:
+        """The line of a cell that a span is at; None for text that is in no cell."""
+        label = span.source.label
+        if label not in self.cells:
+            return None
+        return Place(self.cells[label], label, span.line - 1, span.source.line(span.line).strip())
+
+    def _know(self) -> None:
+        """Note which cell the label of the running one stands for: its text is registered by now."""
+        cell, file = self._running
+        self.cells[label_of(file)] = cell
+
+    def _message(self, problem: Problem) -> Message:
+        first, *others = (place.message for place in problem.places)
+        head = {"event": "warning", "key": self.open[problem], "kind": problem.kind}
+        return {**head, **first, "message": problem.text, "others": others}
+
+
+_SAID = {
+    "saved": "overwritten here; the tape has kept what the gradient of `{}` needs",
+    "tainted": "overwritten here, but the gradient of `{}` needs the old values: it would be wrong",
+    "refused": "refused to overwrite here what the gradient of `{}` needs",
+}
+
+
+def _label(diagnostic: Diagnostic) -> str:
+    return "" if diagnostic.span is None else diagnostic.span.source.label
+
+
+def _of_diagnostic(diagnostic: Diagnostic, place: Callable[[Span], Place | None]) -> Problem:
+    return Problem(diagnostic.code.replace("-", " "), diagnostic.message, tuple(_places(diagnostic, place)))
+
+
+def _places(diagnostic: Diagnostic, place: Callable[[Span], Place | None]) -> Iterator[Place]:
+    for span in (diagnostic.span, *(other.span for other in diagnostic.related)):
+        found = None if span is None else place(span)
+        if found is not None:
+            yield found
