@@ -25,6 +25,7 @@ FACES = (
     "utils",
     "config",
     "warp",
+    "interop",
     "teach",
     "showing",
     "exploring",

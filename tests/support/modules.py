@@ -52,6 +52,7 @@ FOLDERS = (
     "views/checks",
     "warp",
     "teach",
+    "interop",
     "jupyter",
     ".",
 )

@@ -214,26 +214,40 @@ def at_vector(
     func: Function, vector: HostArray, like: Sequence[array], args: Sequence[Any]
 ) -> tuple[float, HostArray]:
     """The value and the gradient of a function of arrays at the numbers of a vector, in float64."""
+
+    def compute(given: Sequence[array]) -> list[array]:
+        value, found, _ = gradients(func, [*given, *args], range(len(like)), False)
+        return [*leaves(value, func), *found]
+
+    loss, *parts = (result.reshape(-1) for result in in_float64(func, compute, [vector], like))
+    return float(loss[0]), np.concatenate(parts)
+
+
+def in_float64(
+    func: Function,
+    compute: Callable[[Sequence[array]], Sequence[array]],
+    vectors: Sequence[HostArray],
+    like: Sequence[array],
+) -> list[HostArray]:
+    """What `compute` makes, in float64, of arrays like those in `like` with the numbers of each vector."""
     shapes = [scalar_shape(each) for each in like]
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-    if vector.size != ends[-1]:
-        message = f"{name_of(func)} takes {ends[-1]} numbers, and the vector has {vector.size}"
-        raise refusal(KernelValueError, message, "shape", "pass the arrays that it takes as examples")
+    for vector in vectors:
+        if vector.size != ends[-1]:
+            message = f"{name_of(func)} takes {ends[-1]} numbers, and the vector has {vector.size}"
+            raise refusal(KernelValueError, message, "shape", "pass the arrays that it takes as examples")
+    examples = [*like] * len(vectors)
+    parts = [part for vector in vectors for part in np.split(vector, ends[:-1])]
     exact = [
         array(part.reshape(shape), with_scalar(each.dtype, float64), device=each.device)
-        for part, shape, each in zip(np.split(vector, ends[:-1]), shapes, like, strict=True)
+        for part, shape, each in zip(parts, shapes * len(vectors), examples, strict=True)
     ]
     if all(scalar_of(each.dtype) == float64 for each in like):
-        value, found, _ = gradients(func, [*exact, *args], range(len(like)), False)
-        results = [*leaves(value, func), *found]
-    else:
-        level = Vectors(current())
-        with level.active():
-            given = [level.narrow(part, each.dtype) for part, each in zip(exact, like, strict=True)]
-            value, found, _ = gradients(func, [*given, *args], range(len(like)), False)
-        results = [level.wide(each) for each in (*leaves(value, func), *found)]
-    loss, *parts = (result.seen().reshape(-1) for result in results)
-    return float(loss[0]), np.concatenate(parts)
+        return [result.seen() for result in compute(exact)]
+    level = Vectors(current())
+    with level.active():
+        found = compute([level.narrow(part, each.dtype) for part, each in zip(exact, examples, strict=True)])
+    return [level.wide(each).seen() for each in found]
 
 
 def _checked_loss(found: Recorded) -> array:
@@ -475,6 +489,7 @@ __all__ = [
     "at_vector",
     "columns",
     "gradients",
+    "in_float64",
     "map_lanes",
     "push",
     "record",

@@ -1,0 +1,84 @@
+"""`kernelab.interop.jax.function` beside JAX's own gradients."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.interop import jax as kj
+
+MADE = kl.compile(
+    """
+def wave(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = sin(x[i]) * x[i] * x[i]
+
+def gather(x: array[float], index: array[int], y: array[float]):
+    i = tid()
+    y[i] = x[index[i]] * x[index[i]]
+"""
+)
+X = jnp.linspace(0.1, 1.0, 5)
+
+
+def wave(x: Any) -> Any:
+    y = kl.zeros_like(x)
+    kl.launch(MADE["wave"], dim=x.shape, inputs=[x], outputs=[y])
+    return y
+
+
+def theirs(x: Any) -> Any:
+    return jnp.sin(x) * x * x
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_are_those_of_jax(compiled: bool) -> None:
+    f = kj.function(wave)
+    for make in (
+        lambda f: f,
+        lambda f: jax.grad(lambda x: f(x).sum()),
+        jax.jacrev,
+        lambda f: jax.grad(lambda x: (jax.grad(lambda z: f(z).sum())(x) ** 2).sum()),
+    ):
+        ours = jax.jit(make(f)) if compiled else make(f)
+        np.testing.assert_allclose(ours(X), make(theirs)(X), rtol=1e-4, atol=1e-5)
+
+
+def test_forward_mode_is_that_of_jax_and_composes() -> None:
+    f = kj.function(wave, forward=True)
+    np.testing.assert_allclose(jax.jacfwd(f)(X), jax.jacfwd(theirs)(X), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        jax.jit(jax.jacfwd(jax.jacfwd(f)))(X), jax.jacfwd(jax.jacfwd(theirs))(X), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_vmap_runs_all_lanes_also_of_gradients_and_under_jit() -> None:
+    rows = jnp.stack([X, X + 1.0, X + 2.0])
+    f, launches = kj.function(wave), []
+    np.testing.assert_allclose(jax.jit(jax.vmap(f))(rows), theirs(rows), rtol=1e-5)
+    ours = jax.vmap(jax.grad(lambda x: f(x).sum()))(rows)
+    np.testing.assert_allclose(
+        ours, jax.vmap(jax.grad(lambda x: theirs(x).sum()))(rows), rtol=1e-4, atol=1e-5
+    )
+    counted = kj.function(lambda x: (launches.append(1), wave(x))[1])
+    jax.vmap(counted)(rows)
+    assert len(launches) < 5
+
+
+def test_several_results_and_integers() -> None:
+    index = jnp.array([2, 0, 2], jnp.int32)
+    x = jnp.arange(1.0, 4.0)
+    assert jax.grad(lambda x: kj.function(MADE["gather"])(x, index).sum())(x).tolist() == [2.0, 0.0, 12.0]
+    two = kj.function(lambda x, y: (x * y, wave(x)))
+    first, second = two(X, X)
+    np.testing.assert_allclose(first, X * X, rtol=1e-6)
+    np.testing.assert_allclose(second, theirs(X), rtol=1e-5)
+    assert jax.grad(lambda s: kj.function(lambda s: s * s)(s)[0])(3.0) == 6.0
+
+
+def test_forward_over_reverse_says_which_mode_it_has() -> None:
+    with pytest.raises(TypeError, match="custom_vjp"):
+        jax.jacfwd(kj.function(wave))(X)

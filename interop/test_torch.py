@@ -1,0 +1,104 @@
+"""`kernelab.interop.torch.function` beside PyTorch's own gradients."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import kernelab as kl
+from kernelab.interop import torch as kt
+
+# What PyTorch says of itself.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`torch.jit:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning"),
+]
+
+MADE = kl.compile(
+    """
+def wave(x: array[Any], y: array[Any]):
+    i = tid()
+    y[i] = sin(x[i]) * x[i] * x[i]
+
+def gather(x: array[float], index: array[int], y: array[float]):
+    i = tid()
+    y[i] = x[index[i]] * x[index[i]]
+
+def backwards(y: array[float], x: array[float]):
+    y[tid()] = x[tid()]
+"""
+)
+
+
+def wave(x: Any) -> Any:
+    y = kl.zeros_like(x)
+    kl.launch(MADE["wave"], dim=x.shape, inputs=[x], outputs=[y])
+    return y
+
+
+def product(x: Any, y: Any) -> Any:
+    return (x * y, wave(x) + y)
+
+
+def test_first_and_second_derivatives_pass_torchs_checks() -> None:
+    x = torch.linspace(0.1, 1.0, 4, dtype=torch.float64, requires_grad=True)
+    y = torch.linspace(-1.0, 1.0, 4, dtype=torch.float64, requires_grad=True)
+    for f, given in ((wave, (x,)), (product, (x, y))):
+        assert torch.autograd.gradcheck(kt.function(f), given, check_forward_ad=True)
+        assert torch.autograd.gradgradcheck(kt.function(f), given)
+
+
+def test_gradients_are_those_of_torch_and_memory_is_shared() -> None:
+    x = torch.linspace(0.1, 1.0, 5, requires_grad=True)
+    seen: list[int] = []
+    y = kt.function(lambda a: (seen.append(a.ptr), wave(a))[1])(x)
+    assert seen[0] == x.data_ptr()
+    (ours,) = torch.autograd.grad(y.sum(), x)
+    (theirs,) = torch.autograd.grad((torch.sin(x) * x * x).sum(), x)
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_a_kernel_stands_for_a_function_with_integers_and_scalars() -> None:
+    x = torch.arange(1.0, 4.0, requires_grad=True)
+    index = torch.tensor([2, 0, 2], dtype=torch.int32)
+    kt.function(MADE["gather"])(x, index).sum().backward()
+    assert x.grad.tolist() == [2.0, 0.0, 12.0]
+    single = torch.tensor(3.0, requires_grad=True)
+    kt.function(lambda s: s * s)(single).sum().backward()
+    assert single.grad.item() == 6.0
+    with pytest.raises(kl.KernelTypeError, match="the arrays that it writes have to come last"):
+        kt.function(MADE["backwards"])
+
+
+@pytest.mark.parametrize("in_dims", [0, 1])
+def test_vmap_runs_all_lanes_and_composes_with_grad(in_dims: int) -> None:
+    x = torch.rand(3, 4, dtype=torch.float64)
+    f = kt.function(wave)
+    torch.testing.assert_close(
+        torch.func.vmap(f, in_dims)(x), (torch.sin(x) * x * x) if in_dims == 0 else (torch.sin(x) * x * x).T
+    )
+    ours = torch.func.vmap(torch.func.grad(lambda v: f(v).sum()))(x)
+    torch.testing.assert_close(ours, torch.cos(x) * x * x + 2 * x * torch.sin(x))
+    torch.testing.assert_close(
+        torch.func.jacrev(f)(x[0]), torch.diag(torch.cos(x[0]) * x[0] ** 2 + 2 * x[0] * torch.sin(x[0]))
+    )
+
+
+def test_a_result_over_the_memory_of_an_argument_is_copied() -> None:
+    x = torch.ones(3, requires_grad=True)
+    y = kt.function(lambda a: a)(x)
+    assert y.data_ptr() != x.data_ptr()
+
+
+def test_a_compiled_program_breaks_its_graph_and_is_right() -> None:
+    f = kt.function(wave)
+    compiled = torch.compile(lambda v: f(v * 2.0) + 1.0, backend="eager")
+    x = torch.linspace(0.1, 1.0, 4, requires_grad=True)
+    torch.testing.assert_close(compiled(x), torch.sin(2 * x) * 4 * x * x + 1.0)
+    compiled(x).sum().backward()
+    assert x.grad is not None
+
+
+def test_what_is_no_array_is_an_error() -> None:
+    with pytest.raises(kl.KernelTypeError, match="the function returned a float"):
+        kt.function(lambda x: 1.0)(torch.ones(2))

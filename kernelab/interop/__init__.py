@@ -1,0 +1,84 @@
+"""Functions of kernels for other libraries: `kernelab.interop.scipy`, `.torch` and `.jax`, with gradients.
+
+    from kernelab.interop import torch as kt
+    y = kt.function(f)(x)        # f takes and returns arrays; x and y are tensors
+
+What is shared and what is copied stands in docs/interop.md.
+"""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.lang.types import Array
+from kernelab.runtime.array.array import array
+from kernelab.runtime.host.create import zeros
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.launch.launch import launch
+
+Function = Callable[..., Any]
+Grid = int | Sequence[int] | None
+
+__all__ = ["jax", "scipy", "torch"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return import_module(f"kernelab.interop.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def launched(f: Function, dim: Grid = None) -> Function:
+    """A function of arrays; of a kernel, the function of its first arguments that launches it.
+
+    The kernel's last parameters that it writes are new arrays of zeros, which come back, in the shape of the
+    first argument; `dim` is the grid, by default that shape.  Raises KernelTypeError for a kernel that writes
+    nothing else, or writes before what it reads.
+    """
+    if not isinstance(f, Kernel):
+        return f
+    types = [parameter.type for parameter in f.plan.parameters]
+    count = len(types) - len(f.plan.written)
+    if f.plan.formals is not None or f.plan.written != tuple(range(count, len(types))) or count == len(types):
+        message = f"`{f.name}` cannot stand for a function: the arrays that it writes have to come last"
+        hint = "write a function that makes the outputs, launches the kernel and returns them"
+        raise KernelTypeError(Diagnostic(message, f.span, "interop", hint=hint))
+
+    def call(*inputs: Any) -> Any:
+        first = next(one for one in inputs if isinstance(one, array))
+        made = [zeros(first.shape, type.elem) for type in types[count:] if isinstance(type, Array)]
+        launch(f, dim=first.shape if dim is None else dim, inputs=inputs, outputs=made)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    call.__name__ = f.name
+    return call
+
+
+def pullback(f: Function, count: int, floats: Sequence[int]) -> Function:
+    """The function of `count` arguments, then cotangents, that gives the adjoints of those at `floats`."""
+    from kernelab.func import vjp
+
+    def adjoints(*given: array) -> tuple[array, ...]:
+        whole, bars = list(given[:count]), given[count:]
+
+        def of_floats(*chosen: array) -> tuple[array, ...]:
+            for n, one in zip(floats, chosen, strict=True):
+                whole[n] = one
+            return results_of(f(*whole))
+
+        _, pull = vjp(of_floats, *(whole[n] for n in floats))
+        return tuple(pull(bars))
+
+    return adjoints
+
+
+def results_of(returned: Any) -> tuple[array, ...]:
+    """The arrays that a function returned; raises KernelTypeError for anything else."""
+    found = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+    for one in found:
+        if not isinstance(one, array):
+            message = f"the function returned a {type(one).__name__}"
+            hint = "return an array of kernelab, or a tuple of them"
+            raise KernelTypeError(Diagnostic(message, code="interop", hint=hint))
+    return found

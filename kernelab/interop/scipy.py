@@ -1,0 +1,110 @@
+"""Functions of arrays as SciPy's solvers take them: values and derivatives at NumPy vectors, in float64."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.transforms.transforms import in_float64
+from kernelab.autodiff.transforms.trees import leaves
+from kernelab.autograd import jacobian
+from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.func import hessian, hvp, jacrev
+from kernelab.runtime.array.array import array
+from kernelab.runtime.host.create import clone
+
+Vector = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class Problem:
+    """What SciPy asks of a function: `fun`, `jac`, `hess`, `hessp`, all at NumPy vectors; see `problem`."""
+
+    def __init__(self, f: Callable[..., Any], x0: Any, *, sparse: bool = False, time: bool = False) -> None:
+        examples = x0 if isinstance(x0, tuple | list) and any(isinstance(x, array) for x in x0) else (x0,)
+        is_ours = all(isinstance(x, array) for x in examples)
+        default = array(shape=(np.size(x0),), dtype=float)
+        self.like: Sequence[array] = examples if is_ours else (default,)
+        values = [x.numpy().reshape(-1) for x in examples] if is_ours else [np.asarray(x0).reshape(-1)]
+        self.x0: Vector = np.concatenate(values).astype(np.float64)
+        self.f, self.sparse, self.time = f, sparse, time
+        if sparse and len(self.like) > 1:
+            message = "a sparse jac is that of a function of one array"
+            raise KernelTypeError(
+                Diagnostic(message, code="interop", hint="let f take one array, and slice it")
+            )
+
+    def fun(self, *given: Any) -> Any:
+        """The value: a float of a function that returns one number, else a vector."""
+        before, x, after = self._taken(given)
+        (found,) = self._run(lambda *x: leaves(self.f(*before, *x, *after), self.f), x)
+        return float(found.reshape(-1)[0]) if found.size == 1 else found.reshape(-1)
+
+    def jac(self, *given: Any) -> Any:
+        """The gradient of one number as a vector, else the Jacobian: outputs down, inputs across."""
+        before, x, after = self._taken(given)
+        if self.sparse:
+            return self._sparse(before, x, after)
+        where = tuple(range(len(before), len(before) + len(self.like)))
+        rows = self._run(lambda *x: leaves(jacrev(self.f, where)(*before, *x, *after), self.f), x)
+        whole = np.concatenate([row.reshape(self._outputs(row, k), -1) for k, row in enumerate(rows)], axis=1)
+        return whole[0] if len(whole) == 1 else whole
+
+    def hess(self, x: Any, *args: Any) -> Vector:
+        """The Hessian of one number."""
+        where = tuple(range(len(self.like)))
+        sizes = [int(np.prod(np.shape(part.numpy()))) for part in self.like]
+        blocks = self._run(lambda *x: [b for row in hessian(self.f, where)(*x, *args) for b in row], x)
+        shaped = [block.reshape(sizes[n // len(sizes)], -1) for n, block in enumerate(blocks)]
+        return np.block([shaped[n : n + len(sizes)] for n in range(0, len(shaped), len(sizes))])
+
+    def hessp(self, x: Any, p: Any, *args: Any) -> Vector:
+        """The Hessian of one number times the vector `p`."""
+        count = len(self.like)
+
+        def product(*given: array) -> list[array]:
+            _, moved = hvp(lambda *x: self.f(*x, *args), given[:count], given[count:])
+            return list(moved) if isinstance(moved, tuple) else [moved]
+
+        return np.concatenate([part.reshape(-1) for part in self._run(product, x, p)])
+
+    @property
+    def sparsity(self) -> Any:
+        """Where the Jacobian at `x0` has entries, as a sparse matrix of SciPy, for `jac_sparsity`."""
+        return abs(self._sparse((0.0,) if self.time else (), self.x0, ())) > 0
+
+    def _taken(self, given: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, tuple[Any, ...]]:
+        before = 1 if self.time else 0
+        return tuple(float(t) for t in given[:before]), given[before], given[before + 1 :]
+
+    def _run(self, compute: Callable[..., Sequence[array]], *vectors: Any) -> list[Vector]:
+        flat = [np.ascontiguousarray(x, np.float64).reshape(-1) for x in vectors]
+        return in_float64(self.f, lambda given: compute(*given), flat, self.like)
+
+    def _outputs(self, block: Vector, k: int) -> int:
+        return block.size // max(1, int(np.prod(np.shape(self.like[k].numpy()))))
+
+    def _sparse(self, before: tuple[Any, ...], x: Any, after: tuple[Any, ...]) -> Any:
+        given = clone(self.like[0], requires_grad=True)
+        given.assign(np.asarray(x).reshape(given.numpy().shape))
+        found = jacobian(lambda x: self.f(*before, x, *after), inputs=[given], sparse=True)
+        return next(iter(found.values())).tocsr().astype(np.float64)
+
+
+def problem(f: Callable[..., Any], x0: Any, *, sparse: bool = False, time: bool = False) -> Problem:
+    """`f` for SciPy: `fun`, `jac`, `hess`, `hessp` and `x0`, at vectors of float64.
+
+    `f` takes and returns an array.  `x0` is a vector of NumPy, for which `f` gets an array of float32, or
+    arrays of kernelab like those that `f` takes, whose numbers stand in the vector one after another.
+    Programs over float32 run in their float64 builds.  With `sparse`, `jac` is a sparse matrix, computed in
+    the dtype of `x0`.  With `time`, `f`, `fun` and `jac` take a number before the vector, as `solve_ivp`
+    does.  Raises what the transforms of `kl.func` raise.
+
+        p = problem(rosenbrock, x0)
+        scipy.optimize.minimize(p.fun, p.x0, jac=p.jac, hessp=p.hessp, method="Newton-CG")
+        scipy.optimize.least_squares(r.fun, r.x0, jac=r.jac)
+        scipy.integrate.solve_ivp(q.fun, (0.0, 1.0), q.x0, jac=q.jac, method="BDF")
+    """
+    return Problem(f, x0, sparse=sparse, time=time)
+
+
+__all__ = ["Problem", "problem"]

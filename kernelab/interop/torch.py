@@ -1,0 +1,97 @@
+"""Functions of arrays as functions of PyTorch's tensors, differentiated by both, as often as one likes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kernelab.func import jvp, vmap
+from kernelab.interop import Function, Grid, launched, pullback, results_of
+from kernelab.runtime.array.array import array
+from kernelab.runtime.host.foreign import from_torch, to_torch
+
+
+def function(f: Function, dim: Grid = None) -> Function:
+    """`f`, which takes and returns arrays of kernelab, as a function of tensors with their gradients.
+
+    Tensors share their memory with the arrays, on the CPU and on CUDA devices; other arguments pass as they
+    are.  A tensor of no dimensions comes as an array of one element.  A kernel is launched over `dim`, as
+    `kernelab.interop.launched` says.  Backward and forward mode, second derivatives (`gradgradcheck`) and
+    `torch.func.vmap` compute with `kl.func`; `f` must not change its arguments.  Under `torch.compile` the
+    graph breaks here.
+
+        squares = function(lambda x: x * x)
+        squares(torch.ones(3, requires_grad=True)).sum().backward()
+    """
+    of_arrays = launched(f, dim)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
+    def call(*args: Any) -> Any:
+        places = [n for n, given in enumerate(args) if isinstance(given, torch.Tensor)]
+        several: list[bool] = []
+
+        def of_tensors(*arrays: array) -> tuple[array, ...]:
+            whole = list(args)
+            for n, given in zip(places, arrays, strict=True):
+                whole[n] = given
+            returned = of_arrays(*whole)
+            several.append(isinstance(returned, tuple | list))
+            return results_of(returned)
+
+        found = _Bridge.apply(of_tensors, *(args[n] for n in places))
+        return found if several[-1] else found[0]
+
+    call.__name__ = getattr(f, "__name__", "function")
+    return call  # type: ignore[no-any-return, unused-ignore]
+
+
+class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """A function of arrays that returns a tuple of them, applied to tensors."""
+
+    @staticmethod
+    def forward(f: Function, *tensors: Any) -> Any:
+        arrays = [from_torch(t.detach(), requires_grad=False) for t in tensors]
+        results = results_of(f(*arrays))
+        shared = [any(result.overlaps(given) for given in arrays) for result in results]
+        made = [to_torch(result, requires_grad=False) for result in results]
+        return tuple(t.clone() if again else t for t, again in zip(made, shared, strict=True))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.f, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *bars: Any) -> Any:
+        tensors = ctx.saved_tensors
+        floats = [n for n, t in enumerate(tensors) if t.is_floating_point()]
+        back = pullback(ctx.f, len(tensors), floats)
+        found = _Bridge.apply(back, *tensors, *(bar.contiguous() for bar in bars))
+        grads: list[Any] = [None] * (len(tensors) + 1)
+        for n, bar in zip(floats, found, strict=True):
+            grads[n + 1] = bar.reshape(tensors[n].shape)
+        return tuple(grads)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, *dots: Any) -> Any:
+        tensors = ctx.saved_tensors
+        moved = [n for n, dot in enumerate(dots) if dot is not None]
+
+        def pushed(*given: array) -> tuple[array, ...]:
+            whole = list(given[: len(tensors)])
+
+            def of_moved(*chosen: array) -> tuple[array, ...]:
+                for n, one in zip(moved, chosen, strict=True):
+                    whole[n] = one
+                return results_of(ctx.f(*whole))
+
+            _, found = jvp(of_moved, [whole[n] for n in moved], given[len(tensors) :])
+            return tuple(found)
+
+        return _Bridge.apply(pushed, *tensors, *(dots[n].contiguous() for n in moved))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Sequence[Any], f: Function, *tensors: Any) -> Any:
+        found = _Bridge.apply(vmap(f, tuple(in_dims[1:])), *tensors)
+        return found, (0,) * len(found)

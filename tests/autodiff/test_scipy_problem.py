@@ -1,0 +1,97 @@
+"""`kernelab.interop.scipy.problem`: what SciPy's solvers ask of a function, in float64."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import integrate, optimize, sparse
+
+import kernelab as kl
+from kernelab.interop.scipy import problem
+
+KERNELS = kl.compile("""
+def rosenbrock(x: array[float], loss: array[float]):
+    i = tid()
+    a = 1.0 - x[i]
+    b = x[i + 1] - x[i] * x[i]
+    atomic_add(loss, 0, a * a + 100.0 * b * b)
+
+def bands(x: array[Any], y: array[Any]):
+    i = tid()
+    y[i] = x[i] * x[i] * x[i] + x[i]
+    if i > 0:
+        y[i] = y[i] - x[i - 1]
+
+def decay(t: float, y: array[float], rate: array[float]):
+    i = tid()
+    rate[i] = -(1.0 + t) * y[i] + y[(i + 1) % 3]
+""")
+X = np.array([-1.2, 1.0, 0.3, 0.7])
+
+
+def rosenbrock(x: Any) -> Any:
+    loss = kl.zeros(1, dtype=float)
+    kl.launch(KERNELS["rosenbrock"], dim=len(x) - 1, inputs=[x], outputs=[loss])
+    return loss
+
+
+def bands(x: Any) -> Any:
+    y = kl.zeros_like(x)
+    kl.launch(KERNELS["bands"], dim=len(x), inputs=[x], outputs=[y])
+    return y
+
+
+def decay(t: float, y: Any) -> Any:
+    rate = kl.zeros(3, dtype=float)
+    kl.launch(KERNELS["decay"], dim=3, inputs=[t, y], outputs=[rate])
+    return rate
+
+
+def test_values_and_derivatives_are_those_of_scipy_in_float64() -> None:
+    p = problem(rosenbrock, X)
+    assert p.fun(X) == pytest.approx(optimize.rosen(X), rel=1e-14)
+    np.testing.assert_allclose(p.jac(X), optimize.rosen_der(X), rtol=1e-13)
+    np.testing.assert_allclose(p.hess(X), optimize.rosen_hess(X), rtol=1e-13)
+    np.testing.assert_allclose(p.hessp(X, X[::-1]), optimize.rosen_hess_prod(X, X[::-1]), rtol=1e-13)
+
+
+@pytest.mark.parametrize("method", ["Newton-CG", "trust-exact", "BFGS"])
+def test_minimize_finds_the_minimum(method: str) -> None:
+    p = problem(rosenbrock, np.array([1.2, 0.8, 1.1, 0.9]))
+    second = {"hessp": p.hessp} if method == "Newton-CG" else {"hess": p.hess} if method != "BFGS" else {}
+    found = optimize.minimize(p.fun, p.x0, jac=p.jac, method=method, tol=1e-10, **second)
+    np.testing.assert_allclose(found.x, 1.0, atol=1e-6)
+
+
+def test_root_and_least_squares_take_dense_and_sparse_jacobians() -> None:
+    dense = problem(bands, np.linspace(0.5, 1.5, 6))
+    assert dense.jac(dense.x0).shape == (6, 6)
+    np.testing.assert_allclose(optimize.root(dense.fun, dense.x0, jac=dense.jac).x, 0.0, atol=1e-9)
+    thin = problem(bands, kl.array(np.linspace(0.5, 1.5, 6), dtype=kl.float64), sparse=True)
+    found = thin.jac(thin.x0)
+    assert sparse.issparse(found)
+    assert found.nnz == 11
+    np.testing.assert_allclose(found.toarray(), dense.jac(dense.x0), rtol=1e-14)
+    solved = optimize.least_squares(thin.fun, thin.x0, jac=thin.jac, method="trf", gtol=1e-14)
+    np.testing.assert_allclose(solved.fun, 0.0, atol=1e-9)
+    assert thin.sparsity.nnz == 11
+
+
+def test_solve_ivp_takes_time_before_the_vector() -> None:
+    p = problem(decay, np.array([1.0, 2.0, 3.0]), time=True)
+    with_jac = integrate.solve_ivp(p.fun, (0.0, 1.0), p.x0, jac=p.jac, method="BDF", rtol=1e-9, atol=1e-12)
+    without = integrate.solve_ivp(p.fun, (0.0, 1.0), p.x0, method="DOP853", rtol=1e-10, atol=1e-12)
+    assert p.jac(1.0, p.x0).diagonal().tolist() == [-2.0] * 3
+    np.testing.assert_allclose(with_jac.y[:, -1], without.y[:, -1], rtol=1e-6)
+
+
+def test_a_function_of_several_arrays_takes_their_numbers_one_after_another() -> None:
+    a, b = kl.array([1.0, 2.0], dtype=float), kl.array([3.0, 4.0], dtype=float)
+    p = problem(lambda a, b: (a * a * b).sum(), (a, b))
+    assert p.x0.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert p.fun(p.x0) == 19.0
+    assert p.jac(p.x0).tolist() == [6.0, 16.0, 1.0, 4.0]
+    assert p.hess(p.x0).tolist() == [[6, 0, 2, 0], [0, 8, 0, 4], [2, 0, 0, 0], [0, 4, 0, 0]]
+    assert p.hessp(p.x0, np.ones(4)).tolist() == [8.0, 12.0, 2.0, 4.0]
+    with pytest.raises(kl.KernelTypeError, match="a sparse jac is that of a function of one array"):
+        problem(lambda a, b: a, (a, b), sparse=True)
