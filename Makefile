@@ -14,6 +14,7 @@
 #   make sanitize   random programs under the sanitizers of g++ (make sanitize ARGS="--only address --minutes 30")
 #   make test-nvrtc  every kernel of the tests and notebooks, in every variant, to machine code of a GPU
 #   make test-gpu    the tests of devices on a GPU       make bench-gpu  kernelab beside Warp on a GPU
+#   make dist    wheel and sdist into dist/, tried in clean environments
 #   make matrix  the fast tests under every Python of this machine, lowest and newest dependencies
 # The environment is $(VENV); nothing else is installed but the Debian packages that scripts/setup.sh names.
 
@@ -29,7 +30,7 @@ ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .NOTPARALLEL:
 .PHONY: help lab test check oracle test-interop fuzz sanitize planted lint format bench builtins clean compiler must-compile browser frontend
-.PHONY: test-nvrtc test-gpu bench-gpu matrix
+.PHONY: test-nvrtc test-gpu bench-gpu matrix dist
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -47,6 +48,10 @@ CHECKED := tests/test_tiny.py tests/test_layers.py tests/test_public_names.py te
 check: export KERNELAB_TEST_CACHE = $(CURDIR)/.pytest_cache/kernels
 check: $(VENV)/.with-test must-compile
 	$(BIN)/python -m pytest -n logical --maxprocesses=4 -m "not slow" $(CHECKED) $(ARGS)
+
+# make dist ARGS="--url https://host/us/kernelab" states the address of the repository.
+dist: $(VENV)/.with-test must-compile frontend
+	$(BIN)/python scripts/dist.py $(ARGS)
 
 matrix: must-compile
 	$(PYTHON) scripts/matrix.py $(ARGS)

@@ -6,20 +6,27 @@ The types and operations of the kernel language are names of this module too: ``
 """
 
 import sys as _sys
+import typing as _typing
 from importlib import import_module as _import_module
 from types import ModuleType as _Module
-from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from kernelab import hooks as _hooks
 from kernelab.runtime.context.garbage import put_off as _put_off_garbage
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell as _Shell
 
-    from kernelab import func
+    from kernelab import autograd as autograd
+    from kernelab import func as _func
+    from kernelab import optim as optim
+    from kernelab import teach as teach
+    from kernelab import types as types
+    from kernelab import utils as utils
+    from kernelab import words as _words
     from kernelab.autodiff.tape.checkpoint import checkpoint
     from kernelab.autodiff.tape.tape import Tape
+    from kernelab.config import _Config
     from kernelab.errors import (
         BuildError,
         GradientError,
@@ -76,8 +83,8 @@ if _TYPE_CHECKING:
         to_dlpack,
         to_torch,
     )
-    from kernelab.runtime.host.host_words import Word as _Word
     from kernelab.runtime.host.host_words import adjoint, constant, static
+    from kernelab.runtime.kernel import decorators as _decorators
     from kernelab.runtime.kernel.decorators import (
         compile,
         func_grad,
@@ -131,18 +138,26 @@ if _TYPE_CHECKING:
     from kernelab.views.live.animation import animation
     from kernelab.views.live.live_views import live
     from kernelab.views.live.loop import progress
+    from kernelab.words import *
 
-    tid: _Word
-    atomic_add: _Word
-    atomic_sub: _Word
-    atomic_min: _Word
-    atomic_max: _Word
-    atomic_and: _Word
-    atomic_or: _Word
-    atomic_xor: _Word
-    atomic_exch: _Word
-    atomic_cas: _Word
-    printf: _Word
+    class _Functions:
+        """`kl.func`: a decorator, and the module of the transforms."""
+
+        __call__ = staticmethod(_decorators.func)
+        custom_vjp = staticmethod(_func.custom_vjp)
+        grad = staticmethod(_func.grad)
+        value_and_grad = staticmethod(_func.value_and_grad)
+        jvp = staticmethod(_func.jvp)
+        vjp = staticmethod(_func.vjp)
+        jacrev = staticmethod(_func.jacrev)
+        jacfwd = staticmethod(_func.jacfwd)
+        hessian = staticmethod(_func.hessian)
+        hvp = staticmethod(_func.hvp)
+        as_numpy = staticmethod(_func.as_numpy)
+        vmap = staticmethod(_func.vmap)
+
+    func: _Functions
+    config: _Config
 
 __version__ = "0.1.0"
 
@@ -270,18 +285,20 @@ def _imported(module: str) -> _Module:
     return _import_module(module)
 
 
-def __getattr__(name: str) -> _Any:
-    """Return a public name, a type or an operation of the language, or a module of kernelab, found once."""
-    if name in _FACES:
-        return _imported(f"kernelab.{name}")
-    if name.startswith("__"):  # Python asks for __path__ and the like
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in _HOME_OF:
-        found = getattr(_imported(f"kernelab.{_HOME_OF[name]}"), name)
-    else:
-        found = _imported("kernelab.language").word(name)
-    globals()[name] = found
-    return found
+if not _typing.TYPE_CHECKING:  # a type checker knows the names, and that there are no others
+
+    def __getattr__(name: str) -> _Any:
+        """Return a public name, a word of the language, or a module of kernelab, found once."""
+        if name in _FACES:
+            return _imported(f"kernelab.{name}")
+        if name.startswith("__"):  # Python asks for __path__ and the like
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name in _HOME_OF:
+            found = getattr(_imported(f"kernelab.{_HOME_OF[name]}"), name)
+        else:
+            found = _imported("kernelab.language").word(name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:
@@ -310,3 +327,7 @@ __all__ = [
     "synchronize", "synchronize_event", "synchronize_stream", "tid", "to_dlpack", "to_torch", "trace",
     "wait_event", "wait_stream", "zeros", "zeros_like",
 ]  # fmt: skip
+
+if _typing.TYPE_CHECKING:
+    __all__ += ["config"]
+    __all__ += _words.__all__

@@ -44,7 +44,7 @@ import sys
 from dataclasses import fields
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -89,6 +89,18 @@ _ACTING = ("verify_autograd_array_access", *_FIELDS, "kernel_cache_dir")
 
 class _Config(ModuleType):
     """This module, whose attributes are the settings."""
+
+    if TYPE_CHECKING:
+        loop_memory: int
+        kept_memory: int | None
+        enable_backward: bool
+        check: Literal["full"] | None
+        check_races: bool
+        deterministic: bool
+        quick_builds: bool
+        vector_code: bool
+        print_launches: bool
+        live_tapes: bool
 
     def __reduce__(self) -> tuple[Any, ...]:
         return import_module, (self.__name__,)

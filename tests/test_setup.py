@@ -51,13 +51,14 @@ def imported_packages() -> Iterator[str]:
 
 def test_the_version_is_the_packages_own_and_has_an_entry_in_the_changelog() -> None:
     assert PROJECT["version"] == kernelab.__version__
+    assert f"\nversion: {kernelab.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert kernelab.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_an_extra_brings_every_package_that_kernelab_imports() -> None:
     declared = {package_name(line) for line in (*PROJECT["dependencies"], *lines_of("all"))}
     comes_with_ipywidgets = {"traitlets", "comm"}
-    optional = {"cuda"}
+    optional = {"cuda", "typing_extensions"}  # the latter for type checkers, which bring it
     ours = {"kernelab"} | sys.stdlib_module_names
     used = {name.lower() for name in imported_packages() if name not in ours}
     assert used <= declared | comes_with_ipywidgets | optional

@@ -5,7 +5,7 @@ makes passes through `write` or `transfer`: they warn the memory's watchers and 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import numpy as np
 
@@ -59,7 +59,18 @@ from kernelab.runtime.memory.memory import address_of, borrow, contiguous_stride
 Shape = tuple[int, ...]
 
 
-class array(Arithmetic, Exchange, Views, Hints, Fixed, Displayed):  # noqa: N801 (the name users know)
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    _Element = TypeVar("_Element", default=Any)
+
+    class _Shown(Displayed, Generic[_Element]):
+        """What a type checker needs for ``array[float]``; a bare ``array`` is one of anything."""
+else:
+    _Element, _Shown = None, {None: Displayed}
+
+
+class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noqa: N801 (the name users know)
     """Elements of one dtype in 1 to 4 dimensions; ``==`` compares these one by one.
 
     ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory

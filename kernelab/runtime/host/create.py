@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from types import NoneType
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -304,9 +304,15 @@ def _like(src: array, device: Device | str | None, requires_grad: bool | None, w
     return src.shape, src.dtype, src.device if device is None else device, wanted
 
 
-array1d, array2d, array3d, array4d = (
-    Ranked(array, "array", "(data, dtype)`` makes an `array` of", ndim) for ndim in (1, 2, 3, 4)
-)
+if TYPE_CHECKING:  # which takes ``array2d[float]`` for a type only if it is a class
+    array1d = array
+    array2d = array
+    array3d = array
+    array4d = array
+else:
+    array1d, array2d, array3d, array4d = (
+        Ranked(array, "array", "(data, dtype)`` makes an `array` of", ndim) for ndim in (1, 2, 3, 4)
+    )
 
 
 def _made(
