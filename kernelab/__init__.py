@@ -307,7 +307,7 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *words, *_FACES, "__version__"})
 
 
-__all__ = [
+__all__: list[str] = [
     "BuildError", "Device", "Event", "Function", "GradientError", "Graph", "Kernel", "KernelAssertionError",
     "KernelAttributeError", "KernelError", "KernelIndexError", "KernelInterrupt", "KernelKeyError",
     "KernelMemoryError", "KernelNameError", "KernelRaceError", "KernelSyntaxError", "KernelTypeError",
