@@ -20,7 +20,6 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelab.autodiff.jacobians.subject import mark_gradient
-from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.transforms import transforms
 from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.host_numbers import (
@@ -45,6 +44,7 @@ from kernelab.autodiff.transforms.trees import (
 )
 from kernelab.errors import GradientError, KernelValueError, a_thing
 from kernelab.guidance.hint_tables import face
+from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array, require_array
 from kernelab.runtime.context.recorder import RECORDER
 from kernelab.runtime.kernel import decorators
@@ -112,8 +112,10 @@ def custom_vjp(func: Function, back: Function) -> Function:
             results = recorder.call_host(held, given)
         else:
             results = BASE.call_host(held, given)
-            if isinstance(recorder, Recording) and any(one.requires_grad for one in given):
-                recorder.add_call(held, given, results)
+            if recorder is not None and any(one.requires_grad for one in given):
+                for result in results:
+                    result.requires_grad = is_differentiable(result.dtype)
+                recorder.called_host(held, given, results)
         return tuple(results) if held.is_several else results[0]
 
     return call

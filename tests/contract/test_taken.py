@@ -179,3 +179,22 @@ def test_it_keeps_no_array_alive_once_the_tape_is_reset() -> None:
         assert origins(number)
     tape.reset()
     assert not origins(number)
+
+
+@pytest.mark.parametrize(
+    "number", [np.sum, np.max, lambda y: np.dot(y, y), np.linalg.norm, lambda y: np.sin(y)[0]]
+)
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f, x: kl.func.jvp(f, [x], [x]),
+        lambda f, x: kl.func.vjp(f, x),
+        lambda f, x: kl.func.jacfwd(kl.func.jacrev(f))(x),
+        lambda f, x: kl.autograd.jacobian(f, inputs=[x]),
+    ],
+)
+def test_what_a_function_of_numpy_makes_of_an_array_is_reported_in_a_transform(
+    transform: Callable[[Any, Any], Any], number: Callable[[Any], Any]
+) -> None:
+    with pytest.warns(kl.KernelWarning, match="the host took a number there and passed it on"):
+        transform(lambda x: x * number(x * x), kl.array([1.0, 2.0], requires_grad=True))

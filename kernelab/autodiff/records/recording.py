@@ -207,11 +207,9 @@ class Recording(Witness, Recorder):
         for primal in arrays:
             self.has_written(primal.allocation)
 
-    def add_call(self, call: Any, given: Sequence[array], results: Sequence[array]) -> None:
-        """Record a Python function with a derivative of its own, a `HostCall` that has just run."""
+    def called_host(self, call: Any, given: Sequence[array], results: Sequence[array]) -> None:
+        """Record a Python function with a derivative of its own."""
         traced = [k for k, elements in enumerate(given) if elements.requires_grad]
-        for result in results:
-            result.requires_grad = is_differentiable(result.dtype)
 
         def backward() -> None:
             with unrecorded():

@@ -48,8 +48,6 @@ from kernelab.runtime.memory.spaces import OPEN, space_of
 class Level(Witness, Recorder):
     """The place where programs run; also the recorder of a user's launches and copies."""
 
-    sees_values = False
-
     def __init__(self, parent: "Level") -> None:
         super().__init__()
         self.parent = parent

@@ -14,7 +14,7 @@ import numpy as np
 from kernelab import hooks
 from kernelab.backend.cuda.synchronisation import ANY, LEGACY, Partner
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
-from kernelab.host.traced import Origins, traced
+from kernelab.host.traced import traced
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
     Mat,
@@ -344,7 +344,7 @@ class Exchange(Gradients):
             if symbol:
                 return hooks.operate(symbol, given)
         arrays = [one for one in given if isinstance(one, Exchange)]
-        found = tuple(chain.from_iterable(one._origins() for one in arrays))
+        found = tuple(chain.from_iterable(look_at(one) for one in arrays))
         values = [one.__array__() if isinstance(one, Exchange) else one for one in given]
         into = tuple(one.seen().copy() if isinstance(one, Exchange) else one for one in out)
         made = getattr(ufunc, method)(*values, **options, **({"out": into} if into else {}))
@@ -357,15 +357,8 @@ class Exchange(Gradients):
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Apply one of NumPy's functions to the elements, such as ``np.dot(x, y)``."""
-        found = tuple(chain.from_iterable(each._origins() for each in _exchanged((args, kwargs))))
+        found = tuple(chain.from_iterable(look_at(each) for each in _exchanged((args, kwargs))))
         return traced(func._implementation(*args, **kwargs), found)
-
-    def _origins(self) -> Origins:
-        """The provenance of numbers computed from the elements, if a tape records."""
-        recorder = RECORDER.get()
-        if recorder is None or not recorder.sees_values:
-            return ()
-        return recorder.looked_at(self)
 
     def __jax_array__(self) -> Any:
         """A copy for JAX, whose arrays never change: ``jnp.asarray(x)``."""

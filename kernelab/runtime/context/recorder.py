@@ -24,13 +24,11 @@ Elements = Any
 class Recorder:
     """What the runtime reports launches, copies and writes to; what a recorder does not override, it ignores.
 
-    It `sees_values` where the arrays of a launch hold what the kernel computes with.  It `copies_again` where
-    it makes copies once more of which it hears: the source must still hold its elements then.  It
-    `is_checked` where it recorded a launch in checked mode.
+    It `copies_again` where it makes copies once more of which it hears: the source must still hold its
+    elements then.  It `is_checked` where it recorded a launch in checked mode.
     """
 
     is_checked = False
-    sees_values = True
     copies_again = True
 
     def launch(self, call: Any) -> None:
@@ -51,6 +49,9 @@ class Recorder:
 
     def overwritten(self, dest: Elements, how: str, data: Any = None) -> None:
         """`dest` now holds values of the host's, made of `data`; `how` names the operation."""
+
+    def called_host(self, call: Any, given: Sequence[Elements], results: Sequence[Elements]) -> None:
+        """A Python function with a derivative of its own has run; `call` is a `HostCall`."""
 
     def looked_at(self, elements: Elements) -> Origins:
         """The host gets the values of an array; the origins that these are to carry."""
