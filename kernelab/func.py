@@ -90,7 +90,8 @@ def custom_vjp(func: Function, back: Function) -> Function:
     """A function that computes what `func` does, and is differentiated by `back`.
 
     Both read the values of the arrays that they are given, with NumPy and SciPy if they like, and return
-    arrays, of NumPy too, or numbers, whose floats get the type of the first array of floats.  `back` takes
+    arrays, of NumPy too, or numbers, whose floats get the type of the first array of floats.  The arrays of
+    floats that they get are copies, which they may change.  `back` takes
     the arguments, then the results if it has parameters for them, then a cotangent for each result; it
     returns the adjoint of each argument that is an array of floats, None for zeros.  It has to be linear in
     the cotangents: forward mode calls it once for each number of the results.  Second derivatives
@@ -112,9 +113,10 @@ def custom_vjp(func: Function, back: Function) -> Function:
             results = recorder.call_host(held, given)
         else:
             results = BASE.call_host(held, given)
-            if recorder is not None and any(one.requires_grad for one in given):
-                for result in results:
-                    result.requires_grad = is_differentiable(result.dtype)
+            for result in results:
+                follows = recorder is not None and any(one.requires_grad for one in given)
+                result.requires_grad = follows and is_differentiable(result.dtype)
+            if recorder is not None:
                 recorder.called_host(held, given, results)
         return tuple(results) if held.is_several else results[0]
 

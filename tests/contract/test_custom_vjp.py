@@ -126,6 +126,84 @@ def test_what_is_overwritten_after_the_call_does_not_matter() -> None:
     agree(b.grad, BY_RIGHT)
 
 
+@pytest.mark.parametrize(
+    "around", [lambda a, b: kl.checkpoint(loss, a, b), lambda a, b: kl.checkpoint(lambda: loss(a, b))]
+)
+def test_in_a_checkpoint_it_reads_what_was_there_at_first(around: Callable[[Any, Any], Any]) -> None:
+    matrix, b = arrays(requires_grad=True)
+    with kl.Tape() as tape:
+        a = kl.clone(matrix)
+        total = around(a, b)
+        a.fill_(7.0)
+    tape.backward(total)
+    agree(matrix.grad, BY_MATRIX)
+    agree(b.grad, BY_RIGHT)
+
+
+def test_one_that_draws_anew_in_a_checkpoint_is_an_error() -> None:
+    drawn = kl.func.custom_vjp(lambda b: b.numpy() * rng.normal(), lambda b, y_bar: y_bar)
+    b = arrays(requires_grad=True)[1]
+    with kl.Tape() as tape:
+        total = kl.checkpoint(lambda b: (drawn(b) * b).sum(), b)
+    with pytest.raises(kl.TapeError, match="it did something else than at first"):
+        tape.backward(total)
+
+
+def test_record_func_in_a_checkpoint_is_an_error() -> None:
+    with kl.Tape() as tape, pytest.raises(kl.TapeError, match="record_func adds to a tape"):
+        kl.checkpoint(lambda b: tape.record_func(lambda: None, [b]), arrays(requires_grad=True)[1])
+
+
+def squares_host(b: Any) -> Host:
+    values: Host = b.numpy()
+    values *= values
+    return values
+
+
+def by_kernels(b: Any, y_bar: Any) -> Any:
+    b *= 2.0
+    y_bar *= b
+    return y_bar
+
+
+def by_numpy(b: Any, y_bar: Any) -> Host:
+    bar: Host = y_bar.numpy()
+    bar *= 2.0 * b.numpy()
+    b.numpy()[:] = 0.0
+    return bar
+
+
+@pytest.mark.parametrize("back", [by_kernels, by_numpy])
+def test_what_they_are_given_may_be_changed(back: Callable[..., Any]) -> None:
+    squares, b = kl.func.custom_vjp(squares_host, back), arrays(requires_grad=True)[1]
+    with kl.Tape() as tape:
+        y = squares(b)
+        z = y + b
+    for _ in range(2):
+        tape.zero()
+        tape.backward(grads={z: np.ones(3)})
+        agree(b.grad, 2.0 * RIGHT + 1.0)
+        agree(y.grad, np.ones(3))
+    value, pull = kl.func.vjp(squares, b)
+    for _ in range(2):
+        agree(pull(kl.ones(3))[0], 2.0 * RIGHT)
+    agree(value, RIGHT**2)
+    agree(kl.func.jvp(squares, (b,), (kl.ones(3),))[1], 2.0 * RIGHT)
+    agree(b, RIGHT)
+
+
+def test_a_tape_that_does_not_save_warns_where_an_argument_is_overwritten() -> None:
+    squares = kl.func.custom_vjp(lambda b: b.numpy() ** 2, lambda b, y_bar: 2.0 * b * y_bar)
+    b = arrays(requires_grad=True)[1]
+    with kl.Tape(overwrite="error"):
+        a = kl.clone(b)
+        squares(a).fill_(1.0)
+        with pytest.raises(
+            kl.TapeError, match="`a` is overwritten here, but a function recorded on the tape"
+        ):
+            a.fill_(1.0)
+
+
 @pytest.mark.parametrize("mode", [kl.func.jacfwd, kl.func.jacrev])
 def test_jacobians(mode: Callable[..., Any]) -> None:
     a, b = arrays()

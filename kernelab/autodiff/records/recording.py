@@ -208,8 +208,12 @@ class Recording(Witness, Recorder):
             self.has_written(primal.allocation)
 
     def called_host(self, call: Any, given: Sequence[array], results: Sequence[array]) -> None:
-        """Record a Python function with a derivative of its own."""
+        """Record a Python function with a derivative of its own, if any of its arguments has gradients."""
         traced = [k for k, elements in enumerate(given) if elements.requires_grad]
+        if not traced:
+            return
+        for needed in (*given, *results) if call.takes_results(len(results)) else given:
+            self.marked_read(needed)
 
         def backward() -> None:
             with unrecorded():

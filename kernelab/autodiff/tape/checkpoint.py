@@ -287,6 +287,14 @@ class Observer(Recorder):
         """Note values from the host."""
         self.signature.values(elements)
 
+    def called_host(self, call: Any, given: Sequence[array], results: Sequence[array]) -> None:
+        """Note what a Python function with a derivative of its own has read, and what it gave."""
+        for elements in arrays_in(call.args):
+            self.reads(elements)
+        for result in results:
+            self.signature.values(result)
+            self.writes(result)
+
     def marked_read(self, elements: array) -> None:
         """Reads by other code may decide what the function does."""
         for leaf in leaves_of(elements):
@@ -348,6 +356,11 @@ class Replaying(Recording):
     def came_in(self, elements: array, data: Any = None) -> None:
         self.signature.values(elements)
         super().came_in(elements, data)
+
+    def called_host(self, call: Any, given: Sequence[array], results: Sequence[array]) -> None:
+        for result in results:
+            self.signature.values(result)
+        super().called_host(call, given, results)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -248,6 +248,9 @@ class Tape(Observed, Habits, Displayed):
         """
         if not callable(backward):
             raise refusal("function", *no_function(backward))
+        if RECORDER.get() not in (None, self._recording):
+            message = "record_func adds to a tape, and this function runs for a checkpoint or a transform"
+            raise refusal("nested", message, "make the function by kl.func.custom_vjp")
         self._recording.add_function(backward, tuple(arrays))
 
     def record_launch(

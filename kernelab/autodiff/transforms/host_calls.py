@@ -44,8 +44,8 @@ class HostCall:
         return HostCall(func, back, args, tuple(floats))
 
     def run(self, given: Sequence[array]) -> list[array]:
-        """The results as new arrays."""
-        returned = self.func(*self._whole(given))
+        """The results as new arrays; the function gets copies, which it may change."""
+        returned = self.func(*self._whole([clone(one, requires_grad=False) for one in given]))
         self.is_several = isinstance(returned, tuple | list)
         return [self._result(result, given) for result in (returned if self.is_several else [returned])]
 
@@ -70,7 +70,7 @@ class HostCall:
         count, every = len(self.places), len(self.places) + 2 * results
         back = self.back
         assert back is not None
-        takes_results = _takes_results(back, len(self.args), results)
+        takes_results = self.takes_results(results)
 
         def adjoints(*given: array) -> list[array]:
             args, rest = self._whole(given[:count]), given[count:]
@@ -83,18 +83,19 @@ class HostCall:
 
         return HostCall(adjoints, None, (None,) * every, tuple(range(every)))
 
-
-def _takes_results(back: Function, args: int, results: int) -> bool:
-    """Whether a derivative takes the results, too; raises GradientError where its parameters fit neither."""
-    parameters = inspect.signature(back).parameters.values()
-    count = sum(one.kind is not inspect.Parameter.VAR_POSITIONAL for one in parameters)
-    if count < len(parameters) or count == args + 2 * results:
-        return True
-    if count != args + results:
-        message = f"{_name(back)} takes {count} arguments, for {args} arguments and {results} results"
-        hint = "let it take the arguments, then the results or not, then a cotangent for each result"
-        raise _refused(GradientError, message, hint)
-    return False
+    def takes_results(self, results: int) -> bool:
+        """Whether the derivative takes them, too; raises GradientError where its parameters fit neither."""
+        back, args = self.back, len(self.args)
+        assert back is not None
+        parameters = inspect.signature(back).parameters.values()
+        count = sum(one.kind is not inspect.Parameter.VAR_POSITIONAL for one in parameters)
+        if count < len(parameters) or count == args + 2 * results:
+            return True
+        if count != args + results:
+            message = f"{_name(back)} takes {count} arguments, for {args} arguments and {results} results"
+            hint = "let it take the arguments, then the results or not, then a cotangent for each result"
+            raise _refused(GradientError, message, hint)
+        return False
 
 
 def _adjoint(back: Function, n: int, bar: Any, like: array) -> array:
