@@ -56,7 +56,11 @@ def _word_at(cell: CellText, line: int, column: int) -> tuple[str, int, int]:
 
 def _told(cell: CellText, line: int, word: str, names: Mapping[str, Any]) -> Iterator[str]:
     with trial():
-        _, kernels = typed(cell, names)
+        found, kernels = typed(cell, names)
+        above = [one.span for one in found.definitions.values() if one.span.line <= line]
+        owner = max(above, key=lambda span: span.line, default=None)
+        # A line of a function is a part of the adjoints of all that call it.
+        kernels = [kernel for kernel in kernels if kernel.span == owner] or kernels
         kinds = _kinds(kernels, line)
         if word in kinds:
             yield f"```python\n{word}: {kinds[word]}\n```"

@@ -23,10 +23,14 @@ PIXELS = 2_000
 
 
 def arrays(_: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to `arrays`: those that variables of the notebook hold, the latest first."""
+    """The answer to `arrays`: those that variables of the notebook hold, the latest first, and the style."""
     found = [(name, value) for name, value in names.items() if issubclass(type(value), array)]
     shown = [pair for pair in reversed(found) if not pair[0].startswith("_")]
-    return {"arrays": list(map(_described, shown[:MOST])), "more": max(0, len(shown) - MOST)}
+    return {
+        "arrays": list(map(_described, shown[:MOST])),
+        "more": max(0, len(shown) - MOST),
+        "style": page.styles(),
+    }
 
 
 def _described(pair: tuple[str, array]) -> dict[str, Any]:
@@ -40,7 +44,7 @@ def _described(pair: tuple[str, array]) -> dict[str, Any]:
         "requires_grad": shown.requires_grad,
         "norm": _norm(shown),
         "grad_norm": None if gradient is None else _norm(gradient),
-        "picture": page.render(values_view("", shown, PIXELS)) if _may_be_read(shown) else None,
+        "picture": page.part(values_view("", shown, PIXELS)) if _may_be_read(shown) else None,
     }
 
 

@@ -56,10 +56,20 @@ def render(node: Node) -> str:
     """The view as one HTML element with its style."""
     body = _html(node)
     scope = "kl-" + hashlib.sha256(body.encode()).hexdigest()[:10]
-    style = STYLE.read_text(encoding="utf-8").strip()
+    style = styles()
     if rules := "".join(map(_rules, sorted(_all_links(node)))):
         style += f".{scope}{{{rules}}}"
     return f'<div class="kl {scope}"><style>{style}</style>{body}</div>'
+
+
+def styles() -> str:
+    """The style of all views, for a page that shows many parts."""
+    return STYLE.read_text(encoding="utf-8").strip()
+
+
+def part(node: Node) -> str:
+    """The view as one HTML element for a page that has the style already; its lines are not linked."""
+    return f'<div class="kl">{_html(node)}</div>'
 
 
 def _html(node: Node) -> str:
