@@ -92,3 +92,56 @@ def test_cells_are_checked_while_another_runs_and_after_the_kernel_has_been_rest
     notebook.run_in_kernel("%load_ext kernelab")
     type_at_the_end(page, 1, "\ny[i] = cosi(x[i])")
     expect(underlined(page, 1)).to_have_text(["sine", "cosi"])
+
+
+DECAY = """%%kernel --quiet
+def decay(x: array[float], y: array[float], n: int):
+    i = tid()
+    s = x[i]
+    for k in range(n):
+        s = s * sin(s) + floor(s)
+    y[i] += s"""
+
+
+def test_hovering_tells_types_and_derivatives_and_lines_have_marks(
+    open_notebook: Open, front_end: Path
+) -> None:
+    notebook = open_notebook("%load_ext kernelab", DECAY)
+    page = notebook.page
+    notebook.run_in_kernel("%load_ext kernelab")
+    cell = page.locator(".jp-CodeCell").nth(1)
+    marks = cell.locator(".kernelab-gutter [role=img]")
+    expect(marks).to_have_count(4)
+    labels = [marks.nth(number).get_attribute("aria-label") for number in range(4)]
+    assert labels[0] == "reads x"
+    assert (labels[1] or "").startswith("keeps s")
+    assert labels[2:] == ["the derivative of floor is zero", "adds to y"]
+    cell.locator(".kernelab-operation", has_text="sin").hover()
+    told = page.locator(".kernelab-hover")
+    expect(told).to_contain_text("x_bar += v1_bar * cos(x)")
+    expect(told).to_contain_text("adjoint of line 6")
+    page.mouse.move(0, 0)
+    expect(told).to_have_count(0)
+
+
+def test_the_adjoint_beside_the_notebook_follows_the_cursor_and_what_is_typed(
+    open_notebook: Open, front_end: Path
+) -> None:
+    notebook = open_notebook("%load_ext kernelab", DECAY)
+    page = notebook.page
+    notebook.run_in_kernel("%load_ext kernelab")
+    page.locator(".jp-CodeCell").nth(1).locator(".cm-line").nth(6).click()
+    page.evaluate("window.jupyterapp.commands.execute('kernelab:show-forms')")
+    forms = page.locator(".kernelab-forms")
+    lit = forms.locator(".kernelab-lit")
+    expect(lit).to_have_text("    s_bar = y_bar[i]")
+    page.keyboard.press("ArrowUp")
+    expect(lit.last).to_contain_text("s_bar = s_bar * sin(s) + s_bar * s * cos(s)")
+    forms.locator(".cm-line", has_text="x_bar[i] +=").click()
+    expect(lit).to_contain_text(["s = x[i]", "x_bar[i] +="])
+    page.locator(".jp-CodeCell").nth(1).locator(".cm-line").nth(6).click()
+    page.keyboard.press("End")
+    page.keyboard.type(" * 3.0")
+    expect(forms).to_contain_text("y_bar[i] * 3.0")
+    forms.get_by_label("form", exact=True).select_option("cpp")
+    expect(forms).to_contain_text("float")

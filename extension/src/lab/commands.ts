@@ -24,7 +24,7 @@ export function offer(app: JupyterFrontEnd, links: Links, palette: ICommandPalet
 }
 
 /** The editor of the active cell, if that is one of kernels. */
-function inFront(links: Links): EditorView | null {
+export function inFront(links: Links): EditorView | null {
   const cell = links.tracker.activeCell, view = cell && editorOf(cell);
   return view && holdsKernels(view.state.doc) ? view : null;
 }

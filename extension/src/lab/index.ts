@@ -3,41 +3,71 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
 import type { CodeEditor } from "@jupyterlab/codeeditor";
-import { EditorExtensionRegistry, IEditorExtensionRegistry } from "@jupyterlab/codemirror";
+import { EditorExtensionRegistry, IEditorExtensionRegistry, IEditorLanguageRegistry } from "@jupyterlab/codemirror";
 import { INotebookTracker } from "@jupyterlab/notebook";
+import { IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
-import { ITranslator, nullTranslator } from "@jupyterlab/translation";
+import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 import type { Extension } from "@codemirror/state";
-import { offer, ofProblems } from "./commands";
+import { EditorView } from "@codemirror/view";
+import { type Command, inFront, offer, ofProblems } from "./commands";
 import { diagnostics } from "./diagnostics";
+import { Forms } from "./forms";
 import { highlight } from "./highlight";
+import { hover } from "./hover";
 import { rebuild, whileKernels } from "./kernel_cells";
 import { Links } from "./links";
+import { marks } from "./marks";
+import type { Kind, Replies, Requests } from "./messages";
 import { PLUGIN, type Settings, settingsOf } from "./settings";
 
+/** Marks may come later than what is wrong, in milliseconds. */
+const MARKS_AFTER = 150;
+
 /** What the editor of a kernel cell gets. */
-function ofCell(links: Links, settings: Settings, model: CodeEditor.IModel): Extension {
-  const check = async (text: string) => {
-    const found = links.find(model), cell = found?.cell.model.id ?? "";
-    return (await links.of(found?.panel ?? null)?.ask("check", { text, cell }, `check ${cell}`))?.diagnostics ?? null;
+function ofCell(links: Links, settings: Settings, rendermime: IRenderMimeRegistry, model: CodeEditor.IModel): Extension {
+  const ask = async <K extends Kind>(kind: K, request: Omit<Requests[K], "cell">): Promise<Replies[K] | null> => {
+    const found = links.find(model), cell = found?.cell.model.id;
+    return (await links.of(found?.panel ?? null)?.ask(kind, { ...request, cell } as Requests[K], `${kind} ${cell}`)) ?? null;
   };
-  return [highlight, diagnostics(check, settings.delay)];
+  const check = async (text: string) => (await ask("check", { text }))?.diagnostics ?? null;
+  const known = async (text: string) => (await ask("marks", { text }))?.marks ?? null;
+  const moved = EditorView.updateListener.of(({ view, docChanged, selectionSet, focusChanged }) => {
+    if (docChanged || ((selectionSet || focusChanged) && view.hasFocus)) links.moved.emit({ view, hasChanged: docChanged });
+  });
+  const beside = settings.marks ? marks(known, MARKS_AFTER + settings.delay) : [];
+  return [highlight, diagnostics(check, settings.delay), hover((request) => ask("hover", request), rendermime), beside, moved];
+}
+
+/** The view of forms beside the notebook, made when it is first asked for. */
+function ofForms(app: JupyterFrontEnd, links: Links, languages: IEditorLanguageRegistry, trans: TranslationBundle): Command {
+  let forms: Forms | null = null;
+  const run = async () => {
+    const view = inFront(links), panel = links.tracker.currentWidget;
+    if (!forms || forms.isDisposed) {
+      forms = new Forms(links, languages, trans);
+      app.shell.add(forms, "main", { mode: "split-right", ref: panel?.id, activate: false });
+    }
+    if (view) await forms.follows(view);
+  };
+  return { label: trans.__("Show the adjoint beside the notebook"), run };
 }
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: PLUGIN,
   description: "What cells of kernels show while they are written.",
   autoStart: true,
-  requires: [IEditorExtensionRegistry, INotebookTracker],
+  requires: [IEditorExtensionRegistry, IEditorLanguageRegistry, INotebookTracker, IRenderMimeRegistry],
   optional: [ISettingRegistry, ICommandPalette, ITranslator],
-  activate: (app: JupyterFrontEnd, editors: IEditorExtensionRegistry, tracker: INotebookTracker, registry: ISettingRegistry | null, palette: ICommandPalette | null, translator: ITranslator | null) => {
+  activate: (app: JupyterFrontEnd, editors: IEditorExtensionRegistry, languages: IEditorLanguageRegistry, tracker: INotebookTracker, rendermime: IRenderMimeRegistry, registry: ISettingRegistry | null, palette: ICommandPalette | null, translator: ITranslator | null) => {
     const links = new Links(tracker), settings = settingsOf(registry, () => links.everywhere(rebuild.of(null)));
     editors.addExtension({
       name: "kernelab",
       factory: ({ inline, model }) =>
-        inline ? EditorExtensionRegistry.createImmutableExtension(whileKernels(model.sharedModel.getSource(), () => ofCell(links, settings, model))) : null,
+        inline ? EditorExtensionRegistry.createImmutableExtension(whileKernels(model.sharedModel.getSource(), () => ofCell(links, settings, rendermime, model))) : null,
     });
-    offer(app, links, palette, ofProblems(links, (translator ?? nullTranslator).load("kernelab")));
+    const trans = (translator ?? nullTranslator).load("kernelab");
+    offer(app, links, palette, { "show-forms": ofForms(app, links, languages, trans), ...ofProblems(links, trans) });
   },
 };
 

@@ -21,6 +21,8 @@ function tell(panel: NotebookPanel, effects: StateEffect<null>): void {
 export class Links {
   /** What a kernel told a notebook. */
   readonly events = new Signal<this, { panel: NotebookPanel; event: Event }>(this);
+  /** The cursor of a kernel cell, or its text. */
+  readonly moved = new Signal<this, { view: EditorView; hasChanged: boolean }>(this);
   private links = new WeakMap<Kernel.IKernelConnection, Link>();
 
   constructor(readonly tracker: INotebookTracker) {
@@ -47,6 +49,11 @@ export class Links {
       if (cell) found = { panel, cell };
     });
     return found;
+  }
+
+  /** The notebook that an editor is part of. */
+  panelOf(view: EditorView): NotebookPanel | null {
+    return this.tracker.find(({ content }) => content.widgets.some((cell) => editorOf(cell) === view)) ?? null;
   }
 
   /** Ask anew about each cell of a notebook. */

@@ -49,8 +49,12 @@ export interface ArrayFacts {
   picture?: string | null;
 }
 
-export const FORMS = ["adjoint", "tangent", "C++", "CUDA", "machine code"] as const;
-export type Form = (typeof FORMS)[number];
+/** As `%%kernel --show` names them, with what a reader sees and the language. */
+export const FORMS = {
+  adjoint: ["adjoint", "python"], tangent: ["tangent", "python"], textbook: ["textbook", "python"],
+  cpp: ["C++", "C++"], cuda: ["CUDA", "C++"], ptx: ["PTX", ""], sass: ["machine code", ""],
+} as const;
+export type Form = keyof typeof FORMS;
 
 export interface Requests {
   check: { text: string; cell: string };
@@ -65,7 +69,8 @@ export interface Replies {
   check: { diagnostics: Diagnostic[]; names: string[] };
   hover: { start?: Position; end?: Position; markdown?: string };
   marks: { marks: Mark[] };
-  forms: { text: string; lines: (number | null)[] };
+  /** `lines` has the line of the source behind each line; not `whole` where a part of the cell has a mistake. */
+  forms: { text: string; lines: (number | null)[]; whole?: boolean };
   arrays: { arrays: ArrayFacts[] };
   state: { device: string; compiler: string; launches: number; warnings: number; checked: boolean };
 }

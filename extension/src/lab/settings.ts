@@ -7,11 +7,13 @@ export const PLUGIN = "kernelab:plugin";
 export interface Settings {
   /** Milliseconds from a keystroke to the check of its cell. */
   delay: number;
+  /** Whether lines have marks. */
+  marks: boolean;
 }
 
 /** The settings, which follow the registry; `changed` is called when they do. */
 export function settingsOf(registry: ISettingRegistry | null, changed: () => void): Settings {
-  const settings: Settings = { delay: 60 };
+  const settings: Settings = { delay: 60, marks: true };
   void registry?.load(PLUGIN).then((loaded) => {
     const take = () => {
       Object.assign(settings, loaded.composite);

@@ -1,0 +1,68 @@
+// Marks beside the lines of a kernel cell: what is read, written, added to, kept for the backward pass, or has no derivative.
+
+import { type Extension, RangeSet, StateEffect, StateField, type Text } from "@codemirror/state";
+import { EditorView, gutter, GutterMarker, type PluginValue, ViewPlugin, type ViewUpdate } from "@codemirror/view";
+import { html } from "../dom";
+import { refresh } from "./kernel_cells";
+import type { Mark } from "./messages";
+
+export type Ask = (text: string) => Promise<Mark[] | null>;
+
+const LETTERS: Record<Mark["kind"], string> = { read: "r", written: "w", added: "+", saved: "s", zero: "0", cost: "%", overwritten: "⚠", "not finite": "NaN" };
+
+/** All marks of a line. */
+class Marker extends GutterMarker {
+  constructor(readonly marks: Mark[]) {
+    super();
+  }
+  override eq(other: Marker): boolean {
+    return JSON.stringify(this.marks) === JSON.stringify(other.marks);
+  }
+  override toDOM(): HTMLElement {
+    const words = this.marks.map(({ text }) => text).join("\n");
+    const letters = this.marks.map(({ kind }) => html("span", { class: `kernelab-mark kernelab-mark-${kind.replace(" ", "-")}`, "aria-hidden": "true" }, LETTERS[kind] ?? "?"));
+    return html("span", { title: words, role: "img", "aria-label": words }, ...letters);
+  }
+}
+
+const setMarks = StateEffect.define<Mark[]>();
+
+/** The marks of an editor; they move with the text until there are newer ones. */
+export const marksField = StateField.define<RangeSet<Marker>>({
+  create: () => RangeSet.empty,
+  update: (marks, { changes, effects, newDoc }) => effects.reduce((known, one) => (one.is(setMarks) ? placed(newDoc, one.value) : known), marks.map(changes)),
+});
+
+function placed(doc: Text, marks: Mark[]): RangeSet<Marker> {
+  const byLine = new Map<number, Mark[]>();
+  for (const mark of marks) if (mark.line < doc.lines) byLine.set(mark.line, [...(byLine.get(mark.line) ?? []), mark]);
+  return RangeSet.of([...byLine].map(([line, of]) => new Marker(of).range(doc.line(line + 1).from)), true);
+}
+
+/** Ask once nothing was typed for `delay` milliseconds; an answer about an older text is dropped. */
+export function marks(ask: Ask, delay: number): Extension {
+  class Asking implements PluginValue {
+    private timer: ReturnType<typeof setTimeout> | undefined;
+    private isOver = false;
+
+    constructor(private view: EditorView) {
+      this.later();
+    }
+    update({ docChanged, transactions }: ViewUpdate): void {
+      if (docChanged || transactions.some(({ effects }) => effects.some((one) => one.is(refresh)))) this.later();
+    }
+    destroy(): void {
+      clearTimeout(this.timer);
+      this.isOver = true;
+    }
+    private later(): void {
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => void this.run(), delay);
+    }
+    private async run(): Promise<void> {
+      const { doc } = this.view.state, found = await ask(doc.toString());
+      if (found && !this.isOver && this.view.state.doc === doc) this.view.dispatch({ effects: setMarks.of(found) });
+    }
+  }
+  return [marksField, ViewPlugin.fromClass(Asking), gutter({ class: "kernelab-gutter", side: "after", markers: ({ state }) => state.field(marksField) })];
+}
