@@ -62,6 +62,19 @@ def test_launches_say_so(double: Any, capsys: pytest.CaptureFixture[str]) -> Non
     assert "launch of double, dim=(2,), test_config.py, line" in said
 
 
+def test_launches_and_builds_are_logged_under_the_name_of_the_package(
+    caplog: pytest.LogCaptureFixture, empty_cache: Path
+) -> None:
+    text = "def halved(x: array[float]):\n    i = tid()\n    x[i] = x[i] * 0.5"
+    x = kl.ones(2)
+    with caplog.at_level("DEBUG", logger="kernelab"):
+        kl.launch(kl.compile(text)["halved"], dim=2, inputs=[x])
+    said = [record.getMessage() for record in caplog.records]
+    assert all(record.name.startswith("kernelab.") for record in caplog.records)
+    assert any(line.startswith("build of halved: ") and ", status 0 after " in line for line in said)
+    assert any(line.startswith("launch of halved, dim=(2,), test_config.py, line") for line in said)
+
+
 def test_the_cache_has_a_folder_that_can_be_chosen_and_cleared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, double: Any
 ) -> None:

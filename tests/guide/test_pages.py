@@ -33,6 +33,7 @@ PAGES = [
     "races",
     "checked",
     "pictures",
+    "editors",
 ]
 
 

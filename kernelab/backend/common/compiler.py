@@ -4,6 +4,7 @@ Knows command lines and text; must not know kernels.
 """
 
 import contextlib
+import logging
 import os
 import re
 import shlex
@@ -11,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +21,8 @@ from pathlib import Path
 from kernelab.codegen.cpp.entry import Unit
 from kernelab.codegen.cpp.snippets import complaints
 from kernelab.errors import BuildError, Diagnostic, KernelSyntaxError, Related
+
+LOG = logging.getLogger(__name__)
 
 VARIABLES = ("KERNELAB_CXX", "CXX")
 PROGRAMS = ("g++", "clang++")
@@ -110,7 +114,10 @@ class Compiler:
         command = [*self.command, *self.flags, *more, "-o", str(library), "-"]
         # Its own temporary files belong where the library goes, and its words are read by a machine.
         environment = os.environ | {"TMPDIR": str(library.parent), "LC_ALL": "C"}
+        began = time.perf_counter()
         status, stderr = _run(command, unit.text, environment)
+        names, spent = ", ".join(info.name for info in unit.entries), time.perf_counter() - began
+        LOG.debug("build of %s: %s, status %s after %.3f s", names, self.command[0], status, spent)
         if status == 0:
             self._require_written(library)
             return

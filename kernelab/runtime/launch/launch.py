@@ -4,6 +4,7 @@ Knows kernels and arrays; must not know tapes.  The way without a recorder is ke
 a kernel before it is launched stands in its `Plan`, and arrays carry their packed slots with them.
 """
 
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +44,9 @@ from kernelab.runtime.memory.streams import Stream, configured, flowing, stream_
 from kernelab.settings import settings
 
 _LISTS = (list, tuple)
+
+LOG = logging.getLogger(__name__)
+"""Told of each launch at the level DEBUG: `logging.getLogger("kernelab")` has builds, too."""
 
 
 @hooks.launch.provide
@@ -143,6 +147,8 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     chosen, checked = settings(), None
     if chosen.print_launches:
         sys.stdout.write(f"launch of {kernel.name}, dim={grid.extents}, {caller()}\n")
+    if LOG.isEnabledFor(logging.DEBUG):
+        LOG.debug("launch of %s, dim=%s, %s", kernel.name, grid.extents, caller())
     recorder = RECORDER.get()
     if not grid.threads:
         if recorder is not None and record_tape:
