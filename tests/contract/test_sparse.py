@@ -349,3 +349,9 @@ def test_a_pattern_that_holds_is_not_looked_for_again(monkeypatch: pytest.Monkey
     for _ in range(3):
         kl.autograd.jacobian(kernel, 6, [x, scale, on, 1], [kl.zeros(6)], sparse=True)
     assert len(found) == 1
+
+
+def test_an_error_of_a_sparse_jacobian_names_the_line_that_asked_for_it() -> None:
+    with pytest.raises(kl.KernelTypeError, match=r"test_sparse\.py, line") as error:
+        kl.autograd.jacobian(lambda x: np.sin(x.numpy()), inputs=[reals(3)], sparse=True)
+    assert "functools" not in str(error.value)

@@ -155,7 +155,7 @@ def inform(message: str, hint: str, code: str) -> None:
             stream.write(f"{place}: {message} ({hint})\n")
 
 
-_BETWEEN = "kernelab.", "contextlib"
+_BETWEEN = "kernelab.", "contextlib", "functools"
 """How the names of modules begin whose code is not the user's, though it calls on."""
 
 
