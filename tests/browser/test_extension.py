@@ -145,3 +145,28 @@ def test_the_adjoint_beside_the_notebook_follows_the_cursor_and_what_is_typed(
     expect(forms).to_contain_text("y_bar[i] * 3.0")
     forms.get_by_label("form", exact=True).select_option("cpp")
     expect(forms).to_contain_text("float")
+
+
+OVERWRITE = """import warnings; warnings.simplefilter("ignore")
+x, y = kl.ones(2, dtype=float, requires_grad=True), kl.zeros(2, dtype=float, requires_grad=True)
+with kl.Tape(overwrite="warn") as tape:
+    square[2](x, y)
+    x.fill_(3.0)"""
+
+
+def test_an_overwrite_is_told_at_both_lines_of_its_cell_until_it_is_mended(
+    open_notebook: Open, front_end: Path
+) -> None:
+    kernel = MISTAKES.replace("sine(x[i])", "x[i] * x[i]")
+    notebook = open_notebook("%load_ext kernelab\nimport kernelab as kl", kernel, OVERWRITE)
+    page = notebook.page
+    notebook.run_all()
+    cell = page.locator(".jp-CodeCell").nth(2)
+    expect(cell.locator(".kernelab-warned")).to_have_count(2)
+    expect(cell.locator(".kernelab-warning").last).to_contain_text("overwritten here, but the gradient of")
+    type_at_the_end(page, 2, "")
+    page.keyboard.press("Home")
+    page.keyboard.type("pass # ")
+    expect(cell.locator(".kernelab-warning").first).to_contain_text(", line 5: overwritten here")
+    notebook.run_all()
+    expect(cell.locator(".kernelab-warned")).to_have_count(0)

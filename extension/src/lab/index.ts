@@ -20,6 +20,7 @@ import { Links } from "./links";
 import { marks } from "./marks";
 import type { Kind, Replies, Requests } from "./messages";
 import { PLUGIN, type Settings, settingsOf } from "./settings";
+import { Warnings } from "./warnings";
 
 /** Marks may come later than what is wrong, in milliseconds. */
 const MARKS_AFTER = 150;
@@ -61,10 +62,11 @@ const plugin: JupyterFrontEndPlugin<void> = {
   optional: [ISettingRegistry, ICommandPalette, ITranslator],
   activate: (app: JupyterFrontEnd, editors: IEditorExtensionRegistry, languages: IEditorLanguageRegistry, tracker: INotebookTracker, rendermime: IRenderMimeRegistry, registry: ISettingRegistry | null, palette: ICommandPalette | null, translator: ITranslator | null) => {
     const links = new Links(tracker), settings = settingsOf(registry, () => links.everywhere(rebuild.of(null)));
+    const warnings = new Warnings(links);
     editors.addExtension({
       name: "kernelab",
       factory: ({ inline, model }) =>
-        inline ? EditorExtensionRegistry.createImmutableExtension(whileKernels(model.sharedModel.getSource(), () => ofCell(links, settings, rendermime, model))) : null,
+        inline ? EditorExtensionRegistry.createImmutableExtension([warnings.extension(model), whileKernels(model.sharedModel.getSource(), () => ofCell(links, settings, rendermime, model))]) : null,
     });
     const trans = (translator ?? nullTranslator).load("kernelab");
     offer(app, links, palette, { "show-forms": ofForms(app, links, languages, trans), ...ofProblems(links, trans) });

@@ -14,10 +14,6 @@ import type { Event } from "./messages";
 
 export const editorOf = (cell: Cell): EditorView | null => (cell.editor instanceof CodeMirrorEditor ? cell.editor.editor : null);
 
-function tell(panel: NotebookPanel, effects: StateEffect<null>): void {
-  for (const cell of panel.content.widgets) editorOf(cell)?.dispatch({ effects });
-}
-
 export class Links {
   /** What a kernel told a notebook. */
   readonly events = new Signal<this, { panel: NotebookPanel; event: Event }>(this);
@@ -58,12 +54,17 @@ export class Links {
 
   /** Ask anew about each cell of a notebook. */
   refresh(panel: NotebookPanel): void {
-    tell(panel, refresh.of(null));
+    this.tell(panel, refresh.of(null));
+  }
+
+  /** Tell every editor of a notebook. */
+  tell(panel: NotebookPanel, effects: StateEffect<null>): void {
+    for (const cell of panel.content.widgets) editorOf(cell)?.dispatch({ effects });
   }
 
   /** Tell every editor of every notebook. */
   everywhere(effect: StateEffect<null>): void {
-    this.tracker.forEach((panel) => tell(panel, effect));
+    this.tracker.forEach((panel) => this.tell(panel, effect));
   }
 
   private follow(panel: NotebookPanel): void {

@@ -72,21 +72,30 @@ export interface Replies {
   /** `lines` has the line of the source behind each line; not `whole` where a part of the cell has a mistake. */
   forms: { text: string; lines: (number | null)[]; whole?: boolean };
   arrays: { arrays: ArrayFacts[] };
-  state: { device: string; compiler: string; launches: number; warnings: number; checked: boolean };
+  state: { device: string; compiler: string | null; checked: string | null; problems: Warning[]; warnings: number };
 }
 
 export type Kind = keyof Requests;
 
-/** A line of a cell. */
+/** A line of a cell, with its text when it ran. */
 export interface Place {
-  cell: string;
+  cell: string | null;
+  /** "Cell In[3]" */
+  label: string;
   line: number;
+  text: string;
 }
 
-export type Event =
-  | { event: "ready" | "state" }
-  | ({ event: "warning"; text: string; other?: Place | null } & Place)
-  | { event: "mended"; cell?: string; line?: number };
+export interface Warning extends Place {
+  event: "warning";
+  key: number;
+  /** "overwritten", "kept", "not finite", or the code of another mistake of a run. */
+  kind: string;
+  message: string;
+  others: Place[];
+}
+
+export type Event = { event: "ready" | "state" } | Warning | { event: "mended"; key: number };
 
 export type Request = { [K in Kind]: { version: number; id: number; kind: K } & Requests[K] }[Kind];
 export type Reply = { version: number; id: number } & ({ error: string } | Replies[Kind]);

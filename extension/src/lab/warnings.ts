@@ -1,0 +1,93 @@
+// What the kernel warns of while cells run (an overwrite, a value that is not finite), at each of its lines, until it is mended.
+
+import type { CodeEditor } from "@jupyterlab/codeeditor";
+import type { NotebookPanel } from "@jupyterlab/notebook";
+import { type Extension, type Range, StateEffect, StateField, type Text } from "@codemirror/state";
+import { Decoration, type DecorationSet, EditorView, ViewPlugin, WidgetType } from "@codemirror/view";
+import { html } from "../dom";
+import type { Links } from "./links";
+import type { Place, Warning } from "./messages";
+
+/** What is said at a line. */
+export interface Said extends Place {
+  message: string;
+}
+
+/** The warnings of a notebook may have changed. */
+const changed = StateEffect.define<null>();
+
+/** A warning at its own line and at the others. */
+export function saidOf({ others, message, ...place }: Warning): Said[] {
+  const where = `${place.label}, line ${place.line + 1}`;
+  return [{ ...place, message }, ...others.map((other) => ({ ...other, message: `${where}: ${message}` }))];
+}
+
+class Words extends WidgetType {
+  constructor(private readonly words: string) {
+    super();
+  }
+  override eq(other: Words): boolean {
+    return other.words === this.words;
+  }
+  override toDOM(): HTMLElement {
+    return html("span", { class: "kernelab-warning", role: "note", title: this.words }, `⚠ ${this.words}`);
+  }
+}
+
+const LINE = Decoration.line({ class: "kernelab-warned" });
+
+/** The decorations of a cell; a line that has another text by now says so. */
+export function decorated(doc: Text, said: Said[]): DecorationSet {
+  const found: Range<Decoration>[] = said.filter(({ line }) => line < doc.lines).flatMap(({ line, text, message }) => {
+    const at = doc.line(line + 1), words = at.text.trim() === text.trim() ? message : `edited since: ${message}`;
+    return [LINE.range(at.from), Decoration.widget({ widget: new Words(words), side: 1 }).range(at.to)];
+  });
+  return Decoration.set(found, true);
+}
+
+export class Warnings {
+  private open = new WeakMap<NotebookPanel, Map<number, Warning>>();
+
+  constructor(private links: Links) {
+    links.events.connect((_, { panel, event }) => {
+      if (event.event === "ready") return void this.load(panel);
+      if (event.event === "warning") this.of(panel).set(event.key, event);
+      else if (event.event === "mended") this.of(panel).delete(event.key);
+      else return;
+      links.tell(panel, changed.of(null));
+    });
+  }
+
+  /** The extension of any code cell. */
+  extension(model: CodeEditor.IModel): Extension {
+    const field = StateField.define<DecorationSet>({
+      create: () => Decoration.none,
+      update: (known, { changes, effects, newDoc }) => (effects.some((one) => one.is(changed)) ? decorated(newDoc, this.at(model)) : known.map(changes)),
+      provide: (of) => EditorView.decorations.from(of),
+    });
+    // An editor of a cell that was out of sight is made later than the warning.
+    const later = ViewPlugin.define((view) => {
+      const timer = setTimeout(() => this.at(model).length && view.dispatch({ effects: changed.of(null) }), 0);
+      return { destroy: () => clearTimeout(timer) };
+    });
+    return [field, later];
+  }
+
+  private at(model: CodeEditor.IModel): Said[] {
+    const found = this.links.find(model);
+    return found ? [...this.of(found.panel).values()].flatMap(saidOf).filter(({ cell }) => cell === found.cell.model.id) : [];
+  }
+
+  private of(panel: NotebookPanel): Map<number, Warning> {
+    const known = this.open.get(panel) ?? new Map<number, Warning>();
+    this.open.set(panel, known);
+    return known;
+  }
+
+  private async load(panel: NotebookPanel): Promise<void> {
+    const state = await this.links.of(panel)?.ask("state", {});
+    if (!state) return;
+    this.open.set(panel, new Map(state.problems.map((one) => [one.key, one])));
+    this.links.tell(panel, changed.of(null));
+  }
+}
