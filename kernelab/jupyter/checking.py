@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from IPython.core.error import UsageError
 
-from kernelab.errors import Diagnostic, Source
+from kernelab.errors import Diagnostic, KernelError, Source
 from kernelab.frontend import Definition, Lowered, lower_source
 from kernelab.frontend.meaning.trial import NOT_RUN, trial
 from kernelab.guidance.quick_fixes import Fix, fixes_of
@@ -40,7 +40,10 @@ class Checked(NamedTuple):
 def checked(cell: CellText, names: Mapping[str, Any]) -> Checked:
     """What a run of the cell would say of its text, among the names of the notebook."""
     with trial():
-        lowered = lower_source(cell.source, dict(names))
+        try:
+            lowered = lower_source(cell.source, dict(names))
+        except KernelError as error:  # of a decorated function that the text calls, and that has mistakes
+            lowered = Lowered({}, {}, (), error.diagnostics)
     told = (*_of_options(cell.options), *lowered.errors, *lowered.diagnostics)
     return Checked([one for one in told if one.code != NOT_RUN], lowered, cell.source)
 
@@ -94,9 +97,11 @@ def _is_within(diagnostic: Diagnostic, fix: Fix) -> bool:
 
 
 def _described(cell: CellText, diagnostic: Diagnostic, fixes: Sequence[Fix]) -> dict[str, Any]:
-    """A diagnostic as it travels; one without a place stands at the line of the magic."""
+    """A diagnostic as it travels; one without a place in the cell stands at the line of the magic."""
     start, end = _place(cell, diagnostic)
     notes = [diagnostic.note] if diagnostic.note else []
+    if (span := diagnostic.span) is not None and span.source is not cell.source:
+        notes.append(f"{span}: {span.source.line(span.line).strip()}")
     notes += [f"hint: {diagnostic.hint}"] if diagnostic.hint else []
     notes += [f"{other.message} ({other.span})" for other in diagnostic.related]
     return {
@@ -111,7 +116,7 @@ def _described(cell: CellText, diagnostic: Diagnostic, fixes: Sequence[Fix]) -> 
 
 
 def _place(cell: CellText, diagnostic: Diagnostic) -> tuple[list[int], list[int]]:
-    if diagnostic.span is not None:
+    if diagnostic.span is not None and diagnostic.span.source is cell.source:
         return cell.ends(diagnostic.span)
     assert cell.magic_line is not None
     line = cell.magic_line + 1

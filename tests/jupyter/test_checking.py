@@ -160,6 +160,29 @@ def test_derivatives_that_are_zero_by_construction_are_marked() -> None:
     assert found == zero
 
 
+def test_a_mistake_in_another_cell_is_not_put_into_this_one() -> None:
+    names = dict(kl.compile("def part(t):\n    s = t\n    return s.q\n", label="Cell In[2]"))
+    text = "%%kernel\ndef f(x: array[float]):\n    i = tid()\n    x[i] = part(x[i])\n"
+    (told,) = check({"text": text}, names)["diagnostics"]
+    assert [told["start"], told["end"]] == [[0, 0], [0, 8]]
+    assert "Cell In[2], line 3: return s.q" in told["notes"]
+
+
+@kl.func
+def shifted(t: float, by: float = max(1.0, float(len("abc")))):  # type: ignore[no-untyped-def]
+    return t + by
+
+
+def test_a_decorated_function_that_a_check_loads_is_whole() -> None:
+    body = "    x[0] = shifted(x[0]) + shifted(x[0], 1.0, 2.0)\n"
+    text = f"%%kernel\ndef f(x: array[float]):\n{body}"
+    (told,) = check({"text": text}, {"shifted": shifted})["diagnostics"]
+    assert told["message"] == "shifted takes 2 arguments, not 3"
+    x = kl.zeros(1)
+    kl.launch(kl.compile("def g(x: array[float]):\n    x[0] = shifted(x[0])\n")["g"], 1, inputs=[x])
+    assert x.numpy()[0] == 3.0
+
+
 # -------------------------------------------------------------------------------------------- golden files
 
 

@@ -39,6 +39,16 @@ def trial() -> Iterator[None]:
         _COPIES.reset(token)
 
 
+@contextmanager
+def no_trial() -> Iterator[None]:
+    """Within the block, what this thread lowers stays: what is loaded once is loaded as a whole."""
+    token = _COPIES.set(None)
+    try:
+        yield
+    finally:
+        _COPIES.reset(token)
+
+
 def is_trial() -> bool:
     """Whether this thread is in a trial."""
     return _COPIES.get() is not None

@@ -7,6 +7,7 @@ import inspect
 import textwrap
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import RLock
 from types import FunctionType
 from typing import Any
 
@@ -22,6 +23,7 @@ from kernelab.frontend import (
     rule_from,
     struct_of,
 )
+from kernelab.frontend.meaning.trial import no_trial
 from kernelab.host.single import Single
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
@@ -202,6 +204,10 @@ def struct(cls: Any) -> type[Instance]:
     return class_of(struct_of(cls, names_around(2)))
 
 
+_LOADING = RLock()
+"""One thread loads functions at a time: a text is also checked while a cell runs."""
+
+
 class Function(Single, hooks.Displayed):
     """A decorated function: kernels call it, and so does Python."""
 
@@ -266,12 +272,14 @@ class Function(Single, hooks.Displayed):
 
     @property
     def _own(self) -> UserFunction:
-        if self._lowered is None:
-            self._lowered = self._lower()
-        # A rule names the function that it belongs to: it is attached once that is there.
-        while self._rules:
-            self._rules[0](self._lowered)
-            del self._rules[0]
+        if self._lowered is None or self._rules:
+            with _LOADING, no_trial():
+                if self._lowered is None:
+                    self._lowered = self._lower()
+                # A rule names the function that it belongs to: it is attached once that is there.
+                while self._rules:
+                    self._rules[0](self._lowered)
+                    del self._rules[0]
         return self._lowered
 
     @property
