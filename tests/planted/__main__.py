@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tests.planted.backward import BACKWARD
+from tests.planted.explained import EXPLAINED
 from tests.planted.faults import FAULTS, Fault
 from tests.planted.later import LATER
 from tests.planted.plant import Verdict, copy_checkout, try_fault
@@ -18,7 +19,11 @@ ENOUGH = 0.95
 
 
 def main(words: list[str]) -> int:
-    chosen = [fault for fault in (*FAULTS, *LATER, *BACKWARD) if not words or " ".join(words) in fault.name]
+    chosen = [
+        fault
+        for fault in (*FAULTS, *LATER, *BACKWARD, *EXPLAINED)
+        if not words or " ".join(words) in fault.name
+    ]
     with tempfile.TemporaryDirectory(prefix="kernelab-planted-") as folder:
         copy_checkout(Path(folder))
         verdicts = [_tried(fault, Path(folder)) for fault in chosen]

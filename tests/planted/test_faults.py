@@ -5,12 +5,13 @@ import ast
 import pytest
 
 from tests.planted.backward import BACKWARD
+from tests.planted.explained import EXPLAINED
 from tests.planted.faults import FAULTS as FIRST
 from tests.planted.faults import Fault
 from tests.planted.later import LATER
 from tests.planted.plant import ROOT, places
 
-FAULTS = (*FIRST, *LATER, *BACKWARD)
+FAULTS = (*FIRST, *LATER, *BACKWARD, *EXPLAINED)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
