@@ -129,6 +129,10 @@ def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Functio
     The gradient has the shape and dtype of the argument; with a tuple for `argnums` it is a tuple.  With
     `has_aux`, `func` returns a pair ``(output, aux)``, and so does the new function.  Raises GradientError
     where the output is not one number, or was not computed from the arguments.
+
+    >>> square = kl.compile("def square(x: float) -> float:\\n    return x * x")["square"]
+    >>> float(kl.func.grad(square)(3.0))
+    6.0
     """
     both = value_and_grad(func, argnums, has_aux)
 
@@ -141,7 +145,13 @@ def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Functio
 
 
 def value_and_grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
-    """A function that returns what `func` returns, and its gradient; as for `grad`."""
+    """A function that returns what `func` returns, and its gradient; as for `grad`.
+
+    >>> square = kl.compile("def square(x: float) -> float:\\n    return x * x")["square"]
+    >>> value, gradient = kl.func.value_and_grad(square)(3.0)
+    >>> float(value), float(gradient)
+    (9.0, 6.0)
+    """
 
     @_made(value_and_grad, func, argnums, has_aux)
     def value_and_gradient(*args: Any) -> Any:
@@ -163,6 +173,11 @@ def jvp(
 
     `tangents` are arrays of the shapes and dtypes of the primals.  The derivative of an array of integers is
     an array of zeros.  With `has_aux`, a third item follows.
+
+    >>> square = kl.compile("def square(x: float) -> float:\\n    return x * x")["square"]
+    >>> value, tangent = kl.func.jvp(square, (3.0,), (1.0,))
+    >>> float(value), float(tangent)
+    (9.0, 6.0)
     """
     _require_sequence(primals, "primals")
     _require_sequence(tangents, "tangents")
@@ -288,6 +303,10 @@ def hessian(func: Function, argnums: Argnums = 0) -> Function:
 
     Where `func` returns one number, the result has the argument's shape twice, without an axis for it.  With
     a tuple for `argnums`, a tuple of tuples: what is at ``[i][j]`` has the shape of argument i, then j.
+
+    >>> square = kl.compile("def square(x: float) -> float:\\n    return x * x")["square"]
+    >>> float(kl.func.hessian(square)(3.0))
+    2.0
     """
 
     @_made(hessian, func, argnums)

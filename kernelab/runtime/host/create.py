@@ -67,6 +67,9 @@ def zeros(
     `shape` is an int or a tuple of 1 to 4 of them, `dtype` a type of numbers, vectors, matrices or structs.
     With `requires_grad` it has a `.grad` of the same shape and dtype, zero at first.  Raises KernelTypeError
     where the shape is missing, LaunchError for a device that is not there.
+
+    >>> kl.zeros((2, 3), dtype=float).tolist()
+    [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
     return _made(shape, dtype, device, requires_grad, options, cleared=True)
 
@@ -94,7 +97,11 @@ def ones(
     requires_grad: bool = False,
     **options: Unpack[Options],
 ) -> array:
-    """An array of ones, in every component; the rest as for `zeros`."""
+    """An array of ones, in every component; the rest as for `zeros`.
+
+    >>> kl.ones(2, dtype=kl.vec3).shape
+    (2,)
+    """
     return full(shape, 1, dtype, device, requires_grad, **options)
 
 
@@ -109,6 +116,9 @@ def full(
     """An array that holds `value` everywhere; its dtype is `value`'s unless given: of a list, a vector's.
 
     The rest as for `zeros`.  Raises KernelValueError for a number that the dtype cannot hold.
+
+    >>> kl.full(3, 7, dtype=int).list()
+    [7, 7, 7]
     """
     elem: Any = getattr(value, "__kernelab_struct__", None)
     if dtype is not None:
@@ -136,6 +146,9 @@ def zeros_like(
     """Zeros in the shape and dtype of `src`; `requires_grad` too unless given.
 
     They are on its device unless another one is given.  Raises KernelTypeError for what is no array.
+
+    >>> kl.zeros_like(kl.ones((2, 2))).shape
+    (2, 2)
     """
     return zeros(*_like(src, device, requires_grad, "zeros_like takes"), **options)
 
@@ -146,7 +159,11 @@ def ones_like(
     requires_grad: bool | None = None,
     **options: Unpack[Options],
 ) -> array:
-    """Ones in the shape and dtype of `src`; the rest as for `zeros_like`."""
+    """Ones in the shape and dtype of `src`; the rest as for `zeros_like`.
+
+    >>> kl.ones_like(kl.zeros(2)).list()
+    [1.0, 1.0]
+    """
     return ones(*_like(src, device, requires_grad, "ones_like takes"), **options)
 
 
@@ -186,6 +203,9 @@ def from_numpy(
 
     The dtype is NumPy's unless given; with a vector or matrix the last axes are its components.  Raises
     KernelTypeError where data and dtype do not go together, KernelValueError for numbers that do not fit.
+
+    >>> kl.from_numpy(np.arange(3)).list()
+    [0, 1, 2]
     """
     values = data if isinstance(data, np.ndarray) else np.asarray(data)
     made: array = array(values, dtype, shape, device, requires_grad, copy=False)
@@ -254,6 +274,12 @@ def clone(
 
     It has the shape and dtype of `src`, and is on its device unless another one is given.  Raises
     KernelTypeError for what is no array, LaunchError for a device that is not there.
+
+    >>> x = kl.ones(2)
+    >>> y = kl.clone(x)
+    >>> y += 2.0
+    >>> x.list(), y.list()
+    ([1.0, 1.0], [3.0, 3.0])
     """
     _require_known(options)
     place = None if device is None else get_device(device)
@@ -271,6 +297,11 @@ def copy(
 
     With `count`, or an offset, that many elements (by default as many as `src` has left) of the flattened
     arrays.  Raises KernelValueError where shapes or ranges do not fit.
+
+    >>> x = kl.zeros(3)
+    >>> kl.copy(x, kl.ones(3))
+    >>> x.list()
+    [1.0, 1.0, 1.0]
     """
     if not (count or dest_offset or src_offset) and dest.__class__ is array and src.__class__ is array:
         transfer(dest, src, "copy")

@@ -264,8 +264,9 @@ class Function(Single, hooks.Displayed):
     @property
     def __kernelab_function__(self) -> UserFunction:
         """The function for kernels, with the others of its name."""
+        own: UserFunction = self._own
         if not self._others:
-            return self._own
+            return own
         if self._together is None:
             self._together = Overloads.of([member._own for member in self.members])
         return self._together

@@ -76,6 +76,12 @@ def launch(
     effect.  Parameters with defaults may be left out.  With `record_cmd` nothing runs yet: a `Launch` comes
     back, which runs when it is told to.
     Raises LaunchError, which names the argument, and the kernel's own errors.
+
+    >>> text = "def double(x: array[float], y: array[float]):\\n    y[tid()] = 2.0 * x[tid()]"
+    >>> x, y = kl.ones(2), kl.zeros(2)
+    >>> kl.launch(kl.compile(text)["double"], dim=2, inputs=[x], outputs=[y])
+    >>> y.list()
+    [2.0, 2.0]
     """
     if unknown:
         raise no_argument("launch", next(iter(unknown)), list(signature(launch).parameters))
