@@ -206,7 +206,7 @@ _HOMES = {
 
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
-_FACES = ("autograd", "config", "func", "interop", "optim", "teach", "types", "utils")
+_FACES = ("autograd", "config", "distributed", "func", "interop", "optim", "teach", "types", "utils")
 
 for _hook, _module in (
     (_hooks.operate, "runtime.ops.elementwise"),

@@ -26,6 +26,7 @@ FACES = (
     "config",
     "warp",
     "interop",
+    "distributed",
     "teach",
     "showing",
     "exploring",
