@@ -5,6 +5,8 @@
 # The others:
 #   make lint    ruff and mypy               make format   what ruff can mend
 #   make frontend  the TypeScript of the widgets and the JupyterLab extension (with node, or one that pip brings)
+#   make lessons  runs the lessons of the course and stores what they show   (make lessons ARGS=3)
+#   make binder-check  all of the Binder image that needs no docker
 #   make oracle  derivatives beside JAX's    make test-interop  arrays and gradients shared with PyTorch and JAX
 #   make bench   kernelab beside others       make clean    remove all that make and the tools created
 #   make builtins   which builtins pass their tests, how exact they are, and what they cost
@@ -30,11 +32,13 @@ ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .NOTPARALLEL:
 .PHONY: help lab test check oracle test-interop fuzz sanitize planted lint format bench builtins clean compiler must-compile browser frontend
-.PHONY: test-nvrtc test-gpu bench-gpu matrix dist
+.PHONY: test-nvrtc test-gpu bench-gpu matrix dist lessons binder-check
 help:
 	@sed -n 's/^#   //p' Makefile
 
+# Trusted: JupyterLab strips the styles and pictures of outputs that come from elsewhere.
 lab: $(VENV)/.with-lab compiler frontend
+	@$(BIN)/jupyter trust notebooks/*.ipynb notebooks/course/*.ipynb >/dev/null
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jupyter-lab --ServerApp.root_dir="$(CURDIR)" \
 	    --LabApp.default_url=/lab/tree/$(NOTEBOOK) $(ALLOW_ROOT) $(ARGS)
 
@@ -67,6 +71,14 @@ test-interop: VENV := .venv-interop
 test-interop: must-compile
 	scripts/setup.sh environment interop
 	$(VENV)/bin/python -m pytest interop $(ARGS)
+
+# In static forms: what a reader sees without running anything. Without ARGS all of them, one after another.
+lessons: $(VENV)/.with-test must-compile
+	$(BIN)/python -m tests.support.course $(or $(ARGS),1 2 3 4 5 6 7 8 9 10)
+
+# Uses the last commit, and two environments of its own.
+binder-check:
+	scripts/binder_check.sh
 
 lint: $(VENV)/.with-dev
 	$(BIN)/ruff check

@@ -18,6 +18,7 @@ import pytest
 
 import kernelab
 from kernelab import doctor
+from kernelab.teach.lessons import lessons
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -271,10 +272,9 @@ def test_binder_has_a_compiler_and_a_python_that_kernelab_accepts() -> None:
     assert PROJECT["requires-python"] == binder_text("runtime.txt").replace("python-", ">=")
 
 
-def test_binder_opens_a_notebook_that_exists() -> None:
+def test_binder_opens_the_first_lesson() -> None:
     url = json.loads(binder_text("jupyter_lab_config.json"))["LabApp"]["default_url"]
-    assert (ROOT / url.removeprefix("/lab/tree/")).is_file()
-    assert url.removeprefix("/lab/tree/") in (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert ROOT / url.removeprefix("/lab/tree/") == lessons()[1]
 
 
 def test_binders_last_step_can_be_executed_and_is_bash() -> None:

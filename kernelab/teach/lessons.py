@@ -9,6 +9,7 @@ tag ``solution`` it explains an answer.
 import copy
 import json
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,7 +64,18 @@ def copied(path: Path, folder: Path, version: Version) -> Path:
     with target.open("x", encoding="utf-8") as file:
         json.dump(made, file, indent=1, ensure_ascii=False)
         file.write("\n")
+    _trust(target)
     return target
+
+
+def _trust(path: Path) -> None:
+    """Sign a copy, as `jupyter trust` does: JupyterLab shows unsigned outputs without styles and pictures."""
+    try:
+        nbformat: Any = import_module("nbformat")
+        sign: Any = import_module("nbformat.sign")
+    except ImportError:
+        return
+    sign.NotebookNotary().sign(nbformat.read(path, 4))
 
 
 def without_solution(text: str) -> str:

@@ -34,6 +34,7 @@ PAGES = [
     "checked",
     "pictures",
     "editors",
+    "teaching",
 ]
 
 
