@@ -355,4 +355,18 @@ LATER = (
         'run(b"".join(parts), False)',
         (*SUMS, "tests/autodiff/test_func.py", "tests/autodiff/test_func_composition.py"),
     ),
+    Fault(
+        "indices are asked for behind the last one",
+        CODEGEN,
+        "{self.total} - {AHEAD + self.width - 1} : 0",
+        "{self.total} : 0",
+        ("tests/codegen/test_prefetch.py",),
+    ),
+    Fault(
+        "indices are asked for before the first one",
+        CODEGEN,
+        "{condition} ? {AHEAD} : {self.total}",
+        "{condition} ? 0 : {self.total}",
+        ("tests/codegen/test_prefetch.py",),
+    ),
 )

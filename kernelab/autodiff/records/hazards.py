@@ -18,7 +18,7 @@ from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.moves import Simple
 from kernelab.autodiff.records.snapshots import Snapshot
 from kernelab.errors import Diagnostic, KernelMemoryError, KernelWarning, Related, TapeError
-from kernelab.lang.types import bytes_of, uint8
+from kernelab.lang.types import uint8
 from kernelab.passes.access.access_regions import Box, Region
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, called, caller, name_in_caller, name_of_memory
@@ -26,7 +26,7 @@ from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.dispatch import may_keep
 from kernelab.runtime.launch.footprint import box_and_whole, overwrites
 from kernelab.runtime.launch.launch import Call
-from kernelab.runtime.memory.interop import checksum
+from kernelab.runtime.memory.interop import checksum, itemsize
 from kernelab.runtime.memory.memory import Allocation, Change
 from kernelab.settings import Policy
 
@@ -143,8 +143,8 @@ class Watch(Snapshot):
             self.release()
             self._warn()
         else:
-            nbytes = min(target.size, self._left) * bytes_of(needed.dtype)
-            if not may_keep(nbytes, self.guard.saved_bytes):
+            size, kept = itemsize(needed.dtype), self.guard.saved_bytes
+            if not (may_keep(self._left * size, kept) or may_keep(target.size * size, kept)):
                 raise KernelMemoryError(self._too_much())
             saved = self.keep(target, needed)
             self.guard.saved_bytes += saved

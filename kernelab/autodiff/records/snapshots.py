@@ -16,7 +16,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import pack_address
 from kernelab.runtime.launch.footprint import part
 from kernelab.runtime.memory.interop import HostArray, checksum, itemsize
-from kernelab.runtime.memory.memory import Allocation, address_of, allocate, copy_bytes
+from kernelab.runtime.memory.memory import Allocation, allocate, copy_bytes, copy_of
 
 Lost = slice | HostArray
 """Positions among the needed elements: a stretch of them in order, or a mask in their shape."""
@@ -26,16 +26,17 @@ class Copied(NamedTuple):
     """A copy of all elements of an array without gaps; the array of it takes longer to make than the copy."""
 
     elements: array
-    values: HostArray
+    memory: HostArray
+    address: int
 
     @property
     def packed(self) -> bytes:
         """What a launch gets that reads the copy."""
-        return pack_address(address_of(self.values)) + self.elements.packed[8:]
+        return pack_address(self.address) + self.elements.packed[8:]
 
-    def array(self) -> array:
-        memory, like = Allocation(address_of(self.values), self.values.nbytes, self.values), self.elements
-        return type(like).over(memory, 0, like.shape, like.strides, like.dtype)
+    def as_array(self) -> array:
+        memory, like = Allocation(self.address, self.memory.nbytes, self.memory), self.elements
+        return array.over(memory, 0, like.shape, like.strides, like.dtype)
 
 
 class Snapshot:
@@ -106,7 +107,7 @@ class Snapshot:
     def saved(self) -> array | None:
         """An array to read in place of the elements, if any of them are copied."""
         if self._copied is not None:
-            return self._copied.array()
+            return self._copied.as_array()
         if self._room is not None or not self._pieces:
             return self._room
         assert self._needed is not None
@@ -196,12 +197,12 @@ class Snapshot:
         before = self._left
         encloses_all = self._gone is None and encloses(target, needed)
         on_device = needed.allocation.space is not None
-        is_whole = needed is self.elements
-        if encloses_all and is_whole and not on_device and (values := needed.host()).flags.c_contiguous:
-            self._copied = Copied(needed, values.copy())
+        is_whole = needed is self.elements and needed.is_contiguous
+        if encloses_all and is_whole and before and not on_device:
+            self._copied = Copied(needed, *copy_of(*needed.extent))
             self._left = 0
-        elif encloses_all and (not on_device or (is_whole and needed.is_contiguous)):
-            self._room = self._all(needed, on_device)
+        elif encloses_all and (is_whole or not on_device):
+            self._room = self._all(needed, is_whole)
             self._left = 0
         elif encloses_all:
             self._keep_some(slice(0, needed.size), needed)
@@ -213,8 +214,8 @@ class Snapshot:
             self._checksum = self._sum()
         return (before - self._left) * itemsize(needed.dtype)
 
-    def _all(self, needed: array, on_device: bool) -> array:
-        if on_device:
+    def _all(self, needed: array, is_whole: bool) -> array:
+        if is_whole:  # on a device
             low, high = needed.extent
             held = needed.allocation
             memory = allocate(high - low, cleared=False, beside=held)

@@ -12,7 +12,7 @@ includes no header, uses no struct, holds only the helpers it calls, and reads l
 Every line knows its span.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
 from kernelab.codegen.cpp import snippets, spelling
@@ -29,8 +29,9 @@ from kernelab.codegen.cpp.entry import (
     message_of,
 )
 from kernelab.codegen.cpp.helpers import PRELUDE, USES, Names, identifier
+from kernelab.codegen.cpp.prefetch import Prefetches, prefetches
 from kernelab.codegen.cpp.targets import Flavor, Outline
-from kernelab.codegen.cpp.wide_accumulators import total_of, totals, wide_of
+from kernelab.codegen.cpp.wide_accumulators import Wide, total_of, totals, wide_of
 from kernelab.codegen.cpp.writer import (
     Writer,
     chosen,
@@ -148,7 +149,14 @@ class Body(Writer):
             near=self.near,
             unit=self.widest,
             wraps=bool(self.wraps),
+            prefetches=self.prefetches(beside),
         )
+
+    def prefetches(self, wide: Mapping[ir.Var, Wide]) -> Prefetches:
+        """The elements that are asked for ahead: where threads run one after another, by one index."""
+        if self.flavor.target != "cpu":
+            return Prefetches()
+        return prefetches(self.function, self.name, wide, "thread", "total")
 
     def unpack(self) -> Iterator[str]:
         """The lines that read the arguments into locals."""

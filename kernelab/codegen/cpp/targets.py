@@ -9,12 +9,13 @@ the grid.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from kernelab.codegen.cpp import spelling, wide_accumulators
 from kernelab.codegen.cpp.entry import DONE, GRID_SLOTS, TILE, WRAPPED, Message, Param, device_call
 from kernelab.codegen.cpp.helpers import BUDGET, CPU_HELPERS, CUDA_HELPERS
+from kernelab.codegen.cpp.prefetch import Prefetches
 from kernelab.codegen.cpp.wide_accumulators import Total, Wide
 from kernelab.lang.ir import Atomic, AtomicKind, Function
 from kernelab.lang.ops import ALONG, Op
@@ -35,7 +36,7 @@ class Outline:
     `descending` says that the last thread comes first, where threads run one after another; `totals` are
     the running totals of its sums and its float64 accumulators; `near` says that 32 bits hold the number of
     any thread; `unit` is the size of the widest scalar that a thread saves; `wraps` says that indices that
-    are computed may be below zero.
+    are computed may be below zero; `prefetches` are the elements that threads of one index ask for ahead.
     """
 
     symbol: str
@@ -50,6 +51,7 @@ class Outline:
     near: bool = False
     unit: int = 1
     wraps: bool = False
+    prefetches: Prefetches = field(default_factory=Prefetches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ def _chunk(outline: Outline) -> int:
 
 def _linear(outline: Outline) -> tuple[list[str], list[str], int]:
     chunk = _chunk(outline)
-    loops = ["const i64 total = args[0] * args[1] * args[2] * args[3];"]
+    loops = ["const i64 total = args[0] * args[1] * args[2] * args[3];", *outline.prefetches.declared]
     if outline.descending:
         spent = "start - release"
         loops += [
@@ -128,7 +130,8 @@ def _linear(outline: Outline) -> tuple[list[str], list[str], int]:
             f"  const i64 release = total - start < {chunk} ? total : start + {chunk};",
             "  for (; thread < release; ++thread) {",
         ]
-    loops += [f"    const int {name} = (int)thread;" for name in outline.coordinates]
+    each = [*outline.prefetches.each, *(f"const int {name} = (int)thread;" for name in outline.coordinates)]
+    loops += _indented(each, 2)
     return _indented(loops, 1), ["    }", f"    {_poll(outline, spent)}", "  }"], 3
 
 

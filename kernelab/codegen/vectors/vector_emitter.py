@@ -12,12 +12,13 @@ before any effect of a group in which an index is out of bounds or an assertion 
 from scalar code.  What this module does not handle stays scalar: `Refused` says why.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.emitter import prelude
 from kernelab.codegen.cpp.entry import DONE, GRID_SLOTS, EntryInfo, Line, Unit
 from kernelab.codegen.cpp.helpers import BUDGET
+from kernelab.codegen.cpp.prefetch import Prefetches, prefetches
 from kernelab.codegen.cpp.targets import INDENT, Cpu, reported
 from kernelab.codegen.cpp.wide_accumulators import Wide
 from kernelab.codegen.cpp.writer import is_short, scalar_type, sides, weight
@@ -78,6 +79,7 @@ class VectorBody(VectorWriter):
         """The whole entry."""
         outline = self.outline()
         self.depth = 2 + len(outline.coordinates)
+        self.ahead = outline.prefetches
         loops = self.groups(outline.coordinates, outline.weight)
         shared = [total for stmt, total in self.totals.items() if not self.is_own(stmt)]
         sums = [total for total in outline.totals if total in shared or isinstance(total, Wide)]
@@ -105,6 +107,9 @@ class VectorBody(VectorWriter):
         tail += ["bail:", f"  status[{DONE}] = done, code = -1;", "  goto end;", "}"]
         return [*map(Line, head), *loops, *map(Line, tail)]
 
+    def prefetches(self, wide: Mapping[ir.Var, Wide]) -> Prefetches:
+        return prefetches(self.function, self.name, wide, "at", "lane_extent", self.lanes.width)
+
     def constants(self) -> list[str]:
         before, self.written, self.depth = (self.written, self.depth), [], 0
         for stmt in self.ranges.constants.values():
@@ -127,7 +132,7 @@ class VectorBody(VectorWriter):
         last, down, width = len(coordinates) - 1, self.function.descending, self.lanes.width
         chunk = max(1, BUDGET // spent // width) * width
         extent = f"args[{last}]" if last else " * ".join(f"args[{axis}]" for axis in range(GRID_SLOTS))
-        head = [f"const i64 lane_extent = {extent};"]
+        head = [f"const i64 lane_extent = {extent};", *self.ahead.declared]
         if down:
             head.append(f"row = {' * '.join(f'args[{axis}]' for axis in range(GRID_SLOTS))};")
         lines = [INDENT + line for line in head]
@@ -165,7 +170,8 @@ class VectorBody(VectorWriter):
             head = [f"while (at - release >= {width}) {{", f"  at -= {width};"]
         else:
             done, head = "row + at", [f"for (; release - at >= {width}; at += {width}) {{"]
-        return self.group([*head, f"  done = {done};", f"  const int {index} = (int)at;"], "")
+        head += [f"  done = {done};", *(INDENT + line for line in self.ahead.each)]
+        return self.group([*head, f"  const int {index} = (int)at;"], "")
 
     def tail_group(self, index: str) -> list[Line]:
         """The groups of which some lanes are no threads."""
@@ -178,6 +184,7 @@ class VectorBody(VectorWriter):
             head = ["if (at < release) {" if is_one else f"for (; at < release; at += {width}) {{"]
             head.append(f"  const int rest = release - at < {width} ? (int)(release - at) : {width};")
             head.append("  done = row + at;")
+        head += [] if is_one else [INDENT + line for line in self.ahead.each]
         head += [f"  const int {index} = (int)at;", "  const vi tail = iota < rest;"]
         return self.group(head, "tail")
 
@@ -185,6 +192,7 @@ class VectorBody(VectorWriter):
         """The body, for a group."""
         self.written, self.mask, self.has_effects, self.pending = [], mask, False, []
         self.loaded.clear()
+        self.asked_by_lanes = self.ahead.lanes
         with self.scope():
             indent = INDENT * (len(self.function.threads) + 1)
             lines = [Line(indent + line) for line in head]

@@ -36,6 +36,7 @@ class VectorValues(Body):
         self.lanes = lanes
         self.variation = variations(function)
         self.mask = ""
+        self.asked_by_lanes: tuple[str, ...] = ()
 
     @contextmanager
     def under(self, mask: str) -> Iterator[None]:
@@ -148,9 +149,17 @@ class VectorValues(Body):
                 else f"int lane = 0; lane < {width}; ++lane"
             )
             with self.braces(f"for ({over})"):
+                self.ask_ahead()
                 yield
             return
         with self.braces(f"for (unsigned left = bits({self.mask}); left;)"):
             self.line(f"const int lane = {'31 - __builtin_clz' if down else '__builtin_ctz'}(left);")
             self.line("left &= ~(1u << lane);")
+            self.ask_ahead()
             yield
+
+    def ask_ahead(self) -> None:
+        """Ask for what later lanes add to, in the first loop over the lanes of a group."""
+        for text in self.asked_by_lanes:
+            self.line(text)
+        self.asked_by_lanes = ()

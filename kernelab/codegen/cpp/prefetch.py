@@ -1,0 +1,141 @@
+"""Asks for elements some threads ahead whose indices stand in other arrays: no processor foresees these.
+
+    d = x[b[s]] - x[a[s]]        while thread s runs, x[b[s + 16]] and x[a[s + 16]] are on their way
+
+Only where the elements are too many for a cache near the core, and a launch has an index for each thread.
+What is asked for changes nothing: a wrong index asks for bytes that nobody needs.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from kernelab.codegen.cpp import spelling
+from kernelab.codegen.cpp.helpers import Names
+from kernelab.codegen.cpp.wide_accumulators import Wide
+from kernelab.lang import ir
+from kernelab.lang.build import elem_of
+from kernelab.lang.types import int32, int64, scalar_of
+
+AHEAD = 16
+"""How many threads ahead: about as long as a miss of all caches takes."""
+
+FAR = 1 << 18
+"""The bytes of an array from which its elements are likely to be far away."""
+
+MOST = 8
+"""The elements of a thread that are asked for at most: memory answers about as many at a time."""
+
+Place = tuple[ir.Var, tuple[str, ...], int]
+"""Integers that each thread reads at its own index: the array, the other indices, the component."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetches:
+    """Lines: in front of all threads, in front of each or of a group, and for each lane that adds.
+
+    Too much that a group asks for at a time is lost, so what it adds to is asked for while it adds.
+    """
+
+    declared: tuple[str, ...] = ()
+    each: tuple[str, ...] = ()
+    lanes: tuple[str, ...] = ()
+
+
+def gathers(function: ir.Function) -> dict[Place, dict[ir.Var, bool]]:
+    """The array parameters whose first index is read from another, and whether they are changed there.
+
+    Accesses in loops do not count: what a thread asks for there would come too late or too often.
+    """
+    stmts = list(_once(function.body))
+    places: dict[ir.Atom, Place] = {}
+    for stmt in stmts:
+        if isinstance(stmt, ir.Load) and stmt.array in function.params and stmt.out.type in (int32, int64):
+            own, *others = stmt.indices
+            fixed = tuple(str(other.value) for other in others if isinstance(other, ir.Const))
+            if (own,) == function.threads and len(fixed) == len(others):
+                places[stmt.out] = stmt.array, fixed, stmt.component or 0
+    found: dict[Place, dict[ir.Var, bool]] = {}
+    for stmt in stmts:
+        if isinstance(stmt, ir.Load | ir.Store | ir.Atomic) and stmt.array in function.params:
+            place = places.get(stmt.indices[0])
+            if place is not None:
+                arrays = found.setdefault(place, {})
+                arrays[stmt.array] = arrays.get(stmt.array, False) or not isinstance(stmt, ir.Load)
+    return found if sum(map(len, found.values())) <= MOST else {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """How threads follow one another: `thread` is the next, or the first of `width` of them, of a `total`."""
+
+    thread: str
+    total: str
+    width: int
+    descending: bool
+
+    def ahead(self) -> str:
+        """The thread whose elements are asked for."""
+        lane = " + lane" if self.width > 1 else ""
+        return f"({self.thread} {'-' if self.descending else '+'} {AHEAD}{lane})"
+
+    def bound(self, condition: str) -> str:
+        """The thread up to which there is one ahead: none is, but under a condition."""
+        if self.descending:
+            return f"{condition} ? {AHEAD} : {self.total}"
+        return f"{condition} ? {self.total} - {AHEAD + self.width - 1} : 0"
+
+    def within(self, bound: str) -> str:
+        return f"if ({self.thread} {'>=' if self.descending else '<'} {bound})"
+
+
+def prefetches(
+    function: ir.Function, names: Names, wide: Mapping[ir.Var, Wide], thread: str, total: str, width: int = 1
+) -> Prefetches:
+    """The lines for a function whose parameters have names; `wide` are those with accumulators.
+
+    `thread` is the thread that comes next, or the first of `width` of them, of a `total`.
+    """
+    order, found = _Order(thread, total, width, function.descending), gathers(function)
+    declared: list[str] = []
+    each: list[str] = []
+    lanes: list[str] = []
+    bases = {one: (names(one), f"{names(one)}_s0") for arrays in found.values() for one in arrays}
+    for one in wide.keys() & bases.keys():
+        bases[one] = base, step = names.fresh(f"{names(one)}_sums"), names.fresh(f"{names(one)}_step")
+        declared += _accumulators(names(one), base, step, wide[one])
+    for (array, fixed, component), arrays in found.items():
+        name, scalar = names(array), scalar_of(elem_of(array))
+        bound, at = names.fresh("soon"), names.fresh("ahead")
+        inside = [f"{index} < {name}_n{k}" for k, index in enumerate(fixed, 1)]
+        far = " || ".join(f"(i64){names(one)}_n0 * {names(one)}_s0 >= {FAR}" for one in arrays)
+        test = " && ".join([f"{total} <= (i64){name}_n0", *inside, f"({far})"])
+        declared.append(f"const i64 {bound} = {order.bound(test)};")
+        steps = [f"{index} * {name}_s{k}" for k, index in enumerate((order.ahead(), *fixed))]
+        offset = [str(component * spelling.size(scalar))] if component else []
+        where = f"({' + '.join([name, *steps, *offset])})"
+        index = f"const i64 {at} = {spelling.load(scalar, where)};"
+        asked = {one: f"__builtin_prefetch({bases[one][0]} + {at} * {bases[one][1]});" for one in arrays}
+        read = " ".join(text for one, text in asked.items() if width == 1 or not arrays[one])
+        changed = " ".join(text for one, text in asked.items() if width > 1 and arrays[one])
+        loop = f" for (int lane = 0; lane < {width}; ++lane)" if width > 1 else ""
+        each += [f"{order.within(bound)}{loop} {{ {index} {read} }}"] if read else []
+        lanes += [f"{order.within(bound)} {{ {index} {changed} }}"] if changed else []
+    return Prefetches(tuple(declared), tuple(each), tuple(lanes))
+
+
+def _accumulators(name: str, base: str, step: str, wide: Wide) -> tuple[str, str]:
+    """The lines that say where the accumulators of an array stand, or its elements where it has none."""
+    dense, shift = wide.dense, f"{wide.sums}.shift"
+    return (
+        f"char* const {base} = {dense} ? (char*)({dense} + (({name} - {wide.low}) >> {shift})) : {name};",
+        f"const i64 {step} = {dense} ? ({name}_s0 >> {shift}) * 8 : {name}_s0;",
+    )
+
+
+def _once(block: ir.Block) -> Iterator[ir.Stmt]:
+    """The statements that a thread comes to at most once."""
+    for stmt in block.stmts:
+        yield stmt
+        if isinstance(stmt, ir.If):
+            yield from _once(stmt.then)
+            yield from _once(stmt.orelse)
