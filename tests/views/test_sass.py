@@ -26,8 +26,9 @@ def test_each_instruction_has_the_line_of_the_kernel_that_it_comes_from() -> Non
     assert len(entries) == 2 and all("registers" in line.text and line.span is None for line in entries)
     loads = [line.span.line for line in unit.lines if "LDG.E.CONSTANT" in line.text and line.span is not None]
     assert set(loads) == {4}
-    roots = [line.span for line in unit.lines if "MUFU.RSQ" in line.text]
-    assert roots and all(span is not None and span.line in (4, 5) for span in roots)
+    # The slow path of a root is a subroutine behind each entry, which belongs to no line.
+    roots = [line.span.line for line in unit.lines if "MUFU.RSQ" in line.text and line.span is not None]
+    assert len(roots) >= len(entries) and set(roots) == {5}
     # The check of an index is a helper's text: it belongs to the line that has the index.
     compared = [line.span.line for line in unit.lines if "ISETP.GE" in line.text and line.span is not None]
     assert {4, 5} >= set(compared) and 4 in compared

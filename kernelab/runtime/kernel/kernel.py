@@ -5,7 +5,7 @@ The one module that composes frontend, passes and backend.  Must not know launch
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Self
 
 from kernelab import hooks
@@ -160,7 +160,8 @@ class Kernel(KernelHints, Displayed):
         written = Def(_kernel, function, names, early or parsed(function, names))
         name = options.get("name") or function.__name__
         self._begin(name, loader(function, names, options, written.early))
-        self.origin, self.__doc__ = written, function.__doc__
+        self.origin = written
+        update_wrapper(self, function, ("__doc__",), ())
 
     @property
     def taken(self) -> dict[str, Any]:
