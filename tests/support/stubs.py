@@ -37,7 +37,7 @@ PYTHON = {"bool": "builtins.bool", "int": "builtins.int", "uint": "builtins.int"
 def stub() -> str:
     """The text of the stub."""
     exported = [name for name, _ in words()] + names.__all__
-    listed = f"__all__ = {sorted({*exported, *CONSTANTS})}\n"
+    listed = f"__all__: list[str] = {sorted({*exported, *CONSTANTS})}\n"
     return "".join([HEAD, *operators(), *types(), *constants(), *functions(), *others(), listed])
 
 
