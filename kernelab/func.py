@@ -9,6 +9,7 @@ computation is in `kernelab.autodiff.transforms.transforms`.
 The module is also the decorator ``@kl.func``, which makes a function that kernels may call.
 """
 
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper, wraps
@@ -36,13 +37,14 @@ from kernelab.autodiff.transforms.trees import (
     cotangents_of,
     is_whole,
     leaves,
+    name_of,
     positions,
     rebuilt,
     refusal,
     require_like,
     scalar_shape,
 )
-from kernelab.errors import GradientError, KernelValueError, a_thing
+from kernelab.errors import GradientError, KernelTypeError, KernelValueError, a_thing
 from kernelab.guidance.hint_tables import face
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array, require_array
@@ -65,8 +67,26 @@ class _Made:
         update_wrapper(self, run)
         self._call, self.run = call, run
 
-    def __call__(self, *args: Any) -> Any:
-        return self.run(*args)
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self._run_named(args, named) if named else self.run(*args)
+
+    def _run_named(self, args: Sequence[Any], named: dict[str, Any]) -> Any:
+        """Call with what was passed by name in its position, where it has one; the rest is closed over."""
+        make, (func, *rest) = self._call.func, self._call.args
+        try:
+            bound = inspect.signature(func).bind(*args, **named)
+        except (TypeError, ValueError) as error:
+            raise refusal(KernelTypeError, f"{name_of(func)}: {error}", "argument") from None
+        bound.apply_defaults()
+        left = {name: value for name, value in bound.kwargs.items() if name in named}
+        if not left:
+            return self.run(*bound.args)
+        if make in (vmap, custom_vjp):
+            message = f"{make.__name__} passes arguments on by position, and {name_of(func)} takes "
+            message += f"{', '.join(left)} by name only"
+            raise refusal(KernelTypeError, message, "argument", "close over it: lambda x: f(x, name=...)")
+        closed = update_wrapper(partial(func, **left), func)
+        return partial(make, closed, *rest, **self._call.keywords)()(*bound.args)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self._call,)

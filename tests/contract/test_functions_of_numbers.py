@@ -324,3 +324,44 @@ def test_contributions_name_the_line_of_each_use() -> None:
 def test_a_wrong_call_is_answered_in_words(call: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(kl.KernelError, match=message):
         call(NARROW["product"])
+
+
+# ------------------------------------------------------------------------------------------ named arguments
+
+
+def _scaled(x: Any, k: Any = 1.0, *, c: float = 1.0) -> Any:
+    return x * x * k * c
+
+
+@pytest.mark.parametrize("named", [{"k": 3.0}, {"c": 3.0}, {"c": 1.5, "k": 2.0}])
+@pytest.mark.parametrize("name", ["grad", "value_and_grad", "jacrev", "jacfwd", "hessian"])
+def test_a_transformed_function_takes_arguments_by_name(name: str, named: dict[str, Any]) -> None:
+    transform = getattr(kl.func, name)
+    wanted = transform(lambda x: _scaled(x, **named))(2.0)
+    assert np.array_equal(transform(_scaled)(2.0, **named), wanted)
+
+
+def test_a_function_of_a_cell_takes_arguments_by_name_under_second_derivatives() -> None:
+    product = WIDE["branch"]
+    assert kl.func.grad(kl.func.grad(product))(3.0, y=2.0) == 4.0
+    assert kl.func.grad(product, argnums=1)(3.0, y=2.0) == 9.0
+
+
+def test_vmap_goes_through_an_array_that_is_passed_by_name() -> None:
+    x, k = kl.array([1.0, 2.0]), kl.array([3.0, 4.0])
+    assert np.array_equal(kl.func.vmap(_scaled)(x, k=k).numpy().reshape(-1), [3.0, 16.0])
+    solve = kl.func.custom_vjp(lambda x, k: x.numpy() * k, lambda x, k, y, bar: bar.numpy() * k)
+    assert np.array_equal(kl.func.grad(lambda x: solve(x, k=3.0).sum())(x), [3.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda x: kl.func.grad(_scaled)(x, q=1.0), "_scaled: got an unexpected keyword argument 'q'"),
+        (lambda x: kl.func.grad(_scaled)(k=1.0), "_scaled: missing a required argument: 'x'"),
+        (lambda x: kl.func.vmap(_scaled)(x, k=x, c=2.0), "_scaled takes c by name only"),
+    ],
+)
+def test_a_name_that_does_not_fit_is_refused(call: Callable[[Any], Any], said: str) -> None:
+    with pytest.raises(kl.KernelTypeError, match=said):
+        call(kl.array([1.0, 2.0]))
