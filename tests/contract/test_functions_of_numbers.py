@@ -365,3 +365,45 @@ def test_vmap_goes_through_an_array_that_is_passed_by_name() -> None:
 def test_a_name_that_does_not_fit_is_refused(call: Callable[[Any], Any], said: str) -> None:
     with pytest.raises(kl.KernelTypeError, match=said):
         call(kl.array([1.0, 2.0]))
+
+
+def test_a_type_that_does_not_fit_is_refused_at_the_line_of_the_call() -> None:
+    product = WIDE["product"]
+    with pytest.raises(kl.KernelTypeError) as refused:
+        kl.func.grad(lambda x: product(x, 3.0) * x)(2.0)
+    (found,) = refused.value.diagnostics
+    assert found.message == "the argument x of product is float64, not float32"
+    assert found.span is not None and found.span.source.label.endswith("test_functions_of_numbers.py")
+    assert "kl.array([2.0], dtype=kl.float64)" in found.hint
+    x = kl.array([2.0], dtype=kl.float64)
+    assert np.allclose(kl.func.grad(lambda x: product(x, 3.0) * x)(x), 12.0 + 2.0 * np.cos(2.0) + np.sin(2.0))
+    with pytest.raises(kl.KernelTypeError, match=r"astype\(kl.float64\)"):
+        kl.map(product, kl.array([2.0]), 3.0)
+
+
+# --------------------------------------------------------------------------------- derivatives that are zero
+
+STEPS: Any = kl.compile("""
+def constant(x: float):
+    return 3.0
+
+def stairs(x: float):
+    return floor(x)
+
+def line(x: float):
+    return 3.0 * x
+""")
+
+
+@pytest.mark.parametrize("name", ["constant", "stairs", "line"])
+def test_the_gradient_of_a_gradient_that_is_constant_is_zero(name: str) -> None:
+    f, grad = STEPS[name], kl.func.grad
+    assert grad(grad(f))(2.5) == 0.0
+    assert grad(grad(grad(f)))(2.5) == 0.0
+    assert grad(lambda x: kl.func.vjp(f, x)[1](kl.ones_like(x))[0])(2.5) == 0.0
+    assert grad(lambda x: grad(f)(x) * x)(2.5) == grad(f)(2.5)
+
+
+def test_what_goes_through_the_host_is_no_zero() -> None:
+    with pytest.warns(kl.KernelWarning, match="no gradient flows"), pytest.raises(kl.GradientError):
+        kl.func.grad(lambda x: kl.array(kl.func.grad(STEPS["line"])(x).numpy()))(2.5)

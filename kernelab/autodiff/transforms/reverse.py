@@ -248,6 +248,12 @@ class Reverse(Level):
             self.tracked.add(memory)
             self._made.setdefault(len(self.entries) - 1, []).append(memory)
 
+    def derives(self, made: Sequence[array], sources: Sequence[array]) -> None:
+        """Derivatives at tracked sources follow these, though they may be zeros that nothing has written."""
+        for one, source in zip(made, sources, strict=True):
+            if source.allocation in self.tracked:
+                self._track(one.allocation)
+
     def _is_tracked(self, given: Argument) -> bool:
         match given:
             case array():

@@ -153,7 +153,10 @@ class Recorded:
                 level.move(bars.of(output), seed, add=True)
         with drawing_again(level, self.level.parent):
             self.level.pull(level, bars)
-        return [bars.of(source) for source in self.inputs]
+        found = [bars.of(source) for source in self.inputs]
+        if isinstance(level, Reverse):
+            level.derives(found, self.inputs)
+        return found
 
     def depends(self, output: array) -> bool:
         """Whether anything of an output was computed from the inputs."""

@@ -12,6 +12,7 @@ recorded and differentiated as any launch is.
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -344,4 +345,28 @@ def _kernel(
 ) -> Kernel:
     head, words = declared(params, types)
     lines = [f"def {name}({', '.join(head)}):", *(f"    {line}" for line in body)]
-    return kernels_of("\n".join(lines), f"<{name}>", {"function": callee} | words)[name]
+    try:
+        return kernels_of("\n".join(lines), f"<{name}>", {"function": callee} | words)[name]
+    except KernelTypeError as error:
+        raise _at_the_call(error, f"<{name}>", callee, types) from None
+
+
+def _at_the_call(
+    error: KernelTypeError, label: str, callee: UserFunction, types: Sequence[AnyType]
+) -> KernelTypeError:
+    """The error at the line of the user's, where it stands in the text that is written here."""
+    pairs = zip((parameter.type for parameter in callee.signature()), types, strict=False)
+    wanted = next((str(one) for one, type in pairs if one not in (None, getattr(type, "elem", type))), None)
+    if wanted is None:
+        return error
+    hint = f"give the array that type where it is made: kl.array(..., dtype=kl.{wanted})"
+    if wanted.startswith("float"):
+        hint = f"write kl.array([2.0], dtype=kl.{wanted}) for a number 2.0, or x.astype(kl.{wanted})"
+    return KernelTypeError(
+        *(
+            replace(each, span=caller().span, hint=hint)
+            if each.span is not None and each.span.source.label == label
+            else each
+            for each in error.diagnostics
+        )
+    )
