@@ -370,3 +370,17 @@ def test_random_programs_keep_both_promises(seed: int) -> None:
     slope = sum(float(np.sum(g * d)) for g, d in zip(once, direction, strict=True))
     numeric = (value(start + 1e-2 * direction) - value(start - 1e-2 * direction)) / 2e-2
     assert math.isclose(slope, numeric, rel_tol=2e-2, abs_tol=2e-2)
+
+
+def test_the_gradient_of_a_result_of_custom_vjp_is_replaced() -> None:
+    square = kl.func.custom_vjp(lambda x: x.numpy() ** 2, lambda x, y, bar: 2 * x.numpy() * bar.numpy())
+    x = kl.array([1.0, 2.0], dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        u = x * 3.0
+        y = square(u)
+        loss = (u + y).sum()
+    for passes in (1, 2, 3):
+        tape.backward(loss)
+        assert np.array_equal(y.grad, [1.0, 1.0])
+        assert np.array_equal(u.grad, [7.0, 13.0])
+        assert np.array_equal(x.grad, np.multiply([21.0, 39.0], passes))

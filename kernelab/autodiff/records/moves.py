@@ -133,13 +133,15 @@ def overwrite_of(dest: array, how: str, place: Place) -> OverwriteRecord:
 class FunctionRecord(Simple):
     """A function of the user's to call in the backward pass, and the arrays whose gradients it handles.
 
-    `keeps` are these arrays as they were when it was recorded.
+    `keeps` are these arrays as they were when it was recorded.  `results` are those that it computed from
+    the others; where there are none, each of the arrays may be either.
     """
 
     backward: Callable[[], object]
     arrays: tuple[array, ...]
     place: Place
     keeps: tuple[Snapshot, ...] = ()
+    results: tuple[array, ...] = ()
 
     @property
     def title(self) -> str:
@@ -147,11 +149,11 @@ class FunctionRecord(Simple):
 
     @property
     def read(self) -> Sequence[array]:
-        return self.arrays
+        return self.arrays[: len(self.arrays) - len(self.results)]
 
     @property
     def written(self) -> Sequence[array]:
-        return self.arrays
+        return self.results or self.arrays
 
     def pull(self, adjoints: Adjoints) -> None:
         """Call the function while the arrays' `.grad` are the adjoints of the sweep."""

@@ -199,12 +199,14 @@ class Recording(Witness, Recorder):
             raise TapeError(not_kept(call.kernel))
         self._record(call, outline, (), memories, caller())
 
-    def add_function(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
-        """Record a function to call in the backward pass."""
+    def add_function(
+        self, backward: Callable[[], object], arrays: tuple[array, ...], results: tuple[array, ...] = ()
+    ) -> None:
+        """Record a function to call in the backward pass; `results`, if known, come last among its arrays."""
         handled = tuple(leaf for given in arrays for leaf in leaves_of(given))
         keeps = tuple(Snapshot(leaf) for leaf in handled) if self.guard.policy == "save" else ()
-        self.records.append(FunctionRecord(backward, handled, caller(), keeps))
-        for primal in arrays:
+        self.records.append(FunctionRecord(backward, handled, caller(), keeps, results))
+        for primal in results or arrays:
             self.has_written(primal.allocation)
 
     def called_host(self, call: Any, given: Sequence[array], results: Sequence[array]) -> None:
@@ -224,7 +226,7 @@ class Recording(Witness, Recorder):
                     bar += bars[k]
 
         backward.__name__ = getattr(call.func, "__name__", "custom_vjp")
-        self.add_function(backward, (*given, *results))
+        self.add_function(backward, (*given, *results), tuple(results))
 
     def add_work(self, record: Record, lost: Iterable[Allocation]) -> None:
         """Add a record of another kind; `lost` is memory that it computed and that no adjoint can reach."""
