@@ -106,5 +106,16 @@ def test_the_stub_of_the_words_is_current() -> None:
 
 def test_the_stub_has_every_name_of_the_package() -> None:
     listed = re.findall(r"'(\w+)'", stubs.stub().partition("__all__: list[str] = ")[2])
-    faces = {"autograd", "func", "optim", "teach", "types", "utils", "config", "__version__"}
+    faces = {
+        "autograd",
+        "distributed",
+        "func",
+        "interop",
+        "optim",
+        "teach",
+        "types",
+        "utils",
+        "config",
+        "__version__",
+    }
     assert set(dir(kl)) - set(listed) - set(kl.__all__) <= faces
