@@ -548,3 +548,31 @@ def test_a_loss_that_nothing_differentiable_leads_to_is_an_error() -> None:
 def test_nothing_to_check_is_an_error_of_gradcheck() -> None:
     with pytest.raises(kl.GradientError, match="0 pairs checked"):
         kl.autograd.gradcheck(square, 3, [kl.ones(3, dtype=float)], [kl.zeros(3, dtype=float)])
+
+
+@pytest.mark.parametrize(
+    "between",
+    [lambda x: x * x, lambda x: x * x + 1.0, lambda x: kl.map(lambda v: v * v, x)],
+)
+def test_a_gradient_that_is_asked_for_after_the_array_was_read_is_told(between: Any) -> None:
+    x = kl.array([2.0], dtype=float)
+    with kl.Tape() as tape:
+        y = between(x)
+        x.requires_grad = True
+        loss = (y * x).sum()
+    with pytest.warns(kl.KernelWarning, match="requires gradients, but did not when the launch") as told:
+        tape.backward(loss)
+    assert len(told) == 1
+    assert np.array_equal(x.grad, y.numpy())
+
+
+def test_what_was_cloned_or_is_of_ints_before_a_gradient_is_asked_for_is_silent() -> None:
+    x, n = kl.array([2.0], dtype=float), kl.array([3])
+    with warnings.catch_warnings(), kl.Tape() as tape:
+        warnings.simplefilter("error")
+        y = kl.clone(x, requires_grad=False) ** 2
+        counted = (n * n).astype(float)
+        x.requires_grad = True
+        loss = (y * x * counted).sum()
+        tape.backward(loss)
+    assert np.array_equal(x.grad, [36.0])

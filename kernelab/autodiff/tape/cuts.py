@@ -54,6 +54,17 @@ def _passive(elements: array, producer: Record, consumer: Record) -> Cut:
     """The cut at an array without gradients in the middle of a chain that has them."""
 
     def describe() -> Diagnostic:
+        for primal in _late(producer):
+            name = called(primal)
+            return Diagnostic(
+                f"{name} requires gradients, but did not when {producer.title} was recorded: no gradient "
+                f"flows from {called(elements)} to it",
+                producer.place.span,
+                "late",
+                hint="set requires_grad=True before that launch; if the gradient is meant to end there, pass "
+                f"clone(..., requires_grad=False) of {name}",
+                related=(Related(f"{consumer.title} reads {called(elements)} here:", consumer.place.span),),
+            )
         return Diagnostic(
             f"no gradient flows through {called(elements)}, read by {consumer.title}: "
             "it does not require gradients",
@@ -86,13 +97,18 @@ def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:
     """The carriers that a step reads, with the records that computed them; updates `carrying` by the step."""
     passed = [source for source in step.read if source.allocation in carrying and _uses(step.record, source)]
     carried = [(source, carrying[source.allocation]) for source in passed]
-    depends = bool(carried) or any(source.requires_grad for source in step.reached)
+    depends = carried or _late(step.record) or any(source.requires_grad for source in step.reached)
+    begin = next((producer for _, producer in carried if _late(producer)), step.record)
     for target in step.written:
         if depends and not target.requires_grad and not _detaches(step.record):
-            carrying.setdefault(target.allocation, step.record)
+            carrying.setdefault(target.allocation, begin)
         elif isinstance(step.record, CopyRecord | OverwriteRecord):
             carrying.pop(target.allocation, None)
     return carried
+
+
+def _late(record: Record) -> Sequence[array]:
+    return record.late if isinstance(record, LaunchRecord) else ()
 
 
 def _uses(record: Record, source: array) -> bool:
