@@ -324,26 +324,29 @@ def allocate(nbytes: int, *, cleared: bool, beside: Allocation | None = None) ->
     """
     if beside is not None and beside.space is not None:
         return beside.space.allocate(nbytes, cleared=cleared)
-    raw, start = _new_bytes(nbytes + 64, np.zeros if cleared else np.empty)
-    return Allocation(start + -start % 64, nbytes, raw)
-
-
-def _new_bytes(nbytes: int, make: Callable[..., Bytes] = np.empty) -> tuple[Bytes, int]:
-    """New bytes of the host's, and their address; raises KernelMemoryError."""
     try:
-        raw = make(nbytes, np.uint8)
+        raw = (np.zeros if cleared else np.empty)(nbytes + 64, np.uint8)
     except (MemoryError, ValueError, OverflowError):
-        message = f"there is no memory for an array of {nbytes / 1e9:,.1f} GB"
-        hint = "ask for fewer elements, or a smaller type of numbers"
-        raise KernelMemoryError(Diagnostic(message, code="memory", hint=hint)) from None
-    return raw, ctypes.addressof(_first_byte(raw))  # far sooner than NumPy tells it
+        raise _no_memory(nbytes) from None
+    start = ctypes.addressof(_first_byte(raw))  # far sooner than NumPy tells it
+    return Allocation(start + -start % 64, nbytes, raw)
 
 
 def copy_of(low: int, high: int) -> tuple[Bytes, int]:
     """A copy of the host's bytes between two addresses, which are not the same, and its own address."""
-    made = _new_bytes(high - low)
-    ctypes.memmove(made[1], low, high - low)
-    return made
+    try:
+        raw = np.empty(high - low, np.uint8)
+    except MemoryError:
+        raise _no_memory(high - low) from None
+    address = ctypes.addressof(_first_byte(raw))
+    ctypes.memmove(address, low, high - low)
+    return raw, address
+
+
+def _no_memory(nbytes: int) -> KernelMemoryError:
+    message = f"there is no memory for an array of {nbytes / 1e9:,.1f} GB"
+    hint = "ask for fewer elements, or a smaller type of numbers"
+    return KernelMemoryError(Diagnostic(message, code="memory", hint=hint))
 
 
 def point_at(
