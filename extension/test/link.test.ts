@@ -65,9 +65,12 @@ test("a kernel that does not know kernelab is asked again once it has loaded it"
 });
 
 test("a question to a kernel that restarts has no answer, and the next goes over a comm of its own", async () => {
-  const { kernel, check } = asked(), first = check("one");
+  const { kernel, link, check } = asked(), first = check("one"), heard: string[] = [];
+  link.events.connect((_, { event }) => heard.push(event));
   await settled();
+  kernel.statusChanged.emit("busy");
   kernel.statusChanged.emit("restarting");
+  expect(heard).toEqual(["ended"]);
   expect(await first).toBeNull();
   void check("two");
   await settled();

@@ -11,6 +11,7 @@ from tests.conftest import Lab
 Open = Callable[..., Any]
 
 KERNEL_OF_PAGE = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+NOTEBOOK = "window.jupyterapp.shell.currentWidget.content"
 RUN_ALL = "window.jupyterapp.commands.execute('notebook:run-all-cells')"
 
 KERNEL = """%%kernel --quiet --quite
@@ -170,3 +171,41 @@ def test_an_overwrite_is_told_at_both_lines_of_its_cell_until_it_is_mended(
     expect(cell.locator(".kernelab-warning").first).to_contain_text(", line 5: overwritten here")
     notebook.run_all()
     expect(cell.locator(".kernelab-warned")).to_have_count(0)
+
+
+def test_the_panel_lists_arrays_and_warnings_of_the_notebook_in_front_and_leads_to_their_lines(
+    open_notebook: Open, front_end: Path
+) -> None:
+    kernel = MISTAKES.replace("sine(x[i])", "x[i] * x[i]")
+    notebook = open_notebook("%load_ext kernelab\nimport kernelab as kl", kernel, OVERWRITE, "del y, x")
+    page = notebook.page
+    page.evaluate("window.jupyterapp.commands.execute('kernelab:show-side')")
+    side = page.get_by_role("region", name="kernelab: arrays and warnings")
+    expect(side.get_by_role("status")).to_have_text("Nobody answers: run %load_ext kernelab.")
+    run_cells(page, 0, 1, 2)
+    facts = side.locator(".kernelab-facts")
+    expect(facts).to_have_text(
+        ["y float32[2] ∇norm 1.414no gradient yet", "x float32[2] ∇norm 4.243no gradient yet"]
+    )
+    expect(side.get_by_role("status")).to_have_text("")
+    expect(side.locator(".kernelab-picture td")).to_have_text(["1", "1", "3", "3"])
+    places = side.get_by_role("region", name="Warnings").get_by_role("button")
+    expect(places).to_contain_text(["Cell In[3], line 5", "Cell In[3], line 4"])
+    places.last.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function(f"{NOTEBOOK}.activeCell.editor.getCursorPosition().line === 3")
+    expect(page.locator(".jp-CodeCell").nth(2).locator(".cm-content")).to_be_focused()
+    page.keyboard.type("# ")
+    places.last.click()
+    expect(places.last).to_contain_text("edited since")
+    run_cells(page, 2, 3)
+    expect(places).to_have_count(0)
+    expect(facts).to_have_count(0)
+    page.evaluate(f"{KERNEL_OF_PAGE}.restart().then(() => null)")
+    expect(side.get_by_role("status")).to_have_text("Nobody answers: run %load_ext kernelab.")
+
+
+def run_cells(page: Any, *cells: int) -> None:
+    for cell in cells:
+        page.evaluate(f"{NOTEBOOK}.activeCellIndex = {cell}")
+        page.evaluate("window.jupyterapp.commands.execute('notebook:run-cell')")

@@ -1,6 +1,6 @@
 // The JupyterLab extension: what `%%kernel` cells show while one writes them.
 
-import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
 import type { CodeEditor } from "@jupyterlab/codeeditor";
 import { EditorExtensionRegistry, IEditorExtensionRegistry, IEditorLanguageRegistry } from "@jupyterlab/codemirror";
@@ -20,6 +20,7 @@ import { Links } from "./links";
 import { marks } from "./marks";
 import type { Kind, Replies, Requests } from "./messages";
 import { PLUGIN, type Settings, settingsOf } from "./settings";
+import { Side } from "./side";
 import { Warnings } from "./warnings";
 
 /** Marks may come later than what is wrong, in milliseconds. */
@@ -54,13 +55,21 @@ function ofForms(app: JupyterFrontEnd, links: Links, languages: IEditorLanguageR
   return { label: trans.__("Show the adjoint beside the notebook"), run };
 }
 
+/** The panel at the right. */
+function ofSide(app: JupyterFrontEnd, links: Links, warnings: Warnings, restorer: ILayoutRestorer | null, trans: TranslationBundle): Command {
+  const side = new Side(app, links, warnings, trans);
+  app.shell.add(side, "right", { rank: 700 });
+  restorer?.add(side, side.id);
+  return { label: trans.__("Show arrays and warnings"), run: () => app.shell.activateById(side.id) };
+}
+
 const plugin: JupyterFrontEndPlugin<void> = {
   id: PLUGIN,
   description: "What cells of kernels show while they are written.",
   autoStart: true,
   requires: [IEditorExtensionRegistry, IEditorLanguageRegistry, INotebookTracker, IRenderMimeRegistry],
-  optional: [ISettingRegistry, ICommandPalette, ITranslator],
-  activate: (app: JupyterFrontEnd, editors: IEditorExtensionRegistry, languages: IEditorLanguageRegistry, tracker: INotebookTracker, rendermime: IRenderMimeRegistry, registry: ISettingRegistry | null, palette: ICommandPalette | null, translator: ITranslator | null) => {
+  optional: [ISettingRegistry, ICommandPalette, ITranslator, ILayoutRestorer],
+  activate: (app: JupyterFrontEnd, editors: IEditorExtensionRegistry, languages: IEditorLanguageRegistry, tracker: INotebookTracker, rendermime: IRenderMimeRegistry, registry: ISettingRegistry | null, palette: ICommandPalette | null, translator: ITranslator | null, restorer: ILayoutRestorer | null) => {
     const links = new Links(tracker), settings = settingsOf(registry, () => links.everywhere(rebuild.of(null)));
     const warnings = new Warnings(links);
     editors.addExtension({
@@ -69,7 +78,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
         inline ? EditorExtensionRegistry.createImmutableExtension([warnings.extension(model), whileKernels(model.sharedModel.getSource(), () => ofCell(links, settings, rendermime, model))]) : null,
     });
     const trans = (translator ?? nullTranslator).load("kernelab");
-    offer(app, links, palette, { "show-forms": ofForms(app, links, languages, trans), ...ofProblems(links, trans) });
+    offer(app, links, palette, { "show-forms": ofForms(app, links, languages, trans), "show-side": ofSide(app, links, warnings, restorer, trans), ...ofProblems(links, trans) });
   },
 };
 

@@ -22,7 +22,9 @@ export class Link {
       void this.connect();
     });
     kernel.statusChanged.connect((_, status) => {
-      if (ENDED.includes(status)) this.forget();
+      if (!ENDED.includes(status)) return;
+      this.forget();
+      this.events.emit({ event: "ended" });
     });
     kernel.disposed.connect(() => this.forget());
   }

@@ -42,11 +42,12 @@ export interface ArrayFacts {
   name: string;
   shape: number[];
   dtype: string;
+  device: string;
   requires_grad: boolean;
   norm: number | string | null;
   grad_norm: number | string | null;
-  /** SVG or a data URL. */
-  picture?: string | null;
+  /** HTML. */
+  picture: string | null;
 }
 
 /** As `%%kernel --show` names them, with what a reader sees and the language. */
@@ -71,7 +72,8 @@ export interface Replies {
   marks: { marks: Mark[] };
   /** `lines` has the line of the source behind each line; not `whole` where a part of the cell has a mistake. */
   forms: { text: string; lines: (number | null)[]; whole?: boolean };
-  arrays: { arrays: ArrayFacts[] };
+  /** `more` is how many are left out, `style` the CSS of all pictures. */
+  arrays: { arrays: ArrayFacts[]; more: number; style: string };
   state: { device: string; compiler: string | null; checked: string | null; problems: Warning[]; warnings: number };
 }
 
@@ -95,7 +97,8 @@ export interface Warning extends Place {
   others: Place[];
 }
 
-export type Event = { event: "ready" | "state" } | Warning | { event: "mended"; key: number };
+/** "ended" is the page's own word: the kernel is gone, or begins anew. */
+export type Event = { event: "ready" | "state" | "ended" } | Warning | { event: "mended"; key: number };
 
 export type Request = { [K in Kind]: { version: number; id: number; kind: K } & Requests[K] }[Kind];
 export type Reply = { version: number; id: number } & ({ error: string } | Replies[Kind]);

@@ -4,6 +4,7 @@ import type { CodeEditor } from "@jupyterlab/codeeditor";
 import type { NotebookPanel } from "@jupyterlab/notebook";
 import { type Extension, type Range, StateEffect, StateField, type Text } from "@codemirror/state";
 import { Decoration, type DecorationSet, EditorView, ViewPlugin, WidgetType } from "@codemirror/view";
+import { Signal } from "@lumino/signaling";
 import { html } from "../dom";
 import type { Links } from "./links";
 import type { Place, Warning } from "./messages";
@@ -46,16 +47,24 @@ export function decorated(doc: Text, said: Said[]): DecorationSet {
 }
 
 export class Warnings {
+  /** Those of a notebook are others than before. */
+  readonly changed = new Signal<this, NotebookPanel>(this);
   private open = new WeakMap<NotebookPanel, Map<number, Warning>>();
 
   constructor(private links: Links) {
     links.events.connect((_, { panel, event }) => {
       if (event.event === "ready") return void this.load(panel);
-      if (event.event === "warning") this.of(panel).set(event.key, event);
-      else if (event.event === "mended") this.of(panel).delete(event.key);
+      if (event.event === "warning") this.known(panel).set(event.key, event);
+      else if (event.event === "mended") this.known(panel).delete(event.key);
+      else if (event.event === "ended") this.open.delete(panel);
       else return;
-      links.tell(panel, changed.of(null));
+      this.tell(panel);
     });
+  }
+
+  /** Those that are open. */
+  of(panel: NotebookPanel): Warning[] {
+    return [...this.known(panel).values()];
   }
 
   /** The extension of any code cell. */
@@ -75,10 +84,10 @@ export class Warnings {
 
   private at(model: CodeEditor.IModel): Said[] {
     const found = this.links.find(model);
-    return found ? [...this.of(found.panel).values()].flatMap(saidOf).filter(({ cell }) => cell === found.cell.model.id) : [];
+    return found ? this.of(found.panel).flatMap(saidOf).filter(({ cell }) => cell === found.cell.model.id) : [];
   }
 
-  private of(panel: NotebookPanel): Map<number, Warning> {
+  private known(panel: NotebookPanel): Map<number, Warning> {
     const known = this.open.get(panel) ?? new Map<number, Warning>();
     this.open.set(panel, known);
     return known;
@@ -88,6 +97,11 @@ export class Warnings {
     const state = await this.links.of(panel)?.ask("state", {});
     if (!state) return;
     this.open.set(panel, new Map(state.problems.map((one) => [one.key, one])));
+    this.tell(panel);
+  }
+
+  private tell(panel: NotebookPanel): void {
     this.links.tell(panel, changed.of(null));
+    this.changed.emit(panel);
   }
 }
