@@ -7,8 +7,6 @@ import kernelab as kl
 from tests.support.tapes import check_tape
 from tests.support.transformed import check_transforms
 
-pytestmark = pytest.mark.filterwarnings("ignore:an index of")
-
 SEES_NOTHING = """
 def fill_last(x: array[float64]):
     x[7] = 0.5

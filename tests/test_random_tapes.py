@@ -11,8 +11,6 @@ from tests.strategies.hosts import careless_programs, host_programs
 from tests.support.tapes import Policy, checked_tape
 from tests.support.transformed import check_careless, checked_transforms
 
-pytestmark = pytest.mark.filterwarnings("ignore:an index of")
-
 
 @pytest.mark.parametrize("policy", ["save", "error"])
 def test_gradients_are_exact_whatever_a_program_overwrites(policy: Policy) -> None:

@@ -167,7 +167,6 @@ def both(make: Callable[[], list[Any]]) -> tuple[list[Any], list[Any]]:
     return found[0], found[1]
 
 
-@pytest.mark.filterwarnings("ignore:an index of")
 @pytest.mark.parametrize("name", CASES)
 def test_gathered_sums_are_those_that_scatter(
     name: str, kernels: dict[str, kl.Kernel], ran: list[int]

@@ -28,8 +28,6 @@ from tests.support.hardware import Watched, open_device
 from tests.support.lowering import lowered
 from tests.support.simulated import launch
 
-pytestmark = pytest.mark.filterwarnings("ignore:an index of")
-
 TEXTS = {
     "own": "def own(x: array[float], y: array[float]):\n    i = tid()\n    y[i] += x[i]\n",
     "both": """def both(x: array[float], y: array[float], z: array[float]):

@@ -33,7 +33,6 @@ from tests.support.sanitized import drawn
 WIDTHS = widths_of(processor_features()) if open_compiler().is_gcc else ()
 pytestmark = [
     pytest.mark.skipif(not WIDTHS, reason="no vectors that this compiler makes use of"),
-    pytest.mark.filterwarnings("ignore:an index of"),
 ]
 
 

@@ -13,8 +13,6 @@ from kernelab.autodiff.inspect.contributions import Contributions
 from tests.strategies.hosts import host_programs
 from tests.support.tapes import recorded
 
-pytestmark = pytest.mark.filterwarnings("ignore:an index of")
-
 KERNELS = kl.compile(
     """def spring(x: array[vec3], rest: float, energy: array[float]):
     i = tid()

@@ -383,7 +383,6 @@ def test_only_what_the_kernel_destroys_is_kept(name: str, compiled: dict[str, An
     assert tape.saved_bytes == 0
 
 
-@pytest.mark.filterwarnings("ignore:an index of")
 def test_a_grid_or_a_number_decides_what_is_kept() -> None:
     kernel = kl.compile(
         "def from_to(a: array2d[float64], source: int, target: int):\n"

@@ -16,8 +16,6 @@ from tests.strategies.hosts import host_programs
 from tests.support.tapes import ran, recorded, seen
 from tests.support.zoo import ZOO, Animal
 
-pytestmark = pytest.mark.filterwarnings("ignore:an index of")
-
 LARGEST = 1e4
 """Of larger numbers nothing is compared: rounding errors have grown with them."""
 

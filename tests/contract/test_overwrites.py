@@ -142,7 +142,6 @@ READS: dict[str, tuple[str, int, tuple[Any, ...], set[int]]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:an index of")
 @pytest.mark.parametrize("what", READS)
 @pytest.mark.parametrize("element", range(7))
 def test_only_what_a_launch_has_read_is_guarded(what: str, element: int) -> None:
@@ -259,7 +258,6 @@ def test_a_row_that_is_computed_twice_is_saved() -> None:
     assert gradient(traj)[:4] == [0, 0, 0, 0]
 
 
-@pytest.mark.filterwarnings("ignore:an index of")
 @pytest.mark.parametrize("t", [-1, -2])
 def test_rows_that_count_from_the_end_are_the_rows_they_are(t: int) -> None:
     rows = np.outer([0.1, 0.2], [1.0, 2.0])

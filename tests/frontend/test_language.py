@@ -56,7 +56,6 @@ LINES = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:an index of")
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_means_what_it_means_in_python(line: str) -> None:
     text = "def kernel(x: array[float], n: int, out: array[float]):\n    i = tid()\n    " + line + "\n"

@@ -172,7 +172,6 @@ def test_a_reader_sees_where_a_local_array_and_its_adjoint_begin() -> None:
     assert "a_bar = zeros(4, float)" in str(listing(vjp(function, ["x", "y"]).adjoint))
 
 
-@pytest.mark.filterwarnings("ignore:an index of")
 def test_an_index_outside_of_a_local_array_is_an_error() -> None:
     text = "def kernel(y: array[float], i: int):\n    a = zeros(3)\n    a[i] = 1.0\n    y[0] = a[2]"
     kernel = kl.compile(text)["kernel"]

@@ -97,7 +97,6 @@ def test_the_backends_agree_on_rows_and_slices() -> None:
         np.testing.assert_allclose(value, ran(ROWS, (4,), **given)[name], 1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:an index of")
 def test_the_bounds_of_slices_mean_what_they_mean_in_python() -> None:
     pairs = [(lo, hi) for lo in (-9, -6, -2, 0, 1, 3, 5, 7) for hi in (-8, -5, -1, 0, 2, 5, 9)]
     given = {
@@ -137,7 +136,6 @@ def kernel(v: array[vec4], out: array[vec2]):
     assert after["out"].tolist() == [[3.0, 12.0], [4.0, 8.0]]
 
 
-@pytest.mark.filterwarnings("ignore:an index of")
 def test_an_index_outside_of_a_slice_is_an_error_though_the_array_goes_on() -> None:
     text = "def kernel(x: array[float], i: int):\n    part = x[1:3]\n    part[i] = 1.0"
     x = np.zeros(9, np.float32)
@@ -179,7 +177,6 @@ def kernel(x: array[float], a: int, b: int, step: int, out: array[float]):
 """
 
 
-@pytest.mark.filterwarnings("ignore:an index of")
 @pytest.mark.parametrize("backend", ["cpu", "interp"])
 @pytest.mark.parametrize(
     ("a", "b", "step"), [(1, 6, 2), (5, 0, -2), (-1, -7, -1), (0, 99, 3), (6, 2, 1), (-2, 1, -3), (2, 6, -1)]

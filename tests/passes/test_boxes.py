@@ -25,8 +25,6 @@ from tests.support import evaluate as evaluator
 from tests.support.derivatives import active_names
 from tests.support.zoo import ZOO, Animal
 
-pytestmark = pytest.mark.filterwarnings("ignore:an index of")
-
 Touch = tuple[str, str, tuple[int, ...]]
 """The name of an array, "read" or "change", and the indices of the element."""
 

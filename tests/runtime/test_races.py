@@ -13,8 +13,6 @@ from kernelab.passes.common.race_marks import contested, marked
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.runtime.launch.races import Race
 
-pytestmark = pytest.mark.filterwarnings("ignore:an index of")
-
 TEXT = """
 class Particle:
     mass: float
