@@ -1,7 +1,7 @@
 import { nullTranslator } from "@jupyterlab/translation";
 import { expect, test } from "vitest";
 import type { ArrayFacts, Place } from "../src/lab/messages";
-import { arraysShown, digits, replace, warningsShown } from "../src/lab/side_view";
+import { arraysShown, digits, replace, stateShown, warningsShown } from "../src/lab/side_view";
 import { examples, warnings } from "./examples";
 
 const trans = nullTranslator.load("kernelab");
@@ -55,6 +55,13 @@ test("each line of a warning is a button that leads there, and says what has bec
   for (const button of shown.querySelectorAll("button")) button.click();
   expect(went).toEqual([warning, other]);
   expect(warningsShown([], notebook, trans).textContent).toBe("Warningsnone");
+});
+
+test("the status bar names device, compiler, checked mode, and the warnings by which a gradient is wrong", () => {
+  const state = { device: "cpu", compiler: "g++", checked: null, problems: [], warnings: 0 }, [warning] = warnings;
+  expect(stateShown(state, [{ ...warning!, kind: "kept" }], trans)).toBe("∇  cpu  g++");
+  expect(stateShown({ ...state, compiler: null }, [warning!], trans)).toBe("∇  cpu  no compiler  ⚠ 1 warning");
+  expect(stateShown({ ...state, checked: "bounds" }, [warning!, warning!], trans)).toBe("∇  cpu  g++  checked: bounds  ⚠ 2 warnings");
 });
 
 test("the focus stays on the same array when everything is drawn anew", () => {

@@ -191,6 +191,9 @@ def test_the_panel_lists_arrays_and_warnings_of_the_notebook_in_front_and_leads_
     expect(side.locator(".kernelab-picture td")).to_have_text(["1", "1", "3", "3"])
     places = side.get_by_role("region", name="Warnings").get_by_role("button")
     expect(places).to_contain_text(["Cell In[3], line 5", "Cell In[3], line 4"])
+    status = page.locator(".kernelab-status")
+    expect(status).to_contain_text("cpu")
+    expect(status).to_contain_text("1 warning")
     places.last.focus()
     page.keyboard.press("Enter")
     page.wait_for_function(f"{NOTEBOOK}.activeCell.editor.getCursorPosition().line === 3")
@@ -201,8 +204,10 @@ def test_the_panel_lists_arrays_and_warnings_of_the_notebook_in_front_and_leads_
     run_cells(page, 2, 3)
     expect(places).to_have_count(0)
     expect(facts).to_have_count(0)
+    expect(status).not_to_contain_text("warning")
     page.evaluate(f"{KERNEL_OF_PAGE}.restart().then(() => null)")
     expect(side.get_by_role("status")).to_have_text("Nobody answers: run %load_ext kernelab.")
+    expect(status).to_be_hidden()
 
 
 def run_cells(page: Any, *cells: int) -> None:

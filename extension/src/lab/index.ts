@@ -7,6 +7,7 @@ import { EditorExtensionRegistry, IEditorExtensionRegistry, IEditorLanguageRegis
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
+import { IStatusBar } from "@jupyterlab/statusbar";
 import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 import type { Extension } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
@@ -21,6 +22,7 @@ import { marks } from "./marks";
 import type { Kind, Replies, Requests } from "./messages";
 import { PLUGIN, type Settings, settingsOf } from "./settings";
 import { Side } from "./side";
+import { Status } from "./status";
 import { Warnings } from "./warnings";
 
 /** Marks may come later than what is wrong, in milliseconds. */
@@ -55,12 +57,14 @@ function ofForms(app: JupyterFrontEnd, links: Links, languages: IEditorLanguageR
   return { label: trans.__("Show the adjoint beside the notebook"), run };
 }
 
-/** The panel at the right. */
-function ofSide(app: JupyterFrontEnd, links: Links, warnings: Warnings, restorer: ILayoutRestorer | null, trans: TranslationBundle): Command {
+/** The panel at the right, and the item of the status bar that opens it. */
+function ofSide(app: JupyterFrontEnd, links: Links, warnings: Warnings, restorer: ILayoutRestorer | null, bar: IStatusBar | null, trans: TranslationBundle): Command {
   const side = new Side(app, links, warnings, trans);
   app.shell.add(side, "right", { rank: 700 });
   restorer?.add(side, side.id);
-  return { label: trans.__("Show arrays and warnings"), run: () => app.shell.activateById(side.id) };
+  const run = () => app.shell.activateById(side.id), item = new Status(links, warnings, trans, run);
+  bar?.registerStatusItem("kernelab:status", { item, align: "left", rank: 10, isActive: () => item.isActive, activeStateChanged: item.activeChanged });
+  return { label: trans.__("Show arrays and warnings"), run };
 }
 
 const plugin: JupyterFrontEndPlugin<void> = {
@@ -68,8 +72,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
   description: "What cells of kernels show while they are written.",
   autoStart: true,
   requires: [IEditorExtensionRegistry, IEditorLanguageRegistry, INotebookTracker, IRenderMimeRegistry],
-  optional: [ISettingRegistry, ICommandPalette, ITranslator, ILayoutRestorer],
-  activate: (app: JupyterFrontEnd, editors: IEditorExtensionRegistry, languages: IEditorLanguageRegistry, tracker: INotebookTracker, rendermime: IRenderMimeRegistry, registry: ISettingRegistry | null, palette: ICommandPalette | null, translator: ITranslator | null, restorer: ILayoutRestorer | null) => {
+  optional: [ISettingRegistry, ICommandPalette, ITranslator, ILayoutRestorer, IStatusBar],
+  activate: (app: JupyterFrontEnd, editors: IEditorExtensionRegistry, languages: IEditorLanguageRegistry, tracker: INotebookTracker, rendermime: IRenderMimeRegistry, registry: ISettingRegistry | null, palette: ICommandPalette | null, translator: ITranslator | null, restorer: ILayoutRestorer | null, bar: IStatusBar | null) => {
     const links = new Links(tracker), settings = settingsOf(registry, () => links.everywhere(rebuild.of(null)));
     const warnings = new Warnings(links);
     editors.addExtension({
@@ -78,7 +82,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
         inline ? EditorExtensionRegistry.createImmutableExtension([warnings.extension(model), whileKernels(model.sharedModel.getSource(), () => ofCell(links, settings, rendermime, model))]) : null,
     });
     const trans = (translator ?? nullTranslator).load("kernelab");
-    offer(app, links, palette, { "show-forms": ofForms(app, links, languages, trans), "show-side": ofSide(app, links, warnings, restorer, trans), ...ofProblems(links, trans) });
+    offer(app, links, palette, { "show-forms": ofForms(app, links, languages, trans), "show-side": ofSide(app, links, warnings, restorer, bar, trans), ...ofProblems(links, trans) });
   },
 };
 

@@ -2,7 +2,7 @@
 
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { html } from "../dom";
-import type { ArrayFacts, Place, Warning } from "./messages";
+import type { ArrayFacts, Place, Replies, Warning } from "./messages";
 
 /** What the panel asks of the notebook beside it. */
 export interface Notebook {
@@ -70,6 +70,13 @@ export function arraysShown(arrays: ArrayFacts[], more: number, closed: Set<stri
 function section(title: string, count: number, none: string, items: HTMLElement[]): HTMLElement {
   const shown = items.length ? html("ul", {}, ...items) : html("p", { class: "kernelab-none" }, none);
   return html("section", { "aria-label": title }, html("h2", {}, title, items.length ? ` (${count})` : ""), shown);
+}
+
+/** One line: device, compiler, checked mode, and how many warnings there are, less those of values that the tape has kept. */
+export function stateShown({ device, compiler, checked }: Replies["state"], open: Warning[], trans: TranslationBundle): string {
+  const count = open.filter(({ kind }) => kind !== "kept").length;
+  const warned = count ? trans._n("⚠ %1 warning", "⚠ %1 warnings", count, count) : "";
+  return ["∇", device, compiler ?? trans.__("no compiler"), checked && trans.__("checked: %1", checked), warned].filter(Boolean).join("  ");
 }
 
 /** Show other elements; the focus stays on what has the same key. */

@@ -7,7 +7,7 @@ import { Decoration, type DecorationSet, EditorView, ViewPlugin, WidgetType } fr
 import { Signal } from "@lumino/signaling";
 import { html } from "../dom";
 import type { Links } from "./links";
-import type { Place, Warning } from "./messages";
+import type { Place, Replies, Warning } from "./messages";
 
 /** What is said at a line. */
 export interface Said extends Place {
@@ -49,15 +49,15 @@ export function decorated(doc: Text, said: Said[]): DecorationSet {
 export class Warnings {
   /** Those of a notebook are others than before. */
   readonly changed = new Signal<this, NotebookPanel>(this);
+  private states = new WeakMap<NotebookPanel, Replies["state"]>();
   private open = new WeakMap<NotebookPanel, Map<number, Warning>>();
 
   constructor(private links: Links) {
     links.events.connect((_, { panel, event }) => {
-      if (event.event === "ready") return void this.load(panel);
+      if (event.event === "ready" || event.event === "state") return void this.load(panel);
       if (event.event === "warning") this.known(panel).set(event.key, event);
       else if (event.event === "mended") this.known(panel).delete(event.key);
-      else if (event.event === "ended") this.open.delete(panel);
-      else return;
+      else this.forget(panel);
       this.tell(panel);
     });
   }
@@ -65,6 +65,11 @@ export class Warnings {
   /** Those that are open. */
   of(panel: NotebookPanel): Warning[] {
     return [...this.known(panel).values()];
+  }
+
+  /** What kernels ran on after the last cell, once the kernel has told. */
+  stateOf(panel: NotebookPanel): Replies["state"] | null {
+    return this.states.get(panel) ?? null;
   }
 
   /** The extension of any code cell. */
@@ -96,8 +101,14 @@ export class Warnings {
   private async load(panel: NotebookPanel): Promise<void> {
     const state = await this.links.of(panel)?.ask("state", {});
     if (!state) return;
+    this.states.set(panel, state);
     this.open.set(panel, new Map(state.problems.map((one) => [one.key, one])));
     this.tell(panel);
+  }
+
+  private forget(panel: NotebookPanel): void {
+    this.open.delete(panel);
+    this.states.delete(panel);
   }
 
   private tell(panel: NotebookPanel): void {
