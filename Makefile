@@ -6,6 +6,7 @@
 #   make lint    ruff and mypy               make format   what ruff can mend
 #   make frontend  the TypeScript of the widgets and the JupyterLab extension (with node, or one that pip brings)
 #   make lessons  runs the lessons of the course and stores what they show   (make lessons ARGS=3)
+#   make docs    the documentation site, into build/site   (no network is needed to read it)
 #   make binder-check  all of the Binder image that needs no docker
 #   make oracle  derivatives beside JAX's    make test-interop  arrays and gradients shared with PyTorch and JAX
 #   make bench   kernelab beside others       make clean    remove all that make and the tools created
@@ -32,7 +33,7 @@ ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .NOTPARALLEL:
 .PHONY: help lab test check oracle test-interop fuzz sanitize planted lint format bench builtins clean compiler must-compile browser frontend
-.PHONY: test-nvrtc test-gpu bench-gpu matrix dist lessons binder-check
+.PHONY: test-nvrtc test-gpu bench-gpu matrix dist lessons docs binder-check
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -75,6 +76,13 @@ test-interop: must-compile
 # In static forms: what a reader sees without running anything. Without ARGS all of them, one after another.
 lessons: $(VENV)/.with-test must-compile
 	$(BIN)/python -m tests.support.course $(or $(ARGS),1 2 3 4 5 6 7 8 9 10)
+
+# Warnings are errors, and every link between pages is followed.
+docs: VENV := .venv-docs
+docs:
+	scripts/setup.sh environment docs
+	$(VENV)/bin/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet -c docs -d build/doctrees . build/site
+	$(VENV)/bin/python scripts/check_site.py build/site
 
 # Uses the last commit, and two environments of its own.
 binder-check:
@@ -141,5 +149,5 @@ frontend: $(VENV)/.with-lab
 	@scripts/setup.sh frontend
 
 clean:
-	rm -rf $(VENV) .venv-oracle .venv-interop build dist extension/node_modules extension/lib extension/labextension kernelab/jupyter/static .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oracle .venv-interop .venv-docs build dist extension/node_modules extension/lib extension/labextension kernelab/jupyter/static .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,74 @@
+"""The documentation site: its navigation holds every page, and links between pages lead somewhere."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import kernelab as kl
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
+_FENCES = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def _prose(page: Path) -> str:
+    return _FENCES.sub("", page.read_text(encoding="utf-8"))
+
+
+def _navigation() -> Iterator[Path]:
+    index = ROOT / "docs" / "index.md"
+    for tree in re.findall(
+        r"^```\{toctree\}\n(.*?)^```$", index.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    ):
+        for line in tree.splitlines():
+            entry = re.sub(r".*<(.*)>", r"\1", line)
+            if entry and not entry.startswith(":"):
+                found = [path for suffix in (".md", ".ipynb") for path in index.parent.glob(entry + suffix)]
+                assert found, f"the navigation names {entry}, and there is none"
+                yield from (path.resolve() for path in found)
+
+
+def test_each_page_and_notebook_is_once_in_the_navigation() -> None:
+    entries = sorted(_navigation())
+    notebooks = (ROOT / "notebooks").rglob("*.ipynb")
+    pages = [page for page in (*PAGES, *notebooks) if page != ROOT / "docs" / "index.md"]
+    assert entries == sorted(page for page in pages if ".ipynb_checkpoints" not in page.parts)
+
+
+def test_links_between_pages_lead_to_files() -> None:
+    gone = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", re.sub(r"`[^`\n]*`", "", _prose(page)))
+        if ":" not in target and not (page.parent / target).exists()
+    ]
+    assert gone == []
+
+
+def test_files_that_pages_name_exist() -> None:
+    named = re.compile(r"`((?:docs|notebooks|benchmarks|tests|scripts|kernelab)/[\w./-]+\.\w+)`")
+    gone = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in PAGES
+        if page.name != "CHANGELOG.md"
+        for name in named.findall(_prose(page))
+        if not (ROOT / name).exists()
+    ]
+    assert gone == []
+
+
+def test_the_tests_of_the_contract_exist() -> None:
+    named = re.findall(
+        r"`(test_\w+\.py)`", (ROOT / "docs" / "gradient-contract.md").read_text(encoding="utf-8")
+    )
+    assert named
+    assert [name for name in named if not (ROOT / "tests" / "contract" / name).exists()] == []
+
+
+def test_each_public_name_is_in_the_reference() -> None:
+    text = (ROOT / "docs" / "api" / "kernelab.md").read_text(encoding="utf-8")
+    ranks = {f"{kind}{rank}d" for kind in ("array", "indexedarray") for rank in (1, 2, 3, 4)}
+    described = set(re.findall(r"^\.\. auto\w+:: (\w+)$", text, re.MULTILINE)) | set(
+        re.findall(r"`(?:@kl\.)?(\w+)`", text)
+    )
+    assert set(kl.__all__) - ranks - described == set()
