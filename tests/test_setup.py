@@ -59,7 +59,8 @@ def test_the_version_is_the_packages_own_and_has_an_entry_in_the_changelog() -> 
 def test_an_extra_brings_every_package_that_kernelab_imports() -> None:
     declared = {package_name(line) for line in (*PROJECT["dependencies"], *lines_of("all"))}
     comes_with_ipywidgets = {"traitlets", "comm"}
-    optional = {"cuda", "typing_extensions"}  # the latter for type checkers, which bring it
+    # typing_extensions is for type checkers, which bring it; who converts to PyTorch or JAX has them.
+    optional = {"cuda", "jax", "torch", "typing_extensions"}
     ours = {"kernelab"} | sys.stdlib_module_names
     used = {name.lower() for name in imported_packages() if name not in ours}
     assert used <= declared | comes_with_ipywidgets | optional
@@ -81,7 +82,7 @@ def test_plain_pip_install_brings_numpy_alone() -> None:
 
 
 def test_all_brings_what_the_extras_of_its_parts_bring() -> None:
-    parts = ("jupyter", "bfloat16", "sparse", "cuda")
+    parts = ("jupyter", "bfloat16", "sparse", "dask", "cuda")
     assert set(lines_of("all")) == {line for name in parts for line in lines_of(name)}
 
 

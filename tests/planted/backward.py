@@ -81,7 +81,7 @@ BACKWARD = (
     Fault(
         "what a write destroys is not copied",
         RUNTIME,
-        "ctypes.memmove(made[1], low, high - low)",
+        "ctypes.memmove(address, low, high - low)",
         "pass",
         CHECK,
     ),
