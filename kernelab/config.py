@@ -29,10 +29,10 @@ print_launches                  each launch prints its kernel, its grid and the 
 live_tapes                      notebooks show tapes and `kl.live` as widgets that follow a cell.  False shows
                                 pictures and tables that need no script: for notebooks that become pages.  The
                                 environment variable KERNELAB_LIVE_TAPES=0 does the same from outside
-negative_index                  "wrap": a computed index below zero counts from the end, as in Python, and the
-                                first launch in which a line has one warns of the line; "error": such a launch
-                                ends with KernelIndexError.  A number that is written out, as in `x[-1]`,
-                                counts from the end either way
+negative_index                  "warn": a computed index below zero counts from the end, as in Python, and the
+                                first launch in which a line has one warns of the line; "wrap": it counts from
+                                the end without a warning; "error": such a launch ends with KernelIndexError.
+                                A number that is written out, as in `x[-1]`, counts from the end always
 kernel_cache_dir                the folder that keeps built kernels, None for the usual one
 
 The settings in `UNUSED` can be read and set, so that programs for Warp run; it says why each of them changes
@@ -44,14 +44,14 @@ import sys
 from dataclasses import fields
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from kernelab.backend.common.build_cache import VARIABLE
 from kernelab.errors import Diagnostic, KernelAttributeError, KernelValueError, near
 from kernelab.frontend.definitions.definitions import is_check
-from kernelab.settings import Settings, change_settings, settings
+from kernelab.settings import NegativeIndex, Settings, change_settings, settings
 from kernelab.warp.names import DEFAULTS, UNUSED
 
 _BYTES = {
@@ -69,8 +69,8 @@ def _checked(name: str, wanted: Any) -> object:
             raise KernelValueError(Diagnostic(message, code="setting", hint='write kl.config.check = "full"'))
         return wanted
     if name == "negative_index":
-        if wanted not in ("wrap", "error"):
-            message = f'negative_index is "wrap" or "error", not {wanted!r}'
+        if wanted not in get_args(NegativeIndex):
+            message = f'negative_index is "warn", "wrap" or "error", not {wanted!r}'
             raise KernelValueError(Diagnostic(message, code="setting"))
         return wanted
     if name not in _BYTES:

@@ -1,6 +1,8 @@
 """The settings of a program: one frozen object for each context; `kernelab.config` reads and replaces it."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -12,8 +14,8 @@ Check = Literal["full"]
 """What a checked launch looks for: all that there is to find."""
 
 
-NegativeIndex = Literal["wrap", "error"]
-"""What a computed index below zero does: it counts from the end, with a warning, or ends in an error."""
+NegativeIndex = Literal["warn", "wrap", "error"]
+"""What a computed index below zero does: it counts from the end, with or without a warning, or is an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Settings:
     vector_code: bool = True
     print_launches: bool = False
     live_tapes: bool = True
-    negative_index: NegativeIndex = "wrap"
+    negative_index: NegativeIndex = "warn"
 
 
 LIVE = "KERNELAB_LIVE_TAPES"
@@ -47,6 +49,16 @@ SETTINGS: ContextVar[Settings] = ContextVar("kernelab settings", default=_AT_FIR
 
 settings = SETTINGS.get
 """Returns the settings of the current context."""
+
+
+@contextmanager
+def changed_settings(**changed: Any) -> Iterator[None]:
+    """Replace some of the settings of the current context for a while."""
+    before = SETTINGS.set(replace(SETTINGS.get(), **changed))
+    try:
+        yield
+    finally:
+        SETTINGS.reset(before)
 
 
 def change_settings(**changed: Any) -> None:

@@ -69,7 +69,8 @@ def test_a_saved_notebook_shows_the_last_picture_with_widgets_and_without(
     views = notebook.page.locator(".klt-frames")
     expect(views.nth(0)).to_contain_text("4 to 5, mean 4.5")
     kept = "window.jupyterapp.shell.currentWidget.context.model.getMetadata('widgets')"
-    notebook.page.wait_for_function(f"JSON.stringify({kept} ?? '').includes('mean 4.5')")
+    for part in ("mean 4.5", "0.0001 after 5 steps", "angle"):
+        notebook.page.wait_for_function(f"JSON.stringify({kept} ?? '').includes('{part}')")
     notebook.page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
     (saved,) = lab.root.glob("test_a_saved_notebook_shows*.ipynb")
     outputs = json.loads(saved.read_text(encoding="utf-8"))["cells"][1]["outputs"]

@@ -30,8 +30,9 @@ def scale(x: array[float], factor: float, y: array[float]):
   a warning under that cell names the kernels that still hold the old one. Of a kernel in a file, or of
   `kl.compile`, the next launch says so once.
 * A negative index counts from the end, as in Python. Where one that is computed does, as `x[i - 1]` in
-  thread 0, the first launch warns at the line; with `kl.config.negative_index = "error"` it is an error, as
-  `x[i + 1]` in the last thread always is. `x[-1]` is written out: nobody warns of it.
+  thread 0, the first launch warns at the line. With `kl.config.negative_index = "error"` it is an error, as
+  `x[i + 1]` in the last thread always is; with `"wrap"` there is no warning. `x[-1]` is written out: nobody warns
+  of it.
 * What the language does not have is refused at its line, with what to write instead.
 * Operations and words: `docs/builtins.md`. What loops cost in reverse: `docs/loops.md`. Programs written
   for Warp: `docs/differences-from-warp.md`.

@@ -10,6 +10,7 @@ import pytest
 import kernelab as kl
 from kernelab.backend.cpu import interpreter
 from kernelab.errors import KernelIndexError, KernelValueError, KernelWarning
+from kernelab.settings import changed_settings
 from tests.support.devices import opened
 from tests.support.hardware import open_device
 
@@ -65,7 +66,7 @@ def told(kernel: Any, n: int, device: str = "cpu") -> list[str]:
 def errors() -> Iterator[None]:
     kl.config.negative_index = "error"
     yield
-    kl.config.negative_index = "wrap"
+    kl.config.negative_index = "warn"
 
 
 @pytest.fixture
@@ -145,5 +146,12 @@ def test_a_device_raises_too(device: str, errors: None) -> None:
 
 
 def test_a_setting_that_is_none_is_refused() -> None:
-    with pytest.raises(KernelValueError, match='negative_index is "wrap" or "error", not False'):
+    with pytest.raises(KernelValueError, match='negative_index is "warn", "wrap" or "error", not False'):
         kl.config.negative_index = False  # type: ignore[assignment]
+
+
+def test_wrapping_that_is_wanted_is_not_warned_of() -> None:
+    kernel = kl.compile(f"{HEAD}    {WRAPPING['a neighbour']}")["kernel"]
+    with changed_settings(negative_index="wrap"):
+        assert told(kernel, 6) == []
+    assert len(told(kernel, 6)) == 1

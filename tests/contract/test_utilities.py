@@ -26,6 +26,7 @@ READERS = {"layout", "memory", "spaces", "transfers"}
 
 EXEMPT = {
     "arguments._borrowed": "compares addresses",
+    "arguments._tensor": "the tensor of another library, which no transform follows",
     "arguments._reference": "a launch hands the array over as well, which is what lanes take",
     "foreign._over_tensor": "compares addresses",
     "indexed._move": "only where nothing records",

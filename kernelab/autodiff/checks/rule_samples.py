@@ -19,6 +19,7 @@ from kernelab.passes.common.copying import inline, lay_out
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.common.simplify import simplify
 from kernelab.runtime.memory.device import CPU
+from kernelab.settings import changed_settings
 
 Numpy = np.ndarray[Any, Any]
 Point = Mapping[str, Numpy]
@@ -134,7 +135,8 @@ class Caller:
     def run(self, threads: int, arguments: Mapping[str, Any]) -> Numpy:
         """Run some threads; which of them did not end."""
         self._parts.clear()
-        with np.errstate(all="ignore"):
+        # Indices are sampled as well: what they do says nothing of the user's program.
+        with np.errstate(all="ignore"), changed_settings(negative_index="wrap"):
             self._entry(backends.pack(self._entry.info.layout, (threads,), arguments))
         endless = np.zeros(threads, np.bool_)
         for part in self._parts:

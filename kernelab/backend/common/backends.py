@@ -215,6 +215,9 @@ def tell_of_negative(sites: Iterable[Site]) -> None:
 
     Nothing is said of what no user wrote, nor of `array.__getitem__` with indices, which are NumPy's.
     """
+    wanted = settings().negative_index
+    if wanted == "wrap":
+        return
     for site in sites:
         if site.span.source.label in (NOWHERE.source.label, "<indexedarray>"):
             continue
@@ -222,7 +225,7 @@ def tell_of_negative(sites: Iterable[Site]) -> None:
         message = f"an index of `{array}` was negative: it counted from the end, as in Python"
         hint = "test it first, as in `if i > 0:`, or write `(i - 1) % n` where it is meant to go round"
         span = site.span
-        if settings().negative_index == "error":
+        if wanted == "error":
             raise KernelIndexError(Diagnostic(message, span, "negative-index", hint=hint))
         if span.line not in span.source.told:
             span.source.told.add(span.line)
