@@ -15,7 +15,7 @@ Check = Literal["full"]
 
 
 NegativeIndex = Literal["warn", "wrap", "error"]
-"""What a computed index below zero does: it counts from the end, with or without a warning, or is an error."""
+"""What a computed index below zero does: counts from the end, with or without a warning, or is an error."""
 
 
 @dataclass(frozen=True, slots=True)
