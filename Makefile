@@ -3,7 +3,7 @@
 #   make test    set up, then every test                         (make test ARGS="-k tape")
 #   make check   the tests of the language and its derivatives alone, in less than a minute
 # The others:
-#   make lint    ruff and mypy               make format   what ruff can mend
+#   make lint    ruff, mypy, eslint          make format   what ruff, eslint and prettier can mend
 #   make frontend  the TypeScript of the widgets and the JupyterLab extension (with node, or one that pip brings)
 #   make lessons  runs the lessons of the course and stores what they show   (make lessons ARGS=3)
 #   make docs    the documentation site, into build/site   (no network is needed to read it)
@@ -92,10 +92,13 @@ lint: $(VENV)/.with-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	@if [ -x extension/node_modules/.bin/eslint ]; then npm --prefix extension run --silent lint; \
+	    else echo "NOT RUN: eslint and prettier. Type: make frontend"; fi
 
 format: $(VENV)/.with-dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	@if [ -x extension/node_modules/.bin/eslint ]; then npm --prefix extension run --silent format; fi
 
 # Warp, numba and JAX are installed into build/peers; ARGS="--peers PYTHON" names another environment.
 bench: $(VENV)/.with-test must-compile

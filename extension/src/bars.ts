@@ -31,7 +31,8 @@ export class Bars {
   }
 
   private take(step: Bar): void {
-    const at = this.barOf(this.taken), known = this.bars[at];
+    const at = this.barOf(this.taken),
+      known = this.bars[at];
     this.bars[at] = known ? merged(known, step) : step;
   }
 

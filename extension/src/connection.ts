@@ -5,7 +5,8 @@ import type { Asked, Message, Model } from "./protocol";
 
 const PATIENCE = 4000;
 const SILENT = "⚠ not connected: no kernel answers. It is busy, or this page has none; what stands here is what was last known.";
-const ENDED = "⚠ not connected: the kernel that recorded this tape has ended. What stands here is what was last known; run the cells again for a live view.";
+const ENDED =
+  "⚠ not connected: the kernel that recorded this tape has ended. What stands here is what was last known; run the cells again for a live view.";
 const LAST = ["restarting", "autorestarting", "terminating", "dead"];
 
 /** A signal of JupyterLab's. */

@@ -23,7 +23,8 @@ export class Course {
   follow(sweep: SweepStep[]): this {
     if (sweep !== this.of) this.begin(sweep);
     for (let step = this.sizes.length; step < sweep.length; step++) {
-      const norms = sweep[step]![1], size = norms.reduce((most, [, norm]) => Math.max(most, value(norm)), 0);
+      const norms = sweep[step]![1],
+        size = norms.reduce((most, [, norm]) => Math.max(most, value(norm)), 0);
       if (!this.first && size < Infinity) this.first = size;
       if (size > 0 && size < Infinity) this.stretch(Math.log10(size));
       this.sizes.push(size);

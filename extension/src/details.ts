@@ -18,7 +18,13 @@ export class Details {
   private askedFor = "";
   private named = 0;
 
-  constructor(private store: Store, private selection: Selection, model: Model, connection: Connection, private reveal: (record: number) => void) {
+  constructor(
+    private store: Store,
+    private selection: Selection,
+    model: Model,
+    connection: Connection,
+    private reveal: (record: number) => void,
+  ) {
     this.element = html("div", { class: "klt-details", role: "region", "aria-label": "what is picked" }, this.facts, this.questions);
     this.answers = new Reply(model, connection, (to) => this.go(to));
     selection.listen(() => {
@@ -36,7 +42,9 @@ export class Details {
   }
 
   update(): void {
-    const { store } = this, record = this.record, memory = this.memory;
+    const { store } = this,
+      record = this.record,
+      memory = this.memory;
     const picked = [record, memory, store.epoch, memory !== null && store.arraysOf(memory)[0]].join();
     const state = [picked, record !== null && store.data.times[record], memory !== null && store.writesOf(memory)].join();
     if (state !== this.drawnFor || this.named !== store.data.names.length) this.draw(record, memory);
@@ -74,7 +82,9 @@ export class Details {
   private questionsOf(record: number | null, memory: number | null): HTMLElement[] {
     const step = record === null ? null : this.store.step(record);
     return [
-      ...(record !== null && step?.kind === "launch" ? [button("kernel and arguments", () => this.askRecord(record)), this.tracer(record, threads(step.grid ?? []))] : []),
+      ...(record !== null && step?.kind === "launch"
+        ? [button("kernel and arguments", () => this.askRecord(record)), this.tracer(record, threads(step.grid ?? []))]
+        : []),
       ...(memory !== null && this.store.arraysOf(memory).length ? this.questionsOfMemory(memory) : []),
     ];
   }
@@ -94,7 +104,9 @@ export class Details {
   private blamer(memory: number): HTMLElement {
     const rank = this.store.shape(this.store.firstArray(memory)).length;
     const input = html("input", { type: "text", inputmode: "numeric", value: Array(rank).fill(0).join(", ") });
-    return form("gradient of element ", input, "who added to it?", () => this.askElement(memory, (input.value.match(/-?\d+/g) ?? []).map(Number)));
+    return form("gradient of element ", input, "who added to it?", () =>
+      this.askElement(memory, (input.value.match(/-?\d+/g) ?? []).map(Number)),
+    );
   }
 
   /** Sweep on copies: the steps come as news. */
@@ -115,7 +127,11 @@ export class Details {
   }
 
   private askElement(memory: number, index: number[]): void {
-    this.answers.ask({ ask: "element", number: this.store.firstArray(memory), index }, `what added to the gradient of element [${index.join(", ")}]`, true);
+    this.answers.ask(
+      { ask: "element", number: this.store.firstArray(memory), index },
+      `what added to the gradient of element [${index.join(", ")}]`,
+      true,
+    );
   }
 
   /** Where a click into an answer leads. */

@@ -43,8 +43,16 @@ export function graphOf(store: Store): Drawn {
 }
 
 function drawnOf(store: Store, parts: Part[]): Drawn {
-  const stands = standIns(parts, store.length), memories = merged(store, stands);
-  const drawn: Drawn = { nodes: [], frames: [], edges: [], note: "", launch: (record) => `r${stands[record]}`, array: (memory) => `m${memories[memory]}` };
+  const stands = standIns(parts, store.length),
+    memories = merged(store, stands);
+  const drawn: Drawn = {
+    nodes: [],
+    frames: [],
+    edges: [],
+    note: "",
+    launch: (record) => `r${stands[record]}`,
+    array: (memory) => `m${memories[memory]}`,
+  };
   place(store, parts, undefined, drawn);
   connect(store, [...shown(parts)], memories, drawn);
   enclose(drawn);
@@ -90,11 +98,13 @@ function title({ name, times, begun = 0 }: Group): string {
 }
 
 function connect(store: Store, records: number[], memories: number[], drawn: Drawn): void {
-  const used = new Set<number>(), edges = new Map<string, [string, string]>();
+  const used = new Set<number>(),
+    edges = new Map<string, [string, string]>();
   for (const record of records) {
     const step = store.step(record);
     const join = (array: number, edge: (memory: string) => [string, string]) => {
-      const memory = memories[store.memoryOf(array)]!, pair = edge(`m${memory}`);
+      const memory = memories[store.memoryOf(array)]!,
+        pair = edge(`m${memory}`);
       used.add(memory);
       edges.set(pair.join(), pair);
     };
@@ -109,7 +119,8 @@ function connect(store: Store, records: number[], memories: number[], drawn: Dra
 
 /** An array, or the first and the last of those for which it stands. */
 function described(store: Store, memory: number, group: number[]): { label: string; detail: string } {
-  const mark = group.some((one) => store.hasGradient(one)) ? " ∇" : "", name = store.name(memory);
+  const mark = group.some((one) => store.hasGradient(one)) ? " ∇" : "",
+    name = store.name(memory);
   if (group.length === 1) return { label: name + mark, detail: store.layout(store.firstArray(memory)) };
   const last = store.name(group.at(-1)!);
   return { label: (name === last ? name : `${name} … ${last}`) + mark, detail: count(group.length, "array") };
@@ -122,7 +133,8 @@ function enclose(drawn: Drawn): void {
   const paths = new Map<string, string[]>();
   for (const [from, to] of drawn.edges) {
     const [array, user] = from.startsWith("m") ? [from, to] : [to, from];
-    const path = around(parents.get(user)), known = paths.get(array) ?? path;
+    const path = around(parents.get(user)),
+      known = paths.get(array) ?? path;
     const apart = known.findIndex((frame, i) => frame !== path[i]);
     paths.set(array, apart < 0 ? known : known.slice(0, apart));
   }
@@ -133,13 +145,18 @@ function enclose(drawn: Drawn): void {
 function crowd(store: Store): Drawn {
   const launch = (record: number) => `c${store.step(record).title}@${store.step(record).place}`;
   const counts = new Map<string, { record: number; times: number }>();
-  const roles = new Map<number, string>(), edges = new Map<string, [string, string]>();
+  const roles = new Map<number, string>(),
+    edges = new Map<string, [string, string]>();
   for (let record = 0; record < store.length; record++) {
-    const step = store.step(record), key = launch(record);
+    const step = store.step(record),
+      key = launch(record);
     const known = counts.get(key);
     if (known) known.times++;
     else counts.set(key, { record, times: 1 });
-    for (const [sides, into] of [[step.reads, true], [step.writes, false]] as const) {
+    for (const [sides, into] of [
+      [step.reads, true],
+      [step.writes, false],
+    ] as const) {
       for (const [parameter, array] of sides) {
         const memory = store.memoryOf(array);
         if (!roles.has(memory)) roles.set(memory, `a${parameter}@${key}`);
@@ -148,11 +165,16 @@ function crowd(store: Store): Drawn {
       }
     }
   }
-  const nodes: Node[] = [...counts].map(([id, { record, times }]) => ({ id, label: store.step(record).title, detail: count(times, "launch", "launches"), record }));
+  const nodes: Node[] = [...counts].map(([id, { record, times }]) => ({
+    id,
+    label: store.step(record).title,
+    detail: count(times, "launch", "launches"),
+    record,
+  }));
   const arrays = new Map<string, number>();
   for (const role of roles.values()) arrays.set(role, (arrays.get(role) ?? 0) + 1);
   for (const [id, times] of arrays) nodes.push({ id, label: id.slice(1, id.indexOf("@")), detail: count(times, "array") });
-  const note = "This tape is long and hardly repeats itself: launches of one kernel at one line are drawn as one, arrays by the parameter that took them first.";
+  const note =
+    "This tape is long and hardly repeats itself: launches of one kernel at one line are drawn as one, arrays by the parameter that took them first.";
   return { nodes, frames: [], edges: [...edges.values()], note, launch, array: (memory) => roles.get(memory) ?? "" };
 }
-

@@ -18,13 +18,15 @@ function fill<T extends Element>(made: T, attributes: Attributes, children: Chil
 }
 
 export function html<K extends keyof HTMLElementTagNameMap>(
-  tag: K, attributes: Attributes = {}, ...children: Child[]
+  tag: K,
+  attributes: Attributes = {},
+  ...children: Child[]
 ): HTMLElementTagNameMap[K] {
   return fill(document.createElement(tag), attributes, children);
 }
 
 export function svg(tag: string, attributes: Attributes = {}, ...children: Child[]): SVGElement {
-  return fill(document.createElementNS(SVG, tag) as SVGElement, attributes, children);
+  return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
 export function cut(text: string, characters: number): string {
@@ -34,7 +36,8 @@ export function cut(text: string, characters: number): string {
 /** A long name without its middle: names of a notebook's arrays often differ at their ends alone. */
 export function shorten(name: string, characters: number): string {
   if (name.length <= characters) return name;
-  const head = Math.max(1, Math.floor((characters - 1) / 3)), tail = Math.max(1, characters - 1 - head);
+  const head = Math.max(1, Math.floor((characters - 1) / 3)),
+    tail = Math.max(1, characters - 1 - head);
   return name.slice(0, head) + "…" + name.slice(-tail);
 }
 

@@ -3,9 +3,7 @@
 // The answer marks them: `data-asks` on a cell says what to ask, `data-elements` on a picture which array it shows.
 
 export type Target =
-  | { to: "element"; index: number[] }
-  | { to: "record"; record: number }
-  | { to: "thread"; record: number; place: number[] };
+  { to: "element"; index: number[] } | { to: "record"; record: number } | { to: "thread"; record: number; place: number[] };
 
 /** "element 3,1", "record 4", "thread 4 2,1": what a mark says; nothing where it is none of these. */
 export function target(asks: string): Target | undefined {
@@ -48,7 +46,8 @@ function armPicture(holder: HTMLElement, go: (to: Target) => void): void {
   const picture = holder.querySelector("img,svg");
   if (!picture) return;
   const found = (event: Event) => {
-    const { clientX, clientY } = event as MouseEvent, box = picture.getBoundingClientRect();
+    const { clientX, clientY } = event as MouseEvent,
+      box = picture.getBoundingClientRect();
     return elementAt(holder.dataset, (clientX - box.left) / box.width, (clientY - box.top) / box.height);
   };
   holder.classList.add("klt-aim");
@@ -60,9 +59,12 @@ function armPicture(holder: HTMLElement, go: (to: Target) => void): void {
 
 /** The element at a place of a picture, in shares of its width and height. */
 export function elementAt(marked: DOMStringMap, x: number, y: number): number[] {
-  const extents = (marked.elements ?? "1").split(",").map(Number), step = Number(marked.step ?? 1), left = Number(marked.left ?? 0);
+  const extents = (marked.elements ?? "1").split(",").map(Number),
+    step = Number(marked.step ?? 1),
+    left = Number(marked.left ?? 0);
   const within = (position: number, extent: number) => step * Math.min(extent - 1, Math.max(0, position));
-  const last = extents[extents.length - 1]!, share = (x - left) / (1 - left);
+  const last = extents[extents.length - 1]!,
+    share = (x - left) / (1 - left);
   // A curve goes from the first element to the last; a heatmap has a column for each.
   const across = within(left ? Math.round(share * (last - 1)) : Math.floor(share * last), last);
   if (extents.length === 1) return [across];

@@ -11,7 +11,12 @@ export function factsOfRecord(store: Store, record: number): HTMLElement[] {
   const size = (memories: Set<number>) => [...memories].reduce((sum, memory) => sum + store.data.memories[memory]![1], 0);
   const scopes = store.data.scopes.filter(([, begin, end]) => begin <= record && record < end);
   const facts: Fact[] = [
-    ...(step.grid ? ([["grid", `${step.grid.join(" × ")} (${count(threads(step.grid), "thread")})`], ["device", step.device ?? ""]] as Fact[]) : []),
+    ...(step.grid
+      ? ([
+          ["grid", `${step.grid.join(" × ")} (${count(threads(step.grid), "thread")})`],
+          ["device", step.device ?? ""],
+        ] as Fact[])
+      : []),
     ["time", duration(store.data.times[record] ?? -1) || "not measured: it ran before the tape was shown"],
     ["memory", `reads from ${bytes(size(moved(step.reads)))}, writes to ${bytes(size(moved(step.writes)))}`],
     ["where", step.place],
@@ -33,10 +38,15 @@ export function threads(grid: number[]): number {
 function side(store: Store, title: string, arrays: [string, number][], record: number): HTMLElement[] {
   if (!arrays.length) return [];
   const items = arrays.map(([parameter, array]) => {
-    const memory = store.memoryOf(array), name = store.name(memory);
+    const memory = store.memoryOf(array),
+      name = store.name(memory);
     const gradient = store.hasGradient(memory) ? ", ∇" : "";
-    return html("li", {}, html("code", {}, parameter && parameter !== name ? `${parameter} = ${name}` : name),
-      html("span", { class: "klt-quiet" }, ` ${store.layout(array)}, v${store.versionAfter(memory, record)}${gradient}`));
+    return html(
+      "li",
+      {},
+      html("code", {}, parameter && parameter !== name ? `${parameter} = ${name}` : name),
+      html("span", { class: "klt-quiet" }, ` ${store.layout(array)}, v${store.versionAfter(memory, record)}${gradient}`),
+    );
   });
   return [html("h6", {}, title), html("ul", {}, ...items)];
 }
@@ -44,8 +54,12 @@ function side(store: Store, title: string, arrays: [string, number][], record: n
 const MOST_LAYOUTS = 4;
 
 export function factsOfMemory(store: Store, memory: number): HTMLElement[] {
-  const arrays = store.arraysOf(memory), hidden = arrays.length - MOST_LAYOUTS;
-  const holds = arrays.slice(0, MOST_LAYOUTS).map((array) => store.layout(array)).join("; ");
+  const arrays = store.arraysOf(memory),
+    hidden = arrays.length - MOST_LAYOUTS;
+  const holds = arrays
+    .slice(0, MOST_LAYOUTS)
+    .map((array) => store.layout(array))
+    .join("; ");
   const facts: Fact[] = [
     ...(store.isNamed(memory) ? [] : ([["name", "none in the notebook: this is the parameter that took it"]] as Fact[])),
     ["holds", holds + (hidden > 0 ? `; ${hidden} more views` : "")],

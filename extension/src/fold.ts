@@ -23,12 +23,14 @@ export function tree(length: number, scopes: Growing["scopes"], key: (record: nu
 /** Scopes as groups, whatever is in none by itself. */
 function grouped(scopes: Growing["scopes"], length: number): Part[] {
   // Of scopes that begin together the one that was closed last is the outermost.
-  const order = scopes.map((scope, i) => ({ scope, i })).filter(({ scope: [, begin, end] }) => begin < end)
+  const order = scopes
+    .map((scope, i) => ({ scope, i }))
+    .filter(({ scope: [, begin, end] }) => begin < end)
     .sort((one, other) => one.scope[1] - other.scope[1] || other.scope[2] - one.scope[2] || other.i - one.i);
   let next = 0;
   const within = (begin: number, end: number): Part[] => {
     const parts: Part[] = [];
-    for (let position = begin; position < end; ) {
+    for (let position = begin; position < end;) {
       const [name, from, to] = order[next]?.scope ?? ["", end, end];
       if (from > position) parts.push(position++);
       else {
@@ -106,7 +108,8 @@ export function standIns(parts: Part[], length: number): number[] {
       return;
     }
     const start = found.length;
-    const ends = part.parts.map((one) => (walk(one), found.length)), period = found.length - start;
+    const ends = part.parts.map((one) => (walk(one), found.length)),
+      period = found.length - start;
     const begun = part.begun ? ends[part.begun - 1]! - start : 0;
     for (let more = period * (part.times - 1) + begun; more > 0; more--) found.push(found[found.length - period]!);
   };

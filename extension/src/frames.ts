@@ -25,8 +25,13 @@ class Frames {
   constructor(private model: ViewModel) {
     this.connection = new Connection(model);
     const sliders = (model.get("sliders") ?? []).map((slider) => this.slider(slider));
-    this.element = html("section", { class: "klt klt-frames", "aria-label": "live view" },
-      ...(sliders.length ? [html("div", { class: "klt-sliders" }, ...sliders)] : []), this.shown, this.connection.element);
+    this.element = html(
+      "section",
+      { class: "klt klt-frames", "aria-label": "live view" },
+      ...(sliders.length ? [html("div", { class: "klt-sliders" }, ...sliders)] : []),
+      this.shown,
+      this.connection.element,
+    );
     model.on("change:snapshot", this.settled);
     model.on("msg:custom", this.heard);
     this.settled();
@@ -37,7 +42,12 @@ class Frames {
     this.values[name] = value;
     const output = html("output", {}, value.toPrecision(4));
     const input = html("input", {
-      type: "range", min: low, max: high, step: (high - low) / STEPS, value, "aria-label": name,
+      type: "range",
+      min: low,
+      max: high,
+      step: (high - low) / STEPS,
+      value,
+      "aria-label": name,
       input: () => {
         this.values[name] = input.valueAsNumber;
         output.textContent = input.valueAsNumber.toPrecision(4);

@@ -33,7 +33,10 @@ class View {
   /** When the page may be drawn again. */
   private resume = 0;
 
-  constructor(private store: Store, model: Model) {
+  constructor(
+    private store: Store,
+    model: Model,
+  ) {
     // Hosts load this module once for each tape: a counter would give two views of a page the same names.
     const id = `klt-${Math.random().toString(36).slice(2)}`;
     const selection = new Selection();
@@ -46,10 +49,23 @@ class View {
     this.connection = new Connection(model);
     this.details = new Details(store, selection, model, this.connection, reveal);
     this.problems = new Problems(store, reveal);
-    this.panels = { timeline, graph: new Graph(store, selection, `${id}-graph`), backward: new Sweep(store, selection, () => this.details.measure()) };
-    const tabs = html("div", { class: "klt-tabs", role: "tablist", "aria-label": "views of the tape", keydown: (event: KeyboardEvent) => this.key(event) });
+    this.panels = {
+      timeline,
+      graph: new Graph(store, selection, `${id}-graph`),
+      backward: new Sweep(store, selection, () => this.details.measure()),
+    };
+    const tabs = html("div", {
+      class: "klt-tabs",
+      role: "tablist",
+      "aria-label": "views of the tape",
+      keydown: (event: KeyboardEvent) => this.key(event),
+    });
     for (const [name, panel] of Object.entries(this.panels)) {
-      const tab = html("button", { type: "button", role: "tab", id: `${id}-tab-${name}`, "aria-controls": `${id}-${name}`, click: () => this.open(name) }, name);
+      const tab = html(
+        "button",
+        { type: "button", role: "tab", id: `${id}-tab-${name}`, "aria-controls": `${id}-${name}`, click: () => this.open(name) },
+        name,
+      );
       panel.element.setAttribute("role", "tabpanel");
       panel.element.setAttribute("aria-labelledby", tab.id);
       panel.element.id = `${id}-${name}`;
@@ -57,9 +73,15 @@ class View {
       tabs.append(tab);
     }
     const panels = html("div", { class: "klt-panels" }, ...Object.values(this.panels).map((panel) => panel.element));
-    this.element = html("section", { class: "klt", "aria-label": "tape" },
-      html("header", {}, this.title, tabs), this.connection.element, this.problems.element,
-      html("div", { class: "klt-body", keydown: (event: KeyboardEvent) => this.enter(event) }, panels, this.details.element), this.details.reply);
+    this.element = html(
+      "section",
+      { class: "klt", "aria-label": "tape" },
+      html("header", {}, this.title, tabs),
+      this.connection.element,
+      this.problems.element,
+      html("div", { class: "klt-body", keydown: (event: KeyboardEvent) => this.enter(event) }, panels, this.details.element),
+      this.details.reply,
+    );
     this.open("timeline");
     this.connection.greet();
   }
@@ -76,7 +98,8 @@ class View {
   }
 
   private key(event: KeyboardEvent): void {
-    const names = Object.keys(this.panels), at = names.indexOf(this.current);
+    const names = Object.keys(this.panels),
+      at = names.indexOf(this.current);
     const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: names.length - 1 }[event.key];
     if (to === undefined) return;
     const name = names[(to + names.length) % names.length]!;
@@ -115,8 +138,12 @@ class View {
   }
 
   update(): void {
-    const { store } = this, saved = store.savedBytes;
-    this.title.replaceChildren(html("b", {}, "tape"), ` ${count(store.length, "record")}, ${count(store.data.memories.length, "array")}${saved ? `, ${bytes(saved)} kept from being overwritten` : ""}`);
+    const { store } = this,
+      saved = store.savedBytes;
+    this.title.replaceChildren(
+      html("b", {}, "tape"),
+      ` ${count(store.length, "record")}, ${count(store.data.memories.length, "array")}${saved ? `, ${bytes(saved)} kept from being overwritten` : ""}`,
+    );
     this.problems.update();
     this.panels[this.current]!.update();
     this.details.update();
@@ -138,7 +165,8 @@ export default function () {
   const shared = (model: Model) => stores.get(model) ?? (stores.size === 1 ? [...stores.values()][0] : undefined);
   return {
     initialize({ model, signal }: Given): () => void {
-      const { store, leave } = storeOf(model), keep = () => keepInNotebook(model);
+      const { store, leave } = storeOf(model),
+        keep = () => keepInNotebook(model);
       stores.set(model, store);
       model.on("change:snapshot", keep);
       return ending(signal, () => {
@@ -148,7 +176,8 @@ export default function () {
       });
     },
     render({ model, el, signal }: Given & { el: HTMLElement }): () => void {
-      const known = shared(model), { store, leave } = known ? { store: known, leave: () => {} } : storeOf(model);
+      const known = shared(model),
+        { store, leave } = known ? { store: known, leave: () => {} } : storeOf(model);
       const view = new View(store, model);
       el.append(view.element);
       view.update();

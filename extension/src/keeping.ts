@@ -32,7 +32,8 @@ interface Outputs {
 
 /** Store the state of all of ours that the notebook shows. */
 export function keepInNotebook(model: Model): void {
-  const manager = model.widget_manager as Manager | undefined, notebook = manager?.context?.model;
+  const manager = model.widget_manager as Manager | undefined,
+    notebook = manager?.context?.model;
   if (typeof notebook?.setMetadata !== "function" || typeof manager?.get_state_sync !== "function") return;
   // After the host has put the change into its own state.
   setTimeout(() => {
@@ -55,12 +56,21 @@ const isOurs = (states: States, id: string) => ALL_OURS.includes(states[id]?.sta
 /** The states of ours that a notebook shows, with what they refer to: layouts, and the script that all share. */
 export function tapes(states: States, shown: Set<string>): States {
   const ids = Object.keys(states).filter((id) => shown.has(id) && isOurs(states, id));
-  return Object.fromEntries(parts(states, ids).filter((id) => states[id]).map((id) => [id, states[id]!]));
+  return Object.fromEntries(
+    parts(states, ids)
+      .filter((id) => states[id])
+      .map((id) => [id, states[id]!]),
+  );
 }
 
 /** The states of everybody else. */
 export function without(states: States): States {
-  const ours = new Set(parts(states, Object.keys(states).filter((id) => isOurs(states, id))));
+  const ours = new Set(
+    parts(
+      states,
+      Object.keys(states).filter((id) => isOurs(states, id)),
+    ),
+  );
   return Object.fromEntries(Object.entries(states).filter(([id]) => !ours.has(id)));
 }
 

@@ -24,7 +24,10 @@ export interface Laid {
   lines: Point[][];
 }
 
-const PAD = 10, TITLE = 18, TALL = 36, MARGIN = 4;
+const PAD = 10,
+  TITLE = 18,
+  TALL = 36,
+  MARGIN = 4;
 
 /** What stands directly in one frame, or in none. */
 type Inside = string | undefined;
@@ -89,14 +92,16 @@ class Layout {
 
   /** What of a frame's own things holds a node; nothing if the node stands outside. */
   private holder(id: string, frame: Inside): string | undefined {
-    const path = [id, ...this.around(id)], at = path.indexOf(frame, 1);
+    const path = [id, ...this.around(id)],
+      at = path.indexOf(frame, 1);
     return at < 1 ? undefined : path[at - 1];
   }
 
   /** The edges that join two things of a frame: their numbers, and these things. */
   private edgesOf(frame: Inside): [edge: number, from: string, to: string][] {
     return this.drawn.edges.flatMap(([a, b], edge): [number, string, string][] => {
-      const from = this.holder(a, frame), to = this.holder(b, frame);
+      const from = this.holder(a, frame),
+        to = this.holder(b, frame);
       return from !== undefined && to !== undefined && from !== to ? [[edge, from, to]] : [];
     });
   }
@@ -104,11 +109,14 @@ class Layout {
   /** What uses an array that stands outside of the frame, in order: so time goes to the right here, too. */
   private order(frame: Inside): [string, string][] {
     if (frame === undefined) return [];
-    const users = new Map<string, string>(), found: [string, string][] = [];
+    const users = new Map<string, string>(),
+      found: [string, string][] = [];
     for (const [a, b] of this.drawn.edges) {
       const [from, to] = [this.holder(a, frame), this.holder(b, frame)];
       if ((from === undefined) === (to === undefined)) continue;
-      const user = (from ?? to)!, outside = from === undefined ? a : b, before = users.get(outside);
+      const user = (from ?? to)!,
+        outside = from === undefined ? a : b,
+        before = users.get(outside);
       if (before !== undefined && before !== user) found.push([before, user]);
       users.set(outside, user);
     }

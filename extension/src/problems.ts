@@ -21,7 +21,8 @@ interface Problem {
 }
 
 function overwritten(store: Store, one: Overwrite, times: number): Problem {
-  const memory = store.memoryOf(one.array), name = store.name(memory);
+  const memory = store.memoryOf(one.array),
+    name = store.name(memory);
   const reader = one.reader < 0 ? "a launch" : `${one.reader + 1} (${store.step(one.reader).title})`;
   const writer = one.writer < 0 ? "a line outside of the tape," : `${one.writer + 1} (${store.step(one.writer).title}),`;
   const names = one.affects.map((affected) => store.name(affected)).join(" and ");
@@ -30,18 +31,32 @@ function overwritten(store: Store, one: Overwrite, times: number): Problem {
     tainted: `the gradient of ${names || "what it read"} would be wrong`,
     refused: "the write was refused",
   }[one.outcome];
-  const hint = one.outcome === "saved" ? "write into another array to save the copy" : 'write into another array, or use Tape(overwrite="save")';
+  const hint =
+    one.outcome === "saved" ? "write into another array to save the copy" : 'write into another array, or use Tape(overwrite="save")';
   return {
-    key: String(one.clash), record: one.writer < 0 ? one.reader : one.writer, memory,
-    grave: one.outcome !== "saved", hint, times,
+    key: String(one.clash),
+    record: one.writer < 0 ? one.reader : one.writer,
+    memory,
+    grave: one.outcome !== "saved",
+    hint,
+    times,
     sentence: `${name} is overwritten by ${writer} but the adjoint of ${reader} needs its old values: ${price}`,
-    lines: [["read", ...one.read], ["written", ...one.wrote]],
+    lines: [
+      ["read", ...one.read],
+      ["written", ...one.wrote],
+    ],
   };
 }
 
 function found(store: Store, one: Finding): Problem {
   return {
-    key: one.message + one.at[0], record: store.recordAt(one.at[0]), memory: null, grave: true, sentence: one.message, hint: one.hint, times: 1,
+    key: one.message + one.at[0],
+    record: store.recordAt(one.at[0]),
+    memory: null,
+    grave: true,
+    sentence: one.message,
+    hint: one.hint,
+    times: 1,
     lines: [[AT[one.code] ?? "here:", ...one.at], ...one.related],
   };
 }
@@ -55,14 +70,24 @@ export function problemsOf(store: Store): Problem[] {
 
 export class Problems {
   /** Screen readers are told of what is added to it. */
-  readonly element = html("div", { class: "klt-problems", role: "log", "aria-label": "warnings", "aria-live": "polite", "aria-relevant": "additions" });
+  readonly element = html("div", {
+    class: "klt-problems",
+    role: "log",
+    "aria-label": "warnings",
+    "aria-live": "polite",
+    "aria-relevant": "additions",
+  });
   private items = new Map<string, { element: HTMLElement; often: Text }>();
   private more = html("p", { class: "klt-more" });
 
-  constructor(private store: Store, private pick: (record: number, memory: number | null) => void) {}
+  constructor(
+    private store: Store,
+    private pick: (record: number, memory: number | null) => void,
+  ) {}
 
   update(): void {
-    const problems = problemsOf(this.store), before = this.items;
+    const problems = problemsOf(this.store),
+      before = this.items;
     this.items = new Map();
     const elements = problems.slice(0, MOST).map((problem) => {
       const key = problem.sentence + problem.record;
@@ -83,14 +108,23 @@ export class Problems {
 
   private item(problem: Problem): { element: HTMLElement; often: Text } {
     const often = document.createTextNode("");
-    const lines = problem.lines.filter(([, place]) => place).flatMap(([what, place, text]) => [
-      html("dt", {}, what), html("dd", {}, html("code", {}, text), " ", html("span", { class: "klt-quiet" }, place)),
-    ]);
-    const show = problem.record < 0 ? [] : [html("button", { type: "button", class: "klt-link", click: () => this.pick(problem.record, problem.memory) }, "show")];
-    const element = html("div", { class: problem.grave ? "klt-problem klt-grave" : "klt-problem" },
+    const lines = problem.lines
+      .filter(([, place]) => place)
+      .flatMap(([what, place, text]) => [
+        html("dt", {}, what),
+        html("dd", {}, html("code", {}, text), " ", html("span", { class: "klt-quiet" }, place)),
+      ]);
+    const show =
+      problem.record < 0
+        ? []
+        : [html("button", { type: "button", class: "klt-link", click: () => this.pick(problem.record, problem.memory) }, "show")];
+    const element = html(
+      "div",
+      { class: problem.grave ? "klt-problem klt-grave" : "klt-problem" },
       html("p", {}, html("b", {}, problem.grave ? "⚠ warning: " : "✓ kept: "), problem.sentence, often, " ", ...show),
       html("dl", {}, ...lines),
-      ...(problem.hint ? [html("p", { class: "klt-quiet" }, `To do: ${problem.hint}`)] : []));
+      ...(problem.hint ? [html("p", { class: "klt-quiet" }, `To do: ${problem.hint}`)] : []),
+    );
     return { element, often };
   }
 }

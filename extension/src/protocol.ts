@@ -70,8 +70,7 @@ export interface Others {
   sweeps: number;
 }
 
-export type News = { epoch: number; from: Partial<Record<keyof Growing, number>> } & Partial<Growing> &
-  Partial<Others>;
+export type News = { epoch: number; from: Partial<Record<keyof Growing, number>> } & Partial<Growing> & Partial<Others>;
 
 export type Question =
   | { ask: "measure" }
@@ -88,8 +87,8 @@ export interface Message {
 }
 
 /** What the front-end sends. */
-export type Asked = { op: "settle" } | { op: "hello" } | ({ op: "ask"; id: string } & Question)
-  | { op: "slide"; values: Record<string, number> };
+export type Asked =
+  { op: "settle" } | { op: "hello" } | ({ op: "ask"; id: string } & Question) | { op: "slide"; values: Record<string, number> };
 
 /** A number that a reader sets. */
 export interface Slider {

@@ -17,7 +17,11 @@ export class Reply {
   /** Several views of one tape hear each other's answers. */
   private readonly prefix = Math.random().toString(36).slice(2);
 
-  constructor(private model: Model, private connection: Connection, private go: (to: Target) => void) {
+  constructor(
+    private model: Model,
+    private connection: Connection,
+    private go: (to: Target) => void,
+  ) {
     model.on("msg:custom", this.answered);
   }
 
@@ -37,7 +41,11 @@ export class Reply {
     this.asked++;
     const first = this.element.querySelector(".klt-part");
     const place = html("div", { class: "klt-part" }, html("p", { class: "klt-quiet" }, `asking for ${title} …`));
-    const close = html("button", { type: "button", class: "klt-button klt-close", "aria-label": "close the answer", click: () => this.clear() }, "✕");
+    const close = html(
+      "button",
+      { type: "button", class: "klt-button klt-close", "aria-label": "close the answer", click: () => this.clear() },
+      "✕",
+    );
     this.element.replaceChildren(close, ...(below && first ? [first] : []), place);
     this.place = place;
     clearTimeout(this.waiting);

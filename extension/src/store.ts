@@ -2,14 +2,39 @@
 
 import type { Growing, Message, Model, News, Others, Overwrite, Step } from "./protocol";
 
-export const PARTS = ["memories", "layouts", "arrays", "kinds", "steps", "records", "times", "clashes", "overwrites", "sweep", "scopes", "names"] as const;
+export const PARTS = [
+  "memories",
+  "layouts",
+  "arrays",
+  "kinds",
+  "steps",
+  "records",
+  "times",
+  "clashes",
+  "overwrites",
+  "sweep",
+  "scopes",
+  "names",
+] as const;
 
 type Data = Growing & Others;
 
 function empty(): Data {
   return {
-    memories: [], layouts: [], arrays: [], kinds: [], steps: [], records: [], times: [], clashes: [], overwrites: [],
-    sweep: [], scopes: [], names: [], sweeps: 0, findings: [],
+    memories: [],
+    layouts: [],
+    arrays: [],
+    kinds: [],
+    steps: [],
+    records: [],
+    times: [],
+    clashes: [],
+    overwrites: [],
+    sweep: [],
+    scopes: [],
+    names: [],
+    sweeps: 0,
+    findings: [],
   };
 }
 

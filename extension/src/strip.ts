@@ -4,14 +4,19 @@ import { type Bar, Bars } from "./bars";
 import type { Course } from "./course";
 import { html, svg } from "./dom";
 
-const TOP = 8, HEIGHT = 90, LEFT = 44, MOST_BARS = 400, FEWEST_BARS = 16, MARK = 84;
+const TOP = 8,
+  HEIGHT = 90,
+  LEFT = 44,
+  MOST_BARS = 400,
+  FEWEST_BARS = 16,
+  MARK = 84;
 /** Below every power of ten that a float64 has, and above. */
 const ABYSS = 400;
 
 /** A bar in the strip's own units: one to the right for each bar, one up for each power of ten. */
 function shape({ size }: Bar, at: number): string {
   if (size === 0) return "";
-  return `M${at} ${ABYSS}V${size === Infinity ? -ABYSS : -Math.log10(size).toFixed(2)}h.9V${ABYSS}z`;
+  return `M${at} ${ABYSS}V${size === Infinity ? -ABYSS : -Number(Math.log10(size).toFixed(2))}h.9V${ABYSS}z`;
 }
 
 export class Strip {
@@ -23,10 +28,21 @@ export class Strip {
   private room = svg("svg", { x: LEFT, y: TOP, height: HEIGHT, preserveAspectRatio: "none" }, this.near, this.far);
   private scale = svg("g");
   private marks = svg("g");
-  private picture = svg("svg", {
-    class: "klt-picture", height: TOP + HEIGHT + 16, role: "img", "aria-label": "the largest norm of the adjoints after each step, from the loss on",
-    click: (event: MouseEvent) => this.clicked(event), mousemove: (event: MouseEvent) => this.hovered(event),
-  }, this.scale, this.here, this.room, this.marks);
+  private picture = svg(
+    "svg",
+    {
+      class: "klt-picture",
+      height: TOP + HEIGHT + 16,
+      role: "img",
+      "aria-label": "the largest norm of the adjoints after each step, from the loss on",
+      click: (event: MouseEvent) => this.clicked(event),
+      mousemove: (event: MouseEvent) => this.hovered(event),
+    },
+    this.scale,
+    this.here,
+    this.room,
+    this.marks,
+  );
   private width = 0;
   private drawn = "";
   private at = 0;
@@ -34,7 +50,10 @@ export class Strip {
     if (this.element.clientWidth && this.element.clientWidth !== this.width) this.draw();
   });
 
-  constructor(private course: Course, private go: (step: number) => void) {
+  constructor(
+    private course: Course,
+    private go: (step: number) => void,
+  ) {
     this.element.append(this.picture);
     this.resized.observe(this.element);
   }
@@ -47,7 +66,8 @@ export class Strip {
   draw(): void {
     const { bars } = this.bars.follow(this.course);
     this.width = this.element.clientWidth || 600;
-    const shapes = bars.map(shape), paths = (far: boolean) => shapes.filter((_, i) => (bars[i]!.trend !== "") === far).join("");
+    const shapes = bars.map(shape),
+      paths = (far: boolean) => shapes.filter((_, i) => (bars[i]!.trend !== "") === far).join("");
     this.near.setAttribute("d", paths(false));
     this.far.setAttribute("d", paths(true));
     this.picture.setAttribute("width", String(this.width));
@@ -79,15 +99,26 @@ export class Strip {
 
   /** The powers of ten that the strip shows, with lines at a few of them. */
   private frame(): void {
-    const low = Math.floor(this.course.lowest) - 1, high = Math.ceil(this.course.highest) + 0.3;
+    const low = Math.floor(this.course.lowest) - 1,
+      high = Math.ceil(this.course.highest) + 0.3;
     this.room.setAttribute("viewBox", `0 ${-high} ${this.places} ${high - low}`);
     const state = [low, high, this.width].join();
     if (state === this.drawn) return;
     this.drawn = state;
     const y = (power: number) => TOP + ((high - power) / (high - low)) * HEIGHT;
-    const powers = [0, Math.ceil(low), Math.floor(high)].filter((one, i, all) => all.slice(0, i).every((other) => Math.abs(y(one) - y(other)) >= 14));
-    this.scale.replaceChildren(...powers.map((power) => svg("g", {}, svg("line", { class: "klt-lane", x1: LEFT - 4, x2: this.width, y1: y(power), y2: y(power) }),
-      svg("text", { class: "klt-dim", x: LEFT - 8, y: y(power) + 4, "text-anchor": "end" }, `1e${power}`))));
+    const powers = [0, Math.ceil(low), Math.floor(high)].filter((one, i, all) =>
+      all.slice(0, i).every((other) => Math.abs(y(one) - y(other)) >= 14),
+    );
+    this.scale.replaceChildren(
+      ...powers.map((power) =>
+        svg(
+          "g",
+          {},
+          svg("line", { class: "klt-lane", x1: LEFT - 4, x2: this.width, y1: y(power), y2: y(power) }),
+          svg("text", { class: "klt-dim", x: LEFT - 8, y: y(power) + 4, "text-anchor": "end" }, `1e${power}`),
+        ),
+      ),
+    );
   }
 
   /** Name the trends where they begin, as far as there is room for words. */
@@ -98,12 +129,19 @@ export class Strip {
       if (fits) free = at * this.wide + MARK;
       return fits;
     });
-    const marks = found.map((at) => svg("text", { class: "klt-far", x: LEFT + Math.min(at * this.wide, this.breadth - MARK), y: TOP + HEIGHT + 12 }, `⚠ ${this.bars.bars[at]!.trend}`));
+    const marks = found.map((at) =>
+      svg(
+        "text",
+        { class: "klt-far", x: LEFT + Math.min(at * this.wide, this.breadth - MARK), y: TOP + HEIGHT + 12 },
+        `⚠ ${this.bars.bars[at]!.trend}`,
+      ),
+    );
     this.marks.replaceChildren(...marks);
   }
 
   private stepsAt(event: MouseEvent): [from: number, to: number] | undefined {
-    const { bars, span } = this.bars, place = (event.clientX - this.picture.getBoundingClientRect().left - LEFT) / this.wide;
+    const { bars, span } = this.bars,
+      place = (event.clientX - this.picture.getBoundingClientRect().left - LEFT) / this.wide;
     // Behind the last bar there is room, and before the first a scale.
     const at = Math.max(0, Math.min(bars.length - 1, Math.floor(place)));
     return bars[at] && [at * span, Math.min(this.course.sizes.length, (at + 1) * span)];

@@ -10,7 +10,8 @@ import { Strip } from "./strip";
 
 /** Milliseconds between two drawings of a pass that goes on. */
 const PAUSE = 150;
-const NOTHING = "No backward pass has been watched yet. Measure one on copies, which changes no gradient, or call tape.backward(...) while this tape is shown: then every step stands here, with the adjoints that it changed.";
+const NOTHING =
+  "No backward pass has been watched yet. Measure one on copies, which changes no gradient, or call tape.backward(...) while this tape is shown: then every step stands here, with the adjoints that it changed.";
 
 export class Sweep {
   readonly element = html("div", { class: "klt-sweep" });
@@ -20,22 +21,51 @@ export class Sweep {
   private waiting: ReturnType<typeof setTimeout> | undefined;
   private course = new Course();
   private strip = new Strip(this.course, (step) => this.go(step));
-  private slider = html("input", { type: "range", min: 0, max: 0, value: 0, "aria-label": "step of the backward pass", input: () => this.go(Number(this.slider.value)) });
+  private slider = html("input", {
+    type: "range",
+    min: 0,
+    max: 0,
+    value: 0,
+    "aria-label": "step of the backward pass",
+    input: () => this.go(Number(this.slider.value)),
+  });
   /** Screen readers are told of steps; that their number grows is for the eye alone. */
   private total = document.createTextNode("");
   private toldNames = "";
   private now = html("div", { class: "klt-now", "aria-live": "polite" });
-  private parts = [this.strip.element, html("div", { class: "klt-steps" }, this.button("◀", "one step towards the loss", -1), this.slider, this.button("▶", "one step further back", 1)), this.now];
+  private parts = [
+    this.strip.element,
+    html(
+      "div",
+      { class: "klt-steps" },
+      this.button("◀", "one step towards the loss", -1),
+      this.slider,
+      this.button("▶", "one step further back", 1),
+    ),
+    this.now,
+  ];
 
-  constructor(private store: Store, private selection: Selection, private measure: () => void) {}
+  constructor(
+    private store: Store,
+    private selection: Selection,
+    private measure: () => void,
+  ) {}
 
   update(): void {
     const { sweep } = this.store.data;
     if (!sweep.length) {
       this.known = sweep;
       this.drawn = 0;
-      this.element.replaceChildren(html("p", { class: "klt-quiet" }, NOTHING),
-        html("p", {}, html("button", { type: "button", class: "klt-button", click: this.measure }, "measure on copies"), " ", html("code", {}, "tape.measure()")));
+      this.element.replaceChildren(
+        html("p", { class: "klt-quiet" }, NOTHING),
+        html(
+          "p",
+          {},
+          html("button", { type: "button", class: "klt-button", click: this.measure }, "measure on copies"),
+          " ",
+          html("code", {}, "tape.measure()"),
+        ),
+      );
     } else if (sweep !== this.known || !this.drawn) this.begin(sweep);
     else if (sweep.length !== this.drawn) this.waiting ??= setTimeout(() => this.grow(), PAUSE);
     // Arrays get their names last.
@@ -92,18 +122,42 @@ export class Sweep {
     this.slider.value = String(this.at);
     this.strip.mark(this.at);
     this.toldNames = this.names();
-    const [record, norms, where] = this.known[this.at]!, step = this.store.step(record), trend = this.course.trends[this.at]!;
+    const [record, norms, where] = this.known[this.at]!,
+      step = this.store.step(record),
+      trend = this.course.trends[this.at]!;
     this.slider.setAttribute("aria-valuetext", `step ${this.at + 1}: ${step.title}`);
     this.now.replaceChildren(
-      html("p", {}, html("b", {}, `step ${this.at + 1}`, html("span", { "aria-hidden": "true" }, this.total)), `: back through launch ${record + 1}, `, html("code", {}, step.title), " ", html("span", { class: "klt-quiet" }, where ?? step.place),
-        ...(trend ? [" ", html("b", { class: "klt-alarm" }, `⚠ ${said(trend)}`)] : [])),
-      norms.length ? this.table(norms) : html("p", { class: "klt-quiet" }, "It changed no adjoint of an array that requires gradients."));
+      html(
+        "p",
+        {},
+        html("b", {}, `step ${this.at + 1}`, html("span", { "aria-hidden": "true" }, this.total)),
+        `: back through launch ${record + 1}, `,
+        html("code", {}, step.title),
+        " ",
+        html("span", { class: "klt-quiet" }, where ?? step.place),
+        ...(trend ? [" ", html("b", { class: "klt-alarm" }, `⚠ ${said(trend)}`)] : []),
+      ),
+      norms.length ? this.table(norms) : html("p", { class: "klt-quiet" }, "It changed no adjoint of an array that requires gradients."),
+    );
   }
 
   private table(norms: [array: number, norm: Norm][]): HTMLElement {
-    const rows = norms.map(([array, norm]) => html("tr", {}, html("td", {}, array < 0 ? "what the loop carries" : html("code", {}, this.name(array))),
-      html("td", { class: "klt-number" }, typeof norm === "number" ? norm.toPrecision(4) : norm), html("td", { class: "klt-quiet" }, array < 0 ? "" : this.store.layout(array))));
-    const head = html("tr", {}, html("th", { scope: "col" }, "adjoint of"), html("th", { scope: "col", class: "klt-number" }, "norm"), html("th", { scope: "col" }, "array"));
+    const rows = norms.map(([array, norm]) =>
+      html(
+        "tr",
+        {},
+        html("td", {}, array < 0 ? "what the loop carries" : html("code", {}, this.name(array))),
+        html("td", { class: "klt-number" }, typeof norm === "number" ? norm.toPrecision(4) : norm),
+        html("td", { class: "klt-quiet" }, array < 0 ? "" : this.store.layout(array)),
+      ),
+    );
+    const head = html(
+      "tr",
+      {},
+      html("th", { scope: "col" }, "adjoint of"),
+      html("th", { scope: "col", class: "klt-number" }, "norm"),
+      html("th", { scope: "col" }, "array"),
+    );
     return html("table", {}, html("thead", {}, head), html("tbody", {}, ...rows));
   }
 }

@@ -5,13 +5,19 @@ import type { Overwrite } from "./protocol";
 import type { Selection } from "./selection";
 import type { Store } from "./store";
 
-const ROW = 24, HEAD = 40, MOST_HEIGHT = 384;
+const ROW = 24,
+  HEAD = 40,
+  MOST_HEIGHT = 384;
 /** The room for what stands left of the lanes, with and without the columns of grid and time. */
-const LABELS = 300, FEW_LABELS = 150, NARROW = 560;
+const LABELS = 300,
+  FEW_LABELS = 150,
+  NARROW = 560;
 /** The width before it is in the page, or while another tab is open. */
 const USUAL = 800;
 /** How wide lanes are that all fit, and those of which some are out of sight. */
-const NARROWEST = 44, WIDEST = 130, SCROLLED = 72;
+const NARROWEST = 44,
+  WIDEST = 130,
+  SCROLLED = 72;
 /** What stays free between the names of neighbouring lanes. */
 const GAP = 8;
 const OUTCOMES = { saved: "kept", tainted: "⚠ lost", refused: "⛔ refused" };
@@ -32,14 +38,28 @@ export class Timeline {
     if (this.scroller.clientWidth !== this.width) this.update();
   });
 
-  constructor(private store: Store, private selection: Selection, id: string) {
+  constructor(
+    private store: Store,
+    private selection: Selection,
+    id: string,
+  ) {
     this.spacer = html("div", { class: "klt-spacer" });
     this.picture = svg("svg", { class: "klt-picture" });
-    this.scroller = html("div", {
-      class: "klt-scroller", tabindex: 0, role: "listbox", id,
-      "aria-label": "launches on the tape, in order; arrow keys move, Enter shows more",
-      scroll: () => this.scrolled(), keydown: (event: KeyboardEvent) => this.key(event), click: (event: MouseEvent) => this.click(event),
-    }, this.picture, this.spacer);
+    this.scroller = html(
+      "div",
+      {
+        class: "klt-scroller",
+        tabindex: 0,
+        role: "listbox",
+        id,
+        "aria-label": "launches on the tape, in order; arrow keys move, Enter shows more",
+        scroll: () => this.scrolled(),
+        keydown: (event: KeyboardEvent) => this.key(event),
+        click: (event: MouseEvent) => this.click(event),
+      },
+      this.picture,
+      this.spacer,
+    );
     this.element = html("div", { class: "klt-timeline" }, this.scroller, legend());
     this.resized.observe(this.scroller);
     selection.listen(() => this.draw());
@@ -72,9 +92,12 @@ export class Timeline {
   /** Bring the arrays of a record into sight, or the last of them, unless the reader scrolls sideways. */
   private bring(record: number): void {
     if (this.isSteered || record < 0) return;
-    const step = this.store.step(record), memories = [...step.reads, ...step.writes].map(([, array]) => this.store.memoryOf(array));
+    const step = this.store.step(record),
+      memories = [...step.reads, ...step.writes].map(([, array]) => this.store.memoryOf(array));
     if (!memories.length) return;
-    const room = (this.width || USUAL) - this.labels, least = this.lane * (Math.max(...memories) + 1) - room, most = this.lane * Math.min(...memories);
+    const room = (this.width || USUAL) - this.labels,
+      least = this.lane * (Math.max(...memories) + 1) - room,
+      most = this.lane * Math.min(...memories);
     const left = Math.max(least, Math.min(Math.max(least, most), this.scroller.scrollLeft));
     if (left !== this.scroller.scrollLeft) this.scroller.scrollLeft = left;
   }
@@ -133,8 +156,12 @@ export class Timeline {
     this.picture.setAttribute("height", String(sight));
     const [left, top] = [scroller.scrollLeft, scroller.scrollTop];
     this.drawnAt = [top, left];
-    const first = Math.max(0, Math.floor(top / ROW) - 1), last = Math.min(store.length, Math.ceil((top + sight) / ROW) + 1);
-    const lanes = [Math.max(0, Math.floor(left / lane) - 1), Math.min(store.data.memories.length, Math.ceil((left + seen) / lane) + 1)] as const;
+    const first = Math.max(0, Math.floor(top / ROW) - 1),
+      last = Math.min(store.length, Math.ceil((top + sight) / ROW) + 1);
+    const lanes = [
+      Math.max(0, Math.floor(left / lane) - 1),
+      Math.min(store.data.memories.length, Math.ceil((left + seen) / lane) + 1),
+    ] as const;
     const x = (memory: number) => labels + lane * (memory + 0.5) - left;
     const y = (record: number) => HEAD + ROW * (record + 0.5) - top;
     const rows = Array.from({ length: last - first }, (_, i) => first + i);
@@ -150,12 +177,21 @@ export class Timeline {
     else scroller.setAttribute("aria-activedescendant", `${scroller.id}-${picked}`);
   }
 
-  private bands(rows: number[], lanes: readonly [number, number], x: (m: number) => number, y: (r: number) => number, width: number, height: number): SVGElement[] {
+  private bands(
+    rows: number[],
+    lanes: readonly [number, number],
+    x: (m: number) => number,
+    y: (r: number) => number,
+    width: number,
+    height: number,
+  ): SVGElement[] {
     const found: SVGElement[] = [];
     const { record, memory } = this.selection;
     if (memory !== null) found.push(svg("rect", { class: "klt-lit", x: x(memory) - this.lane / 2, y: 0, width: this.lane, height }));
     for (let m = lanes[0]; m < lanes[1]; m++) {
-      found.push(svg("line", { class: this.store.hasGradient(m) ? "klt-lane klt-gradient" : "klt-lane", x1: x(m), x2: x(m), y1: HEAD, y2: height }));
+      found.push(
+        svg("line", { class: this.store.hasGradient(m) ? "klt-lane klt-gradient" : "klt-lane", x1: x(m), x2: x(m), y1: HEAD, y2: height }),
+      );
     }
     if (record !== null && rows.includes(record)) {
       found.push(svg("rect", { class: "klt-lit", x: 0, y: y(record) - ROW / 2, width, height: ROW }));
@@ -171,23 +207,38 @@ export class Timeline {
       const mark = store.hasGradient(m) ? "∇" : "";
       const room = Math.floor((lane - GAP) / 7.4) - mark.length;
       const about = `${store.name(m)}: ${bytes(store.data.memories[m]![1])}${mark ? ", requires gradients" : ""}`;
-      names.push(svg("g", { class: "klt-name", "data-memory": m },
-        svg("title", {}, about),
-        svg("text", { x: x(m), y: 17, "text-anchor": "middle", class: store.isNamed(m) ? "klt-code" : "klt-code klt-guess" }, shorten(store.name(m), room) + mark),
-        svg("text", { x: x(m), y: 31, "text-anchor": "middle", class: "klt-dim" }, cut(this.layoutOf(m), room))));
+      names.push(
+        svg(
+          "g",
+          { class: "klt-name", "data-memory": m },
+          svg("title", {}, about),
+          svg(
+            "text",
+            { x: x(m), y: 17, "text-anchor": "middle", class: store.isNamed(m) ? "klt-code" : "klt-code klt-guess" },
+            shorten(store.name(m), room) + mark,
+          ),
+          svg("text", { x: x(m), y: 31, "text-anchor": "middle", class: "klt-dim" }, cut(this.layoutOf(m), room)),
+        ),
+      );
     }
-    return svg("g", {},
+    return svg(
+      "g",
+      {},
       svg("rect", { class: "klt-headband", x: 0, y: 0, width, height: HEAD - 2 }),
       ...names,
       svg("rect", { class: "klt-headband", x: 0, y: 0, width: this.labels - 4, height: HEAD - 2 }),
       svg("text", { x: 34, y: 24, class: "klt-dim" }, "launch"),
-      ...this.columns(24, "grid", store.data.times.some((time) => time >= 0) ? "time" : ""));
+      ...this.columns(24, "grid", store.data.times.some((time) => time >= 0) ? "time" : ""),
+    );
   }
 
   /** What stands in the columns of grid and time, where there is room for them. */
   private columns(y: number, grid: string, time: string): SVGElement[] {
     if (this.isNarrow) return [];
-    return [svg("text", { x: 190, y, "text-anchor": "end", class: "klt-dim" }, cut(grid, 9)), svg("text", { x: LABELS - 14, y, "text-anchor": "end", class: "klt-dim" }, time)];
+    return [
+      svg("text", { x: 190, y, "text-anchor": "end", class: "klt-dim" }, cut(grid, 9)),
+      svg("text", { x: LABELS - 14, y, "text-anchor": "end", class: "klt-dim" }, time),
+    ];
   }
 
   private layoutOf(memory: number): string {
@@ -195,7 +246,9 @@ export class Timeline {
   }
 
   private row(record: number, x: (m: number) => number, y: (r: number) => number): SVGElement {
-    const { store } = this, step = store.step(record), at = y(record);
+    const { store } = this,
+      step = store.step(record),
+      at = y(record);
     const reads = new Set(step.reads.map(([, array]) => store.memoryOf(array)));
     const writes = new Map(store.versions[record]);
     const touched = [...reads, ...writes.keys()];
@@ -203,23 +256,51 @@ export class Timeline {
     for (const memory of new Set(touched)) marks.push(...mark(x(memory), at, reads.has(memory), writes.get(memory)));
     const scopes = store.depthOf(record);
     const problem = store.overwritesOf(record).some((one) => one.outcome !== "saved");
-    return svg("g", { role: "option", id: `${this.scroller.id}-${record}`, "data-record": record, "aria-selected": this.selection.record === record ? "true" : "false", "aria-label": this.spoken(record) },
+    return svg(
+      "g",
+      {
+        role: "option",
+        id: `${this.scroller.id}-${record}`,
+        "data-record": record,
+        "aria-selected": this.selection.record === record ? "true" : "false",
+        "aria-label": this.spoken(record),
+      },
       ...(touched.length ? marks : []),
       svg("rect", { class: "klt-paper", x: 0, y: at - ROW / 2, width: this.labels - 4, height: ROW }),
-      ...(this.selection.record === record ? [svg("rect", { class: "klt-lit", x: 0, y: at - ROW / 2, width: this.labels - 4, height: ROW })] : []),
-      ...Array.from({ length: Math.min(scopes, 4) }, (_, i) => svg("rect", { class: "klt-scope", x: 2 + 4 * i, y: at - ROW / 2, width: 2, height: ROW })),
+      ...(this.selection.record === record
+        ? [svg("rect", { class: "klt-lit", x: 0, y: at - ROW / 2, width: this.labels - 4, height: ROW })]
+        : []),
+      ...Array.from({ length: Math.min(scopes, 4) }, (_, i) =>
+        svg("rect", { class: "klt-scope", x: 2 + 4 * i, y: at - ROW / 2, width: 2, height: ROW }),
+      ),
       svg("text", { x: 28 + 4 * Math.min(scopes, 4), y: at + 4, "text-anchor": "end", class: "klt-dim" }, String(record + 1)),
-      svg("text", { x: 34 + 4 * Math.min(scopes, 4), y: at + 4, class: step.kind === "launch" ? "klt-code klt-title" : "klt-code" }, cut((problem ? "⚠ " : "") + step.title, 14)),
+      svg(
+        "text",
+        { x: 34 + 4 * Math.min(scopes, 4), y: at + 4, class: step.kind === "launch" ? "klt-code klt-title" : "klt-code" },
+        cut((problem ? "⚠ " : "") + step.title, 14),
+      ),
       ...this.columns(at + 4, (step.grid ?? []).join("×"), duration(store.data.times[record] ?? -1)),
-      svg("title", {}, this.spoken(record)));
+      svg("title", {}, this.spoken(record)),
+    );
   }
 
   /** What a screen reader says of a record. */
   private spoken(record: number): string {
-    const { store } = this, step = store.step(record);
+    const { store } = this,
+      step = store.step(record);
     const names = (side: [string, number][]) => side.map(([, array]) => store.name(store.memoryOf(array))).join(", ");
-    const parts = [`${record + 1}: ${step.title}`, step.grid ? count(step.grid.reduce((a, b) => a * b, 1), "thread") : "",
-      step.reads.length ? `reads ${names(step.reads)}` : "", step.writes.length ? `changes ${names(step.writes)}` : "", step.place];
+    const parts = [
+      `${record + 1}: ${step.title}`,
+      step.grid
+        ? count(
+            step.grid.reduce((a, b) => a * b, 1),
+            "thread",
+          )
+        : "",
+      step.reads.length ? `reads ${names(step.reads)}` : "",
+      step.writes.length ? `changes ${names(step.writes)}` : "",
+      step.place,
+    ];
     for (const one of store.overwritesOf(record)) {
       parts.push(one.writer === record ? `overwrites what launch ${one.reader + 1} needs` : "what it read is overwritten later");
     }
@@ -228,7 +309,8 @@ export class Timeline {
 
   /** Reader, writer and the array between them. */
   private brackets(first: number, last: number, x: (m: number) => number, y: (r: number) => number): SVGElement[] {
-    const { store } = this, end = store.length;
+    const { store } = this,
+      end = store.length;
     const found: SVGElement[] = [];
     for (const one of store.overwrites) {
       const writer = one.writer < 0 ? end : one.writer;
@@ -241,11 +323,16 @@ export class Timeline {
   private bracket(one: Overwrite, x: number, from: number, to: number): SVGElement {
     const bow = x + Math.min(18, this.lane / 3);
     const label = one.outcome === "saved" ? `kept ${bytes(one.bytes)}` : OUTCOMES[one.outcome];
-    return svg("g", { class: `klt-overwrite klt-${one.outcome}` },
+    return svg(
+      "g",
+      { class: `klt-overwrite klt-${one.outcome}` },
       svg("title", {}, `read at ${one.read[0]}: ${one.read[1]}\noverwritten at ${one.wrote[0]}: ${one.wrote[1]}`),
-      svg("path", { d: `M${x + 5} ${from} H${bow - 3} Q${bow} ${from} ${bow} ${from + 3} V${to - 3} Q${bow} ${to} ${bow - 3} ${to} H${x + 9}` }),
+      svg("path", {
+        d: `M${x + 5} ${from} H${bow - 3} Q${bow} ${from} ${bow} ${from + 3} V${to - 3} Q${bow} ${to} ${bow - 3} ${to} H${x + 9}`,
+      }),
       svg("path", { d: `M${x + 12} ${to - 4} L${x + 7} ${to} L${x + 12} ${to + 4}` }),
-      svg("text", { x: bow + 3, y: to - ROW / 2 + 4 }, label));
+      svg("text", { x: bow + 3, y: to - ROW / 2 + 4 }, label),
+    );
   }
 
   private click(event: MouseEvent): void {
@@ -263,15 +350,21 @@ export class Timeline {
   }
 
   private key(event: KeyboardEvent): void {
-    const page = Math.max(1, Math.floor(MOST_HEIGHT / ROW) - 2), end = this.store.length - 1;
+    const page = Math.max(1, Math.floor(MOST_HEIGHT / ROW) - 2),
+      end = this.store.length - 1;
     const { record, memory } = this.selection;
     const jumps: Record<string, number> = {
-      ArrowDown: record === null ? 0 : record + 1, ArrowUp: record === null ? end : record - 1,
-      PageDown: (record ?? 0) + page, PageUp: (record ?? 0) - page, Home: 0, End: end,
+      ArrowDown: record === null ? 0 : record + 1,
+      ArrowUp: record === null ? end : record - 1,
+      PageDown: (record ?? 0) + page,
+      PageUp: (record ?? 0) - page,
+      Home: 0,
+      End: end,
     };
     const lanes = this.store.data.memories.length;
     const sideways: Record<string, number | null> = {
-      ArrowRight: memory === null ? 0 : Math.min(lanes - 1, memory + 1), ArrowLeft: memory === null ? null : memory - 1,
+      ArrowRight: memory === null ? 0 : Math.min(lanes - 1, memory + 1),
+      ArrowLeft: memory === null ? null : memory - 1,
     };
     if (event.key === "Escape") this.selection.pick(null, null);
     else if (event.key in jumps) this.reveal(Math.min(end, Math.max(0, jumps[event.key]!)));
@@ -283,7 +376,8 @@ export class Timeline {
 
   /** Pick a record and bring it into sight. */
   reveal(record: number): void {
-    const top = ROW * record, sight = this.scroller.clientHeight - HEAD - ROW;
+    const top = ROW * record,
+      sight = this.scroller.clientHeight - HEAD - ROW;
     if (top < this.scroller.scrollTop) this.scroller.scrollTop = top;
     else if (top > this.scroller.scrollTop + sight) this.scroller.scrollTop = top - sight;
     this.fit();
@@ -304,9 +398,19 @@ function mark(x: number, y: number, reads: boolean, version: number | undefined)
 
 function legend(): HTMLElement {
   const sign = (...shapes: SVGElement[]) => svg("svg", { width: 14, height: 12, "aria-hidden": "true" }, ...shapes);
-  return html("div", { class: "klt-legend" },
-    sign(svg("circle", { class: "klt-read", cx: 7, cy: 6, r: 4.5 })), "reads",
-    sign(svg("rect", { class: "klt-write", x: 2, y: 1, width: 10, height: 10, rx: 1 })), "changes",
-    sign(svg("rect", { class: "klt-write", x: 2, y: 1, width: 10, height: 10, rx: 1 }), svg("circle", { class: "klt-hole", cx: 7, cy: 6, r: 2.6 })), "both",
-    html("span", {}, "v2: the second value on this tape"), html("span", {}, "∇ requires gradients"));
+  return html(
+    "div",
+    { class: "klt-legend" },
+    sign(svg("circle", { class: "klt-read", cx: 7, cy: 6, r: 4.5 })),
+    "reads",
+    sign(svg("rect", { class: "klt-write", x: 2, y: 1, width: 10, height: 10, rx: 1 })),
+    "changes",
+    sign(
+      svg("rect", { class: "klt-write", x: 2, y: 1, width: 10, height: 10, rx: 1 }),
+      svg("circle", { class: "klt-hole", cx: 7, cy: 6, r: 2.6 }),
+    ),
+    "both",
+    html("span", {}, "v2: the second value on this tape"),
+    html("span", {}, "∇ requires gradients"),
+  );
 }

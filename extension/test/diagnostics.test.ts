@@ -9,7 +9,11 @@ import { examples } from "./examples";
 import { settled } from "./fake_kernel";
 
 const NAME: Diagnostic = {
-  severity: "error", start: [2, 4], end: [2, 8], message: "the name sine is not known here", notes: ["hint: did you mean sin?"],
+  severity: "error",
+  start: [2, 4],
+  end: [2, 8],
+  message: "the name sine is not known here",
+  notes: ["hint: did you mean sin?"],
   fixes: [{ title: "write sin", edits: [{ start: [2, 4], end: [2, 8], text: "sin" }] }],
 };
 const TEXT = "%%kernel\ndef f(x: float):\n    sine(x)";
@@ -18,9 +22,13 @@ afterEach(() => view?.destroy());
 
 /** An editor, what was checked of it, and a way to answer the oldest question. */
 function edited(doc: string) {
-  const checked: string[] = [], waiting: ((found: Diagnostic[] | null) => void)[] = [];
+  const checked: string[] = [],
+    waiting: ((found: Diagnostic[] | null) => void)[] = [];
   const check = (text: string) => new Promise<Diagnostic[] | null>((resolve) => (checked.push(text), waiting.push(resolve)));
-  view = new EditorView({ state: EditorState.create({ doc, extensions: whileKernels(doc, () => diagnostics(check, 1)) }), parent: document.body });
+  view = new EditorView({
+    state: EditorState.create({ doc, extensions: whileKernels(doc, () => diagnostics(check, 1)) }),
+    parent: document.body,
+  });
   const answer = async (found: Diagnostic[] | null) => {
     waiting.shift()!(found);
     await settled();
@@ -70,7 +78,9 @@ test("a place without an extent shows the character beside it", () => {
   expect([place([2, 4]), place([0, 8]), place([9, 9])].map(({ from, to }) => doc.sliceString(from, to))).toEqual(["s", "l", ")"]);
 });
 
-const checks = examples.flatMap(([name, { request, reply }]) => ("text" in request && "diagnostics" in reply ? [[name, request.text, reply.diagnostics] as const] : []));
+const checks = examples.flatMap(([name, { request, reply }]) =>
+  "text" in request && "diagnostics" in reply ? [[name, request.text, reply.diagnostics] as const] : [],
+);
 
 test.each(checks)("the fixes of %s change the text, and the message is shown as text", async (_, text, found) => {
   const { answer } = edited(text);

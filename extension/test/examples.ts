@@ -9,5 +9,7 @@ declare global {
 }
 
 const all = Object.entries(import.meta.glob("../protocol/*.json", { eager: true, import: "default" }));
-export const examples = all.flatMap(([name, one]) => ("request" in one ? [[name, one as { request: Request; reply: Reply }] as const] : []));
+export const examples = all.flatMap(([name, one]) =>
+  "request" in one ? [[name, one as { request: Request; reply: Reply }] as const] : [],
+);
 export const warnings = all.flatMap(([, one]) => ("event" in one ? [one.event as Warning] : []));

@@ -19,14 +19,25 @@ test("what does not repeat is left as it is", () => {
 });
 
 test("scopes are groups, nested and repeated ones too", () => {
-  const parts = folded("abab", [["step", 0, 2], ["step", 2, 4], ["all", 0, 4]]);
+  const parts = folded("abab", [
+    ["step", 0, 2],
+    ["step", 2, 4],
+    ["all", 0, 4],
+  ]);
   const step = { name: "step", parts: [0, 1], times: 1 };
   expect(parts).toEqual([{ name: "all", parts: [{ name: "", parts: [step], times: 2 }], times: 1 }]);
   expect([...shown(parts)]).toEqual([0, 1]);
 });
 
 test("of scopes that begin and end together the one closed last is outside, and one still open is none", () => {
-  expect(folded("ab", [["inner", 0, 2], ["outer", 0, 2], ["open", 1, 5], ["empty", 1, 1]])).toEqual([{ name: "outer", parts: [{ name: "inner", parts: [0, 1], times: 1 }], times: 1 }]);
+  expect(
+    folded("ab", [
+      ["inner", 0, 2],
+      ["outer", 0, 2],
+      ["open", 1, 5],
+      ["empty", 1, 1],
+    ]),
+  ).toEqual([{ name: "outer", parts: [{ name: "inner", parts: [0, 1], times: 1 }], times: 1 }]);
 });
 
 test("ten thousand records that repeat fold to one sequence", () => {
@@ -39,5 +50,10 @@ test("each record has one that is shown in its place, through all levels", () =>
   expect(stands("zabcabcab")).toEqual([0, 1, 2, 3, 1, 2, 3, 1, 2]);
   expect(stands("aabaab")).toEqual([0, 1, 2, 0, 1, 2]);
   expect(stands("aaab")).toEqual([0, 0, 0, 3]);
-  expect(stands("abab", [["step", 0, 2], ["step", 2, 4]])).toEqual([0, 1, 0, 1]);
+  expect(
+    stands("abab", [
+      ["step", 0, 2],
+      ["step", 2, 4],
+    ]),
+  ).toEqual([0, 1, 0, 1]);
 });

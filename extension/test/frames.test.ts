@@ -3,7 +3,10 @@ import frames from "../src/frames";
 import { FakeModel } from "./model";
 
 class ViewModel extends FakeModel {
-  constructor(snapshot: string, private sliders: object[] = []) {
+  constructor(
+    snapshot: string,
+    private sliders: object[] = [],
+  ) {
     super(snapshot);
   }
   override get(key: string): any {
@@ -16,18 +19,20 @@ const drawn = () => vi.waitFor(() => undefined);
 
 function render(model: ViewModel): { el: HTMLElement; close: () => void } {
   const el = document.createElement("div");
-  return { el, close: frames.render({ model: model as any, el }) };
+  return { el, close: frames.render({ model: model, el }) };
 }
 
 test("the latest page is shown, and what comes while one is drawn replaces it", async () => {
-  const model = new ViewModel("<p>first</p>"), { el } = render(model);
+  const model = new ViewModel("<p>first</p>"),
+    { el } = render(model);
   for (const page of ["second", "third", "fourth"]) model.message({ op: "news", html: `<p>${page}</p>` });
   await vi.waitFor(() => expect(el.textContent).toBe("fourth"));
   expect(el.querySelectorAll("p.klt-offline, .klt-frames p:not(.klt-offline)").length).toBe(2);
 });
 
 test("a slider asks Python once at a time, and then for where it has come to", async () => {
-  const model = new ViewModel("<p>1</p>", SLIDERS), { el } = render(model);
+  const model = new ViewModel("<p>1</p>", SLIDERS),
+    { el } = render(model);
   const input = el.querySelector("input")!;
   for (const value of ["1.2", "1.5", "1.8"]) {
     input.value = value;
@@ -44,7 +49,8 @@ test("a slider asks Python once at a time, and then for where it has come to", a
 });
 
 test("a closed view listens to nothing", () => {
-  const model = new ViewModel("<p>1</p>", SLIDERS), { el, close } = render(model);
+  const model = new ViewModel("<p>1</p>", SLIDERS),
+    { el, close } = render(model);
   close();
   expect(el.childElementCount).toBe(0);
   expect(model.listeners("msg:custom") + model.listeners("change:snapshot")).toBe(0);

@@ -4,7 +4,13 @@ import { Host, type Manner } from "./host";
 import { OVERWRITTEN, tape } from "./model";
 
 beforeEach(() => {
-  vi.stubGlobal("ResizeObserver", class { observe() {} disconnect() {} });
+  vi.stubGlobal(
+    "ResizeObserver",
+    class {
+      observe() {}
+      disconnect() {}
+    },
+  );
   vi.useFakeTimers();
   document.body.replaceChildren();
   return () => vi.useRealTimers();
@@ -24,7 +30,9 @@ for (const [name, manner] of Object.entries(HOSTS)) {
   const host = (records = 2) => new Host(JSON.stringify(tape(records, { ...OVERWRITTEN, overwrites: [] })), manner);
 
   test(`${name}: two views follow one model, each closed by itself`, () => {
-    const hosted = host(), end = hosted.initialize(), [one, other] = [hosted.render(), hosted.render()];
+    const hosted = host(),
+      end = hosted.initialize(),
+      [one, other] = [hosted.render(), hosted.render()];
     hosted.news(launch(2));
     vi.runAllTimers();
     expect([rows(one.el), rows(other.el)]).toEqual([3, 3]);
@@ -38,13 +46,15 @@ for (const [name, manner] of Object.entries(HOSTS)) {
   });
 
   test(`${name}: a reader asks in one view, and only that view shows the answer`, () => {
-    const hosted = host(), end = hosted.initialize(), [one, other] = [hosted.render(), hosted.render()];
+    const hosted = host(),
+      end = hosted.initialize(),
+      [one, other] = [hosted.render(), hosted.render()];
     one.el.querySelector(".klt-scroller")!.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
     one.el.querySelector(".klt-scroller")!.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
     const { op, ask, id } = hosted.sent.at(-1);
     expect([op, ask]).toEqual(["ask", "record"]);
     hosted.message({ op: "answer", id, html: "<p>the kernel</p>" });
-    expect([one.el, other.el].map((el) => el.querySelector(".klt-answer")!.textContent!.includes("the kernel"))).toEqual([true, false]);
+    expect([one.el, other.el].map((el) => el.querySelector(".klt-answer")!.textContent.includes("the kernel"))).toEqual([true, false]);
     for (const view of [one, other]) view.close();
     end();
     vi.runAllTimers();
@@ -52,10 +62,13 @@ for (const [name, manner] of Object.entries(HOSTS)) {
   });
 
   test(`${name}: a model that is initialised again lives again`, () => {
-    const hosted = host(), end = hosted.initialize(), before = hosted.render();
+    const hosted = host(),
+      end = hosted.initialize(),
+      before = hosted.render();
     before.close();
     end();
-    const anew = hosted.initialize(), view = hosted.render();
+    const anew = hosted.initialize(),
+      view = hosted.render();
     hosted.news(launch(2));
     vi.runAllTimers();
     expect(rows(view.el)).toBe(3);
@@ -67,7 +80,9 @@ for (const [name, manner] of Object.entries(HOSTS)) {
   });
 
   test(`${name}: a view that missed news asks for everything, and shows it`, () => {
-    const hosted = host(), end = hosted.initialize(), view = hosted.render();
+    const hosted = host(),
+      end = hosted.initialize(),
+      view = hosted.render();
     hosted.news(launch(7));
     expect(hosted.sent).toEqual([{ op: "settle" }]);
     hosted.settle(tape(8));
@@ -79,7 +94,9 @@ for (const [name, manner] of Object.entries(HOSTS)) {
   });
 
   test(`${name}: a view is closed while something is still to be drawn, or to be answered`, () => {
-    const hosted = host(), end = hosted.initialize(), view = hosted.render();
+    const hosted = host(),
+      end = hosted.initialize(),
+      view = hosted.render();
     tab(view.el, 1);
     hosted.news(launch(2));
     view.el.querySelector(".klt-body")!.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
@@ -91,10 +108,15 @@ for (const [name, manner] of Object.entries(HOSTS)) {
 }
 
 test("a host that loads the module once for several models shows each its own tape", () => {
-  const module = widget(), manner = HOSTS["a host without signals, with array buffers"]!;
+  const module = widget(),
+    manner = HOSTS["a host without signals, with array buffers"]!;
   const hosts = [2, 5].map((records) => new Host(JSON.stringify(tape(records)), manner, module));
-  const ends = hosts.map((hosted) => hosted.initialize()), views = hosts.map((hosted) => hosted.render());
+  const ends = hosts.map((hosted) => hosted.initialize()),
+    views = hosts.map((hosted) => hosted.render());
   expect(views.map(({ el }) => rows(el))).toEqual([2, 5]);
   for (const end of [...views.map(({ close }) => close), ...ends]) end();
-  expect(hosts.map(({ refused, listeners }) => [refused, listeners])).toEqual([[[], 0], [[], 0]]);
+  expect(hosts.map(({ refused, listeners }) => [refused, listeners])).toEqual([
+    [[], 0],
+    [[], 0],
+  ]);
 });

@@ -33,7 +33,11 @@ export class Host {
   private heard: [face: Face, event: string, callback: Heard][] = [];
   private main = this.face();
 
-  constructor(private snapshot: string, private manner: Manner, private module = widget()) {}
+  constructor(
+    private snapshot: string,
+    private manner: Manner,
+    private module = widget(),
+  ) {}
 
   get listeners(): number {
     return this.heard.length;
@@ -45,7 +49,8 @@ export class Host {
   }
 
   render(): { el: HTMLElement; close: () => void } {
-    const holder = document.createElement("div"), el = document.createElement("div");
+    const holder = document.createElement("div"),
+      el = document.createElement("div");
     document.body.append(holder);
     (this.manner.shadow ? holder.attachShadow({ mode: "open" }) : holder).append(el);
     const face = this.manner.faces === "one" ? this.main : this.face();
@@ -74,7 +79,13 @@ export class Host {
   private call(face: Face, run: (given: object) => Cleanup): () => void {
     const stop = new AbortController();
     face.users++;
-    const cleanup = run(Object.freeze({ model: face.model, ...(this.manner.signal ? { signal: stop.signal } : {}), experimental: Object.freeze({ invoke: () => Promise.reject(new Error("nobody answers")) }) }));
+    const cleanup = run(
+      Object.freeze({
+        model: face.model,
+        ...(this.manner.signal ? { signal: stop.signal } : {}),
+        experimental: Object.freeze({ invoke: () => Promise.reject(new Error("nobody answers")) }),
+      }),
+    );
     return () => {
       stop.abort();
       cleanup?.();

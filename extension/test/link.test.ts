@@ -1,20 +1,22 @@
 import { expect, test } from "vitest";
 import { Link } from "../src/lab/link";
-import { type Kind, READY } from "../src/lab/messages";
+import { READY } from "../src/lab/messages";
 import { examples } from "./examples";
 import { FakeKernel, settled } from "./fake_kernel";
 
 const reply = { version: 1, id: 1, diagnostics: [], names: [] };
 
 function asked() {
-  const kernel = new FakeKernel(), link = new Link(kernel.connection);
+  const kernel = new FakeKernel(),
+    link = new Link(kernel.connection);
   const check = (text: string, lane?: string) => link.ask("check", { text, cell: "a" }, lane);
   return { kernel, link, check };
 }
 
 test.each(examples)("%s is what is sent, and its reply is what is heard", async (_, { request, reply }) => {
-  const { kernel, link } = asked(), { version, id, kind, ...rest } = request;
-  const answer = link.ask(kind as Kind, rest as never);
+  const { kernel, link } = asked(),
+    { version, id, kind, ...rest } = request;
+  const answer = link.ask(kind, rest);
   await settled();
   expect(kernel.comm.sent).toEqual([request]);
   expect([version, id]).toEqual([1, 1]);
@@ -29,7 +31,11 @@ test("nothing is sent to a kernel before something is asked", async () => {
 });
 
 test("of a lane one question is under way, and the newest of those that come meanwhile is the next", async () => {
-  const { kernel, check } = asked(), first = check("one"), second = check("two"), third = check("three"), other = check("four", "other");
+  const { kernel, check } = asked(),
+    first = check("one"),
+    second = check("two"),
+    third = check("three"),
+    other = check("four", "other");
   expect(await second).toBeNull();
   await settled();
   expect(kernel.comm.sent.map(({ text }) => text)).toEqual(["one", "four"]);
@@ -47,7 +53,9 @@ test("of a lane one question is under way, and the newest of those that come mea
 });
 
 test("a kernel that does not know kernelab is asked again once it has loaded it", async () => {
-  const { kernel, link, check } = asked(), first = check("one"), heard: string[] = [];
+  const { kernel, link, check } = asked(),
+    first = check("one"),
+    heard: string[] = [];
   link.events.connect((_, { event }) => heard.push(event));
   await settled();
   kernel.comm.onClose({});
@@ -65,7 +73,9 @@ test("a kernel that does not know kernelab is asked again once it has loaded it"
 });
 
 test("a question to a kernel that restarts has no answer, and the next goes over a comm of its own", async () => {
-  const { kernel, link, check } = asked(), first = check("one"), heard: string[] = [];
+  const { kernel, link, check } = asked(),
+    first = check("one"),
+    heard: string[] = [];
   link.events.connect((_, { event }) => heard.push(event));
   await settled();
   kernel.statusChanged.emit("busy");

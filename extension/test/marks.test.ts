@@ -12,7 +12,13 @@ afterEach(() => view?.destroy());
 /** "line: texts" of each marked line. */
 function marked(): string[] {
   const found: string[] = [];
-  view.state.field(marksField).between(0, view.state.doc.length, (from, _, { marks }) => void found.push(`${view.state.doc.lineAt(from).number - 1}: ${marks.map(({ text }) => text).join(", ")}`));
+  view.state
+    .field(marksField)
+    .between(
+      0,
+      view.state.doc.length,
+      (from, _, { marks }) => void found.push(`${view.state.doc.lineAt(from).number - 1}: ${marks.map(({ text }) => text).join(", ")}`),
+    );
   return found;
 }
 
@@ -40,7 +46,9 @@ test("marks of an older text are dropped, and a kernel that does not answer leav
   expect(marked()).toEqual([]);
 });
 
-const known = examples.flatMap(([name, { request, reply }]) => ("text" in request && "marks" in reply ? [[name, request.text, reply.marks] as const] : []));
+const known = examples.flatMap(([name, { request, reply }]) =>
+  "text" in request && "marks" in reply ? [[name, request.text, reply.marks] as const] : [],
+);
 
 test.each(known)("every mark of %s is shown", async (_, text, found) => {
   await edited(text, () => Promise.resolve(found));

@@ -45,18 +45,41 @@ export class FakeModel {
 /** A tape: step 0 squares x into y, step 1 scales y into z, again and again. */
 export function tape(records: number, more: Partial<News> = {}): News {
   return {
-    epoch: 0, from: {},
-    memories: [["x", 4000, true], ["y", 4000, true], ["z", 4000, false]],
-    layouts: [["float32", [1000]], ["float32", [10, 100]]],
-    arrays: [[0, 0], [1, 0], [2, 1]],
+    epoch: 0,
+    from: {},
+    memories: [
+      ["x", 4000, true],
+      ["y", 4000, true],
+      ["z", 4000, false],
+    ],
+    layouts: [
+      ["float32", [1000]],
+      ["float32", [10, 100]],
+    ],
+    arrays: [
+      [0, 0],
+      [1, 0],
+      [2, 1],
+    ],
     kinds: [
       { title: "square", kind: "launch", place: "Cell In[2], line 3", grid: [1000], reads: ["x"], writes: ["y"] },
       { title: "scale", kind: "launch", place: "Cell In[2], line 4", grid: [10, 100], reads: ["y"], writes: ["z"] },
     ],
-    steps: [[0, [0], [1]], [1, [1], [2]]],
+    steps: [
+      [0, [0], [1]],
+      [1, [1], [2]],
+    ],
     records: Array.from({ length: records }, (_, i) => i % 2),
     times: Array.from({ length: records }, () => 12.5),
-    clashes: [], overwrites: [], scopes: [], findings: [], sweep: [], names: [[0, "x"], [1, "y"]],
+    clashes: [],
+    overwrites: [],
+    scopes: [],
+    findings: [],
+    sweep: [],
+    names: [
+      [0, "x"],
+      [1, "y"],
+    ],
     ...more,
   };
 }

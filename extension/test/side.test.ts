@@ -18,7 +18,16 @@ test("an array is shown by name, layout, norms and picture", () => {
 });
 
 test("what is not finite is marked, what cannot be read says less, and those left out are counted", () => {
-  const bare: ArrayFacts = { name: "<b>", shape: [], dtype: "float32", device: "cuda:0", requires_grad: true, norm: "nan", grad_norm: 1234.56, picture: null };
+  const bare: ArrayFacts = {
+    name: "<b>",
+    shape: [],
+    dtype: "float32",
+    device: "cuda:0",
+    requires_grad: true,
+    norm: "nan",
+    grad_norm: 1234.56,
+    picture: null,
+  };
   const shown = arraysShown([bare, { ...bare, norm: null, grad_norm: null, requires_grad: false }], 3, new Set(), trans);
   expect(facts(shown)).toEqual(["<b> float32[] cuda:0 ∇norm nangradient 1235", "<b> float32[] cuda:0"]);
   expect(shown.querySelector(".kernelab-bad")!.textContent).toBe("norm nan");
@@ -32,7 +41,8 @@ test("norms have four digits", () => {
 });
 
 test("a picture that was closed stays closed", () => {
-  const closed = new Set(["x"]), shown = arraysShown(arrays, 0, closed, trans);
+  const closed = new Set(["x"]),
+    shown = arraysShown(arrays, 0, closed, trans);
   const open = () => [...shown.querySelectorAll("details")].map((one) => one.open);
   expect(open()).toEqual([true, false]);
   const [first] = shown.querySelectorAll("details");
@@ -42,10 +52,16 @@ test("a picture that was closed stays closed", () => {
 });
 
 test("each line of a warning is a button that leads there, and says what has become of the line", () => {
-  const [warning] = warnings, [other] = warning!.others, went: Place[] = [];
-  const now = new Map<number, string | null>([[warning!.line, `  ${warning!.text}`], [other!.line, "edited"]]);
+  const [warning] = warnings,
+    [other] = warning!.others,
+    went: Place[] = [];
+  const now = new Map<number, string | null>([
+    [warning!.line, `  ${warning!.text}`],
+    [other!.line, "edited"],
+  ]);
   const notebook = { textAt: ({ line }: Place) => now.get(line) ?? null, go: (place: Place) => went.push(place) };
-  const said = () => [...warningsShown(warnings, notebook, trans).querySelectorAll("button")].map((one) => one.querySelector("small")!.textContent);
+  const said = () =>
+    [...warningsShown(warnings, notebook, trans).querySelectorAll("button")].map((one) => one.querySelector("small")!.textContent);
   expect(said()).toEqual(["", "edited since"]);
   now.delete(other!.line);
   expect(said()).toEqual(["", "deleted since"]);
@@ -58,7 +74,8 @@ test("each line of a warning is a button that leads there, and says what has bec
 });
 
 test("the status bar names device, compiler, checked mode, and the warnings by which a gradient is wrong", () => {
-  const state = { device: "cpu", compiler: "g++", checked: null, problems: [], warnings: 0 }, [warning] = warnings;
+  const state = { device: "cpu", compiler: "g++", checked: null, problems: [], warnings: 0 },
+    [warning] = warnings;
   expect(stateShown(state, [{ ...warning!, kind: "kept" }], trans)).toBe("∇  cpu  g++");
   expect(stateShown({ ...state, compiler: null }, [warning!], trans)).toBe("∇  cpu  no compiler  ⚠ 1 warning");
   expect(stateShown({ ...state, checked: "bounds" }, [warning!, warning!], trans)).toBe("∇  cpu  g++  checked: bounds  ⚠ 2 warnings");

@@ -10,7 +10,13 @@ let el: HTMLElement;
 // The clock stands still unless a test moves it: a slow machine postpones no drawing.
 beforeEach(() => {
   vi.useFakeTimers();
-  vi.stubGlobal("ResizeObserver", class { observe() {} disconnect() {} });
+  vi.stubGlobal(
+    "ResizeObserver",
+    class {
+      observe() {}
+      disconnect() {}
+    },
+  );
   vi.stubGlobal("requestAnimationFrame", (callback: () => void) => (callback(), 0));
   document.body.replaceChildren((el = document.createElement("div")));
 });
@@ -37,10 +43,18 @@ function view(of: Partial<Parameters<typeof tape>[1]> = {}, records = 4): FakeMo
 }
 
 test("a tape that is followed shows the arrays of its last launch, until the reader scrolls sideways", () => {
-  const many = 40, model = new FakeModel(JSON.stringify(tape(0, {
-    memories: Array.from({ length: many }, (_, i) => [`x${i}`, 4, true]), arrays: Array.from({ length: many }, (_, i) => [i, 0]), names: [],
-    steps: Array.from({ length: many - 1 }, (_, i) => [0, [i], [i + 1]]), times: [],
-  })));
+  const many = 40,
+    model = new FakeModel(
+      JSON.stringify(
+        tape(0, {
+          memories: Array.from({ length: many }, (_, i) => [`x${i}`, 4, true]),
+          arrays: Array.from({ length: many }, (_, i) => [i, 0]),
+          names: [],
+          steps: Array.from({ length: many - 1 }, (_, i) => [0, [i], [i + 1]]),
+          times: [],
+        }),
+      ),
+    );
   open(model);
   const heads = () => [...el.querySelectorAll(".klt-name")].map((one) => Number(one.getAttribute("data-memory")));
   const scroller = el.querySelector<HTMLElement>(".klt-scroller")!;
@@ -60,16 +74,36 @@ test("a tape that is followed shows the arrays of its last launch, until the rea
 
 test("a tape that is followed is followed to the end again after its view was wider for a moment", () => {
   const observers: (() => void)[] = [];
-  vi.stubGlobal("ResizeObserver", class { constructor(resized: () => void) { observers.push(resized); } observe() {} disconnect() {} });
-  const many = 40, model = new FakeModel(JSON.stringify(tape(0, {
-    memories: Array.from({ length: many }, (_, i) => [`x${i}`, 4, true]), arrays: Array.from({ length: many }, (_, i) => [i, 0]), names: [],
-    steps: Array.from({ length: many - 1 }, (_, i) => [0, [i], [i + 1]]), times: [],
-  })));
+  vi.stubGlobal(
+    "ResizeObserver",
+    class {
+      constructor(resized: () => void) {
+        observers.push(resized);
+      }
+      observe() {}
+      disconnect() {}
+    },
+  );
+  const many = 40,
+    model = new FakeModel(
+      JSON.stringify(
+        tape(0, {
+          memories: Array.from({ length: many }, (_, i) => [`x${i}`, 4, true]),
+          arrays: Array.from({ length: many }, (_, i) => [i, 0]),
+          names: [],
+          steps: Array.from({ length: many - 1 }, (_, i) => [0, [i], [i + 1]]),
+          times: [],
+        }),
+      ),
+    );
   open(model);
   const scroller = el.querySelector<HTMLElement>(".klt-scroller")!;
   let width = 700;
   Object.defineProperty(scroller, "clientWidth", { get: () => width });
-  const resize = (to: number) => { width = to; observers.forEach((resized) => resized()); };
+  const resize = (to: number) => {
+    width = to;
+    observers.forEach((resized) => resized());
+  };
   const launch = (known: number) => {
     model.news({ epoch: 0, from: { records: known }, records: [many - 2] });
     vi.runAllTimers();
@@ -118,8 +152,16 @@ test("of a long tape only the rows in sight are drawn", () => {
 
 test("an overwrite names both lines, the price and what to do, and is told to screen readers", () => {
   view(OVERWRITTEN);
-  const told = words(".klt-problems")!;
-  for (const part of ["⚠ warning", "square[1000](x, y)", "Cell In[2], line 3", "x.assign(z)", "Cell In[2], line 9", "the gradient of x would be wrong", 'overwrite="save"']) {
+  const told = words(".klt-problems");
+  for (const part of [
+    "⚠ warning",
+    "square[1000](x, y)",
+    "Cell In[2], line 3",
+    "x.assign(z)",
+    "Cell In[2], line 9",
+    "the gradient of x would be wrong",
+    'overwrite="save"',
+  ]) {
     expect(told).toContain(part);
   }
   expect(el.querySelector(".klt-problems")!.getAttribute("aria-live")).toBe("polite");
@@ -134,21 +176,48 @@ test("an overwrite from outside of the tape has a row of its own", () => {
 });
 
 test("overwrites by the same lines are told once", () => {
-  view({ clashes: [CLASH], overwrites: [[0, 0, 2, 0, 0, [0]], [0, 2, 3, 0, 0, [0]]] });
+  view({
+    clashes: [CLASH],
+    overwrites: [
+      [0, 0, 2, 0, 0, [0]],
+      [0, 2, 3, 0, 0, [0]],
+    ],
+  });
   expect(el.querySelectorAll(".klt-problem")).toHaveLength(1);
   expect(words(".klt-problems")).toContain("(2 times)");
 });
 
 test("what backward() found is told with its hint", () => {
-  view({ findings: [{ code: "cut", message: "no gradient flows through `y`", hint: "create it with requires_grad=True", at: ["Cell In[2], line 4", "scale(y)"], related: [["computed here:", "Cell In[2], line 3", "square(x)"]] }] });
-  for (const part of ["no gradient flows through `y`", "To do: create it with requires_grad=True", "scale(y)", "square(x)"]) expect(words(".klt-problems")).toContain(part);
+  view({
+    findings: [
+      {
+        code: "cut",
+        message: "no gradient flows through `y`",
+        hint: "create it with requires_grad=True",
+        at: ["Cell In[2], line 4", "scale(y)"],
+        related: [["computed here:", "Cell In[2], line 3", "square(x)"]],
+      },
+    ],
+  });
+  for (const part of ["no gradient flows through `y`", "To do: create it with requires_grad=True", "scale(y)", "square(x)"])
+    expect(words(".klt-problems")).toContain(part);
 });
 
 test("names from a notebook are text, never markup", () => {
   const evil = '<img src=x onerror="window.hacked = 1">';
   const kind = { title: evil, kind: "launch" as const, place: evil, grid: [1], reads: [evil], writes: [] };
   const overwritten = { clashes: [{ ...CLASH, read: [evil, evil] as [string, string] }], overwrites: OVERWRITTEN.overwrites };
-  view({ memories: [[evil, 4, true], ["y", 4, true], ["z", 4, true]], names: [[0, evil]], kinds: [kind, kind], scopes: [[evil, 0, 2]], ...overwritten });
+  view({
+    memories: [
+      [evil, 4, true],
+      ["y", 4, true],
+      ["z", 4, true],
+    ],
+    names: [[0, evil]],
+    kinds: [kind, kind],
+    scopes: [[evil, 0, 2]],
+    ...overwritten,
+  });
   press(".klt-scroller", "Home", "ArrowRight");
   for (const tab of el.querySelectorAll<HTMLElement>("[role=tab]")) tab.click();
   expect(el.querySelectorAll("img")).toHaveLength(0);
@@ -196,7 +265,12 @@ test("tabs are switched by arrow keys", () => {
 });
 
 test("the sweep is gone through step by step", () => {
-  view({ sweep: [[3, [[1, 2.5]]], [2, [[0, "nan"]]]] });
+  view({
+    sweep: [
+      [3, [[1, 2.5]]],
+      [2, [[0, "nan"]]],
+    ],
+  });
   el.querySelectorAll<HTMLElement>("[role=tab]")[2]!.click();
   expect(words(".klt-now")).toContain("step 1 of 2: back through launch 4, scale");
   expect(words(".klt-now")).toContain("2.500");
@@ -207,7 +281,11 @@ test("the sweep is gone through step by step", () => {
 test("a sweep that goes on is drawn once for many steps, and a new one from its beginning", () => {
   const model = view({ sweeps: 1, sweep: [[3, [[1, 2.5]]]] });
   el.querySelectorAll<HTMLElement>("[role=tab]")[2]!.click();
-  for (const [at, record] of [[1, 2], [2, 1]] as const) model.news({ epoch: 0, from: { sweep: at }, sweep: [[record, [[0, 1]]]] });
+  for (const [at, record] of [
+    [1, 2],
+    [2, 1],
+  ] as const)
+    model.news({ epoch: 0, from: { sweep: at }, sweep: [[record, [[0, 1]]]] });
   expect(words(".klt-now")).toContain("step 1 of 1");
   vi.runAllTimers();
   expect(words(".klt-now")).toContain("step 1 of 3: ");
@@ -224,7 +302,12 @@ test("before a backward pass a button asks for a sweep on copies", () => {
 });
 
 test("iterations of a loop are steps of their own", () => {
-  view({ sweep: [[3, [[1, 2.5]]], [2, [[-1, 0.5]], "Cell In[1], line 4, iteration 7"]] });
+  view({
+    sweep: [
+      [3, [[1, 2.5]]],
+      [2, [[-1, 0.5]], "Cell In[1], line 4, iteration 7"],
+    ],
+  });
   el.querySelectorAll<HTMLElement>("[role=tab]")[2]!.click();
   el.querySelector<HTMLElement>("[aria-label='one step further back']")!.click();
   expect(words(".klt-now")).toContain("Cell In[1], line 4, iteration 7");
@@ -274,20 +357,28 @@ test("two views of a page share no id", () => {
 });
 
 test("a model that is gone is listened to no more, and its views leave nothing", () => {
-  const model = new FakeModel(JSON.stringify(tape(1))), hosted = widget();
-  const end = hosted.initialize({ model }), close = hosted.render({ model, el });
+  const model = new FakeModel(JSON.stringify(tape(1))),
+    hosted = widget();
+  const end = hosted.initialize({ model }),
+    close = hosted.render({ model, el });
   close();
   end();
   expect([model.listeners("msg:custom"), model.listeners("change:snapshot"), el.childElementCount]).toEqual([0, 0, 0]);
 });
 
 test("a graph of what hardly repeats stays small", () => {
-  const store = new Store(), many = MOST_LAUNCHES + 50;
-  store.apply(tape(0, {
-    memories: Array.from({ length: many }, () => ["x", 4, true]), arrays: Array.from({ length: many }, (_, i) => [i, 0]),
-    kinds: Array.from({ length: many }, (_, i) => ({ ...tape(0).kinds![0]!, grid: [i] })),
-    steps: Array.from({ length: many }, (_, i) => [i, [i], []]), records: Array.from({ length: many }, (_, i) => i), times: [],
-  }));
+  const store = new Store(),
+    many = MOST_LAUNCHES + 50;
+  store.apply(
+    tape(0, {
+      memories: Array.from({ length: many }, () => ["x", 4, true]),
+      arrays: Array.from({ length: many }, (_, i) => [i, 0]),
+      kinds: Array.from({ length: many }, (_, i) => ({ ...tape(0).kinds![0]!, grid: [i] })),
+      steps: Array.from({ length: many }, (_, i) => [i, [i], []]),
+      records: Array.from({ length: many }, (_, i) => i),
+      times: [],
+    }),
+  );
   const drawn = graphOf(store);
   expect(drawn.nodes.map((node) => node.detail)).toEqual([`${many} launches`, `${many} arrays`]);
   expect(drawn.note).toContain("drawn as one");
@@ -305,8 +396,11 @@ test("a closed view listens no more", () => {
 test("of the states of a page only those of tapes that are shown are kept, with what they refer to", () => {
   const states = {
     tape: { state: { _anywidget_id: OURS, layout: "IPY_MODEL_room", script: "IPY_MODEL_script" } },
-    room: { state: {} }, script: { state: {} },
-    old: { state: { _anywidget_id: OURS, layout: "IPY_MODEL_gone" } }, gone: { state: {} }, other: { state: {} },
+    room: { state: {} },
+    script: { state: {} },
+    old: { state: { _anywidget_id: OURS, layout: "IPY_MODEL_gone" } },
+    gone: { state: {} },
+    other: { state: {} },
   };
   expect(Object.keys(tapes(states, new Set(["tape", "other"])))).toEqual(["tape", "room", "script"]);
   expect(Object.keys(without(states))).toEqual(["other"]);

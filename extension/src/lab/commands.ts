@@ -25,7 +25,8 @@ export function offer(app: JupyterFrontEnd, links: Links, palette: ICommandPalet
 
 /** The editor of the active cell, if that is one of kernels. */
 export function inFront(links: Links): EditorView | null {
-  const cell = links.tracker.activeCell, view = cell && editorOf(cell);
+  const cell = links.tracker.activeCell,
+    view = cell && editorOf(cell);
   return view && holdsKernels(view.state.doc) ? view : null;
 }
 
@@ -45,7 +46,8 @@ export function ofProblems(links: Links, trans: TranslationBundle): Record<strin
     "apply-fix": {
       label: trans.__("Apply a fix at the cursor"),
       run: async () => {
-        const view = inFront(links), fixes = view ? fixesAtCursor(view) : [];
+        const view = inFront(links),
+          fixes = view ? fixesAtCursor(view) : [];
         const titles = fixes.map(({ title }) => title);
         const chosen = titles.length < 2 ? titles[0] : (await InputDialog.getItem({ title: trans.__("Which fix?"), items: titles })).value;
         fixes.find(({ title }) => title === chosen)?.apply();

@@ -15,14 +15,21 @@ const SEVERITY = { error: "error", warning: "warning", information: "info" } as 
 /** Ask `check` once nothing was typed for `delay` milliseconds; answers about an older text are dropped. */
 export function diagnostics(check: Check, delay: number): Extension {
   const source = async ({ state: { doc } }: EditorView) => (await check(doc.toString()))?.map((one) => lint(doc, one)) ?? [];
-  return linter(source, { delay, needsRefresh: ({ transactions }) => transactions.some(({ effects }) => effects.some((one) => one.is(refresh))) });
+  return linter(source, {
+    delay,
+    needsRefresh: ({ transactions }) => transactions.some(({ effects }) => effects.some((one) => one.is(refresh))),
+  });
 }
 
 /** A diagnostic as CodeMirror has it. */
 export function lint(doc: Text, { severity, start, end, message, notes, fixes }: Diagnostic): Lint {
   const [from, to] = shown(doc, offset(doc, start), offset(doc, end));
   return {
-    from, to, severity: SEVERITY[severity], source: "kernelab", message: [message, ...notes].join("\n"),
+    from,
+    to,
+    severity: SEVERITY[severity],
+    source: "kernelab",
+    message: [message, ...notes].join("\n"),
     renderMessage: () => html("div", { class: "kernelab-message" }, html("b", {}, message), ...notes.map((note) => html("div", {}, note))),
     actions: fixes.map((fix) => ({ name: fix.title, apply: (view: EditorView) => apply(view, fix) })),
   };
@@ -44,7 +51,9 @@ function apply(view: EditorView, { title, edits }: Fix): void {
 
 /** The diagnostics in the line of the cursor, those at the cursor first. */
 export function atCursor(state: EditorState): Lint[] {
-  const { head } = state.selection.main, line = state.doc.lineAt(head), found: [near: boolean, lint: Lint][] = [];
+  const { head } = state.selection.main,
+    line = state.doc.lineAt(head),
+    found: [near: boolean, lint: Lint][] = [];
   forEachDiagnostic(state, (one, from, to) => {
     if (from <= line.to && to >= line.from) found.push([from <= head && head <= to, { ...one, from, to }]);
   });
@@ -53,5 +62,7 @@ export function atCursor(state: EditorState): Lint[] {
 
 /** The fixes that may be applied in the line of the cursor. */
 export function fixesAtCursor(view: EditorView): { title: string; apply: () => void }[] {
-  return atCursor(view.state).flatMap(({ from, to, actions }) => (actions ?? []).map((one) => ({ title: one.name, apply: () => one.apply(view, from, to) })));
+  return atCursor(view.state).flatMap(({ from, to, actions }) =>
+    (actions ?? []).map((one) => ({ title: one.name, apply: () => one.apply(view, from, to) })),
+  );
 }

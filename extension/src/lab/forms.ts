@@ -16,7 +16,12 @@ const LIT = Decoration.line({ class: "kernelab-lit" });
 const setLit = StateEffect.define<number[]>();
 const lit = StateField.define<DecorationSet>({
   create: () => Decoration.none,
-  update: (known, { effects, newDoc }) => effects.reduce((before, one) => (one.is(setLit) ? Decoration.set(one.value.map((number): Range<Decoration> => LIT.range(newDoc.line(number + 1).from))) : before), known),
+  update: (known, { effects, newDoc }) =>
+    effects.reduce(
+      (before, one) =>
+        one.is(setLit) ? Decoration.set(one.value.map((number): Range<Decoration> => LIT.range(newDoc.line(number + 1).from))) : before,
+      known,
+    ),
   provide: (field) => EditorView.decorations.from(field),
 });
 
@@ -28,17 +33,29 @@ export class Forms extends Widget {
   private lines: Replies["forms"]["lines"] = [];
   private source: EditorView | null = null;
 
-  constructor(private links: Links, private languages: IEditorLanguageRegistry, private trans: TranslationBundle) {
+  constructor(
+    private links: Links,
+    private languages: IEditorLanguageRegistry,
+    private trans: TranslationBundle,
+  ) {
     super();
     this.id = "kernelab-forms";
     this.addClass("kernelab-forms");
     this.title.label = trans.__("Forms of the kernel");
     this.title.closable = true;
-    this.choice = html("select", { "aria-label": trans.__("form"), change: () => void this.load() }, ...Object.entries(FORMS).map(([form, [label]]) => html("option", { value: form }, label)));
+    this.choice = html(
+      "select",
+      { "aria-label": trans.__("form"), change: () => void this.load() },
+      ...Object.entries(FORMS).map(([form, [label]]) => html("option", { value: form }, label)),
+    );
     const place = html("div", { class: "kernelab-forms-text" });
     this.node.append(html("header", {}, this.choice), this.told, place);
     const extensions = [
-      lit, jupyterTheme, syntaxHighlighting(jupyterHighlightStyle), EditorState.readOnly.of(true), this.language.of([]),
+      lit,
+      jupyterTheme,
+      syntaxHighlighting(jupyterHighlightStyle),
+      EditorState.readOnly.of(true),
+      this.language.of([]),
       EditorView.contentAttributes.of({ "aria-label": trans.__("derived form of the kernel cell") }),
       EditorView.updateListener.of((update) => update.transactions.some((one) => one.isUserEvent("select")) && this.lead()),
     ];
@@ -64,31 +81,38 @@ export class Forms extends Widget {
   }
 
   private async load(): Promise<void> {
-    const { source } = this, form = this.choice.value as Form;
+    const { source } = this,
+      form = this.choice.value as Form;
     const panel = source && this.links.panelOf(source);
     const got = panel && (await this.links.of(panel)?.ask("forms", { text: source.state.doc.toString(), form }));
     if (this.isDisposed || source !== this.source) return;
-    this.told.textContent = got?.whole ? "" : this.trans.__(got ? "This cell has a mistake: what stands here is older, or a part." : "Nobody answers: run %load_ext kernelab.");
+    this.told.textContent = got?.whole
+      ? ""
+      : this.trans.__(got ? "This cell has a mistake: what stands here is older, or a part." : "Nobody answers: run %load_ext kernelab.");
     if (!got || (!got.whole && !got.text)) return;
     this.lines = got.lines;
     this.shown.dispatch({ changes: { from: 0, to: this.shown.state.doc.length, insert: got.text }, effects: setLit.of([]) });
     this.follow();
-    const spec = this.languages.findByName(FORMS[form][1]), language = spec && (await this.languages.getLanguage(spec.name));
+    const spec = this.languages.findByName(FORMS[form][1]),
+      language = spec && (await this.languages.getLanguage(spec.name));
     if (!this.isDisposed) this.shown.dispatch({ effects: this.language.reconfigure(language?.support ?? []) });
   }
 
   /** Light what comes from the line of the cursor. */
   private follow(): void {
     if (!this.source) return;
-    const { doc, selection } = this.source.state, numbers = linesOf(this.lines, doc.lineAt(selection.main.head).number - 1);
-    const first = numbers[0], effects: StateEffect<unknown>[] = [setLit.of(numbers)];
+    const { doc, selection } = this.source.state,
+      numbers = linesOf(this.lines, doc.lineAt(selection.main.head).number - 1);
+    const first = numbers[0],
+      effects: StateEffect<unknown>[] = [setLit.of(numbers)];
     if (first !== undefined) effects.push(EditorView.scrollIntoView(this.shown.state.doc.line(first + 1).from, { y: "nearest" }));
     this.shown.dispatch({ effects });
   }
 
   /** Move the cursor of the cell to where the line of our cursor comes from. */
   private lead(): void {
-    const { doc, selection } = this.shown.state, from = this.lines[doc.lineAt(selection.main.head).number - 1];
+    const { doc, selection } = this.shown.state,
+      from = this.lines[doc.lineAt(selection.main.head).number - 1];
     if (typeof from !== "number" || !this.source || from >= this.source.state.doc.lines) return;
     this.source.dispatch({ selection: { anchor: this.source.state.doc.line(from + 1).from }, scrollIntoView: true });
     this.follow();

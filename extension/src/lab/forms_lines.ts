@@ -3,4 +3,5 @@
 import type { Replies } from "./messages";
 
 /** Their numbers, from 0. */
-export const linesOf = (lines: Replies["forms"]["lines"], source: number): number[] => lines.flatMap((from, number) => (from === source ? [number] : []));
+export const linesOf = (lines: Replies["forms"]["lines"], source: number): number[] =>
+  lines.flatMap((from, number) => (from === source ? [number] : []));

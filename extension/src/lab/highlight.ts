@@ -6,22 +6,31 @@ import { Decoration, type DecorationSet, type EditorView, ViewPlugin, type ViewU
 import { holdsKernels } from "./cells";
 import words from "./words.json";
 
-const OPTIONS = new Set(words.options), TYPES = new Set(words.types);
-const OPERATIONS = new Set(words.operations), PREFIXES = new Set(words.prefixes);
+const OPTIONS = new Set(words.options),
+  TYPES = new Set(words.types);
+const OPERATIONS = new Set(words.operations),
+  PREFIXES = new Set(words.prefixes);
 
 const MAGIC_LINE = Decoration.line({ class: "kernelab-magic-line" });
 const mark = (name: string) => Decoration.mark({ class: `kernelab-${name}` });
-const MAGIC = mark("magic"), OPTION = mark("option"), UNKNOWN = mark("unknown-option"), TYPE = mark("type"), OPERATION = mark("operation");
+const MAGIC = mark("magic"),
+  OPTION = mark("option"),
+  UNKNOWN = mark("unknown-option"),
+  TYPE = mark("type"),
+  OPERATION = mark("operation");
 
 /** The decorations of a part of a kernel cell. */
 export function highlighted(state: EditorState, from: number, to: number, tree = syntaxTree(state)): Range<Decoration>[] {
   if (!holdsKernels(state.doc)) return [];
-  const first = magicLine(state), found = from <= first.to ? ofMagic(first.from, first.text) : [];
+  const first = magicLine(state),
+    found = from <= first.to ? ofMagic(first.from, first.text) : [];
   tree.iterate({
-    from: Math.max(from, first.to), to,
+    from: Math.max(from, first.to),
+    to,
     enter: ({ name, from, to }) => {
       if (from <= first.to || (name !== "VariableName" && name !== "PropertyName")) return;
-      const word = state.sliceDoc(from, to), kind = TYPES.has(word) ? TYPE : OPERATIONS.has(word) ? OPERATION : null;
+      const word = state.sliceDoc(from, to),
+        kind = TYPES.has(word) ? TYPE : OPERATIONS.has(word) ? OPERATION : null;
       if (kind && isLanguage(state, name, from, to, kind === TYPE)) found.push(kind.range(from, to));
     },
   });
@@ -45,14 +54,18 @@ function ofMagic(start: number, text: string): Range<Decoration>[] {
 
 /** A property counts behind a prefix; an operation that is not called is a name that a reader chose. */
 function isLanguage(state: EditorState, node: string, from: number, to: number, isType: boolean): boolean {
-  const before = state.sliceDoc(Math.max(0, from - 40), from), prefix = /(\w+)\s*\.\s*$/.exec(before)?.[1];
+  const before = state.sliceDoc(Math.max(0, from - 40), from),
+    prefix = /(\w+)\s*\.\s*$/.exec(before)?.[1];
   if (node === "PropertyName" && !PREFIXES.has(prefix ?? "")) return false;
   const after = state.sliceDoc(to, to + 20);
   return isType ? !/^\s*[:=](?!=)/.test(after) : /^\s*\(/.test(after) && !/\bdef\s+$/.test(before);
 }
 
 function decorate({ state, visibleRanges }: EditorView): DecorationSet {
-  return RangeSet.of(visibleRanges.flatMap(({ from, to }) => highlighted(state, from, to)), true);
+  return RangeSet.of(
+    visibleRanges.flatMap(({ from, to }) => highlighted(state, from, to)),
+    true,
+  );
 }
 
 /** The extension of an editor. */

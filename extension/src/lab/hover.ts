@@ -10,12 +10,15 @@ export type Tell = (request: Requests["hover"]) => Promise<Replies["hover"] | nu
 
 /** Tooltips with what `tell` says; an answer about an older text is dropped. */
 export function hover(tell: Tell, rendermime: IRenderMimeRegistry) {
-  return hoverTooltip(async ({ state: { doc } }: EditorView, at: number): Promise<Tooltip | null> => {
-    const told = await tell({ text: doc.toString(), position: position(doc, at) });
-    if (!told?.markdown || !told.start || !told.end) return null;
-    const dom = await shown(told.markdown, rendermime);
-    return { pos: offset(doc, told.start), end: offset(doc, told.end), above: true, create: () => ({ dom }) };
-  }, { hideOnChange: true });
+  return hoverTooltip(
+    async ({ state: { doc } }: EditorView, at: number): Promise<Tooltip | null> => {
+      const told = await tell({ text: doc.toString(), position: position(doc, at) });
+      if (!told?.markdown || !told.start || !told.end) return null;
+      const dom = await shown(told.markdown, rendermime);
+      return { pos: offset(doc, told.start), end: offset(doc, told.end), above: true, create: () => ({ dom }) };
+    },
+    { hideOnChange: true },
+  );
 }
 
 /** Complete before it is placed: a tooltip that grows would leave the page. */

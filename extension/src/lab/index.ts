@@ -31,7 +31,8 @@ const MARKS_AFTER = 150;
 /** What the editor of a kernel cell gets. */
 function ofCell(links: Links, settings: Settings, rendermime: IRenderMimeRegistry, model: CodeEditor.IModel): Extension {
   const ask = async <K extends Kind>(kind: K, request: Omit<Requests[K], "cell">): Promise<Replies[K] | null> => {
-    const found = links.find(model), cell = found?.cell.model.id;
+    const found = links.find(model),
+      cell = found?.cell.model.id;
     return (await links.of(found?.panel ?? null)?.ask(kind, { ...request, cell } as Requests[K], `${kind} ${cell}`)) ?? null;
   };
   const check = async (text: string) => (await ask("check", { text }))?.diagnostics ?? null;
@@ -47,7 +48,8 @@ function ofCell(links: Links, settings: Settings, rendermime: IRenderMimeRegistr
 function ofForms(app: JupyterFrontEnd, links: Links, languages: IEditorLanguageRegistry, trans: TranslationBundle): Command {
   let forms: Forms | null = null;
   const run = async () => {
-    const view = inFront(links), panel = links.tracker.currentWidget;
+    const view = inFront(links),
+      panel = links.tracker.currentWidget;
     if (!forms || forms.isDisposed) {
       forms = new Forms(links, languages, trans);
       app.shell.add(forms, "main", { mode: "split-right", ref: panel?.id, activate: false });
@@ -58,12 +60,26 @@ function ofForms(app: JupyterFrontEnd, links: Links, languages: IEditorLanguageR
 }
 
 /** The panel at the right, and the item of the status bar that opens it. */
-function ofSide(app: JupyterFrontEnd, links: Links, warnings: Warnings, restorer: ILayoutRestorer | null, bar: IStatusBar | null, trans: TranslationBundle): Command {
+function ofSide(
+  app: JupyterFrontEnd,
+  links: Links,
+  warnings: Warnings,
+  restorer: ILayoutRestorer | null,
+  bar: IStatusBar | null,
+  trans: TranslationBundle,
+): Command {
   const side = new Side(app, links, warnings, trans);
   app.shell.add(side, "right", { rank: 700 });
   restorer?.add(side, side.id);
-  const run = () => app.shell.activateById(side.id), item = new Status(links, warnings, trans, run);
-  bar?.registerStatusItem("kernelab:status", { item, align: "left", rank: 10, isActive: () => item.isActive, activeStateChanged: item.activeChanged });
+  const run = () => app.shell.activateById(side.id),
+    item = new Status(links, warnings, trans, run);
+  bar?.registerStatusItem("kernelab:status", {
+    item,
+    align: "left",
+    rank: 10,
+    isActive: () => item.isActive,
+    activeStateChanged: item.activeChanged,
+  });
   return { label: trans.__("Show arrays and warnings"), run };
 }
 
@@ -73,16 +89,37 @@ const plugin: JupyterFrontEndPlugin<void> = {
   autoStart: true,
   requires: [IEditorExtensionRegistry, IEditorLanguageRegistry, INotebookTracker, IRenderMimeRegistry],
   optional: [ISettingRegistry, ICommandPalette, ITranslator, ILayoutRestorer, IStatusBar],
-  activate: (app: JupyterFrontEnd, editors: IEditorExtensionRegistry, languages: IEditorLanguageRegistry, tracker: INotebookTracker, rendermime: IRenderMimeRegistry, registry: ISettingRegistry | null, palette: ICommandPalette | null, translator: ITranslator | null, restorer: ILayoutRestorer | null, bar: IStatusBar | null) => {
-    const links = new Links(tracker), settings = settingsOf(registry, () => links.everywhere(rebuild.of(null)));
+  activate: (
+    app: JupyterFrontEnd,
+    editors: IEditorExtensionRegistry,
+    languages: IEditorLanguageRegistry,
+    tracker: INotebookTracker,
+    rendermime: IRenderMimeRegistry,
+    registry: ISettingRegistry | null,
+    palette: ICommandPalette | null,
+    translator: ITranslator | null,
+    restorer: ILayoutRestorer | null,
+    bar: IStatusBar | null,
+  ) => {
+    const links = new Links(tracker),
+      settings = settingsOf(registry, () => links.everywhere(rebuild.of(null)));
     const warnings = new Warnings(links);
     editors.addExtension({
       name: "kernelab",
       factory: ({ inline, model }) =>
-        inline ? EditorExtensionRegistry.createImmutableExtension([warnings.extension(model), whileKernels(model.sharedModel.getSource(), () => ofCell(links, settings, rendermime, model))]) : null,
+        inline
+          ? EditorExtensionRegistry.createImmutableExtension([
+              warnings.extension(model),
+              whileKernels(model.sharedModel.getSource(), () => ofCell(links, settings, rendermime, model)),
+            ])
+          : null,
     });
     const trans = (translator ?? nullTranslator).load("kernelab");
-    offer(app, links, palette, { "show-forms": ofForms(app, links, languages, trans), "show-side": ofSide(app, links, warnings, restorer, bar, trans), ...ofProblems(links, trans) });
+    offer(app, links, palette, {
+      "show-forms": ofForms(app, links, languages, trans),
+      "show-side": ofSide(app, links, warnings, restorer, bar, trans),
+      ...ofProblems(links, trans),
+    });
   },
 };
 

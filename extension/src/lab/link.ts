@@ -49,7 +49,8 @@ export class Link {
   }
 
   private async send(kind: Kind, request: object): Promise<Reply | null> {
-    const comm = await this.connect(), id = ++this.count;
+    const comm = await this.connect(),
+      id = ++this.count;
     if (!comm || this.kernel.isDisposed) return null;
     return new Promise((resolve) => {
       this.asked.set(id, resolve);

@@ -8,7 +8,16 @@ import type { Mark } from "./messages";
 
 export type Ask = (text: string) => Promise<Mark[] | null>;
 
-const LETTERS: Record<Mark["kind"], string> = { read: "r", written: "w", added: "+", saved: "s", zero: "0", cost: "%", overwritten: "⚠", "not finite": "NaN" };
+const LETTERS: Record<Mark["kind"], string> = {
+  read: "r",
+  written: "w",
+  added: "+",
+  saved: "s",
+  zero: "0",
+  cost: "%",
+  overwritten: "⚠",
+  "not finite": "NaN",
+};
 
 /** All marks of a line. */
 class Marker extends GutterMarker {
@@ -20,7 +29,9 @@ class Marker extends GutterMarker {
   }
   override toDOM(): HTMLElement {
     const words = this.marks.map(({ text }) => text).join("\n");
-    const letters = this.marks.map(({ kind }) => html("span", { class: `kernelab-mark kernelab-mark-${kind.replace(" ", "-")}`, "aria-hidden": "true" }, LETTERS[kind] ?? "?"));
+    const letters = this.marks.map(({ kind }) =>
+      html("span", { class: `kernelab-mark kernelab-mark-${kind.replace(" ", "-")}`, "aria-hidden": "true" }, LETTERS[kind] ?? "?"),
+    );
     return html("span", { title: words, role: "img", "aria-label": words }, ...letters);
   }
 }
@@ -30,13 +41,17 @@ const setMarks = StateEffect.define<Mark[]>();
 /** The marks of an editor; they move with the text until there are newer ones. */
 export const marksField = StateField.define<RangeSet<Marker>>({
   create: () => RangeSet.empty,
-  update: (marks, { changes, effects, newDoc }) => effects.reduce((known, one) => (one.is(setMarks) ? placed(newDoc, one.value) : known), marks.map(changes)),
+  update: (marks, { changes, effects, newDoc }) =>
+    effects.reduce((known, one) => (one.is(setMarks) ? placed(newDoc, one.value) : known), marks.map(changes)),
 });
 
 function placed(doc: Text, marks: Mark[]): RangeSet<Marker> {
   const byLine = new Map<number, Mark[]>();
   for (const mark of marks) if (mark.line < doc.lines) byLine.set(mark.line, [...(byLine.get(mark.line) ?? []), mark]);
-  return RangeSet.of([...byLine].map(([line, of]) => new Marker(of).range(doc.line(line + 1).from)), true);
+  return RangeSet.of(
+    [...byLine].map(([line, of]) => new Marker(of).range(doc.line(line + 1).from)),
+    true,
+  );
 }
 
 /** Ask once nothing was typed for `delay` milliseconds; an answer about an older text is dropped. */
@@ -60,9 +75,14 @@ export function marks(ask: Ask, delay: number): Extension {
       this.timer = setTimeout(() => void this.run(), delay);
     }
     private async run(): Promise<void> {
-      const { doc } = this.view.state, found = await ask(doc.toString());
+      const { doc } = this.view.state,
+        found = await ask(doc.toString());
       if (found && !this.isOver && this.view.state.doc === doc) this.view.dispatch({ effects: setMarks.of(found) });
     }
   }
-  return [marksField, ViewPlugin.fromClass(Asking), gutter({ class: "kernelab-gutter", side: "after", markers: ({ state }) => state.field(marksField) })];
+  return [
+    marksField,
+    ViewPlugin.fromClass(Asking),
+    gutter({ class: "kernelab-gutter", side: "after", markers: ({ state }) => state.field(marksField) }),
+  ];
 }

@@ -52,8 +52,13 @@ export interface ArrayFacts {
 
 /** As `%%kernel --show` names them, with what a reader sees and the language. */
 export const FORMS = {
-  adjoint: ["adjoint", "python"], tangent: ["tangent", "python"], textbook: ["textbook", "python"],
-  cpp: ["C++", "C++"], cuda: ["CUDA", "C++"], ptx: ["PTX", ""], sass: ["machine code", ""],
+  adjoint: ["adjoint", "python"],
+  tangent: ["tangent", "python"],
+  textbook: ["textbook", "python"],
+  cpp: ["C++", "C++"],
+  cuda: ["CUDA", "C++"],
+  ptx: ["PTX", ""],
+  sass: ["machine code", ""],
 } as const;
 export type Form = keyof typeof FORMS;
 

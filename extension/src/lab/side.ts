@@ -11,7 +11,11 @@ import type { Place, Replies } from "./messages";
 import { arraysShown, type Notebook, replace, warningsShown } from "./side_view";
 import type { Warnings } from "./warnings";
 
-const NABLA = new LabIcon({ name: "kernelab:nabla", svgstr: '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path class="jp-icon3" fill="#616161" fill-rule="evenodd" d="M2 4h20L12 21.5zM7 7.5l5.3 9.3 5-9.3z"/></svg>' });
+const NABLA = new LabIcon({
+  name: "kernelab:nabla",
+  svgstr:
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path class="jp-icon3" fill="#616161" fill-rule="evenodd" d="M2 4h20L12 21.5zM7 7.5l5.3 9.3 5-9.3z"/></svg>',
+});
 
 export class Side extends Widget {
   private readonly told = html("p", { class: "kernelab-told", role: "status" });
@@ -21,7 +25,12 @@ export class Side extends Widget {
   private readonly closed = new Set<string>();
   private asked = 0;
 
-  constructor(private app: JupyterFrontEnd, private links: Links, private warnings: Warnings, private trans: TranslationBundle) {
+  constructor(
+    private app: JupyterFrontEnd,
+    private links: Links,
+    private warnings: Warnings,
+    private trans: TranslationBundle,
+  ) {
     super();
     this.id = "kernelab-side";
     this.addClass("kernelab-side");
@@ -50,7 +59,8 @@ export class Side extends Widget {
   /** Ask about the notebook in front, unless nobody sees the answer. */
   private async refresh(): Promise<void> {
     if (!this.isVisible) return;
-    const asked = ++this.asked, got = await this.links.of(this.panel)?.ask("arrays", {});
+    const asked = ++this.asked,
+      got = await this.links.of(this.panel)?.ask("arrays", {});
     if (asked === this.asked) this.draw(got ?? null);
   }
 

@@ -26,15 +26,26 @@ function since(place: Place, notebook: Notebook, trans: TranslationBundle): stri
 
 function link(place: Place, key: string, notebook: Notebook, trans: TranslationBundle): HTMLElement {
   const where = trans.__("%1, line %2", place.label, place.line + 1);
-  return html("button", { class: "kernelab-place", "data-key": key, click: () => notebook.go(place) },
-    html("span", {}, where), " ", html("small", {}, since(place, notebook, trans)), html("code", {}, place.text));
+  return html(
+    "button",
+    { class: "kernelab-place", "data-key": key, click: () => notebook.go(place) },
+    html("span", {}, where),
+    " ",
+    html("small", {}, since(place, notebook, trans)),
+    html("code", {}, place.text),
+  );
 }
 
 /** Each warning with its lines, as buttons that lead there. */
 export function warningsShown(warnings: Warning[], notebook: Notebook, trans: TranslationBundle): HTMLElement {
   const items = warnings.map((one) =>
-    html("li", { class: one.kind === "kept" ? "kernelab-kept" : "" }, html("p", {}, one.message),
-      ...[one, ...one.others].map((place, number) => link(place, `${one.key} ${number}`, notebook, trans))));
+    html(
+      "li",
+      { class: one.kind === "kept" ? "kernelab-kept" : "" },
+      html("p", {}, one.message),
+      ...[one, ...one.others].map((place, number) => link(place, `${one.key} ${number}`, notebook, trans)),
+    ),
+  );
   return section(trans.__("Warnings"), warnings.length, trans.__("none"), items);
 }
 
@@ -52,12 +63,28 @@ function normsOf(one: ArrayFacts, trans: TranslationBundle): HTMLElement[] {
 function arrayShown(one: ArrayFacts, closed: Set<string>, trans: TranslationBundle): HTMLElement {
   const layout = `${one.dtype}[${one.shape.join(", ")}]${one.device === "cpu" ? "" : ` ${one.device}`}`;
   const requires = html("abbr", { title: trans.__("requires gradients") }, "∇");
-  const facts = [html("b", {}, one.name), " ", html("span", {}, layout), ...(one.requires_grad ? [" ", requires] : []), html("small", {}, ...normsOf(one, trans))];
+  const facts = [
+    html("b", {}, one.name),
+    " ",
+    html("span", {}, layout),
+    ...(one.requires_grad ? [" ", requires] : []),
+    html("small", {}, ...normsOf(one, trans)),
+  ];
   if (!one.picture) return html("li", {}, html("div", { class: "kernelab-facts" }, ...facts));
   const picture = html("div", { class: "kernelab-picture" });
   picture.innerHTML = one.picture; // markup as in the output of a cell that has just run: of a live kernel, never of a file
-  const toggled = (event: Event) => void ((event.currentTarget as HTMLDetailsElement).open ? closed.delete(one.name) : closed.add(one.name));
-  return html("li", {}, html("details", { open: !closed.has(one.name), toggle: toggled }, html("summary", { class: "kernelab-facts", "data-key": `array ${one.name}` }, ...facts), picture));
+  const toggled = (event: Event) =>
+    void ((event.currentTarget as HTMLDetailsElement).open ? closed.delete(one.name) : closed.add(one.name));
+  return html(
+    "li",
+    {},
+    html(
+      "details",
+      { open: !closed.has(one.name), toggle: toggled },
+      html("summary", { class: "kernelab-facts", "data-key": `array ${one.name}` }, ...facts),
+      picture,
+    ),
+  );
 }
 
 /** Each array with its picture, which a reader may close: `closed` has the names. */

@@ -14,7 +14,12 @@ export class Status extends Widget {
   isActive = false;
   private readonly button: HTMLButtonElement;
 
-  constructor(private links: Links, private warnings: Warnings, private trans: TranslationBundle, open: () => void) {
+  constructor(
+    private links: Links,
+    private warnings: Warnings,
+    private trans: TranslationBundle,
+    open: () => void,
+  ) {
     super();
     this.addClass("kernelab-status");
     this.button = html("button", { title: trans.__("kernelab: show arrays and warnings"), click: open });
@@ -24,7 +29,8 @@ export class Status extends Widget {
   }
 
   private draw(): void {
-    const panel = this.links.tracker.currentWidget, state = panel && this.warnings.stateOf(panel);
+    const panel = this.links.tracker.currentWidget,
+      state = panel && this.warnings.stateOf(panel);
     if (state) this.button.textContent = stateShown(state, this.warnings.of(panel), this.trans);
     if (this.isActive === Boolean(state)) return;
     this.isActive = Boolean(state);

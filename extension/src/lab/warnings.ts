@@ -39,10 +39,13 @@ const LINE = Decoration.line({ class: "kernelab-warned" });
 
 /** The decorations of a cell; a line that has another text by now says so. */
 export function decorated(doc: Text, said: Said[]): DecorationSet {
-  const found: Range<Decoration>[] = said.filter(({ line }) => line < doc.lines).flatMap(({ line, text, message }) => {
-    const at = doc.line(line + 1), words = at.text.trim() === text.trim() ? message : `edited since: ${message}`;
-    return [LINE.range(at.from), Decoration.widget({ widget: new Words(words), side: 1 }).range(at.to)];
-  });
+  const found: Range<Decoration>[] = said
+    .filter(({ line }) => line < doc.lines)
+    .flatMap(({ line, text, message }) => {
+      const at = doc.line(line + 1),
+        words = at.text.trim() === text.trim() ? message : `edited since: ${message}`;
+      return [LINE.range(at.from), Decoration.widget({ widget: new Words(words), side: 1 }).range(at.to)];
+    });
   return Decoration.set(found, true);
 }
 
@@ -76,7 +79,8 @@ export class Warnings {
   extension(model: CodeEditor.IModel): Extension {
     const field = StateField.define<DecorationSet>({
       create: () => Decoration.none,
-      update: (known, { changes, effects, newDoc }) => (effects.some((one) => one.is(changed)) ? decorated(newDoc, this.at(model)) : known.map(changes)),
+      update: (known, { changes, effects, newDoc }) =>
+        effects.some((one) => one.is(changed)) ? decorated(newDoc, this.at(model)) : known.map(changes),
       provide: (of) => EditorView.decorations.from(of),
     });
     // An editor of a cell that was out of sight is made later than the warning.
@@ -89,7 +93,11 @@ export class Warnings {
 
   private at(model: CodeEditor.IModel): Said[] {
     const found = this.links.find(model);
-    return found ? this.of(found.panel).flatMap(saidOf).filter(({ cell }) => cell === found.cell.model.id) : [];
+    return found
+      ? this.of(found.panel)
+          .flatMap(saidOf)
+          .filter(({ cell }) => cell === found.cell.model.id)
+      : [];
   }
 
   private known(panel: NotebookPanel): Map<number, Warning> {
