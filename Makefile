@@ -7,6 +7,7 @@
 #   make frontend  the TypeScript of the widgets and the JupyterLab extension (with node, or one that pip brings)
 #   make lessons  runs the lessons of the course and stores what they show   (make lessons ARGS=3)
 #   make docs    the documentation site, into build/site   (no network is needed to read it)
+#   make picture   the moving picture of the README, taken in JupyterLab
 #   make binder-check  all of the Binder image that needs no docker
 #   make oracle  derivatives beside JAX's    make test-interop  arrays and gradients shared with PyTorch and JAX
 #   make bench   kernelab beside others       make clean    remove all that make and the tools created
@@ -33,7 +34,7 @@ ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .NOTPARALLEL:
 .PHONY: help lab test check oracle test-interop fuzz sanitize planted lint format bench builtins clean compiler must-compile browser frontend
-.PHONY: test-nvrtc test-gpu bench-gpu matrix dist lessons docs binder-check
+.PHONY: test-nvrtc test-gpu bench-gpu matrix dist lessons docs picture binder-check
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -83,6 +84,9 @@ docs:
 	scripts/setup.sh environment docs
 	$(VENV)/bin/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet -c docs -d build/doctrees . build/site
 	$(VENV)/bin/python scripts/check_site.py build/site
+
+picture: $(VENV)/.with-test must-compile browser frontend
+	$(BIN)/python -m pytest tests/browser/moving_picture.py
 
 # Uses the last commit, and two environments of its own.
 binder-check:

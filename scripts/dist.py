@@ -2,7 +2,7 @@
 
     python scripts/dist.py              build and try
     python scripts/dist.py --url URL    the same, with that address of the repository in the metadata, and
-                                        absolute links in the README
+                                        absolute links and that to Binder in the README
 
 What is committed or staged goes in, with the built front-end (`KERNELAB_FRONT_END=skip` makes do without it);
 the wheel is built from the sdist.  The core is
@@ -19,6 +19,7 @@ import tarfile
 import venv
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK, DIST = ROOT / "build" / "dist", ROOT / "dist"
@@ -57,6 +58,8 @@ def tree(url: str) -> Path:
         edit(copied / "pyproject.toml", r"(?m)^\[project\.scripts\]$", f"{urls(url)}\n\\g<0>")
         links = r"(!?)(\[[^]]*\])\((?!https?:|#)([^)]+)\)"
         edit(copied / "README.md", links, lambda found: absolute(url, *found.groups()))
+        edit(copied / "README.md", r" \(This repository has no public address yet;[^)]*\)", "")
+        edit(copied / "README.md", "gh/OWNER/kernelab", f"git/{quote(url, safe='')}")
     return copied
 
 

@@ -65,6 +65,17 @@ def test_the_tests_of_the_contract_exist() -> None:
     assert [name for name in named if not (ROOT / "tests" / "contract" / name).exists()] == []
 
 
+def test_the_tests_that_the_readme_names_exist() -> None:
+    named = re.findall(r"\| \[([a-z ]+)\]\((tests/\S+\.py)\) \|$", _prose(ROOT / "README.md"), re.MULTILINE)
+    assert len(named) > 10
+    gone = [
+        name
+        for name, file in named
+        if f"def test_{name.replace(' ', '_')}(" not in (ROOT / file).read_text(encoding="utf-8")
+    ]
+    assert gone == []
+
+
 def test_each_public_name_is_in_the_reference() -> None:
     text = (ROOT / "docs" / "api" / "kernelab.md").read_text(encoding="utf-8")
     ranks = {f"{kind}{rank}d" for kind in ("array", "indexedarray") for rank in (1, 2, 3, 4)}
