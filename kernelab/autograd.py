@@ -110,7 +110,7 @@ def jacobian(
     *,
     sparse: bool | Literal["auto"] = False,
 ) -> Jacobians:
-    """The Jacobian of each output by each input that has ``requires_grad``, by the adjoint.
+    r"""The Jacobian of each output by each input that has ``requires_grad``, by the adjoint.
 
     `function` is a kernel, launched over `dim` threads with `inputs`, then `outputs`; or a Python function
     that is called with `inputs`, and returns arrays or fills those given as `outputs`.  Of a kernel whose
@@ -124,6 +124,12 @@ def jacobian(
     only: `tocsr()` hands them to SciPy.  ``sparse="auto"`` does so where it is less work.  Launches have the
     shape of blocks that the function gives them, else `block_dim` and `max_blocks`.  Raises GradientError
     where there is nothing to differentiate.
+
+    >>> text = "def square(x: array[float], y: array[float]):\n    y[tid()] = x[tid()] * x[tid()]"
+    >>> x, y = kl.array([2.0, 3.0], requires_grad=True), kl.zeros(2)
+    >>> kl.autograd.jacobian(kl.compile(text)["square"], 2, [x], [y])[0, 0].numpy()
+    array([[4., 0.],
+           [0., 6.]], dtype=float32)
     """
     require_choice(sparse, "sparse", "jacobian")
     subject, labels = _subject("jacobian", function, dim, inputs, outputs, device, metadata)
@@ -201,7 +207,7 @@ def gradcheck(
     show_summary: bool = True,
     fast: Fast = "auto",
 ) -> GradcheckReport:
-    """Check that the adjoint of a kernel or Python function is its derivative, entry by entry.
+    r"""Check that the adjoint of a kernel or Python function is its derivative, entry by entry.
 
     `function`, `dim`, `inputs`, `outputs` and `input_output_mask` are those of `jacobian`.  The differences
     are taken of a float64 build, with a step of `eps`.  An entry passes if the adjoint in float64 is within a
@@ -219,6 +225,11 @@ def gradcheck(
     Returns a report that is true if every pair passed; shows it as a table unless `show_summary` is false.
     Where a pair fails, the tangent is asked too, and the report says what disagrees with what.  Raises
     GradientError (a ValueError) if a pair fails and `raise_exception` is true, or if there is no pair.
+
+    >>> text = "def square(x: array[float], y: array[float]):\n    y[tid()] = x[tid()] * x[tid()]"
+    >>> x, y = kl.array([2.0, 3.0], requires_grad=True), kl.zeros(2, requires_grad=True)
+    >>> bool(kl.autograd.gradcheck(kl.compile(text)["square"], 2, [x], [y], show_summary=False))
+    True
     """
     subject, _ = _subject("gradcheck", function, dim, inputs, outputs, device, None)
     selection = Selection(input_output_mask, max_outputs_per_var, max_inputs_per_var)
@@ -267,6 +278,12 @@ def gradcheck_tape(
     `skip_to_launch_index` leaves out so many.  A launch whose values have been overwritten is then not
     checkable and is reported so; it does not count as failed.  Returns a report that is true if nothing
     failed.  Raises GradientError if a launch fails and `raise_exception` is true, or if none was checked.
+
+    >>> x = kl.array([2.0, 3.0], requires_grad=True)
+    >>> with kl.Tape() as tape:
+    ...     y = kl.map(kl.sin, kl.map(kl.sqrt, x))
+    >>> bool(kl.autograd.gradcheck_tape(tape, show_summary=False))
+    True
     """
     if not isinstance(tape, Tape):
         message = f"gradcheck_tape takes a Tape, not {a_thing(tape)}"

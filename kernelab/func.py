@@ -221,6 +221,11 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
 
     The function takes cotangents in the structure of what `func` returned, and may be called again.  None is
     a cotangent of zeros; that of an array of integers does not count.
+
+    >>> y, pull = kl.func.vjp(lambda x: kl.map(kl.sqrt, x), kl.array([4.0, 16.0]))
+    >>> (x_bar,) = pull(kl.ones(2))
+    >>> x_bar.list()
+    [0.25, 0.125]
     """
     given = opened(func, primals, range(len(primals)))
     chosen = positions(func, given.args, range(len(primals)))
@@ -249,6 +254,10 @@ def jacrev(
 
     For each array returned, an array of the shape of the output, then that of the argument; components of
     vectors are axes of their own.  With a tuple for `argnums`, a tuple of them.
+
+    >>> kl.func.jacrev(lambda x: kl.map(lambda v: v * v, x))(kl.array([2.0, 3.0])).numpy()
+    array([[4., 0.],
+           [0., 6.]], dtype=float32)
     """
     _require_chunk(chunk_size)
 
@@ -276,6 +285,10 @@ def jacfwd(
     """A function that returns the Jacobian of `func`, computed from batches of `chunk_size` tangents.
 
     As `jacrev`.  `randomness` says what a kernel means that draws random numbers while lanes differ.
+
+    >>> kl.func.jacfwd(lambda x: kl.map(lambda v: v * v, x))(kl.array([2.0, 3.0])).numpy()
+    array([[4., 0.],
+           [0., 6.]], dtype=float32)
     """
     made = _made(jacfwd, func, argnums, has_aux, chunk_size=chunk_size, randomness=randomness)
     return made(_forward_jacobian("jacfwd", func, argnums, has_aux, chunk_size, randomness))
@@ -392,6 +405,10 @@ def vmap(
     along which axis results are joined.  `func` sees arrays without that axis, of at least one dimension: a
     slice of a one-dimensional array has one element.  `randomness` says what a kernel means that draws random
     numbers: an error, the same numbers for every slice, or different ones.
+
+    >>> x = kl.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> kl.func.vmap(lambda row: kl.map(lambda v: v * v, row))(x).list()
+    [1.0, 4.0, 9.0, 16.0]
     """
     _require_chunk(chunk_size)
     _require_randomness(randomness)

@@ -159,6 +159,12 @@ class SGD(Optimizer):
 
     `weight_decay` adds that multiple of a parameter to its gradient, `dampening` lessens what a gradient adds
     to the momentum.
+
+    >>> x = kl.array([1.0], requires_grad=True)
+    >>> x.grad = kl.array([2.0])
+    >>> kl.optim.SGD([x], lr=0.25).step()
+    >>> x.list()
+    [0.5]
     """
 
     KEPT = 1
@@ -192,6 +198,17 @@ class Adam(Optimizer):
 
     `params` are arrays of floats, `betas` how much of each mean is kept.  Raises KernelTypeError for other
     parameters, KernelValueError for rates that are none.
+
+    >>> x = kl.array([3.0], requires_grad=True)
+    >>> optimizer = kl.optim.Adam([x], lr=0.1)
+    >>> for _ in range(200):
+    ...     with kl.Tape() as tape:
+    ...         loss = kl.map(lambda v: v * v, x)
+    ...     tape.backward(loss)
+    ...     optimizer.step()
+    ...     tape.zero()
+    >>> abs(float(x[0])) < 0.01
+    True
     """
 
     KEPT = 2

@@ -82,22 +82,45 @@ trace = Trace("trace")
 
 
 def contributions(tape: Any, *given: Any, **named: Any) -> Contributions:
-    """The contributions to one element of a gradient, by launch, thread and line.
+    r"""The contributions to one element of a gradient, by launch, thread and line.
 
     ``contributions(tape, x, index, loss, grads)`` is of an array `x` in ``tape.backward(loss, grads)``;
     ``contributions(g, 2.0, 3.0, argnums=0)`` of the argument at that position of a function for kernels that
     returns a number.  Raises TapeError where there is no such gradient, and what a call raises.
+
+    >>> text = "def square(x: array[float], y: array[float]):\n    y[tid()] = x[tid()] * x[tid()]"
+    >>> x, y = kl.array([3.0], requires_grad=True), kl.zeros(1, requires_grad=True)
+    >>> with kl.Tape() as tape:
+    ...     kl.compile(text)["square"][1](x, y)
+    >>> found = kl.contributions(tape, x, 0, y)
+    >>> "1 part, by 1 thread of 1 launch" in str(found)
+    True
     """
     return (of_call if is_function(tape) else of_tape)(tape, *given, **named)
 
 
 def graph(of: Any, /, *given: Any, **named: Any) -> ThreadGraph:
-    """The computation graph of one run: each operation, its value, and the cotangents that flow back.
+    r"""The computation graph of one run: each operation, its value, and the cotangents that flow back.
 
     ``kl.graph(g, 2.0, 3.0)`` is that of a function for these arguments, ``kl.graph(kernel, thread, dim=n,
     inputs=[...], outputs=[...], adjoints={...})`` that of one thread of a launch, with the arguments of
     `kl.trace`.  Nothing that is given changes.  A notebook shows it as a picture to step through, `to_svg` is
     that for a file.  Raises what `kl.trace` and a call of the function raise.
+
+    >>> area = kl.compile("def area(a: float, b: float) -> float:\n    return a * b")["area"]
+    >>> print(kl.graph(area, 2.0, 3.0))
+    computation graph · area
+    <BLANKLINE>
+    <text>
+    1 │ def area(a: float, b: float) -> float:
+    2 │     return a * b
+    <BLANKLINE>
+    line  operation       value  cotangent
+    ----  --------------  -----  ---------
+       1  a               2      3
+       1  b               3      2
+       2  v1 = a * b      6      1
+       2  result[0] = v1  6      1
     """
     if isinstance(of, Kernel):
         return graph_thread(of, *given, **named)

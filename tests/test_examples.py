@@ -9,8 +9,13 @@ import pytest
 import kernelab as kl
 
 NAMES = [
-    *("zeros", "ones", "full", "zeros_like", "ones_like", "clone", "copy", "from_numpy", "launch"),
-    *("func.grad", "func.value_and_grad", "func.jvp", "func.hessian"),
+    *("array", "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like"),
+    *("clone", "copy", "from_numpy", "from_dlpack", "to_dlpack", "indexedarray", "map", "launch", "Launch"),
+    *("kernel", "compile", "struct", "overload", "func_grad", "func_jvp", "func_native"),
+    *("Tape", "Tape.backward", "checkpoint", "contributions", "precision", "graph", "find_races"),
+    *("autograd.gradcheck", "autograd.gradcheck_tape", "autograd.jacobian"),
+    *("func.grad", "func.value_and_grad", "func.jvp", "func.vjp", "func.jacfwd", "func.jacrev"),
+    *("func.hessian", "func.vmap", "optim.SGD", "optim.Adam", "teach.check"),
 ]
 """The names whose docstrings have an example."""
 

@@ -70,6 +70,11 @@ def check(
 
     Raises NotYet, an AssertionError, where the answer is blank (``...`` or None) or not right, with one more
     of the `hints` each time.  An answer that is right shows it.
+
+    >>> def slope(x):
+    ...     return 2.0 * x
+    >>> kl.teach.check(slope, of=lambda x: x * x, at=[0.5, 2.0])
+    ✓ slope is right at 2 of 2 points
     """
     name = name or getattr(answer, "__name__", "") or getattr(answer, "name", "") or "the answer"
     stage = (name, *hints)

@@ -46,6 +46,17 @@ def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
     gradient, that of its last value.  Without an open tape it is a plain call.
 
     Raises TapeError in `backward` if the second run differs from the first.
+
+    >>> def block(x):
+    ...     for _ in range(10):
+    ...         x = kl.map(lambda v: 2.0 * v, x)
+    ...     return x
+    >>> x = kl.ones(1, requires_grad=True)
+    >>> with kl.Tape() as tape:
+    ...     y = kl.checkpoint(block, kl.checkpoint(block, x))
+    >>> tape.backward(y)
+    >>> x.grad.list()
+    [1048576.0]
     """
     given: Any = func
     if not callable(given):

@@ -149,6 +149,13 @@ class Tape(Observed, Habits, Displayed):
     a recorded launch still needs what it held: ``"save"`` keeps the old bytes, so the gradient stays right,
     ``"warn"`` warns and goes on with the new ones, ``"error"`` raises TapeError at the overwriting line.
     The default is ``"save"``, unless `kernelab.config` says otherwise.
+
+    >>> x = kl.array([1.0, 2.0], requires_grad=True)
+    >>> with kl.Tape() as tape:
+    ...     y = kl.map(lambda v: v * v, x)
+    >>> tape.backward(grads={y: kl.ones_like(y)})
+    >>> x.grad.list()
+    [2.0, 4.0]
     """
 
     @telling(check_finite="write tape.backward(loss, check_finite=True)")
@@ -345,6 +352,13 @@ class Tape(Observed, Habits, Displayed):
         With `check_finite`, a loss or a gradient that is NaN or infinite raises NotFiniteError, which names
         the launch, the thread and the line where a value first turned so, or the gradient that was so before;
         so it is, unless it is False, where a launch was checked (`kernelab.config.check`).
+
+        >>> x = kl.array([3.0], requires_grad=True)
+        >>> with kl.Tape() as tape:
+        ...     loss = kl.map(lambda v: v * v, x)
+        >>> tape.backward(loss)
+        >>> x.grad.list()
+        [6.0]
         """
         recording, self._findings = self._recording, ()
         seeds = seeds_of(recording, loss, grads)

@@ -79,6 +79,12 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
     `pinned` locks memory of the host for copies to a CUDA device; `retain_grad` changes nothing.
     ``array(dtype=float)``, ``array(dtype=vec3, ndim=2)`` and ``array[float]`` are annotations.  Raises
     KernelTypeError where data and dtype do not go together.
+
+    >>> x = kl.array([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> x.shape, x.dtype, x[1].list()
+    ((2, 2), float32, [3.0, 4.0])
+    >>> kl.array([[1, 2, 3]], dtype=kl.vec3).shape
+    (1,)
     """
 
     __kernelab_name__ = "array"

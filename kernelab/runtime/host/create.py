@@ -84,6 +84,9 @@ def empty(
     """An array whose elements hold whatever the memory held; the rest as for `zeros`.
 
     A checked launch that reads an element which nobody has written is an error (`kernelab.config`).
+
+    >>> kl.empty((2, 3), dtype=kl.vec3).shape
+    (2, 3)
     """
     made = _made(shape, dtype, device, requires_grad, options, cleared=False)
     begin(made.allocation)
@@ -173,7 +176,11 @@ def empty_like(
     requires_grad: bool | None = None,
     **options: Unpack[Options],
 ) -> array:
-    """Elements like those of `src` that hold whatever the memory held; the rest as for `zeros_like`."""
+    """Elements like those of `src` that hold whatever the memory held; the rest as for `zeros_like`.
+
+    >>> kl.empty_like(kl.zeros(4, dtype=int)).dtype
+    int32
+    """
     return empty(*_like(src, device, requires_grad, "empty_like takes"), **options)
 
 
@@ -187,6 +194,9 @@ def full_like(
     """One value everywhere in the shape and dtype of `src`; the rest as for `zeros_like`.
 
     Raises KernelTypeError or KernelValueError for a value that is no element of that dtype.
+
+    >>> kl.full_like(kl.zeros(2), 7.0).list()
+    [7.0, 7.0]
     """
     shape, *like = _like(src, device, requires_grad, "full_like takes first")
     return full(shape, value, *like, **options)
@@ -219,6 +229,12 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
     components, and on the CPU integers may be read as others of the same size.  Of a CUDA device the other
     library first makes kernelab's stream wait for what it has to do.  Raises KernelTypeError for what does
     not speak DLPack, is in the memory of something else, or cannot be shared as that type.
+
+    >>> host = np.arange(3, dtype=np.float32)
+    >>> x = kl.from_dlpack(host)
+    >>> x[0] = 5.0
+    >>> float(host[0])
+    5.0
     """
     if type(source).__name__ == "PyCapsule" and is_of_the_cpu(source):
         source = Capsule(source)

@@ -114,6 +114,9 @@ def to_dlpack(a: array) -> Any:
     """The memory of an array as a DLPack capsule, for libraries that take no arrays themselves.
 
     Components of vectors and matrices stand in the last axes.  Raises KernelTypeError for what is no array.
+
+    >>> np.from_dlpack(kl.ones(2, dtype=kl.vec3)).shape
+    (2, 3)
     """
     require_array(a, "to_dlpack takes")
     return a.__dlpack__()

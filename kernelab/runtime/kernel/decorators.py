@@ -53,6 +53,15 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     `kernelab.config.check` says for all kernels.  ``module=``, ``module_options=``, ``launch_bounds=`` and
     ``grid_stride=`` are taken, and change nothing but what ``module_options={"enable_backward": ...}`` says.
     Raises KernelValueError for any other option.
+
+    >>> @kl.kernel
+    ... def square(x: kl.array[float], y: kl.array[float]):
+    ...     i = kl.tid()
+    ...     y[i] = x[i] * x[i]
+    >>> y = kl.zeros(2)
+    >>> square[2](kl.array([2.0, 3.0]), y)
+    >>> y.list()
+    [4.0, 9.0]
     """
     names = names_around(2)
     refuse_unknown("kernel", options)
@@ -67,6 +76,17 @@ def overload(kernel: Any, types: Sequence[Any] | Mapping[str, Any] | None = None
     The types are those of all parameters, or of the open ones alone.  As a decorator, of a def without a body
     that has the kernel's name: ``@overload`` above ``def scale(x: kl.array[float], s: float): ...``.
     Raises KernelValueError where types are missing or too many, and KernelTypeError for another kernel.
+
+    >>> from typing import Any
+    >>> @kl.kernel
+    ... def scale(x: kl.array[Any], s: Any):
+    ...     i = kl.tid()
+    ...     x[i] = x[i] * s
+    >>> exact = kl.overload(scale, [kl.array[kl.float64], kl.float64])
+    >>> x = kl.ones(2, dtype=kl.float64)
+    >>> kl.launch(exact, dim=2, inputs=[x, 0.1])
+    >>> x.list()
+    [0.1, 0.1]
     """
     if types is None and isinstance(kernel, FunctionType):
         return _of_stub(kernel, names_around(2))
@@ -107,11 +127,17 @@ def compile(
     namespace: Mapping[str, Any] | None = None,
     label: str = "<text>",
 ) -> dict[str, Made]:
-    """The kernels, functions and structs of a text, by name, as a %%kernel cell would make them.
+    r"""The kernels, functions and structs of a text, by name, as a %%kernel cell would make them.
 
     `namespace` holds the names around the text, by default those of the caller; `label` is what messages call
     the text, which may be indented as a whole.  Raises KernelError with up to ten mistakes, and warns, with
     KernelWarning, of lines that are hardly meant.
+
+    >>> made = kl.compile("def double(x: array[float]):\n    x[tid()] = 2.0 * x[tid()]")
+    >>> x = kl.ones(3)
+    >>> made["double"][3](x)
+    >>> x.list()
+    [2.0, 2.0, 2.0]
     """
     around = names_around(2) if namespace is None else namespace
     if not isinstance(text, str):
@@ -130,6 +156,15 @@ def func_grad(forward_fn: Any, check: bool = True) -> Any:
     argument that is a float or an array of floats.  It is compared with differences under the cell that has
     it, elsewhere when it is first used;
     ``check=False`` declares that it is a surrogate and not the derivative.
+
+    >>> @kl.func
+    ... def root(x: float) -> float:
+    ...     return kl.sqrt(x)
+    >>> @kl.func_grad(root)
+    ... def adj_root(x: float, adj_ret: float):
+    ...     kl.adjoint[x] += adj_ret / (2.0 * kl.sqrt(x))
+    >>> float(kl.func.grad(root)(4.0))
+    0.25
     """
     return _rule(forward_fn, names_around(2), check)
 
@@ -148,6 +183,15 @@ def func_jvp(forward_fn: Any, check: bool = True) -> Any:
     The def takes the arguments of `f`, then the tangent of each that is a float or an array of floats, and
     returns the tangents of the float results.  It is compared with differences when it is first used;
     ``check=False`` declares that it is a surrogate and not the derivative.
+
+    >>> @kl.func
+    ... def root(x: float) -> float:
+    ...     return kl.sqrt(x)
+    >>> @kl.func_jvp(root)
+    ... def root_jvp(x: float, x_dot: float):
+    ...     return x_dot / (2.0 * kl.sqrt(x))
+    >>> [float(number) for number in kl.func.jvp(root, (4.0,), (1.0,))]
+    [2.0, 0.25]
     """
     return _rule(forward_fn, names_around(2), check)
 
@@ -164,6 +208,11 @@ def func_native(
     needs it and `snippet` cannot run twice.  What is a function of numbers is compared with differences when
     it is first used; ``check=False`` declares a surrogate.
     What the compiler says of a snippet is raised as KernelSyntaxError, at its line.
+
+    >>> @kl.func_native("return x * x;", "adj_x += 2.0f * x * adj_ret;")
+    ... def square(x: float) -> float: ...
+    >>> kl.map(square, kl.array([2.0, 3.0])).list()
+    [4.0, 9.0]
     """
     names = names_around(2)
     given = {"snippet": snippet, "adj_snippet": adj_snippet, "replay_snippet": replay_snippet, "check": check}
@@ -196,6 +245,14 @@ def struct(cls: Any) -> type[Instance]:
     """Make a struct of a Python class with annotated fields: ``@struct``; its instances hold such fields.
 
     Raises KernelTypeError for methods, base classes, and annotations that are no types of kernels.
+
+    >>> @kl.struct
+    ... class Particle:
+    ...     at: kl.vec3
+    ...     mass: float = 1.0
+    >>> p = Particle(at=kl.vec3(0.0, 1.0, 0.0))
+    >>> float(p.mass), kl.zeros(4, dtype=Particle).shape
+    (1.0, (4,))
     """
     if not isinstance(cls, type):
         message = f"struct decorates a class, not {described(cls)}"

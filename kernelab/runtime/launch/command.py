@@ -53,11 +53,19 @@ def no_grid(kernel: Kernel, arguments: Iterable[Any]) -> LaunchError:
 
 
 class Launch:
-    """The result of ``launch(..., record_cmd=True)``: `launch()` runs it, and tapes record that launch.
+    r"""The result of ``launch(..., record_cmd=True)``: `launch()` runs it, and tapes record that launch.
 
     ``Launch(kernel)`` starts without threads and arguments, which are set before it runs.  With `adjoint` the
     adjoint program runs instead, on the `adjoints` set, else on the gradients of the arrays.  Arguments are
     checked when it runs.
+
+    >>> double = kl.compile("def double(x: array[float]):\n    x[tid()] = 2.0 * x[tid()]")["double"]
+    >>> x = kl.ones(2)
+    >>> command = kl.launch(double, dim=2, inputs=[x], record_cmd=True)
+    >>> command.launch()
+    >>> command.launch()
+    >>> x.list()
+    [4.0, 4.0]
     """
 
     def __init__(

@@ -85,6 +85,11 @@ def map(
     kernel is returned instead, for launches on arrays of these types: its arguments are the inputs, then the
     results.  `block_dim` is that of a launch.  Raises KernelError where the function cannot be compiled,
     or shapes do not fit.
+
+    >>> kl.map(kl.sin, kl.zeros((2, 3))).shape
+    (2, 3)
+    >>> kl.map(lambda u, v: u + 2.0 * v, kl.array([1.0, 2.0]), 10.0).list()
+    [21.0, 22.0]
     """
     place = None if device is None else get_device(device)
     if isinstance(func, array):

@@ -44,6 +44,10 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
     ``indexedarray(x, [rows, None])`` stands wherever a kernel takes an array of as many dimensions; gradients
     reach `x`.  ``indexedarray(dtype=float)`` and ``indexedarray[float]`` are annotations, and mean what those
     of `array` mean.  Raises KernelTypeError for indices of other types.
+
+    >>> x = kl.array([10.0, 20.0, 30.0])
+    >>> kl.map(lambda v: 2.0 * v, kl.indexedarray(x, kl.array([2, 0]))).list()
+    [60.0, 20.0]
     """
 
     __kernelab_name__ = "indexedarray"
