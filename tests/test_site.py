@@ -39,7 +39,9 @@ def test_links_between_pages_lead_to_files() -> None:
     gone = [
         f"{page.relative_to(ROOT)}: {target}"
         for page in PAGES
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", re.sub(r"`[^`\n]*`", "", _prose(page)))
+        for target in re.findall(
+            r"(?<!\\)\]\(([^)#\s]+)(?:#[^)]*)?\)", re.sub(r"(`+).+?\1", "", _prose(page))
+        )
         if ":" not in target and not (page.parent / target).exists()
     ]
     assert gone == []

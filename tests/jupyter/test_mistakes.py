@@ -1,33 +1,23 @@
-"""The mistakes of a first hour in a notebook, as `mistakes.txt` tells them, each answered in words.
-
-! the message after the last cell, whatever the numbers of cells
-? its hint, where there is one
-a cell, and more behind ---
-"""
+"""The mistakes of a first hour in a notebook, each answered in words."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.jupyter.conftest import Notebook
+from tests.jupyter.mistake import Mistake, mistakes
 from tests.jupyter.test_magic import SCALE
 
-MISTAKES = re.split(r"\n\n+(?=! )", (Path(__file__).parent / "mistakes.txt").read_text().strip("\n"))
 
-
-@pytest.mark.parametrize("mistake", MISTAKES, ids=[mistake.partition("\n")[0] for mistake in MISTAKES])
-def test_a_mistake_is_answered(notebook: Notebook, mistake: str) -> None:
-    match = re.fullmatch(r"! (.+)\n(?:\? (.+)\n)?((?:.*\n)*)", f"{mistake}\n")
-    assert match is not None, f"this is no mistake:\n{mistake}"
-    message, hint, text = match.groups(default="")
+@pytest.mark.parametrize("mistake", [pytest.param(one, id=one.message) for one in mistakes()])
+def test_a_mistake_is_answered(notebook: Notebook, mistake: Mistake) -> None:
     notebook.run(SCALE.replace("%%kernel", "%%kernel --quiet"))
     notebook.run("x = kl.array([1.0, 2.0, 3.0])")
-    for cell in text.split("\n---\n"):
+    for cell in mistake.cells:
         outcome = notebook.run(cell)
     told = re.sub(r"Cell In\[\d+\]", "Cell In[N]", f"{outcome.traceback}\n{outcome.stream}\n{outcome.text}")
-    assert message in told
-    assert hint in told
+    assert mistake.message in told
+    assert mistake.hint in told
 
 
 def test_an_older_kernel_is_spoken_of_once(notebook: Notebook) -> None:
