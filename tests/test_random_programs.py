@@ -35,8 +35,8 @@ from tests.support.programs import Point, active, complete, same_memory, second_
 from tests.support.reproducer import checked
 from tests.support.second import forward_over_reverse, reverse_over_reverse
 
-SHARDS, PROGRAMS = 4, 80
-"""The programs of the normal run: one test a shard, so that processes share them."""
+SHARDS, PROGRAMS = 8, 20
+"""The programs of the normal run: one test a shard, so that processes share them; `make fuzz` tries more."""
 
 
 def examples(count: int, **options: Any) -> settings:
@@ -60,26 +60,26 @@ def test_meaning_adjoint_tangent_differences_and_unrolled_loops_agree(shard: int
 
     check()
     assert count["tried"] >= PROGRAMS
-    assert count["trusted"] >= 0.97 * count["tried"], "too many programs whose differences say nothing"
+    assert count["trusted"] >= 0.95 * count["tried"], "too many programs whose differences say nothing"
     assert count["unrolled"] >= 0.25 * count["tried"], "too few programs with loops to write out"
 
 
 @hypothesis.seed(7)
-@examples(60, database=None)
+@examples(24, database=None)
 @given(programs(), st.sampled_from(list(LAYOUTS)))
 def test_derivatives_of_the_tangent_agree(text: str, layout: str) -> None:
     checked(text, layout, 0, second_order)
 
 
 @hypothesis.seed(8)
-@examples(30, database=None)
+@examples(12, database=None)
 @given(programs(), st.sampled_from(list(LAYOUTS)), st.integers(0, 2))
 def test_the_tangent_of_the_adjoint_is_the_adjoint_of_the_tangent(text: str, layout: str, point: int) -> None:
     checked(text, layout, point, forward_over_reverse)
 
 
 @hypothesis.seed(9)
-@examples(30, database=None)
+@examples(12, database=None)
 @given(programs(), st.sampled_from(list(LAYOUTS)), st.integers(0, 2))
 def test_the_adjoint_of_the_adjoint_agrees_with_its_tangent(text: str, layout: str, point: int) -> None:
     checked(text, layout, point, reverse_over_reverse)
@@ -100,7 +100,7 @@ def drawn(count: int, seed: int) -> list[str]:
 
 
 def test_programs_use_every_feature_of_the_language() -> None:
-    texts = drawn(SHARDS * PROGRAMS, seed=0)
+    texts = drawn(320, seed=0)
     found = sum((features(text) for text in texts), Counter[str]())
     assert [name for name in EXPECTED if not found[name]] == []
     lowered_ones = sum((statements(lowered(text, "program")) for text in texts[::3]), Counter[str]())
@@ -148,7 +148,7 @@ def compare(texts: list[str], grid: tuple[int, ...], same: Callable[[Any, Any], 
 
 
 def test_machine_code_equals_the_interpreter() -> None:
-    compare(drawn(48, seed=1), GRID, lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9))
+    compare(drawn(24, seed=1), GRID, lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9))
 
 
 def test_machine_code_equals_the_interpreter_to_the_last_bit_without_the_mathematical_library() -> None:
@@ -158,7 +158,7 @@ def test_machine_code_equals_the_interpreter_to_the_last_bit_without_the_mathema
 
 @pytest.mark.nvrtc
 def test_random_programs_compile_for_cuda() -> None:
-    primals = [lowered(text, "program") for text in drawn(12, seed=3)]
+    primals = [lowered(text, "program") for text in drawn(6, seed=3)]
     families = [derived(function, number, "apart") for number, function in enumerate(primals)]
     everything = [scalarise(program) for family in families for program in family]
     text = compile_to_ptx(emit(everything, Cuda()).text)

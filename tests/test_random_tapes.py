@@ -15,7 +15,7 @@ from tests.support.transformed import check_careless, checked_transforms
 @pytest.mark.parametrize("policy", ["save", "error"])
 def test_gradients_are_exact_whatever_a_program_overwrites(policy: Policy) -> None:
     @hypothesis.seed(1)
-    @settings(max_examples=300, deadline=None, database=None)
+    @settings(max_examples=150, deadline=None, database=None)
     @given(host_programs(), st.integers(0, 9))
     def check(program: tuple[str, str], seed: int) -> None:
         checked_tape(program, seed, policy)
@@ -25,7 +25,7 @@ def test_gradients_are_exact_whatever_a_program_overwrites(policy: Policy) -> No
 
 def test_where_numpy_or_an_unrecorded_launch_interferes_the_gradient_is_exact_or_refused() -> None:
     @hypothesis.seed(2)
-    @settings(max_examples=300, deadline=None, database=None)
+    @settings(max_examples=150, deadline=None, database=None)
     @given(careless_programs(), st.integers(0, 9))
     def check(program: tuple[str, str], seed: int) -> None:
         checked_tape(program, seed, "careless")
@@ -35,7 +35,7 @@ def test_where_numpy_or_an_unrecorded_launch_interferes_the_gradient_is_exact_or
 
 def test_transforms_of_such_programs_are_exact_too() -> None:
     @hypothesis.seed(3)
-    @settings(max_examples=40, deadline=None, database=None)
+    @settings(max_examples=20, deadline=None, database=None)
     @given(host_programs(), st.integers(0, 9))
     def check(program: tuple[str, str], seed: int) -> None:
         checked_transforms(program[0], seed)
@@ -45,7 +45,7 @@ def test_transforms_of_such_programs_are_exact_too() -> None:
 
 def test_transforms_of_careless_programs_are_exact_or_refused() -> None:
     @hypothesis.seed(4)
-    @settings(max_examples=150, deadline=None, database=None)
+    @settings(max_examples=75, deadline=None, database=None)
     @given(careless_programs(), st.integers(0, 9))
     def check(program: tuple[str, str], seed: int) -> None:
         check_careless(program[0], seed)
