@@ -74,7 +74,10 @@ class Optimizer(ABC):
             self.set_params(params)
 
     def set_params(self, params: Sequence[array]) -> None:
-        """Optimise these arrays of floats from now on; raises KernelTypeError for any others."""
+        """Optimise these arrays of floats from now on.
+
+        Raises KernelTypeError for any others, and KernelValueError for two that share memory.
+        """
         _require_list(params, "parameters", f"write {type(self).__name__}([x])")
         for k, param in enumerate(params):
             if not isinstance(param, array) or not is_differentiable(param.dtype):
@@ -85,6 +88,10 @@ class Optimizer(ABC):
             if not param.is_contiguous:
                 message = f"parameter {k} is not contiguous"
                 raise _refusal(KernelValueError, message, "pass the whole array")
+            shared = next((j for j, other in enumerate(params[:k]) if other.overlaps(param)), None)
+            if shared is not None:
+                message = f"parameters {shared} and {k} share memory: a step would change it twice"
+                raise _refusal(KernelValueError, message, "pass each array once")
         self.params = list(params)
         self.reset_internal_state()
 

@@ -132,3 +132,11 @@ def test_minimize_takes_many_steps_and_functions_of_nothing() -> None:
 def test_minimize_refuses_what_is_no_function_or_no_number_of_steps(given: tuple[Any, ...]) -> None:
     with pytest.raises(kl.KernelTypeError, match="takes a function, and 1 step or more, not"):
         kl.optim.SGD([kl.zeros(1, requires_grad=True)]).minimize(*given)
+
+
+def test_parameters_that_share_memory_are_refused() -> None:
+    x = parameter(1.0, 2.0, 3.0)
+    for shared in ([x, x], [x[:2], x[1:]]):
+        with pytest.raises(kl.KernelValueError, match="parameters 0 and 1 share memory"):
+            SGD(shared)
+    SGD([x[:1], x[1:]])

@@ -82,3 +82,47 @@ def test_an_operator_on_a_whole_array_is_told_how_to_be_written(lines: str, hint
     with pytest.raises(kl.KernelTypeError, match="its elements are changed through an index") as caught:
         kl.compile(f"def k(x: array[float64], m: array2d[float64]):\n    {lines}\n")
     assert hint in str(caught.value)
+
+
+def squared_by(keep: Callable[[kl.array], None]) -> Callable[[kl.array], kl.array]:
+    """A function that keeps what it computes."""
+
+    def f(v: kl.array) -> kl.array:
+        squared = v * v
+        keep(squared)
+        return squared
+
+    return f
+
+
+def test_what_a_function_under_vmap_has_kept_is_nan_or_refused_afterwards() -> None:
+    kept: list[kl.array] = []
+    lanes = kl.array([[1.0, 2.0], [3.0, 4.0]])
+    assert kl.func.vmap(squared_by(kept.append))(lanes).tolist() == [[1.0, 4.0], [9.0, 16.0]]
+    assert np.isnan((kept[0] * 2.0).list()).all()
+    assert np.isnan(kl.func.jvp(lambda x: x * kept[0], (lanes[0],), (lanes[1],))[1].list()).all()
+    with pytest.raises(kl.GradientError, match="under vmap, which has returned"):
+        kept[0].numpy()
+    with kl.Tape(), pytest.raises(kl.GradientError, match="under vmap, which has returned"):
+        kept[0] * kl.ones(2, requires_grad=True)
+
+
+def test_what_an_inner_vmap_has_kept_is_refused_by_the_transform_around_it() -> None:
+    def outer(v: kl.array) -> kl.array:
+        kept: list[kl.array] = []
+        squares = kl.func.vmap(squared_by(kept.append))(v.reshape((2, 1)))
+        return (squares.flatten() * kept[0]).sum()
+
+    with pytest.raises(kl.GradientError, match="under vmap, which has returned"):
+        kl.func.grad(outer)(kl.array([1.0, 2.0]))
+
+
+def test_what_a_function_under_vmap_has_kept_and_no_lane_has_changed_stays() -> None:
+    kept: list[kl.array] = []
+
+    def f(v: kl.array) -> kl.array:
+        kept.append(kl.ones(2) * 2.0)
+        return v * kept[0]
+
+    assert kl.func.vmap(f)(kl.array([[1.0, 2.0], [3.0, 4.0]])).tolist() == [[2.0, 4.0], [6.0, 8.0]]
+    assert kept[0].list() == [2.0, 2.0]

@@ -1,5 +1,6 @@
 """Memory that a tape uses and that a launch with `record_tape=False` changes: right or refused, anywhere."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -195,3 +196,22 @@ def test_an_unrecorded_launch_in_vmap_draws_no_numbers() -> None:
 def test_an_adjoint_by_itself_is_refused_where_its_operands_are_differentiated(transform: Any) -> None:
     with pytest.raises(kl.GradientError, match="the adjoint of `add`, launched by itself"):
         transform(lambda x: adjoint_alone(x)[0:1])(kl.ones(2))
+
+
+@pytest.mark.parametrize("again", [plainly, kl.checkpoint])
+def test_no_gradient_passes_what_a_checkpoint_wrote_that_raised(again: Body) -> None:
+    x, y = leaf(1.0, 2.0), result(2)
+
+    def work() -> None:
+        kl.launch(kernels["add"], 2, [x, y])
+        raise ArithmeticError
+
+    def tried() -> None:
+        with contextlib.suppress(ArithmeticError):
+            kl.checkpoint(work)
+
+    with kl.Tape() as tape:
+        again(tried)
+        kl.launch(kernels["add"], 2, [x, y])
+    with pytest.raises(kl.TapeError, match="through the checkpoint of work, which failed before"):
+        tape.backward(grads={y: kl.ones(2)})

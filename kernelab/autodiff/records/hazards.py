@@ -273,7 +273,8 @@ class Marked(Snapshot):
 class UnseenRecord(Simple):
     """A write that the tape did not see: an adjoint that reaches it has nowhere to go.
 
-    `failed` is the kernel whose launch at `place` wrote it and did not come to its end, if that is known.
+    `failed` is the launch or checkpoint at `place` that wrote it and did not come to its end, if that is
+    known.
     """
 
     dest: array
@@ -297,7 +298,7 @@ def _unseen(record: UnseenRecord) -> Diagnostic:
     name = name_of_memory(record.dest.allocation)
     if record.failed:
         return Diagnostic(
-            f"no gradient flows through the launch of `{record.failed}`, which failed before it had written "
+            f"no gradient flows through {record.failed}, which failed before it had written "
             f"all of {f'`{name}`' if name else 'an array'}",
             record.place.span,
             "failed-launch",

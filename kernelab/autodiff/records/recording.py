@@ -177,19 +177,18 @@ class Recording(Witness, Recorder):
             else:
                 call.primal()
         except BaseException:  # also an interrupt: part of the threads may have run
-            self._has_failed(call, place)
+            self.has_failed(f"the launch of `{call.kernel.name}`", call.written, place)
             raise
         if self.times is not None:
             self.times[len(self.records)] = perf_counter_ns() - began
         self._record(call, outline, residuals, memories, place)
 
-    def _has_failed(self, call: Call, place: Place) -> None:
-        """No adjoint may pass what a launch has written that did not come to its end."""
-        for i in call.kernel.plan.written:
-            target = call.arguments[i]
+    def has_failed(self, title: str, written: Iterable[array], place: Place) -> None:
+        """No adjoint may pass what something has written that did not come to its end."""
+        for target in written:
             if is_differentiable(target.dtype):
                 self.has_written(target.allocation)
-                self.records.append(UnseenRecord(target, place, call.kernel.name))
+                self.records.append(UnseenRecord(target, place, title))
 
     def add(self, call: Call) -> None:
         """Record a launch that was run elsewhere; raises TapeError if its adjoint needs residuals."""

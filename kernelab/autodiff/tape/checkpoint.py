@@ -70,13 +70,17 @@ def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
     observer = Observer(recording, place)
     for passed in arrays_in(arrays):
         observer.reads(passed)
+    work = Work(func, arrays, place)
     token = RECORDER.set(observer)
     try:
         result = func(*arrays)
+    except BaseException:  # also an interrupt
+        recording.has_failed(work.title, observer.written_outside(), place)
+        raise
     finally:
         RECORDER.reset(token)
         observer.close()
-    observer.record(Work(func, arrays, place), tuple(arrays_in(result)))
+    observer.record(work, tuple(arrays_in(result)))
     return result
 
 
@@ -202,9 +206,13 @@ class Observer(Recorder):
             if memory.serial <= self.signature.start:
                 tape.has_written(memory)
 
+    def written_outside(self) -> list[array]:
+        """The arrays from before the run that it has changed."""
+        return [target for target in self._written.values() if self.signature.is_outside(target)]
+
     def record(self, work: Work, results: tuple[array, ...]) -> None:
         """Add the record to the tape."""
-        outside = [target for target in self._written.values() if self.signature.is_outside(target)]
+        outside = self.written_outside()
         inside = {target.allocation for target in self._written.values()} - {t.allocation for t in outside}
         made = tuple(r for r in results if not self.signature.is_outside(r))
         changed = [target for target in (*made, *outside) if is_differentiable(target.dtype)]
@@ -267,9 +275,9 @@ class Observer(Recorder):
         for target in written:
             self._look_for_unseen(target)
         call.will_write()
-        call.primal()
-        for target in written:
+        for target in written:  # also where the launch fails: part of the threads may have run
             self.writes(target)
+        call.primal()
 
     def left_out(self, call: Call) -> None:
         """Keep what a launch reads and changes that is not to be recorded: it runs again, too."""

@@ -235,6 +235,12 @@ class Batch(Level):
         self.unfollow(memory)
         self.parent.forget(self.wide.pop(memory, memory))
 
+    def end(self) -> None:
+        """The function has returned: arrays that it has kept have no value that holds for all lanes."""
+        for memory in self.wide:
+            if memory.serial > self._start:
+                memory.end(_refuse_kept)
+
     # -------------------------------------------------------------------------------------- in and out
 
     def split(self, elements: array, axis: int = 0) -> array:
@@ -318,6 +324,14 @@ def drawing_again(level: Level, recorded: Level) -> Iterator[None]:
     finally:
         for batch, randomness in asked:
             batch.randomness = randomness
+
+
+def _refuse_kept() -> None:
+    message = (
+        "this array was made in a function under vmap, which has returned: it differed between the lanes"
+    )
+    hint = "return it from the function: vmap then gives it for all lanes"
+    raise GradientError(Diagnostic(message, caller().span, "lanes", hint=hint))
 
 
 def _in_its_lane(error: KernelError, program: Program, grid: Extents, wide: Collection[str]) -> KernelError:

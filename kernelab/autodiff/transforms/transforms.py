@@ -452,6 +452,7 @@ def map_lanes(
         whole = whole or [fresh((lanes, *out.shape), out.dtype, out) for out in outputs]
         for joined, out in zip(whole, outputs, strict=True):
             parent.move(_slice(joined, 0, chunk), level.view(out))
+        level.end()
     axes = _out_axes(func, whole, out_dims)
     return rebuilt(result, iter([_turned(joined, dim) for joined, dim in zip(whole, axes, strict=True)]))
 

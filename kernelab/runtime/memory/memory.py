@@ -169,7 +169,7 @@ class Allocation:
         self.passes: Any = None
         self.watches = _NOBODY
         self.witnesses: tuple[weakref.ref[Any], ...] = ()
-        self._exposure: weakref.ref[Any] | None = None
+        self._exposure: Callable[[], Any] | None = None
 
     def __repr__(self) -> str:
         return f"<{self.nbytes} bytes at {self.address:#x}, version {self.version}>"
@@ -215,6 +215,11 @@ class Allocation:
             exposure = self.buffer()
             self._exposure = weakref.ref(exposure)
         return exposure
+
+    def end(self, refuse: Callable[[], Any]) -> None:
+        """Leave bytes that are NaN as floats, and call `refuse`, which raises, for a view or its tracking."""
+        memoryview(self.blank()).cast("B")[:] = b"\xff" * self.nbytes
+        self._exposure = refuse
 
     def tell_address(self) -> None:
         """To be called before others learn an address in it: what comes from there is known to be this."""
