@@ -2,15 +2,18 @@
 
 The current `dask.distributed.Client` is used, else one of a local cluster is started, and told of.  Kernels
 travel as their text, so a worker needs kernelab and nothing of the notebook; each machine builds a kernel
-once.  An error on a worker arrives with the line and caret of the cell.  A worker that dies costs its share
-of the time: what it had computed is computed again.  Where the call is interrupted its tasks are cancelled.
+once.  The settings of `kernelab.config` hold on workers as they do here, and their warnings are given here.
+An error on a worker arrives with the line and caret of the cell.  A worker that dies costs its share of the
+time: what it had computed is computed again.  Where the call is interrupted its tasks are cancelled.
 """
 
 import itertools
 import math
+import pickle
 import platform
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from importlib import import_module
 from inspect import getclosurevars, unwrap
 from typing import Any
@@ -19,11 +22,27 @@ from uuid import uuid4
 import numpy as np
 
 from kernelab import func
+from kernelab.autodiff.checks.gradcheck import Fast
+from kernelab.autodiff.checks.tapecheck import WHOLE, Choice, TapeReport, check_tape
+from kernelab.autodiff.checks.witnesses import Tolerance
+from kernelab.autodiff.jacobians.sparse import Problem, Reading, sparse_jacobian
+from kernelab.autodiff.jacobians.subject import of_function
+from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.trees import name_of
 from kernelab.backend.common.compiler import find_compiler
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, KernelWarning, MissingPackageError
+from kernelab.errors import (
+    Diagnostic,
+    GradientError,
+    KernelTypeError,
+    KernelValueError,
+    KernelWarning,
+    MissingPackageError,
+)
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import warn_at
+from kernelab.runtime.host.create import clone
 from kernelab.runtime.kernel.travel import version
+from kernelab.settings import changed_settings, settings
 
 try:
     needed = ("cloudpickle", "dask", "dask.array", "dask.distributed")
@@ -35,38 +54,78 @@ except ImportError as problem:
 
 Function = Callable[..., Any]
 
-__all__ = ["client", "jacobian", "map", "sum_gradients", "sweep", "vmap"]
+__all__ = ["client", "gradcheck_tape", "jacobian", "map", "sum_gradients", "sweep", "vmap"]
 
 
-def client() -> Any:
+def client(*, need_compiler: bool = False) -> Any:
     """The current client of Dask, else one of a new local cluster; a KernelWarning tells of that.
 
-    Raises KernelValueError where a worker has another version of kernelab or Python, and warns of workers
-    without a compiler, whose kernels run on NumPy.
+    Raises KernelValueError where a worker has another version of kernelab or Python.  Kernels run on NumPy
+    where a worker has no compiler: a warning says so once, or with `need_compiler` a KernelValueError.
     """
     try:
         found = cluster.default_client()
     except ValueError:
         found = cluster.Client(processes=True, threads_per_worker=1, dashboard_address=":0")
         count = len(found.scheduler_info()["workers"])
-        told = f"no client of Dask: started {count} local workers, dashboard at {found.dashboard_link}"
-        warnings.warn(told, KernelWarning, stacklevel=3)
-    here, alone = _facts()[0], []
-    for place, (versions, compiles) in found.run(_facts).items():
+        message = f"no client of Dask: started {count} local workers, dashboard at {found.dashboard_link}"
+        warn_at(message, "cluster", "for other workers make a dask.distributed.Client first")
+    here, alone = _versions(), []
+    for place, (versions, compiles) in found.run(_look, _PROCESS).items():
         if versions != here:
             message = f"the worker {place} has {versions}, and this process {here}"
             hint = "install the same versions on both sides"
             raise KernelValueError(Diagnostic(message, code="version", hint=hint))
         alone += [] if compiles else [place]
-    if alone:
-        told = f"no C++ compiler on {', '.join(alone)}: kernels run on NumPy there, right but slow"
-        warnings.warn(told, KernelWarning, stacklevel=3)
+    _tell_of_no_compiler(alone, need_compiler)
     return found
 
 
-def _facts() -> tuple[str, bool]:
-    versions = f"kernelab {version()} and Python {platform.python_version()}"
-    return versions, find_compiler() is not None
+_PROCESS = uuid4().hex
+_TOLD: set[str] = set()
+"""The workers without a compiler that the user has been told of."""
+
+
+def _tell_of_no_compiler(places: Sequence[str], needed: bool) -> None:
+    message, hint = f"no C++ compiler on {', '.join(places)}", "install g++ there, or set KERNELAB_CXX"
+    if places and needed:
+        raise KernelValueError(Diagnostic(message, code="no-compiler", hint=hint))
+    if not _TOLD.issuperset(places):
+        _TOLD.update(places)
+        warn_at(f"{message}: kernels run on NumPy there, right but slow", "no-compiler", hint)
+
+
+def _versions() -> str:
+    return f"kernelab {version()} and Python {platform.python_version()}"
+
+
+def _look(client_process: str) -> tuple[str, bool]:
+    """What a worker has; from then on its warnings of kernels are given by its clients."""
+    if client_process != _PROCESS:
+        warnings.showwarning = _warn_clients
+    return _versions(), find_compiler() is not None
+
+
+_show_here = warnings.showwarning
+
+
+def _warn_clients(message: Any, category: type[Warning], *place: Any, **named: Any) -> None:
+    if issubclass(category, KernelWarning):
+        told = {"message": pickle.dumps(str(message)), "category": pickle.dumps(category)}
+        cluster.get_worker().log_event("warn", told)
+    else:
+        _show_here(message, category, *place, **named)
+
+
+class _Sent:
+    """A function that runs under the settings of the process that sent it."""
+
+    def __init__(self, f: Function) -> None:
+        self.f, self.settings, self.__name__ = f, settings(), name_of(f)
+
+    def __call__(self, *args: Any) -> Any:
+        with changed_settings(**asdict(self.settings)):
+            return self.f(*args)
 
 
 def map(f: Function, xs: Iterable[Any]) -> list[Any]:
@@ -81,13 +140,24 @@ def map(f: Function, xs: Iterable[Any]) -> list[Any]:
 
 def _gathered(f: Function, *columns: Sequence[Any]) -> list[Any]:
     workers = client()
-    futures = workers.map(f, *columns, key=_key(f), pure=False)
+    futures = workers.map(_Sent(f), *columns, key=_key(f), pure=False)
     try:
         found: list[Any] = workers.gather(futures)
     except BaseException:
         workers.cancel(futures)
         raise
     return found
+
+
+def _held(value: Any) -> Any:
+    """A value that many tasks read: the scheduler can make it again, whichever workers die."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+        return client().submit(_same, value, pure=False)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _key(f: Function) -> str:
@@ -133,8 +203,8 @@ def sum_gradients(loss: Function, params: Any, chunks: Iterable[Any]) -> tuple[f
         raise KernelValueError(Diagnostic("there are no chunks to sum over", code="chunks"))
     require_travel(loss)
     workers = client()
-    held, step = [*workers.scatter(given, broadcast=True)], _Step(loss, len(given))
-    level = workers.map(step, [held] * len(parts), parts, key=_key(loss), pure=False)
+    step = _Sent(_Step(loss, len(given)))
+    level = workers.map(step, [_held(given)] * len(parts), parts, key=_key(loss), pure=False)
     try:
         while len(level) > 1:
             pairs = zip(level[::2], level[1::2], strict=False)
@@ -150,7 +220,7 @@ class _Step:
     """The value and the gradients of a loss of parameters and a chunk."""
 
     def __init__(self, loss: Function, count: int) -> None:
-        self.loss, self.count = loss, count
+        self.loss, self.count, self.__name__ = loss, count, name_of(loss)
 
     def __call__(self, params: Sequence[Any], chunk: Any) -> tuple[float, list[Any]]:
         value, gradients = func.value_and_grad(self.loss, tuple(range(self.count)))(*params, chunk)
@@ -172,15 +242,12 @@ def vmap(f: Function, x: Any) -> Any:
     """
     require_travel(f)
     client()
-    lanes = func.vmap(f)
-
-    def block(values: Any) -> Any:
-        return lanes(array(values)).numpy()
-
+    block = _Sent(_Lanes(f))
     one = block(np.ones((1, *x.shape[1:]), x.dtype))
     whole = x.rechunk(dict.fromkeys(range(1, x.ndim), -1))
     return whole.map_blocks(
         block,
+        name=_key(f),
         dtype=one.dtype,
         chunks=(whole.chunks[0], *((n,) for n in one.shape[1:])),
         drop_axis=[*range(1, x.ndim)],
@@ -189,55 +256,118 @@ def vmap(f: Function, x: Any) -> Any:
     )
 
 
+class _Lanes:
+    """`f` for the slices of an array of NumPy."""
+
+    def __init__(self, f: Function) -> None:
+        self.f, self.__name__ = func.vmap(f), name_of(f)
+
+    def __call__(self, values: Any) -> Any:
+        return self.f(array(values)).numpy()
+
+
 def jacobian(f: Function, x: array, blocks: int = 0, *, rows: bool = False, sparse: bool = False) -> Any:
     """The Jacobian of `f` at `x`, by blocks of columns, or with `rows` by blocks of rows, a task each.
 
     `x` and what `f` returns are arrays of numbers of one dimension.  `blocks` is by default the number of
-    threads of all workers.  A lazy `dask.array` of outputs by inputs, or with `sparse` a sparse matrix of
-    SciPy in which each block kept what is not zero; every column, or row, is computed.
+    threads of all workers.  A lazy `dask.array` of outputs by inputs; with `sparse` a matrix of SciPy: its
+    pattern is found here, columns or rows that share no entry are computed in one run, the runs by blocks.
+    Where no pattern can be found, every column, or row, is computed, and what is zero left out.
     """
     require_travel(f)
-    threads = sum(client().nthreads().values())
-    there = f(x)
-    count, size = (len(there), len(x)) if rows else (len(x), len(there))
-    ends = np.linspace(0, count, max(1, min(count, blocks or threads)) + 1).astype(int).tolist()
-    spans = [*itertools.pairwise(ends)]
-    block = _Block(f, rows, sparse)
+    count = blocks or sum(client().nthreads().values())
     if sparse:
-        from scipy.sparse import hstack, vstack
+        found = sparse_jacobian(_Colored(f, x, count), 0, 0)
+        if found is not None:
+            return found.tocsr()
+    there = f(x)
+    whole, size = (len(there), len(x)) if rows else (len(x), len(there))
+    ends = np.linspace(0, whole, max(1, min(whole, count)) + 1).astype(int).tolist()
+    block = _Block(f, rows, x, [*itertools.pairwise(ends)])
+    parts = range(len(block.spans))
+    if sparse:
+        from scipy.sparse import csr_array, hstack, vstack
 
-        return (vstack if rows else hstack)(_gathered(block, [x] * len(spans), spans), format="csr")
-    task, dtype = dask.delayed(block, pure=False), there.numpy().dtype
-    shapes = [(b - a, size) if rows else (size, b - a) for a, b in spans]
-    whole = [*zip(spans, shapes, strict=True)]
-    made = [arrays.from_delayed(task(x, span), shape, dtype) for span, shape in whole]
-    return arrays.concatenate(made, axis=0 if rows else 1)
+        made = _gathered(block, parts)
+        return (vstack if rows else hstack)([csr_array(one) for one in made], format="csr")
+    widths, dtype = tuple(b - a for a, b in block.spans), there.numpy().dtype
+    return arrays.from_array(np.reshape(parts, (-1, 1) if rows else (1, -1)), chunks=1).map_blocks(
+        _Sent(block),
+        name=_key(block),
+        dtype=dtype,
+        chunks=(widths, (size,)) if rows else ((size,), widths),
+        meta=np.empty((0, 0), dtype),
+    )
+
+
+class _Products:
+    """The products of a Jacobian, or of the transposed one, with some vectors."""
+
+    def __init__(self, f: Function, transposed: bool) -> None:
+        self.f, self.transposed = f, transposed
+        self.__name__ = f"jacobian of {name_of(f)}"
+
+    def __call__(self, x: array, vectors: Any) -> Any:
+        if self.transposed:
+            _, pull = func.vjp(self.f, x)
+            return func.vmap(lambda bar: pull(bar)[0])(array(vectors)).numpy()
+        return func.vmap(lambda dot: func.jvp(self.f, (x,), (dot,))[1])(array(vectors)).numpy()
 
 
 class _Block:
-    """Some columns, or rows, of a Jacobian as a matrix."""
+    """Some columns, or rows, of a Jacobian, by the number of the block."""
 
-    def __init__(self, f: Function, rows: bool, sparse: bool) -> None:
-        self.f, self.rows, self.sparse = f, rows, sparse
-        self.__name__ = f"jacobian of {name_of(f)}"
+    def __init__(self, f: Function, rows: bool, x: array, spans: Sequence[tuple[int, int]]) -> None:
+        self.products, self.x, self.spans = _Products(f, transposed=rows), x, spans
+        self.__name__ = self.products.__name__
 
-    def __call__(self, x: array, span: tuple[int, int]) -> Any:
-        if self.rows:
-            value, pull = func.vjp(self.f, x)
-            found = func.vmap(lambda bar: pull(bar)[0])(_seeds(value, span)).numpy()
-        else:
-            pushed = func.vmap(lambda dot: func.jvp(self.f, (x,), (dot,))[1])(_seeds(x, span))
-            found = pushed.numpy().T
-        if not self.sparse:
-            return np.ascontiguousarray(found)
-        from scipy.sparse import csr_array
-
-        return csr_array(found)
+    def __call__(self, number: Any) -> Any:
+        start, stop = self.spans[np.asarray(number).item()]
+        f, rows = self.products.f, self.products.transposed
+        like = f(self.x) if rows else self.x
+        found = self.products(self.x, np.eye(stop - start, len(like), start, like.numpy().dtype))
+        return found if rows else np.ascontiguousarray(found.T)
 
 
-def _seeds(like: array, span: tuple[int, int]) -> array:
-    start, stop = span
-    return array(np.eye(stop - start, len(like), start, like.numpy().dtype))
+class _Colored(Problem):
+    """A sparse Jacobian whose runs are tasks."""
+
+    def __init__(self, f: Function, x: array, blocks: int) -> None:
+        super().__init__(of_function(f, [clone(x, requires_grad=True)], (), "jacobian"), ())
+        self.f, self.x, self.blocks = f, x, blocks
+
+    def tangents(self, i: int, reading: Reading) -> list[Any]:
+        return [self._runs(reading, transposed=False)]
+
+    def adjoints(self, i: int, j: int, reading: Reading) -> Any:
+        return self._runs(reading, transposed=True)
+
+    def _runs(self, reading: Reading, transposed: bool) -> Any:
+        parts = np.array_split(reading.seeds, min(self.blocks, len(reading.seeds)))
+        held = _held(self.x)
+        return np.concatenate(_gathered(_Products(self.f, transposed), [held] * len(parts), parts))
+
+
+def gradcheck_tape(tape: Tape, *, fast: Fast = "auto", raise_exception: bool = True) -> TapeReport:
+    """Check the launches of a long tape by parts: each alone, with the values that it read, a task each.
+
+    As `kl.autograd.gradcheck_tape` with launches chosen: what a launch read has to be there still, or saved
+    by the tape, else the report says that it could not be checked.  Raises GradientError if a launch fails
+    and `raise_exception` is true, or if none was checked.
+    """
+    report = check_tape(tape, Tolerance(), WHOLE, Choice(), fast, _by_parts)
+    bad = report.first_bad()
+    if raise_exception and bad is not None:
+        raise GradientError(bad.failure())
+    return report
+
+
+def _by_parts(f: Function, each: Iterator[tuple[Any, ...]]) -> list[Any]:
+    """The results of `f`; the arguments are made some at a time, for together they may be large."""
+    size, found = 8 * sum(client().nthreads().values()), list[Any]()
+    while part := [*itertools.islice(each, size)]:
+        found += _gathered(f, *zip(*part, strict=True))
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------- sweeps

@@ -1,20 +1,28 @@
-"""`kernelab.distributed` on a local cluster of Dask: two processes, one of which is killed."""
+"""`kernelab.distributed` on a local cluster of Dask: two processes, one of which is killed.
+
+What needs other clusters stands in interop/test_clusters.py.
+"""
 
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import dask
 import dask.array
 import numpy as np
 import pytest
-from dask.distributed import Client, LocalCluster
+from dask.distributed import Client, Event, LocalCluster
+from distributed.utils import get_mp_context
 from scipy import sparse
 
 import kernelab as kl
 from kernelab.errors import Source
 from kernelab.runtime.kernel.kernel import compile_source
+from kernelab.runtime.memory import spaces
+from tests.support.simulated import SimulatedDriver
 
 pytestmark = [
     pytest.mark.xdist_group("dask"),
@@ -34,6 +42,18 @@ def spread(x: array[float], chunk: array[float], loss: array[float]):
 
 def beyond(x: array[float], y: array[float]):
     y[tid()] = x[tid() + 1]
+
+def before(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i - 1] * x[i]
+
+def blocks(x: array[float], y: array[float]):
+    i = tid()
+    y[i // 4] += x[i] * x[i]
+
+def spoiled(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = stop_gradient(x[i]) * x[i]
 """
 MADE = compile_source(Source(CELL, "Cell In[3]", 2)).definitions
 
@@ -54,19 +74,29 @@ def distance(x: Any, chunk: Any) -> Any:
     return loss
 
 
-def beyond(x: Any) -> Any:
-    y = kl.zeros_like(x)
-    kl.launch(MADE["beyond"], dim=len(x), inputs=[x], outputs=[y])
-    return y
+def of(kernel: str) -> Any:
+    """The function that launches a kernel over its argument."""
+    launched = MADE[kernel]
+
+    def call(x: Any) -> Any:
+        y = kl.zeros_like(x)
+        kl.launch(launched, dim=len(x), inputs=[x], outputs=[y])
+        return y
+
+    call.__name__ = kernel
+    return call
 
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+    """Two processes, which start with the packages that their server has imported."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(["kernelab.distributed", "pandas", "scipy.sparse"])
+        with (
+            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+            Client(cluster) as client,
+        ):
+            yield client
 
 
 def numbers(count: int, n: int = 3) -> list[Any]:
@@ -87,7 +117,7 @@ def test_an_error_on_a_worker_has_the_line_and_caret_of_the_cell(workers: Client
     with pytest.raises(
         kl.KernelError, match=r"Cell In\[3\], line 12\n   12 \|     y\[tid\(\)\] = x\[tid\(\) \+ 1\]\n +\^"
     ):
-        kl.distributed.map(beyond, numbers(2))
+        kl.distributed.map(of("beyond"), numbers(2))
 
 
 def test_a_function_that_cannot_travel_is_named_with_the_reason(workers: Client) -> None:
@@ -96,19 +126,71 @@ def test_a_function_that_cannot_travel_is_named_with_the_reason(workers: Client)
         kl.distributed.map(lambda x: lock.locked(), [1])
 
 
-def test_sums_have_the_same_bits_with_one_worker_and_two_of_which_one_dies(workers: Client) -> None:
+def test_settings_hold_on_workers_and_their_warnings_come_back(
+    workers: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, came = [], threading.Event()
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        if issubclass(category, kl.KernelWarning):
+            told.append(str(message))
+            came.set()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "showwarning", show)
+        kl.distributed.map(of("before"), numbers(1))
+        assert came.wait(60)
+    assert "an index of `x` was negative" in told[0]
+    monkeypatch.setattr(kl.config, "negative_index", "error")
+    with pytest.raises(kl.KernelIndexError, match="an index of `x` was negative"):
+        kl.distributed.map(of("before"), numbers(1))
+
+
+def test_an_interrupt_cancels_the_tasks(workers: Client) -> None:
+    started, go = Event("started"), Event("go")
+
+    def waiting(n: int) -> int:
+        Event("started").set()
+        Event("go").wait()
+        return n
+
+    def interrupt() -> None:
+        started.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        kl.distributed.map(waiting, range(20))
+    thread.join()
+    assert not workers.futures
+    go.set()
+    assert kl.distributed.map(len, ["here"]) == [4]
+
+
+def test_the_dashboard_has_the_names_of_functions(workers: Client) -> None:
+    kl.distributed.map(kl.func.grad(total), numbers(1))
+    kl.distributed.jacobian(wave, numbers(1)[0], 2).compute()
+    kl.distributed.vmap(wave, dask.array.ones((2, 3), dtype=np.float32)).compute()
+
+    def prefixes(dask_scheduler: Any) -> set[str]:
+        return {*dask_scheduler.task_prefixes}
+
+    assert {"total", "jacobian of wave", "ones_like-wave"} <= workers.run_on_scheduler(prefixes)
+
+
+def in_pairs(level: list[Any]) -> Any:
+    """The sum in the order that `sum_gradients` promises."""
+    while len(level) > 1:
+        level = [a + b for a, b in zip(level[::2], level[1::2], strict=False)] + level[len(level) & ~1 :]
+    return level[0]
+
+
+def test_sums_have_the_bits_of_sums_in_pairs_also_where_a_worker_dies(workers: Client) -> None:
     x, chunks = numbers(1)[0], numbers(9, 50)
-    value, gradient = kl.distributed.sum_gradients(distance, x, chunks)
     every = [kl.func.value_and_grad(distance)(x, chunk) for chunk in chunks]
-    assert value == pytest.approx(sum(float(one.item()) for one, _ in every), rel=1e-5)
-    np.testing.assert_allclose(gradient.numpy(), sum(one.numpy() for _, one in every), rtol=1e-4)
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster, set_as_default=False) as alone,
-        alone.as_current(),
-    ):
-        one_value, one_gradient = kl.distributed.sum_gradients(distance, x, chunks)
-    assert (one_value, one_gradient.list()) == (value, gradient.list())
+    value, gradient = in_pairs([one.item() for one, _ in every]), in_pairs([one for _, one in every])
     pids = list(workers.run(os.getpid).values())
 
     def dying(x: Any, chunk: Any) -> Any:
@@ -116,8 +198,9 @@ def test_sums_have_the_same_bits_with_one_worker_and_two_of_which_one_dies(worke
             os.kill(os.getpid(), signal.SIGKILL)
         return distance(x, chunk)
 
-    again, gradient_again = kl.distributed.sum_gradients(dying, x, chunks)
-    assert (again, gradient_again.list()) == (value, gradient.list())
+    for loss in (distance, dying):
+        found, slope = kl.distributed.sum_gradients(loss, x, chunks)
+        assert (found, slope.list()) == (value, gradient.list())
 
 
 def test_vmap_goes_over_the_blocks_of_an_array_of_dask(workers: Client) -> None:
@@ -137,10 +220,44 @@ def test_a_jacobian_is_put_together_of_blocks(workers: Client, rows: bool) -> No
     blocks = kl.distributed.jacobian(wave, x, 2, rows=rows)
     assert blocks.numblocks == ((2, 1) if rows else (1, 2))
     np.testing.assert_allclose(blocks.compute(), here, rtol=1e-6)
-    thin = kl.distributed.jacobian(wave, x, 2, rows=rows, sparse=True)
-    assert sparse.issparse(thin)
-    assert thin.nnz == 5
-    np.testing.assert_allclose(thin.toarray(), here, rtol=1e-6)
+
+
+def blocks(x: Any) -> Any:
+    y = kl.zeros(len(x) // 4)
+    kl.launch(MADE["blocks"], dim=len(x), inputs=[x], outputs=[y])
+    return y
+
+
+def by_the_host(x: Any) -> Any:
+    """What no pattern can be found for."""
+    return kl.func.custom_vjp(lambda x: x.numpy() ** 2, lambda x, bar: 2 * x.numpy() * bar.numpy())(x)
+
+
+@pytest.mark.parametrize("f", [of("before"), kl.func.grad(total), blocks, by_the_host])
+@pytest.mark.filterwarnings("ignore:an index of")
+def test_a_sparse_jacobian_takes_one_run_a_colour(workers: Client, f: Any) -> None:
+    x = numbers(1, 32)[0]
+    found = kl.distributed.jacobian(f, x, 2, sparse=True)
+    assert sparse.issparse(found)
+    here = kl.func.jacrev(f)(x).numpy()
+    assert found.nnz == np.count_nonzero(here) <= 64
+    np.testing.assert_allclose(found.toarray(), here, rtol=1e-5, atol=1e-6)
+
+
+def test_the_launches_of_a_tape_are_checked_by_parts(workers: Client) -> None:
+    x, y, z = (kl.array(np.arange(1.0, 4.0), dtype=float, requires_grad=True) for _ in range(3))
+    with kl.Tape() as tape:
+        kl.launch(MADE["wave"], dim=3, inputs=[x], outputs=[y])
+        kl.launch(MADE["wave"], dim=3, inputs=[y], outputs=[z])
+    report = kl.distributed.gradcheck_tape(tape)
+    assert [bool(launch.report) for launch in report.launches] == [True, True]
+    with kl.Tape() as tape:
+        kl.launch(MADE["wave"], dim=3, inputs=[x], outputs=[y])
+        kl.launch(MADE["spoiled"], dim=3, inputs=[y], outputs=[z])
+    with pytest.raises(kl.GradientError, match="the gradient of launch 2, of `spoiled`, is not"):
+        kl.distributed.gradcheck_tape(tape)
+    with pytest.raises(kl.KernelTypeError, match="takes a Tape, not"):
+        kl.distributed.gradcheck_tape(x)
 
 
 def test_a_sweep_is_a_frame_of_values_and_derivatives(workers: Client) -> None:
@@ -160,3 +277,42 @@ def test_versions_that_differ_are_an_error(workers: Client, monkeypatch: pytest.
     monkeypatch.setattr(kl, "__version__", "9.9")
     with pytest.raises(kl.KernelValueError, match=r"has kernelab 0\S+ and Python \S+, and this .* 9\.9"):
         kl.distributed.client()
+
+
+def test_a_worker_without_a_compiler_is_told_of_once_or_is_an_error(workers: Client) -> None:
+    place = next(iter(workers.scheduler_info()["workers"]))
+
+    def hide(path: str) -> str:
+        before, os.environ["PATH"] = os.environ["PATH"], path
+        return before
+
+    path = workers.run(hide, "", workers=[place])[place]
+    try:
+        with pytest.warns(kl.KernelWarning, match=rf"no C\+\+ compiler on {place}: kernels run on NumPy"):
+            kl.distributed.client()
+        kl.distributed.client()
+        with pytest.raises(kl.KernelValueError, match=rf"no C\+\+ compiler on {place}"):
+            kl.distributed.client(need_compiler=True)
+    finally:
+        workers.run(hide, path, workers=[place])
+
+
+def on_its_device(values: list[float]) -> list[float]:
+    """As Dask-CUDA has it: each worker sees one device, which is the first."""
+    x = kl.array(values, dtype=float, device="cuda:0")
+    return kl.func.grad(lambda x: (x * x).sum())(x).numpy().tolist()
+
+
+def test_each_worker_has_a_device_which_is_its_first(workers: Client) -> None:
+    def plug() -> None:
+        spaces.OPEN["cuda:0"] = spaces.Space("cuda:0", SimulatedDriver(1 << 20), watchful=True)
+
+    def unplug() -> tuple[int, int]:
+        device = spaces.OPEN.pop("cuda:0").driver
+        return os.getpid(), len(device.launches)
+
+    workers.run(plug)
+    assert kl.distributed.map(on_its_device, [[1.0, 2.0]] * 8) == [[2.0, 4.0]] * 8
+    used = workers.run(unplug).values()
+    assert len({pid for pid, _ in used}) == 2
+    assert sum(launches for _, launches in used) > 0

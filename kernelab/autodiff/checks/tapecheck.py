@@ -4,8 +4,9 @@ Where the tape cannot run again, and where launches are chosen, each is checked 
 read; if that has been overwritten since and was not saved, it is not checkable, and says so.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import Any, cast
 
 from kernelab.autodiff.checks.endtoend import (
@@ -21,7 +22,8 @@ from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check
 from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError, extrema, move_away
 from kernelab.autodiff.checks.witnesses import Tolerance
 from kernelab.autodiff.jacobians.jacobian import Selection
-from kernelab.autodiff.jacobians.subject import Key, Subject, apart, of_kernel
+from kernelab.autodiff.jacobians.subject import Key, apart, of_kernel
+from kernelab.autodiff.records.adjoint_buffers import Extents
 from kernelab.autodiff.records.hazards import Watch
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.backward import BackwardPlan
@@ -29,16 +31,18 @@ from kernelab.autodiff.tape.cuts import passive_cuts
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.levels import duplicate
 from kernelab.autodiff.transforms.trees import is_whole, refusal
-from kernelab.errors import Diagnostic, GradientError, KernelError, KernelValueError
+from kernelab.errors import Diagnostic, GradientError, KernelError, KernelTypeError, KernelValueError, a_thing
 from kernelab.hooks import steps
 from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, name_of_memory
 from kernelab.runtime.kernel.arguments import Reference
+from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.footprint import part
 from kernelab.settings import Policy
 
 Mask = Sequence[tuple[Key, Key]]
+WHOLE = Selection(None, -1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +148,48 @@ class Choice:
         return (numbered[::-1] if self.reverse else numbered)[self.skip :]
 
 
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A launch of a tape by itself, with what it read; it pickles."""
+
+    kernel: Kernel
+    grid: Extents
+    arguments: tuple[Any, ...]
+
+
+def gradcheck_launch(
+    alone: Alone, tolerance: Tolerance, selection: Selection, fast: Fast
+) -> GradcheckReport | str:
+    """The check of a launch, or why it cannot be checked."""
+    try:
+        subject = of_kernel(alone.kernel.by_leaves, alone.grid, alone.arguments, (), "gradcheck_tape")
+    except GradientError as error:
+        return error.diagnostics[0].message
+    return check(subject, tolerance, selection, fast=fast)
+
+
+Run = Callable[[Callable[..., Any], Iterator[tuple[Any, ...]]], list[Any]]
+"""How a function is called with each of some tuples of arguments: `starmap`, or on other processes."""
+
+
 def check_tape(
-    tape: Tape, tolerance: Tolerance, selection: Selection, choice: Choice, fast: Fast = "auto"
+    tape: Any,
+    tolerance: Tolerance,
+    selection: Selection,
+    choice: Choice,
+    fast: Fast = "auto",
+    run: Run | None = None,
 ) -> TapeReport:
-    """Check a tape; GradientError where not one launch could be checked.
+    """Check a tape; GradientError where not one launch could be checked, KernelTypeError for no tape.
 
     The whole tape is compared end to end unless launches or entries are chosen; without `fast`, or where
-    that does not find the fault, every launch is checked alone.
+    that does not find the fault, every launch is checked alone.  With `run` each is, through it.
     """
-    report = _checked(tape, tolerance, selection, choice, fast)
+    if not isinstance(tape, Tape):
+        message = f"gradcheck_tape takes a Tape, not {a_thing(tape)}"
+        hint = "pass the tape that recorded: with kl.Tape() as tape: ..."
+        raise KernelTypeError(Diagnostic(message, None, "gradcheck", hint=hint))
+    report = _checked(tape, tolerance, selection, choice, fast, run)
     found = _faults_of_the_tape(tape) if report and choice == Choice() else []
     if not found:
         return report
@@ -168,11 +205,11 @@ def _faults_of_the_tape(tape: Tape) -> list[LaunchCheck]:
 
 
 def _checked(
-    tape: Tape, tolerance: Tolerance, selection: Selection, choice: Choice, fast: Fast
+    tape: Tape, tolerance: Tolerance, selection: Selection, choice: Choice, fast: Fast, run: Run | None
 ) -> TapeReport:
     """The report on what the records compute, whether or not gradients flow through all of it."""
     chosen, whole, alone = choice.of(tape.launches), None, ""
-    if choice == Choice() and selection == Selection(None, -1, -1) and tolerance == Tolerance():
+    if run is None and choice == Choice() and selection == WHOLE and tolerance == Tolerance():
         try:
             with apart("gradcheck_tape"):
                 report = _as_a_whole(tape, tolerance, fast)
@@ -183,7 +220,7 @@ def _checked(
             return report
         whole, alone = report.whole, report.alone
     each = steps("launches of the tape", chosen)
-    checks = [_check(k, record, tolerance, selection, choice, fast) for k, record in each]
+    checks = _one_by_one(each, tolerance, selection, choice, fast, run or _here)
     if all(launch.report is None for launch in checks):
         reasons = "; ".join(f"{c.kernel}: {c.reason}" for c in checks) or "it holds no launch that was chosen"
         hint = "record launches whose inputs require gradients, and check before they are overwritten"
@@ -314,19 +351,35 @@ def _ends(records: Sequence[Record]) -> list[array]:
 # ------------------------------------------------------------------------------------------ one by one
 
 
-def _check(
-    k: int, record: LaunchRecord, tolerance: Tolerance, selection: Selection, choice: Choice, fast: Fast
-) -> LaunchCheck:
-    made = LaunchCheck(k, record.kernel.name, record.place, None)
-    lost = _lost(record)
-    if lost:
-        return replace(made, reason=f"what it read from {lost} has been overwritten")
-    try:
-        subject = _subject(record)
-    except GradientError as error:
-        return replace(made, reason=error.diagnostics[0].message)
-    mask = (choice.masks or {}).get(record.kernel.name)
-    return replace(made, report=check(subject, tolerance, replace(selection, mask=mask), fast=fast))
+def _one_by_one(
+    launches: Iterable[tuple[int, LaunchRecord]],
+    tolerance: Tolerance,
+    selection: Selection,
+    choice: Choice,
+    fast: Fast,
+    run: Run,
+) -> list[LaunchCheck]:
+    """The checks of some launches, each by itself."""
+    made: list[LaunchCheck] = []
+
+    def alone() -> Iterator[tuple[Any, ...]]:
+        for k, record in launches:
+            lost, mask = _lost(record), (choice.masks or {}).get(record.kernel.name)
+            reason = f"what it read from {lost} has been overwritten" if lost else ""
+            made.append(LaunchCheck(k, record.kernel.name, record.place, None, reason))
+            if not lost:
+                yield _alone(record), tolerance, replace(selection, mask=mask), fast
+
+    found = iter(run(gradcheck_launch, alone()))
+    return [one if one.reason else _with(one, next(found)) for one in made]
+
+
+def _here(function: Callable[..., Any], each: Iterator[tuple[Any, ...]]) -> list[Any]:
+    return [*starmap(function, each)]
+
+
+def _with(made: LaunchCheck, found: GradcheckReport | str) -> LaunchCheck:
+    return replace(made, reason=found) if isinstance(found, str) else replace(made, report=found)
 
 
 def _lost(record: LaunchRecord) -> str:
@@ -340,7 +393,7 @@ def _lost(record: LaunchRecord) -> str:
     return ""
 
 
-def _subject(record: LaunchRecord) -> Subject:
+def _alone(record: LaunchRecord) -> Alone:
     watches = {i: watch for i, watch in record.snapshots if watch.saved is not None}
     away, arguments = extrema(record.kernel), list[Any]()
     for i, given in enumerate(record.call.arguments):
@@ -353,7 +406,7 @@ def _subject(record: LaunchRecord) -> Subject:
             value.requires_grad = requires_grad
             move_away(value, away[i])
         arguments.append(value)
-    return of_kernel(record.kernel.by_leaves, record.grid.extents, arguments, (), "gradcheck_tape")
+    return Alone(record.kernel, record.grid.extents, tuple(arguments))
 
 
 def _as_read(elements: array, watch: Watch) -> array:

@@ -246,7 +246,7 @@ def sparse_jacobians(
     problem.run_ahead()
     made: list[Jacobian] = []
     for i, j in selection.pairs(subject.sources, problem.targets):
-        found = _sparse(problem, i, j, always)
+        found = sparse_jacobian(problem, i, j, always)
         if found is None:
             whole = whole or jacobians(subject, selection, labels)
             found = whole[subject.sources[i].key, problem.targets[j].key]
@@ -299,6 +299,10 @@ class Problem:
         ahead = self._ahead.pop(reading, None)
         return self._run(i, reading)[1] if ahead is None else ahead
 
+    def adjoints(self, i: int, j: int, reading: "Reading") -> Values:
+        """The adjoints of an input along the vectors of a reading."""
+        return self.trace.products(j, reading.seeds, [i])[0]
+
     def _run(self, i: int, reading: "Reading") -> tuple[Sequence[Variable], list[Values]]:
         return tangents(self.subject, Batch(BASE, len(reading.seeds)), i, reading.seeds, self.labels)
 
@@ -307,7 +311,8 @@ def _dtype(variable: Variable) -> np.dtype[Any]:
     return scalar_of(variable.elements.dtype).dtype
 
 
-def _sparse(problem: Problem, i: int, j: int, always: bool) -> Jacobian | None:
+def sparse_jacobian(problem: Problem, i: int, j: int, always: bool = True) -> Jacobian | None:
+    """The Jacobian of output `j` by input `i` in compressed rows; None where there is no pattern to go by."""
     source, target = problem.subject.sources[i], problem.targets[j]
     if not always and source.count * target.count < SMALL:
         return None
@@ -388,8 +393,9 @@ def by_tangents(problem: Problem, i: int, j: int, part: Compressed, way: Way) ->
 
 def by_rows(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
     """The same from adjoints: a run with one cotangent for each group of rows."""
-    reading, found = adjoints_by_row(problem.trace, i, j, part)
-    return Entries(part.row_starts, part.pattern.columns, reading.entries(found, i in problem.proven))
+    reading = part.reading("rows", _dtype(problem.targets[j]))
+    data = reading.entries(problem.adjoints(i, j, reading), i in problem.proven)
+    return Entries(part.row_starts, part.pattern.columns, data)
 
 
 def adjoints_by_row(trace: Trace, i: int, j: int, part: Compressed) -> tuple[Reading, Values]:

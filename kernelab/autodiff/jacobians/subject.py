@@ -295,10 +295,21 @@ def of_function(
 def _beside(function: Callable[..., Any]) -> dict[str, Any]:
     """The cache of facts about a function, stored with the function itself and not with its wrappers."""
     attributes = getattr(function, "__dict__", {})
-    owner, facts = attributes.get("__kernelab_beside__", (None, {}))
-    found: dict[str, Any] = facts if owner is not None and owner() is function else {}
-    attributes["__kernelab_beside__"] = weakref.ref(function), found
-    return found
+    known: _Facts | None = attributes.get("__kernelab_beside__")
+    if known is None or known.owner is None or known.owner() is not function:
+        known = attributes["__kernelab_beside__"] = _Facts(weakref.ref(function))
+    return known.found
+
+
+class _Facts:
+    """What is known of a function; where the function is pickled, none of it goes with it."""
+
+    def __init__(self, owner: Callable[[], Any] | None = None) -> None:
+        self.owner = owner
+        self.found: dict[str, Any] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Facts, ()
 
 
 GRADIENT = "gradient"
