@@ -68,6 +68,17 @@ def test_vmap_runs_all_lanes_also_of_gradients_and_under_jit() -> None:
     assert len(launches) < 5
 
 
+def test_vmap_of_vmap_and_of_some_arguments() -> None:
+    rows = jnp.arange(12.0).reshape(2, 2, 3)
+    f, scale = kj.function(lambda x, s: x * s), jnp.array([2.0])
+    np.testing.assert_allclose(jax.vmap(jax.vmap(f, (0, None)), (0, None))(rows, scale), rows * 2.0)
+    np.testing.assert_allclose(
+        jax.vmap(jax.vmap(f, (0, None)), (0, 0))(rows, rows[:, 0, :1]), rows * rows[:, :1, :1]
+    )
+    assert jax.vmap(kj.function(lambda s: s * s))(jnp.arange(3.0)).tolist() == [[0.0], [1.0], [4.0]]
+    np.testing.assert_allclose(jax.vmap(f, (0, None))(rows[:1, 0], scale), rows[:1, 0] * 2.0)
+
+
 def test_several_results_and_integers() -> None:
     index = jnp.array([2, 0, 2], jnp.int32)
     x = jnp.arange(1.0, 4.0)

@@ -52,10 +52,24 @@ def test_gradients_are_those_of_torch_and_memory_is_shared() -> None:
     x = torch.linspace(0.1, 1.0, 5, requires_grad=True)
     seen: list[int] = []
     y = kt.function(lambda a: (seen.append(a.ptr), wave(a))[1])(x)
-    assert seen[0] == x.data_ptr()
+    kt.function(lambda a: (seen.append(a.ptr), wave(a))[1])(x.detach())
+    assert len(seen) == 2
+    assert seen[1] == x.data_ptr()
     (ours,) = torch.autograd.grad(y.sum(), x)
     (theirs,) = torch.autograd.grad((torch.sin(x) * x * x).sum(), x)
     torch.testing.assert_close(ours, theirs)
+
+
+def test_forward_runs_once_and_what_is_overwritten_before_backward_is_an_error() -> None:
+    x, runs = torch.linspace(0.1, 1.0, 5, requires_grad=True), []
+    f = kt.function(lambda a: (runs.append(1), wave(a))[1])
+    f(x).sum().backward()
+    assert len(runs) == 1
+    y = x * 1.0
+    z = f(y)
+    y += 1.0
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
 
 
 def test_a_kernel_stands_for_a_function_with_integers_and_scalars() -> None:

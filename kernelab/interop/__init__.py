@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from kernelab.autodiff.transforms.levels import current
+from kernelab.autodiff.transforms.transforms import record
 from kernelab.errors import Diagnostic, KernelTypeError
-from kernelab.lang.types import Array
+from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.array.array import array
 from kernelab.runtime.host.create import zeros
 from kernelab.runtime.kernel.kernel import Kernel
@@ -55,20 +57,28 @@ def launched(f: Function, dim: Grid = None) -> Function:
     return call
 
 
+def recorded(
+    f: Function, given: Sequence[array], floats: Sequence[int], own: bool = False
+) -> tuple[list[array], Function]:
+    """The results of `f`, and the function from their cotangents to adjoints of the arguments at `floats`.
+
+    `f` gets copies of these, unless they are the caller's `own`.
+    """
+    found = record(lambda *arrays: results_of(f(*arrays)), given, floats, own=own)
+
+    def pull(bars: Sequence[array]) -> list[array]:
+        pairs = zip(bars, found.outputs, strict=True)
+        return found.pull(current(), [bar if is_differentiable(out.dtype) else None for bar, out in pairs])
+
+    return found.outputs, pull
+
+
 def pullback(f: Function, count: int, floats: Sequence[int]) -> Function:
     """The function of `count` arguments, then cotangents, that gives the adjoints of those at `floats`."""
-    from kernelab.func import vjp
 
     def adjoints(*given: array) -> tuple[array, ...]:
-        whole, bars = list(given[:count]), given[count:]
-
-        def of_floats(*chosen: array) -> tuple[array, ...]:
-            for n, one in zip(floats, chosen, strict=True):
-                whole[n] = one
-            return results_of(f(*whole))
-
-        _, pull = vjp(of_floats, *(whole[n] for n in floats))
-        return tuple(pull(bars))
+        _, pull = recorded(f, given[:count], floats)
+        return tuple(pull(given[count:]))
 
     return adjoints
 

@@ -1,12 +1,14 @@
 """Functions of arrays as functions of JAX's arrays, under `jit`, `grad` and `vmap`."""
 
 from collections.abc import Sequence
+from functools import cache, partial
 from typing import Any
 
 import jax
 import numpy as np
 from jax import numpy as jnp
 
+from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.func import jvp, vmap
 from kernelab.interop import Function, Grid, launched, pullback, results_of
 from kernelab.runtime.array.array import array
@@ -22,20 +24,24 @@ def function(f: Function, dim: Grid = None, *, forward: bool = False) -> Functio
     read-only; results are copied.  A kernel is launched over `dim`, as `kernelab.interop.launched` says.
     """
     of_arrays = launched(f, dim)
+    several: set[bool] = set()
+
+    def of_jax(*arrays: array) -> tuple[array, ...]:
+        returned = of_arrays(*arrays)
+        several.add(isinstance(returned, tuple | list))
+        if len(several) > 1:
+            message = f"{call.__name__} returns one array for some arguments, and several for others"
+            raise KernelTypeError(Diagnostic(message, code="interop", hint="return a tuple always"))
+        return results_of(returned)
+
+    bridge = _bridge(of_jax, forward)
 
     def call(*args: Any) -> Any:
-        given = [jnp.asarray(one) for one in args]
-        several = isinstance(_traced(of_arrays, given), tuple | list)
-        found = _bridge(lambda *arrays: results_of(of_arrays(*arrays)), forward)(*given)
-        return found if several else found[0]
+        found = bridge(*(jnp.asarray(one) for one in args))
+        return found if several == {True} else found[0]
 
     call.__name__ = getattr(f, "__name__", "function")
     return call
-
-
-def _traced(f: Function, given: Sequence[Any]) -> Any:
-    """What a function returns for ones of the same shapes."""
-    return f(*(array(np.ones(one.shape or (1,), one.dtype)) for one in given))
 
 
 def _bridge(f: Function, forward: bool) -> Function:
@@ -47,9 +53,13 @@ def _bridge(f: Function, forward: bool) -> Function:
 def _with_vjp(f: Function, run: Function) -> Function:
     bridge: Any = jax.custom_vjp(run)
 
+    @cache
+    def adjoints(count: int, floats: tuple[int, ...]) -> Function:
+        return _bridge(pullback(f, count, floats), False)
+
     def back(given: Any, bars: Any) -> Any:
         floats = _floats(given)
-        found = iter(_bridge(pullback(f, len(given), floats), False)(*given, *bars))
+        found = iter(adjoints(len(given), floats)(*given, *bars))
         zeros = (np.zeros(one.shape, jax.dtypes.float0) for one in given)
         return tuple(
             next(found).reshape(one.shape) if n in floats else zero
@@ -63,45 +73,65 @@ def _with_vjp(f: Function, run: Function) -> Function:
 def _with_jvp(f: Function, run: Function) -> Function:
     bridge: Any = jax.custom_jvp(run)
 
-    @bridge.defjvp  # type: ignore[untyped-decorator, unused-ignore]
-    def push(given: Any, dots: Any) -> Any:
-        floats = _floats(given)
-
+    @cache
+    def tangents(count: int, floats: tuple[int, ...]) -> Function:
         def pushed(*arrays: array) -> tuple[array, ...]:
-            whole = list(arrays[: len(given)])
+            whole = list(arrays[:count])
 
             def of_floats(*chosen: array) -> tuple[array, ...]:
                 for n, one in zip(floats, chosen, strict=True):
                     whole[n] = one
                 return results_of(f(*whole))
 
-            return tuple(jvp(of_floats, [whole[n] for n in floats], arrays[len(given) :])[1])
+            return tuple(jvp(of_floats, [whole[n] for n in floats], arrays[count:])[1])
 
-        return bridge(*given), _bridge(pushed, True)(*given, *(dots[n] for n in floats))
+        return _bridge(pushed, True)
+
+    @bridge.defjvp  # type: ignore[untyped-decorator, unused-ignore]
+    def push(given: Any, dots: Any) -> Any:
+        floats = _floats(given)
+        return bridge(*given), tangents(len(given), floats)(*given, *(dots[n] for n in floats))
 
     return bridge  # type: ignore[no-any-return]
 
 
-def _floats(given: Sequence[Any]) -> list[int]:
-    return [n for n, one in enumerate(given) if jnp.issubdtype(one.dtype, jnp.floating)]
+def _floats(given: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(n for n, one in enumerate(given) if jnp.issubdtype(one.dtype, jnp.floating))
 
 
 def _callback(f: Function) -> Function:
-    """A function of arrays as a callback of JAX, which vmap batches into one launch."""
+    """A function of arrays as a callback of JAX, which runs all lanes of `vmap` in one launch."""
 
-    def host(*given: Any) -> tuple[Any, ...]:
-        found = f(*(array(np.atleast_1d(np.asarray(one)), copy=False) for one in given))
-        return tuple(one.numpy() for one in found)
+    def host(ndims: Sequence[int], *given: Any) -> tuple[Any, ...]:
+        found = [np.asarray(one) for one in given]
+        whole = [one if ndim else one[..., None] for one, ndim in zip(found, ndims, strict=True)]
+        run, parts = _over_lanes(f, whole, found[0].ndim - ndims[0])
+        return tuple(one.numpy() for one in run(*(array(part, copy=False) for part in parts)))
 
-    @jax.custom_batching.custom_vmap  # type: ignore[untyped-decorator, unused-ignore]
+    @cache
+    def results(*like: jax.ShapeDtypeStruct) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """What `f` returns for arrays of these shapes: it runs on ones."""
+        ones = (np.ones(one.shape, one.dtype) for one in like)
+        found = host([one.ndim for one in like], *ones)
+        return tuple(jax.ShapeDtypeStruct(one.shape, one.dtype) for one in found)
+
+    @cache
+    def at(*ndims: int) -> Function:  # JAX builds anew for another object
+        return partial(host, ndims)
+
     def run(*given: Any) -> Any:
-        like = [jax.ShapeDtypeStruct(one.numpy().shape, one.numpy().dtype) for one in _traced(f, given)]
-        return jax.pure_callback(host, tuple(like), *given)
+        like = results(*(jax.ShapeDtypeStruct(one.shape, one.dtype) for one in given))
+        called = at(*(one.ndim for one in given))
+        return jax.pure_callback(called, like, *given, vmap_method="expand_dims")
 
-    @run.def_vmap  # type: ignore[untyped-decorator, unused-ignore]
-    def batched(_: int, in_batched: Sequence[bool], *given: Any) -> Any:
-        dims = tuple(0 if is_batched else None for is_batched in in_batched)
-        found = _callback(vmap(f, dims))(*given)
-        return found, (True,) * len(found)
+    return run
 
-    return run  # type: ignore[no-any-return]
+
+def _over_lanes(f: Function, given: Sequence[Any], levels: int) -> tuple[Function, list[Any]]:
+    """`f` over the first axes of its arguments, without those of one element where others have more."""
+    axes = [[one.shape[k] > 1 for one in given] for k in range(levels)]
+    axes = [has_lanes if any(has_lanes) else [True] * len(given) for has_lanes in axes]
+    for has_lanes in reversed(axes):
+        f = vmap(f, tuple(0 if one else None for one in has_lanes))
+    alone = [tuple(k for k in range(levels) if not axes[k][n]) for n in range(len(given))]
+    return f, [np.squeeze(one, where) if where else one for one, where in zip(given, alone, strict=True)]

@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.transforms.transforms import in_float64
+from kernelab.autodiff.transforms.transforms import Exact
 from kernelab.autodiff.transforms.trees import leaves
 from kernelab.autograd import jacobian
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.func import hessian, hvp, jacrev
+from kernelab.interop import recorded
 from kernelab.runtime.array.array import array
-from kernelab.runtime.host.create import clone
+from kernelab.runtime.host.create import clone, ones_like
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -27,6 +28,8 @@ class Problem:
         values = [x.numpy().reshape(-1) for x in examples] if is_ours else [np.asarray(x0).reshape(-1)]
         self.x0: Vector = np.concatenate(values).astype(np.float64)
         self.f, self.sparse, self.time = f, sparse, time
+        self._is_loss = False
+        self._last: _Point | None = None
         if sparse and len(self.like) > 1:
             message = "a sparse jac is that of a function of one array"
             raise KernelTypeError(
@@ -36,6 +39,9 @@ class Problem:
     def fun(self, *given: Any) -> Any:
         """The value: a float of a function that returns one number, else a vector."""
         before, x, after = self._taken(given)
+        if self._is_loss:  # SciPy asks for the gradient next, most often
+            self._last = _Point(self, before, x, after)
+            return self._last.value
         (found,) = self._run(lambda *x: leaves(self.f(*before, *x, *after), self.f), x)
         return float(found.reshape(-1)[0]) if found.size == 1 else found.reshape(-1)
 
@@ -44,9 +50,13 @@ class Problem:
         before, x, after = self._taken(given)
         if self.sparse:
             return self._sparse(before, x, after)
+        if self._is_loss:
+            last, self._last = self._last, None
+            return (last if last and last.is_at(given) else _Point(self, before, x, after)).gradient()
         where = tuple(range(len(before), len(before) + len(self.like)))
         rows = self._run(lambda *x: leaves(jacrev(self.f, where)(*before, *x, *after), self.f), x)
         whole = np.concatenate([row.reshape(self._outputs(row, k), -1) for k, row in enumerate(rows)], axis=1)
+        self._is_loss = len(whole) == 1
         return whole[0] if len(whole) == 1 else whole
 
     def hess(self, x: Any, *args: Any) -> Vector:
@@ -77,8 +87,12 @@ class Problem:
         return tuple(float(t) for t in given[:before]), given[before], given[before + 1 :]
 
     def _run(self, compute: Callable[..., Sequence[array]], *vectors: Any) -> list[Vector]:
+        return self.exact(*vectors).run(lambda given: compute(*given))
+
+    def exact(self, *vectors: Any) -> Exact:
+        """The arrays that `f` takes, with the numbers of vectors."""
         flat = [np.ascontiguousarray(x, np.float64).reshape(-1) for x in vectors]
-        return in_float64(self.f, lambda given: compute(*given), flat, self.like)
+        return Exact(self.f, flat, self.like)
 
     def _outputs(self, block: Vector, k: int) -> int:
         return block.size // max(1, int(np.prod(np.shape(self.like[k].numpy()))))
@@ -88,6 +102,30 @@ class Problem:
         given.assign(np.asarray(x).reshape(given.numpy().shape))
         found = jacobian(lambda x: self.f(*before, x, *after), inputs=[given], sparse=True)
         return next(iter(found.values())).tocsr().astype(np.float64)
+
+
+class _Point:
+    """A function of one number that has run at a point, and the way back to its gradient there."""
+
+    def __init__(self, of: Problem, before: tuple[Any, ...], x: Any, after: tuple[Any, ...]) -> None:
+        self.at = (*before, np.array(x, np.float64))
+        self.is_known = not after
+        self.exact = of.exact(x)
+        (value,) = self.exact.run(lambda x: self._forward(lambda *x: of.f(*before, *x, *after), x))
+        self.value = float(value.reshape(-1)[0])
+
+    def _forward(self, f: Callable[..., Any], x: Sequence[array]) -> list[array]:
+        found, self._pull = recorded(f, x, range(len(x)), own=True)
+        self._seed = ones_like(found[0])
+        return found
+
+    def is_at(self, given: tuple[Any, ...]) -> bool:
+        """Whether this is the point that is given."""
+        return self.is_known and all(map(np.array_equal, self.at, given))
+
+    def gradient(self) -> Vector:
+        parts = self.exact.run(lambda _: self._pull([self._seed]))
+        return np.concatenate([part.reshape(-1) for part in parts])
 
 
 def problem(f: Callable[..., Any], x0: Any, *, sparse: bool = False, time: bool = False) -> Problem:

@@ -1,12 +1,13 @@
 """Functions of arrays as functions of PyTorch's tensors, differentiated by both, as often as one likes."""
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from kernelab.func import jvp, vmap
-from kernelab.interop import Function, Grid, launched, pullback, results_of
+from kernelab.interop import Function, Grid, launched, pullback, recorded, results_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.host.foreign import from_torch, to_torch
 
@@ -14,8 +15,9 @@ from kernelab.runtime.host.foreign import from_torch, to_torch
 def function(f: Function, dim: Grid = None) -> Function:
     """`f`, which takes and returns arrays of kernelab, as a function of tensors with their gradients.
 
-    Tensors share their memory with the arrays, on the CPU and on CUDA devices; other arguments pass as they
-    are.  A tensor of no dimensions comes as an array of one element.  A kernel is launched over `dim`, as
+    Tensors share their memory with the arrays, on the CPU and on CUDA devices; where gradients are wanted
+    `f` gets copies of the tensors that require them, and runs once.  Other arguments pass as they are.  A
+    tensor of no dimensions comes as an array of one element.  A kernel is launched over `dim`, as
     `kernelab.interop.launched` says.  Backward and forward mode, second derivatives (`gradgradcheck`) and
     `torch.func.vmap` compute with `kl.func`; `f` must not change its arguments.  Under `torch.compile` the
     graph breaks here.
@@ -38,11 +40,40 @@ def function(f: Function, dim: Grid = None) -> Function:
             several.append(isinstance(returned, tuple | list))
             return results_of(returned)
 
-        found = _Bridge.apply(of_tensors, *(args[n] for n in places))
+        tensors = [args[n] for n in places]
+        traced = [n for n, t in enumerate(tensors) if t.requires_grad] if torch.is_grad_enabled() else []
+        found = _Bridge.apply(_Traced(of_tensors, traced) if traced else of_tensors, *tensors)
         return found if several[-1] else found[0]
 
     call.__name__ = getattr(f, "__name__", "function")
     return call  # type: ignore[no-any-return, unused-ignore]
+
+
+class _Traced:
+    """A function of arrays that keeps how to go back from its results to the arguments at `places`."""
+
+    def __init__(self, f: Function, places: Sequence[int]) -> None:
+        self.f, self.places = f, places
+        self.pull: Function | None = None
+
+    def __call__(self, *arrays: array) -> Any:
+        return self.f(*arrays)
+
+    def forward(self, arrays: Sequence[array]) -> Sequence[array]:
+        results, self.pull = recorded(self.f, arrays, self.places)
+        return results
+
+    def backward(self, bars: Sequence[Any], tensors: Sequence[Any]) -> tuple[Any, ...]:
+        assert self.pull is not None
+        found = self.pull([_shared(bar.contiguous()) for bar in bars])
+        grads: list[Any] = [None] * (len(tensors) + 1)
+        for n, bar in zip(self.places, found, strict=True):
+            grads[n + 1] = to_torch(bar, requires_grad=False).reshape(tensors[n].shape)
+        return tuple(grads)
+
+
+def _shared(tensor: Any) -> array:
+    return from_torch(tensor.detach(), requires_grad=False)
 
 
 class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
@@ -50,8 +81,8 @@ class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
 
     @staticmethod
     def forward(f: Function, *tensors: Any) -> Any:
-        arrays = [from_torch(t.detach(), requires_grad=False) for t in tensors]
-        results = results_of(f(*arrays))
+        arrays = [_shared(t) for t in tensors]
+        results = f.forward(arrays) if isinstance(f, _Traced) else results_of(f(*arrays))
         shared = [any(result.overlaps(given) for given in arrays) for result in results]
         made = [to_torch(result, requires_grad=False) for result in results]
         return tuple(t.clone() if again else t for t, again in zip(made, shared, strict=True))
@@ -65,6 +96,8 @@ class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
     @staticmethod
     def backward(ctx: Any, *bars: Any) -> Any:
         tensors = ctx.saved_tensors
+        if isinstance(ctx.f, _Traced) and ctx.f.pull is not None and not torch.is_grad_enabled():
+            return ctx.f.backward(bars, tensors)
         floats = [n for n, t in enumerate(tensors) if t.is_floating_point()]
         back = pullback(ctx.f, len(tensors), floats)
         found = _Bridge.apply(back, *tensors, *(bar.contiguous() for bar in bars))
@@ -95,3 +128,7 @@ class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
     def vmap(info: Any, in_dims: Sequence[Any], f: Function, *tensors: Any) -> Any:
         found = _Bridge.apply(vmap(f, tuple(in_dims[1:])), *tensors)
         return found, (0,) * len(found)
+
+
+# PyTorch asks for the signature in each call, and to find it takes longer than the call.
+_Bridge.forward.__signature__ = inspect.signature(_Bridge.forward)  # type: ignore[attr-defined, unused-ignore]

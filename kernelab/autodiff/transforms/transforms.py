@@ -4,10 +4,12 @@ Each runs the function at a level of its own (`kernelab.autodiff.transforms.leve
 function must not change its arguments, and returns arrays; `requires_grad` plays no part.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -163,11 +165,13 @@ class Recorded:
         return output.allocation in self.level.tracked
 
 
-def record(func: Function, args: Sequence[Any], chosen: Sequence[int], has_aux: bool = False) -> Recorded:
-    """Run a function in reverse mode with respect to some arguments."""
+def record(
+    func: Function, args: Sequence[Any], chosen: Sequence[int], has_aux: bool = False, own: bool = False
+) -> Recorded:
+    """Run a function in reverse mode with respect to some arguments; `own` says that no one else has them."""
     parent = current()
     level = Reverse(parent)
-    given, inputs = _copied(parent, args, chosen)
+    given, inputs = ([*args], [args[i] for i in chosen]) if own else _copied(parent, args, chosen)
     level.tracked.update(source.allocation for source in inputs)
     with level.active():
         result, aux = call(func, given, has_aux)
@@ -233,24 +237,40 @@ def in_float64(
     like: Sequence[array],
 ) -> list[HostArray]:
     """What `compute` makes, in float64, of arrays like those in `like` with the numbers of each vector."""
-    shapes = [scalar_shape(each) for each in like]
-    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-    for vector in vectors:
-        if vector.size != ends[-1]:
-            message = f"{name_of(func)} takes {ends[-1]} numbers, and the vector has {vector.size}"
-            raise refusal(KernelValueError, message, "shape", "pass the arrays that it takes as examples")
-    examples = [*like] * len(vectors)
-    parts = [part for vector in vectors for part in np.split(vector, ends[:-1])]
-    exact = [
-        array(part.reshape(shape), with_scalar(each.dtype, float64), device=each.device)
-        for part, shape, each in zip(parts, shapes * len(vectors), examples, strict=True)
-    ]
-    if all(scalar_of(each.dtype) == float64 for each in like):
-        return [result.seen() for result in compute(exact)]
-    level = Vectors(current())
-    with level.active():
-        found = compute([level.narrow(part, each.dtype) for part, each in zip(exact, examples, strict=True)])
-    return [level.wide(each).seen() for each in found]
+    return Exact(func, vectors, like).run(compute)
+
+
+class Exact:
+    """Arrays like those in `like` with the numbers of each vector, on which programs run in float64."""
+
+    def __init__(self, func: Function, vectors: Sequence[HostArray], like: Sequence[array]) -> None:
+        shapes = [scalar_shape(each) for each in like]
+        ends = [*accumulate(math.prod(shape) for shape in shapes)]
+        for vector in vectors:
+            if vector.size != ends[-1]:
+                message = f"{name_of(func)} takes {ends[-1]} numbers, and the vector has {vector.size}"
+                raise refusal(KernelValueError, message, "shape", "pass the arrays that it takes as examples")
+        examples = [*like] * len(vectors)
+        starts = [0, *ends[:-1]]
+        parts = [vector[a:b] for vector in vectors for a, b in zip(starts, ends, strict=True)]
+        self.arrays = [
+            array(part.reshape(shape), with_scalar(each.dtype, float64), device=each.device)
+            for part, shape, each in zip(parts, shapes * len(vectors), examples, strict=True)
+        ]
+        self.level: Vectors | None = None
+        if any(scalar_of(each.dtype) != float64 for each in like):
+            self.level = level = Vectors(current())
+            with level.active():
+                pairs = zip(self.arrays, examples, strict=True)
+                self.arrays = [level.narrow(part, each.dtype) for part, each in pairs]
+
+    def run(self, compute: Callable[[Sequence[array]], Sequence[array]]) -> list[HostArray]:
+        """What `compute` makes of the arrays."""
+        if self.level is None:
+            return [result.seen() for result in compute(self.arrays)]
+        with self.level.active():
+            found = compute(self.arrays)
+        return [self.level.wide(each).seen() for each in found]
 
 
 def _checked_loss(found: Recorded) -> array:
@@ -489,6 +509,7 @@ def _turned(joined: array, dim: int) -> array:
 
 __all__ = [
     "Apart",
+    "Exact",
     "Function",
     "at_vector",
     "columns",
