@@ -25,6 +25,9 @@ quick_builds                    a kernel for a CUDA device is first built with l
 vector_code                     large launches on the CPU run 8 or 16 threads at a time: + - * / and sqrt give
                                 the same to the last bit, other functions of float32 are within 4 units in
                                 the last place, and sums are taken in another order
+threads                         how many cores a launch on the CPU may take: None, at first, is all that the
+                                process may use, 1 is one.  Large launches whose threads provably do not meet
+                                run on several; results are the same to the last bit for any number of them
 print_launches                  each launch prints its kernel, its grid and the line it stands in
 live_tapes                      notebooks show tapes and `kl.live` as widgets that follow a cell.  False shows
                                 pictures and tables that need no script: for notebooks that become pages.  The
@@ -73,6 +76,12 @@ def _checked(name: str, wanted: Any) -> object:
             message = f'negative_index is "warn", "wrap" or "error", not {wanted!r}'
             raise KernelValueError(Diagnostic(message, code="setting"))
         return wanted
+    if name == "threads":
+        is_number = isinstance(wanted, int | np.integer) and not isinstance(wanted, bool) and wanted > 0
+        if wanted is not None and not is_number:
+            message = f"threads is a number of cores from 1, or None for all of them, not {wanted!r}"
+            raise KernelValueError(Diagnostic(message, code="setting", hint="write kl.config.threads = 1"))
+        return wanted if wanted is None else int(wanted)
     if name not in _BYTES:
         return bool(wanted)
     if wanted is None and name == "kept_memory":
@@ -99,6 +108,7 @@ class _Config(ModuleType):
         deterministic: bool
         quick_builds: bool
         vector_code: bool
+        threads: int | None
         print_launches: bool
         live_tapes: bool
 

@@ -35,6 +35,7 @@ class Settings:
     deterministic: bool = False
     quick_builds: bool = True
     vector_code: bool = True
+    threads: int | None = None
     print_launches: bool = False
     live_tapes: bool = True
     negative_index: NegativeIndex = "warn"

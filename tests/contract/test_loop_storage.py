@@ -153,7 +153,7 @@ def test_beyond_the_budget_transforms_and_jacobians_keep_checkpoints(
             return False
         with pytest.raises(StorageFull) as full:
             usual(args, 8 * steps // 2)
-        frugal()(args, 8 * steps // 2, done=full.value.done)
+        frugal()(args, 8 * steps // 2, left=full.value.left)
         spills += 1
         return True
 

@@ -9,6 +9,8 @@ BOXES = (
     f"{CONTRACT}overwrites.py",
     f"{CONTRACT}overwrites_random.py",
 )
+BACKEND = "kernelab/backend/cpu"
+CORES = ("tests/backend/test_cores.py",)
 SUMS = ("tests/codegen/test_totals.py",)
 VECTORS = ("tests/codegen/test_vectors.py",)
 GATHERED = ("tests/autodiff/test_gathered_sums.py",)
@@ -253,7 +255,7 @@ LATER = (
     Fault(
         "threads that were swept before the memory ran out are swept again",
         RUNTIME,
-        "frugal()(args, done=full.done, room=room or 0)",
+        "frugal()(args, room=room or 0, left=full.left)",
         "frugal()(args, room=room or 0)",
         (f"{CONTRACT}loop_storage.py",),
     ),
@@ -368,5 +370,26 @@ LATER = (
         "{condition} ? {AHEAD} : {self.total}",
         "{condition} ? 0 : {self.total}",
         ("tests/codegen/test_prefetch.py",),
+    ),
+    Fault(
+        "a launch whose threads meet runs on several cores",
+        BACKEND,
+        "ir.Append)) and separate(function)",
+        "ir.Append))",
+        CORES,
+    ),
+    Fault(
+        "arrays that share memory do not keep a launch on one core",
+        BACKEND,
+        "or overlapping(self._info, self._changed, slots):",
+        "or False:",
+        CORES,
+    ),
+    Fault(
+        "the error of a launch on several cores is that of any part",
+        BACKEND,
+        "first = min(self._ended)",
+        "first = max(self._ended)",
+        CORES,
     ),
 )

@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 import kernelab as kl
 from kernelab.backend.common import backends
-from kernelab.backend.cpu import cpu_backend
+from kernelab.backend.cpu import cores, cpu_backend, split
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.errors import KernelError
 from kernelab.lang.ir import Function
@@ -108,6 +108,11 @@ def tier(vector: bool) -> Iterator[None]:
         yield
     finally:
         cpu_backend.FEWEST, cpu_backend.FEWEST_WITH_LOOPS = USUAL
+
+
+def cut_small_launches() -> None:
+    """From now on launches of any size run on several cores, if their threads may."""
+    split.ENOUGH, split.ROUND, cores.WAKING = 1, 1, -1.0
 
 
 # ------------------------------------------------------------------------------------------ what runs
@@ -250,6 +255,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     chosen = parser.parse_args()
     tight_memory()
+    if chosen.kind == "thread":
+        cut_small_launches()
     log, run, start = Log(chosen.folder), together if chosen.kind == "thread" else once, time.monotonic()
     number = chosen.first
     while time.monotonic() - start < 60 * chosen.minutes and log.count["programs"] < chosen.programs:

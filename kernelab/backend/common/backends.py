@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -60,14 +60,26 @@ def slots_of(args: Args) -> list[int]:
     return slots
 
 
+class Part(NamedTuple):
+    """Some threads of a launch: those of a box, () for all, but the first `done` threads of the launch.
+
+    A box has for each of the four axes the first coordinate and the one behind the last (`entry.BOX`).
+    `begun` says that others of its threads have run.
+    """
+
+    box: tuple[int, ...] = ()
+    done: int = 0
+    begun: bool = False
+
+
 class Entry(Protocol):
     """A function that can be launched."""
 
     @property
     def info(self) -> EntryInfo: ...
 
-    def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
-        """Run the threads of the grid but the first `done`; raises a KernelError if something goes wrong.
+    def __call__(self, args: Args, /, limit: int = 0, room: int = 0, left: Sequence[Part] = ()) -> None:
+        """Run all threads of the grid, or those that are `left`; raises the error of the first that fails.
 
         Raises StorageFull if a thread would save more than `limit` bytes before it has changed anything, and
         KernelMemoryError if the residuals, or what a thread saves later, would take more than `room`; 0 is
@@ -76,9 +88,9 @@ class Entry(Protocol):
 
 
 class StorageFull(KernelError):
-    """A thread would save more than it may: `done` threads have run, it and the rest have changed nothing."""
+    """A thread would save more than it may: those that are `left` have changed nothing, all others ran."""
 
-    done = 0
+    left: "Sequence[Part]" = ()
 
 
 class Backend(Protocol):
@@ -168,8 +180,7 @@ def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> Kern
             return memory_error(info.name, place)
         case abi.FULL, _:
             full = StorageFull(memory_error(info.name, place).diagnostics[0])
-            rest = math.prod(grid[:GRID_SLOTS]) - 1 - status[abi.THREAD]
-            full.done = rest if info.descending else status[abi.THREAD]
+            full.left = (rest_of(Part(), info, status, grid),)
             return full
         case abi.KEPT, Site():
             return kept_error(info.name, site, place, status[abi.ROOM])
@@ -178,6 +189,13 @@ def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> Kern
             return KernelError(Diagnostic(message, None, "stopped"))
         case code, _:
             raise AssertionError(f"entry {info.name} ended with the unknown status {code}")
+
+
+def rest_of(part: Part, info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> Part:
+    """What is left of a part that ended with a thread that failed: that thread, and those behind it."""
+    thread = status[abi.THREAD]
+    done = math.prod(grid[:GRID_SLOTS]) - 1 - thread if info.descending else thread
+    return Part(part.box, done, part.begun or done > part.done)
 
 
 def _span(site: Site) -> Span | None:

@@ -15,20 +15,35 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Generator, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from math import prod
+from operator import or_
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernelab.backend.common import backends
-from kernelab.backend.common.backends import Args, Entry, failure, interrupted, register, slots_of
+from kernelab.backend.common.backends import (
+    Args,
+    Entry,
+    Part,
+    StorageFull,
+    failure,
+    interrupted,
+    register,
+    rest_of,
+    slots_of,
+)
 from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import VARIABLES, Compiler, open_compiler, processor_features
+from kernelab.backend.cpu.cores import Work, available
+from kernelab.backend.cpu.split import Split
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import (
     ABI_VERSION,
+    BOX,
     CODE,
     DONE,
+    FULL,
     GRID_SLOTS,
     LIMIT,
     POLL,
@@ -39,6 +54,7 @@ from kernelab.codegen.cpp.entry import (
     ROOM,
     STATUS_FIELDS,
     STOP,
+    STOPPED,
     USED,
     WRAPPED,
     EntryInfo,
@@ -61,6 +77,9 @@ FEWEST = 4096
 
 FEWEST_WITH_LOOPS = FEWEST // 8
 """The same where threads run loops of a length that is not in the text."""
+
+LANES = 16
+"""By how much vector code is about faster than scalar code, where it computes as much as it moves."""
 
 FEWEST_OPERATIONS = 5
 """The operations for each element that lanes access one by one from which vector code is faster, measured."""
@@ -182,7 +201,9 @@ class CpuBackend:
         key = key_of(unit.text, compiler.identity, str(ABI_VERSION))
         library = self.cache.library(key, lambda path: compiler.compile(unit, path), _load)
         return {
-            info.name: CpuEntry(info, library, VectorTier(function, self.cache, compiler))
+            info.name: CpuEntry(
+                info, library, VectorTier(function, self.cache, compiler), Split(function, info)
+            )
             for info, function in zip(unit.entries, functions, strict=True)
         }
 
@@ -202,14 +223,21 @@ def _load(path: Path) -> ctypes.CDLL:
 
 
 class CpuEntry:
-    """A function of a loaded library; large launches go to its vector code, if there is any."""
+    """A function of a loaded library; large launches run its vector code, on several cores, if they may."""
 
-    __slots__ = ("_library", "_prints", "_run", "_vectors", "info")
+    __slots__ = ("_library", "_prints", "_run", "_split", "_vectors", "info")
 
-    def __init__(self, info: EntryInfo, library: ctypes.CDLL, vectors: VectorTier | None = None) -> None:
+    def __init__(
+        self,
+        info: EntryInfo,
+        library: ctypes.CDLL,
+        vectors: VectorTier | None = None,
+        split: Split | None = None,
+    ) -> None:
         self.info = info
         self._prints = bool(info.messages)
         self._vectors = vectors
+        self._split = split
         self._library = library
         self._run = library[info.symbol]
 
@@ -218,36 +246,49 @@ class CpuEntry:
         """Whether large launches run vector code."""
         return self._vectors is not None and self._vectors.run() is not None
 
-    def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
+    def __call__(self, args: Args, /, limit: int = 0, room: int = 0, left: Sequence[Part] = ()) -> None:
         """Run threads of the grid; raises a KernelError, or what a signal's handler raised meanwhile."""
+        vectors = None
+        if self._vectors is not None and self._split is not None:
+            threads = prod(_grid(args))
+            if threads >= self._vectors.fewest:
+                vectors = self._vectors.run()
+            if threads >= self._split.fewest and (not left or left[0] == ALL):
+                left = self._split.parts(args, 1 if vectors is None else LANES)
+        launch = Launch(self._run, vectors, args, limit, room)
+        if len(left) < 2:
+            self._run_alone(launch, left[0] if left else ALL)
+            return
+        try:
+            Parts(self.info, launch, left).run()
+        except KeyboardInterrupt:
+            raise interrupted(self.info.name) from None
+
+    def _run_alone(self, launch: "Launch", part: Part) -> None:
         free = _thread.free_blocks
         block = free.pop() if free else _Block()
-        bounded = limit or done or room
-        if bounded:
-            block.status[LIMIT], block.status[DONE] = limit, done
-            block.status[ROOM], block.status[USED] = room, 0
-        tier, code = self._vectors, GIVEN_UP
-        if tier is not None and not done and prod(_grid(args)) >= tier.fewest:
-            vectors = tier.run()
-            if vectors is not None:
-                bounded, code = True, vectors(args, block.reference)
-        if code == GIVEN_UP:
-            code = self._run(args, block.reference)
-        wrapped = 0
-        if code and not block.status[CODE]:
-            wrapped, block.status[WRAPPED], code = block.status[WRAPPED], 0, 0
-        if bounded and not code:
-            block.status[LIMIT] = block.status[DONE] = block.status[ROOM] = 0
+        code = block.run(launch, part)
         if self._prints and block.status[PRINTS]:
             block.print(self.info)
-        if not code:
-            free.append(block)
-            if wrapped:
-                backends.tell_of_wrapped(self.info, wrapped)
-            return
-        if isinstance(block.caught, KeyboardInterrupt):
-            raise interrupted(self.info.name)
-        raise block.caught or failure(self.info, list(block.status), slots_of(args)[:GRID_SLOTS])
+        if code:
+            raise block.failure(self.info, launch.args)
+        wrapped, block.status[WRAPPED] = block.status[WRAPPED], 0
+        free.append(block)
+        if wrapped:
+            backends.tell_of_wrapped(self.info, wrapped)
+
+
+ALL = Part()
+
+
+class Launch(NamedTuple):
+    """What the parts of a launch have in common: scalar code, vector code if it runs that, and arguments."""
+
+    scalar: Run
+    vectors: Run | None
+    args: Args
+    limit: int
+    room: int
 
 
 class _Block:
@@ -260,10 +301,38 @@ class _Block:
         self.status = (ctypes.c_longlong * STATUS_FIELDS)()
         self.reference = ctypes.byref(self.status)
         self.caught: BaseException | None = None
+        self._box = (ctypes.c_longlong * (2 * GRID_SLOTS))()
         poller = self._poll()
         next(poller)
         self._callback = _Poll(poller.send)
         self.status[POLL] = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+
+    def run(self, launch: Launch, part: Part) -> int:
+        """Run a part of a launch; not 0 where something went wrong."""
+        scalar, vectors, args, limit, room = launch
+        status = self.status
+        is_plain = vectors is None and part is ALL and not limit and not room
+        if not is_plain:
+            status[LIMIT], status[DONE], status[ROOM], status[USED] = limit, part.done, room, 0
+        if part.box:
+            self._box[:] = list(part.box)
+            status[BOX] = ctypes.addressof(self._box)
+        code = GIVEN_UP
+        if vectors is not None and not part.begun:
+            code = vectors(args, self.reference)
+        if code == GIVEN_UP:
+            code = scalar(args, self.reference)
+        if code:
+            code = status[CODE]
+        if not (code or is_plain):
+            status[LIMIT] = status[DONE] = status[ROOM] = status[BOX] = 0
+        return code
+
+    def failure(self, info: EntryInfo, args: Args) -> BaseException:
+        """The error that a run ended with."""
+        if isinstance(self.caught, KeyboardInterrupt):
+            return interrupted(info.name)
+        return self.caught or failure(info, list(self.status), slots_of(args)[:GRID_SLOTS])
 
     def print(self, info: EntryInfo) -> None:
         """Write what the launch has printed, and let go of it."""
@@ -287,6 +356,73 @@ class _Block:
             except BaseException as error:  # noqa: BLE001  raised again by __call__, once the entry has returned
                 self.caught = error
                 self.status[STOP] = 1
+
+
+class Parts:
+    """A launch in parts, and what became of each."""
+
+    def __init__(self, info: EntryInfo, launch: Launch, parts: Sequence[Part]) -> None:
+        self._info = info
+        self._launch = launch
+        self._parts = parts
+        self._running: dict[int, _Block] = {}
+        self._ended: dict[int, list[int]] = {}
+        """The status of each part that has ended before its last thread."""
+        self._wrapped: list[int] = []
+        self._ends = [len(parts)]
+        """The parts behind which none matters any more, in the order in which that was found."""
+        self._work = Work(self._do, self._stop, len(parts))
+
+    def run(self) -> None:
+        """Run all of them on as many cores as the settings say; raises the error of the first that fails."""
+        self._work.run(cores() - 1)
+        if self._ended:
+            raise self._failure()
+        if wrapped := reduce(or_, self._wrapped, 0):
+            backends.tell_of_wrapped(self._info, wrapped)
+
+    def _do(self, number: int) -> None:
+        free = _thread.free_blocks
+        block = self._running[number] = free.pop() if free else _Block()
+        if number > min(self._ends):  # whoever stopped it may have looked for it before it was there
+            return
+        code = block.run(self._launch, self._parts[number])
+        del self._running[number]
+        if block.caught is not None:
+            raise block.caught
+        if code:
+            self._ended[number] = list(block.status)
+            if code not in (FULL, STOPPED):
+                self._work.end_behind(number)
+            return
+        self._wrapped.append(block.status[WRAPPED])
+        block.status[WRAPPED] = 0
+        if number <= min(self._ends):  # else it may be told to stop even now
+            free.append(block)
+
+    def _stop(self, number: int) -> None:
+        self._ends.append(number)
+        for other, block in list(self._running.items()):
+            if other > number:
+                block.status[STOP] = 1
+
+    def _failure(self) -> BaseException:
+        """The error of the launch.  Where a part is full, what is left are all that the first error ends."""
+        first = min(self._ended)
+        grid = slots_of(self._launch.args)[:GRID_SLOTS]
+        error = failure(self._info, self._ended[first], grid)
+        if isinstance(error, StorageFull):
+            ended = sorted(number for number in self._ended if number <= min(self._ends))
+            error.left = [rest_of(self._parts[k], self._info, self._ended[k], grid) for k in ended]
+        return error
+
+
+def cores() -> int:
+    """The number of cores that a launch may take."""
+    chosen = settings()
+    if chosen.deterministic or chosen.check is not None:
+        return 1
+    return chosen.threads or available()
 
 
 class _Local(threading.local):

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from kernelab.backend.common import backends
-from kernelab.backend.common.backends import Args, Output
+from kernelab.backend.common.backends import Args, Output, Part
 from kernelab.backend.cpu.chunk import Bounds, Chunk, Failure, Program
 from kernelab.backend.cpu.lanes import Frame, Numpy, Sums
 from kernelab.codegen.cpp.entry import GRID_SLOTS, MEMORY, EntryInfo, layout_of
@@ -69,10 +69,10 @@ class InterpretedEntry:
     width: int = WIDTH
     chunk: Callable[..., Chunk] = Chunk
 
-    def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
+    def __call__(self, args: Args, /, limit: int = 0, room: int = 0, left: Sequence[Part] = ()) -> None:
         """Run threads of the grid; raises the KernelError of the first thread that fails."""
         try:
-            self._run(backends.slots_of(args), Bounds(limit, room), done)
+            self._run(backends.slots_of(args), Bounds(limit, room), left[0].done if left else 0)
         except KeyboardInterrupt:
             raise backends.interrupted(self.info.name) from None
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from kernelab.backend.common.backends import (
     Args,
     Entry,
+    Part,
     StorageFull,
     kept_error,
     memory_error,
@@ -23,6 +24,7 @@ from kernelab.backend.common.backends import (
     thread_text,
 )
 from kernelab.backend.common.build_cache import Cache, key_of
+from kernelab.backend.common.reach import overlapping, repeated
 from kernelab.backend.common.tiered import BETTER, Pending, Tiered
 from kernelab.backend.cuda.driver import Driver
 from kernelab.backend.cuda.launch_config import (
@@ -34,8 +36,6 @@ from kernelab.backend.cuda.launch_config import (
     in_turn,
     is_specializable,
     misaligned,
-    overlapping,
-    repeated,
     threads_of,
     unordered,
 )
@@ -182,9 +182,9 @@ class CudaEntry:
         sums = (stmt.array for stmt in wide(function) if isinstance(stmt.array.type, Array))
         self._narrow = [array.hint for array in sums if scalar_of(elem_of(array)) in HALVES]
 
-    def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
+    def __call__(self, args: Args, /, limit: int = 0, room: int = 0, left: Sequence[Part] = ()) -> None:
         """Run the threads of the grid, and wait for them; see `start`."""
-        assert done == 0, "a device has run all threads or none"
+        assert not left, "a device has run all threads or none"
         self.start(args, limit, room)
         self._backend.pending.synchronize()
 

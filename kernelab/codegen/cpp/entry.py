@@ -12,7 +12,7 @@ On a device two slots follow where the function saves values: the address of the
 The first slot of a residual is there the address of its values, and the last says for how many of a thread
 there is room.  It is cut into tiles of `TILE` threads: the first values of all threads of a tile, then the
 second ones, and so on, so that a warp moves them at once.
-`status` is seventeen int64 fields, below.  What is printed is a `Message` and its values: on a CPU an entry
+`status` is eighteen int64 fields, below.  What is printed is a `Message` and its values: on a CPU an entry
 only keeps the values, and the host formats them (`kernelab.backend.common.backends`); a device calls
 printf.
 """
@@ -73,7 +73,7 @@ def _escaped(character: str) -> str:
 # --------------------------------------------------------------------------------------------- the launch ABI
 
 
-ABI_VERSION = 6
+ABI_VERSION = 7
 """Changes whenever the same IR would be called differently: part of the key of every cached build."""
 
 GRID_SLOTS = 4
@@ -104,7 +104,12 @@ after it has changed something."""
 WRAPPED = 16
 """A bit for each of `EntryInfo.wraps` whose index was below zero; those from 63 on share the last one."""
 
-STATUS_FIELDS = 17
+BOX = 17
+"""The address of the box of threads that an entry on a CPU runs, 0 for the whole grid: along each axis the
+first coordinate, and the one behind the last.  Of a kernel that unpacks one index or none, the first axis
+counts all threads."""
+
+STATUS_FIELDS = 18
 
 TILE = 32
 """The number of threads of a device whose parts of a residual are interleaved: those of a warp."""

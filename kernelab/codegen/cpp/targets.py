@@ -8,12 +8,12 @@ the grid.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from kernelab.codegen.cpp import spelling, wide_accumulators
-from kernelab.codegen.cpp.entry import DONE, GRID_SLOTS, TILE, WRAPPED, Message, Param, device_call
+from kernelab.codegen.cpp.entry import BOX, DONE, GRID_SLOTS, TILE, WRAPPED, Message, Param, device_call
 from kernelab.codegen.cpp.helpers import BUDGET, CPU_HELPERS, CUDA_HELPERS
 from kernelab.codegen.cpp.prefetch import Prefetches
 from kernelab.codegen.cpp.wide_accumulators import Total, Wide
@@ -109,25 +109,55 @@ def _chunk(outline: Outline) -> int:
     return max(1, BUDGET // outline.weight)
 
 
+def box_bounds(extents: Sequence[str]) -> list[str]:
+    """The lines that say from where to where the coordinates of an entry run: its box, or these extents."""
+    lines = [f"const i64* const box = (const i64*)status[{BOX}];"]
+    for k, extent in enumerate(extents):
+        first, behind = f"from{k} = box ? box[{2 * k}] : 0", f"upto{k} = box ? box[{2 * k + 1}] : {extent}"
+        lines.append(f"const i64 {first}, {behind};")
+    return lines
+
+
+def over(name: str, axis: int, descending: bool) -> str:
+    """The loop over a coordinate."""
+    if descending:
+        return f"for (int {name} = (int)upto{axis} - 1; {name} >= from{axis}; --{name}) {{"
+    return f"for (int {name} = (int)from{axis}; {name} < upto{axis}; ++{name}) {{"
+
+
+def chunks(axis: int, chunk: int, descending: bool) -> list[str]:
+    """The loop over a coordinate in chunks between polls: from `start` to `release`."""
+    if descending:
+        return [
+            f"for (i64 start = upto{axis}; start > from{axis}; start -= {chunk}) {{",
+            f"  const i64 release = start - from{axis} < {chunk} ? from{axis} : start - {chunk};",
+        ]
+    return [
+        f"for (i64 start = from{axis}; start < upto{axis}; start += {chunk}) {{",
+        f"  const i64 release = upto{axis} - start < {chunk} ? upto{axis} : start + {chunk};",
+    ]
+
+
 def _linear(outline: Outline) -> tuple[list[str], list[str], int]:
     chunk = _chunk(outline)
     loops = ["const i64 total = args[0] * args[1] * args[2] * args[3];", *outline.prefetches.declared]
+    loops += box_bounds(["total"])
     if outline.descending:
         spent = "start - release"
         loops += [
-            "thread = total - 1 - already;",
-            "while (thread >= 0) {",
+            "thread = (total - already < upto0 ? total - already : upto0) - 1;",
+            "while (thread >= from0) {",
             "  const i64 start = thread;",
-            f"  const i64 release = start < {chunk} ? -1 : start - {chunk};",
+            f"  const i64 release = start - from0 < {chunk} ? from0 - 1 : start - {chunk};",
             "  for (; thread > release; --thread) {",
         ]
     else:
         spent = "release - start"
         loops += [
-            "thread = already;",
-            "while (thread < total) {",
+            "thread = already > from0 ? already : from0;",
+            "while (thread < upto0) {",
             "  const i64 start = thread;",
-            f"  const i64 release = total - start < {chunk} ? total : start + {chunk};",
+            f"  const i64 release = upto0 - start < {chunk} ? upto0 : start + {chunk};",
             "  for (; thread < release; ++thread) {",
         ]
     each = [*outline.prefetches.each, *(f"const int {name} = (int)thread;" for name in outline.coordinates)]
@@ -140,13 +170,17 @@ def _nested(outline: Outline) -> tuple[list[str], list[str], int]:
     *outer, last = outline.coordinates
     k = len(outer)
     step = "--thread" if outline.descending else "++thread"
-    first = ["  const i64 ahead = args[0] * args[1] * args[2] * args[3] - already;"]
-    first.append("  thread = args[0] * args[1] * args[2] * args[3] - 1;")
-    loops = first if outline.descending else []
-    loops += [f"{INDENT * (n + 1)}{_over(outline, i, n)}" for n, i in enumerate(outer)]
-    chunks, spent = _chunks(outline, last, k)
-    loops += _indented(chunks, k + 1)
+    loops = _indented(box_bounds([f"args[{axis}]" for axis in range(k + 1)]), 1)
+    if outline.descending:
+        loops.append("  const i64 ahead = args[0] * args[1] * args[2] * args[3] - already;")
+    loops += [f"{INDENT * (n + 1)}{over(i, n, outline.descending)}" for n, i in enumerate(outer)]
     beyond = " * ".join(f"args[{n}]" for n in range(k + 1, GRID_SLOTS)) or "1"
+    lines, spent = _chunks(outline, outer, beyond)
+    loops += _indented(lines, k + 1)
+    each = f"for (int {last} = (int)start; {last} < release; ++{last}) {{"
+    if outline.descending:
+        each = f"for (int {last} = (int)start - 1; {last} >= release; --{last}) {{"
+    loops.append(f"{INDENT * (k + 2)}{each}")
     loops.append(f"{INDENT * (k + 3)}for (i64 rest = {beyond}; rest > 0; --rest, {step}) {{")
     skipped = "thread >= ahead" if outline.descending else "thread < already"
     loops.append(f"{INDENT * (k + 4)}if ({skipped}) continue;")
@@ -159,28 +193,20 @@ def _nested(outline: Outline) -> tuple[list[str], list[str], int]:
     return loops, ends, k + 4
 
 
-def _over(outline: Outline, name: str, axis: int) -> str:
-    if outline.descending:
-        return f"for (int {name} = (int)args[{axis}] - 1; {name} >= 0; --{name}) {{"
-    return f"for (int {name} = 0; {name} < args[{axis}]; ++{name}) {{"
+def _chunks(outline: Outline, outer: Sequence[str], beyond: str) -> tuple[list[str], str]:
+    """The loop over the last coordinate in chunks, and how many threads a chunk runs."""
+    first = f"({row_of(outer)} + start) * ({beyond})"
+    begin = f"  thread = {first}{' - 1' if outline.descending else ''};"
+    spent = "start - release" if outline.descending else "release - start"
+    return [*chunks(len(outer), _chunk(outline), outline.descending), begin], spent
 
 
-def _chunks(outline: Outline, name: str, axis: int) -> tuple[list[str], str]:
-    """The loops over the last coordinate, in chunks between polls, and how many threads a chunk runs."""
-    chunk, extent = _chunk(outline), f"args[{axis}]"
-    if outline.descending:
-        lines = [
-            f"for (i64 start = {extent}; start > 0; start -= {chunk}) {{",
-            f"  const i64 release = start < {chunk} ? 0 : start - {chunk};",
-            f"  for (int {name} = (int)start - 1; {name} >= release; --{name}) {{",
-        ]
-        return lines, "start - release"
-    lines = [
-        f"for (i64 start = 0; start < {extent}; start += {chunk}) {{",
-        f"  const i64 release = {extent} - start < {chunk} ? {extent} : start + {chunk};",
-        f"  for (int {name} = (int)start; {name} < release; ++{name}) {{",
-    ]
-    return lines, "release - start"
+def row_of(outer: Sequence[str]) -> str:
+    """The number of coordinates of the last axis before those of this row, given the coordinates around."""
+    row = "0"
+    for axis, name in enumerate(outer):
+        row = f"({name} + {row}) * args[{axis + 1}]" if axis else f"{name} * args[1]"
+    return row
 
 
 # ------------------------------------------------------------------------------------------ CUDA

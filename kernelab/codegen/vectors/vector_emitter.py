@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.emitter import prelude
-from kernelab.codegen.cpp.entry import DONE, GRID_SLOTS, EntryInfo, Line, Unit
+from kernelab.codegen.cpp.entry import DONE, EntryInfo, Line, Unit
 from kernelab.codegen.cpp.helpers import BUDGET
 from kernelab.codegen.cpp.prefetch import Prefetches, prefetches
-from kernelab.codegen.cpp.targets import INDENT, Cpu, reported
+from kernelab.codegen.cpp.targets import INDENT, Cpu, box_bounds, chunks, over, reported, row_of
 from kernelab.codegen.cpp.wide_accumulators import Wide
 from kernelab.codegen.cpp.writer import is_short, scalar_type, sides, weight
 from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, launch_rule
@@ -131,32 +131,21 @@ class VectorBody(VectorWriter):
         """The loops over the grid: the last index in groups, the others one by one."""
         last, down, width = len(coordinates) - 1, self.function.descending, self.lanes.width
         chunk = max(1, BUDGET // spent // width) * width
-        extent = f"args[{last}]" if last else " * ".join(f"args[{axis}]" for axis in range(GRID_SLOTS))
-        head = [f"const i64 lane_extent = {extent};", *self.ahead.declared]
-        if down:
-            head.append(f"row = {' * '.join(f'args[{axis}]' for axis in range(GRID_SLOTS))};")
+        extents = [f"args[{axis}]" for axis in range(last)] + ["lane_extent"]
+        extent = f"args[{last}]" if last else THREADS
+        head = [f"const i64 lane_extent = {extent};", *self.ahead.declared, *box_bounds(extents)]
         lines = [INDENT + line for line in head]
         for axis, name in enumerate(coordinates[:-1]):
-            over = f"int {name} = 0; {name} < args[{axis}]; ++{name}"
-            if down:
-                over = f"int {name} = (int)args[{axis}] - 1; {name} >= 0; --{name}"
-            lines.append(f"{INDENT * (axis + 1)}for ({over}) {{")
+            lines.append(f"{INDENT * (axis + 1)}{over(name, axis, down)}")
         inside = INDENT * (last + 1)
-        if down:
-            lines.append(f"{inside}row -= lane_extent;")
-            lines.append(f"{inside}for (i64 start = lane_extent; start > 0; start -= {chunk}) {{")
-            lines.append(f"{inside}  const i64 release = start < {chunk} ? 0 : start - {chunk};")
-        else:
-            lines.append(f"{inside}for (i64 start = 0; start < lane_extent; start += {chunk}) {{")
-            more = f"lane_extent - start < {chunk} ? lane_extent : start + {chunk}"
-            lines.append(f"{inside}  const i64 release = {more};")
+        if last:
+            lines.append(f"{inside}row = {row_of(coordinates[:-1])};")
+        lines += [inside + line for line in chunks(last, chunk, down)]
         lines.append(f"{inside}  i64 at = start;")
         texts = [*map(Line, lines), *self.whole_groups(coordinates[-1]), *self.tail_group(coordinates[-1])]
         threads = "start - release" if down else "release - start"
         poll = f"if ((budget -= ({threads}) * {spent}) < 0 && (budget = poll(status)) < 0) goto end;"
         ends = [f"{inside}  {poll}", f"{inside}}}"]
-        if not down:
-            ends.append(f"{inside}row += lane_extent;")
         ends += [INDENT * level + "}" for level in range(last, 0, -1)]
         return [*texts, *map(Line, ends)]
 

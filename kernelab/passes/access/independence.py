@@ -119,6 +119,14 @@ def independent(function: ir.Function) -> bool:
     )
 
 
+def separate(function: ir.Function) -> bool:
+    """Whether no thread touches an element that another one changes: they may run at once, on any cores.
+
+    Their results are the same to the last bit then.
+    """
+    return all(_owned(function, use) for _, use in _changed_uses(function))
+
+
 def contested(function: ir.Function) -> Iterator[ir.Var]:
     """The arrays at whose elements threads may meet where their order matters, if they run at once."""
     for array, use in _changed_uses(function):

@@ -11,9 +11,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from kernelab.backend.common.backends import Args, Entry, StorageFull, slots_of
+from kernelab.backend.common.backends import Args, Entry, Part, StorageFull, slots_of
+from kernelab.backend.common.reach import reach_of
 from kernelab.backend.cuda.cuda_backend import Compiled, CudaEntry
-from kernelab.backend.cuda.launch_config import current_stream, reach_of
+from kernelab.backend.cuda.launch_config import current_stream
 from kernelab.codegen.cpp.entry import EntryInfo, layout_of
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.lang.ir import Function
@@ -65,7 +66,7 @@ class Placed:
             return next(iter(self._devices.values())).info
         return (self._cpu or self.on_cpu()).info
 
-    def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
+    def __call__(self, args: Args, /, limit: int = 0, room: int = 0, left: Sequence[Part] = ()) -> None:
         """Run where the arrays are; raises LaunchError where they are not all in one place."""
         if OPEN:
             slots = slots_of(args)
@@ -77,8 +78,8 @@ class Placed:
             if has_copies():
                 settle_within(reach_of(self._layout, slots).values())
         entry = self._cpu or self.on_cpu()
-        if limit or done or room:
-            entry(args, limit, done, room)
+        if limit or room or left:
+            entry(args, limit, room, left)
         else:
             entry(args)
 
@@ -200,7 +201,7 @@ def run_within_budget(usual: Entry, frugal: Callable[[], Entry], args: Args) -> 
     try:
         usual(args, settings().loop_memory if saves else 0, room=room or 0)
     except StorageFull as full:
-        frugal()(args, done=full.done, room=room or 0)
+        frugal()(args, room=room or 0, left=full.left)
         return True
     return False
 

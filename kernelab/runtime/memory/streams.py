@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from contextvars import Token
 from typing import Any, TypeVar
 
+from kernelab.backend.common.reach import Reach
 from kernelab.backend.cuda.driver import Driver
-from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LAUNCH_CONFIG, STREAMS, LaunchConfig, Reach
+from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LAUNCH_CONFIG, STREAMS, LaunchConfig
 from kernelab.backend.cuda.synchronisation import LEGACY
 from kernelab.errors import Diagnostic, KernelMemoryError, LaunchError, a_thing, with_article
 from kernelab.runtime.context.recorder import caller

@@ -1,0 +1,134 @@
+"""The cores of the machine: threads that wait for work, and work in parts that several of them take in order.
+
+The thread that has the work takes part itself, and asks for help once its first parts have shown that the
+rest takes longer than it takes to wake somebody.  It never waits for a thread that has not begun: so launches
+from several threads cannot wait for each other, and after a fork there are no helpers yet, and nobody waits.
+Knows nothing of kernels; which part runs where must not matter.
+"""
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+
+WAKING = 5e-5
+"""The seconds that the rest of a work has to take for others to help: twice what it takes to wake one."""
+
+
+def available() -> int:
+    """The number of cores that the process may use."""
+    if hasattr(os, "sched_getaffinity"):  # as on Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Work:
+    """Parts of a work by number: `do` runs one; `stop` makes those that run now, but earlier ones, end soon.
+
+    `do` may be called from any thread.
+    """
+
+    def __init__(self, do: Callable[[int], None], stop: Callable[[int], None], count: int) -> None:
+        self._do = do
+        self._stop = stop
+        self._waiting = deque(range(count))
+        self._helpers: list[threading.Event] = []
+        self._problems: list[BaseException] = []
+
+    def run(self, helpers: int) -> None:
+        """Run all parts, with at most so many other threads; raises what was raised there or by a signal."""
+        try:
+            self._run(helpers)
+        except BaseException:
+            self._give_up()
+            raise
+        if self._problems:
+            raise self._problems[0]
+
+    def end_behind(self, number: int) -> None:
+        """Parts behind this one no longer matter: none begins, and those that run end soon."""
+        self._waiting.clear()
+        self._stop(number)
+
+    def help(self) -> None:
+        """Run parts in a thread of the pool as long as there are any."""
+        has_left = threading.Event()
+        self._helpers.append(has_left)  # before it takes a part
+        try:
+            while self._waiting:
+                self._take()
+        except BaseException as problem:  # noqa: BLE001  raised again by `run`
+            self._problems.append(problem)
+            self.end_behind(-1)
+        finally:
+            has_left.set()
+
+    def _run(self, helpers: int) -> None:
+        start, done = time.perf_counter(), 0
+        while self._waiting:
+            self._take()
+            done += 1
+            if helpers and (time.perf_counter() - start) / done * len(self._waiting) > WAKING:
+                POOL.ask(self, min(helpers, len(self._waiting)))
+                helpers = 0
+        self._wait()
+
+    def _take(self) -> None:
+        try:
+            number = self._waiting.popleft()
+        except IndexError:  # another thread was faster
+            return
+        self._do(number)
+
+    def _wait(self) -> None:
+        """Return when all helpers have left; one that comes later finds nothing to do."""
+        for has_left in [*self._helpers]:
+            has_left.wait()
+
+    def _give_up(self) -> None:
+        """Have all helpers leave, whatever signals come meanwhile: they write to the caller's memory."""
+        while True:
+            try:
+                self.end_behind(-1)
+                self._wait()
+            except BaseException:  # noqa: BLE001  the first one is raised
+                continue
+            return
+
+
+class Pool:
+    """Threads that wait for work; they never keep the process alive."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: a forked process has no thread but its own."""
+        self._work: SimpleQueue[Work] = SimpleQueue()
+        self._count = 0
+        self._lock = threading.RLock()
+
+    def ask(self, work: Work, helpers: int) -> None:
+        """Have so many threads help."""
+        with self._lock:
+            try:
+                while self._count < helpers:
+                    name = f"kernelab core {self._count + 1}"
+                    threading.Thread(target=self._help, args=(self._work,), name=name, daemon=True).start()
+                    self._count += 1
+            except RuntimeError:  # no more threads can be started: those that there are help
+                pass
+        for _ in range(min(helpers, self._count)):
+            self._work.put(work)
+
+    @staticmethod
+    def _help(works: "SimpleQueue[Work]") -> None:
+        while True:
+            works.get().help()
+
+
+POOL = Pool()
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=POOL.forget)
