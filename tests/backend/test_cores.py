@@ -284,19 +284,32 @@ def test_an_error_ends_later_threads_that_would_run_forever(kernels: Any) -> Non
 
 
 @pytest.mark.parametrize("endless", [slice(0, 1), slice(5, 6), slice(None)], ids=["first", "other", "all"])
-def test_an_interrupt_ends_all_parts(endless: slice, kernels: Any) -> None:
+def test_an_interrupt_ends_all_parts(endless: slice, kernels: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, do = threading.Event(), Parts._do
+
     def ring(*_: object) -> None:
         raise KeyboardInterrupt
 
+    def noted(self: Parts, number: int) -> None:
+        began.set()
+        do(self, number)
+
+    def interrupt() -> None:
+        began.wait()
+        os.kill(os.getpid(), signal.SIGALRM)
+
     n, of = np.zeros(64, np.int32), kl.zeros(64, dtype=int)
+    kl.launch(kernels["halting"], 64, [of, of], [kl.zeros(64)])  # built before anything rings
     n[endless] = 1
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    given = [kl.array(n), of]
+    monkeypatch.setattr(Parts, "_do", noted)
+    before, other = signal.signal(signal.SIGALRM, ring), threading.Thread(target=interrupt)
+    other.start()
     try:
         with pytest.raises(KernelInterrupt, match="was interrupted"):
-            kl.launch(kernels["halting"], 64, [kl.array(n), of], [kl.zeros(64)])
+            kl.launch(kernels["halting"], 64, given, [kl.zeros(64)])
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        other.join()
         signal.signal(signal.SIGALRM, before)
     y = kl.ones(64)
     kl.launch(kernels["halting"], 64, [of, of], [y])
