@@ -29,7 +29,7 @@ HEAD = "| the message | at | what to do |\n|---|---|---|"
 
 def page() -> str:
     """The introduction, what is said of calls and launches, then what is said of kernels."""
-    host = {one.message: _row(one.message, one.cells[-1].splitlines()[-1], one.hint) for one in mistakes()}
+    host = {one.message: _row(one.message, _statement(one.cells[-1]), one.hint) for one in mistakes()}
     sections = [INTRODUCTION, "## A first hour\n", HEAD, *host.values(), ""]
     for heading, found in groupby(_once(), key=lambda item: item[0]):
         rows = (_row(told.message, _line(one, told), told.hint) for _, one, told in found)
@@ -47,6 +47,11 @@ def _once() -> Iterator[tuple[str, Rejection, Diagnostic]]:
         if template not in seen:
             seen.add(template)
             yield name.partition(":")[0].rpartition(" ")[0], one, told
+
+
+def _statement(cell: str) -> str:
+    """The first line of the last statement of a cell."""
+    return next(line for line in reversed(cell.splitlines()) if not line.startswith(" "))
 
 
 def _line(one: Rejection, told: Diagnostic) -> str:
