@@ -12,6 +12,7 @@ from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from kernelab.jupyter.notebook_state import State
 from kernelab.jupyter.problems import Problems
 from kernelab.jupyter.requests import ANSWERS, READY, TARGET, VERSION, Message, reply
+from kernelab.jupyter.subshells import answer_beside_cells
 
 
 class Channel:
@@ -53,9 +54,7 @@ class Channel:
             comm.send({"version": VERSION, **event})
 
     def _opened(self, comm: Any, _: Any) -> None:
-        # Since 7.3 ipykernel hands a page's message to the thread that last sent to it, which may be busy.
-        if hasattr(comm, "_reply_subshell_for"):
-            comm._reply_subshell_for = lambda data, default: default
+        answer_beside_cells(comm)
         self.comms[comm.comm_id] = comm
         comm.on_msg(lambda message: comm.send(self._reply(message)))
         comm.on_close(lambda _: self.comms.pop(comm.comm_id, None))

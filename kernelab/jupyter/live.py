@@ -22,6 +22,7 @@ from IPython.core.getipython import get_ipython
 
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.errors import KernelWarning
+from kernelab.jupyter.subshells import answer_beside_cells
 from kernelab.settings import settings
 from kernelab.views.live.live_views import LiveView
 from kernelab.views.pages import page
@@ -325,10 +326,7 @@ def _made(shown: Tape | LiveView) -> TapeWidget | ViewWidget:
         return ViewWidget(shown)
     shown.observe()
     widget = TapeWidget(shown)
-    # ipykernel gives front-ends threads of their own, so that questions are answered while a cell runs;
-    # but since 7.3 the answer to a message of the main thread goes back to that, which is busy.
-    if hasattr(widget.comm, "_reply_subshell_for"):
-        widget.comm._reply_subshell_for = lambda data, default: default
+    answer_beside_cells(widget.comm)
     return widget
 
 

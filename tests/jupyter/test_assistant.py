@@ -9,8 +9,8 @@ import pytest
 
 from tests.jupyter.assistant import Page, running
 from tests.jupyter.conftest import Notebook
+from tests.jupyter.mistake import mistakes
 from tests.jupyter.test_checking import GOLDEN
-from tests.jupyter.test_mistakes import MISTAKES
 
 WRONG = "%%kernel\ndef f(x: array[float]):\n    x[i] = 2.0 * x[i]\n"
 
@@ -27,6 +27,18 @@ def test_a_text_is_checked_while_a_cell_runs(notebook: Notebook, page: Page, tmp
         (told,) = page.ask("check", text=WRONG, cell="a")["diagnostics"]
     assert told["message"] == "the name i is not known here"
     assert [told["start"], told["end"]] == [[2, 19], [2, 20]]
+
+
+def test_an_answer_ends_no_cell_for_others_who_wait_for_that(
+    notebook: Notebook, page: Page, tmp_path: Path
+) -> None:
+    notebook.run("import threading\nthreads = set()")
+    notebook.run("def note(): threads.add(threading.current_thread() is threading.main_thread())")
+    notebook.run("get_ipython().events.register('post_execute', note)")  # as Matplotlib sends its figures
+    with running(notebook, tmp_path / "answered"):
+        page.ask("check", text=WRONG, cell="a")
+    assert notebook.run("print(threads)").stream == "{True}\n"
+    notebook.run("get_ipython().events.unregister('post_execute', note)")
 
 
 def test_a_check_leaves_no_trace(notebook: Notebook, page: Page) -> None:
@@ -76,9 +88,9 @@ def test_checking_while_a_cell_compiles_changes_neither(
 
 def test_mistakes_of_a_first_hour_are_told_as_one_types(notebook: Notebook, page: Page) -> None:
     told = 0
-    for mistake in (mistake for mistake in MISTAKES if "%%kernel --quiet" in mistake):
+    for mistake in (one for one in mistakes() if "%%kernel --quiet" in "".join(one.cells)):
         notebook.run("%reset -f\n%load_ext kernelab\nimport kernelab as kl")
-        for text in mistake.partition("\n")[2].removeprefix("? ").split("\n---\n"):
+        for text in mistake.cells:
             text = text[max(0, text.find("%%kernel --quiet")) :]
             diagnostics = page.ask("check", text=text)["diagnostics"]
             run = notebook.run(text)
