@@ -109,3 +109,11 @@ def test_only_the_outputs_that_follow_by_the_host_fail() -> None:
             lambda x: (product(x, x), assigned(x)), inputs=[leaf()], raise_exception=False, show_summary=False
         )
     assert [pair.verdict for pair in report.pairs] == ["", "host"]
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_function_of_float64_that_rounds_to_float32_on_its_way_passes(fast: bool) -> None:
+    def rounded(x: kl.array) -> kl.array:
+        return x.astype(kl.float32).astype(kl.float64) * x
+
+    assert kl.autograd.gradcheck(rounded, inputs=[leaf()], fast=fast, show_summary=False)

@@ -20,7 +20,7 @@ from kernelab.autodiff.transforms.transforms import chunks
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.hooks import steps
 from kernelab.lang.rounding import epsilon
-from kernelab.lang.types import scalar_of
+from kernelab.lang.types import float32, scalar_of
 from kernelab.runtime.array.array import array
 
 STEP = 1e-3
@@ -217,7 +217,8 @@ def through_host(subject: Subject, labels: Sequence[str] = ()) -> frozenset[str]
     """The labels of the outputs of a function that follow its inputs through the host."""
     if subject.kernel is not None:
         return frozenset()
-    eps = max(epsilon(scalar_of(source.elements.dtype).dtype) for source in subject.sources)
+    passed = [float32, *(scalar_of(source.elements.dtype) for source in subject.sources)]  # may be on its way
+    eps = max(epsilon(scalar.dtype) for scalar in passed)
     rng = np.random.default_rng(len(subject.sources))
     starts = [_numbers(source.elements) for source in subject.sources]
     moves = [4 * np.sqrt(eps) * rng.uniform(0.5, 1.5, len(x)) * np.maximum(1.0, np.abs(x)) for x in starts]
