@@ -1,6 +1,6 @@
 """One system under measurement, in a process of its own: reads a request a line, answers a line.
 
-    python worker.py kernelab|warp|numba|jax|c++
+    python worker.py kernelab|"kernelab, all cores"|warp|numba|jax|c++
 
 A request is JSON: {"measure": "kernel", "name": ...}, or the name of another function of `MEASURES` with its
 arguments; an answer is JSON too, of numbers by row.  Every system does the same work by its own names.
@@ -28,15 +28,24 @@ LAUNCHES = 2000
 
 
 class Kernelab:
-    """kernelab: a cell is text."""
+    """kernelab: a cell is text.  On one core, as what it is compared with."""
+
+    cores: int | None = 1
 
     def __init__(self) -> None:
         import kernelab
 
         self.lib: Any = kernelab
+        self.lib.config.threads = self.cores
 
     def compile(self, text: str, name: str) -> Any:
         return self.lib.compile(text)[name]
+
+
+class AllCores(Kernelab):
+    """kernelab on all cores of the process."""
+
+    cores = None
 
 
 class Warp:
@@ -457,7 +466,14 @@ def statements(system: System, count: int) -> dict[str, Any]:
     }
 
 
-SYSTEMS = {"kernelab": Kernelab, "warp": Warp, "numba": Numba, "jax": Jax, "c++": Cxx}
+SYSTEMS = {
+    "kernelab": Kernelab,
+    "kernelab, all cores": AllCores,
+    "warp": Warp,
+    "numba": Numba,
+    "jax": Jax,
+    "c++": Cxx,
+}
 MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
     measure.__name__: measure for measure in (latency, overhead, chain, jacobian, checks, statements)
 }
