@@ -19,7 +19,7 @@ from kernelab.lang.ops import Zero
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.ops.function_calls import stated_kernel
-from kernelab.views.kernel.code_view import PANES, Facts, Parts, Places
+from kernelab.views.kernel.code_view import KEEPS_NOTHING, PANES, Facts, Parts, Places
 from kernelab.views.kernel.kernel_facts import parts_of
 
 
@@ -127,7 +127,8 @@ def marks(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any
 
 def _said(facts: Facts) -> Iterator[tuple[str, str]]:
     kinds = ("read", "reads"), ("written", "writes"), ("added", "adds to"), ("saved", "keeps")
-    lists = facts.reads, facts.writes, facts.adds, facts.kept
+    kept = tuple(each for each in facts.kept if each != KEEPS_NOTHING)
+    lists = facts.reads, facts.writes, facts.adds, kept
     for (kind, verb), arrays in zip(kinds, lists, strict=True):
         if arrays:
             yield kind, f"{verb} {', '.join(arrays)}"

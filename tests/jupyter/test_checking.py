@@ -160,6 +160,12 @@ def test_derivatives_that_are_zero_by_construction_are_marked() -> None:
     assert found == zero
 
 
+def test_of_two_loops_the_one_that_keeps_something_is_marked() -> None:
+    loops = "".join(f"    for k in range(8):\n        s = {step}\n" for step in ("s + 1.0", "s * s"))
+    text = f"%%kernel\ndef f(x: array[float], y: array[float]):\n    s = x[0]\n{loops}    y[0] = s\n"
+    assert [m["line"] for m in marks({"text": text}, {})["marks"] if m["kind"] == "saved"] == [5]
+
+
 def test_a_mistake_in_another_cell_is_not_put_into_this_one() -> None:
     names = dict(kl.compile("def part(t):\n    s = t\n    return s.q\n", label="Cell In[2]"))
     text = "%%kernel\ndef f(x: array[float]):\n    i = tid()\n    x[i] = part(x[i])\n"

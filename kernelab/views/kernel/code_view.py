@@ -386,6 +386,8 @@ Place = tuple[Source, int]
 
 NOTHING = "touches no array"
 NO_EFFECTS = Effects(frozenset(), frozenset(), frozenset())
+KEEPS_NOTHING = "nothing of its iterations"
+"""What a loop keeps whose adjoint needs none of its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +422,7 @@ def facts_of(
     for saving in (one for one in residuals if one.names):
         kept.setdefault(_place(saving.span), []).append(f"{_saving(saving)} by a tape")
     for loop in (one for one in loops if not one.bytes):
-        kept.setdefault(_place(loop.span), []).append("nothing of its iterations")
+        kept.setdefault(_place(loop.span), []).append(KEEPS_NOTHING)
     done = effects_by_line(primal)
     facts = {}
     for place in dict.fromkeys([*done, *kept]):
