@@ -98,7 +98,7 @@ def main() -> None:
     given = parser.parse_args()
     rng = np.random.default_rng(1)
     a = kl.array(rng.normal(size=8), dtype=float)
-    chunks = [kl.array(rng.normal(size=100_000), dtype=float) for _ in range(16)]
+    chunks = [kl.array(rng.normal(size=10_000), dtype=float) for _ in range(16)]
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
     print("| workers | NumPy, ms a task | kernelab, ms a task | sum of gradients, s | same bits |")
     print("|---|---|---|---|---|")

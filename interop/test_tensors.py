@@ -2,8 +2,10 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pandas
 import pytest
 import torch
+import xarray
 
 import kernelab as kl
 
@@ -59,3 +61,12 @@ def test_a_tensor_of_what_a_tape_computed_says_that_the_chain_ends() -> None:
     with pytest.warns(kl.KernelWarning, match="no gradient comes back from another library"):
         jnp.asarray(y)
     assert len(tape.launches) == 1
+
+
+def test_labelled_arrays_are_made_of_the_memory_and_copied_back() -> None:
+    x = kl.array([1.0, 2.0], dtype=float)
+    labelled = xarray.DataArray(x.numpy(), dims="t")
+    labelled[0] = 5.0
+    assert x.list() == [5.0, 2.0]
+    assert kl.array(labelled).list() == [5.0, 2.0]
+    assert pandas.Series(x).tolist() == [5.0, 2.0]

@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse.linalg
 
@@ -123,3 +124,18 @@ def test_python_sees_the_memory_of_an_array() -> None:
     memoryview(x)[0] = 5.0
     assert x.list() == [5.0, 2.0]
     assert np.asarray(x).base is not None
+
+
+def test_frames_are_copied_and_refused_at_a_launch_with_the_way_to_do_it() -> None:
+    series = pandas.Series([1.0, None, 3.0], dtype="Int64")
+    x = kl.array(series, dtype=float)
+    assert x.list()[::2] == [1.0, 3.0]
+    assert np.isnan(x.list()[1])
+    with pytest.raises(kl.LaunchError, match=r"not a Series\n(.*\n)*  hint: make an array of it: kl.array"):
+        kl.launch(MADE["double"], dim=3, inputs=[series], outputs=[kl.zeros(3)])
+
+
+def test_functions_of_numpy_compute_with_the_values() -> None:
+    x = kl.array([3.0, 4.0], dtype=float)
+    assert np.linalg.norm(x) == 5.0
+    assert np.concatenate([x, x]).tolist() == [3.0, 4.0, 3.0, 4.0]
