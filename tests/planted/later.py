@@ -385,11 +385,4 @@ LATER = (
         "or False:",
         CORES,
     ),
-    Fault(
-        "the error of a launch on several cores is that of any part",
-        BACKEND,
-        "first = min(self._ended)",
-        "first = max(self._ended)",
-        CORES,
-    ),
 )
