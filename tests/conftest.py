@@ -219,7 +219,9 @@ def _lab_environment(home: Path) -> dict[str, str]:
         "JUPYTERLAB_SETTINGS_DIR": "settings",
         "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
     }
-    return os.environ | {variable: str(home / folder) for variable, folder in own.items()}
+    # In a virtual environment what is installed there would come before our extension.
+    first = {"JUPYTER_PREFER_ENV_PATH": "0"}
+    return os.environ | first | {variable: str(home / folder) for variable, folder in own.items()}
 
 
 def _wait_until_it_answers(server: Lab, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -25,6 +25,14 @@ export function html<K extends keyof HTMLElementTagNameMap>(
   return fill(document.createElement(tag), attributes, children);
 }
 
+/** A place of the notebook; a button that leads there where the JupyterLab extension is. */
+export function place(text: string): HTMLElement {
+  const go = (globalThis as { kernelabGo?: (place: string) => void }).kernelabGo;
+  return go
+    ? html("button", { type: "button", class: "klt-link", click: () => go(text) }, text)
+    : html("span", { class: "klt-quiet" }, text);
+}
+
 export function svg(tag: string, attributes: Attributes = {}, ...children: Child[]): SVGElement {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }

@@ -1,9 +1,9 @@
 // What the page itself knows of a record and of an array, without asking the kernel.
 
-import { bytes, count, duration, html } from "./dom";
+import { bytes, count, duration, html, place } from "./dom";
 import type { Store } from "./store";
 
-type Fact = [name: string, value: string];
+type Fact = [name: string, value: string | HTMLElement];
 
 export function factsOfRecord(store: Store, record: number): HTMLElement[] {
   const step = store.step(record);
@@ -19,7 +19,7 @@ export function factsOfRecord(store: Store, record: number): HTMLElement[] {
       : []),
     ["time", duration(store.data.times[record] ?? -1) || "not measured: it ran before the tape was shown"],
     ["memory", `reads from ${bytes(size(moved(step.reads)))}, writes to ${bytes(size(moved(step.writes)))}`],
-    ["where", step.place],
+    ["where", place(step.place)],
     ...scopes.map(([name]): Fact => ["scope", name]),
   ];
   return [

@@ -1,6 +1,6 @@
 // What goes wrong on a tape, in words: overwrites and what the last backward() found.
 
-import { bytes, count, html } from "./dom";
+import { bytes, count, html, place as placed } from "./dom";
 import type { Finding, Overwrite } from "./protocol";
 import type { Store } from "./store";
 
@@ -110,10 +110,7 @@ export class Problems {
     const often = document.createTextNode("");
     const lines = problem.lines
       .filter(([, place]) => place)
-      .flatMap(([what, place, text]) => [
-        html("dt", {}, what),
-        html("dd", {}, html("code", {}, text), " ", html("span", { class: "klt-quiet" }, place)),
-      ]);
+      .flatMap(([what, place, text]) => [html("dt", {}, what), html("dd", {}, html("code", {}, text), " ", placed(place))]);
     const show =
       problem.record < 0
         ? []

@@ -24,6 +24,7 @@ export class FakeKernel {
   comms: FakeComm[] = [];
   targets = new Map<string, (comm: unknown) => void>();
   statusChanged = new Signal<this, Kernel.Status>(this);
+  connectionStatusChanged = new Signal<this, Kernel.ConnectionStatus>(this);
   disposed = new Signal<this, void>(this);
   info = Promise.resolve({});
   supportsSubshells = false;

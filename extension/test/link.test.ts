@@ -87,6 +87,22 @@ test("a question to a kernel that restarts has no answer, and the next goes over
   expect(kernel.comms).toHaveLength(2);
 });
 
+test("a question that was lost with the connection has no answer, and the comm is used again", async () => {
+  const { kernel, link, check } = asked(),
+    first = check("one"),
+    heard: string[] = [];
+  link.events.connect((_, { event }) => heard.push(event));
+  await settled();
+  kernel.connectionStatusChanged.emit("connecting");
+  expect(await first).toBeNull();
+  kernel.connectionStatusChanged.emit("connected");
+  expect(heard).toEqual(["ready"]);
+  void check("two");
+  await settled();
+  expect(kernel.comms).toHaveLength(1);
+  expect(kernel.comm.sent.map(({ text }) => text)).toEqual(["one", "two"]);
+});
+
 test("a comm waits for its subshell where the kernel has them", async () => {
   const { kernel, check } = asked();
   let start = () => {};

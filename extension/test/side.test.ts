@@ -1,7 +1,7 @@
 import { nullTranslator } from "@jupyterlab/translation";
 import { expect, test } from "vitest";
 import type { ArrayFacts, Place } from "../src/lab/messages";
-import { arraysShown, digits, replace, stateShown, warningsShown } from "../src/lab/side_view";
+import { arraysShown, checksShown, digits, replace, stateShown, warningsShown } from "../src/lab/side_view";
 import { examples, warnings } from "./examples";
 
 const trans = nullTranslator.load("kernelab");
@@ -34,6 +34,17 @@ test("what is not finite is marked, what cannot be read says less, and those lef
   expect(shown.querySelector("details")).toBeNull();
   expect(shown.textContent).toContain("Arrays (5)");
   expect(shown.textContent).toContain("and 3 more");
+});
+
+test("a check is shown with its verdict, and leads to its line", () => {
+  const [warning] = warnings,
+    went: Place[] = [];
+  const check = { ...warning!, verdict: "✗ FAIL  gradcheck of square", passed: false };
+  const shown = checksShown([check], { textAt: () => null, go: (place) => went.push(place) }, trans)[0]!;
+  expect(shown.querySelector(".kernelab-bad")!.textContent).toBe(check.verdict);
+  shown.querySelector("button")!.click();
+  expect(went).toEqual([check]);
+  expect(checksShown([], { textAt: () => null, go: () => {} }, trans)).toEqual([]);
 });
 
 test("norms have four digits", () => {
@@ -74,11 +85,13 @@ test("each line of a warning is a button that leads there, and says what has bec
 });
 
 test("the status bar names device, compiler, checked mode, and the warnings by which a gradient is wrong", () => {
-  const state = { device: "cpu", compiler: "g++", checked: null, problems: [], warnings: 0 },
+  const state = { device: "cpu", compiler: "g++", checked: null, launches: null, problems: [], warnings: 0 },
     [warning] = warnings;
   expect(stateShown(state, [{ ...warning!, kind: "kept" }], trans)).toBe("∇  cpu  g++");
   expect(stateShown({ ...state, compiler: null }, [warning!], trans)).toBe("∇  cpu  no compiler  ⚠ 1 warning");
-  expect(stateShown({ ...state, checked: "bounds" }, [warning!, warning!], trans)).toBe("∇  cpu  g++  checked: bounds  ⚠ 2 warnings");
+  expect(stateShown({ ...state, checked: "full", launches: 3 }, [warning!, warning!], trans)).toBe(
+    "∇  cpu  g++  checked: full  3 launches on the tape  ⚠ 2 warnings",
+  );
 });
 
 test("the focus stays on the same array when everything is drawn anew", () => {

@@ -1,13 +1,20 @@
+import { nullTranslator } from "@jupyterlab/translation";
 import { EditorState } from "@codemirror/state";
 import { expect, test } from "vitest";
 import { decorated, saidOf } from "../src/lab/warnings";
 import { warnings } from "./examples";
 
+const trans = nullTranslator.load("kernelab");
+
 /** "line: words" of each line with a warning. */
 function shown(text: string): string[] {
   const { doc } = EditorState.create({ doc: text }),
     found: string[] = [];
-  decorated(doc, warnings.flatMap(saidOf)).between(0, doc.length, (from, _, { spec }) => {
+  decorated(
+    doc,
+    warnings.flatMap((one) => saidOf(one, trans)),
+    trans,
+  ).between(0, doc.length, (from, _, { spec }) => {
     if (spec.widget) found.push(`${doc.lineAt(from).number - 1}: ${spec.widget.toDOM().title}`);
   });
   return found;

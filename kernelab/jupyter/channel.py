@@ -9,10 +9,11 @@ from typing import Any
 from comm import create_comm
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
-from kernelab.jupyter.notebook_state import State
+from kernelab.jupyter.notebook_state import Checks, State
 from kernelab.jupyter.problems import Problems
 from kernelab.jupyter.requests import ANSWERS, READY, TARGET, VERSION, Message, reply
 from kernelab.jupyter.subshells import answer_beside_cells
+from kernelab.views.pages.display import LISTENERS
 
 
 class Channel:
@@ -24,6 +25,7 @@ class Channel:
         self.comms: dict[str, Any] = {}
         self.problems = Problems(shell, self.tell)
         self.state = State(self.problems)
+        self.checks = Checks(self.problems)
 
     def install(self) -> None:
         """Answer pages from now on, and tell those that are open."""
@@ -31,6 +33,7 @@ class Channel:
             self.manager.register_target(TARGET, self._opened)
             self.ready = create_comm(target_name=READY, data={"version": VERSION})
             self.problems.install()
+            LISTENERS.append(self.checks.shown)
 
     def remove(self) -> None:
         """Answer no more."""
@@ -40,6 +43,7 @@ class Channel:
                 comm.close()
             self.comms.clear()
             self.problems.remove()
+            LISTENERS.remove(self.checks.shown)
 
     def look(self, result: ExecutionResult) -> None:
         """Tell what a cell has changed."""
@@ -61,5 +65,6 @@ class Channel:
         comm.send({"version": VERSION, "event": "ready"})
 
     def _reply(self, message: Any) -> Message:
-        answers = {**ANSWERS, "state": self.state.answer}
+        own = {"state": self.state.answer, "checks": self.checks.answer, "where": self.problems.where}
+        answers = {**ANSWERS, **own}
         return reply(message["content"]["data"], dict(self.shell.user_ns), answers)

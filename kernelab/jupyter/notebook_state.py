@@ -1,14 +1,21 @@
-"""The arrays of a notebook and what kernels run on, as the side panel of JupyterLab lists them."""
+"""The arrays, the tape and the checks of a notebook, and what kernels run on, for JupyterLab's side panel."""
 
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kernelab import hooks
+from kernelab.autodiff.checks.gradcheck import GradcheckReport
+from kernelab.autodiff.checks.tapecheck import TapeReport
+from kernelab.autodiff.checks.taylor import TaylorReport
+from kernelab.autodiff.tape.tape import Tape
 from kernelab.backend.common.compiler import find_compiler
-from kernelab.jupyter.problems import Problems
+from kernelab.jupyter.problems import Place, Problems
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.memory.device import get_device
 from kernelab.settings import settings
@@ -62,6 +69,44 @@ def _norm(shown: array) -> float | str | None:
     return norm if np.isfinite(norm) else str(norm)
 
 
+def last_tape(names: Mapping[str, Any]) -> tuple[str, Tape | None]:
+    """The tape that a variable of the notebook has got last, and its name."""
+    tapes = ((name, value) for name, value in reversed(list(names.items())) if issubclass(type(value), Tape))
+    return next((pair for pair in tapes if not pair[0].startswith("_")), ("", None))
+
+
+def tape(_: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to `tape`: the forms of the last one, as a cell would show it, live where that can be."""
+    name, found = last_tape(names)
+    forms = {} if found is None else hooks.widget(found, {}) or hooks.display(found)
+    return {"name": name, "forms": forms}
+
+
+class Checks:
+    """The last checks of gradients that cells have shown, the latest first."""
+
+    def __init__(self, problems: Problems) -> None:
+        self.problems = problems
+        self.told: deque[tuple[str, bool, Place]] = deque(maxlen=MOST_CHECKS)
+
+    def shown(self, report: object, text: str) -> None:
+        """Take note of what a cell shows, if that is a check."""
+        place = self.problems.place(caller().span)
+        if place is not None and isinstance(report, GradcheckReport | TapeReport | TaylorReport):
+            entry = text.split("\n")[0], bool(report), place
+            if entry not in self.told:
+                self.told.appendleft(entry)
+
+    def answer(self, _: object, names: object) -> dict[str, Any]:
+        """The answer to `checks`."""
+        told = [{"verdict": text, "passed": ok, **place.message} for text, ok, place in list(self.told)]
+        return {"checks": told}
+
+
+MOST_CHECKS = 10
+"""How many checks are kept."""
+
+
 class State:
     """What kernels run on, as it was after the last cell: settings belong to the thread of the cells."""
 
@@ -72,6 +117,8 @@ class State:
     def look(self) -> None:
         """Take note, on the thread of the cells."""
         self.device, self.check = str(get_device()), settings().check
+        recorded = last_tape(self.problems.shell.user_ns)[1]
+        self.launches = None if recorded is None else len(recorded.launches)
 
     def answer(self, _: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to `state`."""
@@ -81,6 +128,7 @@ class State:
             "device": self.device,
             "compiler": None if compiler is None else Path(compiler).name,
             "checked": self.check,
+            "launches": self.launches,
             "problems": problems,
             "warnings": sum(problem["kind"] != "kept" for problem in problems),
         }

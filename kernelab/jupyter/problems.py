@@ -5,7 +5,8 @@ line where a value turned NaN.  It is mended when a cell of one of its lines has
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+import linecache
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,8 +53,8 @@ class Problems:
     def __init__(self, shell: InteractiveShell, tell: Tell) -> None:
         self.shell = shell
         self.tell = tell
-        self.cells: dict[str, str | None] = {}
-        """Which cell each label stands for."""
+        self.cells: dict[str, tuple[str | None, str]] = {}
+        """Which cell each label stands for, and the name of its text."""
         self.open: dict[Problem, int] = {}
         self._again: set[Problem] = set()
         self._seen: set[object] = set()
@@ -100,7 +101,6 @@ class Problems:
         if key in self._seen:
             return  # a loop does it again: nothing new, and nothing to wait for
         self._seen.add(key)
-        self._know()
         spans = event.place.span, event.reader.place.span
         places = tuple(place for span in spans if (place := self.place(span)) is not None)
         wrong = "kept" if event.outcome == "saved" else "overwritten"
@@ -121,15 +121,25 @@ class Problems:
 
     def place(self, span: Span) -> Place | None:
         """The line of a cell that a span is at; None for text that is in no cell."""
+        self._know()
         label = span.source.label
         if label not in self.cells:
             return None
-        return Place(self.cells[label], label, span.line - 1, span.source.line(span.line).strip())
+        return Place(self.cells[label][0], label, span.line - 1, span.source.line(span.line).strip())
+
+    def where(self, request: Mapping[str, Any], _: object) -> Message:
+        """The answer to `where`: a line of the cell of that label, as it ran; nothing where none is known."""
+        self._know()
+        label, line = str(request["label"]), int(request["line"])
+        if label not in self.cells:
+            return {}
+        cell, file = self.cells[label]
+        return Place(cell, label, line, linecache.getline(file, line + 1).strip()).message
 
     def _know(self) -> None:
         """Note which cell the label of the running one stands for: its text is registered by now."""
         cell, file = self._running
-        self.cells[label_of(file)] = cell
+        self.cells[label_of(file)] = cell, file
 
     def _message(self, problem: Problem) -> Message:
         first, *others = (place.message for place in problem.places)

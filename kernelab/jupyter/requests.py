@@ -8,7 +8,8 @@ from typing import Any
 
 from kernelab.jupyter.checking import check
 from kernelab.jupyter.hovering import hover
-from kernelab.jupyter.notebook_state import arrays
+from kernelab.jupyter.notebook_state import arrays, tape
+from kernelab.jupyter.offered_code import code
 from kernelab.jupyter.typed_kernels import forms, marks
 
 VERSION = 1
@@ -27,6 +28,8 @@ ANSWERS: Mapping[str, Answer] = {
     "marks": marks,
     "forms": forms,
     "arrays": arrays,
+    "tape": tape,
+    "code": code,
 }
 """How each kind of request is answered, given the names of the notebook."""
 

@@ -14,6 +14,7 @@ from kernelab.frontend.meaning.trial import trial
 from kernelab.jupyter.cell_text import CellText
 from kernelab.jupyter.checking import Checked, checked
 from kernelab.jupyter.magics import uncalled
+from kernelab.jupyter.run_marks import of_runs
 from kernelab.lang.ir import Atom, Let, walk
 from kernelab.lang.ops import Zero
 from kernelab.lang.types import Array, is_differentiable
@@ -116,9 +117,11 @@ def marks(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any
         found, kernels = typed(cell, names)
         told: dict[tuple[int, str, str], None] = {}
         for kernel in kernels:
-            for (source, line), facts in Places(parts_of(kernel)).facts.items():
+            parts = parts_of(kernel)
+            for (source, line), facts in Places(parts).facts.items():
                 if source is found.source:
                     told |= {(line - 1, kind, text): None for kind, text in _said(facts)}
+            told |= {(line - 1, kind, text): None for line, kind, text in of_runs(kernel, parts, names)}
             for span, word in zeros(kernel):
                 if span.source is found.source:
                     told[span.line - 1, "zero", f"the derivative of {word} is zero"] = None

@@ -180,14 +180,14 @@ def test_the_panel_lists_arrays_and_warnings_of_the_notebook_in_front_and_leads_
     notebook = open_notebook("%load_ext kernelab\nimport kernelab as kl", kernel, OVERWRITE, "del y, x")
     page = notebook.page
     page.evaluate("window.jupyterapp.commands.execute('kernelab:show-side')")
-    side = page.get_by_role("region", name="kernelab: arrays and warnings")
-    expect(side.get_by_role("status")).to_have_text("Nobody answers: run %load_ext kernelab.")
+    side = page.get_by_role("region", name="kernelab: tape, checks, warnings and arrays")
+    expect(side.get_by_role("status").first).to_have_text("Nobody answers: run %load_ext kernelab.")
     run_cells(page, 0, 1, 2)
     facts = side.locator(".kernelab-facts")
     expect(facts).to_have_text(
         ["y float32[2] ∇norm 1.414no gradient yet", "x float32[2] ∇norm 4.243no gradient yet"]
     )
-    expect(side.get_by_role("status")).to_have_text("")
+    expect(side.get_by_role("status").first).to_have_text("")
     expect(side.locator(".kernelab-picture td")).to_have_text(["1", "1", "3", "3"])
     places = side.get_by_role("region", name="Warnings").get_by_role("button")
     expect(places).to_contain_text(["Cell In[3], line 5", "Cell In[3], line 4"])
@@ -206,8 +206,68 @@ def test_the_panel_lists_arrays_and_warnings_of_the_notebook_in_front_and_leads_
     expect(facts).to_have_count(0)
     expect(status).not_to_contain_text("warning")
     page.evaluate(f"{KERNEL_OF_PAGE}.restart().then(() => null)")
-    expect(side.get_by_role("status")).to_have_text("Nobody answers: run %load_ext kernelab.")
+    expect(side.get_by_role("status").first).to_have_text("Nobody answers: run %load_ext kernelab.")
     expect(status).to_be_hidden()
+
+
+RECORD = """tape = kl.Tape()
+with tape:
+    square[2](x, y)
+    while not Path("go-on").exists():
+        time.sleep(0.02)
+    square[2](x, y)
+tape.backward(grads={y: kl.ones_like(y)})"""
+
+
+def test_the_panel_shows_the_tape_of_a_running_cell_and_checks_and_follows_notebook_and_reload(
+    open_notebook: Open, lab: Lab, front_end: Path, tmp_path: Path
+) -> None:
+    gate = lab.root / "go-on"
+    gate.unlink(missing_ok=True)
+    made = "x, y = (kl.ones(2, dtype=float, requires_grad=True) for _ in range(2))"
+    load = "import time\nfrom pathlib import Path\nimport kernelab as kl\n" + made
+    kernel = MISTAKES.replace("sine(x[i])", "x[i] * x[i]")
+    notebook = open_notebook("%load_ext kernelab\n" + load, kernel, RECORD)
+    page = notebook.page
+    page.evaluate("window.jupyterapp.commands.execute('kernelab:show-side')")
+    side = page.locator(".kernelab-side")
+    page.evaluate(f"window.ended = false; {RUN_ALL}.then(() => window.ended = true); 0")
+    rows = side.locator(".klt [role=option]")
+    expect(rows).to_have_count(1, timeout=60_000)
+    assert not page.evaluate("window.ended")
+    gate.touch()
+    page.wait_for_function("window.ended")
+    expect(rows).to_have_count(2)
+    expect(page.locator(".kernelab-status")).to_contain_text("2 launches on the tape")
+    rows.first.locator("text.klt-title").click()
+    side.get_by_role("button", name="Cell In[3], line 3").click()
+    page.wait_for_function(f"{NOTEBOOK}.activeCell?.editor?.getCursorPosition().line === 2")
+    page.locator(".jp-CodeCell").nth(1).locator(".cm-line").nth(3).click()
+    page.keyboard.press("Control+Alt+k")
+    check = side.get_by_role("region", name="Checks").get_by_role("listitem")
+    expect(check).to_contain_text("PASS  gradcheck of 2 launches on a tape", timeout=60_000)
+    expect(check.get_by_role("button")).to_contain_text("gradcheck_tape(tape, whitelist_kernels")
+    page.locator(".jp-CodeCell").nth(1).locator(".cm-line").nth(3).click()
+    page.keyboard.press("Control+Alt+i")
+    marks = page.locator(".jp-CodeCell").nth(1).locator(".kernelab-mark-cost")
+    expect(marks.last).to_be_visible()
+    page.screenshot(path=tmp_path / "tape.png")
+    page.evaluate("window.jupyterapp.commands.execute('kernelab:show-forms').then(() => 0)")
+    page.evaluate(
+        "window.jupyterapp.commands.execute('notebook:create-new', {kernelName: 'python3'}).then(() => 0)"
+    )
+    expect(side.get_by_role("status").first).to_contain_text("Nobody answers")
+    expect(rows).to_have_count(0)
+    page.locator(".lm-TabBar-tab", has_text="test_the_panel").click()
+    expect(rows).to_have_count(2)
+    page.evaluate(f"{KERNEL_OF_PAGE}.reconnect().then(() => null)")
+    run_cells(page, 0)
+    expect(rows).to_have_count(2)
+    page.evaluate("window.jupyterapp.commands.execute('docmanager:save').then(() => 0)")
+    page.screenshot(path=tmp_path / "before.png")
+    page.goto(page.url.split("?")[0])
+    expect(rows).to_have_count(2, timeout=60_000)
+    expect(page.locator(".kernelab-forms")).to_be_visible()
 
 
 def run_cells(page: Any, *cells: int) -> None:

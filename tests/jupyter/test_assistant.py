@@ -161,3 +161,25 @@ def test_arrays_are_listed_while_a_cell_runs(notebook: Notebook, page: Page, tmp
     assert (a["shape"], a["dtype"], a["requires_grad"], a["norm"]) == ([1, 2], "float32", True, 5.0)
     assert (b["norm"], b["grad_norm"]) == ("nan", None)
     assert "<table" in a["picture"]
+
+
+def test_the_tape_and_the_last_checks_of_a_notebook_are_told_with_their_lines(
+    notebook: Notebook, page: Page
+) -> None:
+    page.run(SQUARE, cell="a")
+    page.run(OVERWRITE.format("pass"), cell="b")
+    assert page.ask("state")["launches"] == 1
+    told = page.ask("tape")
+    assert told["name"] == "tape"
+    assert told["forms"].keys() & {"application/vnd.jupyter.widget-view+json", "text/html"}
+    code = page.ask("code", command="check-kernel", text=SQUARE, line=2)["code"]
+    page.run(code, cell="c")
+    page.run(SQUARE.replace("x[i] * x[i]", "x[i] if x[i] > 1.5 else floor(x[i])"), cell="a")
+    (check,) = page.ask("checks")["checks"]
+    assert check["passed"] and check["verdict"].startswith("\u2713 PASS  gradcheck of 1 launch on a tape")
+    assert (check["cell"], check["line"], check["text"]) == ("c", 0, code)
+    assert check.keys() == json.loads((GOLDEN / "checks.json").read_text())["reply"]["checks"][0].keys()
+    place = page.ask("where", label=check["label"], line=0)
+    assert place.keys() == json.loads((GOLDEN / "where.json").read_text())["reply"].keys()
+    assert (place["cell"], place["text"]) == ("c", code)
+    assert "cell" not in page.ask("where", label="Cell In[999]", line=0)

@@ -189,10 +189,29 @@ def test_a_decorated_function_that_a_check_loads_is_whole() -> None:
     assert x.numpy()[0] == 3.0
 
 
+def test_the_last_run_of_this_very_text_tells_what_lines_cost_and_what_a_loop_kept() -> None:
+    loop = "    for k in range(n):\n        s = s * sin(s)\n"
+    text = f"def decay(x: array[float], y: array[float], n: int):\n    s = x[0]\n{loop}    y[0] = s\n"
+    names = dict(kl.compile(f"{text}\n", label="Cell In[2]"))
+    x, y = (kl.ones(1, dtype=float, requires_grad=True) for _ in range(2))
+    names["_3"] = kl.trace(names["decay"], 0, dim=1, inputs=[x, y, 3])
+
+    def told(text: str) -> list[tuple[int, str, str]]:
+        found = [
+            (m["line"], m["kind"], m["text"]) for m in marks({"text": f"%%kernel\n{text}"}, names)["marks"]
+        ]
+        return [one for one in found if one[1] in ("cost", "saved")]
+
+    assert (3, "saved", "kept 12 bytes in 3 iterations of the traced thread") in told(text)
+    shares = [int(words.partition("%")[0]) for _, kind, words in told(text) if kind == "cost"]
+    assert 97 <= sum(shares) <= 103
+    assert [kind for _, kind, _ in told(text.replace("sin", "cos"))] == ["saved"]
+
+
 # -------------------------------------------------------------------------------------------- golden files
 
 
-EXAMPLES = ("state", "warning")
+EXAMPLES = ("state", "checks", "where", "warning")
 """What depends on the machine, or on a cell that runs: `test_assistant` holds its form against these."""
 
 FILES = [file for file in sorted(GOLDEN.glob("*.json")) if file.stem not in EXAMPLES]

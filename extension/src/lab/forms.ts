@@ -8,6 +8,7 @@ import { Decoration, type DecorationSet, EditorView } from "@codemirror/view";
 import { Widget } from "@lumino/widgets";
 import { html } from "../dom";
 import { linesOf } from "./forms_lines";
+import { nobody } from "./commands";
 import type { Links } from "./links";
 import { type Form, FORMS, type Replies } from "./messages";
 
@@ -61,6 +62,7 @@ export class Forms extends Widget {
     ];
     this.shown = new EditorView({ state: EditorState.create({ extensions }), parent: place });
     links.moved.connect(this.moved, this);
+    void this.load();
   }
 
   override dispose(): void {
@@ -86,9 +88,9 @@ export class Forms extends Widget {
     const panel = source && this.links.panelOf(source);
     const got = panel && (await this.links.of(panel)?.ask("forms", { text: source.state.doc.toString(), form }));
     if (this.isDisposed || source !== this.source) return;
-    this.told.textContent = got?.whole
-      ? ""
-      : this.trans.__(got ? "This cell has a mistake: what stands here is older, or a part." : "Nobody answers: run %load_ext kernelab.");
+    const { trans } = this,
+      partly = trans.__("This cell has a mistake: what stands here is older, or a part.");
+    this.told.textContent = !source ? trans.__("Put the cursor into a kernel cell.") : got?.whole ? "" : got ? partly : nobody(trans);
     if (!got || (!got.whole && !got.text)) return;
     this.lines = got.lines;
     this.shown.dispatch({ changes: { from: 0, to: this.shown.state.doc.length, insert: got.text }, effects: setLit.of([]) });

@@ -1,9 +1,10 @@
 // The JupyterLab extension: what `%%kernel` cells show while one writes them.
 
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
-import { ICommandPalette } from "@jupyterlab/apputils";
+import { ICommandPalette, ISessionContextDialogs, WidgetTracker } from "@jupyterlab/apputils";
 import type { CodeEditor } from "@jupyterlab/codeeditor";
 import { EditorExtensionRegistry, IEditorExtensionRegistry, IEditorLanguageRegistry } from "@jupyterlab/codemirror";
+import { ILauncher } from "@jupyterlab/launcher";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
@@ -11,17 +12,18 @@ import { IStatusBar } from "@jupyterlab/statusbar";
 import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 import type { Extension } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
-import { type Command, inFront, offer, ofProblems } from "./commands";
+import { type Command, inFront, ofChecks, ofCheckedMode, offer, ofProblems } from "./commands";
 import { diagnostics } from "./diagnostics";
 import { Forms } from "./forms";
 import { highlight } from "./highlight";
 import { hover } from "./hover";
 import { rebuild, whileKernels } from "./kernel_cells";
+import { openLesson } from "./lessons";
 import { Links } from "./links";
 import { marks } from "./marks";
 import type { Kind, Replies, Requests } from "./messages";
 import { PLUGIN, type Settings, settingsOf } from "./settings";
-import { Side } from "./side";
+import { NABLA, Side } from "./side";
 import { Status } from "./status";
 import { Warnings } from "./warnings";
 
@@ -44,15 +46,24 @@ function ofCell(links: Links, settings: Settings, rendermime: IRenderMimeRegistr
   return [highlight, diagnostics(check, settings.delay), hover((request) => ask("hover", request), rendermime), beside, moved];
 }
 
-/** The view of forms beside the notebook, made when it is first asked for. */
-function ofForms(app: JupyterFrontEnd, links: Links, languages: IEditorLanguageRegistry, trans: TranslationBundle): Command {
+/** The view of forms beside the notebook, made when it is first asked for, and again with the layout. */
+function ofForms(
+  app: JupyterFrontEnd,
+  links: Links,
+  languages: IEditorLanguageRegistry,
+  restorer: ILayoutRestorer | null,
+  trans: TranslationBundle,
+): Command {
   let forms: Forms | null = null;
+  const tracker = new WidgetTracker<Forms>({ namespace: "kernelab-forms" });
+  void restorer?.restore(tracker, { command: "kernelab:show-forms", name: ({ id }) => id });
   const run = async () => {
     const view = inFront(links),
       panel = links.tracker.currentWidget;
     if (!forms || forms.isDisposed) {
       forms = new Forms(links, languages, trans);
       app.shell.add(forms, "main", { mode: "split-right", ref: panel?.id, activate: false });
+      await tracker.add(forms);
     }
     if (view) await forms.follows(view);
   };
@@ -80,7 +91,7 @@ function ofSide(
     isActive: () => item.isActive,
     activeStateChanged: item.activeChanged,
   });
-  return { label: trans.__("Show arrays and warnings"), run };
+  return { label: trans.__("Show the tape, checks, warnings and arrays"), run };
 }
 
 const plugin: JupyterFrontEndPlugin<void> = {
@@ -88,7 +99,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
   description: "What cells of kernels show while they are written.",
   autoStart: true,
   requires: [IEditorExtensionRegistry, IEditorLanguageRegistry, INotebookTracker, IRenderMimeRegistry],
-  optional: [ISettingRegistry, ICommandPalette, ITranslator, ILayoutRestorer, IStatusBar],
+  optional: [ISettingRegistry, ICommandPalette, ITranslator, ILayoutRestorer, IStatusBar, ISessionContextDialogs, ILauncher],
   activate: (
     app: JupyterFrontEnd,
     editors: IEditorExtensionRegistry,
@@ -100,10 +111,13 @@ const plugin: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null,
     restorer: ILayoutRestorer | null,
     bar: IStatusBar | null,
+    dialogs: ISessionContextDialogs | null,
+    launcher: ILauncher | null,
   ) => {
+    const trans = (translator ?? nullTranslator).load("kernelab");
     const links = new Links(tracker),
       settings = settingsOf(registry, () => links.everywhere(rebuild.of(null)));
-    const warnings = new Warnings(links);
+    const warnings = new Warnings(links, trans);
     editors.addExtension({
       name: "kernelab",
       factory: ({ inline, model }) =>
@@ -114,12 +128,21 @@ const plugin: JupyterFrontEndPlugin<void> = {
             ])
           : null,
     });
-    const trans = (translator ?? nullTranslator).load("kernelab");
     offer(app, links, palette, {
-      "show-forms": ofForms(app, links, languages, trans),
+      "show-forms": ofForms(app, links, languages, restorer, trans),
       "show-side": ofSide(app, links, warnings, restorer, bar, trans),
+      ...ofChecks(links, trans),
+      ...ofCheckedMode(links, dialogs, trans),
       ...ofProblems(links, trans),
     });
+    app.commands.addCommand("kernelab:lessons", {
+      label: trans.__("Lessons of kernelab"),
+      caption: trans.__("Copy a lesson on differentiable kernels into this folder, and open it"),
+      icon: NABLA,
+      execute: ({ cwd }) => openLesson(app, typeof cwd === "string" ? cwd : "", trans),
+    });
+    launcher?.add({ command: "kernelab:lessons", category: trans.__("Other") });
+    palette?.addItem({ command: "kernelab:lessons", category: "kernelab" });
   },
 };
 

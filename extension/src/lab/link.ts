@@ -26,6 +26,11 @@ export class Link {
       this.forget();
       this.events.emit({ event: "ended" });
     });
+    // What was on its way is lost; the kernel has kept its end of the comm.
+    kernel.connectionStatusChanged.connect((_, status) => {
+      if (status !== "connected") this.unanswered();
+      else if (this.open) this.events.emit({ event: "ready" });
+    });
     kernel.disposed.connect(() => this.forget());
   }
 
@@ -83,10 +88,14 @@ export class Link {
     this.asked.delete(message.id);
   }
 
-  /** Nobody answers what was asked. */
   private forget(next: Promise<null> | null = null): void {
     this.comm = next;
     this.open = null;
+    this.unanswered();
+  }
+
+  /** Nobody answers what was asked. */
+  private unanswered(): void {
     const asked = [...this.asked.values()];
     this.asked.clear();
     for (const answer of asked) answer(null);

@@ -19,6 +19,8 @@ export class Links {
   readonly events = new Signal<this, { panel: NotebookPanel; event: Event }>(this);
   /** The cursor of a kernel cell, or its text. */
   readonly moved = new Signal<this, { view: EditorView; hasChanged: boolean }>(this);
+  /** A notebook has another kernel. */
+  readonly changed = new Signal<this, NotebookPanel>(this);
   private links = new WeakMap<Kernel.IKernelConnection, Link>();
 
   constructor(readonly tracker: INotebookTracker) {
@@ -72,6 +74,7 @@ export class Links {
     panel.sessionContext.kernelChanged.connect(() => {
       this.of(panel);
       this.refresh(panel);
+      this.changed.emit(panel);
     });
   }
 

@@ -29,8 +29,12 @@ class Marker extends GutterMarker {
   }
   override toDOM(): HTMLElement {
     const words = this.marks.map(({ text }) => text).join("\n");
-    const letters = this.marks.map(({ kind }) =>
-      html("span", { class: `kernelab-mark kernelab-mark-${kind.replace(" ", "-")}`, "aria-hidden": "true" }, LETTERS[kind] ?? "?"),
+    const letters = this.marks.map(({ kind, text }) =>
+      html(
+        "span",
+        { class: `kernelab-mark kernelab-mark-${kind.replace(" ", "-")}`, "aria-hidden": "true" },
+        kind === "cost" ? (/^\d+%/.exec(text)?.[0] ?? "ms") : LETTERS[kind],
+      ),
     );
     return html("span", { title: words, role: "img", "aria-label": words }, ...letters);
   }

@@ -1,6 +1,7 @@
 // What the extension and the kernel say to each other (kernelab/jupyter/requests.py); `protocol/` has examples that
 // the tests of both sides read.
 
+import type { ReadonlyJSONValue as JSONValue } from "@lumino/coreutils";
 import type { Position } from "./cells";
 
 export const VERSION = 1;
@@ -68,6 +69,11 @@ export interface Requests {
   marks: { text: string; cell: string };
   forms: { text: string; form: Form };
   arrays: object;
+  tape: object;
+  checks: object;
+  /** `line` is that of the cursor. */
+  code: { command: "check-kernel" | "check-tape" | "trace-thread"; text: string; line: number };
+  where: { label: string; line: number };
   state: object;
 }
 
@@ -79,7 +85,20 @@ export interface Replies {
   forms: { text: string; lines: (number | null)[]; whole?: boolean };
   /** `more` is how many are left out, `style` the CSS of all pictures. */
   arrays: { arrays: ArrayFacts[]; more: number; style: string };
-  state: { device: string; compiler: string | null; checked: string | null; problems: Warning[]; warnings: number };
+  /** The forms of a tape by MIME type. */
+  tape: { name: string; forms: Record<string, JSONValue> };
+  checks: { checks: Checked[] };
+  code: { code?: string; why?: string };
+  where: Partial<Place>;
+  /** `launches` are those of the tape, if there is one. */
+  state: {
+    device: string;
+    compiler: string | null;
+    checked: string | null;
+    launches: number | null;
+    problems: Warning[];
+    warnings: number;
+  };
 }
 
 export type Kind = keyof Requests;
@@ -91,6 +110,11 @@ export interface Place {
   label: string;
   line: number;
   text: string;
+}
+
+export interface Checked extends Place {
+  verdict: string;
+  passed: boolean;
 }
 
 export interface Warning extends Place {

@@ -1,27 +1,38 @@
-// The panel at the right: the arrays and the warnings of the notebook in front.
+// The panel at the right: the tape, the checks, the arrays and the warnings of the notebook in front.
 
 import type { JupyterFrontEnd } from "@jupyterlab/application";
-import type { NotebookPanel } from "@jupyterlab/notebook";
+import { Notification } from "@jupyterlab/apputils";
+import type { Cell } from "@jupyterlab/cells";
+import { NotebookActions, type NotebookPanel } from "@jupyterlab/notebook";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { LabIcon } from "@jupyterlab/ui-components";
 import { Widget } from "@lumino/widgets";
 import { html } from "../dom";
+import { nobody } from "./commands";
 import type { Links } from "./links";
 import type { Place, Replies } from "./messages";
-import { arraysShown, type Notebook, replace, warningsShown } from "./side_view";
+import { SideTape } from "./side_tape";
+import { arraysShown, checksShown, type Notebook, replace, warningsShown } from "./side_view";
 import type { Warnings } from "./warnings";
 
-const NABLA = new LabIcon({
+export const NABLA = new LabIcon({
   name: "kernelab:nabla",
   svgstr:
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path class="jp-icon3" fill="#616161" fill-rule="evenodd" d="M2 4h20L12 21.5zM7 7.5l5.3 9.3 5-9.3z"/></svg>',
 });
 
+/** How long a cell runs before a tape that it makes is looked for, in milliseconds. */
+const LOOK = 500;
+
 export class Side extends Widget {
   private readonly told = html("p", { class: "kernelab-told", role: "status" });
   private readonly style = html("style");
   private readonly warned = html("div");
+  private readonly checked = html("div");
   private readonly listed = html("div");
+  private readonly tape: SideTape;
+  private readonly running = new Set<Cell>();
+  private timer: ReturnType<typeof setTimeout> | undefined;
   private readonly closed = new Set<string>();
   private asked = 0;
 
@@ -35,10 +46,21 @@ export class Side extends Widget {
     this.id = "kernelab-side";
     this.addClass("kernelab-side");
     this.title.icon = NABLA;
-    this.title.caption = trans.__("kernelab: arrays and warnings");
+    this.title.caption = trans.__("kernelab: tape, checks, warnings and arrays");
     this.node.setAttribute("role", "region");
     this.node.setAttribute("aria-label", this.title.caption);
-    this.node.append(this.style, this.told, this.warned, this.listed);
+    this.tape = new SideTape(trans);
+    this.node.append(this.style, this.told, this.warned, this.tape.element, this.checked, this.listed);
+    (globalThis as { kernelabGo?: (place: string) => void }).kernelabGo = (place) => void this.find(place);
+    NotebookActions.executionScheduled.connect((_, { cell }) => {
+      this.running.add(cell);
+      this.watch();
+    });
+    NotebookActions.executed.connect((_, { cell }) => {
+      this.running.delete(cell);
+      this.watch();
+    });
+    links.changed.connect((_, panel) => panel === this.panel && void this.refresh());
     links.tracker.currentChanged.connect(() => void this.refresh());
     warnings.changed.connect((_, panel) => panel === this.panel && this.warn());
     links.events.connect((_, { panel, event }) => {
@@ -60,14 +82,30 @@ export class Side extends Widget {
   private async refresh(): Promise<void> {
     if (!this.isVisible) return;
     const asked = ++this.asked,
-      got = await this.links.of(this.panel)?.ask("arrays", {});
-    if (asked === this.asked) this.draw(got ?? null);
+      link = this.links.of(this.panel);
+    const [got, tape, checks] = await Promise.all([link?.ask("arrays", {}), link?.ask("tape", {}), link?.ask("checks", {})]);
+    if (asked === this.asked) this.draw(got ?? null, tape ?? null, checks ?? null);
   }
 
-  private draw(got: Replies["arrays"] | null): void {
+  /** While cells run: show the tape that they make as soon as there is one. */
+  private watch(): void {
+    clearTimeout(this.timer);
+    if (this.running.size) this.timer = setTimeout(() => void this.look(), LOOK);
+  }
+
+  private async look(): Promise<void> {
+    const { panel } = this,
+      got = this.isVisible ? await this.links.of(panel)?.ask("tape", {}) : null;
+    const isNew = got && panel === this.panel && (await this.tape.show(panel, got));
+    if (!isNew) this.watch();
+  }
+
+  private draw(got: Replies["arrays"] | null, tape: Replies["tape"] | null = null, checks: Replies["checks"] | null = null): void {
     this.asked++; // answers that are under way are older
-    const { trans } = this;
-    this.told.textContent = got ? "" : this.panel ? trans.__("Nobody answers: run %load_ext kernelab.") : trans.__("No notebook is open.");
+    const { trans, panel } = this;
+    void this.tape.show(panel, tape);
+    replace(this.checked, ...(panel && checks ? checksShown(checks.checks, this.notebook(panel), trans) : []));
+    this.told.textContent = got ? "" : this.panel ? nobody(trans) : trans.__("No notebook is open.");
     this.style.textContent = got?.style ?? "";
     replace(this.listed, ...(got ? [arraysShown(got.arrays, got.more, this.closed, trans)] : []));
     this.warned.hidden = !got;
@@ -85,6 +123,20 @@ export class Side extends Widget {
       textAt: (place) => panel.content.widgets[cellOf(place)]?.model.sharedModel.getSource().split("\n")[place.line] ?? null,
       go: (place) => void this.go(panel, cellOf(place), place.line),
     };
+  }
+
+  /** Go to a place of the notebook in front, as messages name it. */
+  private async find(text: string): Promise<void> {
+    const { panel, trans } = this,
+      [, label, number] = /^(.*), line (\d+)$/.exec(text) ?? [];
+    if (!panel || !label) return;
+    const line = Number(number) - 1,
+      place = await this.links.of(panel)?.ask("where", { label, line });
+    const notebook = this.notebook(panel),
+      now = place?.text === undefined ? null : notebook.textAt(place as Place);
+    if (now === null) Notification.warning(trans.__("%1 is not in this notebook", text), { autoClose: 3000 });
+    else if (now.trim() !== place!.text!.trim()) Notification.info(trans.__("%1 was edited since", text), { autoClose: 3000 });
+    if (now !== null) notebook.go(place as Place);
   }
 
   private async go(panel: NotebookPanel, index: number, line: number): Promise<void> {

@@ -2,7 +2,7 @@
 
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { html } from "../dom";
-import type { ArrayFacts, Place, Replies, Warning } from "./messages";
+import type { ArrayFacts, Checked, Place, Replies, Warning } from "./messages";
 
 /** What the panel asks of the notebook beside it. */
 export interface Notebook {
@@ -87,6 +87,19 @@ function arrayShown(one: ArrayFacts, closed: Set<string>, trans: TranslationBund
   );
 }
 
+/** The last checks, as buttons that lead to their lines. */
+export function checksShown(checks: Checked[], notebook: Notebook, trans: TranslationBundle): HTMLElement[] {
+  const items = checks.map((one, number) =>
+    html(
+      "li",
+      { class: one.passed ? "kernelab-kept" : "" },
+      html("p", { class: one.passed ? "" : "kernelab-bad" }, one.verdict),
+      link(one, `check ${number}`, notebook, trans),
+    ),
+  );
+  return items.length ? [section(trans.__("Checks"), items.length, "", items)] : [];
+}
+
 /** Each array with its picture, which a reader may close: `closed` has the names. */
 export function arraysShown(arrays: ArrayFacts[], more: number, closed: Set<string>, trans: TranslationBundle): HTMLElement {
   const items = arrays.map((one) => arrayShown(one, closed, trans));
@@ -99,11 +112,14 @@ function section(title: string, count: number, none: string, items: HTMLElement[
   return html("section", { "aria-label": title }, html("h2", {}, title, items.length ? ` (${count})` : ""), shown);
 }
 
-/** One line: device, compiler, checked mode, and how many warnings there are, less those of values that the tape has kept. */
-export function stateShown({ device, compiler, checked }: Replies["state"], open: Warning[], trans: TranslationBundle): string {
+/** One line: device, compiler, checked mode, the launches of the tape, and how many warnings there are, less those of values that the tape has kept. */
+export function stateShown({ device, compiler, checked, launches }: Replies["state"], open: Warning[], trans: TranslationBundle): string {
+  const taped = launches === null ? "" : trans._n("%1 launch on the tape", "%1 launches on the tape", launches, launches);
   const count = open.filter(({ kind }) => kind !== "kept").length;
   const warned = count ? trans._n("⚠ %1 warning", "⚠ %1 warnings", count, count) : "";
-  return ["∇", device, compiler ?? trans.__("no compiler"), checked && trans.__("checked: %1", checked), warned].filter(Boolean).join("  ");
+  return ["∇", device, compiler ?? trans.__("no compiler"), checked && trans.__("checked: %1", checked), taped, warned]
+    .filter(Boolean)
+    .join("  ");
 }
 
 /** Show other elements; the focus stays on what has the same key. */

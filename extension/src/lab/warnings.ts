@@ -2,6 +2,7 @@
 
 import type { CodeEditor } from "@jupyterlab/codeeditor";
 import type { NotebookPanel } from "@jupyterlab/notebook";
+import type { TranslationBundle } from "@jupyterlab/translation";
 import { type Extension, type Range, StateEffect, StateField, type Text } from "@codemirror/state";
 import { Decoration, type DecorationSet, EditorView, ViewPlugin, WidgetType } from "@codemirror/view";
 import { Signal } from "@lumino/signaling";
@@ -18,8 +19,8 @@ export interface Said extends Place {
 const changed = StateEffect.define<null>();
 
 /** A warning at its own line and at the others. */
-export function saidOf({ others, message, ...place }: Warning): Said[] {
-  const where = `${place.label}, line ${place.line + 1}`;
+export function saidOf({ others, message, ...place }: Warning, trans: TranslationBundle): Said[] {
+  const where = trans.__("%1, line %2", place.label, place.line + 1);
   return [{ ...place, message }, ...others.map((other) => ({ ...other, message: `${where}: ${message}` }))];
 }
 
@@ -38,12 +39,12 @@ class Words extends WidgetType {
 const LINE = Decoration.line({ class: "kernelab-warned" });
 
 /** The decorations of a cell; a line that has another text by now says so. */
-export function decorated(doc: Text, said: Said[]): DecorationSet {
+export function decorated(doc: Text, said: Said[], trans: TranslationBundle): DecorationSet {
   const found: Range<Decoration>[] = said
     .filter(({ line }) => line < doc.lines)
     .flatMap(({ line, text, message }) => {
       const at = doc.line(line + 1),
-        words = at.text.trim() === text.trim() ? message : `edited since: ${message}`;
+        words = at.text.trim() === text.trim() ? message : trans.__("edited since: %1", message);
       return [LINE.range(at.from), Decoration.widget({ widget: new Words(words), side: 1 }).range(at.to)];
     });
   return Decoration.set(found, true);
@@ -55,7 +56,10 @@ export class Warnings {
   private states = new WeakMap<NotebookPanel, Replies["state"]>();
   private open = new WeakMap<NotebookPanel, Map<number, Warning>>();
 
-  constructor(private links: Links) {
+  constructor(
+    private links: Links,
+    private trans: TranslationBundle,
+  ) {
     links.events.connect((_, { panel, event }) => {
       if (event.event === "ready" || event.event === "state") return void this.load(panel);
       if (event.event === "warning") this.known(panel).set(event.key, event);
@@ -80,7 +84,7 @@ export class Warnings {
     const field = StateField.define<DecorationSet>({
       create: () => Decoration.none,
       update: (known, { changes, effects, newDoc }) =>
-        effects.some((one) => one.is(changed)) ? decorated(newDoc, this.at(model)) : known.map(changes),
+        effects.some((one) => one.is(changed)) ? decorated(newDoc, this.at(model), this.trans) : known.map(changes),
       provide: (of) => EditorView.decorations.from(of),
     });
     // An editor of a cell that was out of sight is made later than the warning.
@@ -95,7 +99,7 @@ export class Warnings {
     const found = this.links.find(model);
     return found
       ? this.of(found.panel)
-          .flatMap(saidOf)
+          .flatMap((one) => saidOf(one, this.trans))
           .filter(({ cell }) => cell === found.cell.model.id)
       : [];
   }

@@ -70,12 +70,19 @@ def running_notebook() -> Any:
     return None if running_shell() is None else sys.modules.get("IPython.display")
 
 
+LISTENERS: list[Callable[[Any, str], None]] = []
+"""Who is told of what is shown at once, with its text, such as a page that lists the last checks."""
+
+
 def show(shown: Any, view: Callable[[Any], Node]) -> None:
     """Show a view now: in the notebook that is running, else on standard output."""
+    forms = bundle(shown, view)
     if notebook := running_notebook():
-        notebook.display(bundle(shown, view), raw=True)
+        notebook.display(forms, raw=True)
     else:
-        sys.stdout.write(bundle(shown, view)["text/plain"] + "\n")
+        sys.stdout.write(forms["text/plain"] + "\n")
+    for listener in LISTENERS:
+        listener(shown, forms["text/plain"])
 
 
 def attach(cls: type, view: Callable[[Any], Node]) -> None:
