@@ -32,9 +32,8 @@ export async function openLesson(app: JupyterFrontEnd, folder: string, trans: Tr
       return;
     }
     const { names, titles } = JSON.parse(said) as { names: string[]; titles: string[] };
-    const items = titles.map((title, number) => `${number + 1}. ${title}`);
-    const { value } = await InputDialog.getItem({ title: trans.__("Open which lesson?"), items });
-    const number = items.indexOf(value ?? "");
+    const { value } = await InputDialog.getItem({ title: trans.__("Open which lesson?"), items: titles });
+    const number = titles.indexOf(value ?? "");
     if (number < 0) return;
     if (await run(COPY(number)))
       await app.commands.execute("docmanager:open", { path: [folder, names[number]!].filter(Boolean).join("/") });
