@@ -255,27 +255,31 @@ class CpuEntry:
                 vectors = self._vectors.run()
             if threads >= self._split.fewest and (not left or left[0] == ALL):
                 left = self._split.parts(args, 1 if vectors is None else LANES)
-        launch = Launch(self._run, vectors, args, limit, room)
-        if len(left) < 2:
-            self._run_alone(launch, left[0] if left else ALL)
+        if len(left) > 1:
+            self._run_parts(Launch(self._run, vectors, args, limit, room), left)
             return
-        try:
-            Parts(self.info, launch, left).run()
-        except KeyboardInterrupt:
-            raise interrupted(self.info.name) from None
-
-    def _run_alone(self, launch: "Launch", part: Part) -> None:
         free = _thread.free_blocks
         block = free.pop() if free else _Block()
-        code = block.run(launch, part)
-        if self._prints and block.status[PRINTS]:
+        status = block.status
+        if vectors is None and not left:
+            status[LIMIT], status[ROOM], status[USED] = limit, room, 0
+            code = self._run(args, block.reference) and status[CODE]
+        else:
+            code = block.run(Launch(self._run, vectors, args, limit, room), left[0] if left else ALL)
+        if self._prints and status[PRINTS]:
             block.print(self.info)
         if code:
-            raise block.failure(self.info, launch.args)
-        wrapped, block.status[WRAPPED] = block.status[WRAPPED], 0
+            raise block.failure(self.info, args)
+        wrapped, status[WRAPPED] = status[WRAPPED], 0
         free.append(block)
         if wrapped:
             backends.tell_of_wrapped(self.info, wrapped)
+
+    def _run_parts(self, launch: "Launch", parts: Sequence[Part]) -> None:
+        try:
+            Parts(self.info, launch, parts).run()
+        except KeyboardInterrupt:
+            raise interrupted(self.info.name) from None
 
 
 ALL = Part()
@@ -311,9 +315,7 @@ class _Block:
         """Run a part of a launch; not 0 where something went wrong."""
         scalar, vectors, args, limit, room = launch
         status = self.status
-        is_plain = vectors is None and part is ALL and not limit and not room
-        if not is_plain:
-            status[LIMIT], status[DONE], status[ROOM], status[USED] = limit, part.done, room, 0
+        status[LIMIT], status[DONE], status[ROOM], status[USED] = limit, part.done, room, 0
         if part.box:
             self._box[:] = list(part.box)
             status[BOX] = ctypes.addressof(self._box)
@@ -324,7 +326,7 @@ class _Block:
             code = scalar(args, self.reference)
         if code:
             code = status[CODE]
-        if not (code or is_plain):
+        if not code:
             status[LIMIT] = status[DONE] = status[ROOM] = status[BOX] = 0
         return code
 
