@@ -263,6 +263,9 @@ CHROMIUM_FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
 )
 
+# Milliseconds, for a busy machine: what comes is seen at once, and only what never comes takes this long.
+PATIENCE = 120_000
+
 # JupyterLab shows a notebook well before its kernel can run a cell.
 KERNEL_IS_READY = """async () => {
   const app = window.jupyterapp;
@@ -282,11 +285,12 @@ KERNEL_IS_READY = """async () => {
 @pytest.fixture(scope="session")
 def browser() -> Iterator["Browser"]:
     """Chromium without a window; where there is none its tests are skipped aloud, and fail if ``CI=true``."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     path = find_chromium()
     if path is None:
         _browser_is_missing()
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_FLAGS))
         yield chromium
@@ -341,9 +345,10 @@ def open_notebook(
             case _:
                 _write_notebook(lab.root / name, cells)
         page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+        page.set_default_timeout(PATIENCE)
         pages.append(page)
         page.goto(f"{lab.url}/{address}/{name}?token={lab.token}&reset")
-        page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=60_000)
+        page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
         page.evaluate(KERNEL_IS_READY)
         return NotebookPage(page)
 

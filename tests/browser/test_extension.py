@@ -13,6 +13,10 @@ Open = Callable[..., Any]
 KERNEL_OF_PAGE = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
 NOTEBOOK = "window.jupyterapp.shell.currentWidget.content"
 RUN_ALL = "window.jupyterapp.commands.execute('notebook:run-all-cells')"
+# JupyterLab writes the layout to its server some time after it has changed.
+LAYOUT_IS_SAVED = """() => fetch("/lab/api/workspaces/default")
+  .then(reply => reply.json())
+  .then(saved => JSON.stringify(saved.data["layout-restorer:data"] ?? "").includes("kernelab-forms"))"""
 
 KERNEL = """%%kernel --quiet --quite
 def square(x: array[float], y: array[vec3], length: float):
@@ -233,7 +237,7 @@ def test_the_panel_shows_the_tape_of_a_running_cell_and_checks_and_follows_noteb
     side = page.locator(".kernelab-side")
     page.evaluate(f"window.ended = false; {RUN_ALL}.then(() => window.ended = true); 0")
     rows = side.locator(".klt [role=option]")
-    expect(rows).to_have_count(1, timeout=60_000)
+    expect(rows).to_have_count(1)
     assert not page.evaluate("window.ended")
     gate.touch()
     page.wait_for_function("window.ended")
@@ -245,7 +249,7 @@ def test_the_panel_shows_the_tape_of_a_running_cell_and_checks_and_follows_noteb
     page.locator(".jp-CodeCell").nth(1).locator(".cm-line").nth(3).click()
     page.keyboard.press("Control+Alt+k")
     check = side.get_by_role("region", name="Checks").get_by_role("listitem")
-    expect(check).to_contain_text("PASS  gradcheck of 2 launches on a tape", timeout=60_000)
+    expect(check).to_contain_text("PASS  gradcheck of 2 launches on a tape")
     expect(check.get_by_role("button")).to_contain_text("gradcheck_tape(tape, whitelist_kernels")
     page.locator(".jp-CodeCell").nth(1).locator(".cm-line").nth(3).click()
     page.keyboard.press("Control+Alt+i")
@@ -264,9 +268,10 @@ def test_the_panel_shows_the_tape_of_a_running_cell_and_checks_and_follows_noteb
     run_cells(page, 0)
     expect(rows).to_have_count(2)
     page.evaluate("window.jupyterapp.commands.execute('docmanager:save').then(() => 0)")
+    page.wait_for_function(LAYOUT_IS_SAVED)
     page.screenshot(path=tmp_path / "before.png")
     page.goto(page.url.split("?")[0])
-    expect(rows).to_have_count(2, timeout=60_000)
+    expect(rows).to_have_count(2)
     expect(page.locator(".kernelab-forms")).to_be_visible()
 
 

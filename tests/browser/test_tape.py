@@ -52,7 +52,7 @@ def test_launches_and_an_overwrite_appear_while_the_cell_runs_and_questions_are_
     page = notebook.page
     start(notebook)
     shown = page.locator(".klt")
-    expect(rows(shown)).to_have_count(2, timeout=60_000)
+    expect(rows(shown)).to_have_count(2)
     problem = shown.locator(".klt-problem")
     expect(problem).to_contain_text("x is overwritten by 2 (assign), but the adjoint of 1 (square)")
     expect(problem.locator("code")).to_have_text(["square[64](x, y)", "x.assign(y)"])
@@ -141,11 +141,11 @@ def test_a_saved_tape_is_there_again_without_the_kernel_that_recorded_it(
     output = stored["cells"][2]["outputs"][0]["data"]
     assert {"text/plain", "text/html"} <= output.keys()
     again = open_notebook(saved).page.locator(".klt")
-    expect(rows(again)).to_have_count(3, timeout=25_000)
+    expect(rows(again)).to_have_count(3)
     expect(again.locator(".klt-problem code")).to_have_text(["square[64](x, y)", "x.assign(y)"])
     rows(again).nth(0).locator("text.klt-title").click()
     again.get_by_role("button", name="kernel and arguments").click()
-    expect(again.locator(".klt-answer")).to_contain_text("No answer", timeout=10_000)
+    expect(again.locator(".klt-answer")).to_contain_text("No answer")
     expect(again.locator(".klt-offline")).to_contain_text("not connected: no kernel answers")
 
 
