@@ -31,6 +31,7 @@ from kernelab.autodiff.transforms.host_numbers import (
     opened,
     reshaped,
 )
+from kernelab.autodiff.transforms.lanes import map_lanes
 from kernelab.autodiff.transforms.levels import BASE, Level, current
 from kernelab.autodiff.transforms.transforms import Apart, taken_apart, together_by_argument
 from kernelab.autodiff.transforms.trees import (
@@ -415,7 +416,7 @@ def vmap(
 
     @_made(vmap, func, in_dims, out_dims, randomness, chunk_size=chunk_size)
     def mapped(*args: Any) -> Any:
-        result = transforms.map_lanes(func, args, in_dims, out_dims, randomness, chunk_size)
+        result = map_lanes(func, args, in_dims, out_dims, randomness, chunk_size)
         return lanes_of_values(func, args, result) if out_dims == 0 else result
 
     return mapped

@@ -21,7 +21,6 @@ from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
 from kernelab.autodiff.tape.cuts import (
     cuts_between,
-    detours,
     leads_nowhere,
     refuse_latecomers,
     refuse_lost,
@@ -30,6 +29,7 @@ from kernelab.autodiff.tape.cuts import (
     unrecorded,
     warn_of,
 )
+from kernelab.autodiff.tape.detours import detours
 from kernelab.autodiff.transforms.reverse import NarrowSums, has_halves, narrow_sums
 from kernelab.errors import TapeError
 from kernelab.runtime.array.array import array, duplicate

@@ -1,0 +1,107 @@
+"""`vmap`: one call of a function for many lanes.
+
+Splits the arguments into lanes, and joins the lanes of what the function returns.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kernelab.autodiff.transforms.batch_and_wide import Batch
+from kernelab.autodiff.transforms.levels import current, fresh
+from kernelab.autodiff.transforms.transforms import Function, call, chunks
+from kernelab.autodiff.transforms.trees import argument_name, is_whole, leaves, name_of, rebuilt, refusal
+from kernelab.errors import GradientError, a_thing
+from kernelab.runtime.array.array import array
+from kernelab.runtime.host.structarray import structarray
+
+
+def lanes_of(func: Function, args: Sequence[Any], in_dims: Any) -> tuple[list[int | None], int]:
+    """The axis of each argument that counts lanes, and how many lanes there are."""
+    dims = list(in_dims) if isinstance(in_dims, tuple | list) else [in_dims] * len(args)
+    if len(dims) != len(args):
+        message = f"in_dims has {len(dims)} entries for the {len(args)} arguments of {name_of(func)}"
+        raise refusal(GradientError, message, "in_dims")
+    found: dict[str, int] = {}
+    for i, (arg, dim) in enumerate(zip(args, dims, strict=True)):
+        if dim is not None:
+            name = argument_name(func, i)
+            dims[i] = _lane_axis(func, name, arg, dim)
+            found[name] = arg.shape[dims[i]]
+    if len(set(found.values())) != 1 or 0 in found.values():
+        sizes = ", ".join(f"{name} has {size}" for name, size in found.items()) or "no argument has any"
+        raise refusal(GradientError, f"vmap needs the same number of lanes everywhere: {sizes}", "in_dims")
+    return dims, next(iter(found.values()))
+
+
+def _lane_axis(func: Function, name: str, arg: Any, dim: Any) -> int:
+    """The axis that counts the lanes of one argument; GradientError where `dim` names none."""
+    if not is_whole(dim):
+        message = f"in_dims says {dim!r} for argument {name}, which is no axis"
+        raise refusal(GradientError, message, "in_dims", "pass a whole number, or None for no lanes")
+    if isinstance(arg, structarray):
+        message = f"argument {name} of {name_of(func)} is an array of structs, which has no lanes"
+        hint = 'take its fields as arguments, and pass ps["mass"] and the rest'
+        raise refusal(GradientError, message, "in_dims", hint)
+    if not isinstance(arg, array):
+        message = f"argument {name} of {name_of(func)} is {a_thing(arg)}: it has no lanes"
+        raise refusal(GradientError, message, "in_dims", "say None for it in in_dims=(0, None, ...)")
+    if not -arg.ndim <= dim < arg.ndim:
+        axes = f"{arg.ndim} {'axis' if arg.ndim == 1 else 'axes'}"
+        message = f"in_dims says axis {dim} for argument {name}, which has {axes}"
+        raise refusal(GradientError, message, "in_dims", "axes are counted from 0")
+    return int(dim % arg.ndim)
+
+
+def map_lanes(
+    func: Function, args: Sequence[Any], in_dims: Any, out_dims: Any, randomness: str, chunk_size: int | None
+) -> Any:
+    """Run a function once for many lanes, and join the lanes of what it returns."""
+    dims, lanes = lanes_of(func, args, in_dims)
+    parent = current()
+    result: Any = None
+    whole: list[array] = []
+    for chunk in [range(lanes)] if chunk_size is None else chunks(lanes, chunk_size, 1):
+        level = Batch(parent, len(chunk), randomness, chunk.start, "vmap")
+        with level.active():
+            given = [
+                arg if dim is None else level.split(_slice(arg, dim, chunk), dim)
+                for arg, dim in zip(args, dims, strict=True)
+            ]
+            result, _ = call(func, given, False)
+        outputs = leaves(result, func)
+        whole = whole or [fresh((lanes, *out.shape), out.dtype, out) for out in outputs]
+        for joined, out in zip(whole, outputs, strict=True):
+            parent.move(_slice(joined, 0, chunk), level.view(out))
+        level.end()
+    axes = _out_axes(func, whole, out_dims)
+    return rebuilt(result, iter([_turned(joined, dim) for joined, dim in zip(whole, axes, strict=True)]))
+
+
+def _out_axes(func: Function, whole: Sequence[array], out_dims: Any) -> list[int]:
+    """The position of the batch axis in each result; GradientError where `out_dims` does not say so."""
+    given = list(out_dims) if isinstance(out_dims, tuple | list) else [out_dims] * len(whole)
+    if len(given) != len(whole):
+        message = (
+            f"out_dims has {len(given)} entries for the {len(whole)} arrays that {name_of(func)} returns"
+        )
+        raise refusal(GradientError, message, "out_dims")
+    for dim, joined in zip(given, whole, strict=True):
+        if not is_whole(dim) or not -joined.ndim <= dim < joined.ndim:
+            message = (
+                f"out_dims says {dim!r} for a result that has {joined.ndim} axes, that of the lanes included"
+            )
+            raise refusal(GradientError, message, "out_dims", f"pass {-joined.ndim} to {joined.ndim - 1}")
+    return given
+
+
+def _slice(elements: array, axis: int, chunk: range) -> array:
+    shape = (*elements.shape[:axis], len(chunk), *elements.shape[axis + 1 :])
+    offset = elements.offset + chunk.start * elements.strides[axis]
+    return array.over(elements.allocation, offset, shape, elements.strides, elements.dtype)
+
+
+def _turned(joined: array, dim: int) -> array:
+    """The array with its first axis moved."""
+    order = list(range(1, joined.ndim))
+    order.insert(dim % joined.ndim, 0)
+    return joined.transpose(order)
