@@ -95,7 +95,7 @@ BACKWARD = (
     Fault(
         "what a whole write destroys is copied after it",
         AUTODIFF,
-        "copy_bytes(memory, 0, held, low - held.address, high - low)",
+        "copy_bytes(memory, 0, source, low - source.address, high - low)",
         "pass",
         CHECK,
     ),

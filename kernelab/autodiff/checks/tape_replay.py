@@ -55,8 +55,8 @@ class Line:
 
     def targets(self, count: int) -> list[array]:
         """The arrays of floats that the first `count` records change."""
-        found = (a for record in self.records[:count] for a in record.written)
-        return [a for a in dict.fromkeys(found) if is_differentiable(a.dtype) and a.size]
+        written = (a for record in self.records[:count] for a in record.written)
+        return [a for a in dict.fromkeys(written) if is_differentiable(a.dtype) and a.size]
 
     def start(self, elements: array) -> array:
         """The value of an array before the tape."""
@@ -81,32 +81,32 @@ class Line:
 
     def run(self, count: int, level: Level = BASE, prepare: "Callable[[Run], None] | None" = None) -> "Run":
         """The first `count` records, at a level, over copies that `prepare` may change before they run."""
-        made = Run(self._starts)
+        run = Run(self._starts)
         if prepare is not None:
-            prepare(made)
+            prepare(run)
         with level.active():
-            made.go(self._plays[:count])
-        return made
+            run.go(self._plays[:count])
+        return run
 
     def reversed_run(self, count: int, base: Level) -> "tuple[Run, Reverse, list[int]]":
         """The same in reverse mode, and the first entry of each record there, with the end of the last."""
-        made, level = Run(self._starts), Reverse(base)
-        level.tracked.update(made.of(source).allocation for source in self.sources)
+        run, level = Run(self._starts), Reverse(base)
+        level.tracked.update(run.of(source).allocation for source in self.sources)
         begins = [0]
         with level.active():
             for play in self._plays[:count]:
-                play.run(made)
+                play.run(run)
                 begins.append(len(level.entries))
-        return made, level, begins
+        return run, level, begins
 
     def taped_run(self, count: int) -> "tuple[Run, Tape]":
         """The same on a tape of its own; whatever the records write has gradients there."""
-        made, tape = Run(self._starts), Tape("save" if self.saves else "warn")
+        run, tape = Run(self._starts), Tape("save" if self.saves else "warn")
         for play in self._plays:
-            play.require_gradients(made)
+            play.require_gradients(run)
         with tape:
-            made.go(self._plays[:count])
-        return made, tape
+            run.go(self._plays[:count])
+        return run, tape
 
     def arguments(self, run: "Run", k: int) -> list[Any]:
         """The arguments of record `k`, a launch, in a run."""
@@ -116,9 +116,9 @@ class Line:
 
     def _ends_as_it_did(self) -> bool:
         """Whether what the records read of each other is what they read when they were recorded."""
-        made, seen = self.run(len(self.records)), {a.allocation for r in self.records for a in _loaded(r)}
+        run, seen = self.run(len(self.records)), {a.allocation for r in self.records for a in _loaded(r)}
         changed = (a for record in self.records for a in _changed(record) if a.allocation in seen)
-        return all(_same_bytes(made.of(a), a) for a in changed)
+        return all(_same_bytes(run.of(a), a) for a in changed)
 
 
 class Run:
@@ -138,12 +138,12 @@ class Run:
             twin = self._twins[elements] = elements.twin(self._memories[elements.allocation])
         return twin
 
-    def adopt(self, memory: Allocation, made: Allocation) -> None:
+    def adopt(self, memory: Allocation, replacement: Allocation) -> None:
         """Use memory that a part of the run allocated in place of one of the tape's."""
         if self._around is not None and memory not in self._memories:
-            self._around.adopt(memory, made)
+            self._around.adopt(memory, replacement)
             return
-        self._memories[memory] = made
+        self._memories[memory] = replacement
         self._twins = {a: twin for a, twin in self._twins.items() if a.allocation is not memory}
 
     def forget_gradients(self) -> None:
@@ -179,7 +179,7 @@ def _play(record: Record) -> Play:
     arrays, written = tuple(touched(record)), tuple(record.written)
     match record:
         case LaunchRecord():
-            if any(isinstance(given, Gathered) for given in record.call.arguments):
+            if any(isinstance(argument, Gathered) for argument in record.call.arguments):
                 raise NotReplayableError(f"{record.title} takes picked elements")
             kernel, extents = record.kernel.by_leaves, record.grid.extents
             return Play(
@@ -214,9 +214,9 @@ class Block:
 
     def play(self, run: Run) -> None:
         """Run it as a part of a run, on a tape as a checkpoint again."""
-        found = checkpoint(lambda *_: self._run(run), *(run.of(source) for source in self.record.read))
-        for made, result in zip(self.record.made, found, strict=True):
-            run.adopt(made.allocation, result.allocation)
+        results = checkpoint(lambda *_: self._run(run), *(run.of(source) for source in self.record.read))
+        for original, result in zip(self.record.results, results, strict=True):
+            run.adopt(original.allocation, result.allocation)
 
     def _run(self, around: Run) -> list[array]:
         """Run what is in it; what it made."""
@@ -228,8 +228,8 @@ class Block:
 
 
 def _arguments(record: LaunchRecord, run: Run) -> list[Any]:
-    given = [value.array if isinstance(value, Reference) else value for value in record.call.arguments]
-    return [run.of(value) if isinstance(value, array) else value for value in given]
+    arguments = [value.array if isinstance(value, Reference) else value for value in record.call.arguments]
+    return [run.of(value) if isinstance(value, array) else value for value in arguments]
 
 
 def _overwriting(record: OverwriteRecord) -> Any:
@@ -244,8 +244,8 @@ def _overwriting(record: OverwriteRecord) -> Any:
 def touched(record: Record) -> Iterator[array]:
     """The arrays that a record was given."""
     if isinstance(record, LaunchRecord):
-        for given in record.call.arguments:
-            value = given.array if isinstance(given, Reference) else given
+        for argument in record.call.arguments:
+            value = argument.array if isinstance(argument, Reference) else argument
             if isinstance(value, array):
                 yield value
     else:
@@ -263,8 +263,8 @@ def _loaded(record: Record) -> list[array]:
     if not isinstance(record, LaunchRecord):
         return list(record.read)
     kernel = record.kernel
-    given = zip(kernel.primal.params, record.call.arguments, strict=True)
-    return [value for var, value in given if var in kernel.effects.reads and isinstance(value, array)]
+    pairs = zip(kernel.primal.params, record.call.arguments, strict=True)
+    return [value for var, value in pairs if var in kernel.effects.reads and isinstance(value, array)]
 
 
 def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocation, Allocation]:
@@ -275,8 +275,8 @@ def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocati
     for record in records:
         for _, watch in record.snapshots if isinstance(record, LaunchRecord) else ():
             elements, saved, box = watch.elements, watch.saved, watch.reader.box()[0]
-            known = elements.allocation in starts and elements.allocation not in written
-            if known and saved is not None and box is not None:
+            is_known = elements.allocation in starts and elements.allocation not in written
+            if is_known and saved is not None and box is not None:
                 kept = part(elements.twin(starts[elements.allocation]), box)
                 kept.host()[...] = part(saved, box).seen()
         if isinstance(record, LaunchRecord):
@@ -298,8 +298,8 @@ def extrema(kernel: Kernel) -> dict[int, int]:
         if isinstance(stmt, Atomic | Store):
             kinds.setdefault(stmt.array, set()).add(stmt.kind if isinstance(stmt, Atomic) else "store")
     signs = {frozenset({"max"}): -1, frozenset({"min"}): 1}
-    found = {i: signs.get(frozenset(kinds.get(kernel.primal.params[i], ()))) for i in kernel.plan.floats}
-    return {i: sign for i, sign in found.items() if sign and i not in kernel.plan.read}
+    by_array = {i: signs.get(frozenset(kinds.get(kernel.primal.params[i], ()))) for i in kernel.plan.floats}
+    return {i: sign for i, sign in by_array.items() if sign and i not in kernel.plan.read}
 
 
 def move_away(elements: array, sign: int) -> None:
@@ -309,9 +309,9 @@ def move_away(elements: array, sign: int) -> None:
 
 
 def _copied(memory: Allocation, like: Allocation) -> Allocation:
-    made = duplicate_of(memory)
-    made.requires_grad = like.requires_grad
-    return made
+    copy = duplicate_of(memory)
+    copy.requires_grad = like.requires_grad
+    return copy
 
 
 def _same_bytes(a: array, b: array) -> bool:
@@ -319,15 +319,15 @@ def _same_bytes(a: array, b: array) -> bool:
 
 
 def _sources(records: Sequence[Record]) -> list[array]:
-    found: dict[array, None] = {}
+    sources: dict[array, None] = {}
     written: list[array] = []
     for record in records:
         for source in record.reached:
             fits = source.requires_grad and source.size and is_differentiable(source.dtype)
-            if fits and source not in found and not any(source.overlaps(target) for target in written):
-                found[source] = None
+            if fits and source not in sources and not any(source.overlaps(target) for target in written):
+                sources[source] = None
         written += record.written
-    return list(found)
+    return list(sources)
 
 
 def _between(records: Sequence[Record], arrays: Sequence[array]) -> list[tuple[array, int | None]]:
@@ -335,18 +335,18 @@ def _between(records: Sequence[Record], arrays: Sequence[array]) -> list[tuple[a
     views: dict[Allocation, set[tuple[bytes, Value]]] = {}
     for a in arrays:
         views.setdefault(a.allocation, set()).add((a.packed, a.dtype))
-    found: dict[Allocation, tuple[array, int | None]] = {}
+    between: dict[Allocation, tuple[array, int | None]] = {}
     read: set[Allocation] = set()
     for k, record in enumerate(records):
         for j, source in enumerate(record.read):
             memory = source.allocation
-            if memory in found and memory not in read:
-                found[memory] = found[memory][0], k
+            if memory in between and memory not in read:
+                between[memory] = between[memory][0], k
                 if box_in(record, "read", j) is not WHOLE:
-                    del found[memory]
+                    del between[memory]
             read.add(memory)
         for target in record.written:
             memory = target.allocation
             if memory not in read and len(views.get(memory, ())) == 1 and target.size:
-                found.setdefault(memory, (target, None))
-    return [each for each in found.values() if is_differentiable(each[0].dtype)]
+                between.setdefault(memory, (target, None))
+    return [each for each in between.values() if is_differentiable(each[0].dtype)]

@@ -57,16 +57,16 @@ Argument = array | bytes | Kept | KeptValues | KeptStarts
 """An array, a number packed as a launch wants it, or what another program has kept."""
 
 
-def packed(given: Argument, threads: int, space: Space | None) -> bytes:
+def packed(argument: Argument, threads: int, space: Space | None) -> bytes:
     """An argument as an entry takes it, for a launch of some threads."""
-    match given:
+    match argument:
         case array():
-            return given.packed
+            return argument.packed
         case bytes():
-            return given
+            return argument
         case Kept():
-            given.residual = Residual(given.elem, threads, space)
-            return given.residual.packed
+            argument.residual = Residual(argument.elem, threads, space)
+            return argument.residual.packed
         case KeptValues(kept):
             return kept.arrays()[0].packed
         case KeptStarts(kept, inner):
@@ -121,23 +121,23 @@ class Adjoints:
             self._residuals[residual] = values.twin(zeros_beside(values.allocation))
         return self._residuals[residual]
 
-    def of_argument(self, given: Argument) -> array:
+    def of_argument(self, argument: Argument) -> array:
         """The adjoint of what a program was given, which is neither a number nor says where threads begin."""
-        match given:
+        match argument:
             case array():
-                return self.of(given)
+                return self.of(argument)
             case Kept():
-                return self.of_residual(given)
+                return self.of_residual(argument)
             case KeptValues(residual):
                 return self.of_residual(residual)
             case _:
                 raise AssertionError("neither numbers nor starts have adjoints")
 
-    def reach(self, given: Argument) -> bool:
+    def reach(self, argument: Argument) -> bool:
         """Whether there is an adjoint of what a program was given."""
-        if isinstance(given, array):
-            return given.allocation in self.memory
-        return given in self._residuals
+        if isinstance(argument, array):
+            return argument.allocation in self.memory
+        return argument in self._residuals
 
     def known(self, primal: array) -> array | None:
         """The adjoint of an array, None while it is zero everywhere."""
@@ -172,7 +172,7 @@ class Adjoints:
     @contextmanager
     def unchanged(self, memories: Iterable[Allocation]) -> Iterator[None]:
         """Whatever runs inside leaves the adjoints of some memories on the host as they were."""
-        held = {
+        saved = {
             primal: np.array(np.frombuffer(self.memory[primal].seen(), np.uint8))
             for primal in memories
             if primal in self.memory
@@ -181,7 +181,7 @@ class Adjoints:
         try:
             yield
         finally:
-            for primal, values in held.items():
+            for primal, values in saved.items():
                 np.frombuffer(self.memory[primal].buffer(), np.uint8)[:] = values
             for primal in set(self.memory) - before:  # zeros until now, and so again
                 del self.memory[primal]

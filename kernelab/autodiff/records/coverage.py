@@ -91,11 +91,11 @@ def box_in(record: Record, how: Literal["read", "written"], k: int) -> Box | Non
     call, outline, is_read = record.call, record.outline, how == "read"
     i = (outline.read if is_read else outline.written)[k]
     kernel = call.kernel
-    found = (kernel.regions_read_in_text if is_read else kernel.program.regions_changed).get(i)
+    region = (kernel.regions_read_in_text if is_read else kernel.program.regions_changed).get(i)
     argument = call.arguments[i]
-    if found is None or not isinstance(argument, array):
+    if region is None or not isinstance(argument, array):
         return WHOLE
-    box, is_whole = box_and_whole(found, call.grid.extents, call.arguments)
+    box, is_whole = box_and_whole(region, call.grid.extents, call.arguments)
     return WHOLE if is_whole else box
 
 
@@ -154,11 +154,11 @@ class History:
 
     def write(self, record: Record, k: int, target: array) -> None:
         """Count that a record has written `target`, its k-th array."""
-        known = self._writes.get(target.packed)
-        if known is None:
+        entry = self._writes.get(target.packed)
+        if entry is None:
             self._writes[target.packed] = target, [(record, k)]
         else:
-            known[1].append((record, k))
+            entry[1].append((record, k))
 
     def has_written(self, source: array) -> bool:
         """Whether an array has been written of which `source` has some elements."""
@@ -185,7 +185,7 @@ class History:
             yield from [target] if read is None else self._parts_of(packed).unread(read)
 
     def _parts_of(self, packed: bytes) -> Written:
-        known = self._written.get(packed)
-        if known is None:
-            known = self._written[packed] = Written(*self._writes[packed])
-        return known
+        parts = self._written.get(packed)
+        if parts is None:
+            parts = self._written[packed] = Written(*self._writes[packed])
+        return parts

@@ -39,40 +39,35 @@ class Launches(NamedTuple):
 class GatheredAdjoint:
     """An adjoint with its sums gathered."""
 
-    def __init__(self, adjoint: Program, made: Gathered) -> None:
+    def __init__(self, adjoint: Program, form: Gathered) -> None:
         self._params = adjoint.flat.params
         self._count = len(adjoint.flat.threads)
-        self._sums = [(each, Program(each.border), Program(each.inner)) for each in made.sums]
-        self._rest = None if made.rest is None else Program(made.rest)
-        self._known: dict[Any, Launches | None] = {}
+        self._sums = [(each, Program(each.border), Program(each.inner)) for each in form.sums]
+        self._rest = None if form.rest is None else Program(form.rest)
+        self._launches: dict[Any, Launches | None] = {}
 
-    def launches(self, extents: tuple[int, ...], given: Sequence[Any]) -> Launches | None:
-        """The launches for an adjoint with these arguments; None where it runs as it is.
-
-        In the place of an adjoint stands its primal.
-        """
+    def launches(self, extents: tuple[int, ...], arguments: Sequence[Any]) -> Launches | None:
+        """The launches for an adjoint with these arguments, primals first; None where it runs as it is."""
         grid = (*extents, *(1,) * (GRID_SLOTS - len(extents)))
         facts = tuple(
             [
                 each.shape if isinstance(param.type, Array) else _number(each)
-                for param, each in zip(self._params, given, strict=True)
+                for param, each in zip(self._params, arguments, strict=True)
             ]
         )
         key = grid, facts
-        if key not in self._known:
-            if len(self._known) == _REMEMBERED:
-                self._known.clear()
-            self._known[key] = self._found(grid, given, facts)
-        found = self._known[key]
-        return found if found and all(_has_vectors(inner) for _, _, inner in self._sums) else None
+        if key not in self._launches:
+            if len(self._launches) == _REMEMBERED:
+                self._launches.clear()
+            self._launches[key] = self._make(grid, arguments, facts)
+        launches = self._launches[key]
+        return launches if launches and all(_has_vectors(inner) for _, _, inner in self._sums) else None
 
-    def _found(self, grid: tuple[int, ...], given: Sequence[Any], facts: tuple[Any, ...]) -> Launches | None:
+    def _make(self, grid: tuple[int, ...], arguments: Sequence[Any], facts: Sequence[Any]) -> Launches | None:
         if self._count > 1 and any(extent != 1 for extent in grid[self._count :]):
             return None
-        arguments = [
-            each if isinstance(each, array) else fact for each, fact in zip(given, facts, strict=True)
-        ]
-        situation, programs = Situation(grid, dict(enumerate(arguments))), []
+        values = [a if isinstance(a, array) else fact for a, fact in zip(arguments, facts, strict=True)]
+        situation, programs = Situation(grid, dict(enumerate(values))), []
         for each, border, inner in self._sums:
             parts = each.launches(situation)
             if parts is None:
@@ -87,25 +82,25 @@ class GatheredAdjoint:
         return Launches(tuple(programs), frozenset(p for p in positions if positions.count(p) == 1))
 
 
-def _number(given: Any) -> int | None:
+def _number(value: Any) -> int | None:
     """An integer among the arguments; None for any other value."""
-    if isinstance(given, bytes):
-        return int.from_bytes(given[:8], "little", signed=True)
-    return int(given) if hasattr(given, "__index__") else None
+    if isinstance(value, bytes):
+        return int.from_bytes(value[:8], "little", signed=True)
+    return int(value) if hasattr(value, "__index__") else None
 
 
 def _has_vectors(program: Program) -> bool:
     """Whether large launches of a program run vector code."""
     entry = program.entry
-    made = entry.on_cpu() if isinstance(entry, Placed) else entry
-    return isinstance(made, CpuEntry) and made.has_vectors
+    on_cpu = entry.on_cpu() if isinstance(entry, Placed) else entry
+    return isinstance(on_cpu, CpuEntry) and on_cpu.has_vectors
 
 
 def gathered_adjoint(adjoint: Program) -> GatheredAdjoint | None:
     """The adjoint with its sums gathered, if that can be and pays."""
 
     def make() -> GatheredAdjoint | None:
-        made = gathered(adjoint.flat)
-        return None if made is None else GatheredAdjoint(adjoint, made)
+        form = gathered(adjoint.flat)
+        return None if form is None else GatheredAdjoint(adjoint, form)
 
     return adjoint.once("gathered", make)

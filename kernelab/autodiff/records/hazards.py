@@ -64,8 +64,8 @@ class Reader:
 
     def affected(self) -> Sequence[array]:
         """The arrays whose gradients depend on the elements."""
-        given = [self.call.arguments[i] for i in self.reached]
-        return [argument.array if isinstance(argument, Reference) else argument for argument in given]
+        arguments = [self.call.arguments[i] for i in self.reached]
+        return [argument.array if isinstance(argument, Reference) else argument for argument in arguments]
 
 
 Outcome = Literal["saved", "tainted", "refused"]
@@ -228,11 +228,11 @@ class Watch(Snapshot):
         """The gradients that are wrong without the old values, in words."""
         affected = self.reader.affected()
         names = dict.fromkeys(name_in_caller(one) or name_of_memory(one.allocation) for one in affected)
-        known = [f"`{name}`" for name in names if name]
-        if not known:
+        quoted = [f"`{name}`" for name in names if name]
+        if not quoted:
             return "the gradients of what the launch read would be wrong"
-        plural = "s" if len(known) > 1 else ""
-        return f"the gradient{plural} of {' and '.join(known)} would be wrong"
+        plural = "s" if len(quoted) > 1 else ""
+        return f"the gradient{plural} of {' and '.join(quoted)} would be wrong"
 
 
 class Marked(Snapshot):
@@ -389,12 +389,12 @@ class Witness:
 
     def has_written(self, memory: Allocation) -> None:
         """Note that the present contents of some memory are known."""
-        known = self._written.get(memory)
-        if known is None:
-            known = self._written[memory] = WrittenMemory(memory)
+        written = self._written.get(memory)
+        if written is None:
+            written = self._written[memory] = WrittenMemory(memory)
             memory.witness(self._as_witness)
-        known.is_input = False
-        known.note()
+        written.is_input = False
+        written.note()
 
     def has_read(self, memory: Allocation) -> None:
         """Note that an input counts by its present contents."""
@@ -408,18 +408,18 @@ class Witness:
 
     def computed(self, memory: Allocation) -> bool:
         """Whether some of the memory was written where this could see it."""
-        known = self._written.get(memory)
-        return known is not None and not known.is_input
+        written = self._written.get(memory)
+        return written is not None and not written.is_input
 
     def alert(self, memory: Allocation, change: Change | None) -> None:
         """A memory is about to change; nobody waits for that here."""
 
     def before_write(self, target: array) -> None:
-        known = self._written.get(target.allocation)
-        if known is not None:
-            known.before_write(target)
+        written = self._written.get(target.allocation)
+        if written is not None:
+            written.before_write(target)
 
     def is_exposed(self, memory: Allocation) -> None:
-        known = self._written.get(memory)
-        if known is not None:
-            known.exposed()
+        written = self._written.get(memory)
+        if written is not None:
+            written.exposed()

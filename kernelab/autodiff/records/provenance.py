@@ -115,30 +115,30 @@ class Provenance:
         elem: Any = elements.dtype
         if not self._taken or not (isinstance(elem, Struct) or is_differentiable(elem)):
             return None
-        known = _origins(data)
-        found = self._that_are_here(known)
-        if any(taken.elements.allocation is elements.allocation for taken in found) and how == "array":
+        references = _origins(data)
+        sources = self._that_are_here(references)
+        if any(taken.elements.allocation is elements.allocation for taken in sources) and how == "array":
             return None  # another view of the same memory
-        if not found and (known or how in FILLS or not _is_array_of_floats(data)):
+        if not sources and (references or how in FILLS or not _is_array_of_floats(data)):
             return None
-        values = HostValues(caller(), record, how, found, len(self._taken))
+        values = HostValues(caller(), record, how, sources, len(self._taken))
         self.arrays.setdefault(elements.allocation, []).append(values)
         return values
 
-    def passed_on(self, record: int, given: Iterable[tuple[int, Any]]) -> None:
+    def passed_on(self, record: int, numbers: Iterable[tuple[int, Any]]) -> None:
         """Note the numbers with origins among those that a record was given, by position."""
-        for position, value in given:
-            found = self.sources(value)
-            if found:
-                self.numbers.append(PassedOn(record, position, found))
+        for position, value in numbers:
+            sources = self.sources(value)
+            if sources:
+                self.numbers.append(PassedOn(record, position, sources))
 
     def sources(self, data: Any) -> tuple[Taken, ...]:
         """The arrays known here from which the host took the numbers in data."""
         return self._that_are_here(_origins(data)) if self._taken else ()
 
-    def _that_are_here(self, found: Origins) -> tuple[Taken, ...]:
-        known = (origin() for origin in found)
-        return tuple(taken for taken in known if taken in self._known)
+    def _that_are_here(self, references: Origins) -> tuple[Taken, ...]:
+        takings = (origin() for origin in references)
+        return tuple(taken for taken in takings if taken in self._known)
 
     def tell(self, cut: "Cut") -> None:
         """Warn of a cut, once for those that belong together."""

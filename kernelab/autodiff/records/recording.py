@@ -79,23 +79,23 @@ class Recording(Witness, Recorder):
 
     def ends(self) -> None:
         """Record the writes that nobody has seen since the last record: the ``with`` block ends."""
-        for known in self._written.values():
-            self._record_unseen(known, 0)
+        for written in self._written.values():
+            self._record_unseen(written, 0)
 
     def look_for_unseen(self, target: array, own: int = 0) -> None:
         """Record the writes to memory that the tape had written and did not see, but for its `own` last."""
         self._look_for_unseen(target.allocation, own)
 
     def _look_for_unseen(self, memory: Allocation, own: int) -> None:
-        known = self._written.get(memory)
-        if known is not None and known.may_be_unseen(own):
-            self._record_unseen(known, own)
+        written = self._written.get(memory)
+        if written is not None and written.may_be_unseen(own):
+            self._record_unseen(written, own)
 
-    def _record_unseen(self, known: WrittenMemory, own: int) -> None:
-        found = known.unseen(own)
-        self.records += [UnseenRecord(leaf, caller()) for changed in found for leaf in leaves_of(changed)]
-        if found:
-            known.note()
+    def _record_unseen(self, written: WrittenMemory, own: int) -> None:
+        unseen = written.unseen(own)
+        self.records += [UnseenRecord(leaf, caller()) for changed in unseen for leaf in leaves_of(changed)]
+        if unseen:
+            written.note()
 
     # -------------------------------------------------------------------------------------- as a witness
 
@@ -123,18 +123,18 @@ class Recording(Witness, Recorder):
 
     def _watch_for(self, records: list[LaunchRecord], memory: Allocation, target: array | None) -> None:
         """Watch what the adjoints of records read of a memory, where `target` is about to be overwritten."""
-        made: list[Watch] = []
+        new: list[Watch] = []
         for record in records:
             pullback, arguments = record.outline.pullback, record.call.arguments
             assert isinstance(pullback, Pullback)
             watched = {i for i, _ in record.snapshots} if record.snapshots else ()
             for i, region in pullback.needed:
                 if i not in watched and arguments[i].allocation is memory:
-                    record.snapshots += ((i, self._watch(record, region, made)),)
-        for watch in made:
+                    record.snapshots += ((i, self._watch(record, region, new)),)
+        for watch in new:
             watch.begin(target)
 
-    def _watch(self, record: LaunchRecord, region: Region, made: list[Watch]) -> Watch:
+    def _watch(self, record: LaunchRecord, region: Region, new: list[Watch]) -> Watch:
         """The watch of the elements that a record needs; a new one is among those `made`."""
         call = record.call
         elements = call.arguments[region.position]
@@ -142,12 +142,12 @@ class Recording(Witness, Recorder):
         key: Hashable = elements.packed, id(elements.type), region, call.grid.packed
         if region.uses:
             key = key, *[call.parts[1 + i] for i in region.uses]
-        found = self._watches.get(key)
-        if found is None or found.spent:
+        watch = self._watches.get(key)
+        if watch is None or watch.spent:
             reader = Reader(call, region, record.outline.reached, record.place)
-            found = self._watches[key] = Watch(self.guard, elements, reader)
-            made.append(found)
-        return found
+            watch = self._watches[key] = Watch(self.guard, elements, reader)
+            new.append(watch)
+        return watch
 
     # -------------------------------------------------------------------------------------- as a recorder
 
@@ -202,30 +202,30 @@ class Recording(Witness, Recorder):
         self, backward: Callable[[], object], arrays: tuple[array, ...], results: tuple[array, ...] = ()
     ) -> None:
         """Record a function to call in the backward pass; `results`, if known, come last among its arrays."""
-        handled = tuple(leaf for given in arrays for leaf in leaves_of(given))
+        handled = tuple(leaf for elements in arrays for leaf in leaves_of(elements))
         keeps = tuple(Snapshot(leaf) for leaf in handled) if self.guard.policy == "save" else ()
         self.records.append(FunctionRecord(backward, handled, caller(), keeps, results))
         for primal in results or arrays:
             self.has_written(primal.allocation)
 
-    def called_host(self, call: Any, given: Sequence[array], results: Sequence[array]) -> None:
+    def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
         """Record a Python function with a derivative of its own, if any of its arguments has gradients."""
-        traced = [k for k, elements in enumerate(given) if elements.requires_grad]
+        traced = [k for k, elements in enumerate(arguments) if elements.requires_grad]
         if not traced:
             return
-        for needed in (*given, *results) if call.takes_results(len(results)) else given:
+        for needed in (*arguments, *results) if call.takes_results(len(results)) else arguments:
             self.marked_read(needed)
 
         def backward() -> None:
             with unrecorded():
                 seeds = [zeros_like(one) if one.grad is None else one.grad for one in results]
-                bars = call.reversed(len(results)).run([*given, *results, *seeds])
+                bars = call.reversed(len(results)).run([*arguments, *results, *seeds])
                 for k in traced:
-                    bar = given[k].grad
+                    bar = arguments[k].grad
                     bar += bars[k]
 
         backward.__name__ = getattr(call.func, "__name__", "custom_vjp")
-        self.add_function(backward, (*given, *results), tuple(results))
+        self.add_function(backward, (*arguments, *results), tuple(results))
 
     def add_work(self, record: Record, lost: Iterable[Allocation]) -> None:
         """Add a record of another kind; `lost` is memory that it computed and that no adjoint can reach."""
@@ -274,13 +274,13 @@ class Recording(Witness, Recorder):
         shared = call.groups() if len(set(memories)) < len(memories) else ()
         settled = call.settled(shared) if kernel.program.contests else ()
         plan = kernel.plan
-        given = tuple([arguments[i].__class__ is Reference for i in plan.numbers]) if plan.numbers else ()
-        key = kernel, shared, settled, given, plan.straight.wanted(memories)
-        found = self._outlines.get(key)
-        if found is None:
-            found = self._outlines[key] = outline_of(call, shared, settled)
-            self.is_plain = self.is_plain and found.is_plain
-        return found
+        indirect = tuple([arguments[i].__class__ is Reference for i in plan.numbers]) if plan.numbers else ()
+        key = kernel, shared, settled, indirect, plan.straight.wanted(memories)
+        outline = self._outlines.get(key)
+        if outline is None:
+            outline = self._outlines[key] = outline_of(call, shared, settled)
+            self.is_plain = self.is_plain and outline.is_plain
+        return outline
 
     def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
         """Remember which kernel wrote nothing here, and where it was launched."""
@@ -289,15 +289,15 @@ class Recording(Witness, Recorder):
     def copied(self, dest: array, src: array, how: str) -> None:
         """Record a copy."""
         pairs = zip(leaves_of(dest), leaves_of(src), strict=True)
-        made = [CopyRecord(*pair, how, caller()) for pair in pairs if is_differentiable(pair[0].dtype)]
-        if made:
+        copies = [CopyRecord(*pair, how, caller()) for pair in pairs if is_differentiable(pair[0].dtype)]
+        if copies:
             if src.allocation is not dest.allocation:
                 self.look_for_unseen(src)
                 if src.requires_grad:
                     self.has_read(src.allocation)
             self.look_for_unseen(dest, own=1)
             self.has_written(dest.allocation)
-            self.records += made
+            self.records += copies
 
     def marked_read(self, elements: array) -> None:
         """Complain of later writes, where they are not saved anyway."""

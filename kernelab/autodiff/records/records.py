@@ -162,9 +162,9 @@ def _may_end(call: Call, reached: Collection[int], written: Collection[int]) -> 
     """
     plan = call.kernel.plan
     floats = {plan.parameters[i].name for i in plan.floats}
-    known = {plan.parameters[i].name for i in reached} if len(written) == 1 else set()
+    reached_names = {plan.parameters[i].name for i in reached} if len(written) == 1 else set()
     ends = call.kernel.dead_ends
-    return any(not end.is_condition or end.source in floats - known for end in ends)
+    return any(not end.is_condition or end.source in floats - reached_names for end in ends)
 
 
 def not_kept(kernel: Kernel) -> Diagnostic:
@@ -317,22 +317,22 @@ class LaunchRecord(LaunchEntry):
             return None
         if call.config is not DEFAULT_CONFIG or call.space is not None:
             return None
-        made, active = gathered_adjoint(pullback.adjoint), self.active
+        form, active = gathered_adjoint(pullback.adjoint), self.active
         memories = {elements.allocation for elements in active}
-        if made is None or len(memories) < len(active) or not all(one.is_contiguous for one in active):
+        if form is None or len(memories) < len(active) or not all(one.is_contiguous for one in active):
             return None
-        return made.launches(call.grid.extents, (*call.arguments, *active))
+        return form.launches(call.grid.extents, (*call.arguments, *active))
 
     def would_reach(self, primal: array) -> bool:
         plan, active = self.kernel.plan, getattr(self.pullback, "active", ())
         reading = {i: self.call.arguments[i] for i in (*plan.read, *plan.numbers)}
-        given = [
+        positions = [
             i
             for i, argument in reading.items()
             if getattr(argument, "array", argument) is primal
             or getattr(getattr(argument, "array", argument), "allocation", None) is primal.allocation
         ]
-        return would_reach(self.call, given, active)
+        return would_reach(self.call, positions, active)
 
     def would_reach_number(self, position: int) -> bool:
         """Whether adjoints would flow to a number among the arguments, if an array stood for it."""
@@ -347,8 +347,8 @@ class LaunchRecord(LaunchEntry):
         """The arrays that it read and that were set to require gradients only afterwards."""
         if not self.outline.passive:
             return ()
-        given = [self.call.arguments[i] for i in self.outline.passive]
-        return [argument for argument in given if argument.requires_grad and self.would_reach(argument)]
+        arguments = [self.call.arguments[i] for i in self.outline.passive]
+        return [argument for argument in arguments if argument.requires_grad and self.would_reach(argument)]
 
     def flow(self) -> tuple[Arrays, Arrays, Arrays]:
         outline, arguments = self.outline, self.call.arguments
@@ -359,10 +359,10 @@ class LaunchRecord(LaunchEntry):
         return read, reached, outline.pick_written(arguments)
 
     def _picked(self, pick: Pick) -> Arrays:
-        given = pick(self.call.arguments)
+        picked = pick(self.call.arguments)
         if not self.outline.references:
-            return given
-        return [argument.array if isinstance(argument, Reference) else argument for argument in given]
+            return picked
+        return [argument.array if isinstance(argument, Reference) else argument for argument in picked]
 
     def pull(self, adjoints: Adjoints) -> None:
         pullback = self.outline.pullback
@@ -389,10 +389,10 @@ class LaunchRecord(LaunchEntry):
         if self.kernel.check is None or self.is_switched_off or not isinstance(self.pullback, Pullback):
             return
         saved, adjoint = self.saved(), self.pullback.adjoint
-        given = [saved.get(i, argument) for i, argument in enumerate(self.call.arguments)]
+        arguments = [saved.get(i, argument) for i, argument in enumerate(self.call.arguments)]
         bars = [_bar(argument, adjoints) for argument in self.outline.pick_active(self.call.arguments)]
         parts = self.adjoint_parts(adjoints, saved)
-        run_on_copies(adjoint, adjoint.name, self.grid, [*given, *bars, *self.residuals], parts)
+        run_on_copies(adjoint, adjoint.name, self.grid, [*arguments, *bars, *self.residuals], parts)
 
     def trace(self, adjoints: Adjoints) -> Culprit | None:
         """Run the adjoint again, to find where a value turned NaN or infinite; it adds to the adjoints."""

@@ -114,9 +114,9 @@ class Snapshot:
         values = self._needed.seen().copy()
         for lost, kept in self._pieces:
             (self._in_order(values) if isinstance(lost, slice) else values)[lost] = kept
-        made, elements = room(self.elements, self._box)
+        view, elements = room(self.elements, self._box)
         elements.host()[...] = values
-        return made
+        return view
 
     def check(self) -> None:
         """Raise TapeError where the elements cannot be had any more as they were."""
@@ -217,13 +217,13 @@ class Snapshot:
     def _all(self, needed: array, is_whole: bool) -> array:
         if is_whole:  # on a device
             low, high = needed.extent
-            held = needed.allocation
-            memory = allocate(high - low, cleared=False, beside=held)
-            copy_bytes(memory, 0, held, low - held.address, high - low)
+            source = needed.allocation
+            memory = allocate(high - low, cleared=False, beside=source)
+            copy_bytes(memory, 0, source, low - source.address, high - low)
             return array.over(memory, 0, needed.shape, needed.strides, needed.dtype)
-        made, elements = room(self.elements, self._box)
+        view, elements = room(self.elements, self._box)
         elements.host()[...] = needed.seen()
-        return made
+        return view
 
     def _keep_some(self, lost: Lost, needed: array) -> None:
         if self._gone is None:
@@ -308,7 +308,7 @@ def room(argument: array, box: Box) -> tuple[array, array]:
     begin = sum(first * stride for (first, _, _), stride in zip(box, strides, strict=True))
     before = begin if _on_device(argument) else 0
     memory = allocate(before + size, cleared=False, beside=argument.allocation)
-    made = array.over(memory, before - begin, argument.shape, tuple(strides), argument.dtype)
+    view = array.over(memory, before - begin, argument.shape, tuple(strides), argument.dtype)
     shape = tuple(count for _, count, _ in box)
     steps = tuple(step * stride for (_, _, step), stride in zip(box, strides, strict=True))
-    return made, array.over(memory, before, shape, steps, argument.dtype)
+    return view, array.over(memory, before, shape, steps, argument.dtype)

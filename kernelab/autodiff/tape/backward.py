@@ -144,12 +144,12 @@ class BackwardPlan:
         from its first read on.  Of other memory, each box of indices that a launch reads counts by itself.
         """
         memory = source.allocation
-        known = self._histories.get(memory)
-        is_input = known is None or (known.__class__ is History and known.is_input)
+        entry = self._histories.get(memory)
+        is_input = entry is None or (entry.__class__ is History and entry.is_input)
         box = WHOLE if is_input else box_in(self.records[i], "read", k)
         if box is WHOLE and source.is_whole:
             # Nothing that happens to this memory later is published.
-            is_new = known is None or (is_input and not known.has_written(source))
+            is_new = entry is None or (is_input and not entry.has_written(source))
             self._histories[memory] = None
             self._publish(i, Publication(source, is_new, source))
             return
@@ -166,10 +166,10 @@ class BackwardPlan:
 
     def _history(self, memory: Allocation) -> "History":
         """What has been read and written of a memory, of which no array that is all of it has been read."""
-        known = self._histories.get(memory)
-        if known.__class__ is History:
-            return known
-        history = self._histories[memory] = History(known)
+        entry = self._histories.get(memory)
+        if entry.__class__ is History:
+            return entry
+        history = self._histories[memory] = History(entry)
         return history
 
     def _publish(self, i: int, publication: Publication) -> None:
@@ -339,7 +339,7 @@ def _added_in_place(plan: BackwardPlan, i: int, adjoints: Adjoints) -> list[arra
     """
     record = plan.records[i]
     once = record.added_once if isinstance(record, LaunchRecord) else ()
-    pairs = [(one, found) for one in once if (found := one.allocation.adjoint) is not None]
+    pairs = [(one, gradient) for one in once if (gradient := one.allocation.adjoint) is not None]
     if not pairs:
         return []
     others = [step for k, step in enumerate(plan.steps) if k != i and k in plan.live]

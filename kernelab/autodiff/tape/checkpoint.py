@@ -12,6 +12,7 @@ run that does anything else than the first is an error: no gradient of it could 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
@@ -58,8 +59,8 @@ def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
     >>> x.grad.list()
     [1048576.0]
     """
-    given: Any = func
-    if not callable(given):
+    function: Any = func
+    if not callable(function):
         message = f"checkpoint takes a function and its arguments, not {described(func)}"
         hint = "write kl.checkpoint(steps, x, v), which calls steps(x, v)"
         raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
@@ -214,8 +215,8 @@ class Observer(Recorder):
         """Add the record to the tape."""
         outside = self.written_outside()
         inside = {target.allocation for target in self._written.values()} - {t.allocation for t in outside}
-        made = tuple(r for r in results if not self.signature.is_outside(r))
-        changed = [target for target in (*made, *outside) if is_differentiable(target.dtype)]
+        created = tuple(r for r in results if not self.signature.is_outside(r))
+        changed = [target for target in (*created, *outside) if is_differentiable(target.dtype)]
         read = [source for source in self._first.values() if is_differentiable(source.dtype)]
         reached = [keep.elements for keep in self._keeps.values() if is_differentiable(keep.elements.dtype)]
         keeps = tuple(self._keeps.values())
@@ -225,13 +226,13 @@ class Observer(Recorder):
                 tuple(read),
                 tuple(reached),
                 tuple(changed),
-                made,
+                created,
                 tuple(outside),
                 keeps,
                 self.signature,
                 self._followed,
             ),
-            inside - {r.allocation for r in made},
+            inside - {r.allocation for r in created},
         )
 
     # -------------------------------------------------------------------------------------- what it notes
@@ -306,7 +307,7 @@ class Observer(Recorder):
         """Note values from the host."""
         self.signature.values(elements)
 
-    def called_host(self, call: Any, given: Sequence[array], results: Sequence[array]) -> None:
+    def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
         """Note what a Python function with a derivative of its own has read, and what it gave."""
         for elements in arrays_in(call.args):
             self.reads(elements)
@@ -376,10 +377,10 @@ class Replaying(Recording):
         self.signature.values(elements)
         super().came_in(elements, data)
 
-    def called_host(self, call: Any, given: Sequence[array], results: Sequence[array]) -> None:
+    def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
         for result in results:
             self.signature.values(result)
-        super().called_host(call, given, results)
+        super().called_host(call, arguments, results)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -393,7 +394,7 @@ class CheckpointRecord(Flowing):
     read: tuple[array, ...]
     reached: tuple[array, ...]
     written: tuple[array, ...]
-    made: tuple[array, ...]
+    results: tuple[array, ...]
     outside: tuple[array, ...]
     keeps: tuple[Snapshot, ...]
     signature: Signature
@@ -426,7 +427,7 @@ class CheckpointRecord(Flowing):
             if not all(keep.restore() for keep in reversed(self.keeps)):
                 raise TapeError(_differs(self, "an array that it reads was changed through a NumPy view"))
             inner, results = self._run()
-            if inner.signature.sum != self.signature.sum or not _alike(results, self.made):
+            if inner.signature.sum != self.signature.sum or not _alike(results, self.results):
                 raise TapeError(_differs(self, "it did something else than at first"))
             yield inner, results
 
@@ -441,7 +442,7 @@ class CheckpointRecord(Flowing):
             inner.ends()
         finally:
             RECORDER.reset(token)
-        return inner, [made for made in arrays_in(result) if not inner.signature.is_outside(made)]
+        return inner, [elements for elements in arrays_in(result) if not inner.signature.is_outside(elements)]
 
     def _sweep(
         self,
@@ -451,7 +452,7 @@ class CheckpointRecord(Flowing):
         puller: Puller | None,
     ) -> None:
         bars = Adjoints()
-        for first, second in zip(self.made, again, strict=True):
+        for first, second in zip(self.results, again, strict=True):
             bars.share(second.allocation, adjoints.show(first.allocation))
         for elements in (*self.outside, *self.reached):
             bars.share(elements.allocation, adjoints.show(elements.allocation))
@@ -461,11 +462,9 @@ class CheckpointRecord(Flowing):
         sweep(plan, bars, puller)
 
 
-def _alike(again: Sequence[array], made: Sequence[array]) -> bool:
-    layouts = (
-        [(a.offset, a.shape, a.strides, a.dtype, a.allocation.nbytes) for a in side] for side in (again, made)
-    )
-    return next(layouts) == next(layouts)
+def _alike(again: Sequence[array], before: Sequence[array]) -> bool:
+    layout = attrgetter("offset", "shape", "strides", "dtype", "allocation.nbytes")
+    return [*map(layout, again)] == [*map(layout, before)]
 
 
 def _differs(record: CheckpointRecord, reason: str) -> Diagnostic:

@@ -33,15 +33,15 @@ from kernelab.runtime.memory.memory import Allocation
 def passive_cuts(steps: Sequence[Step], live: Collection[int]) -> dict[int, list[Cut]]:
     """Reads by live records of arrays without gradients that were computed from arrays with gradients."""
     carrying: Carrying = {}
-    found: dict[int, list[Cut]] = {}
+    by_record: dict[int, list[Cut]] = {}
     if all(target.allocation.requires_grad for step in steps for target in step.written):
-        return found
+        return by_record
     for i, step in enumerate(steps):
         carried, reader = _carry(step, carrying), step.record
         cuts = [_passive(*one, reader) for one in carried if i in live and reader.would_reach(one[0])]
         if cuts:
-            found[i] = cuts
-    return found
+            by_record[i] = cuts
+    return by_record
 
 
 def _passive(elements: array, producer: Record, consumer: Record) -> Cut:
@@ -79,12 +79,12 @@ Carrying = dict[Allocation, Record]
 def carried_at(steps: Sequence[Step], records: Collection[int]) -> dict[int, Collection[Allocation]]:
     """The arrays that carry such values after a number of records."""
     carrying: Carrying = {}
-    found: dict[int, Collection[Allocation]] = {0: ()}
+    carried: dict[int, Collection[Allocation]] = {0: ()}
     for i, step in enumerate(steps, 1):
         _carry(step, carrying)
         if i in records:
-            found[i] = frozenset(carrying)
-    return found
+            carried[i] = frozenset(carrying)
+    return carried
 
 
 def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:

@@ -67,11 +67,11 @@ class _Sources:
             if taken.elements.requires_grad or taken.elements.allocation in carrying[taken.record]
         }
 
-    def of_array(self, memory: Allocation, made: HostValues) -> Taken | None:
+    def of_array(self, memory: Allocation, values: HostValues) -> Taken | None:
         """The read by the host that yielded the values it wrote to some memory, or preceded the write."""
-        if not made.taken:
-            return self._before(memory, made)
-        for taken in made.taken:
+        if not values.taken:
+            return self._before(memory, values)
+        for taken in values.taken:
             if taken.elements.allocation is memory:
                 if _is_used(memory, self.steps[: taken.record]):
                     return taken
@@ -79,11 +79,11 @@ class _Sources:
                 return taken
         return None
 
-    def _before(self, memory: Allocation, made: HostValues) -> Taken | None:
+    def _before(self, memory: Allocation, values: HostValues) -> Taken | None:
         """The latest that the host took before it made an array that has no gradients of its own."""
-        if memory.requires_grad or (made.how == "array" and _is_used(memory, self.steps[: made.record])):
+        if memory.requires_grad or (values.how == "array" and _is_used(memory, self.steps[: values.record])):
             return None
-        earlier = reversed(self._takings[: made.earlier])
+        earlier = reversed(self._takings[: values.earlier])
         return next((taken for taken in earlier if taken in self._that_matter), None)
 
     def of_number(self, number: PassedOn) -> Taken | None:
@@ -97,11 +97,11 @@ class _Sources:
 def _arrays(host: Provenance, sources: _Sources) -> Iterator[tuple[Allocation, HostValues, int, Taken]]:
     """The memory that the host wrote, each with its values, until which record, and where they come from."""
     for memory, several in host.arrays.items():
-        ends = [*(made.record for made in several[1:]), len(sources.steps)]
-        for made, end in zip(several, ends, strict=True):
-            taken = sources.of_array(memory, made)
+        ends = [*(values.record for values in several[1:]), len(sources.steps)]
+        for values, end in zip(several, ends, strict=True):
+            taken = sources.of_array(memory, values)
             if taken is not None:
-                yield memory, made, end, taken
+                yield memory, values, end, taken
 
 
 def _read(
@@ -112,12 +112,12 @@ def _read(
     seeds: Collection[array],
 ) -> Iterator[Cut]:
     """Those of them that lead to the seeds."""
-    for memory, made, end, taken in arrays:
-        reader = _reader(memory, made.record, end, steps, live, on_the_way)
-        elements = reader[1] if reader else _seed(memory, made, steps, seeds)
+    for memory, values, end, taken in arrays:
+        reader = _reader(memory, values.record, end, steps, live, on_the_way)
+        elements = reader[1] if reader else _seed(memory, values, steps, seeds)
         if elements is not None:
             by = (reader[0].title, reader[0].place) if reader else None
-            yield array_from_host(elements, made, taken, by)
+            yield array_from_host(elements, values, taken, by)
 
 
 def _reader(
@@ -138,20 +138,20 @@ def _reader(
         ):
             return None  # the user's own function takes the gradient further
         if memory.requires_grad:
-            found = [source for source in step.reached if source.allocation is memory]
+            sources = [source for source in step.reached if source.allocation is memory]
         else:
-            found = [source for source in step.read if source.allocation is memory]
-            found = [source for source in found if step.record.would_reach(source)]
-        if found and (memory in on_the_way or not memory.requires_grad):
-            return step.record, found[0]
+            sources = [source for source in step.read if source.allocation is memory]
+            sources = [source for source in sources if step.record.would_reach(source)]
+        if sources and (memory in on_the_way or not memory.requires_grad):
+            return step.record, sources[0]
     return None
 
 
 def _seed(
-    memory: Allocation, made: HostValues, steps: Sequence[Step], seeds: Collection[array]
+    memory: Allocation, values: HostValues, steps: Sequence[Step], seeds: Collection[array]
 ) -> array | None:
     """The array that the sweep starts at, if the host made what it holds."""
-    later = steps[made.record + 1 :]
+    later = steps[values.record + 1 :]
     if any(target.allocation is memory for step in later for target in step.written):
         return None
     return next((seed for seed in seeds if seed.allocation is memory), None)

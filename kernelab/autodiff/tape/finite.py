@@ -29,25 +29,25 @@ from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of,
 def check_seeds(records: Sequence[Record], live: Iterable[int], seeds: Seeds) -> None:
     """Raise NotFiniteError if a cotangent is not finite, or the loss itself."""
     for target, cotangent in seeds.items():
-        found = _first(np.broadcast_to(values_of(cotangent), target.outline().shape), target)
-        if found:
-            message = f"the cotangent of {called(target)} is {found}"
+        word = _first(np.broadcast_to(values_of(cotangent), target.outline().shape), target)
+        if word:
+            message = f"the cotangent of {called(target)} is {word}"
             raise NotFiniteError(Diagnostic(message, caller().span, "not-finite"))
     for target in seeds:
-        found = _first(target.host(), target)
-        if found:
-            raise NotFiniteError(_primal_culprit(records, sorted(live)) or _lost(target, found))
+        word = _first(target.host(), target)
+        if word:
+            raise NotFiniteError(_primal_culprit(records, sorted(live)) or _lost(target, word))
 
 
 def check_sums(leaves: Iterable[array]) -> None:
     """Raise NotFiniteError if a gradient that a sweep is going to add to is not finite already."""
     for leaf in leaves:
-        held = leaf.allocation.adjoint
-        found = "" if held is None else _first(leaf.twin(held).host(), leaf)
-        if found:
+        gradient = leaf.allocation.adjoint
+        word = "" if gradient is None else _first(leaf.twin(gradient).host(), leaf)
+        if word:
             raise NotFiniteError(
                 Diagnostic(
-                    f"the gradient of {called(leaf)} is {found} since an earlier backward pass, and this one "
+                    f"the gradient of {called(leaf)} is {word} since an earlier backward pass, and this one "
                     "would add to it",
                     caller().span,
                     "not-finite",
@@ -64,20 +64,20 @@ def _primal_culprit(records: Sequence[Record], live: Sequence[int]) -> Diagnosti
     for i in live:
         record = records[i]
         if isinstance(record, CheckpointRecord):
-            told = _culprit_inside(record)
-            if told is not None:
-                return told
+            diagnostic = _culprit_inside(record)
+            if diagnostic is not None:
+                return diagnostic
         if not isinstance(record, LaunchRecord):
             continue
         wrong = [(a, _first(a.host(), a)) for a in record.written if _is_current(record, a)]
-        if len(wrong) == len(record.written) and not any(found for _, found in wrong):
+        if len(wrong) == len(record.written) and not any(word for _, word in wrong):
             continue
         culprit = _culprit(record)
         if culprit is not None:
             return _told(records[:i], record, culprit)
-        for elements, found in wrong:
-            if found:
-                return _by_output(record, elements, found)
+        for elements, word in wrong:
+            if word:
+                return _by_output(record, elements, word)
     return None
 
 
@@ -126,21 +126,21 @@ def _inputs(record: LaunchRecord) -> dict[int, array] | None:
     spent = {i for i, watch in record.snapshots if watch.spent}
     intact = {i for i, _ in getattr(record.pullback, "needed", ()) if i not in spent}
     written = [record.call.arguments[i] for i in plan.written]
-    found: dict[int, array] = {}
+    copies: dict[int, array] = {}
     for i in plan.read:
-        given = record.call.arguments[i]
+        argument = record.call.arguments[i]
         kept = saved.get(i)
         if kept is not None:
-            found[i] = kept
-        elif any(map(given.overlaps, written)) or not (i in intact or _is_current(record, given)):
+            copies[i] = kept
+        elif any(map(argument.overlaps, written)) or not (i in intact or _is_current(record, argument)):
             return None
-    return found
+    return copies
 
 
 def _inputs_again(record: LaunchRecord, read: Iterable[int]) -> dict[int, array] | None:
     """The same for what a launch does not read from what it kept: of that it changed nothing itself."""
     plan, saved = record.kernel.plan, {i: watch.saved for i, watch in record.snapshots}
-    found: dict[int, array] = {}
+    copies: dict[int, array] = {}
     for i in read:
         kept = saved.get(i)
         if kept is None and not _is_current(record, record.call.arguments[i]):
@@ -148,8 +148,8 @@ def _inputs_again(record: LaunchRecord, read: Iterable[int]) -> dict[int, array]
         if kept is not None and i in plan.written:
             return None
         if kept is not None:
-            found[i] = kept
-    return found
+            copies[i] = kept
+    return copies
 
 
 def _with_copies(record: LaunchRecord, inputs: Mapping[int, array], reads: Iterable[int]) -> dict[int, array]:
@@ -178,9 +178,9 @@ def _told(before: Sequence[Record], record: LaunchRecord, culprit: Culprit) -> D
     place = maker.place if maker is not None else None
     origin = "an input of the tape: no launch computed it" if maker is None else f"set by {maker.title}"
     is_changed = any(map(source.overlaps, record.written))
-    found = (not is_changed and _first(source.host(), source)) or culprit.word
+    word = (not is_changed and _first(source.host(), source)) or culprit.word
     return Diagnostic(
-        f"{called(source)} is {found} when {record.title} reads it, in thread {thread}; it is {origin}",
+        f"{called(source)} is {word} when {record.title} reads it, in thread {thread}; it is {origin}",
         culprit.span,
         "not-finite",
         hint="look at where its values come from",
@@ -196,9 +196,9 @@ def _maker(before: Sequence[Record], source: array) -> Record | None:
     return None
 
 
-def _by_output(record: LaunchRecord, written: array, found: str) -> Diagnostic:
+def _by_output(record: LaunchRecord, written: array, word: str) -> Diagnostic:
     return Diagnostic(
-        f"{record.title} leaves {called(written)} {found}",
+        f"{record.title} leaves {called(written)} {word}",
         record.place.span,
         "not-finite",
         hint="what it read is overwritten by now, so the line is not known: launch it into another array",
@@ -206,9 +206,9 @@ def _by_output(record: LaunchRecord, written: array, found: str) -> Diagnostic:
     )
 
 
-def _lost(target: array, found: str) -> Diagnostic:
+def _lost(target: array, word: str) -> Diagnostic:
     return Diagnostic(
-        f"{called(target)} is {found}; what it was computed from is overwritten by now",
+        f"{called(target)} is {word}; what it was computed from is overwritten by now",
         caller().span,
         "not-finite",
         hint="call backward(check_finite=True) right after the launches, or write into other arrays",
@@ -231,16 +231,16 @@ def pull_finite(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
         record.pull(adjoints)
     for primal in dict.fromkeys(record.reached):
         bar = adjoints.known(primal)
-        found = "" if bar is None else _first(bar.host(), primal)
-        if not found:
+        word = "" if bar is None else _first(bar.host(), primal)
+        if not word:
             continue
         for memory, kept in before.items():
             copy_bytes(adjoints.memory[memory], 0, kept, 0, kept.nbytes)
-        raise NotFiniteError(_turned(records[:i], record, primal, found, adjoints))
+        raise NotFiniteError(_turned(records[:i], record, primal, word, adjoints))
 
 
 def _turned(
-    before: Sequence[Record], record: Record, primal: array, found: str, adjoints: Adjoints
+    before: Sequence[Record], record: Record, primal: array, word: str, adjoints: Adjoints
 ) -> Diagnostic:
     """The diagnostic for a record whose adjoint, run on these adjoints, makes one that is not finite."""
     culprit = None
@@ -248,22 +248,22 @@ def _turned(
         culprit = record.trace(adjoints)
     if culprit is None:
         return Diagnostic(
-            f"the gradient of {called(primal)} turns {found} in the adjoint of {record.title}",
+            f"the gradient of {called(primal)} turns {word} in the adjoint of {record.title}",
             record.place.span,
             "not-finite",
         )
     assert isinstance(record, LaunchRecord)
-    return _adjoint_culprit(before, record, primal, found, culprit)
+    return _adjoint_culprit(before, record, primal, word, culprit)
 
 
 def _adjoint_culprit(
-    before: Sequence[Record], record: LaunchRecord, primal: array, found: str, culprit: Culprit
+    before: Sequence[Record], record: LaunchRecord, primal: array, word: str, culprit: Culprit
 ) -> Diagnostic:
     if culprit.value or culprit.array in record.arguments:
         return _told(before, record, culprit)
     thread = thread_text(culprit.thread, record.grid.extents, record.kernel.plan.coordinates)
     return Diagnostic(
-        f"the gradient of {called(primal)} turns {found}: it begins at this line, where the adjoint of "
+        f"the gradient of {called(primal)} turns {word}: it begins at this line, where the adjoint of "
         f"{record.title} computes {culprit.word} in thread {thread}",
         culprit.span,
         "not-finite",
@@ -275,8 +275,8 @@ def _adjoint_culprit(
 
 def _kept(adjoints: Adjoints, primal: array) -> Allocation:
     bar = adjoints.known(primal)
-    held = primal.allocation
-    return zeros_beside(held) if bar is None else duplicate_of(bar.allocation)
+    memory = primal.allocation
+    return zeros_beside(memory) if bar is None else duplicate_of(bar.allocation)
 
 
 def _first(values: Any, elements: array) -> str:

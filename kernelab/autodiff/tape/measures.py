@@ -45,7 +45,7 @@ class Magnitude:
     where: str = ""
 
 
-def measuring(puller: Puller | None, found: list[Magnitude]) -> Puller:
+def measuring(puller: Puller | None, magnitudes: list[Magnitude]) -> Puller:
     """The same way of taking adjoints through records, which notes the norms of what they reach."""
 
     def measured(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
@@ -53,7 +53,7 @@ def measuring(puller: Puller | None, found: list[Magnitude]) -> Puller:
             records[i].pull(adjoints)
         else:
             puller(records, i, adjoints)
-        found.append(_magnitude(i, records[i], adjoints))
+        magnitudes.append(_magnitude(i, records[i], adjoints))
 
     return measured
 
@@ -212,19 +212,19 @@ def profile_of(records: Sequence[Record], seeds: Seeds) -> Profile:
     backward: dict[str, float] = {}
     sweep_on_copies(records, seeds, _timing({}))  # builds what is not built
     sweep_on_copies(records, seeds, _timing(backward))
-    known: dict[object, float] = {}
+    cache: dict[object, float] = {}
     rows: dict[str, list[float]] = {}
     for record in records:
         if isinstance(record, LaunchRecord):
             row = rows.setdefault(record.kernel.name, [0, 0.0, 0])
             row[0] += 1
-            row[1] += _forward(record, known)
+            row[1] += _forward(record, cache)
             row[2] += sum(one.size * bytes_of(one.dtype) for one in _arrays(record))
-    found = [
+    times = [
         KernelTime(name, int(count), seconds, backward.get(name), int(nbytes))
         for name, (count, seconds, nbytes) in rows.items()
     ]
-    return Profile(tuple(sorted(found, key=lambda one: -(one.forward + (one.backward or 0.0)))))
+    return Profile(tuple(sorted(times, key=lambda one: -(one.forward + (one.backward or 0.0)))))
 
 
 def _arrays(record: LaunchRecord) -> Iterator[array]:
@@ -232,7 +232,7 @@ def _arrays(record: LaunchRecord) -> Iterator[array]:
     yield from (arguments[i] for i in (*plan.read, *plan.written))
 
 
-def _timing(found: dict[str, float]) -> Puller:
+def _timing(seconds: dict[str, float]) -> Puller:
     def pull(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
         synchronize()
         began = perf_counter_ns()
@@ -241,17 +241,17 @@ def _timing(found: dict[str, float]) -> Puller:
         record = records[i]
         if isinstance(record, LaunchRecord):
             name = record.kernel.name
-            found[name] = found.get(name, 0.0) + (perf_counter_ns() - began) / 1e9
+            seconds[name] = seconds.get(name, 0.0) + (perf_counter_ns() - began) / 1e9
 
     return pull
 
 
-def _forward(record: LaunchRecord, known: dict[object, float]) -> float:
+def _forward(record: LaunchRecord, cache: dict[object, float]) -> float:
     """The seconds of a launch: the best of three of those that do the same to arrays of the same shapes."""
     call = record.call
     shapes = tuple((one.shape, str(one.dtype)) for one in _arrays(record))
     key = record.kernel, call.grid.packed, shapes
-    if key not in known:
+    if key not in cache:
         program = record.kernel.program
         copies = copies_of(program, call.arguments)
         slots = b"".join(with_copies(program, call.arguments, call.parts, copies))
@@ -263,5 +263,5 @@ def _forward(record: LaunchRecord, known: dict[object, float]) -> float:
             run(slots)
             synchronize()
             times.append((perf_counter_ns() - began) / 1e9)
-        known[key] = min(times)
-    return known[key]
+        cache[key] = min(times)
+    return cache[key]

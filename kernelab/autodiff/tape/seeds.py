@@ -142,11 +142,11 @@ def seeds_of(
         seeds[_checked_loss(loss)] = np.ones((), np.float64)
     if grads is not None:
         if not isinstance(grads, Mapping) or not grads:
-            found = "nothing" if isinstance(grads, Mapping) else a_thing(grads)
+            what = "nothing" if isinstance(grads, Mapping) else a_thing(grads)
             hint = "write backward(grads={y: ones_like(y)}), or backward(loss)"
-            raise refusal("seed", f"grads= maps arrays to their cotangents, and here it is {found}", hint)
-        for named, given in grads.items():
-            pairs = [(named, given)] if named.__class__ is array else by_leaves({named: given})
+            raise refusal("seed", f"grads= maps arrays to their cotangents, and here it is {what}", hint)
+        for named, seed in grads.items():
+            pairs = [(named, seed)] if named.__class__ is array else by_leaves({named: seed})
             for target, cotangent in pairs:
                 checked = _checked_cotangent(target, cotangent)
                 seeds[target] = values_of(seeds[target]) + values_of(checked) if target in seeds else checked
@@ -293,13 +293,13 @@ def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:
         name = called(target, a_thing(target))
         hint = "write backward(grads={y: kl.ones_like(y)}), where y is the array itself"
         raise refusal("seed", f"grads= maps arrays of floats to their cotangents, and {name} is none", hint)
-    given = _seen(target, cotangent) if isinstance(cotangent, array) else _host_cotangent(target, cotangent)
-    if given.shape != target.outline().shape:
+    values = _seen(target, cotangent) if isinstance(cotangent, array) else _host_cotangent(target, cotangent)
+    if values.shape != target.outline().shape:
         name = called(target, "the array")
-        message = f"the cotangent of {name} has shape {given.shape}, its elements {target.outline().shape}"
+        message = f"the cotangent of {name} has shape {values.shape}, its elements {target.outline().shape}"
         raise refusal("seed", message, "give one cotangent for each element")
     wanted = target.outline().dtype
-    return given if given.dtype == wanted else rounded(given, wanted)
+    return values if values.dtype == wanted else rounded(values, wanted)
 
 
 def _seen(target: array, cotangent: array) -> HostArray:
@@ -308,8 +308,8 @@ def _seen(target: array, cotangent: array) -> HostArray:
     return cotangent.seen()
 
 
-def _no_cotangent(target: array, found: str) -> TapeError:
-    message = f"the cotangent of {called(target, 'the array')} is {found}: it has to be real numbers"
+def _no_cotangent(target: array, what: str) -> TapeError:
+    message = f"the cotangent of {called(target, 'the array')} is {what}: it has to be real numbers"
     return refusal("seed", message, "pass an array, NumPy's or kernelab's, in the shape of the primal")
 
 
@@ -357,18 +357,18 @@ def earlier_passes(plan: BackwardPlan) -> dict[Allocation, Passes | None]:
 
     Tells of gradients that hold some: the sweep is going to add to them.
     """
-    found: dict[Allocation, Passes | None] = {}
+    passes: dict[Allocation, Passes | None] = {}
     names: list[str] = []
     for memory, elements in {one.source.allocation: one.source for _, one in plan.inputs}.items():
         if memory in plan.on_the_way:
-            found[memory] = None if memory.adjoint is None else passes_in(memory.adjoint)
-            if found[memory] is not None:
+            passes[memory] = None if memory.adjoint is None else passes_in(memory.adjoint)
+            if passes[memory] is not None:
                 names.append(called(elements))
     if names:
         others = f" and {len(names) - 3} more" if len(names) > 3 else ""
         message = f"backward adds to the gradients of an earlier pass, in {', '.join(names[:3])}{others}"
         inform(message, "to begin anew, call tape.zero() or x.grad.zero_() before it", "added")
-    return found
+    return passes
 
 
 def count_pass(earlier: Mapping[Allocation, Passes | None]) -> None:

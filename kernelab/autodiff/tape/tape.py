@@ -410,11 +410,11 @@ class Tape(Observed, Habits, Displayed):
         under "backward".  Loops of launches of up to 65,536 threads are run again by the interpreter.
         """
         seeds = self._seeds_to_measure(loss, grads)
-        records, found = tuple(self._recording.records), Measurement(within_loops=True)
+        records, measurement = tuple(self._recording.records), Measurement(within_loops=True)
         self._cotangents = kept(seeds, is_watched=True)
-        sweep_on_copies(records, seeds, found.pull)
-        self._magnitudes, self._sweeps = found.magnitudes, self._sweeps + 1
-        self._norms = (self.epoch, len(records)), Norms(tuple(found.steps))
+        sweep_on_copies(records, seeds, measurement.pull)
+        self._magnitudes, self._sweeps = measurement.magnitudes, self._sweeps + 1
+        self._norms = (self.epoch, len(records)), Norms(tuple(measurement.steps))
         return self._norms[1]
 
     def norms(self) -> Norms:
@@ -477,7 +477,7 @@ class Tape(Observed, Habits, Displayed):
         self._forget_findings()
 
     def _arrays(self) -> list[array]:
-        found: dict[array, None] = dict.fromkeys(self._seeds)
+        arrays: dict[array, None] = dict.fromkeys(self._seeds)
         for record in self._recording.records:
-            found |= dict.fromkeys((*record.read, *record.written))
-        return [primal for primal in found if primal.requires_grad]
+            arrays |= dict.fromkeys((*record.read, *record.written))
+        return [primal for primal in arrays if primal.requires_grad]
