@@ -92,8 +92,8 @@ EXPLAINED = (
     Fault(
         "the adjoints of custom_vjp come in the opposite order",
         AUTODIFF,
-        "several = list(found) if isinstance(found, tuple | list) else [found]",
-        "several = list(found)[::-1] if isinstance(found, tuple | list) else [found]",
+        "several = list(returned) if isinstance(returned, tuple | list) else [returned]",
+        "several = list(returned)[::-1] if isinstance(returned, tuple | list) else [returned]",
         CUSTOM,
     ),
     Fault(
@@ -141,8 +141,8 @@ EXPLAINED = (
     Fault(
         "a record beside float64 starts with cotangents of zero",
         AUTODIFF,
-        "_given(found, again), found.bars(adjoints))",
-        "_given(found, again), found.bars(Adjoints()))",
+        "_arguments(launch, again), launch.bars(adjoints))",
+        "_arguments(launch, again), launch.bars(Adjoints()))",
         TRACES,
     ),
 )

@@ -102,19 +102,19 @@ def contributions(
     if scalar_of(primal.dtype) in (float16, bfloat16):
         raise _refused("gradients of halves are added up over launches in float32", "use arrays of float32")
     seeds, records = tape.cotangents(loss, grads), tuple(tape)
-    found = _Sweep(records, primal, position).run(seeds)
-    if found.parts:
-        return found
+    result = _Sweep(records, primal, position).run(seeds)
+    if result.parts:
+        return result
     offset = primal.offset + sum(k * stride for k, stride in zip(position, primal.strides, strict=True))
     zeros = tuple(zero_lines(records, seeds, primal.allocation, offset))
     if not zeros and not BackwardPlan(records, seeds, shared=()).reached:
         raise _refused("no gradient reaches an array", "backward says where the chain ends")
-    return replace(found, zeros=zeros)
+    return replace(result, zeros=zeros)
 
 
-def of_call(function: Any, *given: Any, argnums: int = 0, **named: Any) -> Contributions:
+def of_call(function: Any, *values: Any, argnums: int = 0, **named: Any) -> Contributions:
     """The contributions to the derivative of a function for kernels by one argument, at some values."""
-    call = as_launch(function, varied_inputs(function, given), named)
+    call = as_launch(function, varied_inputs(function, values), named)
     if not 0 <= argnums < len(call.inputs) or not isinstance(call.inputs[argnums], array):
         hint = "argnums is the position of a float, a vector or a matrix, counted from 0"
         raise _refused(f"argument {argnums} of `{call.kernel.name}` has no gradient", hint)
@@ -130,9 +130,9 @@ def _by_use(kernel: Kernel) -> Kernel:
     function = _ReadsByUse.function_of(kernel.laid_out)
     signature = tuple(Formal(param.hint, param.type, param.span) for param in function.params)
     definition = replace(kernel.definition, function=function, signature=signature)
-    made = Kernel.of(kernel.name, lambda: definition)
-    made.definition = definition
-    return made
+    result = Kernel.of(kernel.name, lambda: definition)
+    result.definition = definition
+    return result
 
 
 class _ReadsByUse(Copier):
@@ -142,15 +142,15 @@ class _ReadsByUse(Copier):
 
     @classmethod
     def function_of(cls, function: Function) -> Function:
-        made = cls()
+        rewriter = cls()
         floats = [param for param in function.params if not isinstance(param.type, Array)]
-        made.arrays = {
+        rewriter.arrays = {
             param: Var(Array(type_of(param), 1), param.hint, param.span)
             for param in floats
             if is_differentiable(param.type)
         }
-        copied = made.function(function)
-        return replace(copied, params=tuple(made.arrays.get(param, param) for param in function.params))
+        copied = rewriter.function(function)
+        return replace(copied, params=tuple(rewriter.arrays.get(param, param) for param in function.params))
 
     def atom(self, atom: Atom) -> Atom:
         array = self.arrays.get(atom)

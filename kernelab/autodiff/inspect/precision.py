@@ -50,8 +50,8 @@ class Precision:
     def worst(self) -> Loss | None:
         """The operation that loses the most digits; None where none loses a digit."""
         losses = [loss for line in self.lines for loss in (line.forward, line.backward) if loss is not None]
-        found = max(losses, key=lambda loss: loss.lost, default=None)
-        return found if found is not None and found.lost >= 1.0 else None
+        worst = max(losses, key=lambda loss: loss.lost, default=None)
+        return worst if worst is not None and worst.lost >= 1.0 else None
 
 
 @telling(dim=_CALL, inputs=_CALL, outputs=_CALL)
@@ -116,12 +116,12 @@ def _made(name: str, level: SideBySide) -> Precision:
         if span == NOWHERE:
             continue
         line = worst.setdefault((span.source, span.line), {})
-        known = line.get(is_backward)
-        if known is None or (loss.lost, -loss.left) > (known.lost, -known.left):
+        before = line.get(is_backward)
+        if before is None or (loss.lost, -loss.left) > (before.lost, -before.left):
             line[is_backward] = loss
     lines = [
-        LineDigits(next(iter(found.values())).span, found.get(False), found.get(True))
-        for _, found in sorted(worst.items(), key=lambda item: (item[0][0].label, item[0][1]))
+        LineDigits(next(iter(losses.values())).span, losses.get(False), losses.get(True))
+        for _, losses in sorted(worst.items(), key=lambda item: (item[0][0].label, item[0][1]))
     ]
-    most = max((loss.most for found in worst.values() for loss in found.values()), default=0.0)
+    most = max((loss.most for losses in worst.values() for loss in losses.values()), default=0.0)
     return Precision(name, tuple(lines), most, level.is_complete)

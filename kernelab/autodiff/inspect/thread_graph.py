@@ -106,26 +106,26 @@ def graph_thread(
     adjoints: Mapping[Any, Any] | None = None,
 ) -> ThreadGraph:
     """The computation graph of one thread of a launch; arguments and errors are those of `trace_thread`."""
-    made = ThreadArguments.of(kernel, thread, dim, inputs, outputs)
-    kernel, reverse = made.kernel, made.reverse
+    call = ThreadArguments.of(kernel, thread, dim, inputs, outputs)
+    kernel, reverse = call.kernel, call.reverse
     function = kernel.calling
-    groups = [[function.params[i] for i in group] for group in made.sharing]
+    groups = [[function.params[i] for i in group] for group in call.sharing]
     if isinstance(reverse, KernelTypeError):
-        book, parts, note = textbook_adjoint(function, (), groups), made.parts, reverse.diagnostics[0].message
+        book, parts, note = textbook_adjoint(function, (), groups), call.parts, reverse.diagnostics[0].message
     else:
-        bars = made.bars(reverse, adjoints)
+        bars = call.bars(reverse, adjoints)
         book = textbook_adjoint(function, kernel.program.names(reverse.active), groups)
-        parts, note = [*made.parts, *(bars[i].packed for i in reverse.active)], ""
+        parts, note = [*call.parts, *(bars[i].packed for i in reverse.active)], ""
     run = _Run(book)
-    run_thread(book.function, b"".join(parts), made.linear, partial(_Followed, run))
+    run_thread(book.function, b"".join(parts), call.linear, partial(_Followed, run))
     shown = tuple(run.operations[:MOST])
     flows = tuple(flow for flow in run.flows if max(flow.source, flow.target) < MOST)
-    return ThreadGraph(kernel, made.position, shown, flows, note, len(run.operations) - len(shown))
+    return ThreadGraph(kernel, call.position, shown, flows, note, len(run.operations) - len(shown))
 
 
-def graph_call(function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> ThreadGraph:
+def graph_call(function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> ThreadGraph:
     """The computation graph of a call of a function for kernels; `adjoints` among the names."""
-    return graph_thread(*thread_of_call(function, given, named))
+    return graph_thread(*thread_of_call(function, arguments, named))
 
 
 # ------------------------------------------------------------------------------------------------------- run
@@ -139,15 +139,15 @@ Path = tuple[int, ...]
 
 def _depths(block: ir.Block, depth: int = 0) -> dict[ir.Var, int]:
     """How many loops are around the definition of each Var."""
-    found: dict[ir.Var, int] = {}
+    depths: dict[ir.Var, int] = {}
     for stmt in block.stmts:
-        found |= dict.fromkeys(ir.defs(stmt), depth)
+        depths |= dict.fromkeys(ir.defs(stmt), depth)
         is_loop = isinstance(stmt, ir.For | ir.While)
         if isinstance(stmt, ir.For | ir.While):
-            found |= dict.fromkeys(stmt.carries, depth + 1)
+            depths |= dict.fromkeys(stmt.carries, depth + 1)
         for inner in ir.blocks(stmt):
-            found |= _depths(inner, depth + is_loop)
-    return found
+            depths |= _depths(inner, depth + is_loop)
+    return depths
 
 
 @dataclass
@@ -295,9 +295,9 @@ class _Run:
         return self.named.get((var.hint, self.path[: self.depths.get(var, 0)]))
 
     def source(self, stmt: ir.Stmt) -> int | None:
-        found = self.effects.get((stmt, self.path))
+        node = self.effects.get((stmt, self.path))
         outs = ir.defs(stmt)
-        return self.of(outs[0]) if found is None and outs else found
+        return self.of(outs[0]) if node is None and outs else node
 
 
 def _scalar(values: Numpy) -> Any:
@@ -313,8 +313,8 @@ def is_number(var: ir.Var) -> bool:
 class _Followed(Chunk):
     """A chunk of one thread that tells a run what it does."""
 
-    def __init__(self, told: _Run, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, told: _Run, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.told = told
 
     def stmt(self, stmt: ir.Stmt, frame: Frame) -> None:
@@ -362,11 +362,11 @@ class _Followed(Chunk):
         if told.is_back:
             with told.inside(stmt, number):
                 return super().iteration(stmt, around, carried, trip, counts)
-        given = [told.at.get(carry) for carry in stmt.carries]
+        operands = [told.at.get(carry) for carry in stmt.carries]
         with told.inside(stmt, number):
-            told.hold_all(stmt.carries, given)
-            found = super().iteration(stmt, around, carried, trip, counts)
-            given = [told.operand(atom, around) for atom in stmt.body.yields]
-        told.at.update(zip(stmt.carries, given, strict=True))
-        told.hold_all(stmt.outs, given)
-        return found
+            told.hold_all(stmt.carries, operands)
+            results = super().iteration(stmt, around, carried, trip, counts)
+            operands = [told.operand(atom, around) for atom in stmt.body.yields]
+        told.at.update(zip(stmt.carries, operands, strict=True))
+        told.hold_all(stmt.outs, operands)
+        return results

@@ -89,18 +89,18 @@ def trace_thread(
     """
     keeps = chosen(where)
     _require_precision(compare)
-    made = ThreadArguments.of(kernel, thread, dim, inputs, outputs)
-    kernel, position, linear, parts = made.kernel, made.position, made.linear, made.parts
-    reverse = made.reverse
+    call = ThreadArguments.of(kernel, thread, dim, inputs, outputs)
+    kernel, position, linear, parts = call.kernel, call.position, call.linear, call.parts
+    reverse = call.reverse
     if isinstance(reverse, KernelTypeError):
         seen = watch(kernel.program.unmerged, b"".join(parts), linear, MOST, keeps, expressions)
         return ThreadRun(kernel.name, position, tuple(seen), (), reverse.diagnostics[0].message)
-    given = [a if isinstance(a, array) else part for a, part in zip(made.arguments, parts[1:], strict=True)]
-    bars = made.bars(reverse, adjoints)
+    arguments = [a if isinstance(a, array) else p for a, p in zip(call.arguments, parts[1:], strict=True)]
+    bars = call.bars(reverse, adjoints)
     barred = [bars[i] for i in reverse.active]
-    way = Way(reverse.unmerged, made.grid, linear, keeps, expressions)
-    wide = None if compare is None else way.widened(kernel, given, barred)
-    primal, adjoint = way.run(given, barred)
+    way = Way(reverse.unmerged, call.grid, linear, keeps, expressions)
+    wide = None if compare is None else way.widened(kernel, arguments, barred)
+    primal, adjoint = way.run(arguments, barred)
     if wide is not None:
         primal, adjoint = beside(primal, wide[0]), beside(adjoint, wide[1])
     return ThreadRun(kernel.name, position, tuple(primal), tuple(adjoint))
@@ -133,10 +133,10 @@ def trace_record(
     keeps, records = chosen(where), tuple(tape)
     _require_precision(compare)
     k = records.index(record) if record in records else record if isinstance(record, int) else len(records)
-    found = records[k] if -len(records) <= k < len(records) else None
-    reverse = getattr(found, "pullback", None)
-    is_launch = isinstance(found, LaunchRecord) and found.call.space is None
-    if not is_launch or not isinstance(found, LaunchRecord) or not isinstance(reverse, Pullback):
+    launch = records[k] if -len(records) <= k < len(records) else None
+    reverse = getattr(launch, "pullback", None)
+    is_launch = isinstance(launch, LaunchRecord) and launch.call.space is None
+    if not is_launch or not isinstance(launch, LaunchRecord) or not isinstance(reverse, Pullback):
         message = f"record {record} of this tape is no launch on the CPU that has an adjoint"
         numbers = ", ".join(str(i) for i, one in enumerate(records) if isinstance(one, LaunchRecord))
         raise TapeError(Diagnostic(message, code="record", hint=f"launches have the numbers {numbers}"))
@@ -144,37 +144,37 @@ def trace_record(
     if seeds is None:
         hint = "write kl.trace(tape, record, thread, loss=loss), or call tape.backward(loss) first"
         raise TapeError(Diagnostic("say what the gradient is of", code="trace", hint=hint))
-    position = _position(thread, found.grid)
-    linear = int(np.ravel_multi_index(position, found.grid.extents))
-    saved, adjoints = found.saved(), arriving(records, seeds, k % len(records))
-    again, wide = as_launched(found), None
+    position = _position(thread, launch.grid)
+    linear = int(np.ravel_multi_index(position, launch.grid.extents))
+    saved, adjoints = launch.saved(), arriving(records, seeds, k % len(records))
+    again, wide = as_launched(launch), None
     if compare is not None:
-        way = Way(reverse.unmerged, found.grid, linear, keeps, expressions)
-        wide = way.widened(found.kernel, _given(found, again), found.bars(adjoints))
-    parts = b"".join(found.adjoint_parts(adjoints, saved))
+        way = Way(reverse.unmerged, launch.grid, linear, keeps, expressions)
+        wide = way.widened(launch.kernel, _arguments(launch, again), launch.bars(adjoints))
+    parts = b"".join(launch.adjoint_parts(adjoints, saved))
     swept = watch(reverse.unmerged.adjoint, parts, linear, MOST, keeps, expressions)
-    adjoint = _of_cotangents(swept, found.kernel.primal)
+    adjoint = _of_cotangents(swept, launch.kernel.primal)
     if again is None:  # the adjoint computes again what it needs, from what the launch has kept
         kept = {residual.array.hint: "a kept value" for residual in reverse.unmerged.residuals}
         kept |= {residual.starts.hint: "" for residual in reverse.unmerged.residuals}
         rest = [(one, one.name.partition("[")[0]) for one in swept if one not in adjoint]
         primal = [replace(one, name=kept.get(name, one.name)) for one, name in rest if kept.get(name) != ""]
     else:
-        parts = b"".join(found.call.parts_with(again))
-        primal = watch(found.kernel.program.unmerged, parts, linear, MOST, keeps, expressions)
+        parts = b"".join(launch.call.parts_with(again))
+        primal = watch(launch.kernel.program.unmerged, parts, linear, MOST, keeps, expressions)
     if wide is not None:
         primal, adjoint = beside(primal, wide[0]), beside(adjoint, wide[1])
-    return ThreadRun(found.kernel.name, position, tuple(primal), tuple(adjoint), record=k % len(records))
+    return ThreadRun(launch.kernel.name, position, tuple(primal), tuple(adjoint), record=k % len(records))
 
 
-def _given(record: LaunchRecord, again: Mapping[int, array] | None) -> list[array | bytes]:
+def _arguments(record: LaunchRecord, again: Mapping[int, array] | None) -> list[array | bytes]:
     """The arguments of a launch as they were: arrays, and packed numbers."""
     if again is None:
         message = f"`{record.kernel.name}` overwrites what it reads, and kept that in its own precision"
         hint = "leave out compare=, or write the results to another array than the one that is read"
         raise TapeError(Diagnostic(message, record.place.span, "compare", hint=hint))
-    given = [again.get(i, argument) for i, argument in enumerate(record.call.arguments)]
-    parts = zip(given, record.call.parts[1:], strict=True)
+    arguments = [again.get(i, argument) for i, argument in enumerate(record.call.arguments)]
+    parts = zip(arguments, record.call.parts[1:], strict=True)
     return [one if isinstance(one, array) else part for one, part in parts]
 
 
@@ -214,7 +214,7 @@ class Way:
     expressions: bool
 
     def run(
-        self, given: Sequence[array | bytes], bars: Sequence[array], is_wide: bool = False
+        self, arguments: Sequence[array | bytes], bars: Sequence[array], is_wide: bool = False
     ) -> tuple[list[Seen], list[Seen]]:
         """What is seen of the primal and of the adjoint, in float64 if `is_wide`."""
         primal, adjoint = self.programs.primal, self.programs.adjoint
@@ -223,47 +223,47 @@ class Way:
             primal, adjoint = widen(primal), widen(adjoint)
             types = [with_scalar(type, float64) if is_differentiable(type) else type for type in types]
         residuals = [Residual(scalar_of(type), self.grid.threads) for type in types]
-        parts = [self.grid.packed, *(one.packed if isinstance(one, array) else one for one in given)]
+        parts = [self.grid.packed, *(one.packed if isinstance(one, array) else one for one in arguments)]
         forth = self.watched(primal, [*parts, *(residual.packed for residual in residuals)])
         saved = [values for residual in residuals for values in residual.arrays()]  # alive until the end
         back = self.watched(adjoint, [*parts, *(one.packed for one in (*bars, *saved))])
         return forth, _of_cotangents(back, primal)
 
     def widened(
-        self, kernel: Kernel, given: Sequence[array | bytes], bars: Sequence[array]
+        self, kernel: Kernel, arguments: Sequence[array | bytes], bars: Sequence[array]
     ) -> tuple[list[Seen], list[Seen]]:
         """The same in float64, on copies."""
         level = Wide(BASE)
-        packs = [_wide(level, a, param.type) for a, param in zip(given, kernel.primal.params, strict=True)]
+        packs = [_wide(level, a, p.type) for a, p in zip(arguments, kernel.primal.params, strict=True)]
         return self.run(packs, [level.stand_in(bar) for bar in bars], is_wide=True)
 
     def watched(self, function: Function, parts: Sequence[bytes]) -> list[Seen]:
         return watch(function, b"".join(parts), self.linear, MOST, self.keeps, self.expressions)
 
 
-def _wide(level: Wide, given: array | bytes, type: Type) -> array | bytes:
+def _wide(level: Wide, argument: array | bytes, type: Type) -> array | bytes:
     """An array or a packed number over float64."""
-    found = level.given(given, type)
-    assert isinstance(found, array | bytes)
-    return found
+    exact = level.given(argument, type)
+    assert isinstance(exact, array | bytes)
+    return exact
 
 
 def beside(seen: Sequence[Seen], wide: Sequence[Seen]) -> list[Seen]:
     """The floats of a run with those of the same run in float64, and the digits on which they agree."""
-    known: dict[Hashable, list[Seen]] = {}
+    by_place: dict[Hashable, list[Seen]] = {}
     for one in reversed(wide):
-        known.setdefault((one.span.line, one.name, one.sign, one.loops), []).append(one)
-    found = []
+        by_place.setdefault((one.span.line, one.name, one.sign, one.loops), []).append(one)
+    compared = []
     for one in seen:
-        twins = known.get((one.span.line, one.name, one.sign, one.loops))
+        twins = by_place.get((one.span.line, one.name, one.sign, one.loops))
         value = np.asarray(one.value)
         if twins and value.dtype.kind not in "iub":
             exact = (twins.pop() if len(twins) > 1 else twins[0]).value  # one read may stand for several
             most = digits_of(epsilon(value.dtype))
             left = float(digits(value[np.newaxis], np.asarray(exact)[np.newaxis], most)[0])
             one = replace(one, wide=exact, left=left)
-        found.append(one)
-    return found
+        compared.append(one)
+    return compared
 
 
 def chosen(where: Where) -> Callable[[Seen], bool]:
@@ -283,17 +283,17 @@ def chosen(where: Where) -> Callable[[Seen], bool]:
     return keeps
 
 
-def trace_call(function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> ThreadRun:
+def trace_call(function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> ThreadRun:
     """The run of a function for kernels and of its adjoint, as of one thread; `adjoints` among the names."""
     own = {name: value for name, value in named.items() if name in OPTIONS}
     rest = {name: value for name, value in named.items() if name not in OPTIONS}
-    return trace_thread(*thread_of_call(function, given, rest), **own)
+    return trace_thread(*thread_of_call(function, arguments, rest), **own)
 
 
-def thread_of_call(function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+def thread_of_call(function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
     """The arguments of `trace_thread` for the call of a function, with `adjoints` among the names."""
     rest = {name: value for name, value in named.items() if name != "adjoints"}
-    call = as_launch(function, given, rest)
+    call = as_launch(function, arguments, rest)
     return call.kernel, 0, 1, call.inputs, call.outputs, named.get("adjoints")
 
 

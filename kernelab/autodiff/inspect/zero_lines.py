@@ -40,17 +40,17 @@ class ZeroLine:
 
 def zero_lines(records: Sequence[Record], seeds: Seeds, memory: Allocation, offset: int) -> list[ZeroLine]:
     """The lines at which the gradient of an element at an offset in a memory became zero, the last first."""
-    found: dict[tuple[object, ...], ZeroLine] = {}
+    lines: dict[tuple[object, ...], ZeroLine] = {}
     search = _Search(records, seeds)
-    waiting, known = [(memory, offset, -1)], {(memory, offset)}
+    waiting, visited = [(memory, offset, -1)], {(memory, offset)}
     for target, at, reader in waiting:
         for zero in search.of(target, at, reader):
             if isinstance(zero, ZeroLine):
-                found.setdefault((zero.record, zero.line, zero.reason), zero)
-            elif len(known) < MOST_ELEMENTS and zero[:2] not in known:
-                known.add(zero[:2])
+                lines.setdefault((zero.record, zero.line, zero.reason), zero)
+            elif len(visited) < MOST_ELEMENTS and zero[:2] not in visited:
+                visited.add(zero[:2])
                 waiting.append(zero)
-    return sorted(found.values(), key=lambda zero: -zero.record)
+    return sorted(lines.values(), key=lambda zero: -zero.record)
 
 
 Element = tuple[Allocation, int, int]

@@ -67,14 +67,14 @@ class Batch(Level):
         if not any(source.allocation in self.wide for source in sources):
             self.parent.tabulate(target, sources, compute)
             return
-        made, views = self.widen(target, copy=False), [self.view(source) for source in sources]
+        wide, views = self.widen(target, copy=False), [self.view(source) for source in sources]
         for lane in range(self.lanes):
-            self.parent.tabulate(_lane(made, lane), [_lane(view, lane) for view in views], compute)
+            self.parent.tabulate(_lane(wide, lane), [_lane(view, lane) for view in views], compute)
 
-    def call_host(self, call: HostCall, given: Sequence[array]) -> list[array]:
-        if not any(elements.allocation in self.wide for elements in given):
-            return self.parent.call_host(call, given)
-        views = [self.view(elements) for elements in given]
+    def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
+        if not any(elements.allocation in self.wide for elements in arguments):
+            return self.parent.call_host(call, arguments)
+        views = [self.view(elements) for elements in arguments]
         lanes = [self.parent.call_host(call, [_lane(v, lane) for v in views]) for lane in range(self.lanes)]
         results = []
         for each in zip(*lanes, strict=True):
@@ -99,14 +99,14 @@ class Batch(Level):
         """Make an array one that may differ between lanes; the view of all of them."""
         memory = elements.allocation
         if memory not in self.wide:
-            made = allocate(self.lanes * self.stride(memory), cleared=True, beside=memory)
+            widened = allocate(self.lanes * self.stride(memory), cleared=True, beside=memory)
             scalar = scalar_of(elements.dtype)
             size = itemsize(scalar)
             whole = (memory, 0, (self.lanes, memory.nbytes // size), (0, size), scalar)
             if copy:
-                apart = (made, 0, whole[2], (self.stride(memory), size), scalar)
+                apart = (widened, 0, whole[2], (self.stride(memory), size), scalar)
                 self.parent.move(array.over(*apart), array.over(*whole))
-            self.wide[memory] = made
+            self.wide[memory] = widened
         return self.view(elements)
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
@@ -173,30 +173,30 @@ class Batch(Level):
 
     def _refuse_outside(self, written: Sequence[Argument]) -> None:
         """Raise GradientError where a function that is mapped writes what was there before it ran."""
-        for given in written if self.asked == "vmap" else ():
-            if isinstance(given, array) and given.allocation.serial <= self._start:
-                name = called(given, "an array")
+        for argument in written if self.asked == "vmap" else ():
+            if isinstance(argument, array) and argument.allocation.serial <= self._start:
+                name = called(argument, "an array")
                 message = f"a function in vmap writes {name}, made outside of it: there is one for all lanes"
                 hint = "make it in the function, as in y = kl.zeros_like(x), and return it"
                 raise GradientError(Diagnostic(message, caller().span, "lanes", hint=hint))
 
-    def _differing(self, program: Program, arguments: Sequence[Argument], found: set[int]) -> tuple[int, ...]:
-        """The arguments that differ between lanes if the found ones do; arrays of one memory do together."""
+    def _differing(self, program: Program, arguments: Sequence[Argument], wide: set[int]) -> tuple[int, ...]:
+        """The arguments that differ between lanes if those in `wide` do; arrays of one memory do together."""
         groups = program.sharing(arguments)
         while True:
-            more = found.union(program.to_widen(tuple(sorted(found)), groups))
+            more = wide.union(program.to_widen(tuple(sorted(wide)), groups))
             arrays = {i: a.allocation for i in program.arrays if isinstance(a := arguments[i], array)}
             memories = {arrays[i] for i in more if i in arrays}
-            more = {i for i in more if i in found or i in arrays}
+            more = {i for i in more if i in wide or i in arrays}
             more |= {i for i, memory in arrays.items() if memory in memories}
-            if more == found:
-                return tuple(sorted(found))
-            found = more
+            if more == wide:
+                return tuple(sorted(wide))
+            wide = more
 
     def _one_by_one(
         self, program: Program, grid: Extents, arguments: Sequence[Argument], wide: Sequence[int]
     ) -> None:
-        if any(isinstance(given, Kept | KeptStarts) for given in arguments):
+        if any(isinstance(argument, Kept | KeptStarts) for argument in arguments):
             message = f"`{program.name}` overwrites values that its adjoint needs, beside native C++"
             hint = "write its results to another array, or leave vmap away"
             raise GradientError(Diagnostic(message, program.function.span, "lanes", hint=hint))
@@ -204,16 +204,16 @@ class Batch(Level):
             message = f"`{program.name}` draws random numbers beside native C++, the same ones in every lane"
             hint = 'draw them in a kernel of its own, or say randomness="same"'
             raise GradientError(Diagnostic(message, program.function.span, "randomness", hint=hint))
-        views = {i: self.widen(given) for i in wide if isinstance(given := arguments[i], array)}
+        views = {i: self.widen(argument) for i in wide if isinstance(argument := arguments[i], array)}
         for lane in range(self.lanes):
-            parts = [_lane(views[i], lane) if i in views else given for i, given in enumerate(arguments)]
+            parts = [_lane(views[i], lane) if i in views else a for i, a in enumerate(arguments)]
             self.parent.run(program, grid, parts)
 
-    def _lanes_of(self, wide: bool, given: Argument) -> Argument:
-        if isinstance(given, Kept):
-            given.levels.append(self)
-            given.extents.insert(0, self.lanes)
-        return self.widen(given) if wide and isinstance(given, array) else given
+    def _lanes_of(self, wide: bool, argument: Argument) -> Argument:
+        if isinstance(argument, Kept):
+            argument.levels.append(self)
+            argument.extents.insert(0, self.lanes)
+        return self.widen(argument) if wide and isinstance(argument, array) else argument
 
     def _distinct(self, program: Program) -> bool:
         if self.randomness == "error" and program.draws:
@@ -250,15 +250,15 @@ class Batch(Level):
         if moved.ndim == 1:
             shape, strides = (*moved.shape, 1), (*moved.strides, 0)
             moved = array.over(moved.allocation, moved.offset, shape, strides, moved.dtype)
-        made = fresh(moved.shape[1:], elements.dtype, elements)
-        self.parent.move(self.widen(made, copy=False), moved)
-        return made
+        result = fresh(moved.shape[1:], elements.dtype, elements)
+        self.parent.move(self.widen(result, copy=False), moved)
+        return result
 
     def seeds(self, like: array, values: HostArray) -> array:
         """An array like another whose lanes hold the given values, lanes first."""
-        made = fresh(like.shape, like.dtype, like)
-        self.fill(made, values)
-        return made
+        result = fresh(like.shape, like.dtype, like)
+        self.fill(result, values)
+        return result
 
     def fill(self, elements: array, values: HostArray) -> None:
         """Set the lanes of an array in a memory that no program has met; what else is in it becomes zeros."""
@@ -272,11 +272,11 @@ class Batch(Level):
     def joined(self, elements: array, axis: int = 0) -> array:
         """The lanes of an array, one after another along a new axis."""
         view = self.view(elements)
-        made = fresh(view.shape, view.dtype, view)
-        self.parent.move(made, view)
+        result = fresh(view.shape, view.dtype, view)
+        self.parent.move(result, view)
         order = [k + 1 for k in range(elements.ndim)]
         order.insert(axis, 0)
-        return made.transpose(order)
+        return result.transpose(order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,12 +294,12 @@ def with_lanes(
     """The program with an axis for lanes at `wide`; each lane draws its own numbers if `before` is given."""
     threads = int(np.prod(grid, dtype=np.int64))
     extents = _unpacked(program, grid, threads)
-    made = program.batched(wide, len(extents), before is not None)
+    batched = program.batched(wide, len(extents), before is not None)
     numbers = (threads, extents[0]) if before is None else (threads, extents[0], before)
     first, rest = (lanes,), extents
     if len(extents) == 4:
         first, rest = (lanes * extents[0],), extents[1:]
-    return Laned(made, (*first, *rest), tuple(struct.pack("=q", number) for number in numbers))
+    return Laned(batched, (*first, *rest), tuple(struct.pack("=q", number) for number in numbers))
 
 
 def _unpacked(program: Program, grid: Extents, threads: int) -> Extents:
@@ -336,13 +336,13 @@ def _refuse_kept() -> None:
 
 def _in_its_lane(error: KernelError, program: Program, grid: Extents, wide: Collection[str]) -> KernelError:
     """The error as it would be without the axis for the lanes, and with the lane."""
-    found = error.failed
-    if not isinstance(found, Failed):
+    failure = error.failed
+    if not isinstance(failure, Failed):
         return error
-    lane, linear = divmod(found.thread, int(np.prod(grid, dtype=np.int64)))
+    lane, linear = divmod(failure.thread, int(np.prod(grid, dtype=np.int64)))
     padded = (*grid, *(1,) * (4 - len(grid)))
     thread = f"{thread_text(linear, padded, len(program.flat.threads))} of `{program.name}`, in lane {lane}"
-    return found.told(thread, wide)
+    return failure.told(thread, wide)
 
 
 def _lane(view: array, lane: int) -> array:
@@ -376,8 +376,8 @@ class Wide(Level):
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         will_write(program, grid, arguments)
         params = program.function.params
-        given = [self.given(a, param.type) for a, param in zip(arguments, params, strict=True)]
-        self.parent.run(program.widened, grid, given)
+        exact = [self.given(a, param.type) for a, param in zip(arguments, params, strict=True)]
+        self.parent.run(program.widened, grid, exact)
 
     def given(self, argument: Argument, type: Type) -> Argument:
         if isinstance(argument, array):
@@ -390,11 +390,11 @@ class Wide(Level):
             return np.ascontiguousarray(low).view(dtype).astype(np.float64).tobytes()
         return argument
 
-    def call_host(self, call: HostCall, given: Sequence[array]) -> list[array]:
+    def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         results = []
-        for exact in self.parent.call_host(call, [self.stand_in(elements) for elements in given]):
-            is_float = bool(given) and is_differentiable(exact.dtype)
-            dtype = with_scalar(exact.dtype, scalar_of(given[0].dtype)) if is_float else exact.dtype
+        for exact in self.parent.call_host(call, [self.stand_in(elements) for elements in arguments]):
+            is_float = bool(arguments) and is_differentiable(exact.dtype)
+            dtype = with_scalar(exact.dtype, scalar_of(arguments[0].dtype)) if is_float else exact.dtype
             results.append(fresh(exact.shape, dtype, exact))
             self.parent.move(self.stand_in(results[-1]), exact)
         return results
@@ -419,15 +419,15 @@ class Vectors(Wide):
 
     def narrow(self, exact: array, dtype: Value) -> array:
         """An array of another dtype that holds, at this level, the float64 elements of `exact`."""
-        made: array = array(shape=exact.shape, dtype=dtype, device=exact.device)
-        self._memories[made.allocation, scalar_of(dtype)] = exact.allocation
-        return made
+        result: array = array(shape=exact.shape, dtype=dtype, device=exact.device)
+        self._memories[result.allocation, scalar_of(dtype)] = exact.allocation
+        return result
 
 
 def _converted(memory: Allocation, scalar: Scalar) -> Allocation:
     """A memory read as floats of one precision, as float64; what is none of these in it is nonsense."""
     count = memory.nbytes // scalar.dtype.itemsize
-    made = allocate(count * float64.dtype.itemsize, cleared=False, beside=memory)
+    converted = allocate(count * float64.dtype.itemsize, cleared=False, beside=memory)
     with np.errstate(all="ignore"):
-        np.frombuffer(made.blank(), np.float64)[:] = np.frombuffer(memory.seen(), scalar.dtype, count)
-    return made
+        np.frombuffer(converted.blank(), np.float64)[:] = np.frombuffer(memory.seen(), scalar.dtype, count)
+    return converted

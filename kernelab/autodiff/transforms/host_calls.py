@@ -34,36 +34,34 @@ class HostCall:
     @staticmethod
     def of(func: Function, back: Function, args: tuple[Any, ...]) -> "HostCall":
         """The call of a user's function; raises KernelTypeError for structs."""
-        for n, given in enumerate(args):
-            if isinstance(given, structarray) or hasattr(given, "__kernelab_struct__"):
-                message = f"argument {n} of {_name(func)} is {a_thing(given)}, and custom_vjp takes arrays"
+        for n, arg in enumerate(args):
+            if isinstance(arg, structarray) or hasattr(arg, "__kernelab_struct__"):
+                message = f"argument {n} of {_name(func)} is {a_thing(arg)}, and custom_vjp takes arrays"
                 raise _refused(KernelTypeError, message, "pass the arrays of its fields")
-        floats = (
-            n for n, given in enumerate(args) if isinstance(given, array) and is_differentiable(given.dtype)
-        )
+        floats = (n for n, arg in enumerate(args) if isinstance(arg, array) and is_differentiable(arg.dtype))
         return HostCall(func, back, args, tuple(floats))
 
-    def run(self, given: Sequence[array]) -> list[array]:
+    def run(self, arrays: Sequence[array]) -> list[array]:
         """The results as new arrays; the function gets copies, which it may change."""
-        returned = self.func(*self._whole([clone(one, requires_grad=False) for one in given]))
+        returned = self.func(*self._whole([clone(one, requires_grad=False) for one in arrays]))
         self.is_several = isinstance(returned, tuple | list)
-        return [self._result(result, given) for result in (returned if self.is_several else [returned])]
+        return [self._result(result, arrays) for result in (returned if self.is_several else [returned])]
 
-    def _whole(self, given: Sequence[array]) -> list[Any]:
+    def _whole(self, arrays: Sequence[array]) -> list[Any]:
         whole = list(self.args)
-        for n, elements in zip(self.places, given, strict=True):
+        for n, elements in zip(self.places, arrays, strict=True):
             whole[n] = elements
         return whole
 
-    def _result(self, result: Any, given: Sequence[array]) -> array:
+    def _result(self, result: Any, arrays: Sequence[array]) -> array:
         if isinstance(result, array):
             return clone(result, requires_grad=False)
         if not isinstance(result, int | float | np.number | np.ndarray):
             message = f"{_name(self.func)} returned {a_thing(result)}"
             raise _refused(KernelTypeError, message, "return arrays, of NumPy or kernelab's, or numbers")
         values = np.atleast_1d(result)
-        is_float = values.dtype.kind == "f" and bool(given)
-        return array(values.astype(scalar_of(given[0].dtype).dtype) if is_float else values)
+        is_float = values.dtype.kind == "f" and bool(arrays)
+        return array(values.astype(scalar_of(arrays[0].dtype).dtype) if is_float else values)
 
     def reversed(self, results: int) -> "HostCall":
         """The call of the derivative: of the arrays, the results and the cotangents of these."""
@@ -72,14 +70,14 @@ class HostCall:
         assert back is not None
         takes_results = self.takes_results(results)
 
-        def adjoints(*given: array) -> list[array]:
-            args, rest = self._whole(given[:count]), given[count:]
-            found = back(*args, *(rest if takes_results else rest[results:]))
-            several = list(found) if isinstance(found, tuple | list) else [found]
+        def adjoints(*arrays: array) -> list[array]:
+            args, rest = self._whole(arrays[:count]), arrays[count:]
+            returned = back(*args, *(rest if takes_results else rest[results:]))
+            several = list(returned) if isinstance(returned, tuple | list) else [returned]
             if len(several) != count:
                 message = f"{_name(back)} returned {len(several)} adjoints for {count} arrays of floats"
                 raise _refused(GradientError, message, "return one for each, None for zeros")
-            return [_adjoint(back, n, *pair) for n, pair in enumerate(zip(several, given, strict=False))]
+            return [_adjoint(back, n, *pair) for n, pair in enumerate(zip(several, arrays, strict=False))]
 
         return HostCall(adjoints, None, (None,) * every, tuple(range(every)))
 
@@ -111,9 +109,9 @@ def _adjoint(back: Function, n: int, bar: Any, like: array) -> array:
         hint = "compute in it with kernels, arrays and functions of custom_vjp; NumPy has no derivative"
         raise _refused(GradientError, message, hint)
     if values is None or values.dtype.kind not in "fiu" or (values.shape or (1,)) != shape:
-        found = f"{bar.dtype} {bar.shape}" if values is None else f"{a_thing(bar)} of shape {values.shape}"
+        what = f"{bar.dtype} {bar.shape}" if values is None else f"{a_thing(bar)} of shape {values.shape}"
         message = (
-            f"adjoint {n} that {_name(back)} returned is {found}, and has to be {like.dtype} {like.shape}"
+            f"adjoint {n} that {_name(back)} returned is {what}, and has to be {like.dtype} {like.shape}"
         )
         raise _refused(GradientError, message, "return adjoints in the shapes of the arguments")
     return array(values.reshape(shape).astype(scalar_of(like.dtype).dtype), like.dtype)

@@ -24,9 +24,9 @@ from kernelab.runtime.memory.interop import scalar_of_dtype
 def kernel_function(func: Any) -> UserFunction | None:
     """The function for kernels that a function is, or is a transform of; None for a Python function."""
     while func is not None:
-        found = getattr(func, "__kernelab_function__", None)
-        if isinstance(found, UserFunction):
-            return found
+        function = getattr(func, "__kernelab_function__", None)
+        if isinstance(function, UserFunction):
+            return function
         func = getattr(func, "__wrapped__", None)
     return None
 
@@ -45,9 +45,9 @@ def _type(value: Any, stated: object) -> Value | None:
         return None
     if isinstance(stated, Vec | Mat) and is_differentiable(stated):
         return stated
-    known = type_of(value)
-    if known is not None:
-        return known if is_differentiable(known) else None
+    own = type_of(value)
+    if own is not None:
+        return own if is_differentiable(own) else None
     if not isinstance(value, int | float | np.number) or isinstance(value, bool):
         return None
     if isinstance(stated, Scalar):
@@ -70,9 +70,9 @@ class Opened:
         """A result with its arrays of one element as values."""
         return _closed(result) if self.closes else result
 
-    def by_argument(self, chosen: Sequence[int], found: Sequence[Any]) -> list[Any]:
+    def by_argument(self, chosen: Sequence[int], results: Sequence[Any]) -> list[Any]:
         """What belongs to some arguments, as a value where the argument is one."""
-        return [_closed(one) if self._is_value(n) else one for n, one in zip(chosen, found, strict=True)]
+        return [_closed(one) if self._is_value(n) else one for n, one in zip(chosen, results, strict=True)]
 
     def _is_value(self, n: int) -> bool:
         is_struct = self.is_of_kernels and isinstance(self.args[n], Instance)
@@ -96,17 +96,17 @@ class Opened:
 
 def opened(func: Callable[..., Any], args: Sequence[Any], argnums: Any) -> Opened:
     """The arguments of a transform, those to differentiate by as arrays where they are values of the host."""
-    function, given = kernel_function(func), list(args)
+    function, arguments = kernel_function(func), list(args)
     stated = stated_types(function)
     chosen = [argnums] if is_whole(argnums) else list(argnums) if isinstance(argnums, Sequence) else []
     numbers = set()
     for n in (n % len(args) for n in chosen if is_whole(n) and -len(args) <= n < len(args)):
-        made = as_array(given[n], stated[n] if n < len(stated) else None)
-        if made is not None:
-            given[n] = made
+        elements = as_array(arguments[n], stated[n] if n < len(stated) else None)
+        if elements is not None:
+            arguments[n] = elements
             numbers.add(n)
     is_outer = current() is BASE and not any(isinstance(arg, array) for arg in args)
-    return Opened(given, frozenset(numbers), is_outer and bool(numbers or function), function is not None)
+    return Opened(arguments, frozenset(numbers), is_outer and bool(numbers or function), function is not None)
 
 
 def stated_types(function: UserFunction | None) -> list[Any]:
@@ -131,12 +131,12 @@ def _closed(result: Any) -> Any:
 
 def _struct(value: Instance) -> Instance:
     """The struct with numbers and vectors in the place of arrays of one element."""
-    made = value.copy()
+    copy = value.copy()
     for entry in value.__kernelab_struct__.fields:
-        held = held_in(value, entry.name)
-        if isinstance(held, Instance) or not isinstance(entry.type, Array | StructArray):
-            setattr(made, entry.name, _closed(held))
-    return made
+        member = held_in(value, entry.name)
+        if isinstance(member, Instance) or not isinstance(entry.type, Array | StructArray):
+            setattr(copy, entry.name, _closed(member))
+    return copy
 
 
 def reshaped(block: array, shape: tuple[int, ...]) -> Any:
@@ -148,8 +148,8 @@ def reshaped(block: array, shape: tuple[int, ...]) -> Any:
 
 def like_array(value: Any, like: Any) -> Any:
     """A tangent or cotangent of the host as an array, where it belongs to an array of one element."""
-    made = as_array(value, like.dtype) if isinstance(like, array) and like.shape == (1,) else None
-    return value if made is None else made
+    elements = as_array(value, like.dtype) if isinstance(like, array) and like.shape == (1,) else None
+    return value if elements is None else elements
 
 
 def arrays_like(cotangents: Any, outputs: Sequence[array]) -> Any:
@@ -167,21 +167,21 @@ def varied_inputs(func: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
     These are those of a function for kernels, and of a Python function that is given nothing else to vary.
     """
     function = kernel_function(func)
-    if function is None and any(getattr(given, "requires_grad", False) for given in inputs):
+    if function is None and any(getattr(value, "requires_grad", False) for value in inputs):
         return list(inputs)
     stated = stated_types(function)
     return [
-        _varied(given, stated[n] if n < len(stated) else None, function is not None)
-        for n, given in enumerate(inputs)
+        _varied(value, stated[n] if n < len(stated) else None, function is not None)
+        for n, value in enumerate(inputs)
     ]
 
 
-def _varied(given: Any, stated: object, is_of_kernels: bool) -> Any:
-    if isinstance(given, Instance) and is_of_kernels:
-        given = given.copy()
-        given.requires_grad = True
-    made = as_array(given, stated, requires_grad=True)
-    return given if made is None else made
+def _varied(value: Any, stated: object, is_of_kernels: bool) -> Any:
+    if isinstance(value, Instance) and is_of_kernels:
+        value = value.copy()
+        value.requires_grad = True
+    elements = as_array(value, stated, requires_grad=True)
+    return value if elements is None else elements
 
 
 def lanes_of_values(func: Callable[..., Any], args: Sequence[Any], result: Any) -> Any:

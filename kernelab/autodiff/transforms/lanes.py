@@ -21,16 +21,16 @@ def lanes_of(func: Function, args: Sequence[Any], in_dims: Any) -> tuple[list[in
     if len(dims) != len(args):
         message = f"in_dims has {len(dims)} entries for the {len(args)} arguments of {name_of(func)}"
         raise refusal(GradientError, message, "in_dims")
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for i, (arg, dim) in enumerate(zip(args, dims, strict=True)):
         if dim is not None:
             name = argument_name(func, i)
             dims[i] = _lane_axis(func, name, arg, dim)
-            found[name] = arg.shape[dims[i]]
-    if len(set(found.values())) != 1 or 0 in found.values():
-        sizes = ", ".join(f"{name} has {size}" for name, size in found.items()) or "no argument has any"
+            counts[name] = arg.shape[dims[i]]
+    if len(set(counts.values())) != 1 or 0 in counts.values():
+        sizes = ", ".join(f"{name} has {size}" for name, size in counts.items()) or "no argument has any"
         raise refusal(GradientError, f"vmap needs the same number of lanes everywhere: {sizes}", "in_dims")
-    return dims, next(iter(found.values()))
+    return dims, next(iter(counts.values()))
 
 
 def _lane_axis(func: Function, name: str, arg: Any, dim: Any) -> int:
@@ -63,11 +63,11 @@ def map_lanes(
     for chunk in [range(lanes)] if chunk_size is None else chunks(lanes, chunk_size, 1):
         level = Batch(parent, len(chunk), randomness, chunk.start, "vmap")
         with level.active():
-            given = [
+            arguments = [
                 arg if dim is None else level.split(_slice(arg, dim, chunk), dim)
                 for arg, dim in zip(args, dims, strict=True)
             ]
-            result, _ = call(func, given, False)
+            result, _ = call(func, arguments, False)
         outputs = leaves(result, func)
         whole = whole or [fresh((lanes, *out.shape), out.dtype, out) for out in outputs]
         for joined, out in zip(whole, outputs, strict=True):
@@ -79,19 +79,17 @@ def map_lanes(
 
 def _out_axes(func: Function, whole: Sequence[array], out_dims: Any) -> list[int]:
     """The position of the batch axis in each result; GradientError where `out_dims` does not say so."""
-    given = list(out_dims) if isinstance(out_dims, tuple | list) else [out_dims] * len(whole)
-    if len(given) != len(whole):
-        message = (
-            f"out_dims has {len(given)} entries for the {len(whole)} arrays that {name_of(func)} returns"
-        )
+    axes = list(out_dims) if isinstance(out_dims, tuple | list) else [out_dims] * len(whole)
+    if len(axes) != len(whole):
+        message = f"out_dims has {len(axes)} entries for the {len(whole)} arrays that {name_of(func)} returns"
         raise refusal(GradientError, message, "out_dims")
-    for dim, joined in zip(given, whole, strict=True):
+    for dim, joined in zip(axes, whole, strict=True):
         if not is_whole(dim) or not -joined.ndim <= dim < joined.ndim:
             message = (
                 f"out_dims says {dim!r} for a result that has {joined.ndim} axes, that of the lanes included"
             )
             raise refusal(GradientError, message, "out_dims", f"pass {-joined.ndim} to {joined.ndim - 1}")
-    return given
+    return axes
 
 
 def _slice(elements: array, axis: int, chunk: range) -> array:

@@ -54,13 +54,13 @@ class Level(Witness, Recorder):
         self._provenance: Provenance | None = None
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        """Run a program; raises GradientError where what it is given has changed unseen."""
+        """Run a program; raises GradientError where an argument has changed unseen."""
         self.look_at_arguments(arguments)
         self._run(program, grid, arguments)
         for i in program.changed:
-            given = arguments[i]
-            if isinstance(given, array):
-                self.note(given.allocation)
+            argument = arguments[i]
+            if isinstance(argument, array):
+                self.note(argument.allocation)
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         raise NotImplementedError
@@ -74,9 +74,9 @@ class Level(Witness, Recorder):
     def _move(self, dest: array, src: array, add: bool) -> None:
         raise NotImplementedError
 
-    def call_host(self, call: HostCall, given: Sequence[array]) -> list[array]:
+    def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         """Run a Python function of arrays that has a derivative of its own; its results, in new arrays."""
-        return self.parent.call_host(call, given)
+        return self.parent.call_host(call, arguments)
 
     def stand_in(self, elements: array) -> array:
         """The array with which programs compute here in place of another."""
@@ -96,15 +96,15 @@ class Level(Witness, Recorder):
 
     def look(self, memory: Allocation, own: int = 0) -> None:
         """Raise GradientError where a memory has changed unseen, not counting its `own` last writes."""
-        known = self._written.get(memory)
-        if known is not None and known.may_be_unseen(own) and known.unseen(own):
+        written = self._written.get(memory)
+        if written is not None and written.may_be_unseen(own) and written.unseen(own):
             raise GradientError(_unseen(memory))
 
     def look_at_arguments(self, arguments: Sequence[Argument]) -> None:
-        """The same of all that a program is given."""
-        for given in arguments if self._written else ():
-            if isinstance(given, array):
-                self.look(given.allocation)
+        """The same for all arguments of a program."""
+        for argument in arguments if self._written else ():
+            if isinstance(argument, array):
+                self.look(argument.allocation)
 
     def note(self, memory: Allocation) -> None:
         """Note that this level wrote the present contents of a memory."""
@@ -143,9 +143,9 @@ class Level(Witness, Recorder):
         if self._provenance is not None:
             _warn_of_arguments(self._provenance, call)
         references = tuple(i for i in plan.numbers if isinstance(call.arguments[i], Reference))
-        given = zip(call.arguments, call.parts[1:], strict=True)
+        pairs = zip(call.arguments, call.parts[1:], strict=True)
         program = call.kernel.program.reading(references)
-        self.run(program, call.grid.extents, [_argument(*pair) for pair in given])
+        self.run(program, call.grid.extents, [_argument(*pair) for pair in pairs])
 
     def left_out(self, call: Call) -> None:
         """Refuse an unrecorded launch on arrays that do not hold what the function computed."""
@@ -155,7 +155,7 @@ class Level(Witness, Recorder):
 
     def adjoint_alone(self, name: str, arguments: Sequence[array]) -> None:
         require_arguments_readable(arguments)
-        if any(self._is_carried(given.allocation) for given in arguments):
+        if any(self._is_carried(argument.allocation) for argument in arguments):
             message = f"the adjoint of `{name}`, launched by itself, is not differentiated in a transform"
             hint = "differentiate the function that launches the kernel: kl.func.vjp, and grad of grad"
             raise GradientError(Diagnostic(message, caller().span, "nested", hint=hint))
@@ -217,19 +217,19 @@ def _unseen(memory: Allocation) -> Diagnostic:
     return Diagnostic(message, caller().span, "unseen-write", hint=hint)
 
 
-def _warn_of_arguments(known: Provenance, call: Call) -> None:
+def _warn_of_arguments(host: Provenance, call: Call) -> None:
     """Warn of values that the host made of those that are differentiated, where the launch follows them."""
     title, place = f"the launch of `{call.kernel.name}`", caller()
     for i, argument in enumerate(call.arguments):
         if isinstance(argument, array):
-            made = known.arrays.get(argument.allocation, [])[-1:] if i in call.kernel.plan.floats else []
-            if made and not made[0].taken and would_reach(call, (i,), call.kernel.plan.floats):
-                taken = known.takings[made[0].earlier - 1]
-                known.tell(array_from_host(argument, made[0], taken, (title, place), in_transform=True))
+            writes = host.arrays.get(argument.allocation, [])[-1:] if i in call.kernel.plan.floats else []
+            if writes and not writes[0].taken and would_reach(call, (i,), call.kernel.plan.floats):
+                taken = host.takings[writes[0].earlier - 1]
+                host.tell(array_from_host(argument, writes[0], taken, (title, place), in_transform=True))
             continue
-        sources = known.sources(argument)
+        sources = host.sources(argument)
         if sources and would_reach(call, (i,), call.kernel.plan.floats):
-            known.tell(number_from_host(title, place, sources[0], in_transform=True))
+            host.tell(number_from_host(title, place, sources[0], in_transform=True))
 
 
 def _argument(argument: Any, packed: bytes) -> Argument:
@@ -262,10 +262,10 @@ def fresh(shape: Sequence[int], dtype: Value, beside: array | None = None, clear
 
 def duplicate(elements: array) -> array:
     """The same values in memory of their own, which no level knows yet."""
-    made = fresh(elements.shape, elements.dtype, elements, cleared=False)
-    if not device_copy(made, elements):
-        made.blank()[...] = elements.seen()
-    return made
+    copy = fresh(elements.shape, elements.dtype, elements, cleared=False)
+    if not device_copy(copy, elements):
+        copy.blank()[...] = elements.seen()
+    return copy
 
 
 # ------------------------------------------------------------------------------------------ base
@@ -326,18 +326,18 @@ class Base(Level):
         super().__init__(self)
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        made = grid_of(grid)
+        shape = grid_of(grid)
         will_write(program, grid, arguments)
-        if made.threads:
+        if shape.threads:
             space = next((space_of(a.allocation) for a in arguments if isinstance(a, array)), None)
-            parts = [made.packed, *(packed(given, made.threads, space) for given in arguments)]
-            interpreted = program.is_check and not OPEN and Interpretation.of(program).begin(made.threads)
+            parts = [shape.packed, *(packed(a, shape.threads, space) for a in arguments)]
+            interpreted = program.is_check and not OPEN and Interpretation.of(program).begin(shape.threads)
             run = interpreted or program.run
             run(b"".join(parts), program.shares(arguments))
 
-    def call_host(self, call: HostCall, given: Sequence[array]) -> list[array]:
+    def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         with unrecorded():
-            return call.run(given)
+            return call.run(arguments)
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         dest.allocation.will_write(dest)
@@ -373,19 +373,19 @@ def announce(targets: Iterable[array]) -> None:
         target.allocation.count_write(target)
 
 
-def active_with(found: Container[int], program: Program, groups: Sequence[Positions]) -> Positions:
-    """The arrays that may carry derivatives while a program runs, if the found ones do when it begins.
+def active_with(initial: Container[int], program: Program, groups: Sequence[Positions]) -> Positions:
+    """The arrays that may carry derivatives while a program runs, if the initial ones do when it begins.
 
     Those are all that it changes, and in whatever shares memory with these it reads what it has written.
     """
     together = program.changed.union(*groups)
-    return tuple(i for i in program.floats if i in found or i in together)
+    return tuple(i for i in program.floats if i in initial or i in together)
 
 
 def known(arguments: Sequence[Argument], among: Sequence[int], memories: Container[Allocation]) -> Positions:
     """The arguments that are arrays in one of the given memories."""
-    found = ((i, arguments[i]) for i in among)
-    return tuple(i for i, given in found if isinstance(given, array) and given.allocation in memories)
+    pairs = ((i, arguments[i]) for i in among)
+    return tuple(i for i, a in pairs if isinstance(a, array) and a.allocation in memories)
 
 
 # ------------------------------------------------------------------------------------------ forward
@@ -417,12 +417,12 @@ class Forward(Level):
         return memory in self.dots
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        found = {i for i in program.floats if self._moves(arguments[i])}
-        if not found:
+        moving = {i for i in program.floats if self._moves(arguments[i])}
+        if not moving:
             self.parent.run(program, grid, arguments)
             return
         groups = program.sharing(arguments)
-        active = active_with(found, program, groups)
+        active = active_with(moving, program, groups)
         dots = [self._tangent(arguments[i]) for i in active]
         self.parent.run(program.tangent(active, groups), grid, [*arguments, *dots])
 
@@ -433,21 +433,21 @@ class Forward(Level):
             self.parent.forget(dot)
         self.parent.forget(memory)
 
-    def call_host(self, call: HostCall, given: Sequence[array]) -> list[array]:
-        moving = [k for k, elements in enumerate(given) if self.carries(elements.allocation)]
+    def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
+        moving = [k for k, elements in enumerate(arguments) if self.carries(elements.allocation)]
         if not moving:
-            return self.parent.call_host(call, given)
+            return self.parent.call_host(call, arguments)
         if call.back is None:
             with self.active():
-                return call.run(given)
-        results = self.parent.call_host(call, given)
-        back, dots = call.reversed(len(results)), {k: self._flat(self.dot(given[k])) for k in moving}
+                return call.run(arguments)
+        results = self.parent.call_host(call, arguments)
+        back, dots = call.reversed(len(results)), {k: self._flat(self.dot(arguments[k])) for k in moving}
         for n, result in enumerate(results):
             scalar, along = scalar_of(result.dtype), self.dot(result)
             for e in range(result.allocation.nbytes // itemsize(scalar)):
                 seeds = [fresh(one.shape, one.dtype, one) for one in results]
                 seeds[n].host().reshape(-1)[e] = 1
-                bars = self.parent.call_host(back, [*given, *results, *seeds])
+                bars = self.parent.call_host(back, [*arguments, *results, *seeds])
                 parts = [(self._flat(bars[k]), dot) for k, dot in dots.items()]
                 with self.parent.active():
                     slope = reduce(add, ((bar * dot).sum() for bar, dot in parts))
@@ -458,28 +458,28 @@ class Forward(Level):
 
     def _flat(self, elements: array) -> array:
         """The numbers of an array in a row, in memory of their own."""
-        made = fresh(elements.shape, elements.dtype, elements)
-        self.parent.move(made, elements)
-        scalar = scalar_of(made.dtype)
+        copy = fresh(elements.shape, elements.dtype, elements)
+        self.parent.move(copy, elements)
+        scalar = scalar_of(copy.dtype)
         size = itemsize(scalar)
-        return array.over(made.allocation, 0, (made.allocation.nbytes // size,), (size,), scalar)
+        return array.over(copy.allocation, 0, (copy.allocation.nbytes // size,), (size,), scalar)
 
-    def _moves(self, given: Argument) -> bool:
+    def _moves(self, argument: Argument) -> bool:
         """Whether a tangent comes in with an argument."""
-        match given:
+        match argument:
             case array():
-                return given.allocation in self.dots
+                return argument.allocation in self.dots
             case KeptValues(kept):
                 return kept in self.kept
             case _:
                 return False
 
-    def _tangent(self, given: Argument) -> Argument:
-        match given:
+    def _tangent(self, argument: Argument) -> Argument:
+        match argument:
             case array():
-                return self.dot(given)
+                return self.dot(argument)
             case Kept():
-                return self.kept.setdefault(given, Kept(given.elem))
+                return self.kept.setdefault(argument, Kept(argument.elem))
             case KeptValues(kept):
                 return KeptValues(self.kept[kept])
             case _:

@@ -65,10 +65,10 @@ class LevelSnapshot(Snapshot):
     def exposed(self) -> None:
         needed = self.needed()
         if needed is not None:
-            made, kept = room(self.elements, self._box)
+            view, kept = room(self.elements, self._box)
             self.release()
             self.level.move(kept, needed)
-            self.saved = made
+            self.saved = view
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,12 +93,12 @@ class Run(LaunchEntry):
     def reached(self) -> list[array]:
         """The arrays that adjoints flow to."""
         active = self.pullback.active if isinstance(self.pullback, Pullback) else ()
-        return [given for i in active if isinstance(given := self.arguments[i], array)]
+        return [argument for i in active if isinstance(argument := self.arguments[i], array)]
 
     @property
     def written(self) -> list[array]:
         """The arrays that it changed."""
-        return [given for i in self.program.changed if isinstance(given := self.arguments[i], array)]
+        return [argument for i in self.program.changed if isinstance(argument := self.arguments[i], array)]
 
     def pull(self, level: Level, bars: Adjoints) -> None:
         if not any(bars.reach(self.arguments[i]) for i in self.program.changed):
@@ -106,11 +106,11 @@ class Run(LaunchEntry):
         if isinstance(self.pullback, KernelTypeError):
             raise self.refused(self.pullback)
         with configured(self.config):
-            level.run(self.pullback.adjoint, self.grid, self._given(self.pullback, bars))
+            level.run(self.pullback.adjoint, self.grid, self._adjoint_arguments(self.pullback, bars))
 
-    def _given(self, pullback: Pullback, bars: Adjoints) -> list[Argument]:
+    def _adjoint_arguments(self, pullback: Pullback, bars: Adjoints) -> list[Argument]:
         """The arguments of the adjoint, in the order of its parameters."""
-        arguments = [KeptValues(given) if isinstance(given, Kept) else given for given in self.arguments]
+        arguments = [KeptValues(a) if isinstance(a, Kept) else a for a in self.arguments]
         for i, saved in self.saved().items():
             arguments[i] = saved
         arguments += [bars.of_argument(self.arguments[i]) for i in pullback.active]
@@ -154,13 +154,13 @@ class HostRun:
     """A Python function that ran; `kept` are copies of its arguments and results."""
 
     call: HostCall
-    given: tuple[array, ...]
+    arguments: tuple[array, ...]
     results: tuple[array, ...]
     kept: tuple[array, ...]
 
     @property
     def reached(self) -> tuple[array, ...]:
-        return self.given
+        return self.arguments
 
     @property
     def written(self) -> tuple[array, ...]:
@@ -172,15 +172,15 @@ class HostRun:
         seeds = [_copy(level, bars.of(result)) for result in self.results]
         for result in self.results:
             level.move(bars.of(result), fresh(result.shape, result.dtype, result))
-        found = level.call_host(self.call.reversed(len(self.results)), [*self.kept, *seeds])
-        for source, bar in zip(self.given, found, strict=True):
+        adjoints = level.call_host(self.call.reversed(len(self.results)), [*self.kept, *seeds])
+        for source, bar in zip(self.arguments, adjoints, strict=True):
             level.move(bars.of(source), bar, add=True)
 
 
 def _copy(level: Level, elements: array) -> array:
-    made = fresh(elements.shape, elements.dtype, elements)
-    level.move(made, elements)
-    return made
+    copy = fresh(elements.shape, elements.dtype, elements)
+    level.move(copy, elements)
+    return copy
 
 
 class Reverse(Level):
@@ -198,12 +198,12 @@ class Reverse(Level):
         self._snapshots: dict[Hashable, weakref.ref[LevelSnapshot]] = {}
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        found = {i for i in program.floats if self._is_tracked(arguments[i])}
-        if not found:
+        tracked = {i for i in program.floats if self._is_tracked(arguments[i])}
+        if not tracked:
             self.parent.run(program, grid, arguments)
             return
         groups = program.sharing(arguments)
-        active = active_with(found, program, groups)
+        active = active_with(tracked, program, groups)
         intact = settled(program, grid, arguments, groups)
         try:
             pullback: Pullback | KernelTypeError = program.pullback(active, groups, intact)
@@ -211,14 +211,14 @@ class Reverse(Level):
             pullback = error  # raised where an adjoint has to pass
         kept: tuple[Kept, ...] = ()
         snapshots: tuple[tuple[int, LevelSnapshot], ...] = ()
-        inner = {i: len(given.extents) for i, given in enumerate(arguments) if isinstance(given, Kept)}
+        inner = {i: len(a.extents) for i, a in enumerate(arguments) if isinstance(a, Kept)}
         if isinstance(pullback, Pullback):
             kept = tuple(Kept(elem) for elem in pullback.residuals)
             self.parent.run(pullback.primal, grid, [*arguments, *kept])
             snapshots = tuple(
-                (i, self._snapshot(given, region, grid, arguments))
+                (i, self._snapshot(argument, region, grid, arguments))
                 for i, region in pullback.needed
-                if isinstance(given := arguments[i], array)
+                if isinstance(argument := arguments[i], array)
             )
         else:
             self.parent.run(program, grid, arguments)
@@ -236,11 +236,11 @@ class Reverse(Level):
             )
         )
         for i in active:
-            given = arguments[i]
-            if isinstance(given, array):
-                self._track(given.allocation)
-            elif isinstance(given, Kept):
-                self._appended.add(given)
+            argument = arguments[i]
+            if isinstance(argument, array):
+                self._track(argument.allocation)
+            elif isinstance(argument, Kept):
+                self._appended.add(argument)
 
     def _track(self, memory: Allocation) -> None:
         """The last entry has made what stands in a memory: nothing before it has an adjoint there."""
@@ -248,16 +248,16 @@ class Reverse(Level):
             self.tracked.add(memory)
             self._made.setdefault(len(self.entries) - 1, []).append(memory)
 
-    def derives(self, made: Sequence[array], sources: Sequence[array]) -> None:
+    def derives(self, targets: Sequence[array], sources: Sequence[array]) -> None:
         """Derivatives at tracked sources follow these, though they may be zeros that nothing has written."""
-        for one, source in zip(made, sources, strict=True):
+        for one, source in zip(targets, sources, strict=True):
             if source.allocation in self.tracked:
                 self._track(one.allocation)
 
-    def _is_tracked(self, given: Argument) -> bool:
-        match given:
+    def _is_tracked(self, argument: Argument) -> bool:
+        match argument:
             case array():
-                return given.allocation in self.tracked
+                return argument.allocation in self.tracked
             case KeptValues(kept):
                 return kept in self._appended
             case _:
@@ -271,7 +271,7 @@ class Reverse(Level):
 
     def tracked_before(self, entry: int) -> set[Allocation]:
         """The tracked arrays before an entry was made."""
-        later = (memory for i, made in self._made.items() if i >= entry for memory in made)
+        later = (memory for i, memories in self._made.items() if i >= entry for memory in memories)
         return self.tracked.difference(later)
 
     def _move(self, dest: array, src: array, add: bool) -> None:
@@ -281,16 +281,16 @@ class Reverse(Level):
             self.entries.append(Move(dest, src, add))
             self._track(dest.allocation)
 
-    def call_host(self, call: HostCall, given: Sequence[array]) -> list[array]:
-        if not any(self.carries(elements.allocation) for elements in given):
-            return self.parent.call_host(call, given)
+    def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
+        if not any(self.carries(elements.allocation) for elements in arguments):
+            return self.parent.call_host(call, arguments)
         if call.back is None:
             with self.active():
-                return call.run(given)
-        kept = [_copy(self.parent, elements) for elements in given]
+                return call.run(arguments)
+        kept = [_copy(self.parent, elements) for elements in arguments]
         results = self.parent.call_host(call, kept)
         kept += [_copy(self.parent, result) for result in results]
-        self.entries.append(HostRun(call, tuple(given), tuple(results), tuple(kept)))
+        self.entries.append(HostRun(call, tuple(arguments), tuple(results), tuple(kept)))
         for result in results:
             self._track(result.allocation)
         return results
@@ -299,14 +299,14 @@ class Reverse(Level):
         self, elements: array, region: Region, grid: Extents, arguments: Sequence[Argument]
     ) -> LevelSnapshot:
         used = [arguments[i] for i in region.uses if i < len(arguments)]
-        uses = tuple(given.shape if isinstance(given, array) else given for given in used)
+        uses = tuple(argument.shape if isinstance(argument, array) else argument for argument in used)
         key = elements.packed, elements.dtype, region, grid, uses
         ref = self._snapshots.get(key)
-        found = None if ref is None else ref()
-        if found is None or found.saved is not None:
-            found = LevelSnapshot(self.parent, elements, lambda: box_and_whole(region, grid, arguments))
-            self._snapshots[key] = weakref.ref(found)
-        return found
+        snapshot = None if ref is None else ref()
+        if snapshot is None or snapshot.saved is not None:
+            snapshot = LevelSnapshot(self.parent, elements, lambda: box_and_whole(region, grid, arguments))
+            self._snapshots[key] = weakref.ref(snapshot)
+        return snapshot
 
     def pull(self, level: Level, bars: Adjoints, first: int = 0, end: int | None = None) -> None:
         """Take adjoints back through what ran, the last first, at a level; from entry `first` up to `end`.
@@ -389,20 +389,20 @@ def narrow_sums(
     entries: Sequence[Reaching], live: Iterable[int], but: Collection[Allocation] = ()
 ) -> NarrowSums | None:
     """The sums worth keeping: of halves that several entries reach, and none writes; None if no halves."""
-    found: dict[Allocation, list[tuple[int, array]]] = {}
+    sums: dict[Allocation, list[tuple[int, array]]] = {}
     halves: dict[int, bool] = {}  # by type: there is one object for each type of arrays
     for i in live:
         for elements in entries[i].reached:
-            known = id(elements.type)
-            if known not in halves:
-                halves[known] = has_halves(elements.type)
-            if halves[known]:
-                found.setdefault(elements.allocation, []).append((i, elements))
-    if not found:
+            key = id(elements.type)
+            if key not in halves:
+                halves[key] = has_halves(elements.type)
+            if halves[key]:
+                sums.setdefault(elements.allocation, []).append((i, elements))
+    if not sums:
         return None
     written = {target.allocation for entry in entries for target in entry.written}
     reached: dict[int, list[array]] = {}
-    for memory, several in found.items():
+    for memory, several in sums.items():
         first = several[0][1]
         alike = len({(elements.ptr, elements.shape, elements.strides) for _, elements in several}) == 1
         fits = first.size and scalars(first).ndim <= len(INDICES)

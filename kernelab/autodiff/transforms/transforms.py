@@ -61,16 +61,16 @@ def taken_apart(func: Function, args: Sequence[Any], chosen: Sequence[int]) -> A
     places = dict.fromkeys(n for n in chosen if is_struct(args[n]))
     if not places:
         return Apart(func, list(args), tuple(chosen), tuple(chosen))
-    given, taken, names = list(args), {}, {}
+    arguments, taken, names = list(args), {}, {}
     for n in places:
-        first = len(given)
-        given += parts(args[n])
-        taken[n] = tuple(range(first, len(given)))
+        first = len(arguments)
+        arguments += parts(args[n])
+        taken[n] = tuple(range(first, len(arguments)))
         names.update({first + k: (n, name) for k, (name, _, _) in enumerate(fields(args[n]))})
     of_parts = _of_parts(func, args, taken)
     of_parts.__kernelab_parts__ = names  # type: ignore[attr-defined]
     pairs = [(k, n) for n in chosen for k in taken.get(n, (n,))]
-    return Apart(of_parts, given, tuple(k for k, _ in pairs), tuple(n for _, n in pairs))
+    return Apart(of_parts, arguments, tuple(k for k, _ in pairs), tuple(n for _, n in pairs))
 
 
 def _of_parts(func: Function, args: Sequence[Any], taken: Mapping[int, Sequence[int]]) -> Function:
@@ -88,22 +88,22 @@ def _of_parts(func: Function, args: Sequence[Any], taken: Mapping[int, Sequence[
 @contextmanager
 def _unchanged(func: Function, args: Sequence[Any], places: Mapping[int, Any]) -> Iterator[None]:
     """Raise GradientError if what stands in some structs changes within it."""
-    held = [
+    versions = [
         (f"{argument_name(func, n)}, field {name}", part.allocation, part.allocation.version)
         for n in places
         for name, _, part in fields(args[n])
         if isinstance(part, array)
     ]
     yield
-    for name, memory, before in held:
+    for name, memory, before in versions:
         if memory.version != before:
             hint = "write to a new array of structs: kl.clone(ps)"
             raise refusal(GradientError, f"{name_of(func)} changes its argument {name}", "changed", hint)
 
 
-def together_by_argument(args: Sequence[Any], chosen: Sequence[int], found: Sequence[Any]) -> list[Any]:
-    """For each argument chosen what belongs to it, where `found` has an item for each array."""
-    rest = iter(found)
+def together_by_argument(args: Sequence[Any], chosen: Sequence[int], results: Sequence[Any]) -> list[Any]:
+    """The results by chosen argument, where `results` has one for each array."""
+    rest = iter(results)
     return [rebuilt(args[n], rest) for n in chosen]
 
 
@@ -153,10 +153,10 @@ class Recorded:
                 level.move(bars.of(output), seed, add=True)
         with drawing_again(level, self.level.parent):
             self.level.pull(level, bars)
-        found = [bars.of(source) for source in self.inputs]
+        adjoints = [bars.of(source) for source in self.inputs]
         if isinstance(level, Reverse):
-            level.derives(found, self.inputs)
-        return found
+            level.derives(adjoints, self.inputs)
+        return adjoints
 
     def depends(self, output: array) -> bool:
         """Whether anything of an output was computed from the inputs."""
@@ -169,10 +169,10 @@ def record(
     """Run a function in reverse mode with respect to some arguments; `own` says that no one else has them."""
     parent = current()
     level = Reverse(parent)
-    given, inputs = ([*args], [args[i] for i in chosen]) if own else _copied(parent, args, chosen)
+    arguments, inputs = ([*args], [args[i] for i in chosen]) if own else _copied(parent, args, chosen)
     level.tracked.update(source.allocation for source in inputs)
     with level.active():
-        result, aux = call(func, given, has_aux)
+        result, aux = call(func, arguments, has_aux)
     return Recorded(func, result, aux, leaves(result, func), inputs, level)
 
 
@@ -182,23 +182,23 @@ def push(
     """Call a function: its result, the tangents of its outputs, and its auxiliary part."""
     parent = current()
     level = Forward(parent)
-    given, inputs = _copied(parent, args, chosen)
+    arguments, inputs = _copied(parent, args, chosen)
     for source, dot in zip(inputs, dots, strict=True):
         parent.move(level.dot(source), dot)
     with level.active():
-        result, aux = call(func, given, has_aux)
+        result, aux = call(func, arguments, has_aux)
     return result, [level.dot(output) for output in leaves(result, func)], aux
 
 
 def _copied(parent: Level, args: Sequence[Any], chosen: Sequence[int]) -> tuple[list[Any], list[array]]:
     """The arguments with copies of some: what else leads to the same array is a constant."""
-    given, inputs = list(args), []
+    arguments, inputs = list(args), []
     for i in chosen:
-        made = fresh(args[i].shape, args[i].dtype, args[i])
-        parent.move(made, args[i])
-        given[i] = made
-        inputs.append(made)
-    return given, inputs
+        copy = fresh(args[i].shape, args[i].dtype, args[i])
+        parent.move(copy, args[i])
+        arguments[i] = copy
+        inputs.append(copy)
+    return arguments, inputs
 
 
 # ------------------------------------------------------------------------------------------ gradients
@@ -208,11 +208,11 @@ def gradients(
     func: Function, args: Sequence[Any], chosen: Sequence[int], has_aux: bool
 ) -> tuple[Any, list[array], Any]:
     """Call a function: its result, an array of one number, and its gradients."""
-    found = record(func, args, chosen, has_aux)
-    loss = _checked_loss(found)
+    recorded = record(func, args, chosen, has_aux)
+    loss = _checked_loss(recorded)
     seed = fresh(loss.shape, loss.dtype, loss)
     seed.host()[...] = 1
-    return found.result, found.pull(current(), [seed]), found.aux
+    return recorded.result, recorded.pull(current(), [seed]), recorded.aux
 
 
 def at_vector(
@@ -220,9 +220,9 @@ def at_vector(
 ) -> tuple[float, HostArray]:
     """The value and the gradient of a function of arrays at the numbers of a vector, in float64."""
 
-    def compute(given: Sequence[array]) -> list[array]:
-        value, found, _ = gradients(func, [*given, *args], range(len(like)), False)
-        return [*leaves(value, func), *found]
+    def compute(arrays: Sequence[array]) -> list[array]:
+        value, grads, _ = gradients(func, [*arrays, *args], range(len(like)), False)
+        return [*leaves(value, func), *grads]
 
     loss, *parts = (result.reshape(-1) for result in in_float64(func, compute, [vector], like))
     return float(loss[0]), np.concatenate(parts)
@@ -263,20 +263,20 @@ class Exact:
                 self.arrays = [level.narrow(part, each.dtype) for part, each in pairs]
 
     def run(self, compute: Callable[[Sequence[array]], Sequence[array]]) -> list[HostArray]:
-        """What `compute` makes of the arrays."""
+        """The results of `compute` on the arrays, as NumPy arrays."""
         if self.level is None:
             return [result.seen() for result in compute(self.arrays)]
         with self.level.active():
-            found = compute(self.arrays)
-        return [self.level.wide(each).seen() for each in found]
+            results = compute(self.arrays)
+        return [self.level.wide(each).seen() for each in results]
 
 
-def _checked_loss(found: Recorded) -> array:
-    name = name_of(found.func)
-    if len(found.outputs) != 1:
-        message = f"{name} returned {len(found.outputs)} arrays, and a gradient is that of one number"
+def _checked_loss(recorded: Recorded) -> array:
+    name = name_of(recorded.func)
+    if len(recorded.outputs) != 1:
+        message = f"{name} returned {len(recorded.outputs)} arrays, and a gradient is that of one number"
         raise refusal(GradientError, message, "loss", "use vjp or jacrev")
-    (loss,) = found.outputs
+    (loss,) = recorded.outputs
     if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not loss.dtype.is_float:
         message = f"{name} returned {loss.size} elements of {loss.dtype}, and a gradient is that of one float"
         raise refusal(
@@ -285,7 +285,7 @@ def _checked_loss(found: Recorded) -> array:
             "loss",
             "add them up: kl.utils.array_sum(y, out=total), or use vjp or jacrev",
         )
-    if not found.depends(loss):
+    if not recorded.depends(loss):
         message = f"the result of {name} was not computed from the arguments to differentiate by"
         hint = "let kernels compute it from them; what goes through NumPy has no derivative"
         raise refusal(GradientError, message, "unreached", hint)
@@ -295,21 +295,21 @@ def _checked_loss(found: Recorded) -> array:
 # ------------------------------------------------------------------------------------------ Jacobians
 
 
-def rows(found: Recorded, chunk_size: int | None = None) -> list[list[array]]:
+def rows(recorded: Recorded, chunk_size: int | None = None) -> list[list[array]]:
     """For each output the Jacobian by each input, outputs' axes first, from batches of adjoints."""
-    _require_float_outputs(found.func, found.outputs)
-    return [[*_rows(found, k, chunk_size)] for k in range(len(found.outputs))]
+    _require_float_outputs(recorded.func, recorded.outputs)
+    return [[*_rows(recorded, k, chunk_size)] for k in range(len(recorded.outputs))]
 
 
-def _rows(found: Recorded, k: int, chunk_size: int | None) -> Iterator[array]:
-    output, parent = found.outputs[k], current()
+def _rows(recorded: Recorded, k: int, chunk_size: int | None) -> Iterator[array]:
+    output, inputs, parent = recorded.outputs[k], recorded.inputs, current()
     shape = scalar_shape(output)
     count = int(np.prod(shape, dtype=np.int64))
     scalar = scalar_of(output.dtype)
-    made = [fresh((count, _count(source)), scalar_of(source.dtype), source) for source in found.inputs]
-    stretches = chunks(count, chunk_size, sum(source.allocation.nbytes for source in found.inputs))
+    matrices = [fresh((count, _count(source)), scalar_of(source.dtype), source) for source in inputs]
+    stretches = chunks(count, chunk_size, sum(source.allocation.nbytes for source in inputs))
     for chunk in steps("rows of the Jacobian", stretches):
-        seeds: list[array | None] = [None] * len(found.outputs)
+        seeds: list[array | None] = [None] * len(recorded.outputs)
         batch = None if len(chunk) == count == 1 else Batch(parent, len(chunk))
         values = unit_vectors(chunk, count, scalar.dtype)
         if batch is not None:
@@ -317,7 +317,7 @@ def _rows(found: Recorded, k: int, chunk_size: int | None) -> Iterator[array]:
         else:
             seed = seeds[k] = fresh(output.shape, output.dtype, output)
             seed.host()[...] = values.reshape(seed.host().shape)
-        for matrix, source, bar in zip(made, found.inputs, found.pull(batch or parent, seeds), strict=True):
+        for matrix, source, bar in zip(matrices, inputs, recorded.pull(batch or parent, seeds), strict=True):
             across = lines(matrix, 0, chunk.start, len(chunk), scalar_shape(source))
             view = (
                 batch.view(bar)
@@ -325,7 +325,7 @@ def _rows(found: Recorded, k: int, chunk_size: int | None) -> Iterator[array]:
                 else array.over(bar.allocation, bar.offset, (1, *bar.shape), (0, *bar.strides), bar.dtype)
             )
             parent.move(across, scalars(view))
-    for matrix, source in zip(made, found.inputs, strict=True):
+    for matrix, source in zip(matrices, inputs, strict=True):
         yield shaped(matrix, (*shape, *scalar_shape(source)))
 
 
@@ -348,7 +348,7 @@ def columns(
     aux: Any = None
     for i in chosen:
         source, count = args[i], _count(args[i])
-        made: list[array] = []
+        blocks: list[array] = []
         stretches = chunks(count, chunk_size, 2 * source.allocation.nbytes)
         for chunk in steps("columns of the Jacobian", stretches):
             level = Batch(parent, len(chunk), randomness, chunk.start, asked)
@@ -357,14 +357,14 @@ def columns(
                 value, dots, extra = push(func, args, [i], [dot], has_aux)
             outputs = leaves(value, func)
             _require_float_outputs(func, outputs)
-            made = made or [fresh((_count(out), count), scalar_of(out.dtype), out) for out in outputs]
-            for matrix, out, out_dot in zip(made, outputs, dots, strict=True):
+            blocks = blocks or [fresh((_count(out), count), scalar_of(out.dtype), out) for out in outputs]
+            for matrix, out, out_dot in zip(blocks, outputs, dots, strict=True):
                 down = lines(matrix, 1, chunk.start, len(chunk), scalar_shape(out))
                 parent.move(down, scalars(level.view(out_dot)))
             if result is None:
                 result, aux = _first_lane(level, value), _first_lane(level, extra)
         shapes = [(*scalar_shape(out), *scalar_shape(source)) for out in leaves(result, func)]
-        matrices.append([shaped(matrix, shape) for matrix, shape in zip(made, shapes, strict=True)])
+        matrices.append([shaped(matrix, shape) for matrix, shape in zip(blocks, shapes, strict=True)])
     return result, [list(row) for row in zip(*matrices, strict=True)], aux
 
 
@@ -379,9 +379,10 @@ def _first_lane(level: Batch, value: Any) -> Any:
     if not isinstance(value, array) or value.allocation not in level.wide:
         return value
     view = level.view(value)
-    made = fresh(value.shape, value.dtype, value)
-    level.parent.move(made, array.over(view.allocation, view.offset, value.shape, value.strides, value.dtype))
-    return made
+    result = fresh(value.shape, value.dtype, value)
+    first = array.over(view.allocation, view.offset, value.shape, value.strides, value.dtype)
+    level.parent.move(result, first)
+    return result
 
 
 def _require_float_outputs(func: Function, outputs: Sequence[array]) -> None:

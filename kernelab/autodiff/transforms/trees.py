@@ -37,60 +37,60 @@ def fields(value: Any) -> Iterator[tuple[str, Any, Any]]:
                 yield leaf.name, leaf.type, part
         return
     for entry in value.__kernelab_struct__.fields:
-        held = held_in(value, entry.name)
-        if is_struct(held):
-            yield from ((f"{entry.name}.{name}", type, inner) for name, type, inner in fields(held))
-        elif _has_floats(entry.type, held):
-            yield entry.name, entry.type, held
+        member = held_in(value, entry.name)
+        if is_struct(member):
+            yield from ((f"{entry.name}.{name}", type, inner) for name, type, inner in fields(member))
+        elif _has_floats(entry.type, member):
+            yield entry.name, entry.type, member
 
 
-def _has_floats(type: Any, held: Any) -> bool:
-    if isinstance(held, array):
-        return bool(held.size) and is_differentiable(held.dtype)
+def _has_floats(type: Any, member: Any) -> bool:
+    if isinstance(member, array):
+        return bool(member.size) and is_differentiable(member.dtype)
     return isinstance(type, Scalar | Vec | Mat) and is_differentiable(type)
 
 
 def parts(value: Any) -> list[array]:
     """An array for each field of floats."""
-    return [held if isinstance(held, array) else array([held], type, (1,)) for _, type, held in fields(value)]
+    return [part if isinstance(part, array) else array([part], type, (1,)) for _, type, part in fields(value)]
 
 
-def assembled(value: Any, found: Iterator[array], made: Any = None) -> Any:
-    """A struct like another whose fields of floats are the given arrays; `made` is what has the rest."""
+def assembled(value: Any, floats: Iterator[array], result: Any = None) -> Any:
+    """A struct like another whose fields of floats are `floats`; the other fields are those of `result`."""
     if isinstance(value, structarray):
-        return _filled(value, found)
-    made = value.copy() if made is None else made
+        return _filled(value, floats)
+    result = value.copy() if result is None else result
     for entry in value.__kernelab_struct__.fields:
-        held = getattr(value, entry.name)
-        if is_struct(held):
-            setattr(made, entry.name, assembled(held, found, getattr(made, entry.name)))
-        elif _has_floats(entry.type, held):
-            setattr(made, entry.name, next(found))
-    return made
+        member = getattr(value, entry.name)
+        if is_struct(member):
+            setattr(result, entry.name, assembled(member, floats, getattr(result, entry.name)))
+        elif _has_floats(entry.type, member):
+            setattr(result, entry.name, next(floats))
+    return result
 
 
-def _filled(value: structarray, found: Iterator[array]) -> Any:
+def _filled(value: structarray, floats: Iterator[array]) -> Any:
     """An array of structs with memory of its own, into which the given arrays are moved."""
     with unrecorded():
-        made = zeros(value.shape, value.dtype, value.device)
-    assert isinstance(made, structarray)
-    for target, source in zip(made.leaves, value.leaves, strict=True):
+        result = zeros(value.shape, value.dtype, value.device)
+    assert isinstance(result, structarray)
+    for target, source in zip(result.leaves, value.leaves, strict=True):
         is_float = is_differentiable(target.dtype)
-        current().move(target, next(found) if is_float else source)
-    return made
+        current().move(target, next(floats) if is_float else source)
+    return result
 
 
-def together(value: Any, found: Iterator[Any]) -> Any:
+def together(value: Any, items: Iterator[Any]) -> Any:
     """The values for the float fields: a struct if they are like its fields, else a dict by their names."""
-    by_name = {name: (type, held, next(found)) for name, type, held in fields(value)}
-    given = [part for _, _, part in by_name.values()]
-    if not all(_is_like(type, held, part) for type, held, part in by_name.values()):
-        return dict(zip(by_name, given, strict=True))
-    return assembled(value, iter(given), None if isinstance(value, structarray) else cleared(value))
+    by_name = {name: (type, member, next(items)) for name, type, member in fields(value)}
+    values = [part for _, _, part in by_name.values()]
+    if not all(_is_like(type, member, part) for type, member, part in by_name.values()):
+        return dict(zip(by_name, values, strict=True))
+    return assembled(value, iter(values), None if isinstance(value, structarray) else cleared(value))
 
 
-def _is_like(type: Any, held: Any, part: Any) -> bool:
-    shape, dtype = (held.shape, held.dtype) if isinstance(held, array) else ((1,), type)
+def _is_like(type: Any, member: Any, part: Any) -> bool:
+    shape, dtype = (member.shape, member.dtype) if isinstance(member, array) else ((1,), type)
     return isinstance(part, array) and (part.shape, part.dtype) == (shape, dtype)
 
 
@@ -125,8 +125,8 @@ def leaves(value: Any, func: Callable[..., Any]) -> list[array]:
 
 def _leaves(value: Any, func: str, what: str = "") -> Iterator[array]:
     if is_struct(value):
-        for name, _, held in fields(value):
-            yield from _leaves(held, func, f" as {name}")
+        for name, _, member in fields(value):
+            yield from _leaves(member, func, f" as {name}")
     elif isinstance(value, array):
         yield value
     elif isinstance(value, tuple | list):
@@ -143,9 +143,9 @@ def _no_leaf(value: Any, func: str, what: str) -> Exception:
     if is_picked(value):
         message = f"{func} returned picked elements, which have no memory of their own"
         return refusal(KernelTypeError, message, "result", "return x[indices].contiguous()")
-    found = "nothing" if value is None else f"a {shown_type(value).__module__}.{type_name(value)}"
-    found = found.replace("builtins.", "")
-    message = f"{func} returned {found}{what}, which is data of the host and has no derivative"
+    kind = "nothing" if value is None else f"a {shown_type(value).__module__}.{type_name(value)}"
+    kind = kind.replace("builtins.", "")
+    message = f"{func} returned {kind}{what}, which is data of the host and has no derivative"
     hint = "return kernelab arrays that kernels have written, alone or in tuples, lists or dicts"
     if isinstance(value, int | float | np.generic):
         hint = "return an array of one number: kl.utils.array_sum(y, out=total) adds up into one"
@@ -191,14 +191,14 @@ def positions(func: Callable[..., Any], args: Sequence[Any], argnums: int | Sequ
         raise refusal(KernelTypeError, message, "argnums", "pass a position, such as 0, or a tuple of them")
     for n in chosen:
         _require_floats(func, args, n, argnums)
-    found = tuple(n % len(args) for n in chosen)
-    twice = next((n for n in found if found.count(n) > 1), None)
+    places = tuple(n % len(args) for n in chosen)
+    twice = next((n for n in places if places.count(n) > 1), None)
     if twice is not None:
         message = (
             f"argnums={argnums!r} chooses argument {argument_name(func, twice)} of {name_of(func)} twice"
         )
         raise refusal(KernelTypeError, message, "argnums", "name each argument once")
-    return found
+    return places
 
 
 def _require_floats(func: Callable[..., Any], args: Sequence[Any], n: int, argnums: object) -> None:
@@ -234,8 +234,8 @@ def _no_floats(value: Any, what: str) -> Exception:
         return refusal(KernelTypeError, f"{what} has no field of floats to differentiate by", "argument")
     if isinstance(value, array) and not value.size:
         return refusal(KernelTypeError, f"{what} has no elements to differentiate by", "argument")
-    found = f"an array of {value.dtype}" if isinstance(value, array) else f"{a_thing(value)}"
-    message = f"{what} is {found}: only floats and arrays of floats are differentiated"
+    kind = f"an array of {value.dtype}" if isinstance(value, array) else f"{a_thing(value)}"
+    message = f"{what} is {kind}: only floats and arrays of floats are differentiated"
     hint = "make an array of it: kl.array(..., dtype=float)"
     if is_whole(value):
         hint = f"where a float is meant, write {value}.0; argnums= chooses other arguments"
