@@ -54,8 +54,8 @@ BROKEN_CHECKS = (
     Fault(
         "a gradient check leaves out the last row",
         AUTODIFF,
-        "known = a.evaluated.copy()",
-        "known = a.evaluated.copy()\n            known[-1:] = False",
+        "mask = a.evaluated.copy()",
+        "mask = a.evaluated.copy()\n            mask[-1:] = False",
         (UNITS,),
     ),
     Fault(

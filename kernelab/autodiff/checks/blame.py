@@ -67,9 +67,9 @@ def blame(subject: Subject, i: int, column: int, eps: float | None = None) -> Bl
     """Find the cause of wrong derivatives by number `column` of input `i`; None if unknown."""
     try:
         here = _traced(subject, i, column, 0.0)
-        found = _wrong_rule(here) or _wrong_record(here)
-        if found is not None:
-            return found
+        cause = _wrong_rule(here) or _wrong_record(here)
+        if cause is not None:
+            return cause
         step = eps if eps is not None else NEARBY
         ahead, behind = (_traced(subject, i, column, sign * step) for sign in (1.0, -1.0))
         return _kink(here, ahead, behind)
@@ -133,8 +133,8 @@ class _Tracing(Interpreted):
 class _Noting(Chunk):
     """Runs some threads, and notes what they compute."""
 
-    def __init__(self, trace: Trace, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, trace: Trace, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.trace = trace
 
     def stmt(self, stmt: Stmt, frame: Frame) -> None:
@@ -183,46 +183,46 @@ def _traced(subject: Subject, i: int, column: int, step: float) -> list[Event]:
 
 def _wrong_rule(events: Sequence[Event]) -> Blame | None:
     """The first grad function that is not the derivative at the values that it was given."""
-    given: dict[CustomRules, list[tuple[Numpy, ...]]] = {}
+    calls: dict[CustomRules, list[tuple[Numpy, ...]]] = {}
     for event in events:
         if isinstance(event.stmt, Custom):
-            given.setdefault(event.stmt.rules, []).append(event.operands)
-    for rules, operands in given.items():
+            calls.setdefault(event.stmt.rules, []).append(event.operands)
+    for rules, operands in calls.items():
         points = [np.concatenate(values)[:MOST_POINTS] for values in zip(*operands, strict=True)]
-        found = mistake_at(rules, points)
-        if found is not None and found.span is not None:
-            return Blame("custom", found.message, found.span)
+        mistake = mistake_at(rules, points)
+        if mistake is not None and mistake.span is not None:
+            return Blame("custom", mistake.message, mistake.span)
     return None
 
 
 def _wrong_record(events: Sequence[Event]) -> Blame | None:
     """The first operation the rule in whose record is not its derivative at the values that it was given."""
-    given: dict[operation_check.Shape, list[Event]] = {}
+    by_shape: dict[operation_check.Shape, list[Event]] = {}
     for event in events:
         if isinstance(event.stmt, Let):
-            given.setdefault(operation_check.Shape.of(event.stmt), []).append(event)
-    for shape, group in given.items():
-        found = _mistaken(shape, group) if operation_check.has_derivative(shape) else None
-        if found is not None:
-            return found
+            by_shape.setdefault(operation_check.Shape.of(event.stmt), []).append(event)
+    for shape, group in by_shape.items():
+        cause = _mistaken(shape, group) if operation_check.has_derivative(shape) else None
+        if cause is not None:
+            return cause
     return None
 
 
 def _mistaken(shape: operation_check.Shape, events: Sequence[Event]) -> Blame | None:
     points, owners = _points(events)
-    found = operation_check.mistake(shape, points)
-    if found is None:
+    wrong = operation_check.mistake(shape, points)
+    if wrong is None:
         return None
-    event = events[int(owners[found.point])]
+    event = events[int(owners[wrong.point])]
     assert isinstance(event.stmt, Let)
-    name, at = _called(event.stmt), ", ".join(_number(values[found.point]) for values in points)
+    name, at = _called(event.stmt), ", ".join(_number(values[wrong.point]) for values in points)
     if "surrogate" in shape.op.tags:
-        told = f"{name} has the derivative 0, whatever it is given: that is what it is for"
-        return Blame("surrogate", told, event.stmt.span)
-    told = (
-        f"the adjoint of {name} is {found.claimed:.6g} where its differences are {found.slope:.6g}, at {at}"
+        message = f"{name} has the derivative 0, whatever it is given: that is what it is for"
+        return Blame("surrogate", message, event.stmt.span)
+    message = (
+        f"the adjoint of {name} is {wrong.claimed:.6g} where its differences are {wrong.slope:.6g}, at {at}"
     )
-    return Blame("builtin", told, event.stmt.span)
+    return Blame("builtin", message, event.stmt.span)
 
 
 def _points(events: Sequence[Event]) -> tuple[list[Numpy], Numpy]:
@@ -242,9 +242,9 @@ def _infinite(here: Sequence[Event], ahead: Sequence[Event]) -> Blame | None:
     for at, after in zip(here, ahead, strict=False):
         if after.stmt is not at.stmt or len(after.threads) != len(at.threads):
             return None
-        found = _without_slope(at, after)
-        if found is not None:
-            return found
+        cause = _without_slope(at, after)
+        if cause is not None:
+            return cause
     return None
 
 
@@ -268,19 +268,19 @@ def _without_slope(at: Event, after: Event) -> Blame | None:
     if (has_value & has_slope).all():
         return None
     first = int(np.argmin(has_value & has_slope))
-    given = " and ".join(_number(values[first]) for values in points)
+    operands = " and ".join(_number(values[first]) for values in points)
     name, thread = _called(at.stmt), int(at.threads[lanes[first]])
-    told = f"the derivative of {name} is infinite at {given}, in thread {thread}"
+    message = f"the derivative of {name} is infinite at {operands}, in thread {thread}"
     if not has_value[first]:
         kind = "infinite" if np.isinf(results[first]).any() else "not a number"
-        told = f"{name} of {given}, in thread {thread}, is {kind}"
-    return Blame("not finite", told, at.stmt.span)
+        message = f"{name} of {operands}, in thread {thread}, is {kind}"
+    return Blame("not finite", message, at.stmt.span)
 
 
 def _in_any(flags: Sequence[Numpy]) -> Numpy:
     """In which threads any component of any operand is flagged."""
-    found: Numpy = np.any([each.reshape(len(each), -1).any(axis=1) for each in flags], axis=0)
-    return found
+    flagged: Numpy = np.any([each.reshape(len(each), -1).any(axis=1) for each in flags], axis=0)
+    return flagged
 
 
 def _kink(here: Sequence[Event], ahead: Sequence[Event], behind: Sequence[Event]) -> Blame | None:
@@ -321,9 +321,9 @@ def _told(event: Event, before: Numpy, after: Numpy) -> str:
     # What is computed component by component is told by its component, all else by the whole operand.
     matching = (values.shape == event.result.shape for values in event.operands)
     places = (tuple(where) if same else where[0] for same in matching)
-    given = " and ".join(_number(values[place]) for values, place in zip(event.operands, places, strict=True))
+    inputs = " and ".join(_number(x[place]) for x, place in zip(event.operands, places, strict=True))
     thread = int(event.threads[where[0]])
-    return f"{_called(event.stmt)} of {given}, in thread {thread}, has a kink or a jump within the step"
+    return f"{_called(event.stmt)} of {inputs}, in thread {thread}, has a kink or a jump within the step"
 
 
 def _called(stmt: Let) -> str:

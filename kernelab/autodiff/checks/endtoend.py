@@ -64,11 +64,11 @@ class Spoiled:
 def agreement(line: Line) -> Agreement | None:
     """Check the whole tape; None where it does not agree."""
     count = len(line.records)
-    found = _compared(line, count)
-    if found is None:
+    compared = _compared(line, count)
+    if compared is None:
         return None
     entries = _size(line.sources) * _size(line.targets(count))
-    adjoint, numeric, scale = found.worst()
+    adjoint, numeric, scale = compared.worst()
     return Agreement(entries, DIRECTIONS**2, abs(adjoint - numeric) / scale if scale else 0.0, line.is_exact)
 
 
@@ -135,9 +135,9 @@ def _compared(line: Line, count: int) -> Compared | None:
         return None
     for scale in AGAIN:
         moves, values, slopes = _along(line, count, targets, v, scale)
-        found = Compared.of(u, slopes, pulled.sources, moves, values)
-        if np.all(found.excess <= 0):
-            return found
+        compared = Compared.of(u, slopes, pulled.sources, moves, values)
+        if np.all(compared.excess <= 0):
+            return compared
     return None
 
 
@@ -211,7 +211,7 @@ def _swept(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pulle
                 gradient.allocation.passes = None  # the sum is meant: nothing is to be told of it
         _sweep(run, tape, targets, u[-1])
         rows[-1] = np.concatenate([_gradient(run, source) for source in line.sources]) - rows[-1]
-        return Pulled(np.stack(rows), {k: np.stack(found) for k, found in between.items()})
+        return Pulled(np.stack(rows), {k: np.stack(gradients) for k, gradients in between.items()})
 
 
 def _sweep(run: Run, tape: Tape, targets: Sequence[array], u: Floats) -> None:
@@ -220,10 +220,10 @@ def _sweep(run: Run, tape: Tape, targets: Sequence[array], u: Floats) -> None:
 
 
 def _gradient(run: Run, elements: array) -> Floats:
-    found = run.of(elements).grad
-    if found is None:
+    gradient = run.of(elements).grad
+    if gradient is None:
         return np.zeros(_size([elements]))
-    return scalars(found).seen().astype(np.float64).ravel()
+    return scalars(gradient).seen().astype(np.float64).ravel()
 
 
 def _along(
@@ -242,8 +242,8 @@ def _along(
             batch.move(moved, batch.seeds(moved, part), add=True)
 
     run = line.run(count, level, move)
-    found = [batch.numbers(level.wide(run.of(t))) for t in targets]
-    y = np.concatenate([each.reshape(len(SHIFTS), len(v), -1) for each in found], axis=2)
+    outputs = [batch.numbers(level.wide(run.of(t))) for t in targets]
+    y = np.concatenate([each.reshape(len(SHIFTS), len(v), -1) for each in outputs], axis=2)
     with np.errstate(invalid="ignore", over="ignore"):
         return moves, y[0, 0], extrapolated(y, np.ones(1))
 

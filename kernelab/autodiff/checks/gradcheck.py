@@ -263,13 +263,13 @@ def _with_rules(
 ) -> GradcheckReport:
     """The report, where rules that users wrote fail by what neither entries nor differences show."""
     exact = Trace(subject, labels, Wide(BASE))
-    found = {
+    by_labels = {
         (subject.sources[i].label, exact.targets[j].label): fault
         for (i, j), fault in faults(exact, chosen, labels).items()
     }
     pairs = []
     for pair in report.pairs:
-        fault = found.get((pair.input, pair.output))
+        fault = by_labels.get((pair.input, pair.output))
         if fault is not None:
             pair = replace(pair, passed=False, verdict=fault.verdict, explanation=fault.told, span=fault.span)
         pairs.append(pair)
@@ -286,13 +286,13 @@ def _compared(
             return GradcheckReport(subject.name, tuple(map(_along_directions, screening.agreed)))
         if screening.suspects:
             some = of_all(subject, chosen, limit.eps, labels, screening.suspects)
-            found = _entry_by_entry(subject, some, limit, labels)
-            if screening.complete or not all(result.passed for result in found):
-                return GradcheckReport(subject.name, tuple(found), compared=tuple(some.pairs))
+            results = _entry_by_entry(subject, some, limit, labels)
+            if screening.complete or not all(result.passed for result in results):
+                return GradcheckReport(subject.name, tuple(results), compared=tuple(some.pairs))
     asked = by_pattern(subject, chosen, limit.eps, labels) or of_all(subject, chosen, limit.eps, labels)
-    found = _entry_by_entry(subject, asked, limit, labels)
-    found = [_raced(subject, pair, result, raced) for pair, result in zip(asked.pairs, found, strict=True)]
-    return GradcheckReport(subject.name, tuple(found), compared=tuple(asked.pairs))
+    results = _entry_by_entry(subject, asked, limit, labels)
+    results = [_raced(subject, pair, each, raced) for pair, each in zip(asked.pairs, results, strict=True)]
+    return GradcheckReport(subject.name, tuple(results), compared=tuple(asked.pairs))
 
 
 def _entry_by_entry(
@@ -304,10 +304,10 @@ def _entry_by_entry(
             off = limit.excess(pair) > 1.0
             if off.any():  # the function may bend sharply there: take differences again, with smaller steps
                 settle(pair, off, asked.looks(k, off), asked.terms[k])
-    found = [_compare(pair, limit) for pair in asked.pairs]
-    if not all(result.passed for result in found):
-        return _judged(subject, asked, found, limit, labels)
-    return [_at_kink(subject, asked, k, result, limit) for k, result in enumerate(found)]
+    results = [_compare(pair, limit) for pair in asked.pairs]
+    if not all(result.passed for result in results):
+        return _judged(subject, asked, results, limit, labels)
+    return [_at_kink(subject, asked, k, result, limit) for k, result in enumerate(results)]
 
 
 def _at_kink(subject: Subject, asked: Witnesses, k: int, result: PairResult, limit: Tolerance) -> PairResult:
@@ -316,62 +316,63 @@ def _at_kink(subject: Subject, asked: Witnesses, k: int, result: PairResult, lim
     if at is None:
         return result
     entry, half = _entry(pair, at), pair.bend.flat[at] / 2
-    told = f"d {pair.output.label}{list(entry.output_index)} / d {pair.input.label}{list(entry.input_index)} "
-    told += (
+    text = f"d {pair.output.label}{list(entry.output_index)} / d {pair.input.label}{list(entry.input_index)} "
+    text += (
         f"is {entry.autodiff:.6g} by the adjoint; the slope is {entry.numeric - half:.6g} to the left and "
     )
-    told += f"{entry.numeric + half:.6g} to the right"
+    text += f"{entry.numeric + half:.6g} to the right"
     i = next(i for i, source in enumerate(subject.sources) if source is pair.input)
-    found = blame(subject, i, pair.place(at)[1], limit.eps)
-    if found is not None:
-        told += f": {found.told}"
-    span = None if found is None else found.span
-    return replace(result, verdict="sub-gradient", explanation=told, span=span)
+    cause = blame(subject, i, pair.place(at)[1], limit.eps)
+    if cause is not None:
+        text += f": {cause.told}"
+    span = None if cause is None else cause.span
+    return replace(result, verdict="sub-gradient", explanation=text, span=span)
 
 
 def _raced(subject: Subject, pair: Pair, result: PairResult, raced: Mapping[Key, Raced]) -> PairResult:
     """The result of a pair whose output may depend on the order of threads: then it has no derivative."""
-    found = raced.get(pair.output.key)
-    if found is None:
+    first = raced.get(pair.output.key)
+    if first is None:
         return result
-    index = _index(pair.output, found.position)
+    index = _index(pair.output, first.position)
     name = f"{pair.output.label}[{', '.join(map(str, index))}]"
-    told = f"{name} is {found.usual:.6g} if the first thread runs first, {found.turned:.6g} if the last does"
-    met = () if subject.kernel is None else find_races(subject.kernel, subject.grid, subject.arguments)
+    usual, turned = f"{first.usual:.6g}", f"{first.turned:.6g}"
+    message = f"{name} is {usual} if the first thread runs first, {turned} if the last does"
+    collisions = () if subject.kernel is None else find_races(subject.kernel, subject.grid, subject.arguments)
     span = None
-    if met:
-        told, span = f"{told}; {met[0].describe().message}", met[0].first.span
-    return replace(result, passed=False, verdict="race", output_index=index, explanation=told, span=span)
+    if collisions:
+        message, span = f"{message}; {collisions[0].describe().message}", collisions[0].first.span
+    return replace(result, passed=False, verdict="race", output_index=index, explanation=message, span=span)
 
 
-def _along_directions(found: Screened) -> PairResult:
-    error = abs(found.adjoint - found.numeric)
+def _along_directions(screened: Screened) -> PairResult:
+    error = abs(screened.adjoint - screened.numeric)
     return PairResult(
-        found.input.label,
-        found.output.label,
+        screened.input.label,
+        screened.output.label,
         error,
-        error / found.scale if found.scale else 0.0,
+        error / screened.scale if screened.scale else 0.0,
         (),
         (),
-        found.adjoint,
-        found.numeric,
-        found.entries,
+        screened.adjoint,
+        screened.numeric,
+        screened.entries,
         True,
-        directions=found.products,
+        directions=screened.products,
     )
 
 
 def _judged(
     subject: Subject,
     asked: Witnesses,
-    found: Sequence[PairResult],
+    results: Sequence[PairResult],
     limit: Tolerance,
     labels: Sequence[str],
 ) -> list[PairResult]:
     """The results with a verdict for those that failed."""
     again, tangents = asked.again(), cache(asked.tangents)
     judged = []
-    for k, (pair, result) in enumerate(zip(asked.pairs, found, strict=True)):
+    for k, (pair, result) in enumerate(zip(asked.pairs, results, strict=True)):
         if not result.passed:
             if not _repeats(pair, again[k]):
                 result = replace(result, verdict="nondeterministic")
@@ -411,18 +412,16 @@ def _explained(subject: Subject, pair: Pair, result: PairResult, limit: Toleranc
     i = next(i for i, source in enumerate(subject.sources) if source is pair.input)
     worst = np.argsort(-limit.excess(pair), axis=None, kind="stable")[: 1 + len(result.others)]
     columns = dict.fromkeys(pair.place(int(k))[1] for k in worst)
-    if (
-        result.verdict == "not finite"
-    ):  # where a value is no number, so are the differences by what it ignores
+    if result.verdict == "not finite":  # then so are the differences by what the value ignores
         tried = (blame_infinite(subject, i, column) for column in columns)
-        found = next((each for each in tried if each is not None), None)
+        cause = next((each for each in tried if each is not None), None)
     else:
-        found = blame(subject, i, next(iter(columns)), limit.eps)
-    if found is None:
+        cause = blame(subject, i, next(iter(columns)), limit.eps)
+    if cause is None:
         return result
-    is_known = result.verdict == "adjoint" and found.kind != "builtin"
-    verdict = result.verdict if is_known else found.kind
-    return replace(result, verdict=verdict, explanation=found.told, span=found.span)
+    is_known = result.verdict == "adjoint" and cause.kind != "builtin"
+    verdict = result.verdict if is_known else cause.kind
+    return replace(result, verdict=verdict, explanation=cause.told, span=cause.span)
 
 
 def _verdict(pair: Pair, tangent: Floats | None, limit: Tolerance) -> str:
@@ -450,18 +449,18 @@ def _compare(pair: Pair, limit: Tolerance) -> PairResult:
         first = _index(pair.input, 0), _index(pair.output, 0)
         return PairResult(pair.input.label, pair.output.label, 0.0, 0.0, *first, 0.0, 0.0, pair.entries, True)
     k = int(np.argmax(np.where(pair.known, excess, -1.0)))
-    found = _entry(pair, k)
+    worst = _entry(pair, k)
     failed = int((excess > 1.0).sum())
     order = np.argsort(-excess, axis=None, kind="stable")[1 : min(failed, MOST_NAMED)] if failed > 1 else ()
     return PairResult(
         pair.input.label,
         pair.output.label,
         float(error.max()),
-        relative(float(error.reshape(-1)[k]), found.numeric),
-        found.input_index,
-        found.output_index,
-        found.autodiff,
-        found.numeric,
+        relative(float(error.reshape(-1)[k]), worst.numeric),
+        worst.input_index,
+        worst.output_index,
+        worst.autodiff,
+        worst.numeric,
         pair.entries,
         not failed,
         others=tuple(_entry(pair, int(other)) for other in order),

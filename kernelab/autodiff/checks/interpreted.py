@@ -36,14 +36,14 @@ class Interpreted(Wide):
         return None if any(isinstance(stmt, Native) for stmt in walk(flat.body)) else flat
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        made, function = grid_of(grid), self.function(program.widened)
-        if made.threads > self.most or function is None:
+        shape, function = grid_of(grid), self.function(program.widened)
+        if shape.threads > self.most or function is None:
             super().run(program, grid, arguments)
             return
         will_write(program, grid, arguments)
         params = program.function.params
-        given = [self.given(a, param.type) for a, param in zip(arguments, params, strict=True)]
-        parts = [made.packed, *(packed(each, made.threads, None) for each in given)]
+        exact = [self.given(a, param.type) for a, param in zip(arguments, params, strict=True)]
+        parts = [shape.packed, *(packed(each, shape.threads, None) for each in exact)]
         interpreter.entry(function, chunk=self.chunk)(b"".join(parts))
 
 
@@ -55,8 +55,8 @@ class Noisy(Interpreted):
         self.rng = np.random.default_rng(seed)
         super().__init__(self._chunk, MOST_THREADS)
 
-    def _chunk(self, *given: Any) -> Chunk:
-        return NoisyChunk(self.noise, self.rng, *given)
+    def _chunk(self, *arguments: Any) -> Chunk:
+        return NoisyChunk(self.noise, self.rng, *arguments)
 
 
 MOST_THREADS = 1 << 20
@@ -65,8 +65,8 @@ MOST_THREADS = 1 << 20
 class NoisyChunk(Chunk):
     """A run of some threads in which every value is multiplied by a number that is 1 up to `noise`."""
 
-    def __init__(self, noise: float, rng: "np.random.Generator", *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, noise: float, rng: "np.random.Generator", *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.noise, self.rng = noise, rng
 
     def let(self, stmt: Let, frame: Frame) -> None:

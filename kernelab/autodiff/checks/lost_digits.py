@@ -70,9 +70,9 @@ def digits(own: Numpy, wide: Numpy, most: float) -> Numpy:
     with np.errstate(all="ignore"):
         same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= least)
         error = np.where(same, 0.0, np.abs(a - b)).max(axis=1, initial=0.0)
-        found = -np.log10(error / np.abs(b).max(axis=1, initial=0.0))
-    found = np.where(np.isnan(found), 0.0, np.clip(found, 0.0, most) + 0.0)
-    return np.asarray(np.where(same.all(axis=1), most, found))
+        agreeing = -np.log10(error / np.abs(b).max(axis=1, initial=0.0))
+    agreeing = np.where(np.isnan(agreeing), 0.0, np.clip(agreeing, 0.0, most) + 0.0)
+    return np.asarray(np.where(same.all(axis=1), most, agreeing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,8 @@ Key = tuple[ir.Var, int, tuple[int, ...]]
 class Noting(Chunk):
     """A run of some threads that hands every float to `note`, and what is decided by floats."""
 
-    def __init__(self, note: Callable[[Key, Noted], None], *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, note: Callable[[Key, Noted], None], *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.note = note
         self.trips: list[int] = []
 
@@ -168,8 +168,8 @@ class Noting(Chunk):
 
     def element(self, array: ir.Var, places: tuple[Any, ...]) -> Numpy:
         """What elements hold, with what accumulators hold for them."""
-        found: Numpy = self.storage(array)[places]
-        return np.array(found + self.sums.pending(array, places)).astype(found.dtype)
+        values: Numpy = self.storage(array)[places]
+        return np.array(values + self.sums.pending(array, places)).astype(values.dtype)
 
     def iteration(
         self, stmt: ir.Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
@@ -200,18 +200,18 @@ class SideBySide(Wide):
         self._kept: dict[Kept, Kept] = {}
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        params, made = program.function.params, grid_of(grid)
+        params, shape = program.function.params, grid_of(grid)
         twins = [self._twin(a, param.type) for a, param in zip(arguments, params, strict=True)]
         will_write(program, grid, arguments)
         text = inline(program.unmerged)
         most = MOST_THREADS if independent(text) else MOST_ALONE
-        if made.threads > most or any(isinstance(stmt, ir.Native) for stmt in ir.walk(text.body)):
+        if shape.threads > most or any(isinstance(stmt, ir.Native) for stmt in ir.walk(text.body)):
             self.is_complete = False
             self.parent.run(program, grid, arguments)
             self.parent.run(program.widened, grid, twins)
             return
-        wide, known = widen_all(text)
-        own, names = dict[Key, Noted](), {out: var for var, out in known.items()}
+        wide, widened = widen_all(text)
+        own, names = dict[Key, Noted](), {out: var for var, out in widened.items()}
         adjoint = cotangents(text)
 
         def keep(key: Key, noted: Noted) -> None:
@@ -225,15 +225,15 @@ class SideBySide(Wide):
             if first is not None:
                 self.see(first, noted, first.stmt.out in adjoint)
 
-        for function, note, given in ((text, keep, arguments), (wide, compare, twins)):
-            parts = [made.packed, *(packed(each, made.threads, None) for each in given)]
+        for function, note, operands in ((text, keep, arguments), (wide, compare, twins)):
+            parts = [shape.packed, *(packed(each, shape.threads, None) for each in operands)]
             interpreter.entry(function, chunk=partial(Noting, note))(b"".join(parts))
 
     def _twin(self, argument: Argument, type: Type) -> Argument:
         match argument:
             case Kept():
-                self._kept[argument] = made = Kept(with_scalar(argument.elem, float64))
-                return made
+                self._kept[argument] = twin = Kept(with_scalar(argument.elem, float64))
+                return twin
             case KeptValues(kept):
                 return KeptValues(self._kept[kept])
             case KeptStarts(kept, inner):
@@ -279,15 +279,15 @@ class SideBySide(Wide):
             is_backward,
             is_decision,
         )
-        known = self.losses.get(place)
-        if known is None or loss.lost > known.lost:
+        worst = self.losses.get(place)
+        if worst is None or loss.lost > worst.lost:
             self.losses[place] = loss
 
     def worst(self, is_backward: bool | None = None) -> Loss | None:
         """The loss of the most digits, the first of several; None where no statement loses a digit."""
         among = (loss for loss in self.losses.values() if is_backward in (None, loss.is_backward))
-        found = max(among, key=lambda loss: round(loss.lost, 1), default=None)
-        return found if found is not None and found.lost >= NOTABLE else None
+        loss = max(among, key=lambda loss: round(loss.lost, 1), default=None)
+        return loss if loss is not None and loss.lost >= NOTABLE else None
 
 
 def _is_faulty(own: Noted, wide: ir.Let, most: float) -> bool:
@@ -295,22 +295,22 @@ def _is_faulty(own: Noted, wide: ir.Let, most: float) -> bool:
     if own.result.ndim > 1 or len(wide.args) != len(own.operands) or any(x.ndim > 1 for x in own.operands):
         return False
     with np.errstate(all="ignore"):
-        found = np.asarray(wide.op.numpy(*(x.astype(np.float64) for x in own.operands)))
-        is_range = ~np.isfinite(own.result) | (np.abs(found) > np.finfo(np.float32).max)
-    return bool(((digits(own.result, found, most) < most - FAULT) & ~is_range).any())
+        exact = np.asarray(wide.op.numpy(*(x.astype(np.float64) for x in own.operands)))
+        is_range = ~np.isfinite(own.result) | (np.abs(exact) > np.finfo(np.float32).max)
+    return bool(((digits(own.result, exact, most) < most - FAULT) & ~is_range).any())
 
 
 def cotangents(function: ir.Function) -> set[ir.Atom]:
     """The values of an adjoint that depend on cotangents; of a primal, none."""
-    found: set[ir.Atom] = {param for param in function.params if param.hint.endswith("_bar")}
+    dependent: set[ir.Atom] = {param for param in function.params if param.hint.endswith("_bar")}
     grown = -1
-    while grown < len(found):  # once more, because what a loop carries comes from its end
-        grown = len(found)
+    while grown < len(dependent):  # once more, because what a loop carries comes from its end
+        grown = len(dependent)
         for stmt in ir.walk(function.body):
-            if not found.isdisjoint((*ir.atoms(stmt), *(a for b in ir.blocks(stmt) for a in b.yields))):
-                found.update(ir.defs(stmt))
-                found.update(stmt.carries if isinstance(stmt, ir.For | ir.While) else ())
-    return found
+            if not dependent.isdisjoint((*ir.atoms(stmt), *(a for b in ir.blocks(stmt) for a in b.yields))):
+                dependent.update(ir.defs(stmt))
+                dependent.update(stmt.carries if isinstance(stmt, ir.For | ir.While) else ())
+    return dependent
 
 
 # ------------------------------------------------------------------------------------------ of a subject
@@ -343,12 +343,12 @@ def parted(subject: Subject, labels: Sequence[str], pair: Pair, k: int) -> tuple
     """
     row, column = pair.place(k)
     try:
-        level, found = compared(subject, labels, pair.output, row)
+        level, bars = compared(subject, labels, pair.output, row)
     except KernelError:  # a run that fails in one of the two precisions
         return "", None
     i = next(i for i, source in enumerate(subject.sources) if source is pair.input)
     own, claimed, exact = (
-        float(each.reshape(-1)[at]) for each, at in ((found[i], column), (pair.adjoint, k), (pair.exact, k))
+        float(each.reshape(-1)[at]) for each, at in ((bars[i], column), (pair.adjoint, k), (pair.exact, k))
     )
     is_reproduced = own == claimed or not np.isfinite(own) or abs(own - claimed) < abs(own - exact)
     if level.is_faulty or (level.is_complete and not is_reproduced):

@@ -72,9 +72,9 @@ def mistake(shape: Shape, points: Sequence[Numpy]) -> Mistake | None:
     seed = _drawn(0, (len(points[0]), *shape_of(shape.result)))
     for k, bar in adjoints(shape, points, seed).items():
         for size in (np.maximum(1.0, np.abs(points[k])), np.abs(points[k])):
-            found = _compared(shape, points, k, bar, seed, size)
-            if found is not None:
-                return found
+            wrong = _compared(shape, points, k, bar, seed, size)
+            if wrong is not None:
+                return wrong
     return None
 
 
@@ -107,8 +107,8 @@ def _drawn(seed: int, shape: Sequence[int]) -> Numpy:
 
 
 def _sums(values: Numpy) -> Numpy:
-    found: Numpy = np.sum(values.reshape(len(values), -1), axis=1)
-    return found
+    sums: Numpy = np.sum(values.reshape(len(values), -1), axis=1)
+    return sums
 
 
 # ------------------------------------------------------------------------------------------ the kernel
@@ -116,19 +116,19 @@ def _sums(values: Numpy) -> Numpy:
 
 def value(shape: Shape, points: Sequence[Numpy]) -> Numpy:
     """What the operation gives at some points."""
-    made = np.zeros((len(points[0]), *shape_of(shape.result)))
-    interpreter.run(_kernel(shape), [len(made)], {**_named(points), "y": made})
-    return made
+    results = np.zeros((len(points[0]), *shape_of(shape.result)))
+    interpreter.run(_kernel(shape), [len(results)], {**_named(points), "y": results})
+    return results
 
 
 def adjoints(shape: Shape, points: Sequence[Numpy], seed: Numpy) -> dict[int, Numpy]:
     """The adjoint of each operand that has one, for a cotangent of each result."""
     floats = [k for k, arg in enumerate(shape.args) if isinstance(arg, Value) and is_differentiable(arg)]
     bars = {k: np.zeros(points[k].shape) for k in floats}
-    given = {**_named(points), "y": value(shape, points), "y_bar": seed.copy()}
-    given |= {f"x{k}_bar": bar for k, bar in bars.items()}
+    arguments = {**_named(points), "y": value(shape, points), "y_bar": seed.copy()}
+    arguments |= {f"x{k}_bar": bar for k, bar in bars.items()}
     program = _adjoint(shape, shape.op.derivative)
-    interpreter.run(program, [len(seed)], {param.hint: given[param.hint] for param in program.params})
+    interpreter.run(program, [len(seed)], {param.hint: arguments[param.hint] for param in program.params})
     return bars
 
 

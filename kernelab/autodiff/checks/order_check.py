@@ -54,8 +54,8 @@ def races(subject: Subject, labels: Sequence[str] = ()) -> dict[Key, Raced]:
     usual = subject.start().go(BASE)
     targets = subject.targets(usual, labels)
     pairs = zip(targets, usual, turned, strict=True)
-    found = {target.key: first_difference(a, b) for target, a, b in pairs}
-    return {key: raced for key, raced in found.items() if raced is not None}
+    differences = {target.key: first_difference(a, b) for target, a, b in pairs}
+    return {key: raced for key, raced in differences.items() if raced is not None}
 
 
 def first_difference(usual: array, turned: array) -> Raced | None:

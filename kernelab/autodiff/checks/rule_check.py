@@ -71,10 +71,10 @@ def check_rules(function: Function) -> None:
     for stmt in walk(function.body):
         if isinstance(stmt, Custom) and stmt.rules not in _seen:
             _seen.add(stmt.rules)
-            for found in mistakes(stmt.rules):
-                if found.span is not None:
+            for diagnostic in mistakes(stmt.rules):
+                if diagnostic.span is not None:
                     warnings.warn_explicit(
-                        found.render(), KernelWarning, found.span.source.label, found.span.line
+                        diagnostic.render(), KernelWarning, diagnostic.span.source.label, diagnostic.span.line
                     )
 
 
@@ -91,22 +91,22 @@ def mistakes(rules: CustomRules) -> list[Diagnostic]:
     if not kinds:
         return []
     check = _Check(rules)
-    found = _compared(check, kinds, samples(check.function, not check.is_rough), RUNS)
+    by_kind = _compared(check, kinds, samples(check.function, not check.is_rough), RUNS)
     left = kinds - check.compared
     if left:
-        found |= _compared(check, left, _inside(check), 1)
-    told = [found[kind] if kind in found else check.never_compared(kind) for kind in sorted(kinds)]
-    return [each for each in told if each is not None]
+        by_kind |= _compared(check, left, _inside(check), 1)
+    diagnostics = [by_kind[kind] if kind in by_kind else check.never_compared(kind) for kind in sorted(kinds)]
+    return [each for each in diagnostics if each is not None]
 
 
 def _compared(
     check: "_Check", kinds: set[RuleName], points: Iterator[Point], most: int
 ) -> dict[RuleName, Diagnostic]:
     """The first mistake in each of some rules, compared so often with samples."""
-    found: dict[RuleName, Diagnostic] = {}
+    by_kind: dict[RuleName, Diagnostic] = {}
     runs = Counter[RuleName]()
     for each in points:
-        for kind in sorted(kinds - found.keys()):
+        for kind in sorted(kinds - by_kind.keys()):
             if runs[kind] == most:
                 continue
             try:
@@ -117,8 +117,8 @@ def _compared(
                 continue
             runs[kind] += kind in check.compared
             if wrong is not None:
-                found[kind] = wrong
-    return found
+                by_kind[kind] = wrong
+    return by_kind
 
 
 def _inside(check: "_Check") -> Iterator[Point]:
@@ -148,8 +148,8 @@ def evaluate(function: Function, *points: Numpy) -> list[Numpy]:
     Raises BuildError where it is C++ and there is no compiler, and the function's own errors.
     """
     kernel = calling(function)
-    given = [(param.hint, x) for param, x in zip(function.params, points, strict=True)]
-    arguments = with_results(kernel, given, len(points[0]))
+    named = [(param.hint, x) for param, x in zip(function.params, points, strict=True)]
+    arguments = with_results(kernel, named, len(points[0]))
     Caller(kernel).run(len(points[0]), arguments)
     return [arguments[param.hint] for param in kernel.params[len(points) :]]
 
@@ -220,12 +220,12 @@ class _Check:
             is_plain = not self.arrays and points[name].ndim == 1
             direction = np.ones(points[name].shape) if is_plain else self.drawn(points[name])
             claimed = self.inner(adjoints[name], direction)
-            found = self.wrong("grad", points, weights, name, direction, claimed)
-            if found is not None:
+            wrong = self.wrong("grad", points, weights, name, direction, claimed)
+            if wrong is not None:
                 along = adjoint_of(name) + " along a direction" * (not is_plain)
-                at, _, slope = found
+                at, _, slope = wrong
                 never = self.never(name, at, slope, points)
-                return never or self.told(self.rules.grad, along, *found, points)
+                return never or self.told(self.rules.grad, along, *wrong, points)
         return self.not_linear(points, weights, adjoints)
 
     def jvp(self, points: Point) -> Diagnostic | None:
@@ -235,11 +235,11 @@ class _Check:
         for k, name in enumerate(self.floats):
             direction, dot = self.drawn(points[name]), rule.params[len(points) + k].hint
             claimed = self.pushed(points, weights, name, direction)
-            found = self.wrong("jvp", points, weights, name, direction, claimed)
-            if found is not None:
+            wrong = self.wrong("jvp", points, weights, name, direction, claimed)
+            if wrong is not None:
                 is_plain = self.is_number and direction.ndim == 1
-                along = f"{dot} = {shown(direction[found[0]])}" if is_plain else f"{dot} along a direction"
-                return self.told(rule, along, *found, points)
+                along = f"{dot} = {shown(direction[wrong[0]])}" if is_plain else f"{dot} along a direction"
+                return self.told(rule, along, *wrong, points)
             for factor in FACTORS:
                 scaled = self.pushed(points, weights, name, factor * direction)
                 if self.differs_from(factor * claimed, 0.0, scaled):
@@ -251,8 +251,8 @@ class _Check:
         self.started(points)
         left = self.run(self.primal, self.arguments(points))
         parameters = zip(self.replayed.params, points, strict=False)
-        given = [(param.hint, left[name]) for param, name in parameters]
-        again = with_results(self.replayed, given, self.threads)
+        named = [(param.hint, left[name]) for param, name in parameters]
+        again = with_results(self.replayed, named, self.threads)
         self.run(Caller(self.replayed), again)
         for own, other in zip(
             self.kernel.params[len(points) :], self.replayed.params[len(points) :], strict=True
@@ -292,8 +292,8 @@ class _Check:
         return arguments
 
     def inner(self, a: Numpy, b: Numpy, threads: int = 0) -> Numpy:
-        found: Numpy = np.sum((a * b).reshape(threads or self.threads, -1), axis=1)
-        return found
+        products: Numpy = np.sum((a * b).reshape(threads or self.threads, -1), axis=1)
+        return products
 
     def weighted(self, values: Point, weights: Point, suffix: str = "", threads: int = 0) -> Numpy:
         """The sum over all that the function changes and returns, a point a row."""
@@ -313,9 +313,9 @@ class _Check:
         """The weighted sum of what the function changes and returns, as it moves along a direction."""
 
         def moved_by(shift: float) -> Numpy:
-            given = {**points, name: points[name] + shift * direction}
+            shifted = {**points, name: points[name] + shift * direction}
             try:
-                return self.weighted(self.run(self.primal, self.arguments(given)), weights)
+                return self.weighted(self.run(self.primal, self.arguments(shifted)), weights)
             except KernelError:  # a step out of the domain
                 return np.full(self.threads, np.nan)
 
@@ -339,9 +339,9 @@ class _Check:
             name: noisy(values, NOISE, self.rng) if name in self.floats else values
             for name, values in points.items()
         }
-        found = self.run(self.noisy, self.arguments(near))
+        results = self.run(self.noisy, self.arguments(near))
         with np.errstate(all="ignore"):
-            return {name: np.abs(found[name] - left[name]) / NOISE + np.abs(left[name]) for name in left}
+            return {name: np.abs(results[name] - left[name]) / NOISE + np.abs(left[name]) for name in left}
 
     def adjoints(self, points: Point, weights: Point) -> Point:
         """What the adjoint makes of the weights, where the function has left its arrays."""
@@ -368,19 +368,19 @@ class _Check:
         """The first point where a derivative along a direction is not that of differences, and both."""
         sizes = {each: np.abs(weight) for each, weight in weights.items()}
         look = self.moved(points, weights, name, direction)
-        found = slopes(look, self.weighted(self.terms, sizes), self.tolerance, self.is_rough)
+        slope = slopes(look, self.weighted(self.terms, sizes), self.tolerance, self.is_rough)
         with np.errstate(all="ignore"):
-            allowed = self.tolerance * np.maximum(np.abs(found.values), np.abs(claimed)) + found.errors
-            is_right = np.isfinite(claimed) & (np.abs(found.values - claimed) <= allowed)
-        known = found.known & ~self.endless
-        self.note(kind, known)
-        wrong = known & ~is_right
+            allowed = self.tolerance * np.maximum(np.abs(slope.values), np.abs(claimed)) + slope.errors
+            is_right = np.isfinite(claimed) & (np.abs(slope.values - claimed) <= allowed)
+        usable = slope.known & ~self.endless
+        self.note(kind, usable)
+        wrong = usable & ~is_right
         at = int(np.argmax(wrong))
-        return (at, float(claimed[at]), float(found.values[at])) if wrong.any() else None
+        return (at, float(claimed[at]), float(slope.values[at])) if wrong.any() else None
 
-    def note(self, kind: RuleName, known: Numpy) -> None:
+    def note(self, kind: RuleName, usable: Numpy) -> None:
         """Remember that a rule has been compared, if it was at any point."""
-        if known.any():
+        if usable.any():
             self.compared.add(kind)
 
     def not_linear(self, points: Point, weights: Point, adjoints: Point) -> Diagnostic | None:
@@ -391,18 +391,18 @@ class _Check:
         beside = self.adjoints(points, second)
         for a, b in SUMS[: len(FACTORS) if self.is_number else None]:
             mixed = {name: a * weight + b * second[name] for name, weight in weights.items()}
-            found = self.adjoints(points, mixed)
+            combined = self.adjoints(points, mixed)
             for name in self.floats:
-                if self.differs_from(a * adjoints[name], b * beside[name], found[name]):
+                if self.differs_from(a * adjoints[name], b * beside[name], combined[name]):
                     cotangents = [param.hint for param in rule.params[len(points) :]]
                     return self.no_factor(rule, adjoint_of(name), cotangents)
         return None
 
-    def differs_from(self, first: Numpy, second: Numpy | float, found: Numpy) -> bool:
+    def differs_from(self, first: Numpy, second: Numpy | float, combined: Numpy) -> bool:
         """Whether a derivative is not the sum of two, in any thread."""
         with np.errstate(all="ignore"):
             size = (np.abs(first) + np.abs(second)).reshape(self.threads, -1)
-            off = np.abs(first + second - found).reshape(size.shape)
+            off = np.abs(first + second - combined).reshape(size.shape)
             wrong = np.isfinite(size) & ~(off <= LINEAR * size.max(axis=1, keepdims=True, initial=0.0))
         return bool(wrong[~self.endless].any())
 
@@ -461,8 +461,8 @@ class _Check:
         if not isinstance(share, Const) or share.value:
             return None
         bar, depends = adjoint_of(name), f"{function.name} depends on {name}"
-        found = f"differences give {slope:.4g}{self.where(points, at)}"
-        message = f"{rule.name} never adds to {bar}, though {depends}: {found}"
+        differences = f"differences give {slope:.4g}{self.where(points, at)}"
+        message = f"{rule.name} never adds to {bar}, though {depends}: {differences}"
         hint = f"add its share: {bar} += ..., or write check=False if it is meant to be left out"
         return self.diagnostic(rule, message, hint)
 
@@ -476,8 +476,8 @@ class _Check:
 
     def where(self, points: Point, at: int) -> str:
         numbers = (item for item in points.items() if item[0] not in self.arrays)
-        found = ", ".join(f"{name} = {shown(values[at])}" for name, values in numbers)
-        return f", at {found}" if found else ""
+        arguments = ", ".join(f"{name} = {shown(values[at])}" for name, values in numbers)
+        return f", at {arguments}" if arguments else ""
 
     def diagnostic(self, rule: Function, message: str, hint: str) -> Diagnostic:
         function = self.rules.function

@@ -127,10 +127,10 @@ class Caller:
             else interpreter.entry(flat, chunk=self._part)
         )
 
-    def _part(self, *given: Any) -> interpreter.Patient:
-        made = interpreter.Patient(*given) if self._rng is None else _NoisyPatient(NOISE, self._rng, *given)
-        self._parts.append(made)
-        return made
+    def _part(self, *args: Any) -> interpreter.Patient:
+        part = interpreter.Patient(*args) if self._rng is None else _NoisyPatient(NOISE, self._rng, *args)
+        self._parts.append(part)
+        return part
 
     def run(self, threads: int, arguments: Mapping[str, Any]) -> Numpy:
         """Run some threads; which of them did not end."""

@@ -130,9 +130,9 @@ def screen(
             agreed |= {(i, j): products for j, products in parts.items()}
     if suspects:
         return Screening((), suspects, complete)
-    found = zip(pairs, sizes, strict=True)
+    sized = zip(pairs, sizes, strict=True)
     return Screening(
-        tuple(Screened(subject.sources[i], targets[j], *agreed[i, j], size) for (i, j), size in found)
+        tuple(Screened(subject.sources[i], targets[j], *agreed[i, j], size) for (i, j), size in sized)
     )
 
 
@@ -141,11 +141,11 @@ def directions(rng: Any, count: int, used: int) -> Floats:
 
     A single wrong entry then cannot hide behind a weight of zero, nor two behind equal weights.
     """
-    made = np.zeros((DIRECTIONS, count))
-    made[:, :used] = (
+    vectors = np.zeros((DIRECTIONS, count))
+    vectors[:, :used] = (
         rng.choice((-1.0, 1.0), (DIRECTIONS, used)) * rng.integers(32, 97, (DIRECTIONS, used)) / 64
     )
-    return made
+    return vectors
 
 
 def same_up_to_rounding(own: Floats, exact: Floats, rounding: float = OWN) -> bool:
@@ -177,9 +177,9 @@ def rules_in(entries: Iterable[Any]) -> list[Custom | Native]:
 
 def faults(exact: Trace, selection: Selection, labels: Sequence[str]) -> dict[tuple[int, int], Fault]:
     """By input and output: rules that are not linear, and tangents that are not those of the adjoint."""
-    rules, found = rules_in(exact.level.entries), dict[tuple[int, int], Fault]()
+    rules, by_pair = rules_in(exact.level.entries), dict[tuple[int, int], Fault]()
     if not rules:
-        return found
+        return by_pair
     sources, rng = exact.subject.sources, np.random.default_rng(1)
     pairs = selection.pairs(sources, exact.targets)
     has_jvp = any(isinstance(stmt, Custom) and stmt.rules.jvp is not None for stmt in rules)
@@ -190,13 +190,13 @@ def faults(exact: Trace, selection: Selection, labels: Sequence[str]) -> dict[tu
         wanted = [i for i, k in pairs if k == j]
         for i, pulled in zip(wanted, exact.products(j, mixed(u), wanted), strict=True):
             if not is_linear(pulled, len(u)):
-                found[i, j] = Fault("nonlinear", NOT_LINEAR.format("the adjoint", "a cotangent"), span)
+                by_pair[i, j] = Fault("nonlinear", NOT_LINEAR.format("the adjoint", "a cotangent"), span)
             elif has_jvp:
                 v = directions(rng, sources[i].count, selection.columns(sources[i]))
-                told = _tangent_told(exact, i, j, (u, pulled[: len(u)], v), labels)
-                if told:
-                    found[i, j] = Fault("tangent", told, span)
-    return found
+                message = _tangent_told(exact, i, j, (u, pulled[: len(u)], v), labels)
+                if message:
+                    by_pair[i, j] = Fault("tangent", message, span)
+    return by_pair
 
 
 def _written(stmt: Custom) -> Span:
@@ -266,13 +266,13 @@ class _Input:
         would not show beside others in larger units.
         """
         for scale in AGAIN if self.eps is None else AGAIN[:1]:
-            found, slopes = self._compared(back, v, scale)
-            if not _agree(found):
+            compared, slopes = self._compared(back, v, scale)
+            if not _agree(compared):
                 continue
             asked = self._rescaled(back, v, slopes)
             if asked is not None and not _agree(self._compared(*asked, scale)[0]):
                 return None, asked
-            return {j: each.worst() for j, each in found.items()}, (back, v)
+            return {j: each.worst() for j, each in compared.items()}, (back, v)
         return None, (back, v)
 
     def _rescaled(self, back: Back, v: Floats, slopes: Sequence[Floats]) -> tuple[Back, Floats] | None:
@@ -296,8 +296,8 @@ class _Input:
             moved = np.zeros((len(pieces), len(v)))
             for lane, piece in zip(moved, pieces, strict=True):
                 lane[piece] = v[piece]
-            found, _ = self._compared(back, moved, AGAIN[0])
-            excess = np.max([each.excess.max(axis=0) for each in found.values()], axis=0)
+            compared, _ = self._compared(back, moved, AGAIN[0])
+            excess = np.max([each.excess.max(axis=0) for each in compared.values()], axis=0)
             order = [k for k in np.argsort(-excess) if excess[k] > 0]
             complete = complete and len(order) <= MOST
             parts = [pieces[k] for k in order[:MOST]]
@@ -307,12 +307,12 @@ class _Input:
         """The products, and the derivatives of the outputs along each row of `v` times the steps."""
         steps, values, slopes = along(self.exact.subject, self.position, v, self.eps, scale, self.labels)
         moves = v * steps
-        found = {j: Compared.of(u, slopes[j], pulled, moves, values[j]) for j, (u, pulled) in back.items()}
-        return found, slopes
+        compared = {j: Compared.of(u, slopes[j], pulled, moves, values[j]) for j, (u, pulled) in back.items()}
+        return compared, slopes
 
 
-def _agree(found: "dict[int, Compared]") -> bool:
-    return all(np.all(each.excess <= 0) for each in found.values())
+def _agree(compared: "dict[int, Compared]") -> bool:
+    return all(np.all(each.excess <= 0) for each in compared.values())
 
 
 def _are_alike(sizes: Floats) -> bool:

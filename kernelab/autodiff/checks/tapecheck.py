@@ -127,15 +127,15 @@ class Choice:
             raise refusal(KernelValueError, message, "tape", "pass a whole number from 0 up")
 
     def of(self, launches: Sequence[LaunchRecord]) -> list[tuple[int, LaunchRecord]]:
-        known = {record.kernel.name for record in launches}
+        kernels = {record.kernel.name for record in launches}
         for names, what in (
             (self.blacklist, "blacklist_kernels"),
             (self.whitelist, "whitelist_kernels"),
             (self.masks or {}, "input_output_masks"),
         ):
             for name in names:
-                if name not in known:
-                    hint = f"its kernels are {', '.join(sorted(known))}"
+                if name not in kernels:
+                    hint = f"its kernels are {', '.join(sorted(kernels))}"
                     raise refusal(
                         GradientError, f"{what} names {name!r}, which the tape has not run", "tape", hint
                     )
@@ -190,18 +190,18 @@ def check_tape(
         hint = "pass the tape that recorded: with kl.Tape() as tape: ..."
         raise KernelTypeError(Diagnostic(message, None, "gradcheck", hint=hint))
     report = _checked(tape, tolerance, selection, choice, fast, run)
-    found = _faults_of_the_tape(tape) if report and choice == Choice() else []
-    if not found:
+    faults = _faults_of_the_tape(tape) if report and choice == Choice() else []
+    if not faults:
         return report
-    places = {(fault.index, fault.kernel) for fault in found}
+    places = {(fault.index, fault.kernel) for fault in faults}
     others = [c for c in report.launches if (c.index, c.kernel) not in places]
-    return replace(report, launches=tuple(sorted([*found, *others], key=lambda c: c.index)), whole=None)
+    return replace(report, launches=tuple(sorted([*faults, *others], key=lambda c: c.index)), whole=None)
 
 
 def _faults_of_the_tape(tape: Tape) -> list[LaunchCheck]:
     """The faults of a tape whose launches are right: values that it has not saved, or a cut."""
-    found = [_tainted(tape), _cut(tape)]
-    return [fault for fault in found if fault is not None]
+    faults = [_tainted(tape), _cut(tape)]
+    return [fault for fault in faults if fault is not None]
 
 
 def _checked(
@@ -215,8 +215,8 @@ def _checked(
                 report = _as_a_whole(tape, tolerance, fast)
         except (NotReplayableError, KernelError) as error:
             report = TapeReport((), None, _sentence(error))
-        known = report.whole is not None or not report
-        if known and (fast is not False or not report or not chosen):
+        is_settled = report.whole is not None or not report
+        if is_settled and (fast is not False or not report or not chosen):
             return report
         whole, alone = report.whole, report.alone
     each = steps("launches of the tape", chosen)
@@ -246,9 +246,9 @@ def _as_a_whole(tape: Tape, tolerance: Tolerance, fast: Fast) -> TapeReport:
     if line.nbytes > ROOM:
         return TapeReport((), None, f"it touched {line.nbytes / 1e6:,.0f} MB: too much to run in many lanes")
     racing = first_racing(line)
-    found = agreement(line) if racing is None else None
-    if found is not None:
-        return TapeReport(tuple(_until(records, len(records))), found)
+    agreed = agreement(line) if racing is None else None
+    if agreed is not None:
+        return TapeReport(tuple(_until(records, len(records))), agreed)
     k = first_disagreeing(line) if racing is None else racing
     bad = _fault(line, k, tolerance, fast)
     if bad is None:
@@ -267,22 +267,22 @@ def _until(records: Sequence[Record], end: int) -> list[LaunchCheck]:
 
 def _fault(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> LaunchCheck | None:
     """The fault of record `k`, None if there is none."""
-    record, made = line.records[k], _unchecked(line.records, k)
+    record, unchecked = line.records[k], _unchecked(line.records, k)
     if isinstance(record, LaunchRecord):
         arguments = line.arguments(line.run(k), k)
         subject = of_kernel(record.kernel.by_leaves, record.grid.extents, arguments, (), "gradcheck_tape")
         report = check(subject, tolerance, Selection(), fast=fast)
         if not report:
-            return replace(made, report=report)
+            return replace(unchecked, report=report)
     lost = spoiled(line, k)
     if lost is None:
         if not differs_in_sweep(line, k + 1):
             return None
-        return replace(made, fault="sweep", reason=SWEEP, hint=REPORT)
+        return replace(unchecked, fault="sweep", reason=SWEEP, hint=REPORT)
     reader = line.records[lost.reader]
     called = name_of_memory(lost.elements.allocation) or _parameter(reader, lost.elements)
     what = f"it overwrites `{called}`, whose old values the adjoint of {reader.title} at {reader.place} reads"
-    return replace(made, fault="overwrite", reason=what, hint=ELSEWHERE)
+    return replace(unchecked, fault="overwrite", reason=what, hint=ELSEWHERE)
 
 
 ELSEWHERE = 'write into another array, or use Tape(overwrite="save"), which keeps the old values'
@@ -301,7 +301,7 @@ def _unchecked(records: Sequence[Record], k: int) -> LaunchCheck:
 
 def _parameter(record: Record, elements: array) -> str:
     named = record.arguments if isinstance(record, LaunchRecord) else {}
-    return next((name for name, given in named.items() if given is elements), "an array")
+    return next((name for name, argument in named.items() if argument is elements), "an array")
 
 
 # ---------------------------------------------------------------------------------- faults of the tape
@@ -360,26 +360,26 @@ def _one_by_one(
     run: Run,
 ) -> list[LaunchCheck]:
     """The checks of some launches, each by itself."""
-    made: list[LaunchCheck] = []
+    checks: list[LaunchCheck] = []
 
     def alone() -> Iterator[tuple[Any, ...]]:
         for k, record in launches:
             lost, mask = _lost(record), (choice.masks or {}).get(record.kernel.name)
             reason = f"what it read from {lost} has been overwritten" if lost else ""
-            made.append(LaunchCheck(k, record.kernel.name, record.place, None, reason))
+            checks.append(LaunchCheck(k, record.kernel.name, record.place, None, reason))
             if not lost:
                 yield _alone(record), tolerance, replace(selection, mask=mask), fast
 
-    found = iter(run(gradcheck_launch, alone()))
-    return [one if one.reason else _with(one, next(found)) for one in made]
+    reports = iter(run(gradcheck_launch, alone()))
+    return [one if one.reason else _with(one, next(reports)) for one in checks]
 
 
 def _here(function: Callable[..., Any], each: Iterator[tuple[Any, ...]]) -> list[Any]:
     return [*starmap(function, each)]
 
 
-def _with(made: LaunchCheck, found: GradcheckReport | str) -> LaunchCheck:
-    return replace(made, reason=found) if isinstance(found, str) else replace(made, report=found)
+def _with(launch: LaunchCheck, report: GradcheckReport | str) -> LaunchCheck:
+    return replace(launch, reason=report) if isinstance(report, str) else replace(launch, report=report)
 
 
 def _lost(record: LaunchRecord) -> str:
@@ -396,8 +396,8 @@ def _lost(record: LaunchRecord) -> str:
 def _alone(record: LaunchRecord) -> Alone:
     watches = {i: watch for i, watch in record.snapshots if watch.saved is not None}
     away, arguments = extrema(record.kernel), list[Any]()
-    for i, given in enumerate(record.call.arguments):
-        value = given.array if isinstance(given, Reference) else given
+    for i, argument in enumerate(record.call.arguments):
+        value = argument.array if isinstance(argument, Reference) else argument
         kept = watches.get(i)
         if kept is not None:
             value = _as_read(value, kept)
@@ -411,8 +411,8 @@ def _alone(record: LaunchRecord) -> Alone:
 
 def _as_read(elements: array, watch: Watch) -> array:
     """An array with the elements in it as they were that the tape has saved."""
-    made, saved, box = duplicate(elements), watch.saved, watch.reader.box()[0]
+    copy, saved, box = duplicate(elements), watch.saved, watch.reader.box()[0]
     if saved is not None and box is not None:
-        part(made, box).host()[...] = part(saved, box).host()
-    made.requires_grad = elements.requires_grad
-    return made
+        part(copy, box).host()[...] = part(saved, box).host()
+    copy.requires_grad = elements.requires_grad
+    return copy

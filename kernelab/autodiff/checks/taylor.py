@@ -71,8 +71,8 @@ class TaylorReport:
     @property
     def is_finite(self) -> bool:
         """Whether the derivative is a finite number, and the function is at enough steps to judge it."""
-        known = np.isfinite(self.remainders)
-        return bool(np.isfinite(self.derivative)) and int(known.sum()) >= LEAST_STEPS
+        finite = np.isfinite(self.remainders)
+        return bool(np.isfinite(self.derivative)) and int(finite.sum()) >= LEAST_STEPS
 
 
 def taylor(subject: Subject, labels: Sequence[str] = ()) -> TaylorReport:
@@ -110,19 +110,19 @@ def _values(subject: Subject, v: Sequence[Floats], u: Sequence[Floats]) -> tuple
     for source, move in zip(started.inputs, v, strict=True):
         moved = level.wide(source)
         batch.move(moved, batch.seeds(moved, np.multiply.outer(shifts, move)), add=True)
-    found = [batch.numbers(level.wide(out)) for out in started.go(level)]
+    outputs = [batch.numbers(level.wide(out)) for out in started.go(level)]
     with np.errstate(invalid="ignore", over="ignore"):
-        moves = [np.where(y == y[0], 0.0, y - y[0])[1:] for y in found]
+        moves = [np.where(y == y[0], 0.0, y - y[0])[1:] for y in outputs]
         weighted = [move * weights[0] for move, weights in zip(moves, u, strict=True)]
-        terms = [y[0] * weights[0] * move.any(0) for y, move, weights in zip(found, moves, u, strict=True)]
+        terms = [y[0] * weights[0] * move.any(0) for y, move, weights in zip(outputs, moves, u, strict=True)]
     size = sum(float(np.abs(each[np.isfinite(each)]).sum()) for each in terms)
     return np.sum([each.sum(axis=1) for each in weighted], axis=0), size
 
 
 def _slope(remainders: Floats, noise: float) -> float:
     """The slope where remainders are small but more than rounding, NaN where too few are."""
-    known = np.flatnonzero(np.isfinite(remainders))
-    usable = remainders[known[0] :] if len(known) else remainders[:0]
+    finite = np.flatnonzero(np.isfinite(remainders))
+    usable = remainders[finite[0] :] if len(finite) else remainders[:0]
     ends = np.flatnonzero(~(usable > noise) | ~np.isfinite(usable))
     usable = usable[: int(ends[0])] if len(ends) else usable
     if len(usable) < LEAST_STEPS:

@@ -158,8 +158,8 @@ class Witnesses(ABC):
     def _moved(self, exact: Sequence[Floats], noise: float, seed: int) -> list[Floats]:
         """By how much the entries of each pair move under noise, relative to it."""
         with np.errstate(invalid="ignore", over="ignore"):
-            found = zip(self.adjoints(Noisy(noise, seed)), exact, strict=True)
-            return [np.abs(moved - values) / noise for moved, values in found]
+            pairs = zip(self.adjoints(Noisy(noise, seed)), exact, strict=True)
+            return [np.abs(moved - values) / noise for moved, values in pairs]
 
     @abstractmethod
     def adjoints(self, base: Level) -> list[Floats]:
@@ -187,9 +187,9 @@ def by_pattern(
             problem = Problem(subject, labels)
             chosen = selection.pairs(subject.sources, problem.targets)
             parts = [compressed(problem, i, j) for i, j in chosen]
-            known = [part for part in parts if part is not None]
-            if len(known) == len(parts):
-                return _Compressed(problem, chosen, known, eps)
+            sparse = [part for part in parts if part is not None]
+            if len(sparse) == len(parts):
+                return _Compressed(problem, chosen, sparse, eps)
         except ChangedError:
             pass  # the adjoint has entries that the pattern has not: then all are looked at
     return None
@@ -233,33 +233,33 @@ class _Whole(Witnesses):
         self.pairs = []
         for key in self.keys:
             a, n = adjoint[key], numeric.get(key)
-            known = a.evaluated.copy()
+            mask = a.evaluated.copy()
             if only is not None:
                 i = subject.sources.index(a.input)
-                known[:, np.setdiff1d(np.arange(known.shape[1]), only.get(i, ()))] = False
+                mask[:, np.setdiff1d(np.arange(mask.shape[1]), only.get(i, ()))] = False
             values = np.full(a.shape, np.nan, np.complex128) if n is None else n.numpy()
-            known = known if n is None else known & n.evaluated
+            mask = mask if n is None else mask & n.evaluated
             wide = exact[key].numpy()
-            self.pairs.append(Pair(a.input, a.output, a.numpy(), wide, trace.epsilon, values, known))
+            self.pairs.append(Pair(a.input, a.output, a.numpy(), wide, trace.epsilon, values, mask))
 
     def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
         subject, selection, labels = self.arguments
         i = next(i for i, source in enumerate(subject.sources) if source is self.pairs[k].input)
         wanted = np.flatnonzero(off.any(axis=0)).tolist()
-        found = differences(subject, selection, None, scale, (i, wanted), labels, quotient)
-        return found[self.keys[k]].numpy()
+        jacobians = differences(subject, selection, None, scale, (i, wanted), labels, quotient)
+        return jacobians[self.keys[k]].numpy()
 
     def adjoints(self, base: Level) -> list[Floats]:
         subject, selection, labels = self.arguments
-        found = Trace(subject, labels, base).jacobians(selection)
-        return [found[key].numpy() for key in self.keys]
+        jacobians = Trace(subject, labels, base).jacobians(selection)
+        return [jacobians[key].numpy() for key in self.keys]
 
     def tangents(self) -> list[Floats] | None:
         try:
-            found = columns(*self.arguments, self.only)
+            jacobians = columns(*self.arguments, self.only)
         except KernelError:  # what has an adjoint may have no tangent: then there is one witness less
             return None
-        return [found[key].numpy().astype(np.float64) for key in self.keys]
+        return [jacobians[key].numpy().astype(np.float64) for key in self.keys]
 
 
 class _Compressed(Witnesses):
@@ -300,17 +300,17 @@ class _Compressed(Witnesses):
     def adjoints(self, base: Level) -> list[Floats]:
         trace = Trace(self.problem.subject, self.problem.labels, base)
         runs = (adjoints_by_row(trace, i, j, part) for (i, j), part in self.chosen)
-        return [reading.read(found) for reading, found in runs]
+        return [reading.read(values) for reading, values in runs]
 
     def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
         return self._differences(k, None, scale, quotient)
 
     def tangents(self) -> list[Floats] | None:
         try:
-            found = [by_tangents(self.problem, i, j, part, "columns").data for (i, j), part in self.chosen]
+            entries = [by_tangents(self.problem, i, j, part, "columns").data for (i, j), part in self.chosen]
         except (KernelError, ChangedError):
             return None
-        return [data.astype(np.float64) for data in found]
+        return [data.astype(np.float64) for data in entries]
 
 
 # ------------------------------------------------------------------------------------------------- tolerance
@@ -354,17 +354,17 @@ class Tolerance:
     def excess(self, pair: Pair) -> Floats:
         """The error of each entry relative to what is allowed: above 1 it fails."""
         adjoint, exact, numeric = (each[pair.known] for each in (pair.adjoint, pair.exact, pair.numeric))
-        found = np.zeros(pair.adjoint.shape)
+        excess = np.zeros(pair.adjoint.shape)
         if self.atol is None and self.rtol is None:
             by_differences = _ratio(exact, numeric, _resolved(pair, exact, numeric))
             by_precision = _ratio(adjoint, exact, _rounding(pair, adjoint, exact))
             excused = pair.excused[pair.known]
-            found[pair.known] = np.maximum(np.where(excused, 0.0, by_differences), by_precision)
+            excess[pair.known] = np.maximum(np.where(excused, 0.0, by_differences), by_precision)
         else:
             atol = NOISE * min(_largest(adjoint), _largest(numeric)) if self.atol is None else self.atol
             rtol = RELATIVE if self.rtol is None else self.rtol
-            found[pair.known] = _ratio(adjoint, numeric, atol + rtol * np.abs(numeric))
-        return found
+            excess[pair.known] = _ratio(adjoint, numeric, atol + rtol * np.abs(numeric))
+        return excess
 
 
 def errors(adjoint: Floats, numeric: Floats) -> Floats:
@@ -431,16 +431,16 @@ def _sizes(pair: Pair, values: Floats) -> Floats:
 
 
 def _largest_by(groups: Any, sizes: Floats) -> Floats:
-    found = np.zeros(int(groups.max(initial=-1)) + 1)
-    np.maximum.at(found, groups, sizes)
-    return found
+    largest = np.zeros(int(groups.max(initial=-1)) + 1)
+    np.maximum.at(largest, groups, sizes)
+    return largest
 
 
 def _ratio(values: Floats, others: Floats, allowed: Floats) -> Floats:
-    found = errors(values, others)
+    error = errors(values, others)
     with np.errstate(invalid="ignore", over="ignore"):
-        ratio = found / np.maximum(allowed, np.finfo(np.float64).tiny)
-    return np.asarray(np.where(np.isfinite(found), ratio, found))
+        ratio = error / np.maximum(allowed, np.finfo(np.float64).tiny)
+    return np.asarray(np.where(np.isfinite(error), ratio, error))
 
 
 def _largest(values: Floats) -> float:

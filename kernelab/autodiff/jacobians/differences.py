@@ -50,7 +50,7 @@ def differences(
     quotient: Quotient | None = None,
 ) -> Jacobians:
     """The Jacobians at the step `eps`, or `scale` times the default; `only` some columns of one input."""
-    made: dict[tuple[int, int], np.ndarray[Any, Any]] = {}
+    matrices: dict[tuple[int, int], np.ndarray[Any, Any]] = {}
     targets: Sequence[Variable] = ()
     asked = quotient or EXTRAPOLATED
     for i, source in enumerate(subject.sources):
@@ -60,17 +60,17 @@ def differences(
         parts = chunks(len(wanted), None, 4 * len(asked.shifts) * subject.nbytes)
         for chunk in steps(f"differences of {subject.name}", parts):
             some = wanted[chunk.start : chunk.stop]
-            targets, found = _slopes(subject, i, some, eps, scale, labels, asked)
+            targets, slopes = _slopes(subject, i, some, eps, scale, labels, asked)
             for j, target in enumerate(targets):
-                values = made.setdefault(
-                    (i, j), np.full((target.count, source.count), np.nan, found[j].dtype)
+                values = matrices.setdefault(
+                    (i, j), np.full((target.count, source.count), np.nan, slopes[j].dtype)
                 )
-                values[:, some] = found[j].T
-    pairs = [pair for pair in selection.pairs(subject.sources, targets) if pair in made]
+                values[:, some] = slopes[j].T
+    pairs = [pair for pair in selection.pairs(subject.sources, targets) if pair in matrices]
     return Jacobians(
         subject.name,
         [
-            Jacobian(made[i, j], s, targets[j], targets[j].count, selection.columns(s))
+            Jacobian(matrices[i, j], s, targets[j], targets[j].count, selection.columns(s))
             for i, j in pairs
             for s in [subject.sources[i]]
         ],
@@ -155,9 +155,9 @@ def _shifted(
     moved = level.wide(started.inputs[i])
     with batch.active():
         batch.move(moved, batch.seeds(moved, values.reshape(batch.lanes, -1)))
-        found = started.go(level)
-    looked = [batch.numbers(level.wide(out)).reshape(len(shifts), lanes, -1) for out in found]
-    return subject.targets(found, labels), looked
+        outputs = started.go(level)
+    looked = [batch.numbers(level.wide(out)).reshape(len(shifts), lanes, -1) for out in outputs]
+    return subject.targets(outputs, labels), looked
 
 
 def moved(subject: Subject, moves: Sequence[Floats]) -> list[Floats]:
@@ -177,9 +177,9 @@ def extrapolated(y: Floats, steps: Floats) -> Floats:
 
 def _sided(y: Floats, steps: Floats) -> np.ndarray[Any, np.dtype[np.complex128]]:
     """The same, with the slope to the right less that to the left as imaginary part."""
-    found = np.empty(y.shape[1:], np.complex128)
-    found.real, found.imag = extrapolated(y, steps), 2.0 * (y[0] + y[1] - y[2] - y[3]) / steps
-    return found
+    slopes = np.empty(y.shape[1:], np.complex128)
+    slopes.real, slopes.imag = extrapolated(y, steps), 2.0 * (y[0] + y[1] - y[2] - y[3]) / steps
+    return slopes
 
 
 SPREAD = tuple(sign * size for size in (1.0, 0.93, 0.86, 0.79, 0.71, 0.64, 0.57, 0.5) for sign in (1.0, -1.0))
@@ -229,8 +229,8 @@ def through_host(subject: Subject, labels: Sequence[str] = ()) -> frozenset[str]
     there = _run(subject, moves)[1]
     frozen_here, frozen_there = (moved(subject, [scale * move for move in moves]) for scale in (0.0, 1.0))
     targets = subject.targets(outputs, labels)
-    found = zip(targets, outputs, here, there, frozen_here, frozen_there, strict=True)
-    return frozenset(target.label for target, output, *values in found if _differ(output, *values))
+    outcomes = zip(targets, outputs, here, there, frozen_here, frozen_there, strict=True)
+    return frozenset(target.label for target, output, *values in outcomes if _differ(output, *values))
 
 
 def _run(subject: Subject, moves: Sequence[Floats]) -> tuple[list[array], list[Floats]]:

@@ -87,9 +87,9 @@ class Jacobian:
     @property
     def evaluated(self) -> Values:
         """Mask of the entries that were computed."""
-        found = np.zeros(self.shape, bool)
-        found[: self.rows, : self.columns] = True
-        return found
+        mask = np.zeros(self.shape, bool)
+        mask[: self.rows, : self.columns] = True
+        return mask
 
     def numpy(self) -> Values:
         """The matrix; what was not computed is NaN."""
@@ -108,8 +108,8 @@ class Jacobian:
             raise MissingPackageError(missing("a sparse matrix", "scipy", "sparse")) from None
         if self.entries is None:
             return csr_array(self.numpy())
-        found = self.entries
-        return csr_array((found.data, found.columns, found.row_starts), shape=self.shape)
+        entries = self.entries
+        return csr_array((entries.data, entries.columns, entries.row_starts), shape=self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
         values = self.numpy()
@@ -148,16 +148,16 @@ class Jacobian:
 class Jacobians(dict[tuple[Key, Key], Jacobian]):
     """Jacobians by the positions of input and output; ``found["x", "y"]`` by their names works too."""
 
-    def __init__(self, subject: str, found: Sequence[Jacobian]) -> None:
-        super().__init__({(each.input.key, each.output.key): each for each in found})
+    def __init__(self, subject: str, matrices: Sequence[Jacobian]) -> None:
+        super().__init__({(each.input.key, each.output.key): each for each in matrices})
         self.subject = subject
 
     def __missing__(self, key: Any) -> Jacobian:
         for (i, j), each in self.items():
             if key in ((each.input.label, each.output.label), (each.input.label, j), (i, each.output.label)):
                 return each
-        known = ", ".join(f"({each.input.label!r}, {each.output.label!r})" for each in self.values())
-        message = f"there is no Jacobian {key!r}; there are {known}"
+        names = ", ".join(f"({each.input.label!r}, {each.output.label!r})" for each in self.values())
+        message = f"there is no Jacobian {key!r}; there are {names}"
         hint = "write found[input, output], by names or by positions"
         raise KernelKeyError(Diagnostic(message, code="key", hint=hint))
 
@@ -197,10 +197,10 @@ class Selection:
         return source.count if self.max_inputs <= 0 else min(source.count, self.max_inputs)
 
 
-def _entry(given: Any) -> tuple[Any, Any]:
-    if isinstance(given, tuple | list) and len(given) == 2:
-        return given[0], given[1]
-    message = f"input_output_mask has the entry {given!r}"
+def _entry(entry: Any) -> tuple[Any, Any]:
+    if isinstance(entry, tuple | list) and len(entry) == 2:
+        return entry[0], entry[1]
+    message = f"input_output_mask has the entry {entry!r}"
     raise refusal(KernelValueError, message, "mask", "every entry is a pair (input, output)")
 
 
@@ -208,9 +208,9 @@ def _named(key: Any, among: Sequence[Variable], kind: str) -> int:
     for k, variable in enumerate(among):
         if key == variable.label or (key == variable.key and not isinstance(key, bool)):
             return k
-    known = ", ".join(f"{v.label!r}" if v.key == v.label else f"{v.key!r} or {v.label!r}" for v in among)
+    names = ", ".join(f"{v.label!r}" if v.key == v.label else f"{v.key!r} or {v.label!r}" for v in among)
     message = f"input_output_mask names the {kind} {key!r}, which is none"
-    hint = f"the {kind}s are {known}"
+    hint = f"the {kind}s are {names}"
     if kind == "input" and isinstance(key, str) and "." in key:
         hint += "; a number or vector of a struct s is one after s.requires_grad = True"
     raise refusal(KernelValueError, message, "mask", hint)
@@ -231,7 +231,7 @@ def columns(
     only: Mapping[int, Values] | None = None,
 ) -> Jacobians:
     """The Jacobians of a subject by tangents, column by column; `only` some columns of some inputs."""
-    made: dict[Pair, Values] = {}
+    matrices: dict[Pair, Values] = {}
     targets: Sequence[Variable] = ()
     pairs: list[Pair] = []
     for i, source in enumerate(subject.sources):
@@ -246,12 +246,12 @@ def columns(
             pairs = selection.pairs(subject.sources, targets)
             for j, target in enumerate(targets):
                 if (i, j) in pairs:
-                    values = made.setdefault((i, j), _unknown(target, source))
+                    values = matrices.setdefault((i, j), _unknown(target, source))
                     values[:, some] = moved[j].T
     return Jacobians(
         subject.name,
         [
-            Jacobian(made[i, j], s, targets[j], targets[j].count, selection.columns(s))
+            Jacobian(matrices[i, j], s, targets[j], targets[j].count, selection.columns(s))
             for i, j in pairs
             for s in [subject.sources[i]]
         ],
@@ -266,8 +266,8 @@ def tangents(
     source = started.inputs[i]
     with batch.active():
         batch.fill(level.dot(source), seeds)
-        found = started.go(level)
-    return subject.targets(found, labels), [batch.numbers(level.dot(out)) for out in found]
+        outputs = started.go(level)
+    return subject.targets(outputs, labels), [batch.numbers(level.dot(out)) for out in outputs]
 
 
 class Trace:
@@ -294,26 +294,26 @@ class Trace:
         """The Jacobians of the pairs chosen."""
         subject, targets = self.subject, self.targets
         pairs = chosen.pairs(subject.sources, targets)
-        made: dict[Pair, Values] = {}
+        matrices: dict[Pair, Values] = {}
         for j in dict.fromkeys(j for _, j in pairs):
             wanted = [i for i, k in pairs if k == j]
-            found = self.own_rows(j, wanted) if chosen.max_outputs <= 0 else None
-            if found is None:
-                found = self.rows(j, wanted, chosen.rows(targets[j]))
-            made |= {(i, j): values for i, values in found.items()}
-        variables = [(subject.sources[i], targets[j], made[i, j]) for i, j in pairs]
+            rows = self.own_rows(j, wanted) if chosen.max_outputs <= 0 else None
+            if rows is None:
+                rows = self.rows(j, wanted, chosen.rows(targets[j]))
+            matrices |= {(i, j): values for i, values in rows.items()}
+        variables = [(subject.sources[i], targets[j], matrices[i, j]) for i, j in pairs]
         return Jacobians(subject.name, [Jacobian(v, s, t, chosen.rows(t), s.count) for s, t, v in variables])
 
     def rows(self, j: int, wanted: Sequence[int], count: int) -> dict[int, Values]:
         """The first `count` rows for one output, by each of some inputs."""
         target, dtype = self.targets[j], scalar_of(self.outputs[j].dtype).dtype
-        found = {i: _unknown(target, self.subject.sources[i], isinstance(self.base, Wide)) for i in wanted}
+        matrices = {i: _unknown(target, self.subject.sources[i], isinstance(self.base, Wide)) for i in wanted}
         width = sum(memory.nbytes for memory in self.level.tracked)
         for chunk in steps(f"adjoints of {self.subject.name}", chunks(count, None, width)):
             products = self.products(j, unit_vectors(chunk, target.count, dtype), wanted)
             for i, rows in zip(wanted, products, strict=True):
-                found[i][chunk.start : chunk.stop] = rows
-        return found
+                matrices[i][chunk.start : chunk.stop] = rows
+        return matrices
 
     def products(self, j: int, u: Values, wanted: Sequence[int] | None = None) -> list[Values]:
         """``J^T u`` for each row of `u`, of output `j` by each input, or some."""
@@ -331,8 +331,8 @@ class Trace:
             return None
         assert isinstance(run.pullback, Pullback)
         size = size_of(output.dtype)
-        found = [_by_thread(run, run.pullback, output, inputs, k) for k in range(size)]
-        stacked = [np.stack(parts, 1) if size > 1 else parts[0] for parts in zip(*found, strict=True)]
+        by_component = [_by_thread(run, run.pullback, output, inputs, k) for k in range(size)]
+        stacked = [np.stack(parts, 1) if size > 1 else parts[0] for parts in zip(*by_component, strict=True)]
         shapes = [(self.targets[j].count, self.subject.sources[i].count) for i in wanted]
         return {i: v.reshape(s) for i, v, s in zip(wanted, stacked, shapes, strict=True)}
 
@@ -343,21 +343,19 @@ class Trace:
             return None
         if run.program.sharing(run.arguments) or run.grid != output.shape:
             return None
-        places = [i for i, given in enumerate(run.arguments) if _is_same(given, output)]
-        memories = [given.allocation for given in run.arguments if isinstance(given, array)]
+        places = [i for i, a in enumerate(run.arguments) if _is_same(a, output)]
+        memories = [a.allocation for a in run.arguments if isinstance(a, array)]
         read_once = all(memories.count(source.allocation) == 1 for source in inputs)
-        changed = {
-            given.allocation for i in run.program.changed if isinstance(given := run.arguments[i], array)
-        }
+        changed = {a.allocation for i in run.program.changed if isinstance(a := run.arguments[i], array)}
         if len(places) != 1 or not read_once or any(source.allocation in changed for source in inputs):
             return None
-        if not all(any(_is_same(given, source) for given in run.arguments) for source in inputs):
+        if not all(any(_is_same(a, source) for a in run.arguments) for source in inputs):
             return None  # some input is passed as a view: its rows are told apart by lanes
         return run if run.program.writes_own(places[0]) else None
 
 
-def _is_same(given: Any, elements: array) -> bool:
-    return isinstance(given, array) and given.packed == elements.packed and given.dtype == elements.dtype
+def _is_same(other: Any, elements: array) -> bool:
+    return isinstance(other, array) and other.packed == elements.packed and other.dtype == elements.dtype
 
 
 def _by_thread(
@@ -368,7 +366,7 @@ def _by_thread(
     threads = int(np.prod(run.grid, dtype=np.int64))
     seed = bars.of(output).host().reshape(threads, -1)
     seed[:, component] = 1
-    found: dict[int, array] = {}
+    adjoints: dict[int, array] = {}
     for i in pullback.active:
         primal = run.arguments[i]
         assert isinstance(primal, array)
@@ -377,12 +375,12 @@ def _by_thread(
             arguments.append(bars.of(primal))
         else:
             wide.append(len(arguments))
-            found[k] = fresh((threads, *primal.shape), primal.dtype, primal)
-            arguments.append(found[k])
+            adjoints[k] = fresh((threads, *primal.shape), primal.dtype, primal)
+            arguments.append(adjoints[k])
     for kept in run.kept:
         arguments += kept.arrays()
     BASE.run(pullback.adjoint.by_thread(tuple(wide)), run.grid, arguments)
-    return [found[k].host().reshape(threads, -1) for k in range(len(inputs))]
+    return [adjoints[k].host().reshape(threads, -1) for k in range(len(inputs))]
 
 
 def _unknown(target: Variable, source: Variable, wide: bool = False) -> Values:

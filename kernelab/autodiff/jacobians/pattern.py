@@ -70,29 +70,29 @@ def _stars_in_turn(row_starts: Ints, row_columns: Ints, taken: Ints, colors: Int
         colors[v] = color
 
 
-def _in_turn(function: Callable[..., None], *given: Numbers) -> Numbers:
+def _in_turn(function: Callable[..., None], *arguments: Numbers) -> Numbers:
     """Colours given one after another, the least that is free, by one thread; the last array holds them."""
-    if len(given[1]) <= FEW:
-        lists = [numbers.tolist() for numbers in given]
+    if len(arguments[1]) <= FEW:
+        lists = [numbers.tolist() for numbers in arguments]
         function(*lists)
         return np.array(lists[-1], np.int32)
-    arrays = [from_numpy(numbers.astype(np.int32), device=CPU) for numbers in given]
+    arrays = [from_numpy(numbers.astype(np.int32), device=CPU) for numbers in arguments]
     launch(_kernel(function), 1, arrays, record_tape=False)
     return arrays[-1].numpy()
 
 
 @cache
 def _kernel(function: Callable[..., None]) -> Kernel:
-    made = kernel(function)
-    assert isinstance(made, Kernel)
-    return made
+    result = kernel(function)
+    assert isinstance(result, Kernel)
+    return result
 
 
 def starts(sorted_keys: Numbers, count: int) -> Numbers:
     """The first entry of each of `count` sorted keys, and one past the last."""
-    found = np.zeros(count + 1, np.int32)
-    np.cumsum(np.bincount(sorted_keys, minlength=count), out=found[1:])
-    return found
+    first = np.zeros(count + 1, np.int32)
+    np.cumsum(np.bincount(sorted_keys, minlength=count), out=first[1:])
+    return first
 
 
 def color_columns(rows: Numbers, columns: Numbers, shape: tuple[int, int]) -> Numbers:
@@ -128,8 +128,8 @@ def color_stars(rows: Numbers, columns: Numbers, size: int) -> Numbers:
     rank[order] = np.arange(size)
     moved = np.lexsort((rank[columns], rank[rows]))
     taken, colors = np.zeros(size + 1, np.int32), np.zeros(size, np.int32)
-    found = _in_turn(_stars_in_turn, starts(rank[rows], size), rank[columns][moved], taken, colors)
-    return found[rank]
+    by_rank = _in_turn(_stars_in_turn, starts(rank[rows], size), rank[columns][moved], taken, colors)
+    return by_rank[rank]
 
 
 # --------------------------------------------------------------------------------------------------- pattern
@@ -182,15 +182,15 @@ class Dependence(Level):
         traced = program.dependencies
         if traced is None:
             raise NotTraceableError
-        given = [elements for i in program.floats if isinstance(elements := arguments[i], array)]
+        floats = [elements for i in program.floats if isinstance(elements := arguments[i], array)]
         changed = [elements for i in program.changed if isinstance(elements := arguments[i], array)]
         self.seeded.update(elements.allocation for elements in changed)
-        self.parent.run(traced, grid, [*_scalars(arguments), *map(self.bits, given)])
+        self.parent.run(traced, grid, [*_scalars(arguments), *map(self.bits, floats)])
 
-    def call_host(self, call: HostCall, given: Sequence[array]) -> list[array]:
-        if any(elements.allocation in self.seeded for elements in given):
+    def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
+        if any(elements.allocation in self.seeded for elements in arguments):
             raise NotTraceableError
-        return self.parent.call_host(call, given)
+        return self.parent.call_host(call, arguments)
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         self.parent.move(dest, src, add)
@@ -201,10 +201,10 @@ class Dependence(Level):
 
 def _scalars(arguments: Sequence[Argument]) -> list[Argument]:
     """The arguments of a scalarised program: the components of a vector each on their own."""
-    found: list[Argument] = []
-    for given in arguments:
-        found += [given[k : k + 8] for k in range(0, len(given), 8)] if isinstance(given, bytes) else [given]
-    return found
+    scalars: list[Argument] = []
+    for arg in arguments:
+        scalars += [arg[k : k + 8] for k in range(0, len(arg), 8)] if isinstance(arg, bytes) else [arg]
+    return scalars
 
 
 def patterns(
@@ -218,16 +218,16 @@ def patterns(
     block = column >> 6 * top
     targets, words = _words(subject, i, block >> 6, block, labels)
     lane, row, bit = _unpacked(words)
-    row, found = _by_row(row, lane << 6 | bit)
+    row, blocks = _by_row(row, lane << 6 | bit)
     for level in reversed(range(top)):
-        colors = color_columns(row, found, (words.shape[1], int(block[-1]) + 1))
+        colors = color_columns(row, blocks, (words.shape[1], int(block[-1]) + 1))
         by_color = np.zeros((words.shape[1], int(colors.max()) + 1), np.int32)
-        by_color[row, colors[found]] = found
+        by_color[row, colors[blocks]] = blocks
         lane, block = colors[block], column >> 6 * level
         targets, words = _words(subject, i, lane, block, labels)
         lane, row, bit = _unpacked(words)
-        row, found = _by_row(row, by_color[row, lane] << 6 | bit)
-    return targets, _by_output(row, found, targets, count)
+        row, blocks = _by_row(row, by_color[row, lane] << 6 | bit)
+    return targets, _by_output(row, blocks, targets, count)
 
 
 def _by_row(row: Numbers, column: Numbers) -> tuple[Numbers, Numbers]:
@@ -238,12 +238,12 @@ def _by_row(row: Numbers, column: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _by_output(row: Any, column: Any, targets: Sequence[Variable], count: int) -> list[Pattern]:
-    made, first = [], 0
+    parts, first = [], 0
     for target in targets:
         start, stop = np.searchsorted(row, (first, first + target.count))
-        made.append(Pattern(row[start:stop] - first, column[start:stop], (target.count, count)))
+        parts.append(Pattern(row[start:stop] - first, column[start:stop], (target.count, count)))
         first += target.count
-    return made
+    return parts
 
 
 def _words(
@@ -258,23 +258,23 @@ def _words(
     level.seeded.add(source.allocation)
     with batch.active():
         batch.fill(level.bits(source), seeds)
-        found = started.go(level)
-    parts = [batch.numbers(level.bits(out)) for out in found]
-    return subject.targets(found, labels), np.concatenate(parts, 1)
+        outputs = started.go(level)
+    parts = [batch.numbers(level.bits(out)) for out in outputs]
+    return subject.targets(outputs, labels), np.concatenate(parts, 1)
 
 
 def _unpacked(words: Any) -> tuple[Numbers, Numbers, Numbers]:
     """The lane, row and number of every bit that is set."""
-    at, found = np.flatnonzero(words), list[tuple[Any, Any, Any]]()
+    at, pieces = np.flatnonzero(words), list[tuple[Any, Any, Any]]()
     left = words.ravel()[at]
     lane = (at // words.shape[1]).astype(np.int32)
     row = (at - np.multiply(lane, words.shape[1], dtype=np.int64)).astype(np.int32)
     while len(left):
         lowest = left & -left
         bit = np.frexp(lowest.astype(np.float64))[1] - 1
-        found.append((lane, row, bit))
+        pieces.append((lane, row, bit))
         left ^= lowest
         more = left != 0
         lane, row, left = lane[more], row[more], left[more]
-    lanes, rows, bits = zip(*found, strict=True) if found else ([lane], [row], [lane])
+    lanes, rows, bits = zip(*pieces, strict=True) if pieces else ([lane], [row], [lane])
     return np.concatenate(lanes), np.concatenate(rows), np.concatenate(bits)

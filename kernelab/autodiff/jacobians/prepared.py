@@ -46,7 +46,7 @@ class PreparedTangents:
 
     def run(self, subject: Subject) -> Values | None:
         """The tangents, lanes first, for plain arguments; None where the levels have to tell an error."""
-        arguments = [self._primal(k, given) for k, given in enumerate(subject.arguments)]
+        arguments = [self._primal(k, argument) for k, argument in enumerate(subject.arguments)]
         dots = {k: self._dot(k, len(arguments) + n, arguments[k]) for n, k in enumerate(self.active)}
         try:
             BASE.run(self.program, self.grid, [*arguments, *dots.values(), *self.numbers])
@@ -54,14 +54,14 @@ class PreparedTangents:
             return None
         return dots[self.target].host().reshape(self.seeds.shape[0], -1)
 
-    def _primal(self, k: int, given: Any) -> Argument:
-        if not isinstance(given, array):
-            return self.kernel.plan.parameters[k].convert(given)[1]
+    def _primal(self, k: int, argument: Any) -> Argument:
+        if not isinstance(argument, array):
+            return self.kernel.plan.parameters[k].convert(argument)[1]
         if k in self.wide:
-            made = fresh((self.seeds.shape[0], *given.shape), given.dtype, cleared=False)
-            made.host()[...] = given.host()
-            return made
-        return given.twin(duplicate_of(given.allocation)) if k in self.changed else given
+            copies = fresh((self.seeds.shape[0], *argument.shape), argument.dtype, cleared=False)
+            copies.host()[...] = argument.host()
+            return copies
+        return argument.twin(duplicate_of(argument.allocation)) if k in self.changed else argument
 
     def _dot(self, k: int, position: int, primal: Any) -> array:
         """The tangent of a primal, which has the axis for the lanes already if it is wide itself."""
@@ -95,8 +95,8 @@ def prepared(subject: Subject, i: int, j: int, seeds: Values) -> PreparedTangent
         return None
     laned = with_lanes(tangent, subject.grid, tuple(sorted(wide)), len(seeds))
     elements = subject.sources[i].elements
-    held = fresh((len(seeds), *elements.shape), elements.dtype)
-    held.host()[...] = seeds.reshape(held.host().shape)
+    dots = fresh((len(seeds), *elements.shape), elements.dtype)
+    dots.host()[...] = seeds.reshape(dots.host().shape)
     return PreparedTangents(
         kernel,
         laned.program,
@@ -107,12 +107,12 @@ def prepared(subject: Subject, i: int, j: int, seeds: Values) -> PreparedTangent
         wide,
         source,
         target,
-        held,
+        dots,
     )
 
 
 def _position(subject: Subject, elements: array) -> int:
-    return next(k for k, given in enumerate(subject.arguments) if given is elements)
+    return next(k for k, argument in enumerate(subject.arguments) if argument is elements)
 
 
 def is_plain(subject: Subject) -> bool:
@@ -120,12 +120,12 @@ def is_plain(subject: Subject) -> bool:
     if subject.kernel is None:
         return False
     memories = set()
-    for given, parameter in zip(subject.arguments, subject.kernel.plan.types, strict=True):
-        if given.__class__ is array and given.type is parameter:
-            memory = given.allocation
+    for argument, parameter in zip(subject.arguments, subject.kernel.plan.types, strict=True):
+        if argument.__class__ is array and argument.type is parameter:
+            memory = argument.allocation
             if memory.space is not None or memory.folded or memory in memories:
                 return False
             memories.add(memory)
-        elif isinstance(given, array) or isinstance(parameter, Array):
+        elif isinstance(argument, array) or isinstance(parameter, Array):
             return False
     return not settings().print_launches  # a launch through the levels says so

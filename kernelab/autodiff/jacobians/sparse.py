@@ -90,8 +90,8 @@ class Compressed:
         wide, high = (_most(numbers) for numbers in (self.pattern.rows, self.pattern.columns))
         if wide > REVERSE_COST * high and wide > REVERSE_COST * _colors(self.rows):
             return False
-        found = _colors(self.columns)
-        return found <= REVERSE_COST * high or found <= REVERSE_COST * _colors(self.rows)
+        colors = _colors(self.columns)
+        return colors <= REVERSE_COST * high or colors <= REVERSE_COST * _colors(self.rows)
 
     @property
     def way(self) -> Way:
@@ -189,21 +189,21 @@ class Reading:
         seeds[-1] = np.random.default_rng(len(colors)).uniform(0.5, 1.5, len(colors))
         return Reading(seeds, where, places, seeds[-1][across].astype(np.float64))
 
-    def entries(self, found: Values, is_proven: bool) -> Values:
+    def entries(self, results: Values, is_proven: bool) -> Values:
         """The entries in the results of the runs; ChangedError if they do not make the product.
 
         `is_proven` says that the pattern was found for these very arguments: entries that are sums of larger
         terms may then differ from the product by the rounding of these, of which nobody knows the size.
         """
-        data, product = self.read(found), found.reshape(len(self.seeds), -1)[-1]
+        data, product = self.read(results), results.reshape(len(self.seeds), -1)[-1]
         terms = data.astype(np.float64) * self.factors
         if not (_agree_by_matrix if is_proven else _agree_by_row)(self.places, terms, product):
             raise ChangedError
         return data
 
-    def read(self, found: Values) -> Values:
+    def read(self, results: Values) -> Values:
         """The entries in the results of the runs."""
-        data: Values = found.reshape(-1).take(self.where)
+        data: Values = results.reshape(-1).take(self.where)
         return data
 
 
@@ -244,14 +244,14 @@ def sparse_jacobians(
     whole: Jacobians | None = None
     problem = Problem(subject, labels)
     problem.run_ahead()
-    made: list[Jacobian] = []
+    matrices: list[Jacobian] = []
     for i, j in selection.pairs(subject.sources, problem.targets):
-        found = sparse_jacobian(problem, i, j, always)
-        if found is None:
+        matrix = sparse_jacobian(problem, i, j, always)
+        if matrix is None:
             whole = whole or jacobians(subject, selection, labels)
-            found = whole[subject.sources[i].key, problem.targets[j].key]
-        made.append(found)
-    return Jacobians(subject.name, made)
+            matrix = whole[subject.sources[i].key, problem.targets[j].key]
+        matrices.append(matrix)
+    return Jacobians(subject.name, matrices)
 
 
 class Problem:
@@ -275,8 +275,8 @@ class Problem:
         """Run the tangents that a known pattern asks for: they tell the outputs of a function, too."""
         if self.subject.outputs is not None:
             return
-        for i, found in _kept(self.subject).items():
-            part = found.parts[0]
+        for i, pattern in _kept(self.subject).items():
+            part = pattern.parts[0]
             if part.way != "rows":
                 reading = part.reading(part.way, _dtype(self.subject.sources[i]))
                 self.targets, self._ahead[reading] = self._run(i, reading)
@@ -354,18 +354,18 @@ def _find(subject: Subject, i: int, labels: Sequence[str]) -> Found:
 
 def _kept(subject: Subject) -> dict[int, Found]:
     """The patterns by position of the input that are known for arguments of these shapes."""
-    known: dict[Any, dict[int, Found]] = subject.beside.setdefault("patterns", {})
+    stored: dict[Any, dict[int, Found]] = subject.beside.setdefault("patterns", {})
     shapes = tuple(
         (a.shape, a.dtype, a.requires_grad) if isinstance(a, array) else a for a in subject.arguments
     )
     key = subject.grid, shapes, tuple(v.label for v in subject.outputs or ())
     try:
-        found = known.setdefault(key, {})
+        by_input = stored.setdefault(key, {})
     except TypeError:  # a number given as a list or NumPy vector cannot be a key
         return {}
-    if len(known) > REMEMBERED:
-        del known[next(iter(known))]
-    return found
+    if len(stored) > REMEMBERED:
+        del stored[next(iter(stored))]
+    return by_input
 
 
 # ------------------------------------------------------------------------------------------ both ways
@@ -383,11 +383,11 @@ def by_tangents(problem: Problem, i: int, j: int, part: Compressed, way: Way) ->
     dtype = _dtype(problem.subject.sources[i])
     reading = part.reading(way, dtype)
     launch = part.launch(problem.subject, i, j, way, reading)
-    found = None if launch is None else launch.run(problem.subject)
-    if found is None:
-        found = problem.tangents(i, reading)[j]
+    products = None if launch is None else launch.run(problem.subject)
+    if products is None:
+        products = problem.tangents(i, reading)[j]
     # A proven pattern says nothing of symmetry.
-    data = reading.entries(found, is_proven=way != "stars" and i in problem.proven)
+    data = reading.entries(products, is_proven=way != "stars" and i in problem.proven)
     return Entries(part.row_starts, part.pattern.columns, data.astype(dtype, copy=False))
 
 
@@ -401,8 +401,8 @@ def by_rows(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
 def adjoints_by_row(trace: Trace, i: int, j: int, part: Compressed) -> tuple[Reading, Values]:
     """The runs from which the rows are read, of any trace of the subject, and how they are."""
     reading = part.reading("rows", _dtype(trace.targets[j]))
-    (found,) = trace.products(j, reading.seeds, [i])
-    return reading, found
+    (products,) = trace.products(j, reading.seeds, [i])
+    return reading, products
 
 
 def _agree_by_row(places: Numbers, terms: Values, product: Values) -> bool:

@@ -92,14 +92,14 @@ class Subject:
     def start(self) -> Started:
         """Copy the arguments; arrays over one memory stay over one memory."""
         copier = _Copier()
-        given = [copier.copy(argument) for argument in self.arguments]
+        arguments = [copier.copy(argument) for argument in self.arguments]
         inputs = [copier.copy(source.elements) for source in self.sources]
 
         before = [copied.allocation.version for copied in inputs]
 
         def go(level: Level) -> list[array]:
             with level.active():
-                returned = self.call(given)
+                returned = self.call(arguments)
             if self.kernel is None:
                 self._refuse_changes(inputs, before)
             if self.outputs is None:
@@ -117,24 +117,24 @@ class Subject:
                 hint = f"write to a new array: y = kl.clone({source.label}), or name it in outputs="
                 raise refusal(GradientError, message, "changed", hint)
 
-    def _differentiable(self, found: list[array]) -> list[array]:
+    def _differentiable(self, results: list[array]) -> list[array]:
         """Check the results of a function; KernelTypeError unless they are arrays of floats."""
-        if not found:
+        if not results:
             raise refusal(
                 KernelTypeError, f"{self.name} returned no array", "result", "return what it computes"
             )
-        for k, output in enumerate(found):
+        for k, output in enumerate(results):
             if not is_differentiable(output.dtype):
                 message = f"output {k} of {self.name} is an array of {output.dtype}, which has no derivative"
                 raise refusal(KernelTypeError, message, "result", "return arrays of floats only")
-        return found
+        return results
 
-    def targets(self, found: Sequence[array], labels: Sequence[str] = ()) -> tuple[Variable, ...]:
+    def targets(self, outputs: Sequence[array], labels: Sequence[str] = ()) -> tuple[Variable, ...]:
         """The outputs, where a run has found them."""
         if self.outputs is not None:
             return self.outputs
-        names = [*labels, *(f"output {k}" for k in range(len(labels), len(found)))]
-        return tuple(Variable(k, name, a) for k, (name, a) in enumerate(zip(names, found, strict=False)))
+        names = [*labels, *(f"output {k}" for k in range(len(labels), len(outputs)))]
+        return tuple(Variable(k, name, a) for k, (name, a) in enumerate(zip(names, outputs, strict=False)))
 
 
 class _Copier:
@@ -158,10 +158,10 @@ class _Copier:
 
     def _struct(self, value: Instance) -> Instance:
         """A struct with copies of its arrays, and of those that stand for its numbers."""
-        made = value.copy()
+        copy = value.copy()
         for entry in value.__kernelab_struct__.fields:
-            setattr(made, entry.name, self.copy(held_in(value, entry.name)))
-        return made
+            setattr(copy, entry.name, self.copy(held_in(value, entry.name)))
+        return copy
 
 
 @contextmanager
@@ -179,10 +179,10 @@ def apart(what: str) -> Iterator[None]:
 
 def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence[Any], what: str) -> Subject:
     """A launch; sources are the inputs with gradients, outputs those given, else the arrays changed."""
-    given, count = ordered(kernel.loaded, [*inputs, *outputs], {}), len(inputs)
-    kernel = kernel.of_arguments(given)
-    bind(kernel, list(given), [])  # a wrong argument is refused as a launch refuses it
-    keys: list[Key] = [*range(count), *range(len(given) - count)] if outputs else [*range(len(given))]
+    values, count = ordered(kernel.loaded, [*inputs, *outputs], {}), len(inputs)
+    kernel = kernel.of_arguments(values)
+    bind(kernel, list(values), [])  # a wrong argument is refused as a launch refuses it
+    keys: list[Key] = [*range(count), *range(len(values) - count)] if outputs else [*range(len(values))]
     if kernel.plan.formals is not None:
         formals = kernel.plan.formals
         parts = [list(leaves(formal.type, formal.name)) for formal in formals]
@@ -192,9 +192,9 @@ def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence
             for leaf in part
         ]
         count = sum(len(part) for part in parts[:count])
-        given = flattened(kernel.name, kernel.span, formals, given)
+        values = flattened(kernel.name, kernel.span, formals, values)
         kernel = kernel.by_leaves
-    named = _borrowed(kernel, given)
+    named = _borrowed(kernel, values)
     variables = [
         Variable(key, name, value)
         for key, (name, value) in zip(keys, named.items(), strict=True)
@@ -219,12 +219,12 @@ def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence
     return Subject(kernel.name, arguments, tuple(sources), tuple(targets), run, kernel.beside, kernel, grid)
 
 
-def _borrowed(kernel: Kernel, given: list[Any]) -> dict[str, Any]:
+def _borrowed(kernel: Kernel, values: list[Any]) -> dict[str, Any]:
     """The arguments by the names of the parameters; NumPy arrays as arrays, without a copy."""
-    if len(given) != len(kernel.plan.parameters):
-        raise wrong_count(kernel.name, kernel.plan.parameters, len(given), kernel.span)
+    if len(values) != len(kernel.plan.parameters):
+        raise wrong_count(kernel.name, kernel.plan.parameters, len(values), kernel.span)
     named: dict[str, Any] = {}
-    for param, value in zip(kernel.primal.params, given, strict=True):
+    for param, value in zip(kernel.primal.params, values, strict=True):
         borrowed = isinstance(param.type, Array) and isinstance(value, np.ndarray)
         named[param.hint] = from_numpy(value, dtype=elem_of(param)) if borrowed else value
     return named
@@ -295,10 +295,10 @@ def of_function(
 def _beside(function: Callable[..., Any]) -> dict[str, Any]:
     """The cache of facts about a function, stored with the function itself and not with its wrappers."""
     attributes = getattr(function, "__dict__", {})
-    known: _Facts | None = attributes.get("__kernelab_beside__")
-    if known is None or known.owner is None or known.owner() is not function:
-        known = attributes["__kernelab_beside__"] = _Facts(weakref.ref(function))
-    return known.found
+    facts: _Facts | None = attributes.get("__kernelab_beside__")
+    if facts is None or facts.owner is None or facts.owner() is not function:
+        facts = attributes["__kernelab_beside__"] = _Facts(weakref.ref(function))
+    return facts.found
 
 
 class _Facts:
@@ -324,16 +324,16 @@ def mark_gradient(function: Callable[..., Any], position: int) -> Callable[..., 
 def _variables(k: int, label: str, value: Any) -> list[Variable]:
     """The variables of an input: an array of floats, or the float fields of an array of structs."""
     if isinstance(value, Instance):
-        named = ((f"{label}.{name}", held) for name, _, held in fields(value))
-        return [Variable(name, name, held) for name, held in named if isinstance(held, array)]
+        named = ((f"{label}.{name}", member) for name, _, member in fields(value))
+        return [Variable(name, name, member) for name, member in named if isinstance(member, array)]
     if not isinstance(value, array) or not value.size:
         return []
     if isinstance(value, structarray):
         names = [leaf.name for leaf in leaves(StructArray(value.dtype, value.ndim), label)]
-        found = [Variable(name, name, part) for name, part in zip(names, value.leaves, strict=True)]
+        variables = [Variable(name, name, part) for name, part in zip(names, value.leaves, strict=True)]
     else:
-        found = [Variable(k, label, value)]
-    return [variable for variable in found if is_differentiable(variable.elements.dtype)]
+        variables = [Variable(k, label, value)]
+    return [variable for variable in variables if is_differentiable(variable.elements.dtype)]
 
 
 def _signature(function: Callable[..., Any], facts: dict[str, Any]) -> inspect.Signature | None:
@@ -343,8 +343,8 @@ def _signature(function: Callable[..., Any], facts: dict[str, Any]) -> inspect.S
             facts["signature"] = inspect.signature(function)
         except (TypeError, ValueError):
             facts["signature"] = None
-    found: inspect.Signature | None = facts["signature"]
-    return found
+    signature: inspect.Signature | None = facts["signature"]
+    return signature
 
 
 def _labels(signature: inspect.Signature | None, count: int) -> list[str]:
