@@ -419,9 +419,9 @@ HAZARDS = (
     Fault(
         "an array ends one element early",
         RUNTIME,
-        "found = bounds(self._address, self.shape, self.strides, itemsize(self.dtype))",
+        "extent = bounds(self._address, self.shape, self.strides, itemsize(self.dtype))",
         "low, high = bounds(self._address, self.shape, self.strides, itemsize(self.dtype))\n"
-        "            found = (low, high - itemsize(self.dtype))",
+        "            extent = (low, high - itemsize(self.dtype))",
         TAPES,
     ),
 )

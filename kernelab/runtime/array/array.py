@@ -200,10 +200,10 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
     def _adopt(
         self, data: Any, elem: Value | None, shape: int | Sequence[int] | None, copy: bool, place: Device
     ) -> None:
-        given = data
+        source = data
         if isinstance(data, array):
-            found = look_at(data)
-            given = traced(data.seen(), found) if found else data
+            origins = look_at(data)
+            source = traced(data.seen(), origins) if origins else data
             copy |= data.allocation.space is not None
             elem, data = elem or data.dtype, data.seen()
         values, elem = host_values(data, elem)
@@ -224,7 +224,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             offset = address_of(values) - allocation.address
             self.place(allocation, offset, shape_tuple(values.shape[:axes]), values.strides[:axes], elem)
             allocation.folded |= self.folds
-        self._came_in(given)
+        self._came_in(source)
 
     def overlaps(self, other: "array") -> bool:
         """Whether the two have bytes in common."""
@@ -267,8 +267,8 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
 
     def list(self) -> list[Any]:
         """The elements in order, as Python numbers, or as vectors and matrices."""
-        found: list[Any] = traced(_listed(self), look_at(self))
-        return found
+        values: list[Any] = traced(_listed(self), look_at(self))
+        return values
 
     def item(self) -> Any:
         """The only element of a one-element array; raises KernelValueError otherwise.
@@ -279,8 +279,8 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         if self.size != 1:
             message = f"item() takes the one element of an array, and this one has {self.size}"
             raise KernelValueError(Diagnostic(message, code="size", hint="write x.list(), or x[0] for one"))
-        found = look_at(self)
-        return traced(_listed(self)[0], found)
+        origins = look_at(self)
+        return traced(_listed(self)[0], origins)
 
     def tolist(self) -> Any:
         """The elements in nested lists, as NumPy's `tolist`; of one dimension, as `list`."""
@@ -334,9 +334,9 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         An array or a list of indices for an axis picks elements: an `indexedarray`.
         """
         if self.__class__ is array and (key.__class__ is int or key.__class__ is slice):
-            found = self._along_first(key)
-            if found is not None:
-                return found
+            view = self._along_first(key)
+            if view is not None:
+                return view
         if key is None or (isinstance(key, tuple) and any(k is None for k in key)):
             return self._with_new_axes(key if isinstance(key, tuple) else (key,))
         keys = keys_of(self, key)
@@ -351,9 +351,9 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             raise KernelIndexError(Diagnostic(f"{error} (the shape is {self.shape})", code="index")) from None
         axes = self.ndim - sum(not isinstance(k, slice) for k in keys)
         if axes == 0:
-            found = look_at(self)
+            origins = look_at(self)
             values = values if self.allocation.space is None else self.seen()[keys]
-            return traced(values if not values.ndim else frozen(self.dtype, values.copy()), found)
+            return traced(values if not values.ndim else frozen(self.dtype, values.copy()), origins)
         return self._seen(values, axes)
 
     def __setitem__(self, key: Index | tuple[Index, ...], value: Any) -> None:
@@ -390,12 +390,12 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
 
     def _fitting(self, values: Any) -> HostArray:
         """Host data as they can be written into this array; raises where they cannot."""
-        found, shape = fitting(values, self.dtype), self.outline().shape
-        if found.ndim > len(shape) or any(
-            n not in (1, m) for n, m in zip(found.shape[::-1], shape[::-1], strict=False)
+        converted, shape = fitting(values, self.dtype), self.outline().shape
+        if converted.ndim > len(shape) or any(
+            n not in (1, m) for n, m in zip(converted.shape[::-1], shape[::-1], strict=False)
         ):
-            raise KernelValueError(other_shape(shape, found.shape))
-        return found
+            raise KernelValueError(other_shape(shape, converted.shape))
+        return converted
 
     def fill_(self, value: Any) -> "array":
         """Set every element to `value`: a number, or components of a vector or matrix."""
@@ -436,11 +436,11 @@ def duplicate(
     place = src.device if place is None else place
     memory = allocate_on(place, src.size * size, cleared=False, pinned=pinned)
     strides = contiguous_strides(src.shape, size)
-    made = array.over(memory, 0, src.shape, strides, src.dtype)
+    copy = array.over(memory, 0, src.shape, strides, src.dtype)
     if requires_grad:
-        made.requires_grad = True
-    transfer(made, src, how)
-    return made
+        copy.requires_grad = True
+    transfer(copy, src, how)
+    return copy
 
 
 def _restored(kind: type[array], values: HostArray, dtype: Value, requires_grad: bool) -> array:

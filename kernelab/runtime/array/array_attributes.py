@@ -180,8 +180,8 @@ def is_any(dtype: Any) -> bool:
 def array_annotation(dtype: Any, ndim: int) -> Any:
     """The annotation of arrays of a dtype: their type, or with `Any` what stands for several."""
     if isinstance(dtype, tuple) and len(dtype) == 2:
-        dtype, given = dtype
-        ndim = next(iter(get_args(given)), given)  # ``array[float, Literal[2]]``, too
+        dtype, literal = dtype
+        ndim = next(iter(get_args(literal)), literal)  # ``array[float, Literal[2]]``, too
     if is_any(dtype):
         return AnyOf(f"array{'' if ndim == 1 else f'{ndim}d'}[{_named(dtype)}]")
     elem = value_type(float if dtype is None else dtype)
@@ -208,9 +208,9 @@ class Ranked:
     def __getitem__(self, dtype: Any) -> Any:
         return array_annotation(dtype, self.ndim)
 
-    def __call__(self, *given: Any, **options: Any) -> Any:
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
         """An array; raises KernelTypeError where the data have another number of dimensions."""
-        return self._make(*given, **options, ndim=self.ndim)
+        return self._make(*arguments, **options, ndim=self.ndim)
 
 
 def shaped_annotation(name: str, extents: tuple[Any, ...], dtype: Any) -> AnyOf | None:

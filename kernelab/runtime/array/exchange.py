@@ -75,11 +75,11 @@ def is_outside(data: object) -> bool:
 
 def _interface(data: Any) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] | None = getattr(data, INTERFACE, None)
+        interface: dict[str, Any] | None = getattr(data, INTERFACE, None)
     except RuntimeError as problem:  # PyTorch's way to say that gradients stand in the way
         message = f"this {type(data).__name__} does not hand its memory over: {problem}"
         raise KernelTypeError(Diagnostic(message, code="shared", hint="pass x.detach()")) from None
-    return found
+    return interface
 
 
 def from_interface(data: Any, elem: Any) -> Part:
@@ -207,12 +207,12 @@ def from_capsule(source: Any, elem: Value | None) -> Part:
         described = taken(source.__dlpack__(stream=space.driver.own_stream))
     # PyTorch says which stream it uses at the moment; other libraries work in any.
     is_torch = type(source).__module__.partition(".")[0] == "torch"
-    made = over(space, described, elem, (TorchStream(_ordinal(space)) if is_torch else ANY,))
-    if elem is not None and scalar_of(elem) != scalar_of(made.dtype):
-        message = f"numbers of {made.dtype} cannot be shared as {scalar_of(elem)}"
+    part = over(space, described, elem, (TorchStream(_ordinal(space)) if is_torch else ANY,))
+    if elem is not None and scalar_of(elem) != scalar_of(part.dtype):
+        message = f"numbers of {part.dtype} cannot be shared as {scalar_of(elem)}"
         hint = "convert them on either side: kl.array(kl.from_dlpack(x), dtype=...)"
         raise KernelTypeError(Diagnostic(message, code="dlpack", hint=hint))
-    return made
+    return part
 
 
 def warn_of_end(elements: Any, hint: str) -> None:
@@ -256,9 +256,9 @@ def over(
     shape, strides, size = described.shape, described.strides, described.scalar.dtype.itemsize
     low, high = bounds(described.address, shape, strides, size)
     memory = space.borrow(low, high, described.owner, partners, writable=writable)
-    made: Value = described.scalar
+    dtype: Value = described.scalar
     if elem is not None and scalar_of(elem) == described.scalar:
-        made, parts = elem, shape_of(elem)
+        dtype, parts = elem, shape_of(elem)
         at = len(shape) - len(parts)
         if at < 0 or shape[at:] != parts or strides[at:] != contiguous_strides(parts, size):
             message = f"the last axes of shape {shape} are no components of {elem}, side by side"
@@ -268,8 +268,8 @@ def over(
         shape, strides = (1,), (size,)
     if len(shape) > 4:
         raise KernelTypeError(too_many_axes(len(shape)))
-    memory.folded |= folds(shape, strides, itemsize(made))
-    return Part(memory, described.address - memory.address, shape, strides, made)
+    memory.folded |= folds(shape, strides, itemsize(dtype))
+    return Part(memory, described.address - memory.address, shape, strides, dtype)
 
 
 def at_address(
@@ -314,15 +314,15 @@ class Exchange(Gradients):
         While a tape records, this is a subclass of NumPy's array for what gradients depend on.  It remembers
         where it comes from, and so does what NumPy makes of it: `backward` warns where that reached a launch.
         """
-        found = look_at(self)
+        origins = look_at(self)
         if self.allocation.space is not None:
             copied = self.seen().copy()
             copied.flags.writeable = False
-            return traced(copied, found) if found else copied
+            return traced(copied, origins) if origins else copied
         view = self._view(self.allocation.expose())
         if not self.allocation.writable:
             view.flags.writeable = False
-        return traced(view, found) if found else view
+        return traced(view, origins) if origins else view
 
     to_numpy = numpy
 
@@ -332,33 +332,33 @@ class Exchange(Gradients):
             return values.astype(dtype)
         return values.copy() if copy else values
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, out: Any = (), **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
         """Apply a ufunc of NumPy to the elements: ``np.sin(x)`` is NumPy's array.
 
         An operator with NumPy's array to the left makes an array; ``np.add(x, 1, out=x)`` assigns.
         """
         symbol = _OPERATORS.get(ufunc.__name__)
-        if method == "__call__" and not out and isinstance(given[0], np.ndarray | np.generic):
+        if method == "__call__" and not out and isinstance(inputs[0], np.ndarray | np.generic):
             if ufunc is np.matmul:
-                return hooks.matmul(*given)
+                return hooks.matmul(*inputs)
             if symbol:
-                return hooks.operate(symbol, given)
-        arrays = [one for one in given if isinstance(one, Exchange)]
-        found = tuple(chain.from_iterable(look_at(one) for one in arrays))
-        values = [one.__array__() if isinstance(one, Exchange) else one for one in given]
+                return hooks.operate(symbol, inputs)
+        arrays = [one for one in inputs if isinstance(one, Exchange)]
+        origins = tuple(chain.from_iterable(look_at(one) for one in arrays))
+        values = [one.__array__() if isinstance(one, Exchange) else one for one in inputs]
         into = tuple(one.seen().copy() if isinstance(one, Exchange) else one for one in out)
-        made = getattr(ufunc, method)(*values, **options, **({"out": into} if into else {}))
-        for target, held in zip(out, into, strict=True):
-            if held is not target:
-                target.assign(traced(held, found))
+        result = getattr(ufunc, method)(*values, **options, **({"out": into} if into else {}))
+        for target, written in zip(out, into, strict=True):
+            if written is not target:
+                target.assign(traced(written, origins))
         if into:
             return out[0] if len(out) == 1 else out
-        return traced(made, found)
+        return traced(result, origins)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Apply one of NumPy's functions to the elements, such as ``np.dot(x, y)``."""
-        found = tuple(chain.from_iterable(look_at(each) for each in _exchanged((args, kwargs))))
-        return traced(func._implementation(*args, **kwargs), found)
+        origins = tuple(chain.from_iterable(look_at(each) for each in _exchanged((args, kwargs))))
+        return traced(func._implementation(*args, **kwargs), origins)
 
     def __jax_array__(self) -> Any:
         """A copy for JAX, whose arrays never change: ``jnp.asarray(x)``."""

@@ -35,8 +35,8 @@ class Origin:
     @property
     def alive(self) -> list[Allocation]:
         """The memory that it read, as far as anybody still has it and no gradient has reached it."""
-        held = [source() for source in self.sources]
-        return [memory for memory in held if memory is not None and memory.adjoint is None]
+        memories = [source() for source in self.sources]
+        return [memory for memory in memories if memory is not None and memory.adjoint is None]
 
     def explain(self, name: str, reader: Place, entered_by: int) -> Diagnostic:
         """The diagnostic for a tape that reads `name`, which this launch computed: no gradient passes it."""
@@ -147,9 +147,9 @@ class Gradients(Strided):
         if value is None:
             self.allocation.adjoint = None
             return
-        given: Any = value
-        if not isinstance(given, Gradients):
-            message = f"a gradient is an array of kernelab, not {described(given)}"
+        gradient: Any = value
+        if not isinstance(gradient, Gradients):
+            message = f"a gradient is an array of kernelab, not {described(gradient)}"
             hint = "write kl.array(...) around it, or x.grad = None"
             raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
         if value.shape != self.shape or value.dtype != self.dtype:

@@ -76,9 +76,9 @@ class Strided:
         cls, allocation: Allocation, offset: int, shape: Extents, strides: Extents, dtype: Value
     ) -> Self:
         """An array over memory that exists, `offset` and `strides` in bytes."""
-        made: Self = object.__new__(cls.class_of(dtype))
-        made.place(allocation, offset, shape, strides, dtype)
-        return made
+        view: Self = object.__new__(cls.class_of(dtype))
+        view.place(allocation, offset, shape, strides, dtype)
+        return view
 
     def place(
         self, allocation: Allocation, offset: int, shape: Extents, strides: Extents, dtype: Value
@@ -89,10 +89,10 @@ class Strided:
 
     def twin(self, allocation: Allocation) -> Self:
         """The array that stands in `allocation` as this one stands in its own."""
-        made: Self = object.__new__(self.class_of(self.dtype))
+        view: Self = object.__new__(self.class_of(self.dtype))
         address = allocation.address + self._address - self.allocation.address
-        _fill(made, allocation, address, self.shape, self.strides, self.dtype, self.type)
-        return made
+        _fill(view, allocation, address, self.shape, self.strides, self.dtype, self.type)
+        return view
 
     def packed_in(self, allocation: Allocation) -> bytes:
         """What a launch gets for the twin in `allocation`."""
@@ -123,9 +123,9 @@ class Strided:
     def extent(self) -> tuple[int, int]:
         """The lowest address of any element, and one past the highest."""
         if self._extent is None:
-            found = bounds(self._address, self.shape, self.strides, itemsize(self.dtype))
-            _set_extent(self, found)
-            return found
+            extent = bounds(self._address, self.shape, self.strides, itemsize(self.dtype))
+            _set_extent(self, extent)
+            return extent
         return self._extent
 
     @property
@@ -162,12 +162,12 @@ class Strided:
         """
         if self._host is not None:
             return self._host
-        made = self._view(self.allocation.buffer())
+        view = self._view(self.allocation.buffer())
         if not self.allocation.writable:
-            made.flags.writeable = False
+            view.flags.writeable = False
         if self.allocation.is_steady:
-            _set_host(self, made)
-        return made
+            _set_host(self, view)
+        return view
 
     def seen(self) -> HostArray:
         """The same, only to be read, until the next launch."""
@@ -184,9 +184,9 @@ class Strided:
         return self._view(memory.blank()) if whole and memory.space is not None else self.host()
 
     def _view(self, buffer: Any) -> HostArray:
-        known = self._host
-        if known is not None:
-            return np.ndarray(known.shape, known.dtype, buffer, self.offset, known.strides)
+        host = self._host
+        if host is not None:
+            return np.ndarray(host.shape, host.dtype, buffer, self.offset, host.strides)
         scalar, components = scalar_of(self.dtype).dtype, shape_of(self.dtype)
         if not components:
             return np.ndarray(self.shape, scalar, buffer, self.offset, self.strides)
@@ -205,7 +205,7 @@ _PACK = {n: struct.Struct(f"={1 + 2 * n}q").pack for n in range(1, 17)}
 
 
 def _fill(
-    made: Strided,
+    view: Strided,
     allocation: Allocation,
     address: int,
     shape: Extents,
@@ -214,17 +214,17 @@ def _fill(
     type: Array,
 ) -> None:
     ndim = len(shape)
-    _set_allocation(made, allocation)
-    _set_address(made, address)
-    _set_shape(made, shape)
-    _set_strides(made, strides)
-    _set_dtype(made, dtype)
-    _set_ndim(made, ndim)
-    _set_type(made, type)
-    _set_packed(made, _PACK[ndim](address, *shape, *strides))
-    _set_host(made, None)
-    _set_extent(made, None)
-    _set_grad(made, None)
+    _set_allocation(view, allocation)
+    _set_address(view, address)
+    _set_shape(view, shape)
+    _set_strides(view, strides)
+    _set_dtype(view, dtype)
+    _set_ndim(view, ndim)
+    _set_type(view, type)
+    _set_packed(view, _PACK[ndim](address, *shape, *strides))
+    _set_host(view, None)
+    _set_extent(view, None)
+    _set_grad(view, None)
 
 
 # --------------------------------------------------------------------------------------------------- overlap
@@ -381,11 +381,11 @@ def keys_of(elements: Any, key: Index | tuple[Index, ...]) -> tuple[Any, ...]:
     for k in keys:
         if not (is_integer(k) or isinstance(k, slice) or k is Ellipsis or is_indices(k)):
             raise _no_index(k)
-    given = sum(k is not Ellipsis for k in keys)
-    if given > elements.ndim:
-        message = f"{given} indices for an array of shape {elements.shape}"
+    count = sum(k is not Ellipsis for k in keys)
+    if count > elements.ndim:
+        message = f"{count} indices for an array of shape {elements.shape}"
         raise KernelIndexError(Diagnostic(message, code="index", hint="give at most one for each axis"))
-    rest: tuple[Any, ...] = (slice(None),) * (elements.ndim - given)
+    rest: tuple[Any, ...] = (slice(None),) * (elements.ndim - count)
     at = next((at for at, k in enumerate(keys) if k is Ellipsis), None)
     if at is None:
         return keys + rest
@@ -447,20 +447,19 @@ def shaped(values: HostArray, shape: tuple[int, ...], components: tuple[int, ...
     try:
         return values.reshape(shape + components)
     except ValueError:
-        found = values.shape[: values.ndim - len(components)]
-        raise KernelValueError(other_shape(shape, found)) from None
+        raise KernelValueError(other_shape(shape, values.shape[: values.ndim - len(components)])) from None
 
 
-def other_shape(wanted: tuple[int, ...], found: tuple[int, ...]) -> Diagnostic:
+def other_shape(wanted: tuple[int, ...], actual: tuple[int, ...]) -> Diagnostic:
     """The diagnostic for data of another shape."""
     hint = ""
-    if not found:
+    if not actual:
         hint = "x.fill_(value) sets all elements to one value"
-    elif math.prod(found) == math.prod(wanted):
+    elif math.prod(actual) == math.prod(wanted):
         hint = f"give the data that shape: data.reshape({wanted})"
     else:
         hint = f"give {math.prod(wanted)} elements, or make another array of the data: kl.array(data)"
-    return Diagnostic(f"the array has shape {wanted}, the data have shape {found}", code="shape", hint=hint)
+    return Diagnostic(f"the array has shape {wanted}, the data have shape {actual}", code="shape", hint=hint)
 
 
 def fits(values: HostArray, elem: Value) -> bool:

@@ -48,8 +48,8 @@ def allocate_on(place: Device, nbytes: int, *, cleared: bool, pinned: bool = Fal
     """
     if place.space is not None:
         return place.space.allocate(nbytes, cleared=cleared)
-    made = allocate_pinned(nbytes, cleared=cleared) if pinned else None
-    return allocate(nbytes, cleared=cleared) if made is None else made
+    memory = allocate_pinned(nbytes, cleared=cleared) if pinned else None
+    return allocate(nbytes, cleared=cleared) if memory is None else memory
 
 
 # ------------------------------------------------------------------------------------------------- transfers
@@ -147,9 +147,9 @@ def _one_value(target: Strided, values: Any) -> HostArray | None:
     components = outline.shape[target.ndim :]
     if isinstance(values, np.ndarray) and values.shape not in ((), components):
         return None
-    made = np.empty(components, outline.dtype)
-    made[...] = values
-    return made
+    value = np.empty(components, outline.dtype)
+    value[...] = values
+    return value
 
 
 def _other_extents(dest: Strided, src: Strided) -> Diagnostic:
@@ -262,8 +262,8 @@ def _are_together(dest: Strided, src: Strided) -> bool:
 
 def gathered(src: Strided) -> Strided | None:
     """The elements without gaps in memory of their own, of the same device; None where the host has to."""
-    made = room_for(src)
-    return made if device_copy(made, src) else None
+    dense = room_for(src)
+    return dense if device_copy(dense, src) else None
 
 
 def room_for(elements: Strided) -> Strided:
@@ -296,9 +296,9 @@ def _run(what: str, scalar: Scalar, dest: Strided, *others: Strided) -> bool:
 def _axes(dest: Strided, strides: Sequence[tuple[int, ...]]) -> list[Axis]:
     """The axes along which there is more than one scalar, the shortest way last; one at the least."""
     extents = (*dest.shape, *shape_of(dest.dtype))
-    given = [axis for axis in zip(extents, zip(*strides, strict=True), strict=True) if axis[0] != 1]
+    axes = [axis for axis in zip(extents, zip(*strides, strict=True), strict=True) if axis[0] != 1]
     merged: list[Axis] = []
-    for extent, steps in sorted(given, key=lambda axis: -abs(axis[1][0])):
+    for extent, steps in sorted(axes, key=lambda axis: -abs(axis[1][0])):
         if merged and all(outer == extent * inner for outer, inner in zip(merged[-1][1], steps, strict=True)):
             merged[-1] = (merged[-1][0] * extent, steps)
         else:

@@ -56,12 +56,12 @@ def converted(values: HostArray, scalar: Scalar) -> HostArray:
         except FloatingPointError:
             pass  # it may be infinite already: the rest looks at each number
     with np.errstate(over="ignore", invalid="ignore"):
-        made = rounded(values, wanted)
+        result = rounded(values, wanted)
     if values.size and scalar.kind != "bool" and not np.can_cast(values.dtype, wanted):
-        outside = _outside(values, made, scalar)
+        outside = _outside(values, result, scalar)
         if outside.any():
             raise _does_not_fit(values[outside].flat[0], scalar)
-    return made
+    return result
 
 
 def copy_elements(target: HostArray, values: HostArray) -> None:
@@ -92,10 +92,10 @@ def described(data: Any, by_shape: bool = False) -> str:
     return a_thing(data)
 
 
-def _outside(values: HostArray, made: HostArray, scalar: Scalar) -> HostArray:
+def _outside(values: HostArray, result: HostArray, scalar: Scalar) -> HostArray:
     """Mask of numbers that changed in the conversion: outside the range of the int type, or infinite."""
     if scalar.is_float:
-        return np.isinf(made) & np.isfinite(values)
+        return np.isinf(result) & np.isfinite(values)
     limits = np.iinfo(scalar.dtype)
     if values.dtype.kind == "f":
         return ~((values > limits.min - 1.0) & (values < limits.max + 1.0))
@@ -103,8 +103,8 @@ def _outside(values: HostArray, made: HostArray, scalar: Scalar) -> HostArray:
 
 
 def _does_not_fit(number: Any, scalar: Scalar) -> KernelValueError:
-    found = number.item() if isinstance(number, np.generic) else number
-    shown = str(found) if abs(found) < 1e30 or isinstance(found, float) else "a number of so many digits"
+    value = number.item() if isinstance(number, np.generic) else number
+    shown = str(value) if abs(value) < 1e30 or isinstance(value, float) else "a number of so many digits"
     if scalar.is_float:
         hint = f"{scalar} holds numbers up to {largest(scalar.dtype):.3g}"
     else:
@@ -138,4 +138,4 @@ def _culprit(data: Any) -> Any:
         return None
     if not isinstance(data, list | tuple) and not (isinstance(data, np.ndarray) and data.ndim):
         return _NONE if data is None else data
-    return next((found for part in data if (found := _culprit(part)) is not None), None)
+    return next((culprit for part in data if (culprit := _culprit(part)) is not None), None)

@@ -50,7 +50,7 @@ class Recorder:
     def overwritten(self, dest: Elements, how: str, data: Any = None) -> None:
         """`dest` now holds values of the host's, made of `data`; `how` names the operation."""
 
-    def called_host(self, call: Any, given: Sequence[Elements], results: Sequence[Elements]) -> None:
+    def called_host(self, call: Any, arguments: Sequence[Elements], results: Sequence[Elements]) -> None:
         """A Python function with a derivative of its own has run; `call` is a `HostCall`."""
 
     def looked_at(self, elements: Elements) -> Origins:
@@ -114,14 +114,14 @@ def caller(depth: int = 0) -> Place:
     """The line of the user's code that called into kernelab, `depth` frames of which need no look."""
     frame = user_frame(sys._getframe(1 + depth))
     code, at = frame.f_code, frame.f_lasti
-    known = _PLACES.get((id(code), at))
-    if known is not None and known[0] is code:
-        return known[1]
+    cached = _PLACES.get((id(code), at))
+    if cached is not None and cached[0] is code:
+        return cached[1]
     if len(_PLACES) == _MOST_PLACES:
         _PLACES.clear()
-    found = _place(code.co_filename, frame.f_lineno)
-    _PLACES[id(code), at] = code, found
-    return found
+    place = _place(code.co_filename, frame.f_lineno)
+    _PLACES[id(code), at] = code, place
+    return place
 
 
 _MOST_PLACES = 4096
@@ -169,7 +169,7 @@ def user_frame(frame: FrameType) -> FrameType:
 
 def name_in_caller(value: object) -> str | None:
     """The name under which the calling user code holds an object, or the code that called that, if any."""
-    return next((name for name, held in _names() if held is value), None)
+    return next((name for name, other in _names() if other is value), None)
 
 
 def called(value: object, otherwise: str = "an array") -> str:
@@ -187,8 +187,8 @@ def names_of_memories(memories: Iterable[Any]) -> dict[Any, str]:
     """The same of several allocations, as far as they have names, from one search."""
     wanted = {id(memory): memory for memory in memories}
     names: dict[int, str] = {}
-    for name, held in _names():
-        memory = id(getattr(held, "allocation", None)) if hasattr(type(held), "allocation") else None
+    for name, value in _names():
+        memory = id(getattr(value, "allocation", None)) if hasattr(type(value), "allocation") else None
         if memory in wanted:
             names.setdefault(memory, name)
     return {wanted[memory]: name for memory, name in names.items()}
@@ -203,9 +203,9 @@ def _names() -> Iterator[tuple[str, object]]:
             frame = frame.f_back
             scopes.append(frame.f_locals)
     for names in scopes:
-        for name, held in tuple(names.items()):
+        for name, value in tuple(names.items()):
             if not name.startswith("_"):
-                yield name, held
+                yield name, value
 
 
 @contextmanager

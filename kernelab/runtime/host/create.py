@@ -71,7 +71,7 @@ def zeros(
     >>> kl.zeros((2, 3), dtype=float).tolist()
     [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    return _made(shape, dtype, device, requires_grad, options, cleared=True)
+    return _new(shape, dtype, device, requires_grad, options, cleared=True)
 
 
 def empty(
@@ -88,9 +88,9 @@ def empty(
     >>> kl.empty((2, 3), dtype=kl.vec3).shape
     (2, 3)
     """
-    made = _made(shape, dtype, device, requires_grad, options, cleared=False)
-    begin(made.allocation)
-    return made
+    result = _new(shape, dtype, device, requires_grad, options, cleared=False)
+    begin(result.allocation)
+    return result
 
 
 def ones(
@@ -129,15 +129,15 @@ def full(
     elif elem is None:
         elem = element_type(value)
     filling = None if isinstance(elem, Struct) else element(value, elem)
-    made = _made(shape, elem, device, requires_grad, options, cleared=False)
+    result = _new(shape, elem, device, requires_grad, options, cleared=False)
     if filling is None:
-        made.blank()[...] = made._fitting(value)
+        result.blank()[...] = result._fitting(value)
     else:
-        put(made, filling)
+        put(result, filling)
     recorder = RECORDER.get()
     if recorder is not None:
-        recorder.came_in(made, value)
-    return made
+        recorder.came_in(result, value)
+    return result
 
 
 def zeros_like(
@@ -218,8 +218,8 @@ def from_numpy(
     [0, 1, 2]
     """
     values = data if isinstance(data, np.ndarray) else np.asarray(data)
-    made: array = array(values, dtype, shape, device, requires_grad, copy=False)
-    return made
+    result: array = array(values, dtype, shape, device, requires_grad, copy=False)
+    return result
 
 
 def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> array:
@@ -271,13 +271,13 @@ def _shared(source: Any) -> Any:
 
 
 def _of_device(source: Any, dtype: Any, requires_grad: bool) -> array:
-    made = array.over(*from_capsule(source, None if dtype is None else value_type(dtype)))
+    result = array.over(*from_capsule(source, None if dtype is None else value_type(dtype)))
     if requires_grad:
-        made.requires_grad = True
+        result.requires_grad = True
     recorder = RECORDER.get()
     if recorder is not None:
-        recorder.came_in(made, source)
-    return made
+        recorder.came_in(result, source)
+    return result
 
 
 def clone(
@@ -362,7 +362,7 @@ else:
     )
 
 
-def _made(
+def _new(
     shape: Shape | None,
     dtype: Any,
     device: Device | str | None,
@@ -376,10 +376,10 @@ def _made(
         elem, steps, nbytes, is_active = _row(shape, dtype)
         memory = allocate_on(place, nbytes, cleared=cleared)
         memory.requires_grad = bool(requires_grad) and is_active
-        made = array.over(memory, 0, (shape,), steps, elem)
+        result = array.over(memory, 0, (shape,), steps, elem)
         if requires_grad and not is_active:
-            made.requires_grad = True  # warns
-        return made
+            result.requires_grad = True  # warns
+        return result
     _require_known(options)
     shape = options.get("n") if shape is None else shape
     if shape is None:
@@ -389,12 +389,12 @@ def _made(
     extents, strides = shape_tuple(shape), options.get("strides")
     steps, nbytes = laid_out(extents, elem, strides)
     memory = allocate_on(place, nbytes, cleared=cleared, pinned=options.get("pinned", False))
-    made = array.over(memory, 0, extents, steps, elem)
+    result = array.over(memory, 0, extents, steps, elem)
     if strides is not None:
-        made.allocation.folded = made.folds
+        result.allocation.folded = result.folds
     if requires_grad:
-        made.requires_grad = True
-    return made
+        result.requires_grad = True
+    return result
 
 
 _PLAIN = frozenset({Scalar, Vec, Mat, NoneType})

@@ -30,7 +30,7 @@ def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, gra
     on to PyTorch's graph.  Raises KernelTypeError where the memory cannot be shared.
     """
     elem = None if dtype is None else value_type(dtype)
-    made = _over_tensor(t, elem)
+    result = _over_tensor(t, elem)
     if requires_grad is None and t.requires_grad and not t.is_leaf:
         message = f"{called(t, 'this tensor')} was computed by PyTorch: no gradient goes on to its graph"
         hint = (
@@ -40,14 +40,14 @@ def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, gra
         warn_at(message, "library", hint)
     wanted = bool(t.requires_grad) if requires_grad is None else requires_grad
     if grad is not None:
-        made.grad = from_torch(grad, elem) if not isinstance(grad, array) else grad
+        result.grad = from_torch(grad, elem) if not isinstance(grad, array) else grad
     elif wanted:
-        made.requires_grad = True
+        result.requires_grad = True
         if t.is_leaf:
             if t.grad is None:
                 t.grad = _torch().zeros_like(t)
-            made.grad = from_torch(t.grad, elem)
-    return made
+            result.grad = from_torch(t.grad, elem)
+    return result
 
 
 def _over_tensor(t: Any, elem: Value | None) -> array:
@@ -58,12 +58,12 @@ def _over_tensor(t: Any, elem: Value | None) -> array:
     if str(t.device).partition(":")[0] == "cuda":
         return from_dlpack(t.detach(), elem)
     values = _values(t)
-    made = from_numpy(values, elem, device=CPU)
-    if values.size and not np.may_share_memory(made.host(), values):
-        message = f"a tensor of {_name(t.dtype)} cannot be shared as an array of {made.dtype}"
-        hint = f"convert it first: t.to(torch.{scalar_of(made.dtype)})"
+    shared = from_numpy(values, elem, device=CPU)
+    if values.size and not np.may_share_memory(shared.host(), values):
+        message = f"a tensor of {_name(t.dtype)} cannot be shared as an array of {shared.dtype}"
+        hint = f"convert it first: t.to(torch.{scalar_of(shared.dtype)})"
         raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
-    return made
+    return shared
 
 
 def to_torch(a: array, requires_grad: bool | None = None) -> Any:
@@ -134,9 +134,9 @@ def from_ptr(
 
     `length` elements of `dtype`, or a `shape`, with `strides` in bytes where they are not contiguous.
     """
-    given = length if shape is None else shape
-    made: array = array(dtype=dtype, shape=given, device=device, ptr=ptr, strides=strides)
-    return made
+    shape = length if shape is None else shape
+    result: array = array(dtype=dtype, shape=shape, device=device, ptr=ptr, strides=strides)
+    return result
 
 
 def dtype_from_numpy(numpy_dtype: Any) -> Scalar:
@@ -149,22 +149,22 @@ def dtype_to_numpy(dtype: Any) -> Any:
 
     Raises KernelTypeError for vectors, matrices and structs, and for what is no type.
     """
-    found = value_type(dtype)
-    if not isinstance(found, Scalar):
-        message = f"NumPy has no dtype for {found}: its arrays hold the components in the last axes"
+    elem = value_type(dtype)
+    if not isinstance(elem, Scalar):
+        message = f"NumPy has no dtype for {elem}: its arrays hold the components in the last axes"
         raise KernelTypeError(Diagnostic(message, code="dtype"))
-    return found.dtype.type
+    return elem.dtype.type
 
 
 def dtype_from_torch(torch_dtype: Any) -> Scalar:
     """The type of numbers that PyTorch calls by this dtype; raises KernelTypeError where there is none."""
     name = _name(torch_dtype)
-    found = next((scalar for scalar in SCALARS if scalar.name == name), None)
-    if found is None:
+    scalar = next((scalar for scalar in SCALARS if scalar.name == name), None)
+    if scalar is None:
         named = f"torch.{name}" if str(torch_dtype).startswith("torch.") else described(torch_dtype)
         hint = "pass a dtype of numbers of PyTorch, such as torch.float32"
         raise KernelTypeError(Diagnostic(f"there is no type of numbers for {named}", code="dtype", hint=hint))
-    return found
+    return scalar
 
 
 def dtype_to_torch(dtype: Any) -> Any:
@@ -172,10 +172,10 @@ def dtype_to_torch(dtype: Any) -> Any:
 
     Raises KernelTypeError where PyTorch has none, or is not installed.
     """
-    found = value_type(dtype)
-    if not isinstance(found, Scalar) or not hasattr(_torch(), found.name):
-        raise KernelTypeError(Diagnostic(f"PyTorch has no dtype for {found}", code="dtype"))
-    return getattr(_torch(), found.name)
+    elem = value_type(dtype)
+    if not isinstance(elem, Scalar) or not hasattr(_torch(), elem.name):
+        raise KernelTypeError(Diagnostic(f"PyTorch has no dtype for {elem}", code="dtype"))
+    return getattr(_torch(), elem.name)
 
 
 def device_from_torch(torch_device: Any) -> Device:

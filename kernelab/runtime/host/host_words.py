@@ -105,17 +105,17 @@ class AdjointWord(Word):
 class Changing(Builtin):
     """An operation that changes what it is given: ``transform_set_rotation(t, q)``, ``svd3(a, u, s, v)``."""
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
+    def __call__(self, *values: Any, **named: Any) -> Any:
         """Set the components of the values that are to hold the results; else what the operation gives.
 
         Raises KernelTypeError for a target that is no vector or matrix of the type that a result has.
         """
-        ordered = self._in_order(given, named)
+        ordered = self._in_order(values, named)
         targets = ordered[filled(self.name, len(ordered))]
         if not targets:
             return super().__call__(*ordered)
-        found = super().__call__(*(ordered if targets == ordered[:1] else ordered[: -len(targets)]))
-        for target, result in zip(targets, found if isinstance(found, tuple) else (found,), strict=True):
+        outs = super().__call__(*(ordered if targets == ordered[:1] else ordered[: -len(targets)]))
+        for target, result in zip(targets, outs if isinstance(outs, tuple) else (outs,), strict=True):
             type = type_of(result)
             if type is None or type_of(target) != type:
                 kind = f"a {type}" if type else "a variable, which the host cannot"

@@ -68,12 +68,12 @@ class Instance:
             )
             hint = f"they are {', '.join(f'{entry.name}: {entry.type}' for entry in struct.fields)}"
             raise KernelTypeError(Diagnostic(message, code="field", hint=hint))
-        given = dict(zip((entry.name for entry in struct.fields), values, strict=False))
-        twice = sorted(set(given) & set(named))
+        by_name = dict(zip((entry.name for entry in struct.fields), values, strict=False))
+        twice = sorted(set(by_name) & set(named))
         if twice:
             message = f"{struct} gets two values for {twice[0]}"
             raise KernelTypeError(Diagnostic(message, code="field"))
-        for name, value in (given | named).items():
+        for name, value in (by_name | named).items():
             setattr(self, name, value)
 
     @classmethod
@@ -82,28 +82,28 @@ class Instance:
         array_type(cls.__kernelab_struct__, 1)  # refuses a struct that holds arrays
         return layout(cls.__kernelab_struct__)
 
-    def _follow(self, found: Origins) -> None:
+    def _follow(self, origins: Origins) -> None:
         """Set the provenance of the numbers of all fields."""
         for name, value in self._values.items():
             if isinstance(value, Instance):
-                value._follow(found)
+                value._follow(origins)
             else:
-                self._values[name] = traced(value, found)
+                self._values[name] = traced(value, origins)
 
     @classmethod
     def _read(cls, value: Any, of: array) -> "Instance":
         """A copy of an element of an array, which says so where a field of it is set."""
-        made = cls()
-        for entry in made._struct.fields:
-            held: Any = value[entry.name]
+        instance = cls()
+        for entry in instance._struct.fields:
+            member: Any = value[entry.name]
             dtype: Any = entry.type
             if isinstance(dtype, Struct):
-                held = class_of(dtype)._read(held, of)
+                member = class_of(dtype)._read(member, of)
             else:
-                held = frozen(dtype, held.copy()) if isinstance(held, np.ndarray) else held.item()
-            made._values[entry.name] = held
-        object.__setattr__(made, "_element", True)
-        return made
+                member = frozen(dtype, member.copy()) if isinstance(member, np.ndarray) else member.item()
+            instance._values[entry.name] = member
+        object.__setattr__(instance, "_element", True)
+        return instance
 
     @property
     def _struct(self) -> Struct:
@@ -144,9 +144,9 @@ class Instance:
     def _entry(self, name: str) -> Field:
         k = self._struct.index(name)
         if k is None:
-            known = ", ".join(entry.name for entry in self._struct.fields)
+            names = ", ".join(entry.name for entry in self._struct.fields)
             message = f"{self._struct} has no field {name}"
-            raise NoField(Diagnostic(message, hint=f"its fields are {known}", code="field"))
+            raise NoField(Diagnostic(message, hint=f"its fields are {names}", code="field"))
         return self._struct.fields[k]
 
     def __repr__(self) -> str:
@@ -168,11 +168,11 @@ class Instance:
         )
 
     def _copy(self) -> "Instance":
-        made = type(self)()
+        copy = type(self)()
         for name, value in self._values.items():
-            made._values[name] = _copied(value)
-        object.__setattr__(made, "_without", self._without)
-        return made
+            copy._values[name] = _copied(value)
+        object.__setattr__(copy, "_without", self._without)
+        return copy
 
     def copy(self) -> "Instance":
         """Another struct with the same values, and the same arrays."""
@@ -181,9 +181,9 @@ class Instance:
     __copy__ = _copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Instance":
-        memo[id(self)] = made = type(self)()
-        made._values.update({name: deepcopy(value, memo) for name, value in self._values.items()})
-        return made
+        memo[id(self)] = copy = type(self)()
+        copy._values.update({name: deepcopy(value, memo) for name, value in self._values.items()})
+        return copy
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self._struct, dict(self._values))
@@ -217,18 +217,18 @@ class Instance:
 
     def _leaves(self) -> list[Any]:
         """The arguments of a launch: the values of the leaves in order, None for an array that is not set."""
-        found: list[Any] = []
+        leaves: list[Any] = []
         for entry in self._struct.fields:
             value = self._values[entry.name]
             match entry.type:
                 case Struct():
-                    found += value._leaves()
+                    leaves += value._leaves()
                 case StructArray(elem):
                     count = len(class_of(elem)()._leaves())
-                    found += value.leaves if value is not None else [None] * count
+                    leaves += value.leaves if value is not None else [None] * count
                 case _:
-                    found.append(self._traced.get(entry.name, value))
-        return found
+                    leaves.append(self._traced.get(entry.name, value))
+        return leaves
 
     @property
     def grad(self) -> "Instance | None":
@@ -243,23 +243,23 @@ class Instance:
         )
 
     def _gradients(self) -> "Instance":
-        made = cleared(self)
+        gradients = cleared(self)
         without: set[str] = set()
         for entry in self._struct.fields:
             name, value = entry.name, self._values[entry.name]
             if isinstance(value, Instance):
-                made._values[name] = value._gradients()
+                gradients._values[name] = value._gradients()
             elif name in self._traced:
                 gradient = self._traced[name].grad
                 assert gradient is not None
-                made._values[name] = _copied(_element_of(gradient))
-            elif (found := _gradient(value)) is not None:
-                made._values[name] = found
+                gradients._values[name] = _copied(_element_of(gradient))
+            elif (part := _gradient(value)) is not None:
+                gradients._values[name] = part
             elif _is_number_of_floats(entry.type):
-                made._values[name] = made._values[name] * math.nan
+                gradients._values[name] = gradients._values[name] * math.nan
                 without.add(name)
-        object.__setattr__(made, "_without", frozenset(without))
-        return made
+        object.__setattr__(gradients, "_without", frozenset(without))
+        return gradients
 
 
 class NoField(KernelError, AttributeError):
@@ -281,20 +281,20 @@ def traced_in(instance: Instance) -> Iterator[array]:
 
 def cleared(instance: Instance) -> Instance:
     """A struct of the same kind whose numbers are zero, without arrays."""
-    made = type(instance)()
-    for entry in made._struct.fields:
-        inner = made._values[entry.name]
+    result = type(instance)()
+    for entry in result._struct.fields:
+        inner = result._values[entry.name]
         zero = cleared(inner) if isinstance(inner, Instance) else _initial(replace(entry, default=None))
-        made._values[entry.name] = zero
-    return made
+        result._values[entry.name] = zero
+    return result
 
 
 def class_of(struct: Struct) -> type[Instance]:
     """The class that makes structs of a definition: one for each, defaults included."""
-    found: type[Instance] = _class(
+    cls: type[Instance] = _class(
         struct, repr([struct.doc, *(entry.default for entry in _all_fields(struct))])
     )
-    return found
+    return cls
 
 
 def _is_number_of_floats(type: Any) -> bool:
@@ -356,9 +356,9 @@ def _class(struct: Struct, details: str) -> Any:
 
 
 def _restored(struct: Struct, values: dict[str, Any]) -> Instance:
-    made = class_of(struct)()
-    made._values.update(values)
-    return made
+    instance = class_of(struct)()
+    instance._values.update(values)
+    return instance
 
 
 def _all_fields(struct: Struct) -> list[Field]:
@@ -389,18 +389,18 @@ def _converted(entry: Field, value: Any, struct: str) -> Any:
         case Array() | StructArray():
             if value is None:
                 return None
-            found = value if is_picked(value) else _as_array(value, entry.type)
-            if found is not None and found.type == entry.type:
-                return found
-            if found is not None:
+            elements = value if is_picked(value) else _as_array(value, entry.type)
+            if elements is not None and elements.type == entry.type:
+                return elements
+            if elements is not None:
                 picked = "picked elements of " if is_picked(value) else ""
-                raise _wrong(entry, struct, f"{picked}an {found.type}")
+                raise _wrong(entry, struct, f"{picked}an {elements.type}")
         case (Scalar() | Vec() | Mat()) as type if isinstance(value, array):
             if value.dtype == type and is_differentiable(type) and value.size == 1:
                 return value
             hint = f"an array of one {type} would do" if is_differentiable(type) else ""
-            given = f"an {value.type}" if value.dtype != type else f"an array of {value.size} of them"
-            raise _wrong(entry, struct, given, hint)
+            kind = f"an {value.type}" if value.dtype != type else f"an array of {value.size} of them"
+            raise _wrong(entry, struct, kind, hint)
         case Scalar() as scalar:
             return _number(entry, scalar, value, struct)
         case Vec() | Mat() as type:
@@ -420,18 +420,18 @@ def _as_array(value: Any, wanted: Array | StructArray) -> array | None:
 
 
 def _number(entry: Field, scalar: Scalar, value: Any, struct: str) -> Any:
-    given = untraced(value)
-    given = given.item() if isinstance(given, np.generic | np.ndarray) and np.ndim(given) == 0 else given
-    if isinstance(given, int) and (scalar.is_int or (scalar.kind == "bool" and given in (0, 1))):
-        given = int(given) if scalar.is_int else bool(given)
+    raw = untraced(value)
+    raw = raw.item() if isinstance(raw, np.generic | np.ndarray) and np.ndim(raw) == 0 else raw
+    if isinstance(raw, int) and (scalar.is_int or (scalar.kind == "bool" and raw in (0, 1))):
+        raw = int(raw) if scalar.is_int else bool(raw)
     kinds: Any = bool if scalar.kind == "bool" else (int, float) if scalar.is_float else int
-    if not isinstance(given, kinds) or (isinstance(given, bool) and scalar.kind != "bool"):
+    if not isinstance(raw, kinds) or (isinstance(raw, bool) and scalar.kind != "bool"):
         raise _wrong(entry, struct, described(value, by_shape=True))
-    if scalar.is_int and not np.iinfo(scalar.dtype).min <= given <= np.iinfo(scalar.dtype).max:
-        raise _wrong(entry, struct, f"{given}, which it cannot hold")
+    if scalar.is_int and not np.iinfo(scalar.dtype).min <= raw <= np.iinfo(scalar.dtype).max:
+        raise _wrong(entry, struct, f"{raw}, which it cannot hold")
     with np.errstate(over="ignore"):
         try:
-            number = rounded(given, scalar.dtype).item()
+            number = rounded(raw, scalar.dtype).item()
         except OverflowError:
             raise _wrong(entry, struct, "an int of so many digits", "no float is that large") from None
     return follow(number, value)
@@ -439,19 +439,19 @@ def _number(entry: Field, scalar: Scalar, value: Any, struct: str) -> Any:
 
 def _components(entry: Field, type: Value, value: Any, struct: str) -> Any:
     try:
-        given = widened(np.asarray(untraced(value)))
+        numbers = widened(np.asarray(untraced(value)))
     except ValueError:
         raise _wrong(entry, struct, described(value, by_shape=True)) from None
     kinds = "iuf" if scalar_of(type).is_float else "iu" if scalar_of(type).is_int else "b"
-    fits = given.dtype.kind in kinds and given.shape in (shape_of(type), (size_of(type),))
+    fits = numbers.dtype.kind in kinds and numbers.shape in (shape_of(type), (size_of(type),))
     if not fits:
         hint = f"give {size_of(type)} numbers, or kl.{type}(...)"
         raise _wrong(entry, struct, described(value, by_shape=True), hint)
-    return follow(value_of(type, rounded(given, scalar_of(type).dtype).reshape(shape_of(type))), value)
+    return follow(value_of(type, rounded(numbers, scalar_of(type).dtype).reshape(shape_of(type))), value)
 
 
-def _wrong(entry: Field, struct: str, found: str, hint: str = "") -> KernelTypeError:
-    message = f"the field {entry.name} of {struct} is {entry.type}, not {found}"
+def _wrong(entry: Field, struct: str, actual: str, hint: str = "") -> KernelTypeError:
+    message = f"the field {entry.name} of {struct} is {entry.type}, not {actual}"
     return KernelTypeError(Diagnostic(message, hint=hint, code="field"))
 
 

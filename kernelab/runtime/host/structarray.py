@@ -78,9 +78,9 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         """The array of one field; raises KernelIndexError if there is none of that name."""
         k = self.dtype.index(name)
         if k is None:
-            known = ", ".join(entry.name for entry in self.dtype.fields)
+            listed = ", ".join(entry.name for entry in self.dtype.fields)
             message = f"{self.dtype} has no field {name}"
-            raise KernelIndexError(Diagnostic(message, hint=f"its fields are {known}", code="field"))
+            raise KernelIndexError(Diagnostic(message, hint=f"its fields are {listed}", code="field"))
         type: Any = self.dtype.fields[k].type
         if isinstance(type, Struct):
             kept = layout(self.dtype).fields
@@ -96,14 +96,14 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         """A field's array for a name; a copy of the struct for integers; else a view."""
         if isinstance(key, str):
             return self.field(key)
-        found = super().__getitem__(key)
-        return self._instance(found) if isinstance(found, np.void) else found
+        item = super().__getitem__(key)
+        return self._instance(item) if isinstance(item, np.void) else item
 
     def _instance(self, element: np.void) -> Instance:
-        found, made = look_at(self), class_of(self.dtype)._read(element, self)
-        if found:
-            made._follow(found)
-        return made
+        origins, instance = look_at(self), class_of(self.dtype)._read(element, self)
+        if origins:
+            instance._follow(origins)
+        return instance
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(key, str):
@@ -140,13 +140,13 @@ def by_leaves(cotangents: Mapping[array, Any]) -> Iterator[tuple[array, Any]]:
         if not isinstance(target, structarray):
             yield target, cotangent
             continue
-        given = cotangent if isinstance(cotangent, array) else array(cotangent, target.dtype)
-        if not isinstance(given, structarray) or (given.dtype, given.shape) != (target.dtype, target.shape):
+        bars = cotangent if isinstance(cotangent, array) else array(cotangent, target.dtype)
+        if not isinstance(bars, structarray) or (bars.dtype, bars.shape) != (target.dtype, target.shape):
             message = f"the cotangent of {target.type} of shape {target.shape} is another one"
             hint = "write kl.zeros_like(ps) and set its fields"
             raise KernelTypeError(Diagnostic(message, hint=hint, code="seed"))
         yield from (
-            pair for pair in zip(target.leaves, given.leaves, strict=True) if is_differentiable(pair[0].dtype)
+            pair for pair in zip(target.leaves, bars.leaves, strict=True) if is_differentiable(pair[0].dtype)
         )
 
 
@@ -179,10 +179,10 @@ def _values(data: Any, struct: Struct) -> HostArray:
         rows = [_values(part, struct) for part in data]
         if len({row.shape for row in rows}) <= 1:
             return np.stack(rows) if rows else np.zeros(0, wanted)
-    found = f"NumPy data of {data.dtype}" if isinstance(data, np.ndarray) else f"{a_thing(data)}"
+    kind = f"NumPy data of {data.dtype}" if isinstance(data, np.ndarray) else f"{a_thing(data)}"
     if isinstance(data, Instance) and data._struct.name == struct.name:
-        found = f"a {data._struct.name} of another definition"
-    message = f"cannot make {struct} from {found}"
+        kind = f"a {data._struct.name} of another definition"
+    message = f"cannot make {struct} from {kind}"
     hint = f"give structs made by {struct}(), or NumPy data of the dtype that .numpy() has"
     raise KernelTypeError(Diagnostic(message, hint=hint, code="dtype"))
 

@@ -57,20 +57,20 @@ class Reference:
 
 def require_arguments_readable(arguments: Sequence[Any]) -> None:
     """Raise GradientError where an array among the arguments of a launch differs between lanes."""
-    for given in _arrays(arguments):
-        require_readable(given)
+    for elements in _arrays(arguments):
+        require_readable(elements)
 
 
 def hold_values(arguments: Sequence[Any]) -> bool:
     """Whether no array among the arguments of a launch differs between lanes."""
-    return all(unreadable(given) is None for given in _arrays(arguments))
+    return all(unreadable(elements) is None for elements in _arrays(arguments))
 
 
 def _arrays(arguments: Sequence[Any]) -> Iterator[array]:
     for argument in arguments:
-        given = argument.array if isinstance(argument, Reference) else argument
-        if isinstance(given, array):
-            yield given
+        value = argument.array if isinstance(argument, Reference) else argument
+        if isinstance(value, array):
+            yield value
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +117,10 @@ class Parameter:
         limits = np.iinfo(wanted.dtype)
         return Quick(int, int(limits.min), int(limits.max), pack)
 
-    def wrong(self, found: str, hint: str = "", code: str = "argument") -> LaunchError:
+    def wrong(self, actual: str, hint: str = "", code: str = "argument") -> LaunchError:
         """The error that something else was expected here."""
         message = (
-            f"argument `{self.name}` of kernel `{self.kernel}` expects {_expected(self.type)}, not {found}"
+            f"argument `{self.name}` of kernel `{self.kernel}` expects {_expected(self.type)}, not {actual}"
         )
         note = f"{self.name}: {self.type}"
         return LaunchError(Diagnostic(message, self.span, code, note=note, hint=hint))
@@ -129,33 +129,33 @@ class Parameter:
 
     def _array(self, argument: Any, wanted: Array) -> array:
         if isinstance(argument, array):
-            found = argument
+            source = argument
         elif argument is None:
             shape = (*(0,) * wanted.ndim, *shape_of(wanted.elem))
-            found = array(np.zeros(shape, scalar_of(wanted.elem).dtype), wanted.elem)
+            source = array(np.zeros(shape, scalar_of(wanted.elem).dtype), wanted.elem)
         elif hasattr(argument, "gathered"):
             if argument.type != wanted:
                 raise self.wrong(f"picked elements of an {argument.type}", code="dtype")
-            found = argument.gathered()
+            source = argument.gathered()
         elif isinstance(argument, np.ndarray) or (
             hasattr(argument, "__array_interface__") and not isinstance(argument, np.generic)
         ):
-            found = self._borrowed(self._described_by_itself(argument), wanted)
+            source = self._borrowed(self._described_by_itself(argument), wanted)
         elif hasattr(argument, "__dlpack__"):
-            found = self._tensor(argument, wanted)
+            source = self._tensor(argument, wanted)
         else:
             hint = f"make an array of it: kl.array(..., dtype=kl.{wanted.elem})"
             if isinstance(argument, bool | int | float | np.number):
                 hint = "inputs, then outputs, fill the parameters in the order of the kernel's definition"
             raise self.wrong(described(argument, by_shape=True), hint, "type")
-        if found.dtype != wanted.elem:
-            other = f"or annotate {self.name}: {found.type}"
+        if source.dtype != wanted.elem:
+            other = f"or annotate {self.name}: {source.type}"
             hint = f"convert it: kl.array({self.name}, dtype=kl.{wanted.elem}), {other}"
-            raise self.wrong(f"an array of {found.dtype}", hint, "dtype")
-        if found.ndim != wanted.ndim:
-            hint = f"its shape is {found.shape}; reshape or slice it, or annotate {self.name}: {found.type}"
-            raise self.wrong(f"an array of {dimensions(found.ndim)}", hint, "ndim")
-        return found
+            raise self.wrong(f"an array of {source.dtype}", hint, "dtype")
+        if source.ndim != wanted.ndim:
+            hint = f"its shape is {source.shape}; reshape or slice it, or annotate {self.name}: {source.type}"
+            raise self.wrong(f"an array of {dimensions(source.ndim)}", hint, "ndim")
+        return source
 
     def _described_by_itself(self, argument: Any) -> HostArray:
         """The memory that an object describes in the terms of NumPy."""
@@ -181,23 +181,23 @@ class Parameter:
         )
 
     def _borrowed(
-        self, values: HostArray, wanted: Array, found: str = "a NumPy array", convert: str = ""
+        self, values: HostArray, wanted: Array, what: str = "a NumPy array", convert: str = ""
     ) -> array:
         scalar, components = scalar_of(wanted.elem), shape_of(wanted.elem)
         if scalar_of_dtype(values.dtype) != scalar:
             hint = convert or f"convert it: {self.name}.astype(np.{scalar})"
-            raise self.wrong(f"{found} of dtype {values.dtype}", hint, "dtype")
+            raise self.wrong(f"{what} of dtype {values.dtype}", hint, "dtype")
         fits = values.ndim == wanted.ndim + len(components)
         if not fits or values.shape[wanted.ndim :] != components:
             axes = (
                 "" if not components else f", the last ones {components} for the components of {wanted.elem}"
             )
             hint = f"it needs {wanted.ndim + len(components)} axes{axes}"
-            raise self.wrong(f"{found} of shape {values.shape}", hint, "shape")
+            raise self.wrong(f"{what} of shape {values.shape}", hint, "shape")
         shared = array(values, wanted.elem, device=CPU, copy=False)
         assert isinstance(shared, array)
         if shared.size and not np.shares_memory(shared.host(), values):
-            raise self.wrong(f"{found} whose components lie apart", "pass a contiguous copy", "shape")
+            raise self.wrong(f"{what} whose components lie apart", "pass a contiguous copy", "shape")
         return shared
 
     # -------------------------------------------------------------------------------------- values
@@ -250,20 +250,20 @@ class Parameter:
 
 
 def parameters(kernel: str, params: Sequence[Var]) -> tuple[Parameter, ...]:
-    found = []
+    result = []
     for var in params:
         type = array_type(var.type.elem, var.type.ndim) if isinstance(var.type, Array) else var.type
-        found.append(Parameter(kernel, var.hint, type, var.span))
-    return tuple(found)
+        result.append(Parameter(kernel, var.hint, type, var.span))
+    return tuple(result)
 
 
-def wrong_count(kernel: str, params: Sequence[Parameter | Formal], given: int, span: Span) -> LaunchError:
+def wrong_count(kernel: str, params: Sequence[Parameter | Formal], count: int, span: Span) -> LaunchError:
     """The error of a launch with more or fewer arguments than the kernel has parameters."""
     signature = ", ".join(f"{p.name}: {p.type}" for p in params)
     arguments = "1 argument" if len(params) == 1 else f"{len(params)} arguments"
-    message = f"kernel `{kernel}` takes {arguments}, not {given}"
-    if given < len(params):
-        message += f"; `{params[given].name}` is missing"
+    message = f"kernel `{kernel}` takes {arguments}, not {count}"
+    if count < len(params):
+        message += f"; `{params[count].name}` is missing"
     return LaunchError(Diagnostic(message, span, "count", hint=f"its signature is {kernel}({signature})"))
 
 
@@ -306,13 +306,13 @@ def _rounded(number: float, wanted: Scalar) -> bytes:
 Loaded = KernelDefinition | GenericKernel
 
 
-def ordered(kernel: Loaded, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+def ordered(kernel: Loaded, positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     """All arguments in order; those that are missing at the end are left to whoever checks their number.
 
     Raises LaunchError for a name that the kernel does not have or that got a value already, and for a
     parameter without a value before one that has one.
     """
-    arguments = list(given)
+    arguments = list(positional)
     if not named and (not kernel.defaults or len(arguments) >= len(kernel.names)):
         return arguments
     rest = kernel.names[len(arguments) :]
@@ -368,31 +368,31 @@ class Straight:
 def straight(parameters: Sequence[Parameter], written: Sequence[int]) -> Straight:
     """The functions of a kernel with these parameters, some of which it writes, by position."""
     arrays = [i for i, parameter in enumerate(parameters) if isinstance(parameter.type, Array)]
-    known: dict[str, Any] = {"array": array}
+    namespace: dict[str, Any] = {"array": array}
     text = [
-        *_slots(parameters, written, known),
+        *_slots(parameters, written, namespace),
         "def memories(arguments):",
         f"    return [{', '.join(f'arguments[{i}].allocation' for i in arrays)}]",
         *_marks("wanted", "requires_grad", len(arrays)),
         *_marks("versions", "version", len(arrays)),
     ]
-    exec("\n".join(text), known)  # made of numbers alone: no word of the user's is in it
-    return Straight(known["slots"], known["memories"], known["wanted"], known["versions"])
+    exec("\n".join(text), namespace)  # made of numbers alone: no word of the user's is in it
+    return Straight(namespace["slots"], namespace["memories"], namespace["wanted"], namespace["versions"])
 
 
-def _slots(parameters: Sequence[Parameter], written: Sequence[int], known: dict[str, Any]) -> list[str]:
+def _slots(parameters: Sequence[Parameter], written: Sequence[int], namespace: dict[str, Any]) -> list[str]:
     # An attribute of an array takes six times as long as one of memory: its class has `__getattr__`.
     conditions, packed = ["True"], ["grid"]
     for i, parameter in enumerate(parameters):
         if isinstance(parameter.type, Array):
-            known[f"type{i}"] = parameter.type
+            namespace[f"type{i}"] = parameter.type
             conditions += [f"type(a{i}) is array", f"a{i}.type is type{i}"]
             packed.append(f"a{i}.packed")
             continue
         quick = parameter.quick
         if quick is None:
             return ["def slots(arguments, grid):", "    return None"]
-        known[f"kind{i}"], known[f"pack{i}"] = quick.kind, quick.pack
+        namespace[f"kind{i}"], namespace[f"pack{i}"] = quick.kind, quick.pack
         conditions += [f"type(a{i}) is kind{i}", f"{quick.low!r} <= a{i} <= {quick.high!r}"]
         packed.append(f"pack{i}(a{i})")
     for i in written:

@@ -103,9 +103,9 @@ def _of_stub(stub: FunctionType, names: Mapping[str, Any]) -> Kernel:
     if not isinstance(kernel, Kernel) or not isinstance(kernel.loaded, GenericKernel):
         raise KernelTypeError(Diagnostic(f"{stub.__name__} is no kernel with parameters of Any", hint=hint))
     parameters = stub.__code__.co_varnames[: stub.__code__.co_argcount]
-    given = annotations_of(stub)
-    given = {name: evaluated(given.get(name), stub, names) for name in parameters}
-    kernel.instance(stated(kernel.loaded, [given[name] for name in parameters]))
+    annotations = annotations_of(stub)
+    annotations = {name: evaluated(annotations.get(name), stub, names) for name in parameters}
+    kernel.instance(stated(kernel.loaded, [annotations[name] for name in parameters]))
     return kernel
 
 
@@ -215,8 +215,8 @@ def func_native(
     [4.0, 9.0]
     """
     names = names_around(2)
-    given = {"snippet": snippet, "adj_snippet": adj_snippet, "replay_snippet": replay_snippet, "check": check}
-    return lambda function: NativeFunction(function, names, given)
+    parts = {"snippet": snippet, "adj_snippet": adj_snippet, "replay_snippet": replay_snippet, "check": check}
+    return lambda function: NativeFunction(function, names, parts)
 
 
 def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool) -> Any:
@@ -228,7 +228,7 @@ def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool) -> Any:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         names = ChainMap(closure(function), *maps_of(namespace))
         if isinstance(forward_fn, Function):
-            forward_fn.attach(lambda found: attach(rule_from(function, names, check), found))
+            forward_fn.attach(lambda target: attach(rule_from(function, names, check), target))
             forward_fn.ruled.append((function, namespace, check))
         else:
             attach(rule_from(function, names, check), forward_fn.__kernelab_function__)
@@ -237,8 +237,8 @@ def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool) -> Any:
     return decorate
 
 
-def _is_function(found: Any) -> bool:
-    return isinstance(found, Function) or getattr(found, "__kernelab_function__", None) is not None
+def _is_function(value: Any) -> bool:
+    return isinstance(value, Function) or getattr(value, "__kernelab_function__", None) is not None
 
 
 def struct(cls: Any) -> type[Instance]:
@@ -288,7 +288,7 @@ class Function(Single, hooks.Displayed):
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """What the Python function returns; of arrays what kernels compute, so that derivatives follow."""
-        if any(isinstance(given, array) for given in (*arguments, *named.values())):
+        if any(isinstance(value, array) for value in (*arguments, *named.values())):
             return hooks.call(self, arguments, named)
         return self._python(*arguments, **named)
 
@@ -359,11 +359,11 @@ class Function(Single, hooks.Displayed):
             self._lowered = own
             return Overloads.of([member._own for member in named.members])
 
-        found = definition_of(self._python, names, "func", self._early, siblings if several else None)
-        assert isinstance(found, UserFunction)
+        definition = definition_of(self._python, names, "func", self._early, siblings if several else None)
+        assert isinstance(definition, UserFunction)
         # The body of a function whose types are not stated is lowered when a kernel calls it.
-        found.listener = warn_of
-        return found
+        definition.listener = warn_of
+        return definition
 
 
 def _overloaded(function: Callable[..., Any], before: Any) -> tuple[Function, ...]:
@@ -374,8 +374,8 @@ def _overloaded(function: Callable[..., Any], before: Any) -> tuple[Function, ..
     places = {(one.__code__.co_filename, one.__qualname__) for one in both}
     if len(places) > 1 or any(len(_taken(one)) != one.__code__.co_argcount for one in both):
         return ()
-    found = (*before._others, before)
-    return tuple(other for other in found if _taken(other._python) != _taken(function))
+    earlier = (*before._others, before)
+    return tuple(other for other in earlier if _taken(other._python) != _taken(function))
 
 
 def _taken(function: Any) -> tuple[str, ...]:
@@ -386,24 +386,24 @@ class NativeFunction(Function):
     """A decorated function of C++."""
 
     def __init__(
-        self, function: Callable[..., Any], namespace: Mapping[str, Any], given: Mapping[str, Any]
+        self, function: Callable[..., Any], namespace: Mapping[str, Any], snippets: Mapping[str, Any]
     ) -> None:
         super().__init__(function, namespace)
-        self._given = given
+        self._snippets = snippets
 
     @property
     def taken(self) -> dict[str, Any]:
         """What it is made of beside its text."""
-        return {**super().taken, "given": {**self._given}}
+        return {**super().taken, "snippets": {**self._snippets}}
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         return hooks.call(self, arguments, named)
 
     def _lower(self) -> UserFunction:
         names = ChainMap(closure(self._python), *maps_of(self._namespace))
-        found = native_of(self._python, names, self._given)
-        assert isinstance(found, UserFunction)
-        return found
+        definition = native_of(self._python, names, self._snippets)
+        assert isinstance(definition, UserFunction)
+        return definition
 
 
 def _require_def(function: Any, word: str) -> Any:
@@ -425,14 +425,14 @@ def _function(
     early: Parsed | None,
     others: tuple[Function, ...],
     rules: Sequence[tuple[Text, bool]],
-    given: Mapping[str, Any] | None = None,
+    snippets: Mapping[str, Any] | None = None,
 ) -> Function:
     """A function for kernels, made again of its text."""
-    function = text.function()
-    names = function.__globals__
-    made = Function(function, names, early) if given is None else NativeFunction(function, names, given)
-    made._others = others
+    python = text.function()
+    names = python.__globals__
+    result = Function(python, names, early) if snippets is None else NativeFunction(python, names, snippets)
+    result._others = others
     for rule, check in rules:
         written = rule.function()
-        _rule(made, written.__globals__, check)(written)
-    return made
+        _rule(result, written.__globals__, check)(written)
+    return result

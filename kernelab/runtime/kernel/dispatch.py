@@ -32,7 +32,7 @@ class Held(NamedTuple):
     """The allocations that hold the arrays of a launch, and how many there had been on devices until then."""
 
     owners: list[tuple[str, weakref.ref[DeviceAllocation]]]
-    made: int
+    allocated: int
 
 
 def place(function: Function) -> "Placed":
@@ -40,10 +40,10 @@ def place(function: Function) -> "Placed":
 
     It is built for the CPU at once, unless CUDA devices are in use.  Raises BuildError.
     """
-    made = Placed(function)
+    placed = Placed(function)
     if not OPEN:
-        made.on_cpu()
-    return made
+        placed.on_cpu()
+    return placed
 
 
 class Placed:
@@ -70,9 +70,9 @@ class Placed:
         """Run where the arrays are; raises LaunchError where they are not all in one place."""
         if OPEN:
             slots = slots_of(args)
-            held = self._held(slots)
-            if held:
-                self._run(held, args, limit, room)
+            by_name = self._held(slots)
+            if by_name:
+                self._run(by_name, args, limit, room)
                 return
             self._require_no_capture()
             if has_copies():
@@ -97,9 +97,9 @@ class Placed:
                 raise LaunchError(Diagnostic(message, self.function.span, "capture", hint=hint))
             functions = [self.function]
             compiled = self.compiled.pop(space, None) or space.backend.compile(functions)
-            made = space.backend.load(functions, compiled)[self.function.name]
-            assert isinstance(made, CudaEntry)
-            self._devices[space] = made
+            entry = space.backend.load(functions, compiled)[self.function.name]
+            assert isinstance(entry, CudaEntry)
+            self._devices[space] = entry
         return self._devices[space]
 
     def _require_no_capture(self) -> None:
@@ -121,33 +121,33 @@ class Placed:
         What was the host's stays so until a device has new memory.
         """
         key = tuple(slots)
-        known = self._known.get(key)
-        if known is not None:
-            living = {name: owner for name, ref in known.owners if (owner := ref()) is not None}
-            if len(living) == len(known.owners) and (living or known.made == Space.made):
+        cached = self._known.get(key)
+        if cached is not None:
+            living = {name: owner for name, ref in cached.owners if (owner := ref()) is not None}
+            if len(living) == len(cached.owners) and (living or cached.allocated == Space.allocated):
                 return living
-        held = self._find_held(slots)
+        by_name = self._find_held(slots)
         if len(self._known) == MOST_KNOWN:
             self._known.clear()
-        owners = [(name, weakref.ref(owner)) for name, owner in held.items()]
-        self._known[key] = Held(owners, Space.made)
-        return held
+        owners = [(name, weakref.ref(owner)) for name, owner in by_name.items()]
+        self._known[key] = Held(owners, Space.allocated)
+        return by_name
 
     def _find_held(self, slots: Sequence[int]) -> dict[str, DeviceAllocation]:
-        found: dict[str, DeviceAllocation | None] = {}
+        owners: dict[str, DeviceAllocation | None] = {}
         for name, reach in reach_of(self._layout, slots).items():
             if reach.low < reach.high:
-                found[name] = _owner(reach.low)
+                owners[name] = _owner(reach.low)
         for param in self._layout.params:
             if param.residual:
-                found[param.name] = _owner(slots[param.slot + 1])
-        held = {name: owner for name, owner in found.items() if owner is not None}
-        if (len(held) < len(found) and held) or len({owner.space for owner in held.values()}) > 1:
-            raise LaunchError(self._apart(found))
-        return held
+                owners[param.name] = _owner(slots[param.slot + 1])
+        placed = {name: owner for name, owner in owners.items() if owner is not None}
+        if (len(placed) < len(owners) and placed) or len({owner.space for owner in placed.values()}) > 1:
+            raise LaunchError(self._apart(owners))
+        return placed
 
-    def _apart(self, found: dict[str, DeviceAllocation | None]) -> Diagnostic:
-        places = {name: "cpu" if owner is None else owner.space.name for name, owner in found.items()}
+    def _apart(self, owners: dict[str, DeviceAllocation | None]) -> Diagnostic:
+        places = {name: "cpu" if owner is None else owner.space.name for name, owner in owners.items()}
         first = next(iter(places))
         other = next(name for name in places if places[name] != places[first])
         message = (
@@ -157,10 +157,10 @@ class Placed:
         hint = f'move one of them: {other}.to("{places[first]}")'
         return Diagnostic(message, self.function.span, "device", hint=hint)
 
-    def _run(self, held: dict[str, DeviceAllocation], args: Args, limit: int, room: int) -> None:
-        space = next(iter(held.values())).space
+    def _run(self, by_name: dict[str, DeviceAllocation], args: Args, limit: int, room: int) -> None:
+        space = next(iter(by_name.values())).space
         space.require_mine(f"`{self.function.name}` is launched")
-        entry, owners = self.on(space), list(held.values())
+        entry, owners = self.on(space), list(by_name.values())
         for owner in owners:
             owner.flush()
         if space.capture is not None:
@@ -171,11 +171,11 @@ class Placed:
             entry.start(args, limit, room, caller())
         finally:
             space.ran(owners, stream)
-            for name in entry.changed & held.keys():
-                held[name].changed_there()
+            for name in entry.changed & by_name.keys():
+                by_name[name].changed_there()
             for param in self._layout.params:
                 if param.residual:
-                    held[param.name].changed_there()
+                    by_name[param.name].changed_there()
 
 
 def _owner(address: int) -> DeviceAllocation | None:
@@ -242,8 +242,8 @@ def _free_of_container() -> list[int]:
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
     )
-    found = [(_text(limit).strip(), _text(used).strip()) for limit, used in places]
-    return [max(0, int(limit) - int(used)) for limit, used in found if limit.isdigit() and used.isdigit()]
+    pairs = [(_text(limit).strip(), _text(used).strip()) for limit, used in places]
+    return [max(0, int(limit) - int(used)) for limit, used in pairs if limit.isdigit() and used.isdigit()]
 
 
 def _text(path: str) -> str:

@@ -63,8 +63,8 @@ from kernelab.runtime.kernel.travel import (
     Def,
     Part,
     Text,
+    by_token,
     captured,
-    known,
     require_own_rules,
     require_version,
     token_of,
@@ -133,9 +133,9 @@ class Kernel(KernelHints, Displayed):
     @classmethod
     def of(cls, name: str, load: Callable[[], Loaded]) -> Self:
         """The kernel whose definition `load` gives when it is first needed."""
-        made = cls.__new__(cls)
-        made._begin(name, load)
-        return made
+        kernel = cls.__new__(cls)
+        kernel._begin(name, load)
+        return kernel
 
     @classmethod
     def of_def(
@@ -146,9 +146,9 @@ class Kernel(KernelHints, Displayed):
         early: Parsed | None = None,
     ) -> Self:
         """The kernel of a Python function; `early` is what was evaluated of it where it was defined."""
-        made = cls.__new__(cls)
-        made._decorate(function, names, options, early)
-        return made
+        kernel = cls.__new__(cls)
+        kernel._decorate(function, names, options, early)
+        return kernel
 
     def _decorate(
         self,
@@ -189,11 +189,11 @@ class Kernel(KernelHints, Displayed):
     def __getitem__(self, grid: int | tuple[int, ...]) -> Callable[..., None]:
         """The kernel on a grid: call it with its arguments, by position or by name."""
 
-        def launched(*given: Any, **named: Any) -> None:
-            if not named and len(given) == self.arity:
-                hooks.run(self, grid, [*given])
+        def launched(*positional: Any, **named: Any) -> None:
+            if not named and len(positional) == self.arity:
+                hooks.run(self, grid, [*positional])
                 return
-            arguments = ordered(self.loaded, given, named)
+            arguments = ordered(self.loaded, positional, named)
             hooks.run(self.of_arguments(arguments), grid, arguments)
 
         return launched
@@ -239,12 +239,12 @@ class Kernel(KernelHints, Displayed):
     def instance(self, types: Sequence[AnyType | None]) -> "Kernel":
         """A generic kernel for these types of its parameters; raises KernelError."""
         assert isinstance(self.loaded, GenericKernel)
-        found = self.loaded.instantiate(types)
-        if found not in self._instances:
-            self._instances[found] = made = Kernel.of(self.name, lambda: found)
-            made.definition = found
-            made.origin = Part(_instance_of, (self, tuple(types)))
-        return self._instances[found]
+        definition = self.loaded.instantiate(types)
+        if definition not in self._instances:
+            self._instances[definition] = kernel = Kernel.of(self.name, lambda: definition)
+            kernel.definition = definition
+            kernel.origin = Part(_instance_of, (self, tuple(types)))
+        return self._instances[definition]
 
     @property
     def key(self) -> str:
@@ -330,24 +330,24 @@ class Kernel(KernelHints, Displayed):
     @cached_property
     def plan(self) -> Plan:
         """The facts that a launch needs."""
-        params, found = self.primal.params, self.effects
+        params, touched = self.primal.params, self.effects
         named = effects(self.text).reads
-        made = parameters(self.name, params)
+        packers = parameters(self.name, params)
         signature = self.definition.signature
         has_structs = any(isinstance(formal.type, Struct | StructArray) for formal in signature)
         arrays = tuple(i for i, param in enumerate(params) if isinstance(param.type, Array))
-        written = tuple(i for i in arrays if params[i] in found.changed)
+        written = tuple(i for i in arrays if params[i] in touched.changed)
         return Plan(
-            parameters=made,
-            types=tuple(parameter.type for parameter in made),
-            quick=tuple(parameter.quick for parameter in made),
-            straight=straight(made, written),
+            parameters=packers,
+            types=tuple(parameter.type for parameter in packers),
+            quick=tuple(parameter.quick for parameter in packers),
+            straight=straight(packers, written),
             arrays=arrays,
             floats=tuple(i for i in arrays if is_differentiable(params[i].type)),
             of_floats=tuple(is_differentiable(params[i].type) for i in arrays),
             of_inputs=tuple(is_differentiable(params[i].type) and i not in written for i in arrays),
-            numbers=tuple(i for i, p in enumerate(made) if i not in arrays and is_differentiable(p.type)),
-            read=tuple(i for i in arrays if params[i] in found.reads),
+            numbers=tuple(i for i, p in enumerate(packers) if i not in arrays and is_differentiable(p.type)),
+            read=tuple(i for i in arrays if params[i] in touched.reads),
             read_in_text=tuple(i for i in arrays if self.text.params[i] in named),
             written=written,
             coordinates=len(self.primal.threads),
@@ -423,13 +423,13 @@ class Kernel(KernelHints, Displayed):
 
     def positions(self, names: Iterable[str]) -> Positions:
         """The positions of the named parameters, and of the floats in the named structs."""
-        known, found = frozenset(names), []
+        wanted, positions = frozenset(names), []
         for i, param in enumerate(self.primal.params):
             struct = param.hint.partition(".")[0]
-            is_part = struct != param.hint and struct in known and is_differentiable(param.type)
-            if param.hint in known or is_part:
-                found.append(i)
-        return tuple(found)
+            is_part = struct != param.hint and struct in wanted and is_differentiable(param.type)
+            if param.hint in wanted or is_part:
+                positions.append(i)
+        return tuple(positions)
 
     @cached_property
     def by_leaves(self) -> "Kernel":
@@ -442,10 +442,10 @@ class Kernel(KernelHints, Displayed):
 
     def _like(self, program: Program) -> "Kernel":
         """The kernel with another program, launched with the leaves of its structs as arguments."""
-        made = Kernel.of(self.name, lambda: self.definition)
-        made._by_leaves = True
-        made.program = program
-        return made
+        kernel = Kernel.of(self.name, lambda: self.definition)
+        kernel._by_leaves = True
+        kernel.program = program
+        return kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,11 +467,11 @@ def compile_source(source: Source, namespace: Mapping[str, Any] | None = None, *
 
 def _compiled(source: Source, names: Mapping[str, Any], options: Mapping[str, Any]) -> "Cell":
     lowered = lower_source(source, names)
-    definitions = {name: _made(definition, options) for name, definition in lowered.definitions.items()}
+    definitions = {name: _loaded(definition, options) for name, definition in lowered.definitions.items()}
     cell = Cell(source, options, Compiled(definitions, lowered))
-    for name, made in definitions.items():
-        if not isinstance(made, type):
-            made.origin = Part(_member, (cell, name))
+    for name, value in definitions.items():
+        if not isinstance(value, type):
+            value.origin = Part(_member, (cell, name))
     return cell
 
 
@@ -486,11 +486,11 @@ class Cell:
 
     def __reduce__(self) -> tuple[Any, ...]:
         source, every = self.source, self.compiled.definitions.values()
-        functions = [made for made in every if isinstance(made, UserFunction)]
+        functions = [value for value in every if isinstance(value, UserFunction)]
         require_own_rules(member for function in functions for member in function.members)
         constants = [one for function in functions for one in function.constants.values()]
-        for made in every:
-            constants += made.constants if isinstance(made, Kernel) else ()
+        for value in every:
+            constants += value.constants if isinstance(value, Kernel) else ()
         names = captured(parse(source), self.compiled.lowered.named, constants, f"the text of {source.label}")
         text = (source.text, source.label, source.first_line)
         return _cell, (version(), token_of(self), text, names, {**self.options})
@@ -500,8 +500,8 @@ def _cell(
     there: str, token: str, text: tuple[str, str, int], names: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Cell:
     require_version(there, f"the text of {text[1]}")
-    found: Cell = known(token, lambda: _compiled(Source(*text), names, options))
-    return found
+    cell: Cell = by_token(token, lambda: _compiled(Source(*text), names, options))
+    return cell
 
 
 def _member(cell: Cell, name: str) -> "Made":
@@ -523,7 +523,7 @@ def kernels_of(text: str, label: str, names: Mapping[str, Any] | None = None) ->
     """The kernels of a text of kernelab's own, by name; raises KernelError where the types do not fit."""
     compiled = compile_source(Source(text, label), names)
     compiled.lowered.raise_errors()
-    return {name: made for name, made in compiled.definitions.items() if isinstance(made, Kernel)}
+    return {name: value for name, value in compiled.definitions.items() if isinstance(value, Kernel)}
 
 
 @hooks.compile_entry.provide
@@ -535,7 +535,7 @@ Made = Kernel | UserFunction | type[Instance]
 """What a definition of a text is to its user."""
 
 
-def _made(definition: Definition, options: Mapping[str, Any]) -> Made:
+def _loaded(definition: Definition, options: Mapping[str, Any]) -> Made:
     if isinstance(definition, StructDefinition):
         return class_of(definition.struct)
     if isinstance(definition, GenericKernel):
@@ -544,9 +544,9 @@ def _made(definition: Definition, options: Mapping[str, Any]) -> Made:
     if not isinstance(definition, KernelDefinition):
         return definition
     chosen = replace(definition, options={**definition.options, **options})
-    made = Kernel.of(chosen.name, lambda: chosen)
-    made.definition = chosen
-    return made
+    kernel = Kernel.of(chosen.name, lambda: chosen)
+    kernel.definition = chosen
+    return kernel
 
 
 def _no_backward(kernel: Kernel) -> Diagnostic:

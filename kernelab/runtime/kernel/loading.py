@@ -61,15 +61,15 @@ class FreeVariables(UserDict[str, Any]):
 
 def closure(function: Callable[..., Any]) -> FreeVariables:
     """The function's free variables; unassigned ones are left out."""
-    found = {}
+    assigned = {}
     code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()
     for name, cell in zip(code.co_freevars if code else (), cells, strict=True):
         try:
             _ = cell.cell_contents
         except ValueError:
             continue
-        found[name] = cell
-    return FreeVariables(found)
+        assigned[name] = cell
+    return FreeVariables(assigned)
 
 
 def evaluated(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any]) -> Any:
@@ -198,9 +198,9 @@ def definition_of(
     lowered = lower_tree(source, tree, namespace, (), siblings)
     lowered.raise_errors()
     warn_of(lowered.diagnostics)
-    found = lowered.definitions[function.__name__]
-    assert not isinstance(found, StructDefinition)
-    return found
+    definition = lowered.definitions[function.__name__]
+    assert not isinstance(definition, StructDefinition)
+    return definition
 
 
 def warn_of(notes: Sequence[Diagnostic]) -> None:
@@ -222,30 +222,30 @@ def _annotated(
     types: dict[str, Any] = {}
     stated = annotations_of(function)
     for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]:
-        given = stated.get(argument.arg)
-        if argument.annotation is not None and isinstance(given, ref):
+        annotation = stated.get(argument.arg)
+        if argument.annotation is not None and isinstance(annotation, ref):
             inner = ast.Name(f"__annotation_{argument.arg}", ast.Load())
-            types[inner.id] = given.dtype
+            types[inner.id] = annotation.dtype
             handed = ast.Subscript(ast.Name("ref", ast.Load()), inner, ast.Load())
             argument.annotation = ast.fix_missing_locations(ast.copy_location(handed, argument.annotation))
         elif argument.annotation is not None and (
-            isinstance(given, Value | Array | StructArray) or hasattr(given, "__kernelab_struct__")
+            isinstance(annotation, Value | Array | StructArray) or hasattr(annotation, "__kernelab_struct__")
         ):
             name = f"__annotation_{argument.arg}"
-            types[name] = given
+            types[name] = annotation
             argument.annotation = ast.copy_location(ast.Name(name, ast.Load()), argument.annotation)
     return ChainMap(types, *maps_of(namespace)) if types else namespace
 
 
 def native_of(
-    function: Callable[..., Any], namespace: Mapping[str, Any], given: Mapping[str, Any]
+    function: Callable[..., Any], namespace: Mapping[str, Any], snippets: Mapping[str, Any]
 ) -> Definition:
     """The definition of a Python function with snippets of C++; raises KernelError."""
     source, tree = source_of(function)
-    words = {f"__native_{word}": value for word, value in given.items()}
+    words = {f"__native_{word}": value for word, value in snippets.items()}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
-            keywords = [ast.keyword(word, ast.Name(f"__native_{word}", ast.Load())) for word in given]
+            keywords = [ast.keyword(word, ast.Name(f"__native_{word}", ast.Load())) for word in snippets]
             call = ast.Call(ast.Name("func_native", ast.Load()), [], keywords)
             node.decorator_list = [ast.fix_missing_locations(ast.copy_location(call, node))]
     lowered = lower_tree(source, tree, ChainMap(words, *maps_of(namespace)), file_of(function))
@@ -259,16 +259,16 @@ def loader(
     """A callable that loads the definition of a decorated kernel on demand, or raises KernelError."""
 
     def load() -> KernelDefinition | GenericKernel:
-        found = definition_of(function, ChainMap(closure(function), *maps_of(names)), "kernel", early)
-        assert not isinstance(found, UserFunction)
+        definition = definition_of(function, ChainMap(closure(function), *maps_of(names)), "kernel", early)
+        assert not isinstance(definition, UserFunction)
         module = options.get("module")
         shared = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
         around = module.options if isinstance(module, Module) else shared
         chosen = effective_options({"module_options": around}) | effective_options(options)
-        if isinstance(found, GenericKernel):
-            found.options |= chosen
-            return found
-        return replace(found, options=chosen)
+        if isinstance(definition, GenericKernel):
+            definition.options |= chosen
+            return definition
+        return replace(definition, options=chosen)
 
     return load
 
@@ -296,15 +296,15 @@ class Constants:
         self._definition = definition
         self._watch(definition.constants)
 
-    def _watch(self, found: Sequence[Constant]) -> None:
-        self._found = [one for one in found if current(one.around, one.name, _GONE) is not _GONE]
-        self.unchanged = _comparison(self._found)
+    def _watch(self, constants: Sequence[Constant]) -> None:
+        self._constants = [one for one in constants if current(one.around, one.name, _GONE) is not _GONE]
+        self.unchanged = _comparison(self._constants)
 
     def tell(self) -> None:
         """Warn, with KernelWarning, of the names that hold something else; they are not looked at again."""
-        values = [current(one.around, one.name, one.value) for one in self._found]
+        values = [current(one.around, one.name, one.value) for one in self._constants]
         values = [now.copy() if isinstance(now, np.ndarray) else now for now in values]
-        pairs = list(zip(self._found, values, strict=True))
+        pairs = list(zip(self._constants, values, strict=True))
         self._watch([Constant(one.around, one.name, now) for one, now in pairs if same(one.value, now)])
         for one, now in pairs:
             if not same(one.value, now):
@@ -323,21 +323,21 @@ def unchanged():
 """
 
 
-def _comparison(found: Sequence[Constant]) -> Callable[[], bool]:
+def _comparison(constants: Sequence[Constant]) -> Callable[[], bool]:
     """A function that says whether every name holds the very object that it held, or an array as it was."""
     names: dict[str, Any] = {}
     conditions = ["True"]
-    for k, one in enumerate(found):
+    for k, one in enumerate(constants):
         root, dot, rest = one.name.partition(".")
         is_array = isinstance(one.value, np.ndarray)
         names[f"then_{k}"] = one.value.tobytes() if is_array else one.value
         # The one dictionary that has the name is faster to read than several in turn.
         names[f"names_{k}"] = next(space for space in maps_of(one.around) if root in space)
-        held = f"names_{k}[{root!r}]{dot}{rest}"
-        conditions.append(f"{held}.tobytes() == then_{k}" if is_array else f"{held} is then_{k}")
+        expression = f"names_{k}[{root!r}]{dot}{rest}"
+        conditions.append(f"{expression}.tobytes() == then_{k}" if is_array else f"{expression} is then_{k}")
     exec(_COMPARISON.format(conditions=" and ".join(conditions)), names)
-    made: Callable[[], bool] = names["unchanged"]
-    return made
+    unchanged: Callable[[], bool] = names["unchanged"]
+    return unchanged
 
 
 def constants_of(definition: KernelDefinition) -> Constants | None:

@@ -180,16 +180,16 @@ class Program:
 
     def sharing(self, arguments: Sequence[Any]) -> Groups:
         """The arguments that are arrays with bytes in common which it changes, in disjoint groups."""
-        given = {i: found for i in self.arrays if isinstance(found := arguments[i], array)}
-        if not self.changed or len({found.allocation for found in given.values()}) == len(given):
+        arrays = {i: argument for i in self.arrays if isinstance(argument := arguments[i], array)}
+        if not self.changed or len({argument.allocation for argument in arrays.values()}) == len(arrays):
             return ()
-        layouts = tuple([found.packed for found in given.values()])
-        known = self._sharing.get(layouts)
-        if known is None:
-            known = self._sharing[layouts] = groups_sharing(given, self.changed)
+        layouts = tuple([argument.packed for argument in arrays.values()])
+        groups = self._sharing.get(layouts)
+        if groups is None:
+            groups = self._sharing[layouts] = groups_sharing(arrays, self.changed)
             if len(self._sharing) > _REMEMBERED:
                 del self._sharing[next(iter(self._sharing))]
-        return known
+        return groups
 
     # -------------------------------------------------------------------------------------- how it runs
 
@@ -263,8 +263,8 @@ class Program:
         """The result of `make`, which runs on first use."""
         if key not in self._made:
             self._made[key] = make()
-        found: Made = self._made[key]
-        return found
+        result: Made = self._made[key]
+        return result
 
     def tangent(self, active: Positions, groups: Groups = ()) -> "Program":
         """The tangent program; its last parameters are the tangents of the active ones.
@@ -299,7 +299,7 @@ class Program:
     @property
     def pullbacks(self) -> "list[Pullback]":
         """Reverse mode as far as it was asked for."""
-        return [made for made in self._made.values() if isinstance(made, Pullback)]
+        return [derived for derived in self._made.values() if isinstance(derived, Pullback)]
 
     @cached_property
     def widened(self) -> "Program":
@@ -358,11 +358,11 @@ class Program:
 
     def unlike(self, derived: Function) -> Function:
         """A derived function whose new parameters have distinct names."""
-        known = {param.hint for param in self.function.params}
+        names = {param.hint for param in self.function.params}
         for param in derived.params[len(self.function.params) :]:
-            while param.hint in known:
+            while param.hint in names:
                 param.hint += "_"
-            known.add(param.hint)
+            names.add(param.hint)
         return derived
 
 
@@ -381,25 +381,25 @@ class Pullback:
         self._groups = groups
         self._intact = intact
         self.active = active
-        self._derived = made = self._derive(program.function, "save")
-        self.primal = Program(made.primal, text=lambda: self.unmerged.primal)
-        adjoint = program.unlike(made.adjoint)
+        self._derived = derived = self._derive(program.function, "save")
+        self.primal = Program(derived.primal, text=lambda: self.unmerged.primal)
+        adjoint = program.unlike(derived.adjoint)
         self.adjoint = Program(adjoint, lambda: self._frugal, text=lambda: self.unmerged.adjoint)
         count = len(program.function.params)
-        known = self.adjoint.regions_read
-        self.needed = tuple((i, program.narrower(known[i])) for i in range(count) if i in self.adjoint.reads)
+        read = self.adjoint.regions_read
+        self.needed = tuple((i, program.narrower(read[i])) for i in range(count) if i in self.adjoint.reads)
         self.reached = tuple(i for k, i in enumerate(active) if count + k in self.adjoint.changed)
-        self.residuals = tuple(elem_of(residual.array) for residual in made.residuals)
-        self.reopened = made.reopened
-        self.memories = made.memories
+        self.residuals = tuple(elem_of(residual.array) for residual in derived.residuals)
+        self.reopened = derived.reopened
+        self.memories = derived.memories
 
     @put_off()
     def _derive(self, function: Function, storage: Storage, **form: Any) -> Vjp:
         shared = [[function.params[i] for i in group] for group in self._groups]
         names = self._program.names
         function = replace(function, aliased=bool(shared))
-        found: Vjp = vjp(function, names(self.active), shared, storage, names(self._intact), **form)
-        return found
+        derived: Vjp = vjp(function, names(self.active), shared, storage, names(self._intact), **form)
+        return derived
 
     @cached_property
     def vjp(self) -> Vjp:
@@ -486,12 +486,12 @@ def build(function: Function) -> Placed:
 
 
 def _ready(function: Function, space: Space | None) -> Placed:
-    made = build(function)
+    placed = build(function)
     if space is None:
-        made.on_cpu()
+        placed.on_cpu()
     else:
-        made.compiled[space] = space.backend.compile([made.function], ahead=True)
-    return made
+        placed.compiled[space] = space.backend.compile([placed.function], ahead=True)
+    return placed
 
 
 def _reading(function: Function, numbers: Positions) -> Function:

@@ -49,19 +49,19 @@ def flattened(kernel: str, span: Span, formals: Formals, arguments: Sequence[Any
     ]
 
 
-def flattened_adjoints(formals: Formals, given: Sequence[Any]) -> list[Any]:
+def flattened_adjoints(formals: Formals, adjoints: Sequence[Any]) -> list[Any]:
     """The adjoints given for some of the parameters, by leaves; None for those that are not given."""
-    found: list[Any] = []
+    bars: list[Any] = []
     for k, formal in enumerate(formals):
-        bar = given[k] if k < len(given) else None
+        bar = adjoints[k] if k < len(adjoints) else None
         count = len(list(leaves(formal.type, formal.name)))
         if isinstance(bar, structarray):
-            found += bar.leaves
+            bars += bar.leaves
         elif isinstance(bar, Instance):
-            found += [part if isinstance(part, array) else None for part in bar._leaves()]
+            bars += [part if isinstance(part, array) else None for part in bar._leaves()]
         else:
-            found += [bar] * (count if bar is None else 1)
-    return found
+            bars += [bar] * (count if bar is None else 1)
+    return bars
 
 
 def structs_in(arguments: Sequence[Any]) -> Iterator[Any]:
@@ -76,10 +76,10 @@ def _parts(kernel: str, formal: Formal, argument: Any) -> Sequence[Any]:
                 return argument._leaves()
             raise _wrong(kernel, formal, argument, f"a {struct}")
         case StructArray(elem, ndim):
-            found = _borrowed(argument, elem)
-            if found is None or found.dtype != elem or found.ndim != ndim:
+            elements = _borrowed(argument, elem)
+            if elements is None or elements.dtype != elem or elements.ndim != ndim:
                 raise _wrong(kernel, formal, argument, f"an array of {elem} with {dimensions(ndim)}")
-            return found.leaves
+            return elements.leaves
         case _:
             return (argument,)
 
@@ -97,10 +97,10 @@ def _borrowed(argument: Any, elem: Struct) -> structarray | None:
 
 
 def _wrong(kernel: str, formal: Formal, argument: Any, wanted: str) -> LaunchError:
-    found, hint = _found(argument, formal.type)
+    actual, hint = _described(argument, formal.type)
     if hint == AGAIN:
         hint = hint.format(kernel)
-    message = f"argument `{formal.name}` of kernel `{kernel}` expects {wanted}, not {found}"
+    message = f"argument `{formal.name}` of kernel `{kernel}` expects {wanted}, not {actual}"
     note = f"{formal.name}: {formal.type}"
     return LaunchError(Diagnostic(message, formal.span, "struct", note=note, hint=hint))
 
@@ -108,15 +108,15 @@ def _wrong(kernel: str, formal: Formal, argument: Any, wanted: str) -> LaunchErr
 AGAIN = "run the cell of `{0}` again to compile it for the new definition, or make the struct anew"
 
 
-def _found(argument: Any, wanted: Any) -> tuple[str, str]:
+def _described(argument: Any, wanted: Any) -> tuple[str, str]:
     struct = wanted.elem if isinstance(wanted, StructArray) else wanted
-    given: Any = None
+    dtype: Any = None
     if isinstance(argument, Instance):
-        given = argument._struct
-        found = f"a {given}"
+        dtype = argument._struct
+        text = f"a {dtype}"
     elif isinstance(argument, array):
-        given = argument.dtype
-        found = f"an {array_type(given, argument.ndim)}"
+        dtype = argument.dtype
+        text = f"an {array_type(dtype, argument.ndim)}"
     elif isinstance(argument, type) and isinstance(getattr(argument, "__kernelab_struct__", None), Struct):
         return f"the struct {argument.__name__} itself", f"make one: {argument.__name__}()"
     elif isinstance(argument, np.ndarray):
@@ -124,9 +124,9 @@ def _found(argument: Any, wanted: Any) -> tuple[str, str]:
     else:
         shown = f"the {type_name(argument)} {argument}" if isinstance(argument, int | float) else None
         return shown or f"{a_thing(argument)}", f"make it with {struct}()"
-    if isinstance(given, Struct) and given.name == struct.name and given != struct:
-        return f"{found} of another definition: {difference(struct, given)}", AGAIN
-    return found, ""
+    if isinstance(dtype, Struct) and dtype.name == struct.name and dtype != struct:
+        return f"{text} of another definition: {difference(struct, dtype)}", AGAIN
+    return text, ""
 
 
 # --------------------------------------------------------------------------------------------------- generic
@@ -140,7 +140,7 @@ def types_of(kernel: GenericKernel, arguments: Sequence[Any]) -> list[AnyType | 
         hint = f"its parameters are {', '.join(kernel.names)}"
         raise LaunchError(Diagnostic(message, kernel.span, "count", hint=hint))
     elems = list(dict.fromkeys(_elements(arguments)))
-    found: list[AnyType | None] = []
+    types: list[AnyType | None] = []
     for name, argument, is_open in zip(kernel.names, arguments, kernel.open, strict=True):
         type = inferred(argument, elems) if is_open else None
         if is_open and type is None:
@@ -148,14 +148,13 @@ def types_of(kernel: GenericKernel, arguments: Sequence[Any]) -> list[AnyType | 
             message = f"argument `{name}` of kernel `{kernel.name}` is {shown}, which says no type"
             hint = "pass an array, a number, a vector or a struct"
             raise LaunchError(Diagnostic(message, kernel.span, "type", hint=hint))
-        found.append(type)
-    return found
+        types.append(type)
+    return types
 
 
 def _elements(arguments: Sequence[Any]) -> Iterator[Value]:
     for argument in arguments:
-        known = isinstance(argument, array) or is_picked(argument)
-        type_ = argument.type if known else None
+        type_ = argument.type if isinstance(argument, array) or is_picked(argument) else None
         if isinstance(type_, Array):
             yield type_.elem
 
@@ -182,8 +181,8 @@ def inferred(argument: Any, elems: Sequence[Value]) -> AnyType | None:
         case list() | tuple():
             return _of_numbers(argument, elems)
         case _ if hasattr(argument, "__dlpack__"):
-            found: Array = from_dlpack(argument.detach() if hasattr(argument, "detach") else argument).type
-            return found
+            type_: Array = from_dlpack(argument.detach() if hasattr(argument, "detach") else argument).type
+            return type_
         case _:
             return None
 
@@ -198,8 +197,8 @@ def _of_numbers(argument: Sequence[Any], elems: Sequence[Value]) -> AnyType | No
     return _of_numpy(values.astype(np.float32 if is_float_dtype(values.dtype) else np.int32), elems)
 
 
-def _agreed(found: Sequence[Scalar]) -> Scalar | None:
-    return found[0] if len(set(found)) == 1 else None
+def _agreed(scalars: Sequence[Scalar]) -> Scalar | None:
+    return scalars[0] if len(set(scalars)) == 1 else None
 
 
 def _of_numpy(values: np.ndarray[Any, Any], elems: Sequence[Value]) -> AnyType | None:
@@ -207,9 +206,9 @@ def _of_numpy(values: np.ndarray[Any, Any], elems: Sequence[Value]) -> AnyType |
     scalar = scalar_of_dtype(values.dtype)
     if scalar is None:
         return None
-    known = type_of(values)
-    if known is not None:
-        return known
+    own = type_of(values)
+    if own is not None:
+        return own
     for elem in elems:
         if scalar_of(elem) == scalar and values.shape == shape_of(elem) != ():
             return elem
@@ -219,8 +218,8 @@ def _of_numpy(values: np.ndarray[Any, Any], elems: Sequence[Value]) -> AnyType |
         case (n, m) if n > 1 and m > 1 and n * m <= LARGEST:
             return Mat(scalar, n, m)
         case shape if 1 <= len(shape) <= 4:
-            made: Array = array_type(scalar, len(shape))
-            return made
+            type_: Array = array_type(scalar, len(shape))
+            return type_
         case _:
             return None
 
@@ -239,17 +238,17 @@ def stated(kernel: GenericKernel, types: Sequence[Any] | Mapping[str, Any]) -> l
                 else f"the type of `{missing[0]}` of kernel `{kernel.name}` is missing"
             )
             raise KernelValueError(Diagnostic(message, kernel.span, "value"))
-        given: list[Any] = [types.get(name) for name in kernel.names]
+        chosen: list[Any] = [types.get(name) for name in kernel.names]
     else:
-        given = list(types)
-    if len(given) == sum(kernel.open) < len(kernel.names):
-        rest = iter(given)
-        given = [next(rest) if is_open else None for is_open in kernel.open]
-    if len(given) != len(kernel.names):
-        message = f"kernel `{kernel.name}` has {len(kernel.names)} parameters, not {len(given)}"
+        chosen = list(types)
+    if len(chosen) == sum(kernel.open) < len(kernel.names):
+        rest = iter(chosen)
+        chosen = [next(rest) if is_open else None for is_open in kernel.open]
+    if len(chosen) != len(kernel.names):
+        message = f"kernel `{kernel.name}` has {len(kernel.names)} parameters, not {len(chosen)}"
         raise KernelValueError(Diagnostic(message, kernel.span, "count"))
     stated: list[AnyType | None] = []
-    for type, is_open in zip(given, kernel.open, strict=True):
+    for type, is_open in zip(chosen, kernel.open, strict=True):
         is_known = not is_open or isinstance(type, Array | StructArray | Struct)
         stated.append((type if is_open else None) if is_known else value_type(type))
     return stated

@@ -46,22 +46,22 @@ _KNOWN: WeakValueDictionary[str, Any] = WeakValueDictionary()
 """What was pickled or read in this process, by its token."""
 
 
-def token_of(found: Any) -> str:
+def token_of(value: Any) -> str:
     """A name for an object that no other process gives to anything else."""
-    if found.token is None:
-        found.token = uuid4().hex
-        _KNOWN[found.token] = found
-    return str(found.token)
+    if value.token is None:
+        value.token = uuid4().hex
+        _KNOWN[value.token] = value
+    return str(value.token)
 
 
-def known(token: str, make: Callable[[], Any]) -> Any:
+def by_token(token: str, make: Callable[[], Any]) -> Any:
     """The object of that token, made where this process has none."""
-    found = _KNOWN.get(token)
-    if found is None:
-        found = make()
-        found.token = token
-        _KNOWN[token] = found
-    return found
+    value = _KNOWN.get(token)
+    if value is None:
+        value = make()
+        value.token = token
+        _KNOWN[token] = value
+    return value
 
 
 def version() -> str:
@@ -146,9 +146,9 @@ class Def:
     around: Mapping[str, Any]
     early: Parsed | None = None
 
-    def reduced(self, made: Any) -> tuple[Any, ...]:
-        text, arguments = self.text(made.name, made.constants), {"early": self.early, **made.taken}
-        return _again, (version(), token_of(made), self.again, text, arguments)
+    def reduced(self, value: Any) -> tuple[Any, ...]:
+        text, arguments = self.text(value.name, value.constants), {"early": self.early, **value.taken}
+        return _again, (version(), token_of(value), self.again, text, arguments)
 
     def text(self, of: str, constants: Iterable[Constant]) -> Text:
         """The def as it travels; raises KernelError where its text is not kept."""
@@ -171,7 +171,7 @@ class Def:
 
 def _again(there: str, token: str, make: Callable[..., Any], text: Text, arguments: Mapping[str, Any]) -> Any:
     require_version(there, f"`{text.name}`")
-    return known(token, lambda: make(text, **arguments))
+    return by_token(token, lambda: make(text, **arguments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +186,8 @@ class Imported:
 
 
 def _imported(module: str, name: str) -> Any:
-    found = import_module(module)
-    return getattr(found, name) if name else found
+    imported = import_module(module)
+    return getattr(imported, name) if name else imported
 
 
 # ------------------------------------------------------------------------------------------ names of a text
@@ -201,20 +201,20 @@ def captured(
     `constants` are what was compiled already, with its values then; raises KernelTypeError where an attribute
     has another value by now.
     """
-    found = _Found()
-    found.visit(tree)
-    held = {name: _whole(around[name]) for name in found.whole if name in around}
-    for name, chains in found.read.items():
-        if name in around and name not in held:
-            value = _part(name, around[name], chains, name in found.assigned and name not in found.outer)
-            held |= {} if value is None else {name: value}
+    names = _Found()
+    names.visit(tree)
+    taken = {name: _whole(around[name]) for name in names.whole if name in around}
+    for name, chains in names.read.items():
+        if name in around and name not in taken:
+            value = _part(name, around[name], chains, name in names.assigned and name not in names.outer)
+            taken |= {} if value is None else {name: value}
     for one in constants:
         if "." not in one.name:
-            held[one.name] = one.value
+            taken[one.name] = one.value
         elif not same(one.value, now := current(one.around, one.name, one.value)):
             reason = f"it was compiled with {one.name} = {short(one.value)}, which is {short(now)} now"
             refuse(of, reason, "define it again")
-    return held
+    return taken
 
 
 def _whole(value: Any) -> Any:
@@ -260,8 +260,8 @@ def _parts(value: Any, chains: Iterable[Chain]) -> Any:
     for chain in chains:
         if chain and hasattr(value, chain[0]):
             inner.setdefault(chain[0], []).append(chain[1:])
-    held = {name: _part(name, getattr(value, name), rest, False) for name, rest in inner.items()}
-    return SimpleNamespace(**{name: part for name, part in held.items() if part is not None})
+    attributes = {name: _part(name, getattr(value, name), rest, False) for name, rest in inner.items()}
+    return SimpleNamespace(**{name: part for name, part in attributes.items() if part is not None})
 
 
 @dataclass(slots=True)

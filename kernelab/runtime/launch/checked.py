@@ -50,9 +50,9 @@ class Checked:
         for one, state in self.states.items():
             one.restore(state)
         for name, elements in self.unset.items():
-            known = unwritten(elements.allocation)
-            if known is not None:
-                known.has_written(elements, _set(self.run, name))
+            mask = unwritten(elements.allocation)
+            if mask is not None:
+                mask.has_written(elements, _set(self.run, name))
         for name in self.unset.keys() & unseen(self.run.program.flat):
             self.unset[name].allocation.unwritten = None
 
@@ -85,7 +85,7 @@ def run_on_copies(
     refuse(run.races())
     _refuse_unwritten(run, unset)
     masks: set[Unwritten] = {one.allocation.unwritten for one in unset.values()}
-    return Checked(run, unset, {known: known.state() for known in masks})
+    return Checked(run, unset, {mask: mask.state() for mask in masks})
 
 
 # ---------------------------------------------------------------------------------------- unwritten elements
@@ -101,9 +101,9 @@ def _set(run: MarkedRun, name: str) -> HostArray:
 
 def _refuse_unwritten_numbers(program: Program, name: str, arguments: Sequence[Any]) -> None:
     """Raise KernelValueError where an array stands for a number and nobody has written it."""
-    for i, given in enumerate(arguments):
-        known = unwritten(given.array.allocation) if isinstance(given, Reference) else None
-        if known is not None and known.scalars(given.array).any():
+    for i, argument in enumerate(arguments):
+        mask = unwritten(argument.array.allocation) if isinstance(argument, Reference) else None
+        if mask is not None and mask.scalars(argument.array).any():
             (parameter,) = program.names((i,))
             message = f"`{name}` takes {parameter} from an array that nobody has written"
             raise KernelValueError(
@@ -112,14 +112,14 @@ def _refuse_unwritten_numbers(program: Program, name: str, arguments: Sequence[A
 
 
 def _refuse_unwritten(run: MarkedRun, unset: dict[str, array]) -> None:
-    found: dict[tuple[str, Span], Diagnostic] = {}
+    diagnostics: dict[tuple[str, Span], Diagnostic] = {}
     for mark, name, index in sorted(_early_reads(run, unset)):
         visit, thread = run.visit(mark, "early")
         message = f"thread {thread} of `{run.name}` reads {name}{list(index)}, which nobody has written"
-        told = Diagnostic(message, visit.span, "unwritten", hint=_HINT)
-        found.setdefault((name, visit.span), told)
-    if found:
-        raise KernelValueError(*found.values())
+        diagnostic = Diagnostic(message, visit.span, "unwritten", hint=_HINT)
+        diagnostics.setdefault((name, visit.span), diagnostic)
+    if diagnostics:
+        raise KernelValueError(*diagnostics.values())
 
 
 _HINT = (
@@ -134,10 +134,10 @@ def _early_reads(run: MarkedRun, unset: dict[str, array]) -> Iterator[tuple[int,
         if marks is None:
             continue
         hits = np.argwhere((marks[0] != UNMARKED[0]) & elements.allocation.unwritten.scalars(elements))
-        found = marks[0][tuple(hits.T)]
-        order = np.argsort(found, kind="stable")  # the first thread of each place counts
-        for k in order[np.unique(found[order] % run.marked.count, return_index=True)[1]]:
-            yield int(found[k]), name, tuple(map(int, hits[k][: elements.ndim]))
+        values = marks[0][tuple(hits.T)]
+        order = np.argsort(values, kind="stable")  # the first thread of each place counts
+        for k in order[np.unique(values[order] % run.marked.count, return_index=True)[1]]:
+            yield int(values[k]), name, tuple(map(int, hits[k][: elements.ndim]))
 
 
 # ---------------------------------------------------------------------------------------- what is not finite
@@ -145,9 +145,9 @@ def _early_reads(run: MarkedRun, unset: dict[str, array]) -> Iterator[tuple[int,
 
 def trace(tracing: Tracing, parts: Sequence[bytes], threads: int, place: Device) -> Culprit | None:
     """Run a program that finds where values turn, on packed arguments; None if none does."""
-    found = array(shape=(threads,), dtype=int32, device=place)
-    tracing.entry(b"".join([*parts, found.packed]))
-    return tracing.culprit(found.seen())
+    marks = array(shape=(threads,), dtype=int32, device=place)
+    tracing.entry(b"".join([*parts, marks.packed]))
+    return tracing.culprit(marks.seen())
 
 
 def turned_here(culprit: Culprit, thread: str, title: str, *related: Related) -> Diagnostic:

@@ -16,34 +16,34 @@ from kernelab.runtime.memory.device import Device
 from kernelab.runtime.memory.streams import Stream
 
 
-def require_lists(**given: Any) -> None:
+def require_lists(**lists: Any) -> None:
     """Raise LaunchError where one of these arguments of a launch, by its name, is no sequence."""
-    for name, arguments in given.items():
+    for name, arguments in lists.items():
         if isinstance(arguments, Sequence) and not isinstance(arguments, str):
             continue
         message = f"`{name}` is a list of arguments, not {described(arguments)}"
         raise LaunchError(Diagnostic(message, code="argument", hint=f"write {name}=[...]"))
 
 
-def no_kernel(found: object) -> LaunchError:
+def no_kernel(value: object) -> LaunchError:
     """The error for a launch of what is no kernel."""
-    if found is None:
+    if value is None:
         hint = "write kl.launch(kernel, dim=n, inputs=[...], outputs=[...])"
         return LaunchError(Diagnostic("launch() needs a kernel", code="kernel", hint=hint))
-    name = getattr(found, "__name__", repr(found))
-    if hasattr(found, "__kernelab_function__"):
+    name = getattr(value, "__name__", repr(value))
+    if hasattr(value, "__kernelab_function__"):
         message = f"`{name}` is a function for kernels: it cannot be launched itself"
         hint = "launch a kernel that calls it; a kernel returns nothing and writes to arrays"
         return LaunchError(Diagnostic(message, code="kernel", hint=hint))
-    message = f"launch() takes a kernel first, not the {type(found).__name__} {name}"
+    message = f"launch() takes a kernel first, not the {type(value).__name__} {name}"
     hint = "write the function in a %%kernel cell, or decorate it with @kl.kernel"
     return LaunchError(Diagnostic(message, code="kernel", hint=hint))
 
 
 def no_grid(kernel: Kernel, arguments: Iterable[Any]) -> LaunchError:
     """The error for a launch that does not say its grid; the hint takes the shape of its first array."""
-    given = zip(kernel.loaded.names, arguments, strict=False)
-    shaped = next((name for name, argument in given if isinstance(argument, array | np.ndarray)), None)
+    pairs = zip(kernel.loaded.names, arguments, strict=False)
+    shaped = next((name for name, argument in pairs if isinstance(argument, array | np.ndarray)), None)
     hint = f"write dim={shaped}.shape to have one for each element of {shaped}" if shaped else "write dim=n"
     message = f"the launch of `{kernel.name}` does not say how many threads run: dim is missing"
     return LaunchError(Diagnostic(message, code="dim", hint=hint))
@@ -122,8 +122,8 @@ class Launch:
                 f"this launch of `{self.kernel.name}` has {len(self.arguments)} arguments, none at {index}"
             )
             raise LaunchError(Diagnostic(message, self.kernel.span, "count"))
-        given = self.adjoints if adjoint else self.arguments
-        given[index] = value
+        values = self.adjoints if adjoint else self.arguments
+        values[index] = value
 
     def set_param_by_name(self, name: str, value: Any, adjoint: bool = False) -> None:
         """The same by the name of the parameter; raises LaunchError if there is none."""

@@ -49,9 +49,9 @@ def grid_of(dim: int | Sequence[int]) -> Grid:
     if isinstance(dim, array):
         message = f"a grid cannot have an array of shape {dim.shape} for its dimensions"
         raise LaunchError(Diagnostic(message, code="dim", hint="pass len(x), x.size or x.shape"))
-    given: Any = dim
+    sizes: Any = dim
     try:
-        extents = given if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+        extents = sizes if isinstance(sizes, str) or not isinstance(sizes, Iterable) else tuple(sizes)
         hash(extents)
     except (TypeError, ValueError):  # an array without axes, a tuple with a list in it
         raise _no_grid(dim) from None
@@ -73,10 +73,10 @@ def _grid(dim: Any) -> Grid:
 
 def _no_grid(dim: Any, hint: str = "pass an int, or a tuple of 1 to 4 ints") -> LaunchError:
     try:
-        found = repr(dim)
+        text = repr(dim)
     except ValueError:  # Python writes no int of thousands of digits
-        found = "of an int of so many digits"
-    return LaunchError(Diagnostic(f"a grid cannot have the dimensions {found}", code="dim", hint=hint))
+        text = "of an int of so many digits"
+    return LaunchError(Diagnostic(f"a grid cannot have the dimensions {text}", code="dim", hint=hint))
 
 
 # ------------------------------------------------------------------------------------------- elements touched
@@ -139,34 +139,34 @@ def changed_part(
     program: Program, extents: tuple[int, ...], arguments: Sequence[Any], position: int
 ) -> array:
     """The part of one of its arguments that a program changes."""
-    found = touched(program.regions_changed[position], extents, arguments)
-    return arguments[position][:0] if found is None else found
+    changed = touched(program.regions_changed[position], extents, arguments)
+    return arguments[position][:0] if changed is None else changed
 
 
 def settled(
     program: Program, extents: tuple[int, ...], arguments: Sequence[Any], groups: Groups
 ) -> Positions:
     """The arrays that a launch of a program changes, but nothing of what it reads of them."""
-    found = []
+    positions = []
     for i, contests in sorted(program.contests.items()):
         facts = [_facts(region, arguments) for one in contests for region in (one.read, one.change)]
         is_known = None not in facts and not any(i in group for group in groups)
         if is_known and _settled(contests, extents, *facts):
-            found.append(i)
-    return tuple(found)
+            positions.append(i)
+    return tuple(positions)
 
 
 def _facts(region: Region, arguments: Sequence[Any]) -> Facts | None:
     """What a region asks of its arguments; None where one of them is neither an array nor a number."""
     facts: list[Any] = []
     for i in (region.position, *region.uses):
-        given: Any = arguments[i] if i < len(arguments) else None
-        if isinstance(given, array):
-            facts.append(given.shape)
-        elif isinstance(given, bytes):
-            facts.append(int.from_bytes(given, "little", signed=True))
-        elif hasattr(given, "__int__"):
-            facts.append(int(given))
+        argument: Any = arguments[i] if i < len(arguments) else None
+        if isinstance(argument, array):
+            facts.append(argument.shape)
+        elif isinstance(argument, bytes):
+            facts.append(int.from_bytes(argument, "little", signed=True))
+        elif hasattr(argument, "__int__"):
+            facts.append(int(argument))
         else:
             return None
     return tuple(facts)
@@ -183,8 +183,8 @@ class _Shape(tuple[int, ...]):
 
 
 def _situation(region: Region, extents: tuple[int, ...], facts: Facts) -> Situation:
-    known = [_Shape(fact) if isinstance(fact, tuple) else fact for fact in facts]
-    arguments = dict(zip((region.position, *region.uses), known, strict=True))
+    values = [_Shape(fact) if isinstance(fact, tuple) else fact for fact in facts]
+    arguments = dict(zip((region.position, *region.uses), values, strict=True))
     return Situation((*extents, *(1,) * (4 - len(extents))), arguments)
 
 
@@ -204,8 +204,8 @@ def _boxes(region: Region, extents: tuple[int, ...], *facts: Any) -> tuple[Box, 
 @functools.lru_cache(_REMEMBERED)
 def _settled(contests: tuple[Contest, ...], extents: tuple[int, ...], *facts: Facts) -> bool:
     situations = [
-        _situation(region, extents, known)
-        for region, known in zip((r for one in contests for r in (one.read, one.change)), facts, strict=True)
+        _situation(region, extents, fact)
+        for region, fact in zip((r for one in contests for r in (one.read, one.change)), facts, strict=True)
     ]
     pairs = zip(situations[::2], situations[1::2], strict=True)
     return all(one.settled(read, change) for one, (read, change) in zip(contests, pairs, strict=True))
@@ -270,12 +270,12 @@ def _shared_if_even(starts: Allocation, length: int) -> Allocation:
     if threads < _WORTH_SHARING or length % threads:
         return starts
     even = _even_starts(threads, length // threads)
-    found, expected = (np.frombuffer(memory.buffer(), np.int64) for memory in (starts, even))
-    return even if np.array_equal(found, expected) else starts
+    own, expected = (np.frombuffer(memory.buffer(), np.int64) for memory in (starts, even))
+    return even if np.array_equal(own, expected) else starts
 
 
 @functools.lru_cache(maxsize=16)
 def _even_starts(threads: int, step: int) -> Allocation:
-    made = allocate(8 * threads, cleared=False)
-    np.frombuffer(made.buffer(), np.int64)[:] = np.arange(0, threads * step, step) if step else 0
-    return made
+    starts = allocate(8 * threads, cleared=False)
+    np.frombuffer(starts.buffer(), np.int64)[:] = np.arange(0, threads * step, step) if step else 0
+    return starts

@@ -137,12 +137,12 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     """Launch with the arguments in the order of the parameters; the list then holds what was launched."""
     plan = kernel.plan
     grid = grid_of(dim)
-    given: tuple[Any, ...] = ()
+    structs: tuple[Any, ...] = ()
     parts = plan.straight.slots(arguments, grid.packed) if plan.formals is None else None
     usual = parts is not None
     if parts is None:
         parts = [grid.packed]
-        given = () if plan.formals is None else tuple(structs_in(arguments))
+        structs = () if plan.formals is None else tuple(structs_in(arguments))
         bind(kernel, arguments, parts)
     if plan.late_sums:
         _refuse_late_sums(kernel, arguments)
@@ -165,10 +165,10 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     if recorder is not None and record_tape:
         if not usual:
             _set_apart(kernel, arguments)
-        recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given, LAUNCH_CONFIG.get()))
+        recorder.launch(Call(kernel, grid, tuple(arguments), (*parts,), structs, LAUNCH_CONFIG.get()))
     else:
         if recorder is not None:
-            recorder.left_out(Call(kernel, grid, tuple(arguments), tuple(parts), given, LAUNCH_CONFIG.get()))
+            recorder.left_out(Call(kernel, grid, tuple(arguments), (*parts,), structs, LAUNCH_CONFIG.get()))
         traced = will_write(kernel, grid, arguments)
         if traced and record_tape:
             note_origin(kernel.name, arguments, plan.read, traced)
@@ -194,11 +194,11 @@ def _checked(kernel: Kernel, grid: Grid, arguments: Sequence[Any], parts: Sequen
 
 def _refuse_late_sums(kernel: Kernel, arguments: Sequence[Any]) -> None:
     """Raise LaunchError where computing what is added to an element may change that, in shared memory."""
-    for i, j, found in kernel.plan.late_sums:
+    for i, j, diagnostic in kernel.plan.late_sums:
         if arguments[i].overlaps(arguments[j]):
             added, changed = (kernel.plan.parameters[k].name for k in (i, j))
             shared = f"the arguments `{added}` and `{changed}` of this launch of `{kernel.name}` share memory"
-            raise LaunchError(replace(found, message=f"{shared}: {found.message}"))
+            raise LaunchError(replace(diagnostic, message=f"{shared}: {diagnostic.message}"))
 
 
 def _set_apart(kernel: Kernel, arguments: list[Any]) -> None:
@@ -269,11 +269,11 @@ def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
 def _require_writable(parameter: Parameter, argument: Any) -> None:
     memory = argument.allocation
     if not memory.writable or (memory.folded and argument.folds):
-        found = "a read-only one" if not memory.writable else "one whose elements share bytes"
-        raise parameter.wrong(f"{found}, since the kernel writes it", "pass a copy", "read-only")
+        what = "a read-only one" if not memory.writable else "one whose elements share bytes"
+        raise parameter.wrong(f"{what}, since the kernel writes it", "pass a copy", "read-only")
     if argument.__class__ is Gathered and argument.source.repeats:
-        found = "one that picks an element twice, since the kernel writes it"
-        raise parameter.wrong(found, "pick each element once", "index")
+        what = "one that picks an element twice, since the kernel writes it"
+        raise parameter.wrong(what, "pick each element once", "index")
 
 
 class Slots(Protocol):
@@ -353,7 +353,7 @@ class Call:
         kept = [Residual(type, self.grid.threads, self.space) for type in pullback.residuals]
         with configured(self.config):
             pullback.primal.run(b"".join([*self.parts, *(residual.packed for residual in kept)]))
-        return tuple(made for residual in kept for made in residual.arrays())
+        return tuple(part for residual in kept for part in residual.arrays())
 
     def parts_with(self, replaced: Mapping[int, Slots]) -> tuple[bytes, ...]:
         """The packed arguments, with other arrays at some positions."""
@@ -374,20 +374,20 @@ class Call:
         return trace(tracing, parts, self.grid.threads, self.place)
 
 
-def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], given: list[Any]) -> None:
+def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], grads: list[Any]) -> None:
     """Run the adjoint program alone, on the gradients given, else on those of the arrays."""
     grid = grid_of(dim)
     parts = [grid.packed]
     bind(kernel, arguments, parts)
     if kernel.plan.formals is not None:
-        given = flattened_adjoints(kernel.plan.formals, given)
-    if len(given) > len(arguments):
-        message = f"{len(given)} adjoint arguments for the {len(arguments)} parameters of `{kernel.name}`"
+        grads = flattened_adjoints(kernel.plan.formals, grads)
+    if len(grads) > len(arguments):
+        message = f"{len(grads)} adjoint arguments for the {len(arguments)} parameters of `{kernel.name}`"
         raise LaunchError(Diagnostic(message, kernel.span, "count"))
     if any(argument.__class__ is Gathered for argument in arguments):
         message = "picked elements have an adjoint on a tape only"
         raise LaunchError(Diagnostic(message, kernel.span, "index", hint="pass x.contiguous()"))
-    bars = _bars(kernel, arguments, [*given, *(None,) * (len(arguments) - len(given))])
+    bars = _bars(kernel, arguments, [*grads, *(None,) * (len(arguments) - len(grads))])
     program = kernel.program
     pullback = program.pullback(tuple(bars), program.sharing(arguments))
     if pullback.residuals:
@@ -395,8 +395,8 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
         raise LaunchError(Diagnostic(message, kernel.span, "residual", hint="launch it under a Tape"))
     recorder = RECORDER.get()
     if recorder is not None:
-        primals = (given.array if isinstance(given, Reference) else given for given in arguments)
-        recorder.adjoint_alone(kernel.name, [g for g in (*primals, *bars.values()) if isinstance(g, array)])
+        primals = (a.array if isinstance(a, Reference) else a for a in arguments)
+        recorder.adjoint_alone(kernel.name, [a for a in (*primals, *bars.values()) if isinstance(a, array)])
     parts += [bar.packed for bar in bars.values()]
     checked = None
     if kernel.check is not None and grid.threads:
@@ -411,10 +411,10 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
         checked.has_run()
 
 
-def _bars(kernel: Kernel, arguments: list[Any], given: list[Any]) -> dict[int, array]:
+def _bars(kernel: Kernel, arguments: list[Any], adjoints: list[Any]) -> dict[int, array]:
     bars: dict[int, array] = {}
     parameters = kernel.plan.parameters
-    for i, (parameter, argument, bar) in enumerate(zip(parameters, arguments, given, strict=True)):
+    for i, (parameter, argument, bar) in enumerate(zip(parameters, arguments, adjoints, strict=True)):
         if bar is None:
             primal = argument.array if isinstance(argument, Reference) else argument
             bar = primal.grad if isinstance(primal, array) and primal.requires_grad else None
@@ -429,11 +429,11 @@ def _bars(kernel: Kernel, arguments: list[Any], given: list[Any]) -> dict[int, a
 def _require_place(kernel: Kernel, place: Device, arguments: Sequence[Any]) -> None:
     """Raise LaunchError where an argument is not on the device that was asked for."""
     for name, argument in zip(kernel.loaded.names, arguments, strict=False):
-        found = argument.device if isinstance(argument, array) else None
+        actual = argument.device if isinstance(argument, array) else None
         if isinstance(argument, np.ndarray):
-            found = CPU
-        if found is not None and found != place:
-            message = f"`{kernel.name}` is to run on {place}, and its argument `{name}` is on {found}"
+            actual = CPU
+        if actual is not None and actual != place:
+            message = f"`{kernel.name}` is to run on {place}, and its argument `{name}` is on {actual}"
             hint = f'a launch runs where its arrays are: leave device= away, or pass {name}.to("{place}")'
             raise LaunchError(Diagnostic(message, kernel.span, "device", hint=hint))
 
@@ -464,5 +464,5 @@ def find_races(
     require_arguments_readable(arguments)
     if not grid.threads:
         return Races((), kernel.name)
-    found = races_of(kernel.program, kernel.name, grid.extents, arguments, parts)
-    return Races(found, kernel.name)
+    races = races_of(kernel.program, kernel.name, grid.extents, arguments, parts)
+    return Races(races, kernel.name)

@@ -107,11 +107,11 @@ class Races(tuple[Race, ...]):
 
     kernel: str
 
-    def __new__(cls, found: Iterable[Race], kernel: str) -> Self:
+    def __new__(cls, races: Iterable[Race], kernel: str) -> Self:
         """A tuple of the races that were found."""
-        made = super().__new__(cls, found)
-        made.kernel = kernel
-        return made
+        result = super().__new__(cls, races)
+        result.kernel = kernel
+        return result
 
     def __repr__(self) -> str:
         if not self:
@@ -149,10 +149,10 @@ class MarkedRun:
         return visit, thread_text(visit.thread, grid, shown)
 
 
-def refuse(found: Sequence[Race]) -> None:
+def refuse(races: Sequence[Race]) -> None:
     """Raise KernelRaceError if there are races."""
-    if found:
-        raise KernelRaceError(*(race.describe() for race in found))
+    if races:
+        raise KernelRaceError(*(race.describe() for race in races))
 
 
 def races_of(
@@ -184,12 +184,12 @@ def run_marked(
     groups = program.sharing(arguments)
     watched = _watched(program, extents, groups)
     _warn_of_snippets(program, name)
-    made, entry = _program(program, watched, unset, bool(groups))
+    variant, entry = _program(program, watched, unset, bool(groups))
     copies = copies_of(program, arguments)
     marks = Marks(program, arguments, watched | unset)
     slots = with_copies(program, arguments, parts, copies)
-    entry(b"".join([*slots, *(marks.packed(name, use) for name, use in made.marks)]))
-    return MarkedRun(program, name, extents, made, marks, copies)
+    entry(b"".join([*slots, *(marks.packed(name, use) for name, use in variant.marks)]))
+    return MarkedRun(program, name, extents, variant, marks, copies)
 
 
 # ------------------------------------------------------------------------- before the run
@@ -201,12 +201,12 @@ def _watched(program: Program, extents: Sequence[int], groups: Groups) -> frozen
     coordinates = len(program.flat.threads)
     # Threads that differ in a coordinate which the kernel does not unpack do the same.
     alone = coordinates < 2 or math.prod(extents[coordinates:]) == 1
-    found = set(contested(program.flat) if alone else targets)
+    watched = set(contested(program.flat) if alone else targets)
     for group in groups:
         names = program.names(group)
         if not targets.isdisjoint(names):
-            found |= set(names)
-    return frozenset(found)
+            watched |= set(names)
+    return frozenset(watched)
 
 
 def _warn_of_snippets(program: Program, kernel: str) -> None:
@@ -224,8 +224,8 @@ def _program(
 ) -> tuple[Marked, Entry]:
 
     def make() -> tuple[Marked, Entry]:
-        made = marked(scalarise(replace(program.flat, aliased=aliased)), watched, unset)
-        return made, place(made.function)
+        variant = marked(scalarise(replace(program.flat, aliased=aliased)), watched, unset)
+        return variant, place(variant.function)
 
     return program.once(("races", watched, unset, aliased), make)
 
@@ -259,8 +259,8 @@ class Marks:
 
     def __init__(self, program: Program, arguments: Sequence[Any], watched: frozenset[str]) -> None:
         names = program.names(program.arrays)
-        given = dict(zip(names, (arguments[i] for i in program.arrays), strict=True))
-        self.elements: dict[str, array] = {name: given[name] for name in names if name in watched}
+        arrays = dict(zip(names, (arguments[i] for i in program.arrays), strict=True))
+        self.elements: dict[str, array] = {name: arrays[name] for name in names if name in watched}
         self._granules: dict[Allocation, int] = {}
         for one in self.elements.values():
             bytes_apart = (one.offset, scalar_of(one.dtype).bits // 8, *one.strides)
@@ -285,9 +285,9 @@ class Marks:
         return [self._view(elements, memory) for memory in self._memory[key]]
 
     def _fresh(self, memory: Allocation, end: int) -> Allocation:
-        made = allocate(memory.nbytes // self._granules[memory] * _ITEM, cleared=False, beside=memory)
-        np.frombuffer(made.blank(), np.int64)[:] = UNMARKED[end]
-        return made
+        fresh = allocate(memory.nbytes // self._granules[memory] * _ITEM, cleared=False, beside=memory)
+        np.frombuffer(fresh.blank(), np.int64)[:] = UNMARKED[end]
+        return fresh
 
     def _view(self, elements: array, memory: Allocation) -> array:
         granule = self._granules[elements.allocation]
@@ -300,14 +300,14 @@ class Marks:
 
 
 def _races(run: MarkedRun, names: Sequence[str]) -> list[Race]:
-    found: dict[tuple[str, Span, Use, Span], Race] = {}
+    races: dict[tuple[str, Span, Use, Span], Race] = {}
     for name in names:
         ndim = run.marks.elements[name].ndim
         for index, store, other, use in _meetings(run.marks, name, run.marked.count):
             (first, thread), (second, another) = run.visit(store, "store"), run.visit(other, use)
             race = Race(run.name, name, index[:ndim], first, second, (thread, another))
-            found.setdefault((name, first.span, use, second.span), race)
-    return list(found.values())
+            races.setdefault((name, first.span, use, second.span), race)
+    return list(races.values())
 
 
 Meeting = tuple[tuple[int, ...], int, int, Use]

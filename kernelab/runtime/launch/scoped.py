@@ -150,10 +150,10 @@ def is_cuda_available() -> bool:
 class Graph:
     """Launches of a device, captured: `capture_launch` runs them again, on the same memory."""
 
-    def __init__(self, space: Space, made: object, capture: Capture, launches: list[PendingLaunch]) -> None:
+    def __init__(self, space: Space, handle: object, capture: Capture, launches: list[PendingLaunch]) -> None:
         self.device = Device(space.name)
         self._space = space
-        self._made: object = made
+        self._handle: object = handle
         self._capture = capture
         self._launches = launches
         self._lent, space.backend.lent = space.backend.lent, []
@@ -187,7 +187,7 @@ class Graph:
         with flowing(stream):
             number = current_stream(space.name)
             space.stream_sync.before(memories, number)
-            space.driver.replay(self._made, space.backend.stream())
+            space.driver.replay(self._handle, space.backend.stream())
             if self._launches:
                 space.backend.pending.add(PendingGraph(self._launches, number, caller(), self))
             space.ran(memories, number)
@@ -243,11 +243,11 @@ def capture_end(device: Device | str | None = None, stream: Stream | None = None
         raise LaunchError(Diagnostic(message, caller().span, "capture", hint="begin: kl.capture_begin()"))
     space.require_mine("a capture ends")
     try:
-        made = space.driver.end_capture()
+        handle = space.driver.end_capture()
     finally:
         space.capture = space.backend.pending.captured = None
         space.stream_sync.is_capturing = False
-    return Graph(space, made, capture, launches)
+    return Graph(space, handle, capture, launches)
 
 
 def capture_launch(graph: object, stream: Stream | None = None) -> None:
@@ -290,8 +290,8 @@ class ScopedCapture:
 
     def __exit__(self, kind: object, *_: object) -> None:
         self.active = False
-        made = capture_end(self._device)
-        self.graph = made if kind is None else None
+        graph = capture_end(self._device)
+        self.graph = graph if kind is None else None
 
 
 def _space(device: Device | str | None) -> Space:

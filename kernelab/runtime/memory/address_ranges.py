@@ -58,6 +58,6 @@ class Ranges(Generic[T]):
     def _bury(self) -> None:
         while self._dead:
             start = self._dead.pop()
-            known = self._owners.get(start)
-            if known is not None and known() is None:
+            owner = self._owners.get(start)
+            if owner is not None and owner() is None:
                 del self._owners[start], self._starts[bisect_left(self._starts, start)]

@@ -103,8 +103,8 @@ def get_device(device: Device | str | None = None) -> Device:
     if re.fullmatch(r"cuda(:\d+)?", name):
         return _cuda(int(name.partition(":")[2] or 0))
     hint = 'the devices are "cpu" and, with an NVIDIA GPU, "cuda", "cuda:1" and so on'
-    given: Any = device
-    if isinstance(given, bool):
+    argument: Any = device
+    if isinstance(argument, bool):
         hint = f"write requires_grad={device}: by position this is the device"
     raise LaunchError(Diagnostic(f"there is no device {name!r}", hint=hint, code="device"))
 
@@ -127,8 +127,8 @@ def get_cuda_devices() -> list[Device]:
     """The CUDA devices of this machine; none where cuda-python or the driver is missing."""
     from kernelab.backend.cuda.nvidia import count_devices
 
-    known = {int(name.partition(":")[2]) for name in OPEN}
-    return [_cuda(ordinal) for ordinal in sorted(known | set(range(count_devices())))]
+    opened = {int(name.partition(":")[2]) for name in OPEN}
+    return [_cuda(ordinal) for ordinal in sorted(opened | set(range(count_devices())))]
 
 
 def device_of(space: MemorySpace | None) -> Device:

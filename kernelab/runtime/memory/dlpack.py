@@ -111,8 +111,8 @@ def capsule_of(described: Described) -> Any:
     managed.deleter = ctypes.cast(_let_go, ctypes.c_void_p)
     address = ctypes.addressof(managed)
     _held[address] = (managed, extents, steps, described.owner)
-    made = _waiting[address] = _new(address, _NAME, None)
-    return made
+    capsule = _waiting[address] = _new(address, _NAME, None)
+    return capsule
 
 
 class _Taken:

@@ -90,23 +90,23 @@ def value_type(dtype: Any) -> Value:
     struct = getattr(dtype, "__kernelab_struct__", None)
     if struct is not None:
         return struct  # type: ignore[no-any-return]
-    found = _BY_PYTHON.get(dtype) if isinstance(dtype, type) else None
-    if found is None and isinstance(dtype, str):
+    elem = _BY_PYTHON.get(dtype) if isinstance(dtype, type) else None
+    if elem is None and isinstance(dtype, str):
         return _BY_NAME.get(dtype) or type_named(dtype) or type_of_numpy(dtype)
-    return found or type_of_numpy(dtype)
+    return elem or type_of_numpy(dtype)
 
 
 def type_of_numpy(dtype: Any) -> Scalar:
     """The type of numbers that NumPy calls by this dtype; raises KernelTypeError where there is none."""
     try:
-        found = None if dtype is None else _BY_DTYPE.get(np.dtype(dtype).newbyteorder("="))
+        kind = None if dtype is None else _BY_DTYPE.get(np.dtype(dtype).newbyteorder("="))
     except (TypeError, ValueError):
-        found = None
-    if found is None:
+        kind = None
+    if kind is None:
         named = described(dtype) if hasattr(dtype, "dtype") else repr(dtype)
         message = f"{named} is no type of array elements"
         raise KernelTypeError(Diagnostic(message, hint=_type_instead(dtype), code="dtype"))
-    return found
+    return kind
 
 
 def _type_instead(dtype: Any) -> str:
@@ -114,8 +114,8 @@ def _type_instead(dtype: Any) -> str:
         return "a shape of several dimensions is one argument: zeros((2, 3))"
     if hasattr(dtype, "dtype"):
         return "write dtype=x.dtype for the type of its elements"
-    known = ", ".join(scalar.name for scalar in SCALARS)
-    use = f"use {known}, a vector such as vec3 or a matrix such as mat33"
+    names = ", ".join(scalar.name for scalar in SCALARS)
+    use = f"use {names}, a vector such as vec3 or a matrix such as mat33"
     return near(dtype, named_types(), use) if isinstance(dtype, str) else use
 
 
@@ -154,24 +154,24 @@ def is_plain(value: Any, elem: Any) -> bool:
 
 def element(value: Any, elem: Value) -> HostArray:
     """One number, or the components of one element; raises KernelValueError for several."""
-    found, components = fitting(value, elem), shape_of(elem)
-    if found.shape == () or found.shape == components:
-        return found
-    if components and found.size == size_of(elem):
-        return found.reshape(components)
-    message = f"an element of {elem} cannot be {described(value)} of shape {found.shape}"
+    values, components = fitting(value, elem), shape_of(elem)
+    if values.shape == () or values.shape == components:
+        return values
+    if components and values.size == size_of(elem):
+        return values.reshape(components)
+    message = f"an element of {elem} cannot be {described(value)} of shape {values.shape}"
     hint = f"give a number, or {size_of(elem)} components" if components else "give one number"
     raise KernelValueError(Diagnostic(message, code="shape", hint=hint))
 
 
 def element_type(value: Any) -> Value:
     """The type of which this is one element: a number, or a vector or matrix of those components."""
-    known = type_of(value)
-    if known is not None:
-        return known
-    found = as_numpy(value)
-    scalar = scalar_of(natural_type(found, value))
-    match found.shape:
+    elem = type_of(value)
+    if elem is not None:
+        return elem
+    values = as_numpy(value)
+    scalar = scalar_of(natural_type(values, value))
+    match values.shape:
         case ():
             return scalar
         case (n,) if 1 <= n <= LARGEST:
@@ -229,17 +229,17 @@ def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
                 break
         else:
             return shape
-    given: Any = shape
-    several = given.ndim if isinstance(given, np.ndarray) else isinstance(given, Sequence)
-    extents = tuple(_extent(n) for n in (given if several and not isinstance(given, str) else (given,)))
+    sizes: Any = shape
+    several = sizes.ndim if isinstance(sizes, np.ndarray) else isinstance(sizes, Sequence)
+    extents = tuple(_extent(n) for n in (sizes if several and not isinstance(sizes, str) else (sizes,)))
     if not 1 <= len(extents) <= 4:
         raise KernelTypeError(too_many_axes(len(extents)))
     if any(n < 0 for n in extents):
         message = f"an array cannot have the shape {extents}"
         raise KernelValueError(Diagnostic(message, hint="extents are 0 or more", code="shape"))
     if max(extents) > LONGEST:
-        found = f"{max(extents):,}: kernels count them as ints"
-        message = f"an axis has at most {LONGEST:,} elements, not {found}"
+        count = f"{max(extents):,}: kernels count them as ints"
+        message = f"an axis has at most {LONGEST:,} elements, not {count}"
         hint = "spread them over two axes, such as shape (n // 1024, 1024)"
         raise KernelValueError(Diagnostic(message, hint=hint, code="shape"))
     return extents

@@ -104,8 +104,8 @@ class Watches:
     def of(self, low: int, high: int) -> list[Watcher]:
         """The watchers of any bytes between two addresses."""
         first, last = bisect_left(self.starts, low - self._longest), bisect_left(self.starts, high)
-        found = [ref() for stop, ref in self._watched[first:last] if low < stop]
-        return [watcher for watcher in found if watcher is not None]
+        watchers = [ref() for stop, ref in self._watched[first:last] if low < stop]
+        return [watcher for watcher in watchers if watcher is not None]
 
     def _drop(self, start: int, gone: weakref.ref[Watcher]) -> None:
         position = bisect_left(self.starts, start)
@@ -287,12 +287,12 @@ class Allocation:
         """Alert all witnesses that bytes are about to change, or to be exposed; returns them."""
         if not self.witnesses:
             return []
-        found = [witness for ref in self.witnesses if (witness := ref()) is not None]
-        if len(found) < len(self.witnesses):
+        alive = [witness for ref in self.witnesses if (witness := ref()) is not None]
+        if len(alive) < len(self.witnesses):
             self.witnesses = tuple(ref for ref in self.witnesses if ref() is not None)
-        for witness in found:
+        for witness in alive:
             witness.alert(self, change)
-        return found
+        return alive
 
     def will_write(self, target: Elements, change: Change | None = None) -> None:
         """To be called before `target`'s elements change: tells the watchers, then counts the write.
@@ -375,10 +375,10 @@ def point_at(
     if low == high:
         return Allocation(address, 0, None, borrowed=True)
     memory: Any = (ctypes.c_ubyte * (high - low)).from_address(address)
-    found = borrow(np.frombuffer(memory, np.uint8))
+    allocation = borrow(np.frombuffer(memory, np.uint8))
     if deleter is not None:
-        weakref.finalize(found, deleter, address, high - low)
-    return found
+        weakref.finalize(allocation, deleter, address, high - low)
+    return allocation
 
 
 def zeros_beside(memory: Allocation) -> Allocation:
@@ -388,9 +388,9 @@ def zeros_beside(memory: Allocation) -> Allocation:
 
 def duplicate_of(memory: Allocation) -> Allocation:
     """New memory on the same device with a copy of the bytes."""
-    made = allocate(memory.nbytes, cleared=False, beside=memory)
-    copy_bytes(made, 0, memory, 0, memory.nbytes)
-    return made
+    copy = allocate(memory.nbytes, cleared=False, beside=memory)
+    copy_bytes(copy, 0, memory, 0, memory.nbytes)
+    return copy
 
 
 def copy_bytes(dest: Allocation, start: int, source: Allocation, at: int, nbytes: int) -> None:
@@ -454,20 +454,20 @@ def borrow(values: np.ndarray[Any, Any]) -> Allocation:
     low, high = bounds(address_of(root), root.shape, root.strides, root.itemsize)
     if low == high:
         return Allocation(low, 0, root, borrowed=True, writable=values.flags.writeable)
-    found = _SHARED.owners(low, high)
-    if not found:
-        made = Allocation(low, high - low, root, borrowed=True, writable=values.flags.writeable)
-        _SHARED.add(made)
-        return made
-    known = found[0]
-    if low < known.address or known.address + known.nbytes < high:
-        if len(found) > 1 or not known.borrowed:
-            raise KernelValueError(spanning(len(found)))
-        before = known.address
-        known.grow(low, high, root)
-        _SHARED.moved(known, before)
-    known.writable |= values.flags.writeable
-    return known
+    owners = _SHARED.owners(low, high)
+    if not owners:
+        allocation = Allocation(low, high - low, root, borrowed=True, writable=values.flags.writeable)
+        _SHARED.add(allocation)
+        return allocation
+    allocation = owners[0]
+    if low < allocation.address or allocation.address + allocation.nbytes < high:
+        if len(owners) > 1 or not allocation.borrowed:
+            raise KernelValueError(spanning(len(owners)))
+        before = allocation.address
+        allocation.grow(low, high, root)
+        _SHARED.moved(allocation, before)
+    allocation.writable |= values.flags.writeable
+    return allocation
 
 
 def spanning(count: int) -> Diagnostic:

@@ -47,7 +47,7 @@ class Space:
     `watchful` makes sure, for tests, that nobody writes into a mirror that has been given up.
     """
 
-    made: ClassVar[int] = 0
+    allocated: ClassVar[int] = 0
     """How many allocations there have been, on all devices."""
 
     def __init__(self, name: str, driver: Driver, watchful: bool = False) -> None:
@@ -70,10 +70,10 @@ class Space:
             address = self.driver.allocate(max(nbytes, 1))
         except KernelMemoryError as problem:
             raise KernelMemoryError(self._full(nbytes)) from problem
-        made = self.adopt(address, nbytes)
+        allocation = self.adopt(address, nbytes)
         if cleared:
-            made.clear(0, nbytes)
-        return made
+            allocation.clear(0, nbytes)
+        return allocation
 
     @property
     def takes_back(self) -> bool:
@@ -115,12 +115,12 @@ class Space:
     def adopt(self, address: int, nbytes: int) -> "DeviceAllocation":
         """The allocation over memory of the driver's, which it gives back at the end."""
         used: set[int] = set()
-        return self._known(DeviceAllocation(self, address, nbytes, _Owned(self, address, used), used))
+        return self._register(DeviceAllocation(self, address, nbytes, _Owned(self, address, used), used))
 
-    def _known(self, made: "DeviceAllocation") -> "DeviceAllocation":
-        self._living.add(made)
-        Space.made += 1
-        return made
+    def _register(self, allocation: "DeviceAllocation") -> "DeviceAllocation":
+        self._living.add(allocation)
+        Space.allocated += 1
+        return allocation
 
     def borrow(
         self, low: int, high: int, owner: object, partners: Iterable[Partner] = (), *, writable: bool = True
@@ -130,17 +130,17 @@ class Space:
         `partners` are the streams in which the library works with it.  It is the same for all who share
         bytes.  Raises KernelValueError for memory that spans that of several allocations.
         """
-        found = self._living.owners(low, high) if low < high else []
-        if not found:
-            made = DeviceAllocation(self, low, high - low, owner, set(), borrowed=True, writable=writable)
-            made.partners = frozenset(partners)
-            return self._known(made) if low < high else made
-        known = found[0]
-        if len(found) > 1 or low < known.address or known.address + known.nbytes < high:
-            raise KernelValueError(spanning(len(found)))
-        known.share(partners)
-        known.writable |= writable
-        return known
+        owners = self._living.owners(low, high) if low < high else []
+        if not owners:
+            memory = DeviceAllocation(self, low, high - low, owner, set(), borrowed=True, writable=writable)
+            memory.partners = frozenset(partners)
+            return self._register(memory) if low < high else memory
+        memory = owners[0]
+        if len(owners) > 1 or low < memory.address or memory.address + memory.nbytes < high:
+            raise KernelValueError(spanning(len(owners)))
+        memory.share(partners)
+        memory.writable |= writable
+        return memory
 
     def synchronize(self, stream: int | None = None) -> None:
         """Wait for a stream, or for the whole device, and raise what has gone wrong in launches there."""
@@ -169,8 +169,8 @@ class Space:
 
     def owner(self, address: int) -> "DeviceAllocation | None":
         """The allocation that an address stands in; None if it is no memory of this device."""
-        found = self._living.owners(address, address + 1)
-        return found[0] if found and found[0].address <= address else None
+        owners = self._living.owners(address, address + 1)
+        return owners[0] if owners and owners[0].address <= address else None
 
 
 class _Owned:

@@ -59,10 +59,10 @@ class Stream:
     @classmethod
     def _own(cls, device: Device | str | None) -> "Stream":
         """The stream in which a device works where nothing else is said."""
-        made = cls.__new__(cls)
-        made.device, space = _cuda(device, "a stream")
-        made._driver, made._space, made._handle = space.driver, space, _Handle(0, space, None)
-        return made
+        stream = cls.__new__(cls)
+        stream.device, space = _cuda(device, "a stream")
+        stream._driver, stream._space, stream._handle = space.driver, space, _Handle(0, space, None)
+        return stream
 
     def __repr__(self) -> str:
         return f"<stream {self.number:#x} of {self.device}>"
@@ -91,15 +91,15 @@ class Stream:
 
     def record_event(self, event: "Event | None" = None) -> "Event":
         """Record an event, a new one unless given, that completes after all work now in the stream."""
-        made = Event(self.device) if event is None else event
-        _require_same(made.device, self.device, "an event is recorded")
+        target = Event(self.device) if event is None else event
+        _require_same(target.device, self.device, "an event is recorded")
         self._space.require_mine("an event is recorded")
-        made._within = self._space.capture
-        if made._within is None:
-            self._driver.record(made.number, self.number)
+        target._within = self._space.capture
+        if target._within is None:
+            self._driver.record(target.number, self.number)
         else:
             self._require_own("an event is recorded in a stream of another library")
-        return made
+        return target
 
     def _require_own(self, what: str) -> None:
         """Raise LaunchError in a capture, in which streams of other libraries take no part."""
@@ -143,8 +143,8 @@ class Event:
         self.enable_timing = bool(enable_timing)
         self._space = space
         self._driver: Driver = space.driver
-        made = self._driver.open_event(self.enable_timing)
-        self._handle = _Handle(made, space, self._driver.close_event)
+        number = self._driver.open_event(self.enable_timing)
+        self._handle = _Handle(number, space, self._driver.close_event)
         self._within: Capture | None = None
         """The capture in which it was last recorded: then it happens in a graph."""
 
@@ -279,9 +279,9 @@ def get_event_elapsed_time(start_event: Event, end_event: Event, synchronize: bo
     return start_event._driver.elapsed(start_event.number, end_event.number)
 
 
-def stream_of(given: object) -> Stream:
+def stream_of(argument: object) -> Stream:
     """The stream of an argument; raises LaunchError where it is none."""
-    return _require(Stream, given)
+    return _require(Stream, argument)
 
 
 @contextmanager
@@ -310,8 +310,8 @@ def configured(config: LaunchConfig) -> Iterator[None]:
         LAUNCH_CONFIG.reset(token)
 
 
-def _event(given: Event) -> Event:
-    return _require(Event, given)
+def _event(argument: Event) -> Event:
+    return _require(Event, argument)
 
 
 def _flow(stream: Stream) -> Token[Any]:
@@ -335,10 +335,10 @@ def _require_same(one: Device, other: Device, what: str) -> None:
         raise LaunchError(Diagnostic(message, code="device", hint=f'pass "{other}" where it is made'))
 
 
-def _require(kind: type[Kind], given: object) -> Kind:
-    if isinstance(given, kind):
-        return given
-    message = f"{with_article(kind.__name__.lower())} is needed here, not {a_thing(given)}"
+def _require(kind: type[Kind], argument: object) -> Kind:
+    if isinstance(argument, kind):
+        return argument
+    message = f"{with_article(kind.__name__.lower())} is needed here, not {a_thing(argument)}"
     raise LaunchError(Diagnostic(message, code="stream", hint=f"make one: kl.{kind.__name__}()"))
 
 
@@ -466,20 +466,20 @@ def allocate_pinned(nbytes: int, *, cleared: bool) -> PinnedAllocation | None:
     for memory in [memory for memory in _BUSY if memory.has_landed]:
         del _BUSY[memory]
     try:
-        made = PinnedAllocation(next(iter(OPEN.values())), nbytes)
+        pinned = PinnedAllocation(next(iter(OPEN.values())), nbytes)
     except KernelMemoryError as problem:
         message = f"the system locks no {nbytes / 1e9:,.3f} GB of the host's memory in place"
         hint = "make a smaller array, or a usual one: leave pinned=True away"
         raise KernelMemoryError(Diagnostic(message, code="memory", hint=hint)) from problem
     if cleared:
-        ctypes.memset(made.address, 0, nbytes)
-    return made
+        ctypes.memset(pinned.address, 0, nbytes)
+    return pinned
 
 
 def pinned_like(memory: Allocation) -> PinnedAllocation | None:
     """A pinned copy of memory of the host; None for a device's, and where there is no device."""
-    made = allocate_pinned(memory.nbytes, cleared=False) if memory.space is None else None
-    if made is not None:
-        made.folded = memory.folded
-        copy_bytes(made, 0, memory, 0, memory.nbytes)
-    return made
+    pinned = allocate_pinned(memory.nbytes, cleared=False) if memory.space is None else None
+    if pinned is not None:
+        pinned.folded = memory.folded
+        copy_bytes(pinned, 0, memory, 0, memory.nbytes)
+    return pinned

@@ -29,8 +29,8 @@ def unwritten(memory: Allocation) -> "Unwritten | None":
         memory.unwritten = None
         if memory.version == 0 and memory.nbytes:
             Unwritten(memory)
-    found: Unwritten | None = memory.unwritten
-    return found
+    mask: Unwritten | None = memory.unwritten
+    return mask
 
 
 class Unwritten:
@@ -98,7 +98,7 @@ class Unwritten:
         """The bytes of an array, along a last axis for each of its scalars."""
         outline = elements.outline()
         size = outline.dtype.itemsize
-        found: HostArray = np.ndarray(
+        view: HostArray = np.ndarray(
             (*outline.shape, size), bool, self._bytes, elements.offset, (*outline.strides, 1)
         )
-        return found
+        return view

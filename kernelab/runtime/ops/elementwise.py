@@ -99,38 +99,38 @@ def map(
     of_users = getattr(func, "__kernelab_function__", None)
     if not (inspect.isfunction(func) or isinstance(of_users, UserFunction)):
         refuse_structs(arrays_of(inputs))
-    given = _inputs(callee, [plain(value) for value in inputs])
+    operands = _inputs(callee, [plain(value) for value in inputs])
     outs = None if out is None else tuple(out) if isinstance(out, tuple | list) else (out,)
-    require_place(place, given)
+    require_place(place, operands)
     name = f"map_{callee.name.strip('_')}"
     if return_kernel:
         kernel, *_ = _prepared(
-            name, callee, given, None if outs is None else tuple(plain(out) for out in outs)
+            name, callee, operands, None if outs is None else tuple(plain(out) for out in outs)
         )
         return kernel
     with configured(config_of(block_dim, 0)):
-        made = _into(name, callee, given, outs)
-        _tell_captured(func, made)
-    return made[0] if len(made) == 1 else list(made)
+        results = _into(name, callee, operands, outs)
+        _tell_captured(func, results)
+    return results[0] if len(results) == 1 else list(results)
 
 
-def _tell_captured(func: Any, made: Sequence[Any]) -> None:
+def _tell_captured(func: Any, outputs: Sequence[Any]) -> None:
     """Numbers of the host that the function captured are constants to a tape, which may have made them."""
     recorder = RECORDER.get()
     if recorder is None or not inspect.isfunction(func):
         return
     captured = named_in(func)
     if origins(captured):
-        for results in made:
+        for results in outputs:
             recorder.came_in(results, captured)
 
 
-def _into(name: str, callee: UserFunction, given: Sequence[Any], outs: tuple[Any, ...] | None) -> Any:
+def _into(name: str, callee: UserFunction, operands: Sequence[Any], outs: tuple[Any, ...] | None) -> Any:
     """Apply a function; results for picked elements go to where these come from."""
     if outs is None or not any(is_picked(out) for out in outs):
-        return apply(name, callee, given, outs)
-    made = apply(name, callee, given, tuple(plain(out) for out in outs))
-    for out, results in zip(outs, made, strict=True):
+        return apply(name, callee, operands, outs)
+    computed = apply(name, callee, operands, tuple(plain(out) for out in outs))
+    for out, results in zip(outs, computed, strict=True):
         if is_picked(out):
             out.assign(results)
     return outs
@@ -141,11 +141,11 @@ def operate(symbol: str, operands: Sequence[Any]) -> Any:
     """`a symbol b`, or `symbol a`, for each element; NotImplemented for an operand that is none."""
     if not all(is_operand(operand) for operand in operands):
         return NotImplemented
-    callee, given = _operation(symbol, [plain(operand) for operand in operands])
+    callee, inputs = _operation(symbol, [plain(operand) for operand in operands])
     try:
-        return apply(f"array_{_NAMES[symbol]}", callee, given, None)[0]
+        return apply(f"array_{_NAMES[symbol]}", callee, inputs, None)[0]
     except KernelTypeError as error:
-        raise _no_operation(error, given) from None
+        raise _no_operation(error, inputs) from None
 
 
 @hooks.change.provide
@@ -208,8 +208,8 @@ def apply(
     name: str, callee: UserFunction, inputs: Sequence[Any], outs: tuple[Any, ...] | None
 ) -> tuple[array, ...]:
     """Launch a function on all elements; the arrays that hold the results."""
-    kernel, given, results = _prepared(name, callee, inputs, outs)
-    run(kernel, results[0].shape, [*given, *results])
+    kernel, arguments, results = _prepared(name, callee, inputs, outs)
+    run(kernel, results[0].shape, [*arguments, *results])
     return results
 
 
@@ -220,17 +220,17 @@ def _prepared(
     shape = broadcast(*inputs)
     results = _results(callee, _types(callee, inputs))
     if outs is None:
-        traced = any(isinstance(given, array) and given.requires_grad for given in inputs)
-        place = next((given.device for given in inputs if isinstance(given, array)), CPU)
-        made: list[Any] = [
+        traced = any(isinstance(a, array) and a.requires_grad for a in inputs)
+        place = next((a.device for a in inputs if isinstance(a, array)), CPU)
+        arrays: list[Any] = [
             array(shape=shape, dtype=elem, device=place, requires_grad=traced and has_derivative(elem))
             for elem in results
         ]
-        outs = tuple(made)
+        outs = tuple(arrays)
     _check(callee, outs, len(results), shape)
     for out in outs:
-        inputs = [apart(given, out) for given in inputs]
-    key = tuple(pattern(given, outs[0].shape) for given in inputs)
+        inputs = [apart(a, out) for a in inputs]
+    key = tuple(pattern(a, outs[0].shape) for a in inputs)
     try:
         return _mapping(name, callee, key, tuple(out.type for out in outs)), inputs, outs
     except KernelTypeError as error:
@@ -239,11 +239,11 @@ def _prepared(
 
 def _types(callee: UserFunction, inputs: Sequence[Any]) -> tuple[AnyType, ...]:
     """The types that a function is called with: numbers become what its parameters state, as in any call."""
-    given = (value_type_of(value) for value in inputs)
+    types = (value_type_of(value) for value in inputs)
     stated = (parameter.type for parameter in callee.signature())
     return tuple(
-        wanted if isinstance(wanted, Scalar) and isinstance(found, Scalar) else found
-        for wanted, found in zip(stated, given, strict=False)
+        wanted if isinstance(wanted, Scalar) and isinstance(actual, Scalar) else actual
+        for wanted, actual in zip(stated, types, strict=False)
     )
 
 
@@ -276,39 +276,39 @@ def _check(callee: UserFunction, outs: tuple[Any, ...], results: int, shape: tup
 # ------------------------------------------------------------------------------------------ functions
 
 
-def _inputs(callee: UserFunction, given: Sequence[Any]) -> list[Any]:
+def _inputs(callee: UserFunction, values: Sequence[Any]) -> list[Any]:
     """The arguments of a map: arrays as arrays, numbers as NumPy scalars of the type that they get."""
-    if not any(goes_through(value) for value in given):
+    if not any(goes_through(value) for value in values):
         message = "map() needs an array to go through, and was given none"
         raise KernelTypeError(Diagnostic(message, code="map", hint="write kl.map(func, x, ...)"))
     with mistakes_raised():
         signature = callee.signature()
     needed = [parameter for parameter in signature if parameter.default is None]
-    if not len(needed) <= len(given) <= len(signature):
+    if not len(needed) <= len(values) <= len(signature):
         names = ", ".join(parameter.name for parameter in signature)
-        message = f"`{callee.name}({names})` was given {len(given)} arrays and numbers"
+        message = f"`{callee.name}({names})` was given {len(values)} arrays and numbers"
         hint = "give one for each of its parameters"
         raise KernelTypeError(Diagnostic(message, callee.span, "count", hint=hint))
     types = [parameter.type for parameter in signature]
-    arrays = arrays_of(given)
-    return [argument(value, types[i], arrays) for i, value in enumerate(given)]
+    arrays = arrays_of(values)
+    return [argument(value, types[i], arrays) for i, value in enumerate(values)]
 
 
 def _operation(symbol: str, operands: Sequence[Any]) -> tuple[UserFunction, list[Any]]:
     """An operator as a function of the operands that change from call to call, and these."""
     arrays = arrays_of(operands)
     refuse_structs(arrays)
-    given = [argument(operand, None, arrays) for operand in operands]
-    if len(given) == 1:
-        return function_of(symbol, f"def {_NAMES[symbol]}_(a):\n    return {symbol}(a)"), given
+    inputs = [argument(operand, None, arrays) for operand in operands]
+    if len(inputs) == 1:
+        return function_of(symbol, f"def {_NAMES[symbol]}_(a):\n    return {symbol}(a)"), inputs
     text = f"def {_NAMES[symbol]}_(a, b):\n    return a {symbol} b"
     exponent = operands[1]
     if symbol == "**" and isinstance(exponent, int) and abs(exponent) <= LARGEST_EXPONENT:
-        return function_of(symbol, f"def power(a):\n    return a ** {exponent}"), given[:1]
+        return function_of(symbol, f"def power(a):\n    return a ** {exponent}"), inputs[:1]
     if symbol == "**" and isinstance(exponent, int | float):
         # A power whose type no array decides: an int stays one, so that x ** 20 is defined for x < 0.
-        given[1] = int32(exponent) if isinstance(exponent, int) and holds(int32, exponent) else given[1]
-    return function_of(symbol, text), given
+        inputs[1] = int32(exponent) if isinstance(exponent, int) and holds(int32, exponent) else inputs[1]
+    return function_of(symbol, text), inputs
 
 
 # ------------------------------------------------------------------------------------------ kernels
@@ -318,8 +318,8 @@ def _results(callee: UserFunction, types: tuple[AnyType, ...]) -> tuple[AnyType,
     """The types of what a function returns for these types."""
     defaults = [parameter.default for parameter in callee.signature()[len(types) :]]
     with mistakes_raised():
-        given = (*types, *(value for value in defaults if isinstance(value, Weak)))
-        return result_types(callee, callee.instantiate(given))
+        complete = (*types, *(value for value in defaults if isinstance(value, Weak)))
+        return result_types(callee, callee.instantiate(complete))
 
 
 @made_once(1024)

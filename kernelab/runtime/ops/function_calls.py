@@ -45,29 +45,29 @@ class OneThread:
 
 
 @hooks.call.provide
-def call(func: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
+def call(func: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """What a function for kernels returns for values of the host, and for arrays.
 
     Python's numbers become what the annotations say, float32 and int32 where there are none.  Raises
     KernelTypeError for a wrong number of arguments, and for types that the function does not take.
     """
-    function = _member(func, given, named)
-    arguments = bound(function, given, named)
+    function = _member(func, positional, named)
+    arguments = bound(function, positional, named)
     if _is_mapped(function, arguments):
-        made = map(function, *arguments)
-        return tuple(made) if isinstance(made, list) else made
+        results = map(function, *arguments)
+        return tuple(results) if isinstance(results, list) else results
     if arrays_among(arguments):
         return _as_returned(_run(function, arguments).outputs)
     with unrecorded():
         outputs = _run(function, arguments).outputs
-    found = origins(leaves_among(arguments))
-    return _as_returned([_value(made[0], found) for made in outputs])
+    sources = origins(leaves_among(arguments))
+    return _as_returned([_value(output[0], sources) for output in outputs])
 
 
-def as_launch(func: Any, given: Sequence[Any], named: Mapping[str, Any] | None = None) -> OneThread:
+def as_launch(func: Any, positional: Sequence[Any], named: Mapping[str, Any] | None = None) -> OneThread:
     """The call of a function as a launch of one thread that has not run; its kernel is made once."""
-    function = _member(func, given, named or {})
-    arguments = bound(function, given, named or {})
+    function = _member(func, positional, named or {})
+    arguments = bound(function, positional, named or {})
     return _prepared(function, arguments)
 
 
@@ -79,13 +79,13 @@ def is_function(value: Any) -> bool:
 def kernel_of(function: UserFunction, types: Sequence[Any]) -> Kernel:
     """The kernel of one thread for these types of the arguments; raises KernelError."""
     key = tuple(types)
-    found: Kernel | None = function.kernels.get(key)
-    if found is None:
+    kernel: Kernel | None = function.kernels.get(key)
+    if kernel is None:
         with mistakes_raised():
             definition = one_thread(function, key)
-        found = function.kernels[key] = Kernel.of(function.name, lambda: definition)
-        found.definition = definition
-    return found
+        kernel = function.kernels[key] = Kernel.of(function.name, lambda: definition)
+        kernel.definition = definition
+    return kernel
 
 
 def stated_kernel(func: Any) -> Kernel | str:
@@ -113,19 +113,19 @@ def textbook(func: Any, active: Iterable[str] | None) -> Any:
 
 
 def _run(function: UserFunction, arguments: Sequence[Any]) -> OneThread:
-    made = _prepared(function, arguments)
+    launch = _prepared(function, arguments)
     try:
-        run(made.kernel, 1, [*made.inputs, *made.outputs])
+        run(launch.kernel, 1, [*launch.inputs, *launch.outputs])
     except LaunchError as error:
         raise _of_function(error, function) from None
-    return made
+    return launch
 
 
 def _of_function(error: LaunchError, function: UserFunction) -> Exception:
     """The error of a launch as one of a call."""
     said, own = f"kernel `{function.name}`", f"function `{function.name}`"
-    found = [replace(each, message=each.message.replace(said, own)) for each in error.diagnostics]
-    return KernelTypeError(*found) if said in error.diagnostics[0].message else error
+    diagnostics = [replace(each, message=each.message.replace(said, own)) for each in error.diagnostics]
+    return KernelTypeError(*diagnostics) if said in error.diagnostics[0].message else error
 
 
 def _prepared(function: UserFunction, arguments: Sequence[Any]) -> OneThread:
@@ -142,8 +142,8 @@ def _prepared(function: UserFunction, arguments: Sequence[Any]) -> OneThread:
         if not isinstance(type, FunctionRef | BuiltinRef)
     ]
     formals = kernel.definition.signature[len(inputs) :]
-    place = next((given.device for given in arrays_among(inputs)), CPU)
-    traced = any(given.requires_grad for given in arrays_among(inputs))
+    place = next((a.device for a in arrays_among(inputs)), CPU)
+    traced = any(a.requires_grad for a in arrays_among(inputs))
     outputs = [
         zeros(1, formal.type.elem, place, requires_grad=traced and has_derivative(formal.type.elem))
         for formal in formals
@@ -167,24 +167,24 @@ def _as_returned(results: Sequence[Any]) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _value(result: Any, found: Origins) -> Any:
+def _value(result: Any, sources: Origins) -> Any:
     """A value of its own, which remembers where it comes from: an element of an array cannot be changed."""
     if isinstance(result, Instance):
         result = result.copy()
-        result._follow(found)
+        result._follow(sources)
         return result
-    return traced(result.copy() if isinstance(result, HostValue) else result, found)
+    return traced(result.copy() if isinstance(result, HostValue) else result, sources)
 
 
 # --------------------------------------------------------------------------------------------- arguments
 
 
-def bound(function: UserFunction, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+def bound(function: UserFunction, positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     """A value for each parameter, in order; raises KernelTypeError where there is none, or one too many."""
     with mistakes_raised():
         parameters = function.signature()
     names = [parameter.name for parameter in parameters]
-    rest = names[len(given) :]
+    rest = names[len(positional) :]
     unknown = next((name for name in named if name not in rest), None)
     if unknown in names:
         raise _refused(function, f"gets two values for `{unknown}`", "leave one of them out")
@@ -193,12 +193,12 @@ def bound(function: UserFunction, given: Sequence[Any], named: Mapping[str, Any]
         raise _refused(function, f"has no parameter `{unknown}`", hint)
     values = {**function.default_values(), **named}
     missing = [name for name in rest if name not in values]
-    if len(given) > len(names) or missing:
+    if len(positional) > len(names) or missing:
         count = "1 argument" if len(names) == 1 else f"{len(names)} arguments"
-        message = f"takes {count}, not {len(given) + len(named)}"
+        message = f"takes {count}, not {len(positional) + len(named)}"
         message += f"; `{missing[0]}` is missing" if missing else ""
         raise _refused(function, message, f"write {function.name}({', '.join(names)})")
-    return [*given, *(values[name] for name in rest)]
+    return [*positional, *(values[name] for name in rest)]
 
 
 def _refused(function: UserFunction, message: str, hint: str) -> KernelTypeError:
@@ -217,15 +217,15 @@ def _type(function: UserFunction, k: int, argument: Any, stated: Any, arguments:
     if isinstance(meaning, FunctionRef | BuiltinRef):
         return meaning
     beside = [value_type_of(other) for other in arguments if isinstance(other, np.floating)]
-    found = inferred(argument, beside)
-    if found is None:
+    value_type = inferred(argument, beside)
+    if value_type is None:
         name = function.signature()[k].name
         message = (
             f"argument `{name}` of function `{function.name}` is {described(argument)}, no value of a kernel"
         )
         hint = "pass a number, a vector such as kl.vec3(1.0, 2.0, 3.0), a matrix, a struct or an array"
         raise KernelTypeError(Diagnostic(message, function.span, "argument", hint=hint))
-    return found
+    return value_type
 
 
 def _is_mapped(function: UserFunction, arguments: Sequence[Any]) -> bool:
@@ -239,26 +239,26 @@ def _is_mapped(function: UserFunction, arguments: Sequence[Any]) -> bool:
     )
 
 
-def _member(func: Any, given: Sequence[Any], named: Mapping[str, Any]) -> UserFunction:
+def _member(func: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> UserFunction:
     """The function that a call means, of several of one name; raises KernelTypeError where none fits."""
     function: UserFunction = func.__kernelab_function__
     if len(function.members) == 1:
         return function.members[0]
-    values = [(None, value) for value in given] + list(named.items())
+    values = [(None, value) for value in positional] + list(named.items())
     node = ast.Constant(None)
     with mistakes_raised():
-        found = function.chosen([Argument(_meaning(value), node, name) for name, value in values])
-    if found is None:
+        chosen = function.chosen([Argument(_meaning(value), node, name) for name, value in values])
+    if chosen is None:
         shown = ", ".join(described(value) for _, value in values)
         raise _refused(function, f"has no definition for {shown}", "annotate one with these types")
-    return found
+    return chosen
 
 
 def _meaning(value: Any) -> Meaning:
     """What an argument means to the choice between definitions."""
     if type(value) in (bool, int, float):
         return Weak(value)
-    known = inferred(value, ())
+    type_ = inferred(value, ())
     if isinstance(value, array):
-        known = value.dtype  # gone through element by element
-    return Weak(0.0) if known is None else struct_values.parameter("", known, None)  # type: ignore[arg-type]
+        type_ = value.dtype  # gone through element by element
+    return Weak(0.0) if type_ is None else struct_values.parameter("", type_, None)  # type: ignore[arg-type]

@@ -147,10 +147,10 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
 
     def contiguous(self) -> array:
         """The elements in an array of their own; a tape differentiates through it."""
-        made = array(shape=self.shape, dtype=self.dtype, device=self.device, requires_grad=self.requires_grad)
-        self._move("gather", made)
-        assert isinstance(made, array)
-        return made
+        copy = array(shape=self.shape, dtype=self.dtype, device=self.device, requires_grad=self.requires_grad)
+        self._move("gather", copy)
+        assert isinstance(copy, array)
+        return copy
 
     def __getitem__(self, key: Any) -> Any:
         """An element for integers along all axes, else some of these elements: an `indexedarray` too."""
@@ -169,10 +169,10 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
     def gathered(self) -> Gathered:
         """The same, for a launch."""
         plain = self.contiguous()
-        made: Gathered = object.__new__(Gathered)
-        made.place(plain.allocation, plain.offset, plain.shape, plain.strides, plain.dtype)
-        made.source = self
-        return made
+        result: Gathered = object.__new__(Gathered)
+        result.place(plain.allocation, plain.offset, plain.shape, plain.strides, plain.dtype)
+        result.source = self
+        return result
 
     def assign(self, src: Any) -> "indexedarray":
         """Copy the elements of an array, or of host data of this shape, to where these come from."""
@@ -193,15 +193,15 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
             values = values.contiguous()
         if not isinstance(values, array) or (values.shape, values.dtype) != (self.shape, self.dtype):
             wanted = self.requires_grad or getattr(values, "requires_grad", False) is True
-            made = array(shape=self.shape, dtype=self.dtype, device=self.device, requires_grad=wanted)
-            made[...] = values
-            values = made
+            converted = array(shape=self.shape, dtype=self.dtype, device=self.device, requires_grad=wanted)
+            converted[...] = values
+            values = converted
         self.assign(values)
 
     def fill_(self, value: Any) -> "indexedarray":
         """Set every picked element to `value`."""
-        made = array(shape=self.shape, dtype=self.dtype, device=self.device)
-        return self.assign(made.fill_(value))
+        filled = array(shape=self.shape, dtype=self.dtype, device=self.device)
+        return self.assign(filled.fill_(value))
 
     def zero_(self) -> "indexedarray":
         """Set every picked element to zero."""
@@ -210,17 +210,16 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
     def numpy(self) -> HostArray:
         """A copy of the elements as a NumPy array."""
         origins = look_at(self.data)
-        found: HostArray = traced(self.data.seen()[self._places()].copy(), origins)
-        return found
+        values: HostArray = traced(self.data.seen()[self._places()].copy(), origins)
+        return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
     def list(self) -> list[Any]:
         """The elements in order, as Python numbers, or as NumPy vectors and matrices."""
-        made = array(self.numpy(), self.dtype, self.shape, CPU)
-        found: list[Any] = made.list()
-        return found
+        values: list[Any] = array(self.numpy(), self.dtype, self.shape, CPU).list()
+        return values
 
     def to(self, device: Device | str | None) -> "indexedarray":
         """These elements on a device: itself where it is there already."""
@@ -250,18 +249,18 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
         """An index of these elements as one of the array behind."""
         keys = keys_of(self, key)
         require_inside(self.shape, keys)
-        found = []
+        parts = []
         for axis, wanted in enumerate(keys):
             part = self._row(axis)[wanted]
-            found.append(part.contiguous() if isinstance(part, indexedarray) else part)
-        return tuple(found)
+            parts.append(part.contiguous() if isinstance(part, indexedarray) else part)
+        return tuple(parts)
 
     def _row(self, axis: int) -> array:
         picked = self.indices[axis]
         if picked is not None:
             return picked
-        made: array = array(np.arange(self.shape[axis], dtype=np.int32), device=self.device)
-        return made
+        row: array = array(np.arange(self.shape[axis], dtype=np.int32), device=self.device)
+        return row
 
     def _places(self) -> tuple[Any, ...]:
         rows = [readable(self._row(axis)) for axis in range(self.ndim)]
@@ -294,31 +293,31 @@ def pick(data: array, keys: Sequence[Any]) -> indexedarray:
 
 def _checked(data: array, indices: Any) -> tuple[array | None, ...]:
     several = isinstance(indices, Sequence) and not isinstance(indices, array)
-    given = list(indices) if several else [indices]
-    given += [None] * (data.ndim - len(given))
-    if len(given) > data.ndim:
-        message = f"there are indices for {len(given)} axes of an array of {data.ndim} dimensions"
+    by_axis = list(indices) if several else [indices]
+    by_axis += [None] * (data.ndim - len(by_axis))
+    if len(by_axis) > data.ndim:
+        message = f"there are indices for {len(by_axis)} axes of an array of {data.ndim} dimensions"
         raise KernelTypeError(Diagnostic(message, code="index"))
-    for picked in given:
+    for picked in by_axis:
         if picked is None:
             continue
         require_array(picked, "indices are", "write kl.array([0, 2], dtype=int)")
         if picked.dtype != int32 or picked.ndim != 1:
             message = f"indices are an array of int32 of 1 dimension, not {described(picked)} {picked.type}"
             raise KernelTypeError(Diagnostic(message, code="index", hint="write kl.array(..., dtype=int)"))
-    return tuple(given)
+    return tuple(by_axis)
 
 
 def _repeats(picked: array, extent: int) -> bool:
     """Whether indices of an axis name one of its places twice, in any lane."""
-    found: list[bool] = []
+    repeated: list[bool] = []
 
     def look(values: HostArray) -> HostArray:
-        found.append(len(np.unique(np.where(values < 0, values + extent, values))) < values.size)
+        repeated.append(len(np.unique(np.where(values < 0, values + extent, values))) < values.size)
         return np.zeros(1, np.int32)
 
     tabulate(array(shape=1, dtype=int32, device=picked.device), [picked], look)
-    return any(found)
+    return any(repeated)
 
 
 @made_once(64)

@@ -58,9 +58,9 @@ def made_once(maxsize: int) -> Callable[[Callable[..., Made]], Callable[..., Mad
     def decorate(make: Callable[..., Made]) -> Callable[..., Made]:
         lock, first = RLock(), lru_cache(maxsize)(make)
 
-        def made(*given: object) -> Made:
+        def made(*args: object) -> Made:
             with lock:
-                return first(*given)
+                return first(*args)
 
         return lru_cache(maxsize)(made)
 
@@ -72,9 +72,9 @@ def made_once(maxsize: int) -> Callable[[Callable[..., Made]], Callable[..., Mad
 
 def callee_of(func: Any, count: int) -> UserFunction:
     """The function of the language that `map` applies; raises KernelTypeError where there is none."""
-    found = getattr(func, "__kernelab_function__", None)
-    if isinstance(found, UserFunction):
-        return found
+    function = getattr(func, "__kernelab_function__", None)
+    if isinstance(function, UserFunction):
+        return function
     word = getattr(func, "__kernelab_name__", None) or (str(func) if isinstance(func, Scalar) else None)
     if isinstance(func, np.ufunc) or (inspect.isbuiltin(func) and func.__module__ == "math"):
         module = np if isinstance(func, np.ufunc) else inspect.getmodule(func)
@@ -114,9 +114,9 @@ def function_of(title: str, text: str, names: tuple[tuple[str, Any], ...] = ()) 
     """The one function of a text, which `names` are known to."""
     lowered = lower_source(Source(text, f"<{title}>"), dict(names))
     lowered.raise_errors()
-    (found,) = lowered.definitions.values()
-    assert isinstance(found, UserFunction)
-    return found
+    (function,) = lowered.definitions.values()
+    assert isinstance(function, UserFunction)
+    return function
 
 
 def _python(func: Callable[..., Any]) -> UserFunction:
@@ -218,8 +218,8 @@ def arrays_of(values: Sequence[Any]) -> list[array]:
 
 def refuse_structs(arrays: Sequence[array]) -> None:
     """Raise KernelTypeError for an array of structs, which have no operators."""
-    for given in arrays:
-        elem: Any = given.dtype
+    for elements in arrays:
+        elem: Any = elements.dtype
         if isinstance(elem, Struct):
             message = f"there is no arithmetic of arrays of {elem}"
             hint = f"use the arrays of its fields: x['{elem.fields[0].name}'], or kl.map(func, x, ...)"
@@ -230,7 +230,7 @@ def argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
     """The operand as a launch takes it; `wanted` is the type that its parameter states, if it does."""
     if isinstance(value, array | Instance) or type_of(value) is not None:
         return value
-    place = next((given.device for given in arrays if given.device.is_cuda), CPU)
+    place = next((a.device for a in arrays if a.device.is_cuda), CPU)
     if isinstance(wanted, Vec | Mat) and isinstance(value, np.ndarray | list | tuple):
         several = isinstance(value, np.ndarray) and value.ndim > len(shape_of(wanted))
         return (
@@ -252,9 +252,9 @@ def argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
     return follow(scalar(number), value)
 
 
-def require_place(place: Device | None, given: Sequence[Any], what: str = "map()") -> None:
+def require_place(place: Device | None, values: Sequence[Any], what: str = "map()") -> None:
     """Raise LaunchError where an array is on another device than the one that was asked for."""
-    for k, value in enumerate(given):
+    for k, value in enumerate(values):
         if place is not None and isinstance(value, array) and value.device != place:
             message = f"{what} is to run on {place}, and its array {k} is on {value.device}"
             raise LaunchError(Diagnostic(message, code="device", hint=f'move it: x.to("{place}")'))
@@ -268,7 +268,7 @@ def holds(scalar: Scalar, number: int) -> bool:
 
 def _scalar_for(number: bool | int | float, arrays: Sequence[array]) -> Scalar:
     """The type of a number combined with arrays: that of the arrays, as for a literal in a kernel."""
-    elems: list[Any] = [given.dtype for given in arrays]
+    elems: list[Any] = [a.dtype for a in arrays]
     kinds = [scalar_of(elem) for elem in elems if not isinstance(elem, Struct)]
     floats = [kind for kind in kinds if kind.is_float]
     ints = [kind for kind in kinds if kind.is_int]
@@ -281,38 +281,38 @@ def _scalar_for(number: bool | int | float, arrays: Sequence[array]) -> Scalar:
     return float64 if any(kind.bits == 64 for kind in ints) else float32
 
 
-def value_type_of(given: Any) -> Any:
+def value_type_of(operand: Any) -> Any:
     """The type of an operand's elements, or of the operand itself."""
-    if isinstance(given, array):
-        return given.dtype
-    if isinstance(given, Instance):
-        return given._struct
-    found = type_of(given) or scalar_of_dtype(given.dtype)
-    assert found is not None
-    return found
+    if isinstance(operand, array):
+        return operand.dtype
+    if isinstance(operand, Instance):
+        return operand._struct
+    elem = type_of(operand) or scalar_of_dtype(operand.dtype)
+    assert elem is not None
+    return elem
 
 
 def broadcast(*operands: Any, within: tuple[int, ...] | None = None) -> tuple[int, ...]:
     """The shape that all operands stretch to; raises KernelValueError where they do not."""
     shapes = [operand.shape for operand in operands if isinstance(operand, array)]
     try:
-        found = np.broadcast_shapes(*shapes)
+        shape = np.broadcast_shapes(*shapes)
     except ValueError:
-        found = None
-    if found is None or (within is not None and found != within):
-        given = " and ".join(str(shape) for shape in shapes)
-        message = f"arrays of shapes {given} do not go together element by element"
+        shape = None
+    if shape is None or (within is not None and shape != within):
+        shown = " and ".join(str(shape) for shape in shapes)
+        message = f"arrays of shapes {shown} do not go together element by element"
         hint = "extents are equal, or 1" if within is None else f"the result has to fit {within}"
         raise KernelValueError(Diagnostic(message, code="shape", hint=hint))
-    return found
+    return shape
 
 
-def apart(given: Any, target: array) -> Any:
+def apart(values: Any, target: array) -> Any:
     """The operand, or a copy of it where writing `target` would change elements before they are read."""
-    if not isinstance(given, array) or given.allocation is not target.allocation:
-        return given
-    same = (given.offset, given.shape, given.strides) == (target.offset, target.shape, target.strides)
-    return given if same or not given.overlaps(target) else duplicate(given, given.requires_grad, "clone")
+    if not isinstance(values, array) or values.allocation is not target.allocation:
+        return values
+    same = (values.offset, values.shape, values.strides) == (target.offset, target.shape, target.strides)
+    return values if same or not values.overlaps(target) else duplicate(values, values.requires_grad, "clone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,13 +328,13 @@ class Pattern:
         return f"{name}[{indices}]" if indices else name
 
 
-def pattern(given: Any, shape: tuple[int, ...]) -> Pattern:
+def pattern(operand: Any, shape: tuple[int, ...]) -> Pattern:
     """The pattern of an operand in a kernel over `shape`."""
-    if not isinstance(given, array):
-        return Pattern(value_type_of(given))
-    first = len(shape) - given.ndim
-    axes = (None if n == 1 != shape[first + k] else first + k for k, n in enumerate(given.shape))
-    return Pattern(given.type, tuple(axes))
+    if not isinstance(operand, array):
+        return Pattern(value_type_of(operand))
+    first = len(shape) - operand.ndim
+    axes = (None if n == 1 != shape[first + k] else first + k for k, n in enumerate(operand.shape))
+    return Pattern(operand.type, tuple(axes))
 
 
 def declared(names: Sequence[str], types: Sequence[AnyType]) -> tuple[list[str], dict[str, Any]]:

@@ -153,10 +153,10 @@ def matmul(left: Any, right: Any) -> Any:
 @hooks.convert.provide
 def convert(values: array, dtype: Any) -> array:
     """A copy with another dtype; a tape differentiates through it between floats."""
-    made: array = array(shape=values.shape, dtype=dtype, device=values.device)
-    made.requires_grad = values.requires_grad and scalar_of(made.dtype).is_float
-    array_cast(values, made)
-    return made
+    result: array = array(shape=values.shape, dtype=dtype, device=values.device)
+    result.requires_grad = values.requires_grad and scalar_of(result.dtype).is_float
+    array_cast(values, result)
+    return result
 
 
 def array_inner(
@@ -222,8 +222,8 @@ def _numbers(values: array) -> array:
 
 
 def _accumulate(text: str, inputs: Sequence[array], target: array) -> None:
-    if any(given.overlaps(target) for given in inputs):
-        inputs = [duplicate(given, given.requires_grad, "clone") for given in inputs]
+    if any(source.overlaps(target) for source in inputs):
+        inputs = [duplicate(source, source.requires_grad, "clone") for source in inputs]
     flat = target if target.ndim == 1 else target.flatten()
     flat.zero_()
     *rows, length = inputs[0].shape
@@ -289,8 +289,8 @@ def _target(out: array | None, shape: tuple[int, ...], elem: Value, traced: bool
         require_array(out, "out is")
     if out is None:
         wanted = traced and scalar_of(elem).is_float
-        made: array = array(shape=shape, dtype=elem, device=place, requires_grad=wanted)
-        return made
+        result: array = array(shape=shape, dtype=elem, device=place, requires_grad=wanted)
+        return result
     if out.dtype != elem or out.shape != shape:
         message = f"the result is {elem} of shape {shape}, and out is {out.dtype} of shape {out.shape}"
         hint = f"make it with kl.zeros({shape}, dtype=kl.{elem})"
@@ -410,8 +410,8 @@ def runlength_encode(
     if min(run_values.size, run_lengths.size) < count:
         message = f"run_values and run_lengths need room for {count} elements"
         raise KernelValueError(Diagnostic(message, code="size"))
-    given = readable(values)[:count]
-    changes = (given[1:] != given[:-1]).any(axis=tuple(range(1, given.ndim)))
+    prefix = readable(values)[:count]
+    changes = (prefix[1:] != prefix[:-1]).any(axis=tuple(range(1, prefix.ndim)))
     starts = np.flatnonzero(np.concatenate([np.ones(min(count, 1), np.bool_), changes]))
     runs = len(starts)
     if runs:
@@ -493,10 +493,10 @@ def _ordered_bits(keys: HostArray) -> HostArray:
     return bits
 
 
-def _require_row(given: Any, wants: str) -> None:
-    require_array(given, wants)
-    if given.ndim != 1:
-        message = f"{wants} an array of 1 dimension, not of {given.ndim}"
+def _require_row(value: Any, wants: str) -> None:
+    require_array(value, wants)
+    if value.ndim != 1:
+        message = f"{wants} an array of 1 dimension, not of {value.ndim}"
         raise KernelTypeError(Diagnostic(message, code="ndim", hint="write x.flatten()"))
 
 
