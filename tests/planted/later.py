@@ -184,15 +184,15 @@ LATER = (
     Fault(
         "vector code takes an index for within its array that is not above its bound",
         CODEGEN,
-        'return f"larger({known[0]}, {other[0]} + {gap})", known[1]',
-        'return f"larger({known[0]}, {other[0]} + 2 * {gap})", known[1]',
+        'return f"larger({bounds[0]}, {other[0]} + {gap})", bounds[1]',
+        'return f"larger({bounds[0]}, {other[0]} + 2 * {gap})", bounds[1]',
         VECTORS,
     ),
     Fault(
         "vector code takes an index for within its array that is not below its bound",
         CODEGEN,
-        'return known[0], f"smaller({known[1]}, {other[1]} - {gap})"',
-        'return known[0], f"smaller({known[1]}, {other[1]} - 2 * {gap})"',
+        'return bounds[0], f"smaller({bounds[1]}, {other[1]} - {gap})"',
+        'return bounds[0], f"smaller({bounds[1]}, {other[1]} - 2 * {gap})"',
         VECTORS,
     ),
     Fault(
@@ -262,8 +262,8 @@ LATER = (
     Fault(
         "that a value lost its derivative on one of two ways is forgotten",
         PASSES,
-        "if array not in known or _rank(end) > _rank(known[array]):",
-        "if array not in known:",
+        "if array not in ends or _rank(end) > _rank(ends[array]):",
+        "if array not in ends:",
         ("tests/passes/test_dead_ends.py", f"{CONTRACT}broken_chains.py"),
     ),
     Fault(
@@ -276,8 +276,8 @@ LATER = (
     Fault(
         "one access at the thread's own index proves that there is no race",
         PASSES,
-        "return len(found) == 1 and None not in found",
-        "return len(found - {None}) == 1",
+        "return len(shifts) == 1 and None not in shifts",
+        "return len(shifts - {None}) == 1",
         RACES,
     ),
     Fault(

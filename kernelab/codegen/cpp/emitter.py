@@ -104,8 +104,8 @@ class Body(Writer):
         function, layout = self.function, self.layout
         sites, messages = tuple(self.sites), tuple(self.messages)
         coordinates, last_first = len(function.threads), function.descending
-        wraps, given = tuple(self.wraps), (coordinates, lines, messages, last_first)
-        return EntryInfo(function.name, self.symbol, layout, sites, *given, wraps)
+        wraps, facts = tuple(self.wraps), (coordinates, lines, messages, last_first)
+        return EntryInfo(function.name, self.symbol, layout, sites, *facts, wraps)
 
     # -------------------------------------------------------------------------------------- lines
 
@@ -243,22 +243,22 @@ class Body(Writer):
             snippets.refuse_device_words(snippet)
         if snippet not in self.natives:
             self.natives[snippet] = self.symbols.fresh(identifier(snippet.name))
-        rest, given = iter(stmt.args), dict[str, str]()
+        rest, arguments = iter(stmt.args), dict[str, str]()
         for param in snippet.arguments:
             if isinstance(param.type, Array):
-                given[param.name] = self.view(param, next(rest), stmt)
+                arguments[param.name] = self.view(param, next(rest), stmt)
             else:
                 parts = [self.atom(next(rest)) for _ in range(size_of(param.type))]
-                made = f"{snippets.spelt(param.type)}({', '.join(parts)})"
-                given[param.name] = parts[0] if isinstance(param.type, Scalar) else made
+                value = f"{snippets.spelt(param.type)}({', '.join(parts)})"
+                arguments[param.name] = parts[0] if isinstance(param.type, Scalar) else value
         outs: list[tuple[Value, str]] = []
         for total in snippet.sums:
             assert not isinstance(total.type, Array)
-            given[total.name] = self.name.fresh(f"{total.name}_sum")
-            outs.append((total.type, given[total.name]))
+            arguments[total.name] = self.name.fresh(f"{total.name}_sum")
+            outs.append((total.type, arguments[total.name]))
             type = snippets.spelt(total.type)
-            self.line(f"{type} {given[total.name]} = {type}();")
-        call = f"{self.natives[snippet]}({', '.join(given[param.name] for param in snippet.params)})"
+            self.line(f"{type} {arguments[total.name]} = {type}();")
+        call = f"{self.natives[snippet]}({', '.join(arguments[param.name] for param in snippet.params)})"
         if snippet.result is not None and stmt.outs:
             name = self.name.fresh("result")
             outs.insert(0, (snippet.result, name))

@@ -85,11 +85,11 @@ def _exchanged(head: str, bits: int, *body: str) -> str:
 
 def helpers(words: str) -> Mapping[str, str]:
     """The helpers by name; `words` stand before each function."""
-    found = {"trips": _TRIPS.format(words=words)}
+    texts = {"trips": _TRIPS.format(words=words)}
     for name, (type, most, top) in _CASTS.items():
         text = _UNSIGNED if name.startswith("u") else _SIGNED
-        found[f"to_{name}"] = text.format(words=words, type=type, name=name, top=top, most=most)
-    return found
+        texts[f"to_{name}"] = text.format(words=words, type=type, name=name, top=top, most=most)
+    return texts
 
 
 # --------------------------------------------------------------------------------------------------- helpers

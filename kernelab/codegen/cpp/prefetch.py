@@ -54,14 +54,14 @@ def gathers(function: ir.Function) -> dict[Place, dict[ir.Var, bool]]:
             fixed = tuple(str(other.value) for other in others if isinstance(other, ir.Const))
             if (own,) == function.threads and len(fixed) == len(others):
                 places[stmt.out] = stmt.array, fixed, stmt.component or 0
-    found: dict[Place, dict[ir.Var, bool]] = {}
+    by_place: dict[Place, dict[ir.Var, bool]] = {}
     for stmt in stmts:
         if isinstance(stmt, ir.Load | ir.Store | ir.Atomic) and stmt.array in function.params:
             place = places.get(stmt.indices[0])
             if place is not None:
-                arrays = found.setdefault(place, {})
+                arrays = by_place.setdefault(place, {})
                 arrays[stmt.array] = arrays.get(stmt.array, False) or not isinstance(stmt, ir.Load)
-    return found if sum(map(len, found.values())) <= MOST else {}
+    return by_place if sum(map(len, by_place.values())) <= MOST else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +95,15 @@ def prefetches(
 
     `thread` is the thread that comes next, or the first of `width` of them, of a `total`.
     """
-    order, found = _Order(thread, total, width, function.descending), gathers(function)
+    order, by_place = _Order(thread, total, width, function.descending), gathers(function)
     declared: list[str] = []
     each: list[str] = []
     lanes: list[str] = []
-    bases = {one: (names(one), f"{names(one)}_s0") for arrays in found.values() for one in arrays}
+    bases = {one: (names(one), f"{names(one)}_s0") for arrays in by_place.values() for one in arrays}
     for one in wide.keys() & bases.keys():
         bases[one] = base, step = names.fresh(f"{names(one)}_sums"), names.fresh(f"{names(one)}_step")
         declared += _accumulators(names(one), base, step, wide[one])
-    for (array, fixed, component), arrays in found.items():
+    for (array, fixed, component), arrays in by_place.items():
         name, scalar = names(array), scalar_of(elem_of(array))
         bound, at = names.fresh("soon"), names.fresh("ahead")
         inside = [f"{index} < {name}_n{k}" for k, index in enumerate(fixed, 1)]

@@ -260,21 +260,21 @@ def has_device_words(snippet: Snippet) -> bool:
 def refuse_device_words(snippet: Snippet) -> None:
     """Raise KernelTypeError where a snippet for a CPU names what only a CUDA device has."""
     for line in snippet.lines:
-        found = _DEVICE_ONLY.search(line.text)
-        if found is not None:
-            message = f"{snippet.name} uses {found.group()}, which only a CUDA device has"
+        match = _DEVICE_ONLY.search(line.text)
+        if match is not None:
+            message = f"{snippet.name} uses {match.group()}, which only a CUDA device has"
             hint = "on a CPU threads run one after another: write the snippet for one thread"
             raise KernelTypeError(
                 Diagnostic(
-                    message, _stretch(line.span, found.start(), len(found.group())), "native", hint=hint
+                    message, _stretch(line.span, match.start(), len(match.group())), "native", hint=hint
                 )
             )
 
 
-def complaints(unit: Unit, found: Iterable[tuple[int, int, str]]) -> tuple[Diagnostic, ...]:
-    """The compiler's errors in snippets; `found` are lines and columns of the unit, from 1, and texts."""
-    told: dict[tuple[int, int], Diagnostic] = {}
-    for number, column, text in found:
+def complaints(unit: Unit, errors: Iterable[tuple[int, int, str]]) -> tuple[Diagnostic, ...]:
+    """The compiler's errors in snippets; `errors` are lines and columns of the unit, from 1, and texts."""
+    by_place: dict[tuple[int, int], Diagnostic] = {}
+    for number, column, text in errors:
         line = unit.lines[number - 1] if 1 <= number <= len(unit.lines) else None
         if line is None or not line.is_native or line.span is None:
             continue
@@ -282,8 +282,8 @@ def complaints(unit: Unit, found: Iterable[tuple[int, int, str]]) -> tuple[Diagn
         word = re.match(r"\w+|\S", line.text[start:])
         span = _stretch(line.span, start, len(word.group()) if word else 1)
         hint = _READ_ONLY if "read-only" in text or "discards" in text else ""
-        told.setdefault((span.line, span.column), Diagnostic(f"C++: {text}", span, "native", hint=hint))
-    return tuple(told.values())
+        by_place.setdefault((span.line, span.column), Diagnostic(f"C++: {text}", span, "native", hint=hint))
+    return tuple(by_place.values())
 
 
 _READ_ONLY = "an array is written as x[i] = ..., x[i] += ... or through wp::atomic_add(x, i, ...)"

@@ -85,8 +85,8 @@ def load(scalar: Scalar, pointer: str) -> str:
 
 def store(scalar: Scalar, pointer: str, value: str) -> str:
     """The assignment of a value to a byte address."""
-    held = f"to{half(scalar)}({value})" if scalar in HALVES else value
-    return f"*({memory_type(scalar)}*){pointer} = {held};"
+    stored = f"to{half(scalar)}({value})" if scalar in HALVES else value
+    return f"*({memory_type(scalar)}*){pointer} = {stored};"
 
 
 def offset(pointer: str, bytes: int) -> str:
@@ -218,13 +218,13 @@ def half_uses() -> dict[str, tuple[str, ...]]:
 
 def _helper(kind: AtomicKind, scalar: Scalar) -> str:
     type = value_type(scalar)
-    given = f"{type} compare, {type} value" if kind == "cas" else f"{type} value"
+    params = f"{type} compare, {type} value" if kind == "cas" else f"{type} value"
     if scalar in HALVES:
         lines = _half_loop(kind, scalar, type)
     else:
         lines = _native(kind, scalar, type) if scalar.is_int else _loop(kind, scalar, type)
     body = "".join(f"  {line}\n" for line in lines)
-    return f"__device__ static inline {type} {name(kind, scalar)}(char* pointer, {given}) {{\n{body}}}\n"
+    return f"__device__ static inline {type} {name(kind, scalar)}(char* pointer, {params}) {{\n{body}}}\n"
 
 
 def _native(kind: AtomicKind, scalar: Scalar, type: str) -> list[str]:

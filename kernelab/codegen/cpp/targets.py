@@ -229,10 +229,10 @@ def cuda_shell(outline: Outline) -> Shell:
         *(INDENT + line for line in _coordinates(outline, number)),
         *(INDENT + line for line in _each_device_thread(outline)),
     ]
-    given = f"{outline.symbol}_args"
+    struct = f"{outline.symbol}_args"
     head = [
-        f"struct {given} {{ i64 slots[{outline.slots}]; }};",
-        f'extern "C" __global__ void {outline.symbol}(const {given} given, i64* status) {{',
+        f"struct {struct} {{ i64 slots[{outline.slots}]; }};",
+        f'extern "C" __global__ void {outline.symbol}(const {struct} given, i64* status) {{',
         *_indented(setup, 1),
     ]
     gathered = [INDENT + total.gathered for total in outline.totals if isinstance(total, Total)]
@@ -416,8 +416,8 @@ class Cuda(Flavor):
             call, needs = _device_add(scalar, pointer, value), {f"add{scalar.flavor}{scalar.bits}"}
         else:
             needs = {spelling.name(kind, scalar)}
-            given = [pointer, value] if compare is None else [pointer, compare, value]
-            call = f"{spelling.name(kind, scalar)}({', '.join(given)})"
+            arguments = [pointer, value] if compare is None else [pointer, compare, value]
+            call = f"{spelling.name(kind, scalar)}({', '.join(arguments)})"
         return [f"{call};" if out is None else f"{spelling.value_type(scalar)} {out} = {call};"], needs
 
     def add_together(self, scalar: Scalar, pointer: str, value: str) -> tuple[list[str], set[str]]:

@@ -41,20 +41,20 @@ def wide(function: ir.Function) -> tuple[ir.Atomic, ...]:
     """
     if function.aliased:
         return ()
-    looked_at, known = _looked_at(function), _totals(function)
-    sums = (stmt for stmt in _repeated(function, function.body) if known.get(stmt, True))
+    looked_at, may_repeat = _looked_at(function), _totals(function)
+    sums = (stmt for stmt in _repeated(function, function.body) if may_repeat.get(stmt, True))
     return tuple(stmt for stmt in sums if _is_sum(stmt, looked_at))
 
 
 @lru_cache(16)
 def _totals(function: ir.Function) -> dict[ir.Atomic, bool]:
     """The additions that go to a running total, and whether one may come to an element more than once."""
-    found = {}
+    may_repeat = {}
     for stmt, turns in _sums(function):
         counted = {var for turn in turns for var in turn.counted}
         is_apart_in_all = is_apart(function, [stmt.indices]) and counted <= {*stmt.indices}
-        found[stmt] = bool(turns) and not is_apart_in_all
-    return found
+        may_repeat[stmt] = bool(turns) and not is_apart_in_all
+    return may_repeat
 
 
 def _sums(function: ir.Function) -> Iterator[tuple[ir.Atomic, tuple["_Turns", ...]]]:
@@ -105,18 +105,18 @@ def _repeated(
 def _looked_at(function: ir.Function) -> frozenset[ir.Var]:
     """The arrays whose elements matter before the launch ends, and those that belong to a thread."""
     used = frozenset(atom for atom in ir.reads(function.body) if isinstance(atom, ir.Var))
-    found = set()
+    arrays = set()
     for stmt in ir.walk(function.body):
         match stmt:
             case ir.Let():
                 pass
             case ir.Load(_, array) | ir.Store(array) | ir.Alloc(array):
-                found.add(array)
+                arrays.add(array)
             case ir.Native():
-                found |= {array for _, array in stmt.arrays}
+                arrays |= {array for _, array in stmt.arrays}
             case ir.Atomic(out, kind, array, held=held) if kind != "add" or (held is None and out in used):
-                found.add(array)
-    return frozenset(found)
+                arrays.add(array)
+    return frozenset(arrays)
 
 
 def _is_sum(stmt: ir.Atomic, looked_at: frozenset[ir.Var]) -> bool:
@@ -254,19 +254,19 @@ def wide_of(function: ir.Function, array: ir.Var, names: Names) -> Wide:
 
 def _additions(function: ir.Function, array: ir.Var, names: Names) -> str:
     """The expression for how often a launch adds to an array at most, below zero where that is not known."""
-    known = {var: names(var) for var in function.params if not isinstance(var.type, Array)}
+    bounds = {var: names(var) for var in function.params if not isinstance(var.type, Array)}
     for stmt in ir.walk(function.body):
         match stmt:
             case ir.Let(out, op, (ir.Var() as of, ir.Const(axis))) if op is SHAPE:
-                known[out] = f"(i64){names(of)}_n{axis}"
-    counts = [_executions(function.body, stmt, known) for stmt in wide(function) if stmt.array is array]
+                bounds[out] = f"(i64){names(of)}_n{axis}"
+    counts = [_executions(function.body, stmt, bounds) for stmt in wide(function) if stmt.array is array]
     if None in counts:
         return "-1.0"
     threads = " * ".join(["(double)args[0]", *(f"args[{axis}]" for axis in range(1, GRID_SLOTS))])
     return f"{threads} * ({' + '.join(filter(None, counts))})"
 
 
-def _executions(block: ir.Block, wanted: ir.Stmt, known: dict[ir.Var, str]) -> str | None:
+def _executions(block: ir.Block, wanted: ir.Stmt, bounds: dict[ir.Var, str]) -> str | None:
     """How often a thread comes to a statement at most, as an expression; None where that is unknown."""
     for stmt in block.stmts:
         if stmt is wanted:
@@ -274,12 +274,12 @@ def _executions(block: ir.Block, wanted: ir.Stmt, known: dict[ir.Var, str]) -> s
         holders = [inner for inner in ir.blocks(stmt) if any(s is wanted for s in ir.walk(inner))]
         if not holders:
             continue
-        inside = _executions(holders[0], wanted, known)
+        inside = _executions(holders[0], wanted, bounds)
         match stmt:
             case ir.For(count=ir.Const(value)):
                 return inside and f"{max(int(value), 0)}.0 * {inside}"
-            case ir.For(count=ir.Var() as count) if count in known:
-                return inside and f"({known[count]} > 0 ? {known[count]} : 0) * {inside}"
+            case ir.For(count=ir.Var() as count) if count in bounds:
+                return inside and f"({bounds[count]} > 0 ? {bounds[count]} : 0) * {inside}"
             case ir.For() | ir.While():
                 return None
         return inside

@@ -33,12 +33,12 @@ SHORT = 1 << 14
 
 def used(block: Block) -> set[Atom]:
     """Every atom that is read anywhere in a block."""
-    found: set[Atom] = set(block.yields)
+    result: set[Atom] = set(block.yields)
     for stmt in block.stmts:
-        found.update(atoms(stmt))
+        result.update(atoms(stmt))
         for inner in blocks(stmt):
-            found |= used(inner)
-    return found
+            result |= used(inner)
+    return result
 
 
 def weight(block: Block) -> int:
@@ -124,13 +124,13 @@ def ordered(
 
 def early_saves(body: ir.Block) -> frozenset[ir.Stmt]:
     """The saves that a thread passes before it has changed anything: there it can still start anew."""
-    found: set[ir.Stmt] = set()
+    saves: set[ir.Stmt] = set()
     for stmt in body.stmts:
         inside = [stmt, *(inner for block in ir.blocks(stmt) for inner in ir.walk(block))]
         if any(isinstance(inner, ir.Store | ir.Atomic | ir.Append | ir.Print) for inner in inside):
             break
-        found.update(inner for inner in inside if isinstance(inner, ir.Save))
-    return frozenset(found)
+        saves.update(inner for inner in inside if isinstance(inner, ir.Save))
+    return frozenset(saves)
 
 
 def widest_saved(body: ir.Block) -> int:
@@ -334,9 +334,9 @@ class Writer:
 
     def address(self, array: ir.Var, indices: tuple[ir.Atom, ...], span: Span) -> str:
         """The address of an element, checked; the same one again where it is known already."""
-        known = self.addresses.get((array, indices))
-        if known is not None:
-            return known
+        cached = self.addresses.get((array, indices))
+        if cached is not None:
+            return cached
         name = self.name(array)
         terms = [name]
         wide = "(u64)" if self.near else ""
@@ -349,9 +349,9 @@ class Writer:
 
     def position(self, array: ir.Var, axis: int, index: ir.Atom, span: Span) -> str:
         """An index within the extent of an axis; below zero it counts from the end, as in Python."""
-        known = self.positions.get((array, axis, index))
-        if known is not None:
-            return known
+        cached = self.positions.get((array, axis, index))
+        if cached is not None:
+            return cached
         name = self.name(array)
         position = self.name.fresh(f"{name}_i{axis}")
         self.line(f"{self.position_type(index)} {position} = {unwrapped(self.atom(index))};")

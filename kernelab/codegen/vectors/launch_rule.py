@@ -82,17 +82,17 @@ _ORDERS = frozenset(_OPPOSITE)
 
 def launch_constants(function: ir.Function) -> dict[ir.Var, ir.Let]:
     """The integers that are computed of parameters and extents alone: known before the first thread runs."""
-    found: dict[ir.Var, ir.Let] = {}
-    given = {var for var in function.params if not isinstance(var.type, Array)}
+    constants: dict[ir.Var, ir.Let] = {}
+    params = {var for var in function.params if not isinstance(var.type, Array)}
     for stmt in ir.walk(function.body):
         if not isinstance(stmt, ir.Let) or not isinstance(stmt.out.type, Scalar) or not stmt.out.type.is_int:
             continue
         is_known = stmt.op is SHAPE or all(
-            isinstance(arg, ir.Const) or arg in given or arg in found for arg in stmt.args
+            isinstance(arg, ir.Const) or arg in params or arg in constants for arg in stmt.args
         )
         if is_known and not _may_trap(stmt):
-            found[stmt.out] = stmt
-    return found
+            constants[stmt.out] = stmt
+    return constants
 
 
 def _may_trap(stmt: ir.Let) -> bool:
@@ -115,30 +115,30 @@ class LaunchRanges:
 
     def of(self, atom: ir.Atom, tests: Tests = ()) -> Range | None:
         """The range of an integer where `tests` come out so, None where it depends on elements of arrays."""
-        found = self._of(atom, tests)
-        if found is None:
+        bounds = self._of(atom, tests)
+        if bounds is None:
             return None
         for test, truth in tests:
-            found = self._limited(atom, found, test, truth)
-        return found
+            bounds = self._limited(atom, bounds, test, truth)
+        return bounds
 
-    def _limited(self, atom: ir.Atom, known: Range, test: ir.Atom, truth: bool) -> Range:
+    def _limited(self, atom: ir.Atom, bounds: Range, test: ir.Atom, truth: bool) -> Range:
         """The part of a range in which a test comes out as `truth`, or more than that."""
         match self._lets.get(test) if isinstance(test, ir.Var) else None:
             case ir.Let(_, op, (inner,)) if op.name == "not":
-                return self._limited(atom, known, inner, not truth)
+                return self._limited(atom, bounds, inner, not truth)
             case ir.Let(_, op, args) if op.name == ("and" if truth else "or"):
                 for each in args:
-                    known = self._limited(atom, known, each, truth)
+                    bounds = self._limited(atom, bounds, each, truth)
             case ir.Let(_, op, (left, right)) if op.name in _ORDERS and atom in (left, right):
                 name = op.name if truth else _OPPOSITE[op.name]
                 other = self._of(right if left is atom else left, ())
                 gap = 1 if name in ("lt", "gt") else 0
                 if other is not None and left.type == int32 and (name in ("lt", "le")) == (left is atom):
-                    return known[0], f"smaller({known[1]}, {other[1]} - {gap})"
+                    return bounds[0], f"smaller({bounds[1]}, {other[1]} - {gap})"
                 if other is not None and left.type == int32:
-                    return f"larger({known[0]}, {other[0]} + {gap})", known[1]
-        return known
+                    return f"larger({bounds[0]}, {other[0]} + {gap})", bounds[1]
+        return bounds
 
     def _of(self, atom: ir.Atom, tests: Tests) -> Range | None:
         if isinstance(atom, ir.Const):
@@ -176,14 +176,14 @@ def checks_of(function: ir.Function) -> ir.Block:
 
     The Vars are those of the function.  Raises Refused where an index depends on what threads change.
     """
-    found = eliminate(replace(function, body=_accesses(function.body))).body
+    body = eliminate(replace(function, body=_accesses(function.body))).body
     steady = read_only(function)
-    for stmt in ir.walk(found):
+    for stmt in ir.walk(body):
         if isinstance(stmt, ir.Save) or (
             isinstance(stmt, ir.Load) and stmt.held is None and stmt.array not in steady
         ):
             raise Refused("an index that is tested after a thread has changed something depends on changes")
-    return found
+    return body
 
 
 def _accesses(block: ir.Block) -> ir.Block:

@@ -29,29 +29,29 @@ UNIFORM, LINEAR, VARYING = Variation
 
 def variations(function: ir.Function) -> dict[ir.Var, Variation]:
     """The variation of each value of a function; arrays are left out."""
-    found = _Variations()
+    walker = _Variations()
     for var in function.params:
-        found.known[var] = UNIFORM
+        walker.known[var] = UNIFORM
     for thread in function.threads:
-        found.known[thread] = UNIFORM
-    found.known[function.threads[-1]] = LINEAR
-    found.block(function.body)
-    return found.known
+        walker.known[thread] = UNIFORM
+    walker.known[function.threads[-1]] = LINEAR
+    walker.block(function.body)
+    return walker.known
 
 
 def border_tests(function: ir.Function, variation: Mapping[ir.Var, Variation]) -> frozenset[ir.Atom]:
     """The truth values that differ in few groups only, such as ``0 < i and i < n - 1``."""
-    found: set[ir.Atom] = set()
+    tests: set[ir.Atom] = set()
     for stmt in ir.walk(function.body):
         if not isinstance(stmt, ir.Let) or stmt.out.type != bool_:
             continue
         varying = [arg for arg in stmt.args if isinstance(arg, ir.Var) and variation.get(arg) != UNIFORM]
         is_order = stmt.op.name in ("lt", "le", "gt", "ge") and len(varying) == 1
         if (is_order and variation[varying[0]] == LINEAR) or (
-            stmt.op.name in ("and", "or", "not") and varying and found.issuperset(varying)
+            stmt.op.name in ("and", "or", "not") and varying and tests.issuperset(varying)
         ):
-            found.add(stmt.out)
-    return frozenset(found)
+            tests.add(stmt.out)
+    return frozenset(tests)
 
 
 class _Variations:
@@ -94,9 +94,9 @@ class _Variations:
     def operation(self, stmt: ir.Let) -> Variation:
         if stmt.op is SHAPE:
             return UNIFORM
-        found = [self.of(arg) for arg in stmt.args]
-        if stmt.out.type == int32 and sum(found) == LINEAR:
-            is_shift = stmt.op.name == "add" or (stmt.op.name == "sub" and found[0] == LINEAR)
+        kinds = [self.of(arg) for arg in stmt.args]
+        if stmt.out.type == int32 and sum(kinds) == LINEAR:
+            is_shift = stmt.op.name == "add" or (stmt.op.name == "sub" and kinds[0] == LINEAR)
             return LINEAR if is_shift else VARYING
         return self.most(stmt.args)
 

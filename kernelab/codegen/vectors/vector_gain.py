@@ -65,10 +65,10 @@ class _Estimate:
         return _CALL if "_ZGV" in text else _SLOW.get(stmt.op.name, 1)
 
     def access(self, stmt: ir.Load | ir.Store | ir.Atomic, depth: int, in_branch: bool) -> None:
-        found = [self.of(index) for index in stmt.indices]
-        side_by_side = VARYING not in found and found[-1] == LINEAR and size_of(elem_of(stmt.array)) == 1
-        is_sum = isinstance(stmt, ir.Atomic) and VARYING in found
-        if is_sum or side_by_side or all(each == UNIFORM for each in found):
+        kinds = [self.of(index) for index in stmt.indices]
+        side_by_side = VARYING not in kinds and kinds[-1] == LINEAR and size_of(elem_of(stmt.array)) == 1
+        is_sum = isinstance(stmt, ir.Atomic) and VARYING in kinds
+        if is_sum or side_by_side or all(each == UNIFORM for each in kinds):
             return
         # What does not change in a loop is moved before it.
         own = depth if in_branch else max(self.depth.get(index, 0) for index in stmt.indices)

@@ -172,10 +172,10 @@ class Lanes:
         return _plain(op.cpp, fields, types, type)
 
     def _call(self, function: str, operands: list[str], types: list[Scalar]) -> str | None:
-        given = [_converted(text, t, float32) for text, t in zip(operands, types, strict=True)]
-        if types[0] != float32 or None in given:
+        floats = [_converted(text, t, float32) for text, t in zip(operands, types, strict=True)]
+        if types[0] != float32 or None in floats:
             return None
-        texts = [text for text in given if text is not None]
+        texts = [text for text in floats if text is not None]
         if function in _DIRECT:
             return _DIRECT[function].format(*texts)
         return f"{self.symbol(function)}({', '.join(texts)})" if function in self.functions else None

@@ -174,10 +174,10 @@ class VectorMemory(VectorValues):
 
     def unless_within(self, index: ir.Atom, extent: str) -> str:
         """The beginning of a test that a launch may do without, by the range of an index."""
-        found = self.ranges.of(index, self.tests)
-        if found is None:
+        bounds = self.ranges.of(index, self.tests)
+        if bounds is None:
             return ""
-        self.known_within |= dict.fromkeys((f"{found[0]} >= 0", f"{found[1]} < (i64){extent}"))
+        self.known_within |= dict.fromkeys((f"{bounds[0]} >= 0", f"{bounds[1]} < (i64){extent}"))
         return "!within && "
 
     @contextmanager
@@ -189,11 +189,11 @@ class VectorMemory(VectorValues):
 
     def within_at_launch(self, index: ir.Atom, extent: str) -> None:
         """Have the launch rule test an index, which then stands for all threads."""
-        found = self.ranges.of(index, self.tests)
-        if found is None:
+        bounds = self.ranges.of(index, self.tests)
+        if bounds is None:
             raise LateCheck("an index that is tested after a thread has changed something depends on values")
-        self.conditions[f"{found[0]} >= 0"] = None
-        self.conditions[f"{found[1]} < (i64){extent}"] = None
+        self.conditions[f"{bounds[0]} >= 0"] = None
+        self.conditions[f"{bounds[1]} < (i64){extent}"] = None
 
     def linear_position(self, array: ir.Var, axis: int, index: ir.Atom) -> str:
         """The index of the first lane, all lanes within the extent; one below zero is left to scalar code."""

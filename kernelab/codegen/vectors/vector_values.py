@@ -130,9 +130,9 @@ class VectorValues(Body):
             self.needs.add(stmt.op.helper)
         self.declare(stmt.out)
         value = self.flavor.operation(stmt.op, operands, types, scalar)
-        held = f"-(int)({value})" if scalar == bool_ else spelling.unwrapped(value)
+        result = f"-(int)({value})" if scalar == bool_ else spelling.unwrapped(value)
         self.line(
-            f"for (int lane = 0; lane < {self.lanes.width}; ++lane) {self.name(stmt.out)}[lane] = {held};"
+            f"for (int lane = 0; lane < {self.lanes.width}; ++lane) {self.name(stmt.out)}[lane] = {result};"
         )
 
     def masked(self, text: str) -> str:

@@ -220,8 +220,8 @@ class VectorWriter(VectorMemory):
     def array_of(self, scalar: Scalar, vector: str, arrays: dict[str, str]) -> str:
         if vector not in arrays:
             name, type = self.name.fresh("lanes"), VECTORS[scalar]
-            held = f"{spelling.value_type(scalar)} {name}[{self.lanes.width}]"
-            self.line(f"{held}; *({type}u*){name} = {vector};")
+            declaration = f"{spelling.value_type(scalar)} {name}[{self.lanes.width}]"
+            self.line(f"{declaration}; *({type}u*){name} = {vector};")
             arrays[vector] = name
         return arrays[vector]
 

@@ -209,9 +209,9 @@ class Walker:
         """The most iterations of a loop, found by a walk over its body for the conditions of going on."""
         if loop.stop is None:
             return None
-        found, number, counter = len(self.found), self.numbered, Counter(self.numbered, None)
+        recorded, number, counter = len(self.found), self.numbered, Counter(self.numbered, None)
         self.iterate(loop, steps, counter)
-        del self.found[found:]
+        del self.found[recorded:]
         self.numbered = number
         guards = [
             guard for guard in self.implied(loop.body.yields[loop.stop], False) if guard.gap is not None

@@ -99,32 +99,32 @@ class Region:
         shape = situation.arguments[self.position].shape
         hull: list[Range] | None = None
         for place in self.places:
-            for found in _ranges(place, shape, situation):
-                pairs = zip(hull or found, found, strict=True)
+            for ranges in _ranges(place, shape, situation):
+                pairs = zip(hull or ranges, ranges, strict=True)
                 hull = [_hull(before, more) for before, more in pairs]
         return None if hull is None else _box(hull)
 
     def boxes(self, situation: Situation) -> tuple[Box, ...]:
         """Boxes that hold all accesses, one for each, and more where indices count from the end as well."""
         shape = situation.arguments[self.position].shape
-        found = (_box(ranges) for place in self.places for ranges in _ranges(place, shape, situation))
-        return tuple(dict.fromkeys(found))
+        boxes = (_box(ranges) for place in self.places for ranges in _ranges(place, shape, situation))
+        return tuple(dict.fromkeys(boxes))
 
     def wraps(self, situation: Situation) -> bool:
         """Whether an index may count from the end, or is not known."""
         here = [_reached(place, situation) for place in self.places]
         pairs = [(place, at) for place, at in zip(self.places, here, strict=True) if at is not None]
-        known = [_index(limits, *at) for place, at in pairs for limits in place.axes]
-        return any(found is None or found.low < 0 for found in known)
+        ranges = [_index(limits, *at) for place, at in pairs for limits in place.axes]
+        return any(values is None or values.low < 0 for values in ranges)
 
 
 def regions(function: Function, kind: str) -> dict[int, Region]:
     """The regions that a function reads (kind "read") or changes ("change"), by position of the parameter."""
-    found: dict[int, list[Access]] = {}
+    by_position: dict[int, list[Access]] = {}
     for access in accesses(function):
         if access.kind == kind:
-            found.setdefault(access.position, []).append(access)
-    return {position: region_of(several) for position, several in found.items()}
+            by_position.setdefault(access.position, []).append(access)
+    return {position: region_of(several) for position, several in by_position.items()}
 
 
 def region_of(several: Sequence[Access]) -> Region:
@@ -187,22 +187,22 @@ def _forms(place: Place) -> Iterable[Form]:
 
 
 def _uses(forms: Iterable[Form]) -> set[int]:
-    found: set[int] = set()
+    positions: set[int] = set()
     for form in forms:
         for leaf, _ in form.terms:
             match leaf:
                 case Given(position) | Extent(position):
-                    found.add(position)
+                    positions.add(position)
                 case Applied(_, args):
-                    found |= _uses(args)
+                    positions |= _uses(args)
                 case Counter(_, count):
-                    found |= set() if count is None else _uses([count])
+                    positions |= set() if count is None else _uses([count])
                 case Trips(bounds):
                     paces = [pace for bound in bounds for pace in (bound.lesser, bound.greater)]
-                    found |= _uses(form for pace in paces for form in (pace.start, pace.rate))
+                    positions |= _uses(form for pace in paces for form in (pace.start, pace.rate))
                 case Thread():
                     pass
-    return found
+    return positions
 
 
 # ------------------------------------------------------------------------- at a launch
@@ -235,10 +235,10 @@ def _reached(place: Place, situation: Situation) -> tuple[Situation, frozenset[i
     for i in exact:
         guard = place.guards[i]
         slack = guard.greater.minus(guard.lesser).minus(Form(guard.gap or 0))
-        known = None if guard.gap is None else range_of(slack, situation)
-        if known is not None and known.high < 0:
+        values = None if guard.gap is None else range_of(slack, situation)
+        if values is not None and values.high < 0:
             return None
-        for counter in counters_of(slack) if known is not None else ():
+        for counter in counters_of(slack) if values is not None else ():
             start, rate = (range_of(form, situation) for form in pace(slack, counter))
             if start is not None and rate is not None and rate.high < 0:
                 last[counter.number] = min(start.high // -rate.high, last.get(counter.number, _LIMIT))
@@ -247,48 +247,48 @@ def _reached(place: Place, situation: Situation) -> tuple[Situation, frozenset[i
 
 def _index(limits: Limits, situation: Situation, exact: frozenset[int]) -> Range | None:
     """The values of an index where its guards hold."""
-    known = None if limits.index is None else range_of(limits.index, situation)
+    values = None if limits.index is None else range_of(limits.index, situation)
     for form in _counting(limits.above, exact):
         bound = range_of(form, situation)
-        if known is not None and bound is not None:
-            known = _from(known, bound.low)
+        if values is not None and bound is not None:
+            values = _from(values, bound.low)
     for form in _counting(limits.below, exact):
         bound = range_of(form, situation)
-        if known is not None and bound is not None:
-            known = _through(known, bound.high)
+        if values is not None and bound is not None:
+            values = _through(values, bound.high)
     for form in _counting(limits.never, exact):
         bound = range_of(form, situation)
-        if known is not None and bound is not None and bound.low == bound.high:
-            known = _from(known, known.low + (bound.low == known.low))
-            known = _through(known, known.high - (bound.low == known.high))
-    return known
+        if values is not None and bound is not None and bound.low == bound.high:
+            values = _from(values, values.low + (bound.low == values.low))
+            values = _through(values, values.high - (bound.low == values.high))
+    return values
 
 
 def _counting(bounds: Sequence[tuple[int, Form]], exact: frozenset[int]) -> list[Form]:
     return [form for position, form in bounds if position in exact]
 
 
-def _from(known: Range, bound: int) -> Range:
+def _from(values: Range, bound: int) -> Range:
     """The part of a range that is not less than a bound."""
-    low, high, step = known
+    low, high, step = values
     if low >= bound:
-        return known
+        return values
     return Range(low - (low - bound) // step * step, high, step) if step else NOTHING
 
 
-def _through(known: Range, bound: int) -> Range:
+def _through(values: Range, bound: int) -> Range:
     """The part of a range that is not greater than a bound."""
-    low, high, step = known
+    low, high, step = values
     if high <= bound:
-        return known
+        return values
     return Range(low, high + (bound - high) // step * step, step) if step else NOTHING
 
 
-def _clipped(known: Range | None, extent: int) -> list[Range]:
+def _clipped(values: Range | None, extent: int) -> list[Range]:
     """The indices that are inside of an axis, counted from its start: of those below 0, and of the others."""
-    if known is None:
+    if values is None:
         return [Range(0, extent - 1, 1)]
-    below, others = _through(_from(known, -extent), -1), _through(_from(known, 0), extent - 1)
+    below, others = _through(_from(values, -extent), -1), _through(_from(values, 0), extent - 1)
     counted = Range(below.low + extent, below.high + extent, below.step)
     return [
         Range(low, high, step if low < high else 0) for low, high, step in (counted, others) if low <= high
@@ -306,13 +306,13 @@ def range_of(form: Form, situation: Situation) -> Range | None:
     low = high = form.const
     step = 0
     for leaf, factor in form.terms:
-        known = _leaf_range(leaf, situation)
-        if known is None:
+        values = _leaf_range(leaf, situation)
+        if values is None:
             return None
-        if known.high < known.low:
+        if values.high < values.low:
             return NOTHING
-        ends = (factor * known.low, factor * known.high)
-        low, high, step = low + min(ends), high + max(ends), math.gcd(step, factor * known.step)
+        ends = (factor * values.low, factor * values.high)
+        low, high, step = low + min(ends), high + max(ends), math.gcd(step, factor * values.step)
     return Range(low, high, step) if low >= -_LIMIT and high < _LIMIT else None
 
 
@@ -338,12 +338,12 @@ def _leaf_range(leaf: Leaf, situation: Situation) -> Range | None:
             return _ordered(0, min(limits)) if limits else None
         case Applied(name, args):
             ranges = [range_of(arg, situation) for arg in args]
-            known = [found for found in ranges if found is not None]
+            operands = [one for one in ranges if one is not None]
             if name == "join":
-                return _either(known) if len(known) == len(ranges) else None
-            if any(found.high < found.low for found in known):
+                return _either(operands) if len(operands) == len(ranges) else None
+            if any(one.high < one.low for one in operands):
                 return NOTHING
-            return _operation(name, known) if len(known) == len(ranges) else None
+            return _operation(name, operands) if len(operands) == len(ranges) else None
 
 
 def _trips(bound: Bound, situation: Situation) -> int | None:

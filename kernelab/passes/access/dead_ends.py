@@ -49,10 +49,10 @@ def dead_ends(function: ir.Function) -> tuple[DeadEnd, ...]:
         finder.grew = False
         finder.block(function.body, ())
     return tuple(
-        replace(found, source=source.hint, target=target.hint)
+        replace(end, source=source.hint, target=target.hint)
         for target in function.params
-        for source, found in finder.origins.get(target, {}).items()
-        if found is not None and source in function.params
+        for source, end in finder.origins.get(target, {}).items()
+        if end is not None and source in function.params
     )
 
 
@@ -125,9 +125,9 @@ class _Finder:
             self.add(target, array, since or end)
 
     def add(self, out: ir.Var, array: ir.Var, end: DeadEnd | None) -> None:
-        known = self.origins.setdefault(out, {})
-        if array not in known or _rank(end) > _rank(known[array]):
-            known[array] = end
+        ends = self.origins.setdefault(out, {})
+        if array not in ends or _rank(end) > _rank(ends[array]):
+            ends[array] = end
             self.grew = True
 
 

@@ -77,11 +77,11 @@ def adds_once(function: ir.Function, array: ir.Var) -> bool:
 @lru_cache(16)
 def uses(function: ir.Function) -> dict[ir.Var, Use]:
     """The accesses of a function to each array; a load of a value that is known already does not count."""
-    seen, known, found = frozenset(ir.reads(function.body)), _pins(function), dict[ir.Var, Use]()
+    seen, pins, by_array = frozenset(ir.reads(function.body)), _pins(function), dict[ir.Var, Use]()
     for stmt, in_loop in _accesses(function.body, False):
-        use = found.setdefault(stmt.array, Use())
+        use = by_array.setdefault(stmt.array, Use())
         use.places.append(stmt.indices)
-        use.pinned = known[stmt] if use.pinned is None else use.pinned & known[stmt]
+        use.pinned = pins[stmt] if use.pinned is None else use.pinned & pins[stmt]
         if isinstance(stmt, ir.Load):
             use.is_read = True
             continue
@@ -91,7 +91,7 @@ def uses(function: ir.Function) -> dict[ir.Var, Use]:
         if isinstance(stmt, ir.Store) or stmt.kind not in COMMUTATIVE:
             use.steps += 1
             use.repeats |= in_loop
-    return found
+    return by_array
 
 
 def _accesses(block: ir.Block, in_loop: bool) -> Iterator[tuple[ir.Load | ir.Store | ir.Atomic, bool]]:
@@ -160,9 +160,9 @@ def summed(function: ir.Function) -> frozenset[str]:
     handed = {
         array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Native) for _, array in stmt.arrays
     }
-    found = uses(function).items()
+    pairs = uses(function).items()
     return frozenset(
-        array.hint for array, use in found if use.kinds == {"add"} and not use.is_read and array not in handed
+        array.hint for array, use in pairs if use.kinds == {"add"} and not use.is_read and array not in handed
     )
 
 
@@ -198,24 +198,24 @@ def read_only(function: ir.Function) -> frozenset[ir.Var]:
 
 def _pins(function: ir.Function) -> dict[ir.Stmt, frozenset[Pin]]:
     """The numbers that branches leave a single value, for the statements within these."""
-    found: dict[ir.Stmt, frozenset[Pin]] = {}
+    by_stmt: dict[ir.Stmt, frozenset[Pin]] = {}
     tested: dict[ir.Var, Pin] = {}
 
-    def visit(block: ir.Block, known: frozenset[Pin]) -> None:
+    def visit(block: ir.Block, pins: frozenset[Pin]) -> None:
         for stmt in block.stmts:
-            found[stmt] = known
+            by_stmt[stmt] = pins
             match stmt:
                 case ir.Let(out, op, (ir.Var() as index, ir.Const(int() as value))) if op.name == "eq":
                     tested[out] = index, value
                 case ir.If(_, ir.Var() as cond, then, orelse) if cond in tested:
-                    visit(then, known | {tested[cond]})
-                    visit(orelse, known)
+                    visit(then, pins | {tested[cond]})
+                    visit(orelse, pins)
                 case _:
                     for inner in ir.blocks(stmt):
-                        visit(inner, known)
+                        visit(inner, pins)
 
     visit(function.body, frozenset())
-    return found
+    return by_stmt
 
 
 def is_apart(
@@ -245,8 +245,8 @@ def is_apart(
         return None
 
     def alone(axis: int, alike: Collection[ir.Atom]) -> bool:
-        found = {shift(indices[axis], alike) for indices in places}
-        return len(found) == 1 and None not in found
+        shifts = {shift(indices[axis], alike) for indices in places}
+        return len(shifts) == 1 and None not in shifts
 
     def told(alike: Collection[ir.Var]) -> bool:
         """Whether threads for which a number, that all of these hold, is not the same do not meet."""
@@ -272,21 +272,21 @@ class _Parts:
 
 @lru_cache(16)
 def _sums(function: ir.Function) -> dict[ir.Var, tuple[ir.Atom, ...]]:
-    found: dict[ir.Var, tuple[ir.Atom, ...]] = {}
+    sums: dict[ir.Var, tuple[ir.Atom, ...]] = {}
     for stmt in ir.walk(function.body):
         match stmt:
             case ir.Let(out, op, args) if op.name == "add":
-                found[out] = args
+                sums[out] = args
             case ir.Let(out, op, (left, ir.Const(int() as value, type))) if op.name == "sub":
-                found[out] = (left, ir.Const(-value, type))
-    return found
+                sums[out] = (left, ir.Const(-value, type))
+    return sums
 
 
 @lru_cache(16)
 def _parts(function: ir.Function) -> dict[ir.Var, list[_Parts]]:
     """The quotients and remainders of thread indices, and of their parts, by divisors that threads share."""
     positive: set[ir.Var] = set()
-    found: dict[tuple[ir.Atom, ir.Atom], _Parts] = {}
+    splits: dict[tuple[ir.Atom, ir.Atom], _Parts] = {}
     lets = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Let)]
     for stmt in lets:
         if _is_positive(stmt, function.params):
@@ -296,10 +296,10 @@ def _parts(function: ir.Function) -> dict[ir.Var, list[_Parts]]:
             continue
         split, divisor = stmt.args
         if divisor in positive or (isinstance(divisor, ir.Const) and divisor.value > 0):
-            parts = found.setdefault((split, divisor), _Parts())
+            parts = splits.setdefault((split, divisor), _Parts())
             (parts.quotients if stmt.op.name == "floordiv" else parts.remainders).append(stmt.out)
     by_number: dict[ir.Var, list[_Parts]] = {}
-    for (split, _), parts in found.items():
+    for (split, _), parts in splits.items():
         if isinstance(split, ir.Var):
             by_number.setdefault(split, []).append(parts)
     return by_number
@@ -315,15 +315,15 @@ def _is_positive(stmt: ir.Let, params: Collection[ir.Var]) -> bool:
 
 def never_negative(function: ir.Function) -> frozenset[ir.Var]:
     """The integers that cannot be below zero, unless they are too large for their type."""
-    found = {*function.threads}
+    nonnegative = {*function.threads}
     for stmt in ir.walk(function.body):
         match stmt:
             case ir.For(index=index):
-                found.add(index)
+                nonnegative.add(index)
             case ir.Let(out, op, args) if op.name in ("add", "mul"):
-                if all(arg.value >= 0 if isinstance(arg, ir.Const) else arg in found for arg in args):
-                    found.add(out)
-    return frozenset(found)
+                if all(arg.value >= 0 if isinstance(arg, ir.Const) else arg in nonnegative for arg in args):
+                    nonnegative.add(out)
+    return frozenset(nonnegative)
 
 
 # ------------------------------------------------------------------- values that are read and not overwritten
@@ -352,10 +352,10 @@ def contests(function: Function) -> Mapping[int, tuple[Contest, ...]]:
     """For each array parameter that is read and changed, what is to be settled; none if that is hopeless."""
     if any(isinstance(stmt, Custom | Native) for stmt in walk(function.body)):
         return {}
-    found = accesses(function)
+    every = accesses(function)
     contested: dict[int, tuple[Contest, ...]] = {}
-    for position in {access.position for access in found if access.kind == "read"}:
-        own = [access for access in found if access.position == position]
+    for position in {access.position for access in every if access.kind == "read"}:
+        own = [access for access in every if access.position == position]
         reads = [access for access in own if access.kind == "read"]
         pairs = [(read, change) for read in reads for change in own if change.kind == "change"]
         contests = tuple(

@@ -39,10 +39,10 @@ def active(
     """
     chosen = frozenset(params)
     edges, own = list(_edges(function.body, has_grad)), _own(function, memories)
-    found = _reached(edges, chosen, own)
-    found &= _reached(_reversed(edges), [*chosen, *_carrying(function.body.yields, own)], own)
-    refuse_undefined(function, found)
-    return found
+    reached = _reached(edges, chosen, own)
+    reached &= _reached(_reversed(edges), [*chosen, *_carrying(function.body.yields, own)], own)
+    refuse_undefined(function, reached)
+    return reached
 
 
 def refuse_undefined(function: ir.Function, vars: frozenset[ir.Var]) -> None:
@@ -119,14 +119,14 @@ def _reached(edges: Edges, start: Iterable[ir.Atom], own: frozenset[ir.Var]) -> 
     following: dict[Node, list[Node]] = {}
     for node, after in edges:
         following.setdefault(node, []).append(after)
-    found: set[Node] = set(start)
-    waiting: list[Node] = [*found]
+    reached: set[Node] = set(start)
+    waiting: list[Node] = [*reached]
     while waiting:
         for node in following.get(waiting.pop(), ()):
-            if node not in found and _carries(node, own):
-                found.add(node)
+            if node not in reached and _carries(node, own):
+                reached.add(node)
                 waiting.append(node)
-    return frozenset(node for node in found if isinstance(node, ir.Var))
+    return frozenset(node for node in reached if isinstance(node, ir.Var))
 
 
 def _carries(node: Node, own: frozenset[ir.Var]) -> bool:

@@ -252,8 +252,8 @@ def touches(rule: ir.Function, params: Collection[int]) -> bool:
     """Whether a rule reads or overwrites, rather than adds to, one of the arrays at these positions."""
     laid_out = _laid_out(rule)
     arrays = {laid_out.params[i] for i in params}
-    found = effects(laid_out)
-    return not arrays.isdisjoint(found.reads | found.writes)
+    touched = effects(laid_out)
+    return not arrays.isdisjoint(touched.reads | touched.writes)
 
 
 def transposed(
@@ -263,15 +263,15 @@ def transposed(
     assert rules.grad is not None
     types = [type_of(atom) for atom in rules.function.body.yields]
     moved = [dot for dot, param in zip(dots, rules.function.params, strict=True) if is_float(param)]
-    found: list[ir.Atom | None] = []
+    tangents: list[ir.Atom | None] = []
     for k, type in enumerate(types):
         parts = []
         for unit in builder.units(type) if is_differentiable(type) else ():
             seeds = [unit if i == k else zero(t) for i, t in enumerate(types)]
             shares = insert(builder, rules.grad, [*args, *seeds])
             parts.append(_contracted(builder, shares, moved, scalar_of(type)))
-        found.append(builder.joined(type, parts) if parts else None)
-    return found
+        tangents.append(builder.joined(type, parts) if parts else None)
+    return tangents
 
 
 def _contracted(
@@ -290,12 +290,12 @@ def _contracted(
 
 def any_nonzero(builder: Builder, atoms: Sequence[ir.Atom]) -> ir.Atom:
     """Whether a component of a float among the atoms is not zero."""
-    found: ir.Atom | None = None
+    result: ir.Atom | None = None
     for atom in atoms:
         for part in builder.components(atom) if is_float(atom) else ():
             nonzero = builder.apply("ne", part, zero(type_of(part)))
-            found = nonzero if found is None else builder.apply("or", found, nonzero)
-    return FALSE if found is None else found
+            result = nonzero if result is None else builder.apply("or", result, nonzero)
+    return FALSE if result is None else result
 
 
 # ------------------------------------------------------------------------- what is refused
@@ -323,20 +323,20 @@ def _reads(rule: ir.Function | None, count: int) -> set[int]:
     if rule is None:
         return set()
     laid_out = _laid_out(rule)
-    found = effects(laid_out).reads
-    return {i for i, param in enumerate(laid_out.params[:count]) if param in found}
+    read = effects(laid_out).reads
+    return {i for i, param in enumerate(laid_out.params[:count]) if param in read}
 
 
 def _changed_outside(block: ir.Block, rules: ir.CustomRules) -> frozenset[ir.Var]:
     """The arrays that a block changes, but for what the function with these rules changes itself."""
-    found: frozenset[ir.Var] = frozenset()
+    changed: frozenset[ir.Var] = frozenset()
     for stmt in block.stmts:
         if isinstance(stmt, ir.Custom) and stmt.rules is rules:
             continue
-        found = found.union(ir.changed(stmt))
+        changed = changed.union(ir.changed(stmt))
         for inner in ir.blocks(stmt):
-            found |= _changed_outside(inner, rules)
-    return found
+            changed |= _changed_outside(inner, rules)
+    return changed
 
 
 def refuse_shared_arguments(function: ir.Function, groups: Groups, mode: Literal["grad", "jvp"]) -> None:
@@ -419,11 +419,11 @@ def refuse_unrepeatable(function: ir.Function) -> None:
 
 
 def _natives(block: ir.Block, repeated: bool) -> Sequence[tuple[ir.Native, bool]]:
-    found = []
+    natives = []
     for stmt in block.stmts:
         inside = repeated and not (isinstance(stmt, ir.Custom) and stmt.rules.replay is not None)
         if isinstance(stmt, ir.Native):
-            found.append((stmt, repeated))
+            natives.append((stmt, repeated))
         for inner in ir.blocks(stmt):
-            found += _natives(inner, inside)
-    return found
+            natives += _natives(inner, inside)
+    return natives

@@ -129,13 +129,13 @@ def gathered(function: ir.Function) -> Gathered | None:
     walker = _Additions(function)
     walker.block(function.body)
     arrays = [array for array in changed(function) if _is_scattered(array, stmts, walker.additions)]
-    sums = tuple(made for array in arrays for made in _sums(function, array, walker.additions))
+    sums = tuple(one for array in arrays for one in _sums(function, array, walker.additions))
     if not sums or any(_calls(each.inner) for each in sums):
         return None
     rest = simplify(_Rest(frozenset(arrays)).function(replace(function, name=f"{function.name}_rest")))
     works = any(ir.changed(stmt) for stmt in ir.walk(rest.body))
-    made = Gathered(sums, rest if works else None)
-    return made if _pays(function, made) else None
+    result = Gathered(sums, rest if works else None)
+    return result if _pays(function, result) else None
 
 
 def _reads_first(function: ir.Function, stmts: Sequence[ir.Stmt]) -> bool:
@@ -157,21 +157,21 @@ def _moved(block: ir.Block, moved: frozenset[ir.Var]) -> frozenset[ir.Var] | Non
     return moved
 
 
-def _is_scattered(array: ir.Var, stmts: Sequence[ir.Stmt], found: dict[ir.Atomic, "_Found"]) -> bool:
+def _is_scattered(array: ir.Var, stmts: Sequence[ir.Stmt], added: dict[ir.Atomic, "_Found"]) -> bool:
     """Whether all that happens to an array is that threads add to elements known by their indices."""
     touching = [stmt for stmt in stmts if array in ir.atoms(stmt)]
     if len(touching) < 2 or scalar_of(elem_of(array)) != float32:
         return False
-    adds = [stmt for stmt in touching if isinstance(stmt, ir.Atomic) and stmt.kind == "add" and stmt in found]
+    adds = [stmt for stmt in touching if isinstance(stmt, ir.Atomic) and stmt.kind == "add" and stmt in added]
     return len(adds) == len(touching)
 
 
-def _pays(function: ir.Function, made: Gathered) -> bool:
+def _pays(function: ir.Function, result: Gathered) -> bool:
     """Whether it takes no more operations than the function does; each addition to memory counts for some."""
-    additions = sum(len(each.additions) for each in made.sums)
-    after = sum(_operations(each.inner.body) for each in made.sums)
-    after += 0 if made.rest is None else _operations(made.rest.body)
-    return after <= _operations(function.body) + _ADDITION * (additions - len(made.sums))
+    additions = sum(len(each.additions) for each in result.sums)
+    after = sum(_operations(each.inner.body) for each in result.sums)
+    after += 0 if result.rest is None else _operations(result.rest.body)
+    return after <= _operations(function.body) + _ADDITION * (additions - len(result.sums))
 
 
 def _calls(function: ir.Function) -> bool:
@@ -267,8 +267,8 @@ def _extent(thread: Thread, situation: Situation) -> int:
 
 def _value(form: Form, situation: Situation, otherwise: int) -> int:
     """The value of what is the same in the whole launch."""
-    found = range_of(form, situation)
-    return found.low if found is not None and found.low == found.high else otherwise
+    values = range_of(form, situation)
+    return values.low if values is not None and values.low == values.high else otherwise
 
 
 _NOWHERE = -(1 << 40)
@@ -304,19 +304,19 @@ def _reached(addition: Addition, k: int, thread: Thread, situation: Situation) -
 # ------------------------------------------------------------------------------------------ the functions
 
 
-def _sums(function: ir.Function, array: ir.Var, found: dict[ir.Atomic, _Found]) -> Iterator[GatheredSum]:
+def _sums(function: ir.Function, array: ir.Var, accesses: dict[ir.Atomic, _Found]) -> Iterator[GatheredSum]:
     """The sums of an array: one for all additions whose indices have the same thread indices in them."""
     groups: dict[object, list[ir.Atomic]] = {}
-    for stmt, known in found.items():
+    for stmt, access in accesses.items():
         if stmt.array is array:
-            others = tuple(form for form in known.index if _thread_of(form) is None)
-            groups.setdefault((known.threads, others), []).append(stmt)
+            others = tuple(form for form in access.index if _thread_of(form) is None)
+            groups.setdefault((access.threads, others), []).append(stmt)
     for number, stmts in enumerate(groups.values()):
-        first = found[stmts[0]]
+        first = accesses[stmts[0]]
         axes = tuple(axis for axis, thread in enumerate(first.threads) if thread is not None)
         threads = tuple(thread for thread in first.threads if thread is not None)
         fixed = tuple((axis, form) for axis, form in enumerate(first.index) if axis not in axes)
-        additions = tuple(_addition(stmt, found[stmt], axes) for stmt in stmts)
+        additions = tuple(_addition(stmt, accesses[stmt], axes) for stmt in stmts)
         name, order = f"{function.name}_of_{array.hint}{number or ''}", dict(fixed)
         inner, border = (
             _Gathering(function, threads, is_inner).function_of(
@@ -327,9 +327,9 @@ def _sums(function: ir.Function, array: ir.Var, found: dict[ir.Atomic, _Found]) 
         yield GatheredSum(inner, border, function.params.index(array), axes, threads, fixed, additions)
 
 
-def _addition(stmt: ir.Atomic, known: _Found, axes: Sequence[int]) -> Addition:
-    shifts = tuple(known.index[axis].split()[0] for axis in axes)
-    return Addition(stmt, shifts, known.guards, known.path, known.sure)
+def _addition(stmt: ir.Atomic, access: _Found, axes: Sequence[int]) -> Addition:
+    shifts = tuple(access.index[axis].split()[0] for axis in axes)
+    return Addition(stmt, shifts, access.guards, access.path, access.sure)
 
 
 class _Rest(Copier):
@@ -377,8 +377,8 @@ class _Gathering:
             b.atomic_add(array, [places[axis] for axis in sorted(places)], total)
         params = (*self.original.params, *(each for pair in self.numbers for each in pair))
         threads = tuple(self.elements)
-        made = replace(self.original, name=name, params=params, threads=threads, descending=False)
-        return simplify(replace(made, body=b.close()))
+        result = replace(self.original, name=name, params=params, threads=threads, descending=False)
+        return simplify(replace(result, body=b.close()))
 
     def all(self, conditions: Sequence[ir.Atom]) -> ir.Atom:
         both = conditions[0]
@@ -451,8 +451,8 @@ class _Share(Copier):
 
     def where(self, cond: ir.Atom, total: Callable[[], ir.Atom], before: ir.Atom | None) -> ir.Atom:
         none = zero(type_of(self.addition.stmt.value)) if before is None else before
-        (found,) = self.builder.select(cond, lambda: (total(),), lambda: (none,))
-        return found
+        (value,) = self.builder.select(cond, lambda: (total(),), lambda: (none,))
+        return value
 
     def stmt(self, stmt: ir.Stmt) -> None:
         if not isinstance(stmt, ir.Store | ir.Atomic):

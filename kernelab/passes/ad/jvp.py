@@ -55,10 +55,10 @@ def tangent_of(function: ir.Function, active: Iterable[str]) -> ir.Function:
     """The same of a function without composed operations, not simplified."""
     names = set(active)
     params = [param for param in function.params if param.hint in names]
-    found = varied(function, frozenset(params), has_tangent)
-    refuse_undefined(function, found)
+    variables = varied(function, frozenset(params), has_tangent)
+    refuse_undefined(function, variables)
     dots = {param: ir.Var(param.type, f"{param.hint}_dot", param.span) for param in params}
-    tangent = _Tangent(found, dots)
+    tangent = _Tangent(variables, dots)
     tangent.stmts(function.body)
     yields = function.body.yields
     body = tangent.builder.close(*tangent.atoms(yields), *map(tangent.companion, yields))
@@ -182,8 +182,8 @@ class _Tangent(Accompanying):
                 if arg not in self.dots:
                     absent.append(len(args) + len(extra))
                 extra.append(self.dots.get(arg, copied))
-        found = iter(insert(self.builder, rules.jvp, [*args, *extra], absent))
-        return [next(found) if is_float(result) else None for result in rules.function.body.yields]
+        tangents = iter(insert(self.builder, rules.jvp, [*args, *extra], absent))
+        return [next(tangents) if is_float(result) else None for result in rules.function.body.yields]
 
     def lay_open(self, stmt: ir.Custom) -> None:
         """The tangent of the statements inside; those of a surrogate would say something else."""

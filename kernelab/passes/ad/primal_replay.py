@@ -213,8 +213,8 @@ class Replay:
 
     def count(self, stmt: ir.Loop, totals: Sequence[ir.Var], env: Env) -> None:
         """Remember the counts of a loop as primal Vars of its own: they are saved like the loop's outs."""
-        for known, total in zip((self.trips, self.segments), totals, strict=False):
-            env[known.setdefault(stmt, ir.Var(int32, total.hint, stmt.span))] = total
+        for totals_of, total in zip((self.trips, self.segments), totals, strict=False):
+            env[totals_of.setdefault(stmt, ir.Var(int32, total.hint, stmt.span))] = total
 
     def mark(self, stmt: ir.Loop, counts: Sequence[ir.Var], env: Env) -> list[ir.Atom]:
         """Save the carried values if the number of the iteration is the next square; the counts after it."""
@@ -266,8 +266,8 @@ class Replay:
         return self._counters[stmt]
 
     def uncounted(self, stmt: ir.Loop) -> list[ir.Var]:
-        known = self.counters(stmt)
-        return [carry for i, carry in enumerate(stmt.carries) if i not in known]
+        counted = self.counters(stmt)
+        return [carry for i, carry in enumerate(stmt.carries) if i not in counted]
 
     def set_counters(self, stmt: ir.Loop, env: Env, number: ir.Atom) -> None:
         """Bring the counters of a loop into `env`, as they are when iteration `number` starts."""
@@ -351,12 +351,12 @@ def loop_storage(primal: ir.Function, adjoint: ir.Function) -> tuple[LoopStorage
     """The loops of a kernel in the order of its text, and what its adjoint saves of each."""
     kept: dict[Span, int] = {}
     _collect(adjoint.body, kept)
-    found: dict[Span, LoopStorage] = {}
+    by_span: dict[Span, LoopStorage] = {}
     for stmt in ir.walk(primal.body):
-        if isinstance(stmt, ir.For | ir.While) and stmt.span not in found:
+        if isinstance(stmt, ir.For | ir.While) and stmt.span not in by_span:
             size, chosen = kept.get(stmt.span, 0), stmt.storage if isinstance(stmt, ir.For) else None
-            found[stmt.span] = LoopStorage(stmt.span, (chosen or "save") if size else "nothing", size)
-    return tuple(sorted(found.values(), key=lambda loop: (loop.span.line, loop.span.column)))
+            by_span[stmt.span] = LoopStorage(stmt.span, (chosen or "save") if size else "nothing", size)
+    return tuple(sorted(by_span.values(), key=lambda loop: (loop.span.line, loop.span.column)))
 
 
 def _collect(block: ir.Block, kept: dict[Span, int]) -> int:

@@ -72,19 +72,19 @@ def sites(function: ir.Function, groups: Groups = (), intact: Collection[str] = 
     shared = aliases(function, groups)
     changed = block_effects(function.body).changed
     used = frozenset(ir.reads(function.body))
-    found: list[Site] = []
+    lost: list[Site] = []
     for stmt in ir.walk(function.body):
         match stmt:
             case ir.Load(_, array) if stmt.held is None and shared[array] & changed:
                 if array.hint not in intact:
-                    found.append(stmt)
+                    lost.append(stmt)
             case ir.Atomic(out, kind) if stmt.held is None and (out in used or _is_extremum(kind, out)):
-                found.append(stmt)
+                lost.append(stmt)
             case ir.Restore():
-                found += [site for site, _ in sources(stmt) if site not in found]
+                lost += [site for site, _ in sources(stmt) if site not in lost]
             case _:
                 pass
-    return tuple(found)
+    return tuple(lost)
 
 
 def sources(stmt: ir.Stmt) -> list[tuple[Site, ir.Var]]:
@@ -163,10 +163,10 @@ class _Reader(Copier):
         """The function again; `reopened` gives the starts of arrays that it appends to."""
         keys = [key for stmt in ir.walk(function.body) for key in self.keys(stmt)]
         self.cursor = dict.fromkeys(keys, integer(0))
-        known = {residual.array: residual.starts for residual in self.residuals.values()} | reopened
+        begins = {residual.array: residual.starts for residual in self.residuals.values()} | reopened
         with self.builder.at(function.span):
             self.starts = {
-                array: self.builder.load(starts, [self.linear], "start") for array, starts in known.items()
+                array: self.builder.load(starts, [self.linear], "start") for array, starts in begins.items()
             }
         return super().function(function)
 
@@ -247,13 +247,13 @@ class _Reader(Copier):
         kept = self.kept(residual, self.cursor[taken], hint)
         if residual.memory is None:
             return kept
-        found: list[ir.Atom] = []
+        outs: list[ir.Atom] = []
         places = self.places(residual.array, self.cursor[depth], size_of(residual.type))
         for place, value in zip(places, kept, strict=True):
             out = ir.Var(scalar_of(residual.type), hint, self.builder.span)
             self.builder.emit(ir.Load(out, residual.memory, (place,), self.builder.span, value))
-            found.append(out)
-        return found
+            outs.append(out)
+        return outs
 
     def kept(self, residual: Residual, cursor: ir.Atom, hint: str) -> list[ir.Atom]:
         """The scalars that a residual holds at a cursor."""
@@ -273,8 +273,8 @@ class _Reader(Copier):
 
     def inside(self, *inner: ir.Block) -> list[Key]:
         """The counts that move on in some blocks."""
-        found = {key for block in inner for stmt in ir.walk(block) for key in self.keys(stmt)}
-        return [key for key in self.cursor if key in found]
+        counted = {key for block in inner for stmt in ir.walk(block) for key in self.keys(stmt)}
+        return [key for key in self.cursor if key in counted]
 
     def if_(self, stmt: ir.If) -> None:
         cond = self.atom(stmt.cond)
@@ -341,8 +341,8 @@ def _affine_sites(stmt: ir.Loop, moved: list[Key]) -> dict[Key, int]:
     """The sites whose cursor in iteration k is a constant times k, with the constant."""
     if not isinstance(stmt, ir.For) or stmt.reverse or stmt.count.type != int32:
         return {}
-    found = {site: _occurrences(stmt.body, site) for site in moved if isinstance(site, ir.Load | ir.Atomic)}
-    return {site: number for site, number in found.items() if number is not None}
+    counts = {site: _occurrences(stmt.body, site) for site in moved if isinstance(site, ir.Load | ir.Atomic)}
+    return {site: number for site, number in counts.items() if number is not None}
 
 
 def _occurrences(block: ir.Block, site: ir.Load | ir.Atomic) -> int | None:

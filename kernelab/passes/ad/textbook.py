@@ -85,15 +85,15 @@ def textbook_adjoint(function: ir.Function, active: Iterable[str], groups: Group
     with writer.marked():
         writer.start(params, yields, seeds)
         writer.sweep(named.body, writer.env, writer.cotangents)
-    found = [writer.cotangents.get(param, zero(type_of(param))) for param in params if param not in bars]
-    block = writer.builder.close(*(value_of(atom, writer.env) for atom in yields), *found)
+    results = [writer.cotangents.get(param, zero(type_of(param))) for param in params if param not in bars]
+    block = writer.builder.close(*(value_of(atom, writer.env) for atom in yields), *results)
     backwards = {stmt for stmt in ir.walk(ir.Block(block.stmts[first:])) if not ir.blocks(stmt)}
     signature = (*named.params, *bars.values(), *seeds)
     program = eliminate(replace(named, name=f"{named.name}_adjoint", params=signature, body=block))
     stmts = enumerate(program.body.stmts)
     reverse = (i for i, stmt in stmts if not backwards.isdisjoint(_inside(stmt)))
-    found_at = next(reverse, len(program.body.stmts))
-    return Textbook(program, found_at, named, calls, writer.shares, writer.origins)
+    first_reverse = next(reverse, len(program.body.stmts))
+    return Textbook(program, first_reverse, named, calls, writer.shares, writer.origins)
 
 
 def textbook_tangent(function: ir.Function, active: Iterable[str]) -> ir.Function:
@@ -290,10 +290,10 @@ class _Writer(Adjoint):
             super().sweep(block, env, cotangents)
 
     def sweep_block(
-        self, block: ir.Block, env: Env, given: Sequence[ir.Atom | None], cotangents: Cotangents
+        self, block: ir.Block, env: Env, bars: Sequence[ir.Atom | None], cotangents: Cotangents
     ) -> None:
         with self.marked():
-            super().sweep_block(block, env, given, cotangents)
+            super().sweep_block(block, env, bars, cotangents)
 
     def sweep_stmt(self, stmt: ir.Stmt, env: Env, cotangents: Cotangents) -> None:
         before, self.source = self.source, stmt
@@ -317,6 +317,6 @@ class _Writer(Adjoint):
 
 def _sum(out: ir.Var, a: ir.Atom, b: ir.Atom) -> ir.Let:
     """A sum as a statement that no builder has folded."""
-    found = resolve("add", (out.type, out.type))
-    assert found is not None
-    return ir.Let(out, found[0], (a, b))
+    overload = resolve("add", (out.type, out.type))
+    assert overload is not None
+    return ir.Let(out, overload[0], (a, b))

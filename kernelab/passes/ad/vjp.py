@@ -95,17 +95,17 @@ def vjp(
     refuse_unrepeatable(function)
     function = ascending(expanded(function))
     every = record(function, groups, keep, intact, merged)
-    made = _pair(every, names, storage, merged)
+    result = _pair(every, names, storage, merged)
     if keep is not None:
-        return replace(made, sites=tuple(keep))
-    needed = effects(made.adjoint).reads
-    used = {every.residuals[k] for k in made.memories}
+        return replace(result, sites=tuple(keep))
+    needed = effects(result.adjoint).reads
+    used = {every.residuals[k] for k in result.memories}
     keep = tuple(i for i, each in enumerate(every.residuals) if each.array in needed or each in used)
     if len(keep) < len(every.residuals):
-        made = _pair(record(function, groups, keep, intact, merged), names, storage, merged)
-        return replace(made, sites=keep)
+        result = _pair(record(function, groups, keep, intact, merged), names, storage, merged)
+        return replace(result, sites=keep)
     is_plain = not every.reopened and all(residual.memory is None for residual in every.residuals)
-    return replace(made, sites=keep, again=every.replayable if is_plain else None)
+    return replace(result, sites=keep, again=every.replayable if is_plain else None)
 
 
 def _pair(recorded: Recorded, names: frozenset[str], storage: ir.Storage, merged: bool) -> Vjp:
@@ -160,10 +160,10 @@ class Adjoint(Replay):
 
     def reserve(self, memories: Sequence[ir.Var]) -> dict[ir.Var, ir.Var]:
         """The arrays for the cotangents of what stacks held: each thread has a part of its own."""
-        made = {memory: bar_of(memory) for memory in memories}
-        self.bars |= made
-        self.locals.update(made.values())
-        return made
+        bars = {memory: bar_of(memory) for memory in memories}
+        self.bars |= bars
+        self.locals.update(bars.values())
+        return bars
 
     # Sweep -------------------------------------------------------------------------------------------------
 
@@ -283,11 +283,11 @@ class Adjoint(Replay):
             self.accumulate(cotangents, arg, share)
 
     def sweep_if(self, stmt: ir.If, env: Env, cotangents: Cotangents) -> None:
-        given = [cotangents.pop(out, None) for out in stmt.outs]
+        bars = [cotangents.pop(out, None) for out in stmt.outs]
         targets = self.targets(stmt.then, stmt.orelse)
         before = {v: cotangents[v] for v in targets if v in cotangents}
-        then, then_own = self.sweep_branch(stmt.then, env, given, before)
-        orelse, orelse_own = self.sweep_branch(stmt.orelse, env, given, before)
+        then, then_own = self.sweep_branch(stmt.then, env, bars, before)
+        orelse, orelse_own = self.sweep_branch(stmt.orelse, env, bars, before)
         grown = [v for v in targets if any(own.get(v) is not before.get(v) for own in (then_own, orelse_own))]
         then = ir.Block(then.stmts, tuple(then_own.get(v, zero(type_of(v))) for v in grown))
         orelse = ir.Block(orelse.stmts, tuple(orelse_own.get(v, zero(type_of(v))) for v in grown))
@@ -296,40 +296,40 @@ class Adjoint(Replay):
         cotangents.update(zip(grown, outs, strict=True))
 
     def sweep_branch(
-        self, block: ir.Block, env: Env, given: Sequence[ir.Atom | None], before: Cotangents
+        self, block: ir.Block, env: Env, bars: Sequence[ir.Atom | None], before: Cotangents
     ) -> tuple[ir.Block, Cotangents]:
         inner, own = dict(env), dict(before)
         with self.builder.block() as branch:
             self.recompute(block, inner)
-            self.sweep_block(block, inner, given, own)
+            self.sweep_block(block, inner, bars, own)
         return branch.close(), own
 
     def sweep_custom(self, stmt: ir.Custom, env: Env, cotangents: Cotangents) -> None:
-        given = [cotangents.pop(out, None) for out in stmt.outs]
+        bars = [cotangents.pop(out, None) for out in stmt.outs]
         if stmt.rules.grad is not None:
-            self.sweep_grad(stmt, stmt.rules.grad, env, given, cotangents)
+            self.sweep_grad(stmt, stmt.rules.grad, env, bars, cotangents)
             return
         inner = dict(env)
         self.recompute(stmt.body, inner)
-        self.sweep_block(stmt.body, inner, given, cotangents)
+        self.sweep_block(stmt.body, inner, bars, cotangents)
 
     def sweep_grad(
         self,
         stmt: ir.Custom,
         grad: ir.Function,
         env: Env,
-        given: Sequence[ir.Atom | None],
+        incoming: Sequence[ir.Atom | None],
         cotangents: Cotangents,
     ) -> None:
         """Call the user's grad function with the cotangents of the results."""
         args, results = [value_of(arg, env) for arg in stmt.args], stmt.rules.function.body.yields
-        seeds = [zero(type_of(r)) if g is None else g for r, g in zip(results, given, strict=False)]
+        seeds = [zero(type_of(r)) if g is None else g for r, g in zip(results, incoming, strict=False)]
         arrays = [stmt.args[i] for i in float_arrays(stmt.rules)]
         bars = [self.bars.get(array, array) for array in arrays if isinstance(array, ir.Var)]
         first = len(args) + len(seeds)
         absent = [first + k for k, array in enumerate(arrays) if array not in self.bars]
         is_linear = not touches(grad, range(first, first + len(bars)))
-        if is_linear and all(g is None for g in given):
+        if is_linear and all(g is None for g in incoming):
             return
 
         def shares() -> Sequence[ir.Atom]:
@@ -338,28 +338,28 @@ class Adjoint(Replay):
         targets = [arg for arg in stmt.args if is_float(arg)]
         if is_linear and not self.masked.isdisjoint(stmt.outs):
             some = any_nonzero(self.builder, seeds)
-            found = self.builder.select(some, shares, lambda: [zero(type_of(arg)) for arg in targets])
+            parts = self.builder.select(some, shares, lambda: [zero(type_of(arg)) for arg in targets])
         else:
-            found = tuple(shares())
-        for target, share in zip(targets, found, strict=True):
+            parts = tuple(shares())
+        for target, share in zip(targets, parts, strict=True):
             self.accumulate(cotangents, target, Expr(self.builder, share))
 
     # Loops -------------------------------------------------------------------------------------------------
 
     def sweep_loop(self, stmt: ir.Loop, env: Env, cotangents: Cotangents) -> None:
         moved = self.moved(stmt)
-        given = [cotangents.pop(stmt.outs[i], zero(type_of(stmt.outs[i]))) for i in moved]
+        final = [cotangents.pop(stmt.outs[i], zero(type_of(stmt.outs[i]))) for i in moved]
         trips, inner = self.trip_count(stmt, env), dict(env)
         match self.storage(stmt):
             case "save":
-                found = self.sweep_stretch(stmt, inner, None, trips, given, cotangents)
+                swept = self.sweep_stretch(stmt, inner, None, trips, final, cotangents)
             case "recompute":
                 starts = [value_of(init, env) for init in stmt.inits]
                 self.record_stretch(stmt, inner, None, trips, starts)
-                found = self.sweep_stretch(stmt, inner, None, trips, given, cotangents)
+                swept = self.sweep_stretch(stmt, inner, None, trips, final, cotangents)
             case "checkpoint":
-                found = self.sweep_segments(stmt, inner, trips, given, cotangents)
-        for i, bar in zip(moved, found, strict=True):
+                swept = self.sweep_segments(stmt, inner, trips, final, cotangents)
+        for i, bar in zip(moved, swept, strict=True):
             self.accumulate(cotangents, stmt.inits[i], Expr(self.builder, bar), handed_on=True)
 
     def moved(self, stmt: ir.Loop) -> list[int]:
@@ -367,7 +367,7 @@ class Adjoint(Replay):
         return [i for i, carry in enumerate(stmt.carries) if carry in self.active]
 
     def sweep_segments(
-        self, stmt: ir.Loop, env: Env, trips: ir.Atom, given: list[ir.Atom], cotangents: Cotangents
+        self, stmt: ir.Loop, env: Env, trips: ir.Atom, final: list[ir.Atom], cotangents: Cotangents
     ) -> tuple[ir.Var, ...]:
         """From one checkpoint back to the one before: the iterations between run again, then are swept."""
         b = self.builder
@@ -385,7 +385,7 @@ class Adjoint(Replay):
 
         segment = ir.Var(int32, "segment", stmt.span)
         count = value_of(self.segments[stmt], env)
-        return self.reversed_loop(stmt, segment, count, given, cotangents, sweep_segment)
+        return self.reversed_loop(stmt, segment, count, final, cotangents, sweep_segment)
 
     def sweep_stretch(
         self,
@@ -393,7 +393,7 @@ class Adjoint(Replay):
         env: Env,
         first: ir.Atom | None,
         length: ir.Atom,
-        given: list[ir.Atom],
+        final: list[ir.Atom],
         cotangents: Cotangents,
     ) -> tuple[ir.Var, ...]:
         """Sweep iterations that were saved: `length` of them from number `first` on, all of them if None."""
@@ -410,18 +410,18 @@ class Adjoint(Replay):
 
         hint = stmt.index.hint if isinstance(stmt, ir.For) else ""
         index = ir.Var(type_of(length), hint, stmt.span)
-        return self.reversed_loop(stmt, index, length, given, cotangents, sweep_iteration)
+        return self.reversed_loop(stmt, index, length, final, cotangents, sweep_iteration)
 
     def reversed_loop(
         self,
         stmt: ir.Loop,
         index: ir.Var,
         count: ir.Atom,
-        given: list[ir.Atom],
+        final: list[ir.Atom],
         cotangents: Cotangents,
         sweep_once: Callable[[ir.Var, list[ir.Atom], Cotangents], list[ir.Atom]],
     ) -> tuple[ir.Var, ...]:
-        """A loop that takes the cotangents of the carried values from its end (`given`) to its start.
+        """A loop that takes the cotangents of the carried values from its end (`final`) to its start.
 
         Those of what else the loop reads grow on the way: `cotangents` then holds them.
         """
@@ -433,7 +433,7 @@ class Adjoint(Replay):
             yields = sweep_once(index, list(bars), own)
         grown = [v for v in targets if own[v] is not sums[v]]
         copied = body.close(*yields, *(own[v] for v in grown))
-        inits = (*given, *(cotangents.get(v, zero(type_of(v))) for v in grown))
+        inits = (*final, *(cotangents.get(v, zero(type_of(v))) for v in grown))
         outs = self.bar_vars([*(stmt.carries[i] for i in self.moved(stmt)), *grown])
         carries = (*bars, *(sums[v] for v in grown))
         self.builder.emit(ir.For(outs, index, count, carries, inits, copied, stmt.span, True))
@@ -446,18 +446,18 @@ class Adjoint(Replay):
         return value_of(self.trips[stmt], env)
 
     def sweep_block(
-        self, block: ir.Block, env: Env, given: Sequence[ir.Atom | None], cotangents: Cotangents
+        self, block: ir.Block, env: Env, bars: Sequence[ir.Atom | None], cotangents: Cotangents
     ) -> None:
-        for target, g in zip(block.yields, given, strict=True):
+        for target, g in zip(block.yields, bars, strict=True):
             self.accumulate(cotangents, target, None if g is None else Expr(self.builder, g), handed_on=True)
         self.sweep(block, env, cotangents)
 
     def targets(self, *inner: ir.Block) -> list[ir.Var]:
         """The active values from outside that blocks read: their cotangents grow inside."""
-        found: dict[ir.Var, None] = {}
+        variables: dict[ir.Var, None] = {}
         for block in inner:
-            found.update(dict.fromkeys(_free(block)))
-        return [v for v in found if v in self.active and not isinstance(v.type, Array)]
+            variables.update(dict.fromkeys(_free(block)))
+        return [v for v in variables if v in self.active and not isinstance(v.type, Array)]
 
     def bar_vars(self, vars: Sequence[ir.Var]) -> tuple[ir.Var, ...]:
         span = self.builder.span

@@ -55,8 +55,8 @@ def batched(function: ir.Function, wide: Collection[int], rank: int, distinct: b
     params = (*(writer.wide.get(param, param) for param in function.params), threads, first)
     params = (*params, before) if distinct else params
     body = writer.body(function)
-    made = replace(function, name=f"{function.name}_batch", params=params, threads=coordinates, body=body)
-    return simplify(replace(made, linear=None if function.linear is None else linear))
+    result = replace(function, name=f"{function.name}_batch", params=params, threads=coordinates, body=body)
+    return simplify(replace(result, linear=None if function.linear is None else linear))
 
 
 def by_thread(function: ir.Function, wide: Collection[int]) -> ir.Function:
@@ -70,12 +70,12 @@ def by_thread(function: ir.Function, wide: Collection[int]) -> ir.Function:
 
 
 def _widened(function: ir.Function, wide: Collection[int]) -> dict[ir.Var, ir.Var]:
-    found: dict[ir.Var, ir.Var] = {}
+    widened: dict[ir.Var, ir.Var] = {}
     for position in wide:
         param = function.params[position]
         assert isinstance(param.type, Array)
-        found[param] = ir.Var(Array(param.type.elem, param.type.ndim + 1), param.hint, param.span)
-    return found
+        widened[param] = ir.Var(Array(param.type.elem, param.type.ndim + 1), param.hint, param.span)
+    return widened
 
 
 class _Batcher(Copier):
@@ -159,8 +159,8 @@ def to_widen(function: ir.Function, wide: Collection[int], groups: Groups = ()) 
     An array that every lane would only fill with the same values can be shared; one that is read again, be it
     through another of its group, or changed by atomics, cannot.
     """
-    found, shared = effects(function), aliases(function, groups)
-    again = {array for array in found.changed if shared[array] & found.reads} | found.accumulates
+    touched, shared = effects(function), aliases(function, groups)
+    again = {array for array in touched.changed if shared[array] & touched.reads} | touched.accumulates
     differ = _Differing(function, {function.params[position] for position in wide}).arrays | again
     return frozenset(i for i, param in enumerate(function.params) if param in differ).difference(wide)
 

@@ -56,8 +56,8 @@ def effects_by_line(function: Function) -> dict[tuple[Source, int], Effects]:
     return {line: _outside(_effects(stmts, used), own) for line, stmts in lines.items()}
 
 
-def _outside(found: Effects, own: frozenset[Var]) -> Effects:
-    return Effects(found.reads - own, found.writes - own, found.accumulates - own) if own else found
+def _outside(inner: Effects, own: frozenset[Var]) -> Effects:
+    return Effects(inner.reads - own, inner.writes - own, inner.accumulates - own) if own else inner
 
 
 def block_effects(block: Block) -> Effects:

@@ -89,14 +89,14 @@ def marked(function: ir.Function, watched: Collection[str], unset: Collection[st
     marker = _Marker(function, thread, watched, unset)
     marker.stmts(function.body)
     body = marker.close(*function.body.yields)
-    made = replace(
+    program = replace(
         function,
         params=(*function.params, *marker.params()),
         body=body,
         linear=thread if marker.marks else function.linear,
     )
     uses = tuple((array.hint, use) for array, use in marker.marks)
-    return Marked(made, tuple(marker.sites), marker.count, uses)
+    return Marked(program, tuple(marker.sites), marker.count, uses)
 
 
 class _Marker(Builder):
@@ -191,8 +191,8 @@ class _Marker(Builder):
         if (array, use) not in self.marks:
             assert isinstance(array.type, Array)
             type = Array(with_scalar(array.type.elem, int64), array.type.ndim)
-            made = (ir.Var(type, f"{array.hint}_{use}_{end}", array.span) for end in ends(use))
-            self.marks[array, use] = tuple(made)
+            marks = (ir.Var(type, f"{array.hint}_{use}_{end}", array.span) for end in ends(use))
+            self.marks[array, use] = tuple(marks)
         return self.marks[array, use]
 
 

@@ -92,9 +92,9 @@ class _Scalariser(Builder):
         key = name, tuple(arg.type for arg in args)
         if key not in self._resolved:
             self._resolved[key] = resolve(*key)
-        found = self._resolved[key]
-        assert found is not None, f"no {name} of {key[1]}"
-        op, type = found
+        overload = self._resolved[key]
+        assert overload is not None, f"no {name} of {key[1]}"
+        op, type = overload
         return self.let(op, args, type, hint)
 
     def let(self, op: Op, args: Sequence[ir.Atom], type: Value, hint: str = "") -> ir.Atom:

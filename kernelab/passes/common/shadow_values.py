@@ -71,13 +71,13 @@ def poison(function: ir.Function, data: bool = False) -> Poisoned:
     culprits = ir.Var(Array(int32, 1), "culprits", function.span)
     poisoner = _Poisoner(thread, culprits, data)
     body = poisoner.whole(function)
-    made = replace(
+    program = replace(
         function,
         params=(*function.params, culprits),
         body=body,
         linear=thread,
     )
-    return Poisoned(made, tuple(poisoner.sites))
+    return Poisoned(program, tuple(poisoner.sites))
 
 
 class _Poisoner(Accompanying):
@@ -219,8 +219,8 @@ class _Poisoner(Accompanying):
             b.emit(ir.Store(marks, indices, mark, stmt.span, stmt.component))
         elif mark != CLEAN:
             with b.block() as reported:
-                held = b.load(self.culprits, [self.thread])
-                first = b.apply("where", b.apply("eq", held, CLEAN), mark, held)
+                earlier = b.load(self.culprits, [self.thread])
+                first = b.apply("where", b.apply("eq", earlier, CLEAN), mark, earlier)
                 b.store(self.culprits, [self.thread], first)
             b.emit(ir.If((), b.apply("ne", mark, CLEAN), reported.close(), ir.Block(()), stmt.span))
 
@@ -278,11 +278,11 @@ class _Dependencies(Accompanying):
         return bits
 
     def united(self, atoms: Sequence[ir.Atom]) -> ir.Atom:
-        found: ir.Atom = NONE
+        union: ir.Atom = NONE
         for bits in dict.fromkeys(map(self.companion, atoms)):
             if bits != NONE:
-                found = bits if found == NONE else self.builder.apply("bit_or", found, bits)
-        return found
+                union = bits if union == NONE else self.builder.apply("bit_or", union, bits)
+        return union
 
     def place(self, stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[ir.Atom, ...]:
         return (*self.atoms(stmt.indices), ir.Const(stmt.component or 0, int32))
@@ -310,16 +310,16 @@ class _Dependencies(Accompanying):
     def load(self, stmt: ir.Load) -> None:
         super().load(stmt)
         if stmt.array in self.bits:
-            found = self.new_companion(stmt.out)
-            self.builder.emit(ir.Load(found, self.bits[stmt.array], self.place(stmt), stmt.span))
+            bits = self.new_companion(stmt.out)
+            self.builder.emit(ir.Load(bits, self.bits[stmt.array], self.place(stmt), stmt.span))
 
     def atomic(self, stmt: ir.Atomic) -> None:
         if stmt.array not in self.bits:
             super().atomic(stmt)
             return
-        found = self.new_companion(stmt.out)
+        before = self.new_companion(stmt.out)
         bits, place = self.bits[stmt.array], self.place(stmt)
-        self.builder.emit(ir.Load(found, bits, place, stmt.span))
+        self.builder.emit(ir.Load(before, bits, place, stmt.span))
         super().atomic(stmt)
-        united = self.builder.apply("bit_or", found, self.companion(stmt.value))
+        united = self.builder.apply("bit_or", before, self.companion(stmt.value))
         self.builder.emit(ir.Store(bits, place, united, stmt.span))

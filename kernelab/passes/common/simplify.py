@@ -226,16 +226,16 @@ class _Simplifier(Copier):
     def let(self, stmt: ir.Let) -> None:
         args = self.atoms(stmt.args)
         key = (stmt.op, stmt.out.type, *[_identity(self._same.get(arg, arg)) for arg in args])
-        found = next((known[key] for known in reversed(self._known) if key in known), None)
-        if found is not None and (self.merged or not is_differentiable(stmt.out.type)):
-            self.env[stmt.out] = found
+        earlier = next((scope[key] for scope in reversed(self._known) if key in scope), None)
+        if earlier is not None and (self.merged or not is_differentiable(stmt.out.type)):
+            self.env[stmt.out] = earlier
             return
         value = self.builder.let(stmt.op, args, type_of(stmt.out), stmt.out.hint)
         self.env[stmt.out] = value
-        if found is None:
+        if earlier is None:
             self._known[-1][key] = value
         else:
-            self._same[value] = found
+            self._same[value] = earlier
 
     def if_(self, stmt: ir.If) -> None:
         if isinstance(self.atom(stmt.cond), ir.Const):
@@ -341,13 +341,13 @@ class _Forwarder(Copier):
 
     def load(self, stmt: ir.Load) -> None:
         element = self.element(stmt.array, stmt.indices)
-        known = self.known.get(element)
-        is_apart = not self.merged and known in self.loaded and is_differentiable(stmt.out.type)
-        if known is not None and not is_apart:
-            self.env[stmt.out] = known
-            self._share_name(known, stmt)
+        value = self.known.get(element)
+        is_apart = not self.merged and value in self.loaded and is_differentiable(stmt.out.type)
+        if value is not None and not is_apart:
+            self.env[stmt.out] = value
+            self._share_name(value, stmt)
             return
-        super().load(replace(stmt, held=known) if known is not None else stmt)
+        super().load(replace(stmt, held=value) if value is not None else stmt)
         self.known[element] = self.atom(stmt.out)
         self.loaded.add(self.atom(stmt.out))
 
