@@ -114,8 +114,8 @@ def instantiate(pattern: Pattern, dims: Dims) -> Value:
             assert_never(pattern)
 
 
-def _binds(length: int | str, found: int, dims: Dims) -> bool:
-    return length == found if isinstance(length, int) else dims.setdefault(length, found) == found
+def _binds(length: int | str, size: int, dims: Dims) -> bool:
+    return length == size if isinstance(length, int) else dims.setdefault(length, size) == size
 
 
 def _is_kind(length: int | str, type: Vec, dims: Dims) -> bool:

@@ -111,8 +111,8 @@ class _Verifier:
             case ir.Call():
                 self.call(stmt)
             case ir.Custom(outs, args, rules, body):
-                given, wanted = [a.type for a in args], [p.type for p in rules.function.params]
-                _require(given == wanted, f"use of {rules.function.name} with other types", stmt)
+                passed, wanted = [a.type for a in args], [p.type for p in rules.function.params]
+                _require(passed == wanted, f"use of {rules.function.name} with other types", stmt)
                 types = tuple(out.type for out in outs)
                 _require(self.block(body) == types, f"results of {rules.function.name}", stmt)
             case ir.Append(array, value):

@@ -170,11 +170,11 @@ def augmented(frame: Frame, stmt: ast.AugAssign) -> None:
 
 def _refuse_array(frame: Frame, stmt: ast.AugAssign, target: ast.Name) -> None:
     """Raise Mistake where the name is that of an array, all of whose elements Python would change."""
-    held = frame.env.get(target.id)
-    if isinstance(held, ArrayRef):
-        whole = f"{target.id}[{', '.join(':' * held.ndim)}]"
+    value = frame.env.get(target.id)
+    if isinstance(value, ArrayRef):
+        whole = f"{target.id}[{', '.join(':' * value.ndim)}]"
         text = ast.unparse(stmt).replace(target.id, whole, 1)
-        message = f"{target.id} is {describe(held)}: its elements are changed through an index"
+        message = f"{target.id} is {describe(value)}: its elements are changed through an index"
         raise frame.error(target, message, hint=f"write {text} for all of them, {target.id}[i] for one")
 
 

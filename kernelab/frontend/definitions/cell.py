@@ -321,7 +321,7 @@ class _Cell:
     def every_template(self) -> list[Template]:
         """All defs of the cell, also those that share a name."""
         others = [template for several in self.overloads.values() for template in several[1:]]
-        return [*(found for found, _ in self.templates.values()), *others]
+        return [*(first for first, _ in self.templates.values()), *others]
 
     def classify(self) -> None:
         """Decide what each def is, so that any of them can be named by any other."""

@@ -184,9 +184,9 @@ class _Lowering:
         self, rule: Rule, template: Template, params: Mapping[str, Meaning], results: Sequence[Type]
     ) -> Function:
         function = lower_rule(template, params, self.callee)
-        found = [type_of(atom) for atom in function.body.yields]
-        if found != list(results):
-            wanted, returned = (", ".join(map(str, types)) or "nothing" for types in (results, found))
+        yields = [type_of(atom) for atom in function.body.yields]
+        if yields != list(results):
+            wanted, returned = (", ".join(map(str, types)) or "nothing" for types in (results, yields))
             what = "results" if rule.kind == "func_replay" else "tangents of the float results"
             message = f"{rule.name} returns {returned}; it should return {wanted}"
             raise self.mistake(rule, message, f"return the {what} of {self.callee.name}")

@@ -87,9 +87,9 @@ class UserFunction(Offers, Single, Displayed):
         arguments = ", ".join(argument.arg for argument in self.template.arguments)
         return f"<kernelab function {self.name}({arguments})>"
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         """What it returns for values of the host; of arrays, an array with a result for each element."""
-        return hooks.call(self, given, named)
+        return hooks.call(self, arguments, named)
 
     def textbook(self, active: Iterable[str] | None = None) -> Any:
         """Its derivatives by the named parameters, or by all, as textbooks write them.

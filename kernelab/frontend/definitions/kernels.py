@@ -134,19 +134,19 @@ def too_large(kernel: Function) -> Diagnostic | None:
     return too_deep(kernel.name, kernel.span) if depth > DEEPEST else None
 
 
-def _measured(function: Function, known: dict[Function, tuple[int, int]]) -> tuple[int, int]:
+def _measured(function: Function, cache: dict[Function, tuple[int, int]]) -> tuple[int, int]:
     """The statements of a function, calls written out, and how deep they nest."""
-    if function not in known:
-        known[function] = _measured_block(function.body, known)
-    return known[function]
+    if function not in cache:
+        cache[function] = _measured_block(function.body, cache)
+    return cache[function]
 
 
-def _measured_block(block: Block, known: dict[Function, tuple[int, int]]) -> tuple[int, int]:
+def _measured_block(block: Block, cache: dict[Function, tuple[int, int]]) -> tuple[int, int]:
     size, depth = len(block.stmts), 0
     for stmt in block.stmts:
-        inner = [_measured_block(part, known) for part in blocks(stmt)]
+        inner = [_measured_block(part, cache) for part in blocks(stmt)]
         if isinstance(stmt, Call):
-            inner.append(_measured(stmt.function, known))
+            inner.append(_measured(stmt.function, cache))
         for statements, levels in inner:
             size, depth = size + statements, max(depth, levels + 1)
     return size, depth

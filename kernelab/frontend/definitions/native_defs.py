@@ -82,15 +82,15 @@ def _strings(text: str) -> Iterator[ast.Constant]:
 
 def _lines_at(text: str, source: Source, first: int) -> tuple[SnippetLine, ...] | None:
     written, lines = source.text.split("\n"), text.split("\n")
-    found = []
+    result = []
     for k, line in enumerate(lines):
         there = written[first - 1 + k] if first - 1 + k < len(written) else ""
         column = there.find(line) if k == 0 else 0 if there.startswith(line) else -1
         if column < 0:
             return None
         number = source.first_line + first - 1 + k
-        found.append(SnippetLine(line, Span(source, number, column, number, column + len(line))))
-    return tuple(found)
+        result.append(SnippetLine(line, Span(source, number, column, number, column + len(line))))
+    return tuple(result)
 
 
 class NativeFunction(UserFunction):

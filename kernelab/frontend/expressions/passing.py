@@ -69,9 +69,9 @@ def call_function(frame: Frame, function: Callee, arguments: Arguments, node: as
 
 def _take_over_sums(frame: Frame, instance: Instance, atoms: Sequence[Atom], node: ast.Call) -> None:
     """Note the late sums of a function for the arrays that it is given; raises Mistake where two are one."""
-    given = {p: a for p, a in zip(instance.function.params, atoms, strict=True) if isinstance(a, Var)}
+    passed = {p: a for p, a in zip(instance.function.params, atoms, strict=True) if isinstance(a, Var)}
     for late in instance.late_sums:
-        array, changed = given[late.array], frozenset(given[var] for var in late.changed)
+        array, changed = passed[late.array], frozenset(passed[var] for var in late.changed)
         if array in changed:
             related = (Related("this call passes one array for both", frame.places(node)),)
             raise Mistake(replace(late.diagnostic, related=related))

@@ -136,11 +136,11 @@ def require(frame: Frame, value: Meaning, type: AnyType, node: ast.expr, purpose
                 return value
         case Array(), ArrayRef(var, ()) if var.type == type:
             return value
-    given = _struct_of(value)
+    own = _struct_of(value)
     wanted = type.elem if isinstance(type, StructArray) else type
     why = ""
-    if given is not None and isinstance(wanted, Struct) and given.name == wanted.name and given != wanted:
-        why = f" of another definition: {difference(wanted, given)}"
+    if own is not None and isinstance(wanted, Struct) and own.name == wanted.name and own != wanted:
+        why = f" of another definition: {difference(wanted, own)}"
     raise frame.error(node, f"{purpose} {type}, not {describe(value)}{why}")
 
 

@@ -162,8 +162,8 @@ class Scope:
     def lookup(self, name: str, also: tuple[str, ...] = ()) -> Meaning:
         """The meaning of a name; raises Unknown, which suggests similar names, those in `also` included."""
         if name in self.cell:
-            known = self.cell[name]
-            return FunctionRef(own(known.function)) if isinstance(known, FunctionRef) else known
+            defined = self.cell[name]
+            return FunctionRef(own(defined.function)) if isinstance(defined, FunctionRef) else defined
         if name in self.assigned:
             return self._value(name, self.assigned[name], may_change=False)
         words = language()
@@ -230,8 +230,8 @@ class Scope:
 
     def note(self, name: str, value: Any) -> None:
         """Note that what is compiled depends on what a name around the cell holds."""
-        held = value.copy() if isinstance(value, np.ndarray) else value
-        self.constants[id(self.around), name] = Constant(self.around, name, held)
+        copy = value.copy() if isinstance(value, np.ndarray) else value
+        self.constants[id(self.around), name] = Constant(self.around, name, copy)
 
     def _value(self, name: str, value: Any, may_change: bool = True) -> Meaning:
         meaning = meaning_of(name, value)

@@ -50,18 +50,18 @@ def expression_of(text: str) -> ast.expr:
 
 def nodes(tree: ast.AST) -> list[ast.AST]:
     """A node and all inside it, outer before inner; of names and constants only themselves."""
-    found = [tree]
-    for node in found:
+    tree_nodes = [tree]
+    for node in tree_nodes:
         cls = node.__class__
         if cls in _LEAVES:
             continue
         for name in _INNER.get(cls, cls._fields):
             value = getattr(node, name, None)
             if value.__class__ is list:
-                found += [item for item in value if isinstance(item, ast.AST)]
+                tree_nodes += [item for item in value if isinstance(item, ast.AST)]
             elif isinstance(value, ast.AST):
-                found.append(value)
-    return found
+                tree_nodes.append(value)
+    return tree_nodes
 
 
 _LEAVES = frozenset({ast.Name, ast.Constant, ast.Load, ast.Store, *ast.operator.__subclasses__()})

@@ -62,8 +62,8 @@ def own(function: F) -> F:
     if function not in copies:
         copy = copies[function] = function.for_trial()  # type: ignore[attr-defined]
         copies[copy] = copy
-    found: F = copies[function]
-    return found
+    result: F = copies[function]
+    return result
 
 
 def adopt(functions: Iterable[object]) -> None:
@@ -84,8 +84,8 @@ def may_run(node: ast.stmt | ast.expr, names: Mapping[str, Any]) -> bool:
         case ast.Import(names=imported):
             return all(alias.name in sys.modules for alias in imported)
         case ast.ImportFrom(module=str() as module, names=imported, level=0):
-            known = vars(sys.modules[module]) if module in sys.modules else {}
-            return all(alias.name in known or module == "kernelab" for alias in imported)
+            loaded = vars(sys.modules[module]) if module in sys.modules else {}
+            return all(alias.name in loaded or module == "kernelab" for alias in imported)
         case ast.Assign(value=value):
             return _is_quiet(value, names)
         case ast.expr():
@@ -157,4 +157,4 @@ def _is_harmless(function: Any) -> bool:
     if isinstance(function, type):
         return issubclass(function, np.generic) or function in _FUNCTIONS
     ours = isinstance(function, _TYPES_OF_KERNELS) or _is_word(function)
-    return ours or isinstance(function, np.ufunc) or any(function is known for known in _FUNCTIONS)
+    return ours or isinstance(function, np.ufunc) or any(function is allowed for allowed in _FUNCTIONS)

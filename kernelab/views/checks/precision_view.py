@@ -12,32 +12,32 @@ STEP, WIDE, TEXT = 22, 86, 190
 """The height of a line, the width of a column of heat, and where the text begins, in pixels."""
 
 
-def precision_view(found: Precision) -> Node:
+def precision_view(report: Precision) -> Node:
     """The heat, and the line that loses the most."""
-    nodes: list[Node] = [words(Run("digits lost", "strong"), f" by {found.name}, against float64", level=1)]
-    for source in dict.fromkeys(line.span.source for line in found.lines):
-        lines = [line for line in found.lines if line.span.source is source]
-        nodes.append(Drawing("", _svg(source, lines, found.digits), tuple(_text(source, lines))))
-    worst = found.worst()
+    nodes: list[Node] = [words(Run("digits lost", "strong"), f" by {report.name}, against float64", level=1)]
+    for source in dict.fromkeys(line.span.source for line in report.lines):
+        lines = [line for line in report.lines if line.span.source is source]
+        nodes.append(Drawing("", _svg(source, lines, report.digits), tuple(_text(source, lines))))
+    worst = report.worst()
     if worst is None:
         nodes.append(words(Run("no line loses a digit", "good")))
     else:
         place = f"{worst.span.source.label}, line {worst.span.line}"
         nodes.append(words(Run(f"{place}: ", "strong"), worst.told))
-    if not found.is_complete:
+    if not report.is_complete:
         nodes.append(words(Run("not all was looked at: large launches and C++ are left out", "dim")))
     return Below(tuple(nodes))
 
 
-def precision_text(found: Precision) -> str:
+def precision_text(report: Precision) -> str:
     """The same as text."""
-    return markup.render(precision_view(found))
+    return markup.render(precision_view(report))
 
 
 def _shown(source: Source, lines: list[LineDigits]) -> list[tuple[int, LineDigits | None]]:
     """The lines from the first to the last that computes floats."""
-    known = {line.span.line: line for line in lines}
-    return [(number, known.get(number)) for number in range(min(known), max(known) + 1)]
+    by_line = {line.span.line: line for line in lines}
+    return [(number, by_line.get(number)) for number in range(min(by_line), max(by_line) + 1)]
 
 
 def _digits(loss: Loss | None) -> str:

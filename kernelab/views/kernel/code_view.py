@@ -181,8 +181,8 @@ def _pane(name: str, parts: Parts, places: "Places", whole: bool = True) -> list
             panes = tuple(places.panes())
             return [Below(panes) if len(panes) > 1 else panes[0]]
         case "textbook":
-            made = parts.textbook
-            return [] if made is None else [_listing(PANES[name], made().adjoint, places)]
+            textbook = parts.textbook
+            return [] if textbook is None else [_listing(PANES[name], textbook().adjoint, places)]
         case "adjoint":
             return [] if parts.adjoint is None else [_listing(PANES[name], parts.adjoint, places)]
         case "lines":
@@ -255,8 +255,8 @@ def _definitions(source: Source, used: set[int]) -> list[int]:
     """The lines of the top-level definitions that hold the used lines; of all where none does."""
     blocks = _blocks(source.text)
     places = {bisect_right(blocks, line - source.first_line, key=attrgetter("start")) - 1 for line in used}
-    found = (blocks[place] for place in sorted(places) if place >= 0)
-    shown = [lines for lines in found if not used.isdisjoint(line + source.first_line for line in lines)]
+    ranges = (blocks[place] for place in sorted(places) if place >= 0)
+    shown = [lines for lines in ranges if not used.isdisjoint(line + source.first_line for line in lines)]
     every = range(source.text.count("\n") + 1)
     return [line + source.first_line for lines in shown or [every] for line in lines]
 

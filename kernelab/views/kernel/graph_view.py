@@ -118,15 +118,15 @@ Key = tuple[object, ...]
 def folded(graph: ThreadGraph) -> Group:
     """The operations of a graph in groups."""
     root = Group("", NOWHERE)
-    known: dict[Key, Group] = {(): root}
+    groups: dict[Key, Group] = {(): root}
     for number, operation in enumerate(graph.operations):
         key: Key = ()
         for step, title, span, is_loop in _scopes(operation):
-            outer, key = known[key], (*key, step)
-            if key not in known:
-                known[key] = Group(title, span, is_loop=is_loop)
-                outer.items.append(known[key])
-        known[key].items.append(number)
+            outer, key = groups[key], (*key, step)
+            if key not in groups:
+                groups[key] = Group(title, span, is_loop=is_loop)
+                outer.items.append(groups[key])
+        groups[key].items.append(number)
     _open(root)
     _by_line(root, graph)
     for group in root.groups:
@@ -365,12 +365,12 @@ def _html(picture: Picture, root: Group) -> str:
 
 def _inside(picture: Picture, group: Group) -> str:
     """The groups of a level, each to be unfolded; very many of them together."""
-    found = [*_inner(picture, group)]
-    inner = "".join(found)
-    if len(found) <= FEW:
+    boxes = [*_inner(picture, group)]
+    inner = "".join(boxes)
+    if len(boxes) <= FEW:
         return inner
     inner = f'<div class="klg-its">{inner}</div>'
-    title = f"<summary>inside of the {len(found)} boxes</summary>"
+    title = f"<summary>inside of the {len(boxes)} boxes</summary>"
     return inner if group.is_loop else f'<details class="klg-in">{title}{inner}</details>'
 
 

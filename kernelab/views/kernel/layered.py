@@ -119,6 +119,6 @@ def _place(
         while len(groups) > 1 and groups[-2][0] > groups[-1][0]:
             (a, m), (b, n) = groups[-2:]
             groups[-2:] = [((a * m + b * n) / (m + n), m + n)]
-    found = (mean for mean, count in groups for _ in range(count))
-    for k, offset, start in zip(layer, offsets, found, strict=True):
+    starts = (mean for mean, count in groups for _ in range(count))
+    for k, offset, start in zip(layer, offsets, starts, strict=True):
         centres[k] = start + offset

@@ -28,18 +28,18 @@ def animation(frames: Any, fps: float = 25.0) -> View:
         raise KernelValueError(
             Diagnostic(f"fps={fps!r} is no number of frames a second", code="fps", hint=hint)
         )
-    given = list(frames)
-    if len(given) > 1 and all(frame is given[0] for frame in given):
+    pictures = list(frames)
+    if len(pictures) > 1 and all(frame is pictures[0] for frame in pictures):
         message = "the frames are one array, which shows its last elements in each"
         hint = "append copies: frames.append(x.copy())"
         raise KernelValueError(Diagnostic(message, code="frames", hint=hint))
     with unrecorded():
-        taken = [array(frame, device="cpu") for frame in given]
+        taken = [array(frame, device="cpu") for frame in pictures]
     kinds = {(frame.shape, frame.dtype) for frame in taken}
     if not taken or len(kinds) > 1:
-        found = " and ".join(f"{dtype} {shape}" for shape, dtype in sorted(kinds, key=str)) or "none"
+        kinds_text = " and ".join(f"{dtype} {shape}" for shape, dtype in sorted(kinds, key=str)) or "none"
         hint = "all have the same shape and dtype"
-        raise KernelValueError(Diagnostic(f"the frames are {found}", code="frames", hint=hint))
+        raise KernelValueError(Diagnostic(f"the frames are {kinds_text}", code="frames", hint=hint))
     first = taken[0]
     if isinstance(first, structarray) or not first.size:
         what = f"arrays of {first.dtype}" if first.size else "arrays without elements"

@@ -31,9 +31,9 @@ class progress(Generic[T]):  # noqa: N801 (called as tqdm is)
         *,
         disable: bool = False,
     ) -> None:
-        given: Any = iterable
-        if not (given is None or isinstance(given, Iterable)):
-            message = f"progress goes through items, and {described(given)} has none"
+        items: Any = iterable
+        if not (items is None or isinstance(items, Iterable)):
+            message = f"progress goes through items, and {described(items)} has none"
             raise KernelTypeError(Diagnostic(message, code="progress", hint="write kl.progress(range(200))"))
         self._items = iterable
         if total is None and hasattr(iterable, "__len__"):

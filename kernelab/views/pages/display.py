@@ -87,8 +87,8 @@ def show(shown: Any, view: Callable[[Any], Node]) -> None:
 
 def attach(cls: type, view: Callable[[Any], Node]) -> None:
     """Make instances of a class show a view."""
-    made: Any = cls
-    made._repr_mimebundle_ = lambda self, include=None, exclude=None: bundle(self, view)
+    shown: Any = cls
+    shown._repr_mimebundle_ = lambda self, include=None, exclude=None: bundle(self, view)
 
 
 def attach_once(cls: type, view: Callable[[Any], Node]) -> None:

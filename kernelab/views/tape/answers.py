@@ -96,8 +96,8 @@ def contributions_view(gradient: Contributions) -> Node:
     if not gradient.parts:
         zeros = [_contributions_view_row(zero, cell(zero.reason)) for zero in gradient.zeros[:SHOWN]]
         head = ("where it became zero", "record", "thread", "line", "source")
-        found = (Table("", head, tuple(zeros)),) if zeros else ()
-        return Below((title, words("nothing was added to it"), *found))
+        tables = (Table("", head, tuple(zeros)),) if zeros else ()
+        return Below((title, words("nothing was added to it"), *tables))
     largest = sorted(gradient.parts, key=_size, reverse=True)
     threads = {(part.record, part.thread) for part in gradient.parts if part.thread is not None}
     launches = {record for record, _ in threads}

@@ -54,8 +54,8 @@ def _plot(steps: Sequence[NormStep]) -> Drawing:
 def _bars(powers: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
     """The same in characters, for a terminal; blank where there is no power."""
     some = powers[np.linspace(0, len(powers) - 1, min(len(powers), CHARACTERS)).astype(int)]
-    known = some[np.isfinite(some)]
-    low, high = (known.min(), known.max()) if len(known) else (0.0, 0.0)
+    finite = some[np.isfinite(some)]
+    low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 0.0)
     marks = "▁▂▃▄▅▆▇█"
     bars = [" " if np.isnan(one) else marks[int(7 * (one - low) / ((high - low) or 1.0))] for one in some]
     return f"{''.join(bars)}  from 1e{high:+.1f} to 1e{low:+.1f}"
