@@ -73,7 +73,7 @@ def blame(subject: Subject, i: int, column: int, eps: float | None = None) -> Bl
         step = eps if eps is not None else NEARBY
         ahead, behind = (_traced(subject, i, column, sign * step) for sign in (1.0, -1.0))
         return _kink(here, ahead, behind)
-    except KernelError:  # native C++, or a run that fails where it was not asked to go: nobody is blamed
+    except KernelError:  # native C++, or a run that fails at the moved input: no cause is named
         return None
 
 
@@ -284,7 +284,7 @@ def _in_any(flags: Sequence[Numpy]) -> Numpy:
 
 
 def _kink(here: Sequence[Event], ahead: Sequence[Event], behind: Sequence[Event]) -> Blame | None:
-    """The first statement at which the runs part, or that bends what came to it evenly."""
+    """The first statement at which the runs diverge, or that makes even moves of its operands uneven."""
     for at, after, before in zip(here, ahead, behind, strict=False):
         if after.stmt is not at.stmt or before.stmt is not at.stmt:
             return None
@@ -318,7 +318,7 @@ def _told(event: Event, before: Numpy, after: Numpy) -> str:
     assert isinstance(event.stmt, Let)
     assert event.result is not None
     where = np.argwhere(_uneven(before, event.result, after))[0]
-    # What is computed component by component is told by its component, all else by the whole operand.
+    # A componentwise operation is named by the component, any other by the whole operand.
     matching = (values.shape == event.result.shape for values in event.operands)
     places = (tuple(where) if same else where[0] for same in matching)
     inputs = " and ".join(_number(x[place]) for x, place in zip(event.operands, places, strict=True))

@@ -196,7 +196,7 @@ def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pull
 def _swept(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pulled:
     """The same by the backward pass of a tape, as its user gets it; the last time it adds to gradients."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", KernelWarning)  # they were told when the tape was recorded
+        warnings.simplefilter("ignore", KernelWarning)  # they were shown when the tape was recorded
         run, tape = line.taped_run(count)
         rows: list[Floats] = []
         between: dict[int, list[Floats]] = {k: [] for k in range(len(line.between))}
@@ -208,7 +208,7 @@ def _swept(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pulle
                 between[k].append(_gradient(run, elements))
         for gradient in (run.of(source).grad for source in line.sources):
             if gradient is not None:
-                gradient.allocation.passes = None  # the sum is meant: nothing is to be told of it
+                gradient.allocation.passes = None  # the sum is meant: no message
         _sweep(run, tape, targets, u[-1])
         rows[-1] = np.concatenate([_gradient(run, source) for source in line.sources]) - rows[-1]
         return Pulled(np.stack(rows), {k: np.stack(gradients) for k, gradients in between.items()})

@@ -23,7 +23,7 @@ from kernelab.runtime.launch.footprint import grid_of
 
 
 class Interpreted(Wide):
-    """Runs programs in float64 by what `chunk` makes; with more threads than `most`, or C++, as usual."""
+    """Runs programs in float64 by chunks of class `chunk`; above `most` threads, or with C++, as usual."""
 
     def __init__(self, chunk: Callable[..., Chunk], most: int) -> None:
         super().__init__(BASE)

@@ -79,7 +79,7 @@ def check_rules(function: Function) -> None:
 
 
 def leave_unchecked(function: Function) -> None:
-    """Take the derivative rules in a program for compared."""
+    """Count the derivative rules in a program as compared."""
     _seen.update(stmt.rules for stmt in walk(function.body) if isinstance(stmt, Custom))
 
 
@@ -112,8 +112,8 @@ def _compared(
             try:
                 wrong = check.of[kind](each)
             except KernelError:
-                # An index or an assertion of the function does not hold at one of these points; or the kernel
-                # cannot be differentiated, which whoever differentiates the user's own is told.
+                # An index or an assertion fails at one of these points; or the kernel has no derivative, an
+                # error where the user differentiates it.
                 continue
             runs[kind] += kind in check.compared
             if wrong is not None:
@@ -384,7 +384,7 @@ class _Check:
             self.compared.add(kind)
 
     def not_linear(self, points: Point, weights: Point, adjoints: Point) -> Diagnostic | None:
-        """What to say of adjoints that do not follow their cotangents, which were about 1 so far."""
+        """The diagnostic for adjoints that are not linear in their cotangents, which were about 1 so far."""
         rule = self.rules.grad
         assert rule is not None
         second = {name: self.drawn(weight) for name, weight in weights.items()}
@@ -409,14 +409,14 @@ class _Check:
     # ---- messages
 
     def no_factor(self, rule: Function, what: str, factors: Sequence[str]) -> Diagnostic:
-        """What to say of a rule that is not linear."""
+        """The diagnostic for a rule that is not linear."""
         names = " and ".join(factors) if len(factors) < MOST_NAMED else "what it is given"
         message = f"{what} of {rule.name}" if rule is self.rules.grad else what
         hint = f"multiply what is added by {names}, or write check=False"
         return self.diagnostic(rule, f"{message} is not in proportion to {names}", hint)
 
     def never_compared(self, kind: RuleName) -> Diagnostic | None:
-        """What to say of a rule for which no point was found, unless nothing could be compared at any."""
+        """The diagnostic for a rule that was compared at no point, unless no rule can be compared."""
         rule = {"grad": self.rules.grad, "jvp": self.rules.jvp, "replay": self.rules.replay}[kind]
         assert rule is not None
         if kind in self.compared or not self.can_compare(kind):
@@ -452,7 +452,7 @@ class _Check:
         )
 
     def never(self, name: str, at: int, slope: float, points: Point) -> Diagnostic | None:
-        """What to say of an argument that the grad function leaves out, if it does."""
+        """The diagnostic for an argument that the grad function leaves out, if it does."""
         rule, wide, function = self.rules.grad, self.wide.grad, self.rules.function
         assert rule is not None
         assert wide is not None

@@ -161,7 +161,7 @@ def same_up_to_rounding(own: Floats, exact: Floats, rounding: float = OWN) -> bo
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What products tell of a rule that a user wrote, though entries and differences agree."""
+    """A fault of a user's rule that products show, though entries and differences agree."""
 
     verdict: str
     told: str
@@ -260,7 +260,7 @@ class _Input:
     labels: Sequence[str]
 
     def agreeing(self, back: Back, v: Floats) -> tuple[dict[int, Products] | None, tuple[Back, Floats]]:
-        """The worst products for each output, None if some differ; the vectors that tell.
+        """The worst products for each output, None if some differ; the vectors that show it.
 
         Where rows or columns are of very different sizes, they are rescaled and compared again: an entry
         would not show beside others in larger units.

@@ -16,7 +16,7 @@ Numpy = np.ndarray[Any, Any]
 
 STEPS = 10.0 ** -np.arange(2, 13)
 SHIFTS = np.concatenate([[0.0], STEPS, -STEPS])
-"""Where a function is asked for; steep ones bend over all but the last."""
+"""The steps at which a function is evaluated; steep ones bend over all but the last."""
 
 WIDE = 3
 """How many of the steps are wide enough for a function that moves in small jumps, such as a bisection."""

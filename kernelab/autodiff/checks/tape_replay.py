@@ -122,7 +122,7 @@ class Line:
 
 
 class Run:
-    """One run over copies of the memories that it starts from; what else it meets is of the run around it."""
+    """One run over copies of the memories that it starts from; other memory is that of the run `around`."""
 
     def __init__(self, starts: Mapping[Allocation, Allocation], around: "Run | None" = None) -> None:
         self._memories = {memory: _copied(start, memory) for memory, start in starts.items()}
@@ -219,7 +219,7 @@ class Block:
             run.adopt(original.allocation, result.allocation)
 
     def _run(self, around: Run) -> list[array]:
-        """Run what is in it; what it made."""
+        """Run the records of the checkpoint; its results."""
         run = Run(self._starts, around)
         for play in self._plays:
             play.require_gradients(run)
@@ -242,7 +242,7 @@ def _overwriting(record: OverwriteRecord) -> Any:
 
 
 def touched(record: Record) -> Iterator[array]:
-    """The arrays that a record was given."""
+    """The arrays that a record takes."""
     if isinstance(record, LaunchRecord):
         for argument in record.call.arguments:
             value = argument.array if isinstance(argument, Reference) else argument
@@ -303,7 +303,7 @@ def extrema(kernel: Kernel) -> dict[int, int]:
 
 
 def move_away(elements: array, sign: int) -> None:
-    """Make numbers smaller, or larger, by amounts that are nobody's round numbers."""
+    """Make numbers smaller, or larger, by amounts that are no round numbers."""
     values = elements.host()
     values[...] = values + sign * (1.6180339 + 0.5772157 * abs(values))
 

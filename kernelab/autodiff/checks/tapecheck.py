@@ -410,7 +410,7 @@ def _alone(record: LaunchRecord) -> Alone:
 
 
 def _as_read(elements: array, watch: Watch) -> array:
-    """An array with the elements in it as they were that the tape has saved."""
+    """A copy of an array with the elements that the tape has saved, as the launch read them."""
     copy, saved, box = duplicate(elements), watch.saved, watch.reader.box()[0]
     if saved is not None and box is not None:
         part(copy, box).host()[...] = part(saved, box).host()

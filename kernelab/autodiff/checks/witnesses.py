@@ -51,7 +51,7 @@ UNEVEN, STAYS = 1e-2, 0.1
 they may change with a smaller step."""
 
 NOISES, DRAWS = (1e-10, 1e-7), 3
-"""By how much values on the way are changed to see what they are terms of, and how often."""
+"""By how much intermediate values are changed to see what they are terms of, and how often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +147,8 @@ class Witnesses(ABC):
     def terms(self) -> list[Floats]:
         """The size of the terms that each entry of the adjoint of each pair is a sum of.
 
-        All values on the way are changed in their last digits, by more and by less: what then moves by more
-        and by less is a sum of large terms, what moves by the same stands at a jump.
+        All intermediate values are changed in their last digits, by more and by less: an entry that moves by
+        more and by less is a sum of large terms, one that moves by the same is at a jump.
         """
         exact = self.adjoints(Wide(BASE))
         draws = [[self._moved(exact, noise, seed) for noise in NOISES] for seed in range(DRAWS)]

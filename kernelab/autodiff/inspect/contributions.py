@@ -1,7 +1,7 @@
 """Attributes one element of a gradient to the launches and threads that added to it.
 
 A sweep of its own, which publishes nothing.  Launches that reach the array run by the interpreter, with every
-change of the element noted; other records are told apart by what the element was before and after them.
+change of the element noted; another record contributes the difference of the element before and after it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ Values = np.ndarray[Any, Any]
 Place = tuple[Source, int]
 
 EXACTNESS = 1e-4
-"""By which share of its parts the sum may differ from the gradient before the rest is told."""
+"""By which share of its parts the sum may differ from the gradient before the rest is shown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,7 +158,7 @@ class _ReadsByUse(Copier):
 
 
 class _Sweep:
-    """The way of the adjoints, with what changed the one element."""
+    """A sweep that notes what changes the one element."""
 
     def __init__(self, records: Sequence[Record], primal: array, position: tuple[int, ...]) -> None:
         self.records = records

@@ -311,7 +311,7 @@ def is_number(var: ir.Var) -> bool:
 
 
 class _Followed(Chunk):
-    """A chunk of one thread that tells a run what it does."""
+    """A chunk of one thread that notes in a run what it does."""
 
     def __init__(self, told: _Run, *arguments: Any) -> None:
         super().__init__(*arguments)

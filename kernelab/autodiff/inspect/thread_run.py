@@ -267,7 +267,7 @@ def beside(seen: Sequence[Seen], wide: Sequence[Seen]) -> list[Seen]:
 
 
 def chosen(where: Where) -> Callable[[Seen], bool]:
-    """Whether a value stands at the lines, and in the iterations, that are asked for."""
+    """Whether a value is at the lines, and in the iterations, that were chosen."""
     asked = where if isinstance(where, Mapping) else {} if where is None else {"line": where}
     if not all(isinstance(name, str) and isinstance(at, int | range) for name, at in asked.items()):
         hint = 'write where=7, where=range(7, 9), or where={"line": 7, "k": 3}, of iteration 3 over k'
@@ -374,7 +374,7 @@ def _position(thread: Any, grid: Grid) -> tuple[int, ...]:
 
 
 def _copied(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> dict[Allocation, Allocation]:
-    """Put copies in the place of the arrays; what shares memory still does."""
+    """Put copies in place of the arrays; arrays that share memory still do."""
     copies: dict[Allocation, Allocation] = {}
     for i in kernel.plan.arrays:
         primal = arguments[i]

@@ -183,7 +183,7 @@ def _sided(y: Floats, steps: Floats) -> np.ndarray[Any, np.dtype[np.complex128]]
 
 
 SPREAD = tuple(sign * size for size in (1.0, 0.93, 0.86, 0.79, 0.71, 0.64, 0.57, 0.5) for sign in (1.0, -1.0))
-"""Where the differences are taken of which the range is asked for."""
+"""The shifts of the differences whose range is computed."""
 
 
 def _central(y: Floats, steps: Floats) -> Floats:
@@ -225,7 +225,7 @@ def through_host(subject: Subject, labels: Sequence[str] = ()) -> frozenset[str]
     outputs, here = _run(subject, [0.0 * move for move in moves])
     again = _run(subject, [0.0 * move for move in moves])[1]
     if not all(np.array_equal(*pair, equal_nan=True) for pair in zip(here, again, strict=False)):
-        return frozenset()  # it changes from run to run, which is told as such
+        return frozenset()  # it changes from run to run, which is reported as such
     there = _run(subject, moves)[1]
     frozen_here, frozen_there = (moved(subject, [scale * move for move in moves]) for scale in (0.0, 1.0))
     targets = subject.targets(outputs, labels)

@@ -2,7 +2,7 @@
 
 Rows come from adjoints, columns from tangents, many at once as the lanes of one launch.  Where each thread
 writes its own element of the output, one launch of the adjoint gives all rows: each thread has its own copy
-of the input's adjoint.  What is left out is NaN, told by its position from a NaN that was computed.
+of the input's adjoint.  Entries that are left out are NaN; `evaluated` masks those that were computed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -350,7 +350,7 @@ class Trace:
         if len(places) != 1 or not read_once or any(source.allocation in changed for source in inputs):
             return None
         if not all(any(_is_same(a, source) for a in run.arguments) for source in inputs):
-            return None  # some input is passed as a view: its rows are told apart by lanes
+            return None  # some input is passed as a view: its rows need lanes
         return run if run.program.writes_own(places[0]) else None
 
 
@@ -361,7 +361,7 @@ def _is_same(other: Any, elements: array) -> bool:
 def _by_thread(
     run: Run, pullback: Pullback, output: array, inputs: Sequence[array], component: int
 ) -> list[Values]:
-    """The adjoints of the inputs that each thread alone makes of a one in a component of its element."""
+    """By thread, the adjoints of the inputs where a component of the thread's element has the cotangent 1."""
     bars, wide, arguments = Adjoints(), [], list(run.arguments)
     threads = int(np.prod(run.grid, dtype=np.int64))
     seed = bars.of(output).host().reshape(threads, -1)

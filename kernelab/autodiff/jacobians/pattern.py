@@ -1,7 +1,7 @@
 """The sparsity pattern of a Jacobian, found by propagating bits through programs.
 
-Sixty-four inputs, or blocks of them, are told apart in one lane.  Where there are more than one pass can
-tell, blocks are found first; then every block is split in 64, blocks that share no output together.
+One lane distinguishes 64 inputs, or blocks of them.  Where there are more than one pass can distinguish,
+blocks are found first; then every block is split in 64, blocks that share no output together.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents
 from kernelab.autodiff.transforms.batch_and_wide import Batch
 from kernelab.autodiff.transforms.host_calls import HostCall
-from kernelab.autodiff.transforms.levels import BASE, Level, known
+from kernelab.autodiff.transforms.levels import BASE, Level, within
 from kernelab.lang.types import Scalar, bytes_of, is_differentiable, scalar_of, size_of, uint64
 from kernelab.runtime.array.array import array
 from kernelab.runtime.host.create import from_numpy
@@ -176,7 +176,7 @@ class Dependence(Level):
         return array.over(self.memories[key], times * elements.offset, shape, strides, uint64)
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        if not known(arguments, program.floats, self.seeded):
+        if not within(arguments, program.floats, self.seeded):
             self.parent.run(program, grid, arguments)
             return
         traced = program.dependencies

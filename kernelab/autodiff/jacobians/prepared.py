@@ -45,7 +45,7 @@ class PreparedTangents:
     seeds: array
 
     def run(self, subject: Subject) -> Values | None:
-        """The tangents, lanes first, for plain arguments; None where the levels have to tell an error."""
+        """The tangents, lanes first, for plain arguments; None where the levels have to raise an error."""
         arguments = [self._primal(k, argument) for k, argument in enumerate(subject.arguments)]
         dots = {k: self._dot(k, len(arguments) + n, arguments[k]) for n, k in enumerate(self.active)}
         try:
@@ -72,15 +72,15 @@ class PreparedTangents:
 
 
 def prepared(subject: Subject, i: int, j: int, seeds: Values) -> PreparedTangents | None:
-    """The tangents of output `j` along vectors of input `i`; None where only the levels can tell them.
+    """The tangents of output `j` along vectors of input `i`; None where only the levels can compute them.
 
-    The arguments are plain, here and wherever it runs.
+    The arguments are plain (`is_plain`), here and at each run.
     """
     kernel, outputs = subject.kernel, subject.outputs
     assert kernel is not None
     assert outputs is not None
     if 0 in subject.grid or 1 < kernel.plan.coordinates != len(subject.grid):
-        return None  # nothing runs, or the launch has something to say
+        return None  # nothing runs, or the launch warns or raises
     program = kernel.program
     source = _position(subject, subject.sources[i].elements)
     target = _position(subject, outputs[j].elements)

@@ -255,7 +255,7 @@ def sparse_jacobians(
 
 
 class Problem:
-    """A subject, which runs in reverse mode only where that is asked for."""
+    """A subject, which runs in reverse mode only where that is needed."""
 
     def __init__(self, subject: Subject, labels: Sequence[str]) -> None:
         self.subject = subject
@@ -272,7 +272,7 @@ class Problem:
         return self.trace.targets if self.subject.outputs is None else self.subject.outputs
 
     def run_ahead(self) -> None:
-        """Run the tangents that a known pattern asks for: they tell the outputs of a function, too."""
+        """Run the tangents of a known pattern: the run shows the outputs of a function, too."""
         if self.subject.outputs is not None:
             return
         for i, pattern in _kept(self.subject).items():

@@ -166,7 +166,7 @@ class _Copier:
 
 @contextmanager
 def apart(what: str) -> Iterator[None]:
-    """Within it nothing is recorded; GradientError inside a transform, whose lanes it could not see."""
+    """A context without recording; GradientError inside a transform, whose lanes it could not see."""
     if isinstance(RECORDER.get(), Level):
         hint = "use kl.func.jacrev or kl.func.jacfwd there: transforms compose with one another"
         raise refusal(GradientError, f"{what} cannot be called inside a transform", "nested", hint)

@@ -78,7 +78,7 @@ Spare = dict[int, list[Allocation]]
 
 
 class _Buffers(dict[Allocation, Allocation]):
-    """The buffer of each memory: zeros, in a spare buffer if there is one, when it is first asked for."""
+    """The buffer of each memory: zeros at first, in a spare buffer if there is one."""
 
     def __init__(self, spare: Spare) -> None:
         self.spare = spare
@@ -122,7 +122,7 @@ class Adjoints:
         return self._residuals[residual]
 
     def of_argument(self, argument: Argument) -> array:
-        """The adjoint of what a program was given, which is neither a number nor says where threads begin."""
+        """The adjoint of an argument of a program, which is an array or the values of a residual."""
         match argument:
             case array():
                 return self.of(argument)
@@ -134,7 +134,7 @@ class Adjoints:
                 raise AssertionError("neither numbers nor starts have adjoints")
 
     def reach(self, argument: Argument) -> bool:
-        """Whether there is an adjoint of what a program was given."""
+        """Whether there is an adjoint of an argument of a program."""
         if isinstance(argument, array):
             return argument.allocation in self.memory
         return argument in self._residuals
@@ -171,7 +171,7 @@ class Adjoints:
 
     @contextmanager
     def unchanged(self, memories: Iterable[Allocation]) -> Iterator[None]:
-        """Whatever runs inside leaves the adjoints of some memories on the host as they were."""
+        """Restore the adjoints of some memories on the host when the block ends."""
         saved = {
             primal: np.array(np.frombuffer(self.memory[primal].seen(), np.uint8))
             for primal in memories

@@ -9,7 +9,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.launch.footprint import box_and_whole, part
 
 MOST = 64
-"""How many boxes are told apart: what does not fit any more is left out."""
+"""How many boxes are kept at most: what does not fit is left out."""
 
 
 class Coverage:

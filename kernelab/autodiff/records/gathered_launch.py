@@ -22,9 +22,9 @@ _REMEMBERED = 64
 
 
 class Launches(NamedTuple):
-    """Programs that run one after another in the place of an adjoint, with their grids and last arguments.
+    """Programs that run one after another in place of an adjoint, with their grids and last arguments.
 
-    To the arrays at the positions `once` they add once to an element.
+    They add once to each element of the arrays at the positions `once`.
     """
 
     programs: tuple[tuple[Program, bytes, bytes], ...]

@@ -87,7 +87,7 @@ class Overwrite:
 
 
 LISTENERS: list[Callable[[Overwrite], None]] = []
-"""Who is told of overwrites where they happen, such as a page that shows the cell."""
+"""A listener that is called at each overwrite, such as a page that shows the cell."""
 
 
 @dataclass(slots=True)
@@ -236,7 +236,7 @@ class Watch(Snapshot):
 
 
 class Marked(Snapshot):
-    """An array that other code has read: on a tape that does not save, it complains of a later write."""
+    """An array that other code has read: a tape that does not save reports later writes to it."""
 
     __slots__ = ("_guard", "_place")
 
@@ -315,7 +315,7 @@ def _unseen(record: UnseenRecord) -> Diagnostic:
 
 
 class WrittenMemory:
-    """Memory whose contents are known, and what was written to it since by others, as its owner is told.
+    """Memory whose contents its owner knows, and what others have written to it since.
 
     Of an input, which the owner has read and not written, a change through a NumPy view is looked for only
     where the view is taken later.
@@ -381,7 +381,7 @@ class WrittenMemory:
 
 
 class Witness:
-    """Tells what a tape or a transform itself has written from what others write to the same memory."""
+    """Distinguishes the writes of a tape or a transform from those of others to the same memory."""
 
     def __init__(self) -> None:
         self._written: dict[Allocation, WrittenMemory] = {}
@@ -407,12 +407,12 @@ class Witness:
         return memory in self._written
 
     def computed(self, memory: Allocation) -> bool:
-        """Whether some of the memory was written where this could see it."""
+        """Whether a write to the memory was seen."""
         written = self._written.get(memory)
         return written is not None and not written.is_input
 
     def alert(self, memory: Allocation, change: Change | None) -> None:
-        """A memory is about to change; nobody waits for that here."""
+        """Called when a memory is about to change."""
 
     def before_write(self, target: array) -> None:
         written = self._written.get(target.allocation)

@@ -176,10 +176,10 @@ def _has_floats(data: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """A place where a chain of gradients ends; of those with the same `key` one is told.
+    """A place where a chain of gradients ends; of those with the same `key` one is reported.
 
     `sources` are the memory that gradients do not reach because of it, where that is known.  If it
-    `may_be_meant`, only who asks for their gradient hears of it, unless the pass reaches nothing else.
+    `may_be_meant`, it is reported only where their gradient is read, unless the pass reaches nothing else.
     """
 
     place: Place
@@ -206,7 +206,7 @@ def array_from_host(
 ) -> Cut:
     """The cut at an array of values that the host made of those taken, or by order may have.
 
-    `reader` is who reads it, and where.  In a transform `requires_grad` does not count, so no clone ends a
+    `reader` is what reads it, and where.  In a transform `requires_grad` does not count, so no clone ends a
     derivative there.
     """
 

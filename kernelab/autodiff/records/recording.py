@@ -83,7 +83,7 @@ class Recording(Witness, Recorder):
             self._record_unseen(written, 0)
 
     def look_for_unseen(self, target: array, own: int = 0) -> None:
-        """Record the writes to memory that the tape had written and did not see, but for its `own` last."""
+        """Record the unseen writes to memory that the tape has written, except its `own` last ones."""
         self._look_for_unseen(target.allocation, own)
 
     def _look_for_unseen(self, memory: Allocation, own: int) -> None:
@@ -135,7 +135,7 @@ class Recording(Witness, Recorder):
             watch.begin(target)
 
     def _watch(self, record: LaunchRecord, region: Region, new: list[Watch]) -> Watch:
-        """The watch of the elements that a record needs; a new one is among those `made`."""
+        """The watch of the elements that a record needs; appended to `new` if there was none."""
         call = record.call
         elements = call.arguments[region.position]
         # There is one object for each type of arrays.
@@ -184,7 +184,7 @@ class Recording(Witness, Recorder):
         self._record(call, outline, residuals, memories, place)
 
     def has_failed(self, title: str, written: Iterable[array], place: Place) -> None:
-        """No adjoint may pass what something has written that did not come to its end."""
+        """Record the writes of a launch or function that failed: no adjoint may pass them."""
         for target in written:
             if is_differentiable(target.dtype):
                 self.has_written(target.allocation)
@@ -300,7 +300,7 @@ class Recording(Witness, Recorder):
             self.records += copies
 
     def marked_read(self, elements: array) -> None:
-        """Complain of later writes, where they are not saved anyway."""
+        """Report later writes, where they are not saved anyway."""
         if self.guard.policy != "save":
             self._marks += [Marked(self.guard, leaf, caller()) for leaf in leaves_of(elements)]
 

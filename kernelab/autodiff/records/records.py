@@ -158,7 +158,7 @@ def outline_of(call: Call, groups: Groups, settled: Positions) -> Outline:
 def _may_end(call: Call, reached: Collection[int], written: Collection[int]) -> bool:
     """Whether a gradient may end in the text of a kernel.
 
-    What a condition hangs on is mostly reached beside it, and integers matter where a float becomes one.
+    What a condition depends on is mostly reached beside it, and integers matter where a float becomes one.
     """
     plan = call.kernel.plan
     floats = {plan.parameters[i].name for i in plan.floats}
@@ -188,7 +188,7 @@ class LaunchEntry:
     snapshots: tuple[tuple[int, Snapshot], ...]
 
     def saved(self) -> dict[int, array]:
-        """Arrays with what was overwritten since of the arguments that the adjoint reads, by position."""
+        """By position, arrays with the old elements of arguments that the adjoint reads and that changed."""
         return {i: saved for i, snapshot in self._checked() if (saved := snapshot.saved) is not None}
 
     def sources(self) -> dict[int, array | Copied]:
@@ -213,7 +213,7 @@ class LaunchRecord(LaunchEntry):
 
     `versions` holds, for each array argument, how often its memory had been written after the launch;
     `snapshots` are of arguments that its adjoint reads and that have changed since, or may do so unseen.
-    Nothing else changes; like its call it is not declared frozen, to be made fast.
+    Nothing else changes; like its call it is not declared frozen, so that it is made fast.
     """
 
     call: Call
@@ -284,12 +284,12 @@ class LaunchRecord(LaunchEntry):
 
     @property
     def active(self) -> Arrays:
-        """The arrays of which the adjoint gets the adjoints."""
+        """The arrays whose adjoints are arguments of the adjoint program."""
         return self._picked(self.outline.pick_active)
 
     @property
     def added_once(self) -> Arrays:
-        """The arrays to whose adjoints a thread adds once, to the element of its indices, and none else.
+        """The arrays whose adjoints each thread adds to once, at its own indices, and no other thread does.
 
         None where an error may end the adjoint half way.
         """
@@ -311,7 +311,7 @@ class LaunchRecord(LaunchEntry):
         ]
 
     def gathered(self, pullback: Pullback) -> Launches | None:
-        """The launches over elements that run in the place of the adjoint; None where it runs as it is."""
+        """The launches over elements that run in place of the adjoint; None where it runs as it is."""
         call = self.call
         if self.residuals or self.outline.references:
             return None

@@ -3,8 +3,8 @@
     needed  traj[3:7]     a write to traj[5:]    keeps traj[5:7], and traj[3:5] stays where it is
 
 An adjoint then reads an array that has the shape of the argument but holds the needed elements only: the kept
-ones, and those that still stand in the argument.  Knows arrays and their memory; what happens instead of a
-copy, classes derived of `Snapshot` say.
+ones, and those that still stand in the argument.  Knows arrays and their memory; subclasses of `Snapshot`
+decide what happens in place of a copy.
 """
 
 from typing import NamedTuple
@@ -44,7 +44,7 @@ class Snapshot:
 
     It watches the whole array until something there changes; only then `box` says which elements matter.  A
     change through a NumPy view goes unseen, so while there is such a view a checksum is kept and compared.
-    `spent` says that some elements are overwritten.  Those that are not to `begin` at once are told to.
+    `spent` says that some elements are overwritten.  One that does not watch at once waits for `begin`.
     """
 
     __slots__ = (
@@ -94,7 +94,7 @@ class Snapshot:
     def box(self) -> tuple[Box | None, bool]:
         """The elements that matter, None if there are none, and whether they are all of the array's.
 
-        Asked for when something changes.
+        Computed when something changes.
         """
         return tuple([(0, extent, 1) for extent in self.elements.shape]), True
 
@@ -119,7 +119,7 @@ class Snapshot:
         return view
 
     def check(self) -> None:
-        """Raise TapeError where the elements cannot be had any more as they were."""
+        """Raise TapeError where the old elements are lost."""
 
     def restore(self) -> bool:
         """Put the elements back as they were; false if they have changed unseen."""

@@ -59,15 +59,14 @@ class Publication(NamedTuple):
 
 
 class BackwardPlan:
-    """The way of the adjoints from `seeds` through records, found before anything runs.
+    """The path of the adjoints from `seeds` back through the records, planned before anything runs.
 
-    `live` are the records that they pass and `reached` the arrays, `on_the_way` is all memory with adjoints.
+    `live` are the records and `reached` the arrays on that path; `on_the_way` is all memory with adjoints.
     Gradients are published `before` the sweep, `after` the adjoint of a record, or at the end: those of
-    `inputs`, each with the record that reads it first, but for those in `replaced` memory, which do not add
-    up.  Where memory is `mixed`, other gradients are published there than that of one input: the sweep begins
-    with a copy of what is `held` there.  Adjoints of memory that is `retired` with a record are let go of
-    after it, unless they are `shared`: then nothing is published.  The record that touches
-    a memory `first` stands there.
+    `inputs`, each with the record that reads it first.  These add up, except in `replaced` memory.  `mixed`
+    memory has other gradients, too: there the sweep begins with a copy of what is `held`.  Adjoints of memory
+    that is `retired` with a record are dropped after it, unless they are `shared`: then nothing is published.
+    `first` has the first record that touches a memory.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class BackwardPlan:
                 self.retired.setdefault(i, []).append(memory)
 
     def _look_forward(self) -> None:
-        """Find out what each record touches, and which gradients are those of values that it reads first."""
+        """Collect what each record touches, and the gradients that are published for what it reads first."""
         steps, first, histories = self.steps, self.first, self._histories
         for i, record in enumerate(self.records):
             read, reached, written = record.flow()
@@ -165,7 +164,7 @@ class BackwardPlan:
         self._publish(i, Publication(source, not history.has_written(source), source))
 
     def _history(self, memory: Allocation) -> "History":
-        """What has been read and written of a memory, of which no array that is all of it has been read."""
+        """The reads and writes of a memory of which no array has been read as a whole."""
         entry = self._histories.get(memory)
         if entry.__class__ is History:
             return entry
@@ -203,13 +202,13 @@ class BackwardPlan:
     def _find_inputs(self) -> set[Allocation]:
         """The memory of inputs, seeds among them; find where the sweep publishes other gradients in it.
 
-        Of what the sweep starts from, an input adds that to its gradient, a result shows it.
+        The cotangent of a seed is added to the gradient of an input, and replaces that of a result.
         """
         shown = set(map(id, self.before))
         for seed in self.seeds:
             if not seed.allocation.requires_grad or id(seed) in shown:
                 continue
-            # Of elements that no record touches, too, the gradient is that of the value at the end.
+            # The gradient of elements that no record touches is that of their final value, too.
             if any(seed.overlaps(target) for step in reversed(self.steps) for target in step.written):
                 self.before.insert(0, seed)
                 continue
@@ -225,7 +224,7 @@ class BackwardPlan:
         return inputs
 
     def leaves(self) -> list[tuple[int, Publication]]:
-        """What the records read before they write it, each with the first that reads it."""
+        """The arrays that are read before they are written, each with the first record that reads it."""
         others = ((i, one) for i, group in self.after.items() for one in group if one.is_input)
         return [*self.inputs, *others]
 
@@ -234,7 +233,7 @@ class BackwardPlan:
 
 
 def check(plan: BackwardPlan, recording: Recording) -> list[Cut]:
-    """The places where chains of gradients end; marks the arrays of which that is to be said if asked."""
+    """The cuts to report; those that may be meant are noted with the arrays whose gradients they end."""
     leaves = plan.leaves() if plan.replaced else plan.inputs
     is_made_elsewhere = any(one.source.allocation.origin is not None for _, one in leaves)
     if recording.is_plain and not plan.computes_passive and not is_made_elsewhere:
@@ -277,7 +276,7 @@ def tell(plan: BackwardPlan, recording: Recording, cuts: Sequence[Cut]) -> None:
     shown += [(one.source, one.is_input) for group in plan.after.values() for one in group]
     gradients = [gradient for one, _ in shown if (gradient := one.allocation.adjoint) is not None]
     if len(set(gradients)) < len(gradients):
-        # What the sweep starts from, in `replaced` memory, is what its gradients hold.
+        # In `replaced` memory the seeds are what its gradients hold.
         refuse_shared_gradients(one for one in shown if one[0].allocation not in plan.replaced)
 
 
@@ -318,7 +317,7 @@ def sweep(plan: BackwardPlan, adjoints: Adjoints, puller: Puller | None = None) 
 
 
 def _pull_last(plan: BackwardPlan, i: int, adjoints: Adjoints) -> None:
-    """Take the adjoints through the last record; some arrive in the gradients themselves."""
+    """Run the adjoint of the last record, which may add to some gradients directly."""
     own = _added_in_place(plan, i, adjoints)
     for elements in own:
         adjoints.share(elements.allocation, _about_to_change(elements))
@@ -333,9 +332,9 @@ def _pull_last(plan: BackwardPlan, i: int, adjoints: Adjoints) -> None:
 
 
 def _added_in_place(plan: BackwardPlan, i: int, adjoints: Adjoints) -> list[array]:
-    """The inputs of the last record to whose gradients its adjoint may add straight away.
+    """The inputs of the last record to whose gradients its adjoint may add directly.
 
-    It adds all that there is to add, and once to each element, so that nothing is rounded in another way.
+    It is their only contribution and adds once to each element, so nothing is rounded in another way.
     """
     record = plan.records[i]
     once = record.added_once if isinstance(record, LaunchRecord) else ()
@@ -393,7 +392,7 @@ def publish_inputs(plan: BackwardPlan, adjoints: Adjoints) -> None:
     for _, publication in plan.inputs:
         memory = publication.elements.allocation
         if memory.adjoint is None and memory.missing is not None and memory not in plan.on_the_way:
-            continue  # who asks for this gradient hears why it is zero
+            continue  # reading this gradient says why it is zero
         groups.setdefault(memory, []).append(publication.elements)
     added_to: set[Allocation | None] = set()
     for memory, inputs in groups.items():

@@ -196,7 +196,7 @@ class Observer(Recorder):
         self._followed: dict[Allocation, bool] = {}
 
     def close(self) -> None:
-        """Nothing more is to be noted."""
+        """Stop observing."""
         tape, kept = self._recording, [keep.elements for keep in self._keeps.values()]
         touched = {elements.allocation for elements in (*kept, *self._written.values())}
         self._followed = {memory: tape.computed(memory) for memory in touched if tape.follows(memory)}
@@ -257,7 +257,7 @@ class Observer(Recorder):
             self._keeps[elements.packed] = Snapshot(elements)
 
     def _look_for_unseen(self, elements: array, own: int = 0) -> None:
-        """Make the tape look for writes that it did not see, before the first that it sees at the end."""
+        """Make the tape look for unseen writes now: at the end it sees those of the run itself."""
         memory = elements.allocation
         if memory not in self._looked_for and self.signature.is_outside(elements):
             self._looked_for.add(memory)
@@ -308,7 +308,7 @@ class Observer(Recorder):
         self.signature.values(elements)
 
     def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
-        """Note what a Python function with a derivative of its own has read, and what it gave."""
+        """Note what a Python function with a derivative of its own has read and returned."""
         for elements in arrays_in(call.args):
             self.reads(elements)
         for result in results:
@@ -385,7 +385,7 @@ class Replaying(Recording):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CheckpointRecord(Flowing):
-    """The record of a function: `made` are the arrays that it returned, `outside` those that it changed.
+    """The record of a function: `results` are new arrays that it returned, `outside` those that it changed.
 
     The tape followed some memory before, which it had computed or only read: that may not change unseen.
     """
@@ -418,7 +418,7 @@ class CheckpointRecord(Flowing):
 
     @contextmanager
     def again(self) -> Iterator[tuple["Replaying", list[array]]]:
-        """Within it all is as it was, and the function has run again: its tape, and what it returned."""
+        """Run the function again on memory as it was; yields its tape and what it returned."""
         changing = [*(keep.elements for keep in self.keeps if keep.spent), *self.outside]
         with ExitStack() as aside:
             for memory in {elements.allocation for elements in changing}:

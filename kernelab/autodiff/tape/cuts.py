@@ -229,7 +229,7 @@ def _unrecorded(leaf: array, place: Place, origin: Origin) -> Diagnostic:
 
 
 def tell_inputs_without_gradients(steps: Sequence[Step], live: Collection[int]) -> None:
-    """Leave a word with the memory that live launches have read and that requires no gradients."""
+    """Note with memory that live launches read why it has no gradient: it does not require one."""
     for i in live:
         record = steps[i].record
         if not isinstance(record, LaunchRecord):
@@ -267,7 +267,7 @@ def _why(kernel: str, place: Place, memory: Allocation) -> Diagnostic:
     return Diagnostic(message, place.span, "no-gradient", "warning", hint=hint)
 
 
-# ------------------------------------------------------------------------------ telling
+# ------------------------------------------------------------------------------ messages
 
 
 def described(cuts: Iterable[Cut]) -> tuple[Diagnostic, ...]:
@@ -291,7 +291,7 @@ def warn_of(cuts: Iterable[Cut]) -> None:
 def cuts_between(
     steps: Sequence[Step], live: Collection[int], on_the_way: Collection[Allocation]
 ) -> list[Cut]:
-    """The cuts that adjoints meet among the records, of which `live` ones are on their way."""
+    """The cuts among the records, of which adjoints pass the `live` ones."""
     passive = passive_cuts(steps, live)
     cuts = [cut for i in sorted(passive, reverse=True) for cut in passive[i]]
     return [*cuts, *switched_off(steps, live), *zeros_by_construction(steps, live, on_the_way)]

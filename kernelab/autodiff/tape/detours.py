@@ -80,7 +80,7 @@ class _Sources:
         return None
 
     def _before(self, memory: Allocation, values: HostValues) -> Taken | None:
-        """The latest that the host took before it made an array that has no gradients of its own."""
+        """The last read by the host before it made an array that has no gradients of its own."""
         if memory.requires_grad or (values.how == "array" and _is_used(memory, self.steps[: values.record])):
             return None
         earlier = reversed(self._takings[: values.earlier])
@@ -111,7 +111,7 @@ def _read(
     on_the_way: Collection[Allocation],
     seeds: Collection[array],
 ) -> Iterator[Cut]:
-    """Those of them that lead to the seeds."""
+    """The cuts at those arrays of the host that lead to the seeds."""
     for memory, values, end, taken in arrays:
         reader = _reader(memory, values.record, end, steps, live, on_the_way)
         elements = reader[1] if reader else _seed(memory, values, steps, seeds)

@@ -138,7 +138,7 @@ def _inputs(record: LaunchRecord) -> dict[int, array] | None:
 
 
 def _inputs_again(record: LaunchRecord, read: Iterable[int]) -> dict[int, array] | None:
-    """The same for what a launch does not read from what it kept: of that it changed nothing itself."""
+    """The same for arrays at the positions `read`, which the launch must not have changed itself."""
     plan, saved = record.kernel.plan, {i: watch.saved for i, watch in record.snapshots}
     copies: dict[int, array] = {}
     for i in read:

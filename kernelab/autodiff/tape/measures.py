@@ -37,7 +37,7 @@ MOST_THREADS = 65_536
 class Magnitude:
     """The adjoints that the sweep through one record changed, each with its Euclidean norm after it.
 
-    Behind an iteration of a loop, `where` names that, and the norm is of what the loop carries, of no array.
+    After an iteration of a loop, `where` names the iteration, and the norm is that of the carried values.
     """
 
     record: int
@@ -46,7 +46,7 @@ class Magnitude:
 
 
 def measuring(puller: Puller | None, magnitudes: list[Magnitude]) -> Puller:
-    """The same way of taking adjoints through records, which notes the norms of what they reach."""
+    """A puller that also notes the norms of the adjoints which each record reaches."""
 
     def measured(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
         if puller is None:
@@ -247,7 +247,7 @@ def _timing(seconds: dict[str, float]) -> Puller:
 
 
 def _forward(record: LaunchRecord, cache: dict[object, float]) -> float:
-    """The seconds of a launch: the best of three of those that do the same to arrays of the same shapes."""
+    """The seconds of a launch, the best of three; measured once for launches on arrays of the same shapes."""
     call = record.call
     shapes = tuple((one.shape, str(one.dtype)) for one in _arrays(record))
     key = record.kernel, call.grid.packed, shapes

@@ -58,7 +58,7 @@ class Opening(type):
 
 
 class Habits(Offers, metaclass=Opening):
-    """The part of a tape that answers what it has not."""
+    """The errors for attributes that a tape does not have."""
 
     __slots__ = ()
     OFFERED = (
@@ -355,7 +355,7 @@ def passes_in(memory: Allocation) -> Passes | None:
 def earlier_passes(plan: BackwardPlan) -> dict[Allocation, Passes | None]:
     """The memory of the inputs that adjoints reach, with the earlier passes that its gradients hold.
 
-    Tells of gradients that hold some: the sweep is going to add to them.
+    Informs of gradients that hold some: the sweep is going to add to them.
     """
     passes: dict[Allocation, Passes | None] = {}
     names: list[str] = []
@@ -382,7 +382,7 @@ def count_pass(earlier: Mapping[Allocation, Passes | None]) -> None:
 
 
 def tell_of_growing_loss(plan: BackwardPlan, loss: array) -> None:
-    """Tell of a loss that holds what it was in the pass before, as launches have only added to it since."""
+    """Inform of a loss that still holds that of the pass before, since launches have only added to it."""
     memory, here = loss.allocation, caller()
     before: Passes | None = memory.passes or None
     first = plan.records[plan.first[memory]] if memory in plan.first else None

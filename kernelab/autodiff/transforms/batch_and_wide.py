@@ -16,7 +16,7 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptStarts
 from kernelab.autodiff.transforms.host_calls import HostCall
-from kernelab.autodiff.transforms.levels import Level, announce, fresh, known, will_write
+from kernelab.autodiff.transforms.levels import Level, announce, fresh, will_write, within
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.backend.common.backends import Failed, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelError
@@ -33,8 +33,7 @@ from kernelab.runtime.memory.memory import Allocation, allocate, youngest
 class Batch(Level):
     """Runs `lanes` lanes at once; `wide` holds, for each memory that differs between them, all of them.
 
-    `before` counts the lanes that ran earlier, where all together are more than run at once; `asked` is what
-    the user has called that runs a function of theirs here.
+    `before` counts the lanes of earlier chunks; `asked` is the name of the transform that the user called.
     """
 
     ALIGNED: ClassVar[int] = 16
@@ -96,7 +95,7 @@ class Batch(Level):
         return array.over(memory or elements.allocation, elements.offset, shape, strides, elements.dtype)
 
     def widen(self, elements: array, copy: bool = True) -> array:
-        """Make an array one that may differ between lanes; the view of all of them."""
+        """Give an array a copy for each lane; the view of all of them."""
         memory = elements.allocation
         if memory not in self.wide:
             widened = allocate(self.lanes * self.stride(memory), cleared=True, beside=memory)
@@ -111,7 +110,7 @@ class Batch(Level):
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         self._refuse_outside([arguments[i] for i in program.changed])
-        differing = known(arguments, program.arrays, self.wide)
+        differing = within(arguments, program.arrays, self.wide)
         starts = tuple(
             i for i, a in enumerate(arguments) if isinstance(a, KeptStarts) and self in a.kept.levels
         )
@@ -161,7 +160,7 @@ class Batch(Level):
         return self.wide
 
     def _will_write(self, targets: Sequence[array]) -> None:
-        """Tell those who need what differs between lanes; what stands in one place is used no more."""
+        """Announce writes to the copies of all lanes, which from now on stand for the arrays at all levels."""
         for target in targets:
             self.widen(target)
         announce(targets)
@@ -172,7 +171,7 @@ class Batch(Level):
                 level = level.parent
 
     def _refuse_outside(self, written: Sequence[Argument]) -> None:
-        """Raise GradientError where a function that is mapped writes what was there before it ran."""
+        """Raise GradientError where a mapped function writes an array that existed before it ran."""
         for argument in written if self.asked == "vmap" else ():
             if isinstance(argument, array) and argument.allocation.serial <= self._start:
                 name = called(argument, "an array")
@@ -236,7 +235,7 @@ class Batch(Level):
         self.parent.forget(self.wide.pop(memory, memory))
 
     def end(self) -> None:
-        """The function has returned: arrays that it has kept have no value that holds for all lanes."""
+        """Mark arrays that the function has kept as unreadable: they have no value common to all lanes."""
         for memory in self.wide:
             if memory.serial > self._start:
                 memory.end(_refuse_kept)
@@ -261,7 +260,7 @@ class Batch(Level):
         return result
 
     def fill(self, elements: array, values: HostArray) -> None:
-        """Set the lanes of an array in a memory that no program has met; what else is in it becomes zeros."""
+        """Set the lanes of an array in memory that no program has used; the rest of it becomes zeros."""
         view = self.widen(elements, copy=False).host()
         view[...] = values.reshape(view.shape)
 
@@ -312,17 +311,17 @@ def _unpacked(program: Program, grid: Extents, threads: int) -> Extents:
 
 @contextmanager
 def drawing_again(level: Level, recorded: Level) -> Iterator[None]:
-    """Within it, the lanes from `level` up to where a function was recorded draw what it has drawn there."""
-    asked: list[tuple[Batch, str]] = []
+    """A context in which the lanes from `level` up to `recorded` draw the numbers that were drawn there."""
+    changed: list[tuple[Batch, str]] = []
     while level is not recorded and level.parent is not level:
         if isinstance(level, Batch):
-            asked.append((level, level.randomness))
+            changed.append((level, level.randomness))
             level.randomness = "same"
         level = level.parent
     try:
         yield
     finally:
-        for batch, randomness in asked:
+        for batch, randomness in changed:
             batch.randomness = randomness
 
 
@@ -335,7 +334,7 @@ def _refuse_kept() -> None:
 
 
 def _in_its_lane(error: KernelError, program: Program, grid: Extents, wide: Collection[str]) -> KernelError:
-    """The error as it would be without the axis for the lanes, and with the lane."""
+    """The error without the axis for the lanes, naming the lane."""
     failure = error.failed
     if not isinstance(failure, Failed):
         return error
@@ -361,7 +360,7 @@ class Wide(Level):
         self._memories: dict[tuple[Allocation, Scalar], Allocation] = {}
 
     def wide(self, elements: array) -> array:
-        """An array in float64; its memory is converted when it is first met, for each precision in it."""
+        """An array in float64; its memory is converted on first use, once for each precision in it."""
         scalar = scalar_of(elements.dtype)
         key = elements.allocation, scalar
         memory = self._memories[key] = self._memories.get(key) or _converted(*key)
@@ -425,7 +424,7 @@ class Vectors(Wide):
 
 
 def _converted(memory: Allocation, scalar: Scalar) -> Allocation:
-    """A memory read as floats of one precision, as float64; what is none of these in it is nonsense."""
+    """The bytes of a memory, read as floats of one precision, as float64."""
     count = memory.nbytes // scalar.dtype.itemsize
     converted = allocate(count * float64.dtype.itemsize, cleared=False, beside=memory)
     with np.errstate(all="ignore"):

@@ -82,7 +82,7 @@ class HostCall:
         return HostCall(adjoints, None, (None,) * every, tuple(range(every)))
 
     def takes_results(self, results: int) -> bool:
-        """Whether the derivative takes them, too; raises GradientError where its parameters fit neither."""
+        """Whether the derivative takes the results, too; GradientError where its parameters fit neither."""
         back, args = self.back, len(self.args)
         assert back is not None
         parameters = inspect.signature(back).parameters.values()

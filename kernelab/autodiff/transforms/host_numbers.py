@@ -71,7 +71,7 @@ class Opened:
         return _closed(result) if self.closes else result
 
     def by_argument(self, chosen: Sequence[int], results: Sequence[Any]) -> list[Any]:
-        """What belongs to some arguments, as a value where the argument is one."""
+        """The results for some arguments, as host values where the arguments are."""
         return [_closed(one) if self._is_value(n) else one for n, one in zip(chosen, results, strict=True)]
 
     def _is_value(self, n: int) -> bool:
@@ -130,7 +130,7 @@ def _closed(result: Any) -> Any:
 
 
 def _struct(value: Instance) -> Instance:
-    """The struct with numbers and vectors in the place of arrays of one element."""
+    """The struct with numbers and vectors in place of arrays of one element."""
     copy = value.copy()
     for entry in value.__kernelab_struct__.fields:
         member = held_in(value, entry.name)
@@ -164,7 +164,7 @@ def arrays_like(cotangents: Any, outputs: Sequence[array]) -> Any:
 def varied_inputs(func: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
     """The inputs of a check: floats of the host that are to be varied as arrays that require gradients.
 
-    These are those of a function for kernels, and of a Python function that is given nothing else to vary.
+    Floats are varied for a function for kernels, and for a Python function without arrays to vary.
     """
     function = kernel_function(func)
     if function is None and any(getattr(value, "requires_grad", False) for value in inputs):

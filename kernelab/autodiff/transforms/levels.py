@@ -91,7 +91,7 @@ class Level(Witness, Recorder):
     # -------------------------------------------------------------------------------------- unseen writes
 
     def followed(self) -> Collection[Allocation]:
-        """The memories with which more goes at this level than their bytes."""
+        """The memories with which this level keeps derivatives or lanes."""
         return ()
 
     def look(self, memory: Allocation, own: int = 0) -> None:
@@ -112,7 +112,7 @@ class Level(Witness, Recorder):
             self.has_written(memory)
 
     def unfollow(self, memory: Allocation) -> None:
-        """Whether a memory changes is no matter from now on."""
+        """Stop watching a memory for changes."""
         self._written.pop(memory, None)
 
     def _has_changed(self, dest: array) -> None:
@@ -127,7 +127,7 @@ class Level(Witness, Recorder):
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Within it, what the user launches comes to this level."""
+        """A context in which launches of the user run at this level."""
         for memory in tuple(self.followed()):
             self.note(memory)
         token = RECORDER.set(self)
@@ -172,7 +172,7 @@ class Level(Witness, Recorder):
         self._tell_if_taken(dest, data, how)
 
     def carries(self, memory: Allocation) -> bool:
-        """Whether a derivative goes with the values of a memory."""
+        """Whether the values of a memory carry derivatives."""
         return False
 
     def unreadable(self, elements: array) -> Diagnostic | None:
@@ -218,7 +218,7 @@ def _unseen(memory: Allocation) -> Diagnostic:
 
 
 def _warn_of_arguments(host: Provenance, call: Call) -> None:
-    """Warn of values that the host made of those that are differentiated, where the launch follows them."""
+    """Warn of host values computed from differentiated ones, where the launch would differentiate them."""
     title, place = f"the launch of `{call.kernel.name}`", caller()
     for i, argument in enumerate(call.arguments):
         if isinstance(argument, array):
@@ -289,7 +289,7 @@ class Interpretation:
 
     @staticmethod
     def of(program: Program) -> "Interpretation":
-        """That of a program, made once."""
+        """The interpretation of a program, made once."""
         return program.once("interpretation", lambda: Interpretation(program))
 
     def begin(self, threads: int) -> Callable[[Args, bool], Any] | None:
@@ -358,14 +358,14 @@ BASE = Base()
 
 
 def will_write(program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-    """Warn those who need what a program is about to overwrite."""
+    """Announce what a program is about to overwrite."""
     announce(
         changed_part(program, grid, arguments, i) for i in program.changed if isinstance(arguments[i], array)
     )
 
 
 def announce(targets: Iterable[array]) -> None:
-    """Tell that several arrays are about to change at a time."""
+    """Announce that several arrays are about to change at once."""
     changing = tuple(targets)
     for target in changing:
         target.allocation.tell_watchers(target)
@@ -382,8 +382,8 @@ def active_with(initial: Container[int], program: Program, groups: Sequence[Posi
     return tuple(i for i in program.floats if i in initial or i in together)
 
 
-def known(arguments: Sequence[Argument], among: Sequence[int], memories: Container[Allocation]) -> Positions:
-    """The arguments that are arrays in one of the given memories."""
+def within(arguments: Sequence[Argument], among: Sequence[int], memories: Container[Allocation]) -> Positions:
+    """The positions `among` the arguments of arrays in one of the memories."""
     pairs = ((i, arguments[i]) for i in among)
     return tuple(i for i, a in pairs if isinstance(a, array) and a.allocation in memories)
 
@@ -465,7 +465,7 @@ class Forward(Level):
         return array.over(copy.allocation, 0, (copy.allocation.nbytes // size,), (size,), scalar)
 
     def _moves(self, argument: Argument) -> bool:
-        """Whether a tangent comes in with an argument."""
+        """Whether an argument has a tangent."""
         match argument:
             case array():
                 return argument.allocation in self.dots

@@ -44,7 +44,7 @@ from kernelab.runtime.memory.streams import configured
 
 
 class LevelSnapshot(Snapshot):
-    """What an adjoint will read of an array, copied at a level, where lanes may differ, and all at once."""
+    """What an adjoint will read of an array, copied at a level, where lanes may differ, and as a whole."""
 
     __slots__ = ("_find_box", "level", "saved")
 
@@ -243,13 +243,13 @@ class Reverse(Level):
                 self._appended.add(argument)
 
     def _track(self, memory: Allocation) -> None:
-        """The last entry has made what stands in a memory: nothing before it has an adjoint there."""
+        """Track a memory that the last entry has written: earlier entries have no adjoint there."""
         if memory not in self.tracked:
             self.tracked.add(memory)
             self._made.setdefault(len(self.entries) - 1, []).append(memory)
 
     def derives(self, targets: Sequence[array], sources: Sequence[array]) -> None:
-        """Derivatives at tracked sources follow these, though they may be zeros that nothing has written."""
+        """Track the derivatives of tracked sources, even zeros that no entry has written."""
         for one, source in zip(targets, sources, strict=True):
             if source.allocation in self.tracked:
                 self._track(one.allocation)
@@ -311,7 +311,7 @@ class Reverse(Level):
     def pull(self, level: Level, bars: Adjoints, first: int = 0, end: int | None = None) -> None:
         """Take adjoints back through what ran, the last first, at a level; from entry `first` up to `end`.
 
-        What is left are the adjoints of what was tracked from the beginning: all others are let go of.
+        Only the adjoints of memory that was tracked from the beginning are left.
         """
         narrow = narrow_sums(self.entries, range(len(self.entries)))
         for i in range((len(self.entries) if end is None else end) - 1, first - 1, -1):
@@ -326,7 +326,7 @@ class Reverse(Level):
             narrow.give(bars, level)
 
     def forget(self, memory: Allocation) -> None:
-        """Do nothing: what runs here is remembered, with all its memories."""
+        """Do nothing: entries keep their memory."""
 
 
 # ------------------------------------------------------------------------------------- float32 sums of halves
@@ -347,7 +347,7 @@ def give_sum({arrays}):
 
 
 class Reaching(Protocol):
-    """The questions to an entry: the arrays that adjoints flow to, and those that it wrote."""
+    """The protocol of an entry: the arrays that adjoints flow to, and those that it wrote."""
 
     @property
     def reached(self) -> Sequence[array]: ...

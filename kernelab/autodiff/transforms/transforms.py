@@ -87,7 +87,7 @@ def _of_parts(func: Function, args: Sequence[Any], taken: Mapping[int, Sequence[
 
 @contextmanager
 def _unchanged(func: Function, args: Sequence[Any], places: Mapping[int, Any]) -> Iterator[None]:
-    """Raise GradientError if what stands in some structs changes within it."""
+    """A context that raises GradientError if the arrays of some structs change in it."""
     versions = [
         (f"{argument_name(func, n)}, field {name}", part.allocation, part.allocation.version)
         for n in places
@@ -111,7 +111,7 @@ def together_by_argument(args: Sequence[Any], chosen: Sequence[int], results: Se
 
 
 CHUNK_BYTES = 1 << 28
-"""How much memory the lanes of one chunk may take where nobody says how large a chunk is."""
+"""How much memory the lanes of one chunk may take, unless `chunk_size` is given."""
 
 
 def call(func: Function, args: Sequence[Any], has_aux: bool) -> tuple[Any, Any]:
@@ -146,7 +146,7 @@ class Recorded:
     level: Reverse
 
     def pull(self, level: Level, seeds: Sequence[array | None]) -> list[array]:
-        """The adjoints of the inputs, for those of the outputs."""
+        """The adjoints of the inputs for cotangents of the outputs."""
         bars = Adjoints()
         for output, seed in zip(self.outputs, seeds, strict=True):
             if seed is not None:
@@ -340,7 +340,7 @@ def columns(
 ) -> tuple[Any, list[list[array]], Any]:
     """Call a function: its result, for each output the Jacobian by each input from tangents, and the rest.
 
-    `asked` is what the user has called.
+    `asked` is the name of the transform that the user called.
     """
     parent = current()
     matrices: list[list[array]] = []
@@ -369,7 +369,7 @@ def columns(
 
 
 def _first_lane(level: Batch, value: Any) -> Any:
-    """Arrays as the first lane of a batch has them; lanes of tangents do not differ in anything else."""
+    """A result with the arrays of the first lane; in all else the lanes of tangents agree."""
     if isinstance(value, tuple | list):
         return type(value)([_first_lane(level, part) for part in value])
     if isinstance(value, dict):

@@ -155,7 +155,7 @@ def _no_leaf(value: Any, func: str, what: str) -> Exception:
 
 
 def cotangents_of(value: Any, func: Callable[..., Any]) -> list[array | None]:
-    """The arrays in what stands for cotangents, in order, and None where there is none."""
+    """The arrays in a tree of cotangents, in order, and None where there is none."""
     parts = value.values() if isinstance(value, dict) else value
     if isinstance(value, np.ndarray | np.generic | int | float):
         message = f"a cotangent for {name_of(func)} is {a_thing(value)}, not an array of kernelab"
@@ -166,7 +166,7 @@ def cotangents_of(value: Any, func: Callable[..., Any]) -> list[array | None]:
 
 
 def rebuilt(value: Any, items: Iterator[Any]) -> Any:
-    """The same structure around other leaves; a dict of its fields for a struct that they do not fit."""
+    """The same tree with other leaves; a dict of fields for a struct that they do not fit."""
     if is_struct(value):
         return together(value, items)
     if isinstance(value, tuple | list):
