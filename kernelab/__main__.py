@@ -46,20 +46,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _lesson(number: int | None, version: Literal["lesson", "student", "key"]) -> int:
     from kernelab.teach import lessons  # here: the doctor has to run where the rest does not
 
-    found = lessons.lessons()
+    notebooks = lessons.lessons()
     if number is None:
-        print("\n".join(f"{n:2}  {lessons.title(lessons.read(path))}" for n, path in found.items()))
+        print("\n".join(f"{n:2}  {lessons.title(lessons.read(path))}" for n, path in notebooks.items()))
         print("\nkernelab lesson 1 copies the first into this folder (--student: without the solutions)")
         return 0
-    if number not in found:
+    if number not in notebooks:
         print(f"there is no lesson {number}: `kernelab lesson` lists those there are", file=sys.stderr)
         return 1
     try:
-        made = lessons.copied(found[number], Path(), version)
+        copy = lessons.copied(notebooks[number], Path(), version)
     except FileExistsError as error:
         print(f"{error.filename} is there already and may be yours: move or rename it first", file=sys.stderr)
         return 1
-    print(f"wrote {made}; open it with: jupyter lab {made}")
+    print(f"wrote {copy}; open it with: jupyter lab {copy}")
     return 0
 
 

@@ -64,21 +64,21 @@ def client(*, need_compiler: bool = False) -> Any:
     where a worker has no compiler: a warning says so once, or with `need_compiler` a KernelValueError.
     """
     try:
-        found = cluster.default_client()
+        dask = cluster.default_client()
     except ValueError:
-        found = cluster.Client(processes=True, threads_per_worker=1, dashboard_address=":0")
-        count = len(found.scheduler_info()["workers"])
-        message = f"no client of Dask: started {count} local workers, dashboard at {found.dashboard_link}"
+        dask = cluster.Client(processes=True, threads_per_worker=1, dashboard_address=":0")
+        count = len(dask.scheduler_info()["workers"])
+        message = f"no client of Dask: started {count} local workers, dashboard at {dask.dashboard_link}"
         warn_at(message, "cluster", "for other workers make a dask.distributed.Client first")
     here, alone = _versions(), []
-    for place, (versions, compiles) in found.run(_look, _PROCESS).items():
+    for place, (versions, compiles) in dask.run(_look, _PROCESS).items():
         if versions != here:
             message = f"the worker {place} has {versions}, and this process {here}"
             hint = "install the same versions on both sides"
             raise KernelValueError(Diagnostic(message, code="version", hint=hint))
         alone += [] if compiles else [place]
     _tell_of_no_compiler(alone, need_compiler)
-    return found
+    return dask
 
 
 _PROCESS = uuid4().hex
@@ -142,11 +142,11 @@ def _gathered(f: Function, *columns: Sequence[Any]) -> list[Any]:
     workers = client()
     futures = workers.map(_Sent(f), *columns, key=_key(f), pure=False)
     try:
-        found: list[Any] = workers.gather(futures)
+        results: list[Any] = workers.gather(futures)
     except BaseException:
         workers.cancel(futures)
         raise
-    return found
+    return results
 
 
 def _held(value: Any) -> Any:
@@ -170,8 +170,8 @@ def require_travel(f: Function) -> None:
     if reason is None:
         return
     plain = unwrap(f)
-    held = getclosurevars(plain) if hasattr(plain, "__code__") else None
-    used = {**held.globals, **held.nonlocals}.items() if held else ()
+    variables = getclosurevars(plain) if hasattr(plain, "__code__") else None
+    used = {**variables.globals, **variables.nonlocals}.items() if variables else ()
     name, why = next(((n, why) for n, v in used if (why := _obstacle(v)) is not None), ("", reason))
     message = f"{name_of(f)} cannot travel to another process{f', for it uses `{name}`' * bool(name)}: {why}"
     raise KernelTypeError(Diagnostic(message, code="pickle", hint="pass what it needs as an argument"))
@@ -197,14 +197,14 @@ def sum_gradients(loss: Function, params: Any, chunks: Iterable[Any]) -> tuple[f
     with any number of workers of one kind of processor the bits are the same.
     """
     several = isinstance(params, tuple | list)
-    given = tuple(params) if several else (params,)
+    inputs = tuple(params) if several else (params,)
     parts = [*chunks]
     if not parts:
         raise KernelValueError(Diagnostic("there are no chunks to sum over", code="chunks"))
     require_travel(loss)
     workers = client()
-    step = _Sent(_Step(loss, len(given)))
-    level = workers.map(step, [_held(given)] * len(parts), parts, key=_key(loss), pure=False)
+    step = _Sent(_Step(loss, len(inputs)))
+    level = workers.map(step, [_held(inputs)] * len(parts), parts, key=_key(loss), pure=False)
     try:
         while len(level) > 1:
             pairs = zip(level[::2], level[1::2], strict=False)
@@ -277,9 +277,9 @@ def jacobian(f: Function, x: array, blocks: int = 0, *, rows: bool = False, spar
     require_travel(f)
     count = blocks or sum(client().nthreads().values())
     if sparse:
-        found = sparse_jacobian(_Colored(f, x, count), 0, 0)
-        if found is not None:
-            return found.tocsr()
+        matrix = sparse_jacobian(_Colored(f, x, count), 0, 0)
+        if matrix is not None:
+            return matrix.tocsr()
     there = f(x)
     whole, size = (len(there), len(x)) if rows else (len(x), len(there))
     ends = np.linspace(0, whole, max(1, min(whole, count)) + 1).astype(int).tolist()
@@ -288,8 +288,8 @@ def jacobian(f: Function, x: array, blocks: int = 0, *, rows: bool = False, spar
     if sparse:
         from scipy.sparse import csr_array, hstack, vstack
 
-        made = _gathered(block, parts)
-        return (vstack if rows else hstack)([csr_array(one) for one in made], format="csr")
+        matrices = _gathered(block, parts)
+        return (vstack if rows else hstack)([csr_array(one) for one in matrices], format="csr")
     widths, dtype = tuple(b - a for a, b in block.spans), there.numpy().dtype
     return arrays.from_array(np.reshape(parts, (-1, 1) if rows else (1, -1)), chunks=1).map_blocks(
         _Sent(block),
@@ -325,8 +325,8 @@ class _Block:
         start, stop = self.spans[np.asarray(number).item()]
         f, rows = self.products.f, self.products.transposed
         like = f(self.x) if rows else self.x
-        found = self.products(self.x, np.eye(stop - start, len(like), start, like.numpy().dtype))
-        return found if rows else np.ascontiguousarray(found.T)
+        products = self.products(self.x, np.eye(stop - start, len(like), start, like.numpy().dtype))
+        return products if rows else np.ascontiguousarray(products.T)
 
 
 class _Colored(Problem):
@@ -344,8 +344,8 @@ class _Colored(Problem):
 
     def _runs(self, reading: Reading, transposed: bool) -> Any:
         parts = np.array_split(reading.seeds, min(self.blocks, len(reading.seeds)))
-        held = _held(self.x)
-        return np.concatenate(_gathered(_Products(self.f, transposed), [held] * len(parts), parts))
+        shared = _held(self.x)
+        return np.concatenate(_gathered(_Products(self.f, transposed), [shared] * len(parts), parts))
 
 
 def gradcheck_tape(tape: Tape, *, fast: Fast = "auto", raise_exception: bool = True) -> TapeReport:
@@ -364,10 +364,10 @@ def gradcheck_tape(tape: Tape, *, fast: Fast = "auto", raise_exception: bool = T
 
 def _by_parts(f: Function, each: Iterator[tuple[Any, ...]]) -> list[Any]:
     """The results of `f`; the arguments are made some at a time, for together they may be large."""
-    size, found = 8 * sum(client().nthreads().values()), list[Any]()
+    size, results = 8 * sum(client().nthreads().values()), list[Any]()
     while part := [*itertools.islice(each, size)]:
-        found += _gathered(f, *zip(*part, strict=True))
-    return found
+        results += _gathered(f, *zip(*part, strict=True))
+    return results
 
 
 # ---------------------------------------------------------------------------------------------------- sweeps
@@ -386,9 +386,9 @@ def sweep(f: Function, grid: Mapping[str, Sequence[float]], *, gradients: bool =
     workers = client()
     size = max(1, math.ceil(len(points) / (4 * sum(workers.nthreads().values()))))
     parts = [points[n : n + size] for n in range(0, len(points), size)]
-    found = [row for rows in _gathered(_Points(f, gradients), parts) for row in rows]
+    evaluated = [row for rows in _gathered(_Points(f, gradients), parts) for row in rows]
     columns = [*grid, "value", *(f"d_{name}" for name in grid if gradients)]
-    return pandas.DataFrame([(*at, *row) for at, row in zip(points, found, strict=True)], columns=columns)
+    return pandas.DataFrame([(*at, *row) for at, row in zip(points, evaluated, strict=True)], columns=columns)
 
 
 class _Points:

@@ -51,15 +51,15 @@ def explore(**ranges: Any) -> Callable[[Callable[..., Any]], "Explorer"]:
     return decorate
 
 
-def _slider(name: str, given: Any) -> dict[str, Any]:
-    numbers = given if isinstance(given, tuple | list) else ()
+def _slider(name: str, bounds: Any) -> dict[str, Any]:
+    numbers = bounds if isinstance(bounds, tuple | list) else ()
     if len(numbers) not in (2, 3) or not all(isinstance(x, int | float | np.number) for x in numbers):
-        message = f"{name} is {described(given)}, and has to be a range of numbers"
+        message = f"{name} is {described(bounds)}, and has to be a range of numbers"
         raise KernelTypeError(Diagnostic(message, code="explore", hint=f"write {name}=(0.0, 1.0)"))
     low, high = float(numbers[0]), float(numbers[1])
     value = float(numbers[2]) if len(numbers) == 3 else (low + high) / 2
     if not low < high or not low <= value <= high:
-        message = f"{name}={given} is no range: the first number is the lowest, a third one lies between"
+        message = f"{name}={bounds} is no range: the first number is the lowest, a third one lies between"
         raise KernelValueError(Diagnostic(message, code="explore", hint=f"write {name}=(0.0, 1.0, 0.5)"))
     return {"name": name, "low": low, "high": high, "value": value}
 
@@ -101,8 +101,8 @@ class Explorer(LiveView):
 
         @wraps(self.func)
         def parted(*args: array) -> tuple[Any, Any]:
-            found = self.func(**dict(zip(order, args, strict=True)))
-            value, *pictures = found if isinstance(found, tuple) else (found,)
+            result = self.func(**dict(zip(order, args, strict=True)))
+            value, *pictures = result if isinstance(result, tuple) else (result,)
             return value, pictures
 
         try:

@@ -96,9 +96,9 @@ class _Made:
         return f"<{self._call.func.__name__} of {self._call.args[0]!r}>"
 
 
-def _made(make: Function, *given: Any, **options: Any) -> Callable[[Function], Function]:
+def _made(make: Function, *arguments: Any, **options: Any) -> Callable[[Function], Function]:
     def mark(run: Function) -> Function:
-        return _Made(wraps(given[0])(run), partial(make, *given, **options))
+        return _Made(wraps(arguments[0])(run), partial(make, *arguments, **options))
 
     return mark
 
@@ -128,18 +128,18 @@ def custom_vjp(func: Function, back: Function) -> Function:
 
     @_made(custom_vjp, func, back)
     def call(*args: Any) -> Any:
-        held, recorder = HostCall.of(func, back, args), RECORDER.get()
-        given = [args[n] for n in held.places]
+        host_call, recorder = HostCall.of(func, back, args), RECORDER.get()
+        arrays = [args[n] for n in host_call.places]
         if isinstance(recorder, Level):
-            results = recorder.call_host(held, given)
+            results = recorder.call_host(host_call, arrays)
         else:
-            results = BASE.call_host(held, given)
+            results = BASE.call_host(host_call, arrays)
             for result in results:
-                follows = recorder is not None and any(one.requires_grad for one in given)
+                follows = recorder is not None and any(one.requires_grad for one in arrays)
                 result.requires_grad = follows and is_differentiable(result.dtype)
             if recorder is not None:
-                recorder.called_host(held, given, results)
-        return tuple(results) if held.is_several else results[0]
+                recorder.called_host(host_call, arrays, results)
+        return tuple(results) if host_call.is_several else results[0]
 
     return call
 
@@ -176,12 +176,12 @@ def value_and_grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
 
     @_made(value_and_grad, func, argnums, has_aux)
     def value_and_gradient(*args: Any) -> Any:
-        given = opened(func, args, argnums)
-        chosen = positions(func, given.args, argnums)
-        apart = taken_apart(func, given.args, chosen)
+        inputs = opened(func, args, argnums)
+        chosen = positions(func, inputs.args, argnums)
+        apart = taken_apart(func, inputs.args, chosen)
         value, gradients, aux = transforms.gradients(apart.func, apart.args, apart.chosen, has_aux)
-        together = given.by_argument(chosen, together_by_argument(given.args, chosen, gradients))
-        value, asked = given.closed(value), _as_asked(together, argnums)
+        together = inputs.by_argument(chosen, together_by_argument(inputs.args, chosen, gradients))
+        value, asked = inputs.closed(value), _as_asked(together, argnums)
         return (value, aux) if has_aux else value, asked
 
     return value_and_gradient
@@ -202,8 +202,8 @@ def jvp(
     """
     _require_sequence(primals, "primals")
     _require_sequence(tangents, "tangents")
-    given = opened(func, primals, range(len(primals)))
-    primals, chosen = given.args, positions(func, given.args, range(len(primals)))
+    inputs = opened(func, primals, range(len(primals)))
+    primals, chosen = inputs.args, positions(func, inputs.args, range(len(primals)))
     if len(tangents) != len(primals):
         message = f"{len(tangents)} tangents for {len(primals)} primals"
         raise refusal(GradientError, message, "tangents", "pass one tangent for each primal")
@@ -213,7 +213,7 @@ def jvp(
     apart, along = taken_apart(func, primals, chosen), taken_apart(func, tangents, chosen)
     directions = [along.args[n] for n in along.chosen]
     value, dots, aux = transforms.push(apart.func, apart.args, apart.chosen, directions, has_aux)
-    value, moved = given.closed(value), given.closed(rebuilt(value, iter(dots)))
+    value, moved = inputs.closed(value), inputs.closed(rebuilt(value, iter(dots)))
     return (value, moved, aux) if has_aux else (value, moved)
 
 
@@ -228,9 +228,9 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
     >>> x_bar.list()
     [0.25, 0.125]
     """
-    given = opened(func, primals, range(len(primals)))
-    chosen = positions(func, given.args, range(len(primals)))
-    apart = taken_apart(func, given.args, chosen)
+    inputs = opened(func, primals, range(len(primals)))
+    chosen = positions(func, inputs.args, range(len(primals)))
+    apart = taken_apart(func, inputs.args, chosen)
     recorded = transforms.record(apart.func, apart.args, apart.chosen, has_aux)
 
     def pull(cotangents: Any) -> tuple[Any, ...]:
@@ -241,10 +241,10 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
         for i, (cotangent, output) in enumerate(zip(bars, recorded.outputs, strict=True)):
             if cotangent is not None:
                 require_like(cotangent, output, f"cotangent {i}")
-        found = together_by_argument(given.args, chosen, recorded.pull(current(), bars))
-        return tuple(given.by_argument(chosen, found))
+        adjoints = together_by_argument(inputs.args, chosen, recorded.pull(current(), bars))
+        return tuple(inputs.by_argument(chosen, adjoints))
 
-    result = given.closed(recorded.result)
+    result = inputs.closed(recorded.result)
     return (result, pull, recorded.aux) if has_aux else (result, pull)
 
 
@@ -264,12 +264,12 @@ def jacrev(
 
     @_made(jacrev, func, argnums, has_aux, chunk_size=chunk_size)
     def jacobian(*args: Any) -> Any:
-        given = opened(func, args, argnums)
-        chosen = positions(func, given.args, argnums)
-        apart = taken_apart(func, given.args, chosen)
+        inputs = opened(func, args, argnums)
+        chosen = positions(func, inputs.args, argnums)
+        apart = taken_apart(func, inputs.args, chosen)
         recorded = transforms.record(apart.func, apart.args, apart.chosen, has_aux)
         every = transforms.rows(recorded, chunk_size)
-        jacobians = _jacobians(given, apart, recorded.result, every, argnums)
+        jacobians = _jacobians(inputs, apart, recorded.result, every, argnums)
         return (jacobians, recorded.aux) if has_aux else jacobians
 
     return jacobian
@@ -309,26 +309,26 @@ def _forward_jacobian(
 
     @wraps(func)
     def jacobian(*args: Any) -> Any:
-        given = opened(func, args, argnums)
-        chosen = positions(func, given.args, argnums)
-        apart = taken_apart(func, given.args, chosen)
+        inputs = opened(func, args, argnums)
+        chosen = positions(func, inputs.args, argnums)
+        apart = taken_apart(func, inputs.args, chosen)
         value, columns, aux = transforms.columns(
             apart.func, apart.args, apart.chosen, has_aux, chunk_size, randomness, asked
         )
-        jacobians = _jacobians(given, apart, value, columns, argnums)
+        jacobians = _jacobians(inputs, apart, value, columns, argnums)
         return (jacobians, aux) if has_aux else jacobians
 
     return jacobian
 
 
 def _jacobians(
-    given: Opened, apart: Apart, value: Any, rows: Sequence[Sequence[array]], argnums: Argnums
+    inputs: Opened, apart: Apart, value: Any, rows: Sequence[Sequence[array]], argnums: Argnums
 ) -> Any:
     """The blocks for each output, in the structure of the result."""
     chosen, asked = tuple(dict.fromkeys(apart.owners)), []
     for output, row in zip(leaves(value, apart.func), rows, strict=True):
-        blocks = given.jacobian(row, output, apart)
-        asked.append(_as_asked(together_by_argument(given.args, chosen, blocks), argnums))
+        blocks = inputs.jacobian(row, output, apart)
+        asked.append(_as_asked(together_by_argument(inputs.args, chosen, blocks), argnums))
     return rebuilt(value, iter(asked))
 
 
@@ -345,19 +345,19 @@ def hessian(func: Function, argnums: Argnums = 0) -> Function:
 
     @_made(hessian, func, argnums)
     def second(*args: Any) -> Any:
-        given = opened(func, args, argnums)
-        blocks = _forward_jacobian("hessian", jacrev(func, argnums), argnums, randomness="same")(*given.args)
-        apart = taken_apart(func, given.args, positions(func, given.args, argnums))
+        inputs = opened(func, args, argnums)
+        blocks = _forward_jacobian("hessian", jacrev(func, argnums), argnums, randomness="same")(*inputs.args)
+        apart = taken_apart(func, inputs.args, positions(func, inputs.args, argnums))
         full = [scalar_shape(apart.args[n]) for n in apart.chosen]
         shapes = zip(
-            *(cycle([(*a, *b) for a in sides for b in sides]) for sides in (full, given.shapes(apart))),
+            *(cycle([(*a, *b) for a in sides for b in sides]) for sides in (full, inputs.shapes(apart))),
             strict=False,
         )
-        found = []
+        parts = []
         for part, (whole, shape) in zip(leaves(blocks, func), shapes, strict=False):
             is_number = part.shape == (1, *whole)
-            found.append(reshaped(part, shape if is_number else (*part.shape[: -len(whole)], *shape)))
-        return rebuilt(blocks, iter(found))
+            parts.append(reshaped(part, shape if is_number else (*part.shape[: -len(whole)], *shape)))
+        return rebuilt(blocks, iter(parts))
 
     return second
 

@@ -138,13 +138,13 @@ class Optimizer(ABC):
             message = f"minimize() takes a function, and 1 step or more, not {what}"
             hint = "write loss = optimizer.minimize(f), with a function f that returns the loss"
             raise _refusal(KernelTypeError, message, hint)
-        given = self.params if inspect.signature(func).parameters else []
+        arguments = self.params if inspect.signature(func).parameters else []
         for _ in range(steps):
             for param in self.params:
                 if param.grad is not None:
                     param.grad.zero_()
             with Tape() as tape:
-                loss: array = func(*given)
+                loss: array = func(*arguments)
             tape.backward(loss)
             self.step()
             tape.zero()

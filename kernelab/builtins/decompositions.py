@@ -95,8 +95,8 @@ def _orthogonal(m: Any, a: Rows) -> tuple[list[list[Any]], list[list[Any]]]:
         return [x for column in (*moved, *basis) for x in column]
 
     start = [x for column in (*_columns(a), *_unit_columns(a[0][0], n)) for x in column]
-    found = m.repeated(SWEEPS, sweep, start)
-    columns = [list(found[k : k + n]) for k in range(0, len(found), n)]
+    rotated = m.repeated(SWEEPS, sweep, start)
+    columns = [list(rotated[k : k + n]) for k in range(0, len(rotated), n)]
     return _sorted(m, columns[:n], columns[n:])
 
 

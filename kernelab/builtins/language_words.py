@@ -130,12 +130,12 @@ def library_functions() -> tuple[tuple[str, tuple[str, str]], ...]:
     """The functions in the language itself as users call them: the word, how it is written, what it does."""
     words = {meaning: word for (word, _), meaning in BY_COUNT.items()}
     words |= {word: word for word in LIBRARY_WORDS}
-    found = []
+    functions = []
     for node in ast.parse(LIBRARY_TEXT).body:
         if isinstance(node, ast.FunctionDef) and node.name in words:
             word, sentence = words[node.name], " ".join((ast.get_docstring(node) or "").split())
-            found.append((word, (f"{word}({ast.unparse(node.args)})", sentence)))
-    return tuple(found)
+            functions.append((word, (f"{word}({ast.unparse(node.args)})", sentence)))
+    return tuple(functions)
 
 
 # ---------------------------------------------------------------------------------- functions in the language

@@ -252,8 +252,8 @@ def _scaled(v: Expr) -> tuple[list[Expr], Expr]:
     small, large, const = lt(total, limits.low), gt(total, limits.high), components[0].const
 
     def chosen(up: float, down: float) -> Expr:
-        found: Expr = where(small, const(up), where(large, const(down), const(1.0)))
-        return found
+        scale: Expr = where(small, const(up), where(large, const(down), const(1.0)))
+        return scale
 
     factor = chosen(limits.up, limits.down)
     return [x * factor for x in components], chosen(1.0 / limits.up, 1.0 / limits.down)

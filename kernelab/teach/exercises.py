@@ -128,10 +128,10 @@ def _comparisons(
     answer: Any, expected: Any, of: Any, at: Sequence[Any], launched: tuple[Any, Sequence[Any], Sequence[Any]]
 ) -> list[_Comparison]:
     if isinstance(answer, Kernel):
-        found, needed = _written(answer, *launched), _written(expected, *launched)
+        results, needed = _written(answer, *launched), _written(expected, *launched)
         return [
             _Comparison(f"output {k}: ", mine, theirs)
-            for k, (mine, theirs) in enumerate(zip(found, needed, strict=True))
+            for k, (mine, theirs) in enumerate(zip(results, needed, strict=True))
         ]
     if of is None and not (callable(expected) and at):
         return [_Comparison("it is ", answer, expected)]
@@ -150,8 +150,8 @@ def _comparisons(
 def _slopes(f: Callable[..., Any], point: tuple[Any, ...]) -> Any:
     """The derivatives of `f` by its arguments, from differences: one, or a tuple."""
     if is_function(f) or any(isinstance(value, array) for value in point):
-        found = jacobian_fd(f, inputs=[_varied(value) for value in point])
-        slopes = [np.squeeze(found[k, 0].numpy()) for k in range(len(point))]
+        jacobians = jacobian_fd(f, inputs=[_varied(value) for value in point])
+        slopes = [np.squeeze(jacobians[k, 0].numpy()) for k in range(len(point))]
     else:
         slopes = [_extrapolated(f, point, k) for k in range(len(point))]
     return slopes[0] if len(slopes) == 1 else tuple(slopes)
@@ -187,11 +187,11 @@ def _extrapolated(f: Callable[..., Any], point: tuple[Any, ...], k: int) -> Any:
 def _written(by: Any, dim: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
     """What a kernel writes to copies of the outputs, or a function returns for the inputs."""
     if isinstance(by, Kernel):
-        given, made = ([x.copy() if isinstance(x, array) else x for x in side] for side in (inputs, outputs))
-        launch(by, dim=dim, inputs=given, outputs=made, record_tape=False)
-        return [x.numpy() for x in made]
-    found = by(*(x.numpy() if isinstance(x, array) else x for x in inputs))
-    return list(found) if isinstance(found, tuple) else [found]
+        ins, outs = ([x.copy() if isinstance(x, array) else x for x in side] for side in (inputs, outputs))
+        launch(by, dim=dim, inputs=ins, outputs=outs, record_tape=False)
+        return [x.numpy() for x in outs]
+    returned = by(*(x.numpy() if isinstance(x, array) else x for x in inputs))
+    return list(returned) if isinstance(returned, tuple) else [returned]
 
 
 def _leaves(value: Any) -> list[Any]:
@@ -206,9 +206,9 @@ def _leaves(value: Any) -> list[Any]:
 
 def _agrees(one: _Comparison, tolerance: float, scale: float) -> bool:
     """Whether two values are the same: numbers nearly, all else exactly."""
-    found, expected = _leaves(one.found), _leaves(one.expected)
-    return len(found) == len(expected) and all(
-        _is_near(mine, theirs, tolerance, scale) for mine, theirs in zip(found, expected, strict=True)
+    actual, expected = _leaves(one.found), _leaves(one.expected)
+    return len(actual) == len(expected) and all(
+        _is_near(mine, theirs, tolerance, scale) for mine, theirs in zip(actual, expected, strict=True)
     )
 
 

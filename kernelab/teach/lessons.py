@@ -24,8 +24,8 @@ def lessons() -> dict[int, Path]:
     """The notebooks by number, in order: those of an installation, or of a checkout."""
     package = Path(__file__).parents[1]
     folders = (package / "course", package.parent / "notebooks" / "course")
-    found = next((folder for folder in folders if folder.is_dir()), package)
-    return {int(path.name[:2]): path for path in sorted(found.glob("[0-9][0-9]-*.ipynb"))}
+    course = next((folder for folder in folders if folder.is_dir()), package)
+    return {int(path.name[:2]): path for path in sorted(course.glob("[0-9][0-9]-*.ipynb"))}
 
 
 def read(path: Path) -> Notebook:
@@ -45,24 +45,24 @@ def text_of(cell: dict[str, Any]) -> str:
 
 def version_of(notebook: Notebook, version: Version) -> Notebook:
     """The notebook with solutions, the one without, or the exercises alone, with solutions."""
-    made = copy.deepcopy(notebook)
+    result = copy.deepcopy(notebook)
     if version == "student":
-        made["cells"] = [_blank(cell) for cell in made["cells"] if "solution" not in _tags(cell)]
+        result["cells"] = [_blank(cell) for cell in result["cells"] if "solution" not in _tags(cell)]
     elif version == "key":
-        made["cells"] = [_key_head(made), *(cell for cell in made["cells"] if _is_of_exercise(cell))]
-    return made
+        result["cells"] = [_key_head(result), *(cell for cell in result["cells"] if _is_of_exercise(cell))]
+    return result
 
 
 def copied(path: Path, folder: Path, version: Version) -> Path:
     """Copy a lesson into a folder; raises FileExistsError rather than overwrite a student's work."""
     ending = "" if version == "lesson" else f"-{version}"
     target = folder / f"{path.stem}{ending}.ipynb"
-    made = version_of(read(path), version)
-    for cell in made["cells"]:
+    lesson = version_of(read(path), version)
+    for cell in lesson["cells"]:
         if cell["cell_type"] == "markdown":
             cell["source"] = _LINK.sub(_without_link, text_of(cell))
     with target.open("x", encoding="utf-8") as file:
-        json.dump(made, file, indent=1, ensure_ascii=False)
+        json.dump(lesson, file, indent=1, ensure_ascii=False)
         file.write("\n")
     _trust(target)
     return target
