@@ -88,7 +88,7 @@ class Builder:
 
     @contextmanager
     def block(self) -> Iterator["OpenBlock"]:
-        """Within it, statements go into a new block, which `OpenBlock.close` returns afterwards."""
+        """A context in which statements go into a new block, which `OpenBlock.close` returns afterwards."""
         stmts: list[ir.Stmt] = []
         self._open.append(stmts)
         try:
@@ -98,7 +98,7 @@ class Builder:
 
     @contextmanager
     def at(self, span: Span) -> Iterator[None]:
-        """Within it, statements inherit `span`."""
+        """A context in which statements inherit `span`."""
         before, self.span = self.span, span
         try:
             yield

@@ -2,7 +2,7 @@
 
 NumPy has no brain floats of its own; `ml_dtypes` registers a dtype.  Its conversion of a float64 goes by way
 of float32 and so rounds twice, and its dtype is of no kind that NumPy calls a float: both are mended here.
-The package is optional: what asks for brain floats without it is told so.  Must not know the types of
+The package is optional: without it brain floats are an error that says so.  Must not know the types of
 kernels.
 """
 

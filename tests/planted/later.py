@@ -163,8 +163,8 @@ LATER = (
     Fault(
         "one thread index among the indices counts as an element of one's own",
         PASSES,
-        "all(told((thread,)) for thread in function.threads)",
-        "any(told((thread,)) for thread in function.threads)",
+        "all(separates((thread,)) for thread in function.threads)",
+        "any(separates((thread,)) for thread in function.threads)",
         SUMS,
     ),
     Fault(

@@ -160,7 +160,7 @@ class Batch(Level):
         return self.wide
 
     def _will_write(self, targets: Sequence[array]) -> None:
-        """Announce writes to the copies of all lanes, which from now on stand for the arrays at all levels."""
+        """Announce writes to the copies for the lanes; what holds one value for all is no longer used."""
         for target in targets:
             self.widen(target)
         announce(targets)

@@ -305,11 +305,11 @@ def _defined(block: ir.Block) -> Iterable[ir.Var]:
 
 
 class _Interference:
-    """The interference graph: `met` holds, for each Var, those that are live where it is assigned."""
+    """The interference graph: `edges` has, for each Var, those that are live where it is assigned."""
 
     def __init__(self, folded: Folded) -> None:
         self.folded = folded
-        self.met: dict[ir.Var, Live] = {}
+        self.edges: dict[ir.Var, Live] = {}
         self._bits: dict[ir.Var, Live] = {}
 
     def bit(self, var: ir.Var) -> Live:
@@ -326,7 +326,7 @@ class _Interference:
         outs = tuple(outs)
         assigned = self.set_of(outs)
         for out in outs:
-            self.met[out] = self.met.get(out, 0) | ((live | assigned) & ~self.bit(out))
+            self.edges[out] = self.edges.get(out, 0) | ((live | assigned) & ~self.bit(out))
         return live & ~assigned
 
     def block(self, block: ir.Block, live: Live) -> Live:
@@ -379,7 +379,7 @@ class _Classes:
         self.hints = hints
         self.parent: dict[ir.Var, ir.Var] = {}
         self.members = defaultdict[ir.Var, Live](int)
-        self.met = defaultdict[ir.Var, Live](int, interference.met)
+        self.edges = defaultdict[ir.Var, Live](int, interference.edges)
         self._bit = interference.bit
 
     def hint(self, var: ir.Var) -> str:
@@ -406,9 +406,9 @@ class _Classes:
         a, b = (a, b) if self.hint(a) else (b, a)
         self.parent[b] = a
         self.members[a] |= self.members[b] | self._bit(a) | self._bit(b)
-        self.met[a] |= self.met[b]
+        self.edges[a] |= self.edges[b]
         return True
 
     def clash(self, a: ir.Var, b: ir.Var) -> bool:
         mine, theirs = self.members[a] | self._bit(a), self.members[b] | self._bit(b)
-        return bool(self.met[a] & theirs or self.met[b] & mine)
+        return bool(self.edges[a] & theirs or self.edges[b] & mine)

@@ -201,7 +201,7 @@ class _Cell:
         module = ast.fix_missing_locations(ast.Module([stmt], []))
         try:
             exec(compile(module, self.places.source.label, "exec"), self.names, written)
-        except Exception as error:  # noqa: BLE001 (whatever the user's line raises is told at its place)
+        except Exception as error:  # noqa: BLE001 (whatever the user's line raises is reported at its place)
             self.error(
                 stmt,
                 f"this line raised {type(error).__name__}: {error}",

@@ -236,7 +236,7 @@ class UserFunction(Offers, Single, Displayed):
         return _instance(frame, params, self.name, self.span)
 
     def note(self, notes: Sequence[Diagnostic]) -> None:
-        """Keep what there is to say of the function, each thing once, and tell it to whoever listens."""
+        """Keep the diagnostics of the function, each once, and pass them to its listener."""
         new = [note for note in dict.fromkeys(notes) if note not in self.notes]
         self.notes += new
         if new and self.listener is not None:

@@ -41,7 +41,7 @@ Live = Collection[str]
 
 
 def block(frame: Frame, stmts: Sequence[ast.stmt], live: Live) -> None:
-    """Statements in order; `live` are the variables that whoever follows may read."""
+    """Statements in order; `live` are the variables that later code may read."""
     for k, stmt in enumerate(stmts):
         rest = stmts[k + 1 :]
         jumps = escaping([stmt])
@@ -140,7 +140,7 @@ def _condition(frame: Frame, test: ast.expr) -> Atom:
 
 @contextmanager
 def _collecting(frame: Frame, names: Collection[str]) -> Iterator[None]:
-    """Within it, a mistake is collected, and the names are poisoned."""
+    """A context that collects a mistake, and then poisons the names."""
     try:
         yield
     except Mistake as mistake:

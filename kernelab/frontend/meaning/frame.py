@@ -141,7 +141,7 @@ class Frame:
 
     @contextmanager
     def branch(self) -> Iterator[None]:
-        """Within it, variables change on their own: afterwards they are as before."""
+        """A context with its own variables: afterwards they are as before."""
         outside = self.env, self.set_at
         self.env, self.set_at = dict(self.env), dict(self.set_at)
         try:
@@ -166,7 +166,7 @@ def evaluated(node: ast.expr, places: Places, names: Mapping[str, Any], what: st
     tree = ast.fix_missing_locations(ast.Expression(node))
     try:
         return eval(compile(tree, places.source.label, "eval"), {**names})
-    except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
+    except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is reported at its place)
         said = error.msg if isinstance(error, SyntaxError) else error
         message = f"{what} raised {type(error).__name__}: {said}"
         raise Mistake(Diagnostic(message, places(node), "value")) from None

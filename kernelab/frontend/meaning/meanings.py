@@ -222,7 +222,7 @@ class KernelRef:
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """The meaning of an expression whose error has been told, or, `unknown`, which a trial did not run."""
+    """The meaning of an expression whose error has been reported, or, `unknown`, that a trial did not run."""
 
     unknown: bool = field(default=False, compare=False)
 
@@ -262,7 +262,7 @@ Meaning = (
 
 
 class Evaluated(ast.Name):
-    """An expression that has been lowered, in the place of its syntax: it is not to be evaluated again."""
+    """An expression that has been lowered, in place of its syntax: it is not to be evaluated again."""
 
     def __init__(self, text: str = "", meaning: Meaning | None = None) -> None:
         super().__init__(text, ast.Load())

@@ -214,7 +214,7 @@ def operate(
 def _origins(frame: Frame, name: str, operands: Operands, type: Value, origin: Origin) -> frozenset[Origin]:
     numbers = [o for o in operands if isinstance(o, Typed) and o.type != bool_]
     if not numbers and name == "where" and isinstance(type, Scalar) and type.is_float:
-        # Of two literals, as in a conditional expression: the width is for whoever takes the result to say.
+        # Of two literals, as in a conditional expression: the use of the result decides the width.
         return frozenset() if origin in frame.weak_types.by_origin else frozenset({origin})
     return weak_origins(frame, numbers, type, origin)
 

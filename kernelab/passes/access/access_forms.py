@@ -3,10 +3,10 @@
     traj[t + 1, i % n]        Access(traj, "change", (Form(1, t), Form(0, mod(i, n))), guards, ...)
 
 An index is a `Form`: a constant plus multiples of leaves, which are integer parameters, extents of arrays,
-thread indices, loop counters, and operations that are not linear.  None stands for an index that the text
-does not tell, such as one that is loaded.  A `Guard` is an inequality that holds where the access is reached.
+thread indices, loop counters, and operations that are not linear.  None stands for an index that is not in
+the text, such as one that is loaded.  A `Guard` is an inequality that holds where the access is reached.
 What a loop carries and changes by the same amount in every iteration has a form, too; how often a `while`
-loop runs at most is told by the guards without which it does not go on.
+loop runs at most follows from the guards on which it goes on.
 Values, that is what the leaves are at a launch, are the business of `access_regions`.
 """
 
@@ -129,7 +129,7 @@ class Walker:
                 assert_never(stmt)
 
     def anywhere(self, array: ir.Var) -> None:
-        """Note that an array may be read and changed, nobody knows where."""
+        """Note that an array may be read and changed at unknown indices."""
         position = self.positions.get(array)
         if position is None:
             return
@@ -259,7 +259,7 @@ class Walker:
                 yield from self.implied(a, True)
                 yield from self.implied(b, False)
             case "and" | "or" | "unless" | "either", _, _:
-                return  # one of two holds, nobody knows which
+                return  # one of two holds, it is not known which
             case name, a, b:
                 left, right = self.form(a), self.form(b)
                 if left is not None and right is not None:

@@ -86,7 +86,7 @@ class Place:
 class Region:
     """The accesses to the array parameter at a position; `uses` are the arguments that say where they fall.
 
-    It is `vague` where the text does not tell some index.
+    It is `vague` where the text does not determine some index.
     """
 
     position: int

@@ -78,7 +78,7 @@ class Trips:
 class Applied:
     """An operation that is not linear.
 
-    A ``join`` is one of its operands, the text does not tell which; each join has a number of its own.
+    A ``join`` is one of its operands, it is not known which; each join has a number of its own.
     """
 
     name: str

@@ -248,18 +248,20 @@ def is_apart(
         shifts = {shift(indices[axis], alike) for indices in places}
         return len(shifts) == 1 and None not in shifts
 
-    def told(alike: Collection[ir.Var]) -> bool:
-        """Whether threads for which a number, that all of these hold, is not the same do not meet."""
+    def separates(alike: Collection[ir.Var]) -> bool:
+        """Whether threads that differ in a number, which all of `alike` hold, do not meet."""
         if any(var in pinned for var in alike) or any(alone(axis, alike) for axis in axes):
             return True
         return any(
-            told(part.quotients) and told(part.remainders) for var in alike for part in parts.get(var, ())
+            separates(part.quotients) and separates(part.remainders)
+            for var in alike
+            for part in parts.get(var, ())
         )
 
     axes = range(len(places[0]))
     if function.linear is not None and any(alone(axis, (function.linear,)) for axis in axes):
         return True
-    return bool(function.threads) and all(told((thread,)) for thread in function.threads)
+    return bool(function.threads) and all(separates((thread,)) for thread in function.threads)
 
 
 @dataclass(slots=True)

@@ -171,7 +171,7 @@ def has_grad(stmt: ir.Custom) -> bool:
 def has_tangent(stmt: ir.Custom) -> bool:
     """Whether forward mode follows a rule of the user's, not the statements inside.
 
-    That is also the transpose of a grad function about numbers alone, which is had from its values.
+    That is also the transpose of a grad function about numbers alone, which follows from its values.
     """
     is_transposable = has_grad(stmt) and not any(map(is_float_array, stmt.rules.function.params))
     return stmt.rules.jvp is not None or is_transposable

@@ -157,7 +157,7 @@ def _moved(block: ir.Block, moved: frozenset[ir.Var]) -> frozenset[ir.Var] | Non
     return moved
 
 
-def _is_scattered(array: ir.Var, stmts: Sequence[ir.Stmt], added: dict[ir.Atomic, "_Found"]) -> bool:
+def _is_scattered(array: ir.Var, stmts: Sequence[ir.Stmt], added: dict[ir.Atomic, "_Facts"]) -> bool:
     """Whether all that happens to an array is that threads add to elements known by their indices."""
     touching = [stmt for stmt in stmts if array in ir.atoms(stmt)]
     if len(touching) < 2 or scalar_of(elem_of(array)) != float32:
@@ -188,8 +188,8 @@ def _operations(block: ir.Block) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What is known of an addition: its index along each axis, the branches around it, and their bounds."""
+class _Facts:
+    """Facts about an addition: its index along each axis, the branches around it, and their bounds."""
 
     index: tuple[Form, ...]
     guards: tuple[Guard, ...]
@@ -207,7 +207,7 @@ class _Additions(Walker):
 
     def __init__(self, function: ir.Function) -> None:
         super().__init__(function)
-        self.additions: dict[ir.Atomic, _Found] = {}
+        self.additions: dict[ir.Atomic, _Facts] = {}
         self.count = len(function.threads)
 
     def stmt(self, stmt: ir.Stmt) -> None:
@@ -229,7 +229,7 @@ class _Additions(Walker):
                 guards += tested
                 sure.add(branch)
         path = tuple(branch for branch, _ in self.path)
-        self.additions[stmt] = _Found(tuple(forms), tuple(guards), path, frozenset(sure))
+        self.additions[stmt] = _Facts(tuple(forms), tuple(guards), path, frozenset(sure))
 
 
 def _is_shift(form: Form) -> bool:
@@ -304,7 +304,7 @@ def _reached(addition: Addition, k: int, thread: Thread, situation: Situation) -
 # ------------------------------------------------------------------------------------------ the functions
 
 
-def _sums(function: ir.Function, array: ir.Var, accesses: dict[ir.Atomic, _Found]) -> Iterator[GatheredSum]:
+def _sums(function: ir.Function, array: ir.Var, accesses: dict[ir.Atomic, _Facts]) -> Iterator[GatheredSum]:
     """The sums of an array: one for all additions whose indices have the same thread indices in them."""
     groups: dict[object, list[ir.Atomic]] = {}
     for stmt, access in accesses.items():
@@ -327,7 +327,7 @@ def _sums(function: ir.Function, array: ir.Var, accesses: dict[ir.Atomic, _Found
         yield GatheredSum(inner, border, function.params.index(array), axes, threads, fixed, additions)
 
 
-def _addition(stmt: ir.Atomic, access: _Found, axes: Sequence[int]) -> Addition:
+def _addition(stmt: ir.Atomic, access: _Facts, axes: Sequence[int]) -> Addition:
     shifts = tuple(access.index[axis].split()[0] for axis in axes)
     return Addition(stmt, shifts, access.guards, access.path, access.sure)
 

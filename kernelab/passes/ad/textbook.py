@@ -174,7 +174,7 @@ class _Naming(Expander):
 
 
 class _Entering(LayingOut):
-    """Inlines calls, and tells the builder which call it is in."""
+    """Inlines calls, and sets the call that the builder is in."""
 
     builder: _Naming
 
@@ -278,7 +278,7 @@ class _Writer(Adjoint):
 
     @contextmanager
     def marked(self) -> Iterator[None]:
-        """Within it, cotangents begin at this place."""
+        """A context in which cotangents begin at this place."""
         before, self.begins = self.begins, self.builder.here()
         yield
         self.begins = before

@@ -423,7 +423,7 @@ class Adjoint(Replay):
     ) -> tuple[ir.Var, ...]:
         """A loop that takes the cotangents of the carried values from its end (`final`) to its start.
 
-        Those of what else the loop reads grow on the way: `cotangents` then holds them.
+        Those of other values that the loop reads are accumulated in `cotangents`.
         """
         bars = self.bar_vars([stmt.carries[i] for i in self.moved(stmt)])
         targets = [v for v in self.targets(stmt.body) if v not in stmt.carries]

@@ -133,7 +133,7 @@ class _Marker(Builder):
             case ir.For() | ir.While():
                 self.emit(replace(stmt, body=self.nested(stmt.body)))
             case ir.Load(array=array):
-                self.emit(stmt)  # before its marks: it is what tells of an index outside
+                self.emit(stmt)  # before its marks: it raises the error for an index outside
                 self.mark_early(stmt)
                 self.mark("load", array, stmt)
             case ir.Store(array):

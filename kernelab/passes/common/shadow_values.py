@@ -14,7 +14,7 @@ array of one int32 a thread.  `where_it_began` reads what it holds afterwards.
     before    f(x, y)                  y[i] = x[i] * x[i + 1]
     after     f(x, y, x_dep, y_dep)    y[i] = x[i] * x[i + 1]; y_dep[i, 0] = x_dep[i, 0] | x_dep[i + 1, 0]
 
-A bit stands for some of 64 inputs, whoever seeds it.  Bits flow where derivatives do: not through an
+A bit stands for one of 64 inputs, or of 64 groups of them.  Bits flow where derivatives do: not through an
 operation whose derivative is zero, nor through integers.  They are exact for the branches that are taken; a
 selection (`where`, `min`) counts as depending on both sides.  Expects a scalarised function without calls.
 """

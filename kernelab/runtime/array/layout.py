@@ -194,7 +194,7 @@ class Strided:
         return np.ndarray(self.shape + components, scalar, buffer, self.offset, strides)
 
 
-# Assignment to an array explains what cannot be assigned (`fixed`); slots set by these ask nobody.
+# Assignment to an array explains what cannot be assigned (`fixed`); these set slots directly.
 _SLOTS = {name: vars(Strided)[name].__set__ for name in Strided.__slots__ if name != "__weakref__"}
 _set_allocation, _set_address, _set_dtype = (_SLOTS[name] for name in ("allocation", "_address", "dtype"))
 _set_shape, _set_strides, _set_ndim = (_SLOTS[name] for name in ("shape", "strides", "ndim"))

@@ -202,7 +202,7 @@ def require_writable(target: Strided) -> None:
 # --------------------------------------------------------------------------------------- in place on a device
 
 # Axes that follow one another in all arrays are taken as one.  Each function says whether it has done its
-# work; where it has not, the host has to, by its mirrors.  Nobody is told of what changes.
+# work; where it has not, the host has to, by its mirrors.  No watcher is notified.
 
 INDICES = ("i", "j", "k", "l")
 

@@ -84,7 +84,7 @@ RECORDER: ContextVar[Recorder | None] = ContextVar("kernelab recorder", default=
 
 
 _CALLERS = 4
-"""How many callers of the code that launches are asked what they call an array."""
+"""In how many callers of the launching code the name of an array is looked up."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -210,7 +210,7 @@ def _names() -> Iterator[tuple[str, object]]:
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
-    """Within it no tape records."""
+    """A context in which no tape records."""
     token = RECORDER.set(None)
     try:
         yield

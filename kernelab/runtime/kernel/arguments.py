@@ -307,7 +307,7 @@ Loaded = KernelDefinition | GenericKernel
 
 
 def ordered(kernel: Loaded, positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """All arguments in order; those that are missing at the end are left to whoever checks their number.
+    """All arguments in order; missing ones at the end are left to the check of their number.
 
     Raises LaunchError for a name that the kernel does not have or that got a value already, and for a
     parameter without a value before one that has one.

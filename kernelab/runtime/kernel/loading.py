@@ -40,7 +40,7 @@ from kernelab.runtime.host.host_words import static
 
 
 def names_around(depth: int) -> Mapping[str, Any]:
-    """The names that the caller's caller sees, or whoever stands `depth` frames up."""
+    """The names that the caller's caller sees, or the frame `depth` frames up."""
     frame = sys._getframe(depth)
     if frame.f_locals is frame.f_globals:
         return frame.f_globals
@@ -105,7 +105,7 @@ def parsed(function: Callable[..., Any], names: Mapping[str, Any]) -> Parsed | N
     try:
         source, tree = source_of(function)
     except KernelSyntaxError:
-        return None  # it is told when the function is needed
+        return None  # it is reported when the function is needed
     replacing = _Replacing(dict(around), {*code.co_varnames, *code.co_cellvars})
     return Parsed(source, replacing.visit(tree), replacing.values)
 
@@ -136,7 +136,7 @@ class _Replacing(ast.NodeTransformer):
             return node
         try:
             value = eval(compile(ast.Expression(expression), "static", "eval"), self.around)
-        except Exception:  # noqa: BLE001 (it is evaluated again, and told at its place, when it is needed)
+        except Exception:  # noqa: BLE001 (it is evaluated again, and reported at its place, when it is needed)
             return node
         name = f"{_WORD}_{len(self.values)}"
         self.values |= {_WORD: static, name: value}
@@ -192,7 +192,7 @@ def definition_of(
         namespace = ChainMap({**early.values}, *maps_of(namespace))
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
-            # Whoever decorated it has evaluated the decorator already, whatever it was called there.
+            # The decorator has been evaluated already, whatever it was called there.
             node.decorator_list = [ast.copy_location(ast.Name(word), node)]
             namespace = _annotated(node, function, namespace)
     lowered = lower_tree(source, tree, namespace, (), siblings)
@@ -207,7 +207,7 @@ def warn_of(notes: Sequence[Diagnostic]) -> None:
     """Warn, with KernelWarning at its line, of code that is valid but probably a mistake.
 
     Under a cell such notes are shown; a file, or a text, has no other place for them.  What a grad function
-    leaves out is told when it is compared with differences.
+    leaves out is reported when it is compared with differences.
     """
     for note in notes:
         if note.severity == "warning" and note.code != "adjoint" and note.span is not None:

@@ -1,6 +1,6 @@
 """Programs of the IR and the programs derived from them, each derived and built once.
 
-A program's parameters are told by position, so that programs can be derived of derived ones: the tangent of
+A program's parameters are known by position, so that programs can be derived of derived ones: the tangent of
 an adjoint, and many lanes of both.  Knows passes and how to build; must not know what runs where.
 """
 
@@ -298,7 +298,7 @@ class Program:
 
     @property
     def pullbacks(self) -> "list[Pullback]":
-        """Reverse mode as far as it was asked for."""
+        """The pullbacks derived so far."""
         return [derived for derived in self._made.values() if isinstance(derived, Pullback)]
 
     @cached_property

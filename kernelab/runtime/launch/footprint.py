@@ -173,7 +173,7 @@ def _facts(region: Region, arguments: Sequence[Any]) -> Facts | None:
 
 
 class _Shape(tuple[int, ...]):
-    """A shape in the place of an array."""
+    """A shape in place of an array."""
 
     __slots__ = ()
 
@@ -197,7 +197,7 @@ def _box(region: Region, extents: tuple[int, ...], *facts: Any) -> tuple[Box | N
 
 @functools.lru_cache(_REMEMBERED)
 def _boxes(region: Region, extents: tuple[int, ...], *facts: Any) -> tuple[Box, ...]:
-    """The boxes of the single accesses of a region, where they can be told apart."""
+    """The boxes of the single accesses of a region, where they are known."""
     return tuple(region.boxes(_situation(region, extents, facts)))
 
 

@@ -46,7 +46,7 @@ from kernelab.settings import settings
 _LISTS = (list, tuple)
 
 LOG = logging.getLogger(__name__)
-"""Told of each launch at the level DEBUG: `logging.getLogger("kernelab")` has builds, too."""
+"""Logs each launch at the level DEBUG: `logging.getLogger("kernelab")` has builds, too."""
 
 
 @hooks.launch.provide
@@ -277,7 +277,7 @@ def _require_writable(parameter: Parameter, argument: Any) -> None:
 
 
 class Slots(Protocol):
-    """An array, or what a kernel reads in the place of one."""
+    """An array, or what a kernel reads in place of one."""
 
     @property
     def packed(self) -> bytes: ...

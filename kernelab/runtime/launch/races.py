@@ -144,7 +144,7 @@ class MarkedRun:
         visit = Visit(*self.marked.read(mark), use)
         grid = (*self.extents, *(1,) * (GRID_SLOTS - len(self.extents)))
         coordinates = len(self.program.flat.threads)
-        # Threads that the kernel takes for one are told apart by all their coordinates.
+        # Threads that the kernel takes for one differ in some of their coordinates.
         shown = coordinates if coordinates < 2 else max(coordinates, len(self.extents))
         return visit, thread_text(visit.thread, grid, shown)
 

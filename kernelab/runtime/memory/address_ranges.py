@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Owner(Protocol):
-    """Whoever owns the bytes from `address` on."""
+    """The owner of the bytes from `address` on."""
 
     address: int
     nbytes: int

@@ -1,7 +1,7 @@
 """Memory that arrays share: its owner, a count of its writes, and the observers of writes.
 
-Knows bytes and NumPy; must not know kernels, launches or tapes.  Whoever needs bytes to stay as they are
-registers a `Watcher` with the allocation and is told before they change, and when the host gets a view
+Knows bytes and NumPy; must not know kernels, launches or tapes.  What needs bytes to stay as they are
+registers a `Watcher` with the allocation: it is notified before they change, and when the host gets a view
 through which they may change unseen.
 """
 
@@ -268,7 +268,7 @@ class Allocation:
         """To be called when the host has written: whoever else looks at the bytes sees what it wrote."""
 
     def watch(self, watcher: Watcher, extent: tuple[int, int]) -> None:
-        """Tell `watcher` before bytes between two addresses change, as long as it lives."""
+        """Notify `watcher` before bytes between two addresses change, as long as it lives."""
         if self.watches is _NOBODY:
             self.watches = Watches()
         self.watches.add(watcher, *extent)
@@ -278,7 +278,7 @@ class Allocation:
         self.watches.remove(watcher, extent[0])
 
     def witness(self, ref: "tuple[weakref.ref[Any]]") -> None:
-        """Tell of every change of any byte, as long as the witness lives."""
+        """Notify a witness of every change of any byte, as long as it lives."""
         if ref[0] not in self.witnesses:
             others = [one for one in self.witnesses if one() is not None]
             self.witnesses = (*others, *ref) if others else ref  # one object for all memory of a witness
@@ -295,7 +295,7 @@ class Allocation:
         return alive
 
     def will_write(self, target: Elements, change: Change | None = None) -> None:
-        """To be called before `target`'s elements change: tells the watchers, then counts the write.
+        """To be called before `target`'s elements change: notifies the watchers, then counts the write.
 
         `change` finds the part of them that does change, if that is not all.
         """
@@ -303,7 +303,7 @@ class Allocation:
         self.count_write(target)
 
     def tell_watchers(self, target: Elements, change: Change | None = None) -> None:
-        """Tell those who need what is about to change."""
+        """Notify the watchers of what is about to change."""
         change = change or (lambda: target)
         told: list[Watcher] = []
         if self.watches.starts:
@@ -314,7 +314,7 @@ class Allocation:
             watcher.before_write(part)
 
     def count_write(self, target: Elements) -> None:
-        """Tell the witnesses, once all watchers have been told of all that changes at a time."""
+        """Notify the witnesses, once all watchers know of all that changes at a time."""
         for ref in self.witnesses:
             witness = ref()
             if witness is not None:
@@ -412,7 +412,7 @@ def youngest() -> int:
 
 @contextmanager
 def set_aside(memory: Allocation) -> Iterator[None]:
-    """Within it some memory may change unnoticed; afterwards it is as it was."""
+    """A context in which some memory may change unnoticed; it is restored at the end."""
     if not memory.writable:
         yield
         return

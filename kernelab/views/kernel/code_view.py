@@ -123,7 +123,7 @@ PANES: dict[str, str] = {
 DEFAULT = ("source", "adjoint")
 
 FOLDED = ("tangent", "cpp", "cuda")
-"""What can be unfolded below the default ones; what each line does is told in the pane of the source too."""
+"""What can be unfolded below the default ones; the pane of the source shows what each line does, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +414,7 @@ def facts_of(
 ) -> dict[Place, Facts]:
     """The lines that the kernel runs, in order of execution, each with its effects.
 
-    `saved` is kept by the adjoint, `residuals` by a tape; of `loops` those are told of which keep nothing.
+    `saved` is kept by the adjoint, `residuals` by a tape; of `loops` those are shown that keep nothing.
     """
     kept: dict[Place, list[str]] = {}
     for saving in (one for one in saved if one.names):

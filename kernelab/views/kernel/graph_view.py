@@ -139,7 +139,7 @@ def folded(graph: ThreadGraph) -> Group:
 
 
 def _scopes(operation: Operation) -> Iterator[tuple[object, str, Span, bool]]:
-    """The calls and loops around an operation, the outermost first: what tells them apart, and titles."""
+    """The calls and loops around an operation, the outermost first: what identifies them, and titles."""
     loops = [*operation.loops]
     for depth in range(len(operation.calls) + 1):
         while loops and loops[0].calls <= depth:

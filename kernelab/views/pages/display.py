@@ -71,7 +71,7 @@ def running_notebook() -> Any:
 
 
 LISTENERS: list[Callable[[Any, str], None]] = []
-"""Who is told of what is shown at once, with its text, such as a page that lists the last checks."""
+"""A listener for what is shown at once, with its text, such as a page that lists the last checks."""
 
 
 def show(shown: Any, view: Callable[[Any], Node]) -> None:

@@ -149,7 +149,7 @@ NO_SWEEP = (
 )
 
 CLOSE = 1e-4
-"""By which share of its parts a gradient may differ from their sum before that is told."""
+"""By which share of its parts a gradient may differ from their sum before that is shown."""
 
 MOST_THREADS = 2_000_000
 """How many threads at most run again for one question: about ten seconds of a simple kernel."""
