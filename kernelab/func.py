@@ -31,7 +31,6 @@ from kernelab.autodiff.transforms.host_numbers import (
     opened,
     reshaped,
 )
-from kernelab.autodiff.transforms.lanes import map_lanes
 from kernelab.autodiff.transforms.levels import BASE, Level, current
 from kernelab.autodiff.transforms.transforms import Apart, taken_apart, together_by_argument
 from kernelab.autodiff.transforms.trees import (
@@ -45,6 +44,7 @@ from kernelab.autodiff.transforms.trees import (
     require_like,
     scalar_shape,
 )
+from kernelab.autodiff.transforms.vmap import map_lanes
 from kernelab.errors import GradientError, KernelTypeError, KernelValueError, a_thing
 from kernelab.guidance.hint_tables import face
 from kernelab.lang.types import is_differentiable
