@@ -35,7 +35,7 @@ from tests.support.programs import Point, active, complete, same_memory, second_
 from tests.support.reproducer import checked
 from tests.support.second import forward_over_reverse, reverse_over_reverse
 
-SHARDS, PROGRAMS = 8, 20
+SHARDS, PROGRAMS = 8, 12
 """The programs of the normal run: one test a shard, so that processes share them; `make fuzz` tries more."""
 
 

@@ -56,6 +56,9 @@ COMPILED += [case for case in RANDOM if float64 not in map(scalar_of, (case.resu
 DIFFERENTIABLE = [case for case in cases((bool_, int32, float64)) if case.active]
 DIFFERENTIABLE += [case for case in RANDOM if case.active and scalar_of(case.result) == float64]
 
+DERIVED = pytest.mark.xdist_group("derivatives of the table")
+"""One process derives each record once."""
+
 
 def mistakes(items: list[Case], check: Callable[[Case], None]) -> list[str]:
     """What the check says of each case that fails it."""
@@ -135,25 +138,30 @@ def test_every_spelling_compiles_for_cuda() -> None:
     assert ptx.count(".visible .entry") == len(kernels)
 
 
+@DERIVED
 def test_the_tangent_is_what_central_differences_say() -> None:
     proper = [case for case in DIFFERENTIABLE if "surrogate" not in case.op.tags]
     assert mistakes(proper, tangent_is_the_slope) == []
 
 
+@DERIVED
 def test_the_adjoint_is_the_transpose_of_the_tangent() -> None:
     assert mistakes(DIFFERENTIABLE, adjoint_is_the_transpose) == []
 
 
+@DERIVED
 def test_the_tangent_of_the_adjoint_is_what_differences_of_the_adjoint_say() -> None:
     wide = [case for case in DIFFERENTIABLE if scalar_of(case.result) == float64]
     assert mistakes(wide, second_order_is_the_slope) == []
 
 
+@DERIVED
 @pytest.mark.parametrize("edge", EDGES)
 def test_a_zero_cotangent_stays_zero_at_the_edge_of_the_domain(edge: float) -> None:
     assert mistakes(DIFFERENTIABLE, lambda case: zero_cotangent_stays_zero(case, edge)) == []
 
 
+@DERIVED
 @pytest.mark.parametrize("edge", EDGES)
 def test_a_zero_tangent_stays_zero_at_the_edge_of_the_domain(edge: float) -> None:
     assert mistakes(DIFFERENTIABLE, lambda case: zero_tangent_stays_zero(case, edge)) == []

@@ -5,6 +5,7 @@ Knows the table and the IR; must not know what the records mean.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -189,19 +190,29 @@ def named(case: Case, operands: list[Numpy]) -> dict[str, Numpy]:
     return dict(zip([param.name for param in case.op.params], operands, strict=True))
 
 
+@cache
+def pushed(case: Case) -> Function:
+    """The tangent program of the record."""
+    return verify(jvp(case.function(), case.active))
+
+
+@cache
+def pulled(case: Case) -> Function:
+    """The adjoint program of the kernel that applies the record."""
+    return verify(vjp(case.kernel("kernel"), [*case.active, "out"]).adjoint)
+
+
 def tangent(case: Case, operands: list[Numpy], dots: dict[str, Numpy]) -> Numpy:
     """The tangent of the result, for tangents of the operands that carry derivatives."""
-    pushed = verify(jvp(case.function(), case.active))
-    _, moved = interpreter.evaluate(pushed, *operands, *dots.values())
+    _, moved = interpreter.evaluate(pushed(case), *operands, *dots.values())
     return moved
 
 
 def cotangents(case: Case, operands: list[Numpy], w: Numpy) -> dict[str, Numpy]:
     """What the adjoint of the kernel adds to the adjoints of the operands."""
-    program = vjp(case.kernel("kernel"), [*case.active, "out"])
     arrays = named(case, operands) | {"out": case.out(), "out_bar": w.copy()}
     bars = {f"{name}_bar": np.zeros_like(arrays[name]) for name in case.active}
-    interpreter.run(verify(program.adjoint), [LANES], arrays | bars)
+    interpreter.run(pulled(case), [LANES], arrays | bars)
     return {name: bars[f"{name}_bar"] for name in case.active}
 
 

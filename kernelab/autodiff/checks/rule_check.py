@@ -288,7 +288,8 @@ class _Check:
         return with_results(self.kernel, list(points.items()), self.threads)
 
     def run(self, program: Caller, arguments: dict[str, Numpy]) -> dict[str, Numpy]:
-        self.endless |= program.run(self.threads, arguments)
+        if not self.endless.all():
+            self.endless |= program.run(self.threads, arguments)
         return arguments
 
     def inner(self, a: Numpy, b: Numpy, threads: int = 0) -> Numpy:
