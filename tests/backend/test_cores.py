@@ -19,6 +19,7 @@ from kernelab.backend.common.backends import pack
 from kernelab.backend.cpu import cores, cpu_backend, split
 from kernelab.backend.cpu.cpu_backend import CpuBackend, Parts
 from kernelab.backend.cpu.split import Split, parts_of
+from kernelab.codegen.cpp.wide_accumulators import shared_totals
 from kernelab.errors import KernelError, KernelInterrupt
 from kernelab.lang.ir import Append, Function, walk
 from kernelab.lang.types import scalar_of, shape_of
@@ -40,9 +41,9 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     seen: list[int] = []
     made = Parts.__init__
 
-    def noted(self: Parts, info: Any, launch: Any, parts: Any) -> None:
+    def noted(self: Parts, info: Any, launch: Any, parts: Any, sums: int) -> None:
         seen.append(len(parts))
-        made(self, info, launch, parts)
+        made(self, info, launch, parts, sums)
 
     monkeypatch.setattr(Parts, "__init__", noted)
     kl.config.threads = 7
@@ -85,46 +86,80 @@ def seed(bar: Any, given: dict[str, Any]) -> Any:
     return value if value.ndim == bar.type.ndim + len(shape_of(bar.type.elem)) else value[None]
 
 
-def test_the_zoo_its_tangents_and_its_adjoints_give_the_same_bits_on_any_number_of_cores(
-    cut: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cases = [(animal, *each) for animal in ZOO for each in programs_of(animal)]
+def same_on_all(cases: list[tuple[tuple[int, ...], Function, dict[str, Any]]]) -> None:
+    """Run programs whole and on any number of cores: the same bits, but for the rounding of sums."""
     built = CpuBackend().build([scalarise(function) for _, function, _ in cases])
-    for animal, function, given in cases:
+    for grid, function, given in cases:
         entry = built[function.name]
+        summed = {stmt.array.hint for stmt in shared_totals(scalarise(function))}
 
-        def run(count: int | None, entry: Any = entry, given: Any = given, grid: Any = animal.grid) -> Any:
+        def run(count: int, entry: Any = entry, given: Any = given, grid: Any = grid) -> dict[str, Any]:
             kl.config.threads = count
             own = copy.deepcopy(given)
             entry(pack(entry.info.layout, grid, own))
-            return own
+            return {name: np.asarray(value) for name, value in own.items()}
 
-        with monkeypatch.context() as whole:
+        with pytest.MonkeyPatch.context() as whole:
             whole.setattr(Split, "parts", lambda *_: ())
             expected = run(1)
-        for count in COUNTS:
-            for name, value in run(count).items():
-                assert np.asarray(value).tobytes() == np.asarray(expected[name]).tobytes(), (
-                    function.name,
-                    name,
-                )
-    assert len(cut) >= 4 * 20, len(cut) // 4
+        found = [run(count) for count in COUNTS]
+        for name, value in expected.items():
+            assert len({each[name].tobytes() for each in found}) == 1, (function.name, name)
+            np.testing.assert_allclose(found[0][name], value, 1e-6 if name in summed else 0)
+
+
+def test_the_zoo_its_tangents_and_its_adjoints_give_the_same_bits_on_any_number_of_cores(
+    cut: list[int],
+) -> None:
+    same_on_all([(animal.grid, *each) for animal in ZOO for each in programs_of(animal)])
+    assert len(cut) >= 4 * 25, len(cut) // 4
+
+
+def random_kernel(rng: np.random.Generator, name: str) -> str:
+    """A kernel whose threads write elements of their own, and sums that all of them share."""
+    lines = [f"def {name}(x: array[float], p: array[float], y: array[float], s: array[vec2]):"]
+    lines += ["    i = tid()", "    v = x[i]"]
+    steps = (
+        "v = v * p[{0}] + 0.5",
+        "v = sin(v) - p[{0}] * x[i]",
+        "s[{0}].x += v",
+        "if v > 0.25:\n        s[{0}].y -= v * p[{0}]",
+        "if x[i] < 0.0:\n        v = -v\n    else:\n        v = v * p[{0}]",
+        "for k in range(3):\n        v = v + p[{0}] * cos(v)\n        s[{0}].x += v",
+        "y[i] += v * v",
+    )
+    lines += [f"    {step.format(rng.integers(3))}" for step in rng.choice(steps, 5)]
+    return "\n".join([*lines, "    y[i] = y[i] + v", ""])
+
+
+def test_random_programs_and_their_adjoints_give_the_same_bits_on_any_number_of_cores(cut: list[int]) -> None:
+    rng, cases = np.random.default_rng(4), []
+    for number in range(12):
+        text = random_kernel(rng, f"kernel_{number}")
+        given = {name: rng.normal(size=n).astype(np.float32) for name, n in (("x", 23), ("p", 3), ("y", 23))}
+        given["s"] = rng.normal(size=(3, 2)).astype(np.float32)
+        animal = Animal(f"kernel_{number}", text, (23,), lambda _, given=given: given)
+        cases += [(animal.grid, *each) for each in programs_of(animal)]
+    same_on_all(cases)
+    assert len(cut) == len(COUNTS) * len(cases) == len(COUNTS) * 36
 
 
 TEXTS = """
-def curved(x: array[float], y: array[float]):
+def curved(x: array[float], y: array[float], at: int, s: array[float]):
     i = tid()
-    y[i] = sin(x[i]) * exp(-x[i - 1])
+    y[i] = sin(x[i]) * exp(-x[at - i]) * cos(x[i]) + sin(2.0 * x[i])
+    s[1] += x[i]
 
-def limited(x: array[float], n: array[int], y: array[float]):
+def limited(x: array[float], n: array[int], a: array[float], y: array[float]):
     i = tid()
     v = x[i]
     for k in range(n[i]):
-        v = v + 0.1 * sin(v)
+        v = v + a[0] * sin(v)
     y[i] = v
 
-def risky(x: array[float], of: array[int], y: array[float]):
+def risky(x: array[float], of: array[int], y: array[float], s: array[float]):
     i = tid()
+    s[0] += x[i]
     y[i] = x[of[i]]
     assert x[i] < 5.0, "too large"
     y[i] = y[i] + float(7 // of[i])
@@ -148,9 +183,20 @@ def bins(of: array[int], y: array[float]):
     i = tid()
     y[of[i]] += 1.0
 
-def total(x: array[float], y: array[float]):
+def count(of: array[int], y: array[int]):
+    i = tid()
+    y[0] += of[i]
+
+def seen(x: array[float], y: array[float], s: array[float]):
+    i = tid()
+    s[0] += x[i]
+    y[i] = s[0]
+
+def both(x: array[float], y: array[float]):
     i = tid()
     y[0] += x[i]
+    y[i] += x[i]
+    y[i + 1] += x[i]
 
 def told(x: array[float]):
     i = tid()
@@ -182,9 +228,10 @@ def test_vector_code_gives_the_same_bits_where_some_parts_go_on_in_scalar_code(
     x = kl.array(np.random.default_rng(0).normal(size=333).astype(np.float32))
     found = []
     for count in COUNTS:
-        kl.config.threads, y = count, kl.zeros(333)
-        kl.launch(kernels["curved"], 333, [x], [y])
-        found.append(y.numpy().tobytes())
+        kl.config.threads, y, s = count, kl.zeros(333), kl.full(3, 0.5)
+        kl.launch(kernels["curved"], 333, [x], [y, 150, s])  # from thread 151 on an index is negative
+        found.append(y.numpy().tobytes() + s.numpy().tobytes())
+        np.testing.assert_allclose(s.numpy(), [0.5, 0.5 + x.numpy().sum(dtype=np.float64), 0.5], 1e-6)
     kl.config.negative_index = "warn"
     assert len({*found}) == 1 and len(cut) == len(COUNTS)
 
@@ -206,11 +253,11 @@ def test_threads_that_save_too_much_go_on_with_checkpoints_in_the_same_parts(
         for count in counts:
             kl.config.threads = count
             x = kl.array(np.linspace(0, 1, 300, dtype=np.float32), requires_grad=True)
-            y = kl.zeros(300, requires_grad=True)
+            a, y = kl.full(1, 0.1, requires_grad=True), kl.zeros(300, requires_grad=True)
             with kl.Tape() as tape:
-                kl.launch(kernel, 300, [x, kl.array(n)], [y])
+                kl.launch(kernel, 300, [x, kl.array(n), a], [y])
             tape.backward(grads={y: kl.ones_like(y)})
-            gradients.append(x.grad.numpy())
+            gradients.append(np.append(x.grad.numpy(), a.grad.numpy()))
     kl.config.loop_memory = 64 << 20
     assert kernel.spilled == len(COUNTS) and min(cut) > 1
     np.testing.assert_allclose(gradients[1], gradients[0], 1e-5)
@@ -228,7 +275,9 @@ def overlapping(kernels: Any) -> None:
 WHOLE: dict[str, Callable[[Any], None]] = {
     "a thread reads what another one writes": lambda k: kl.launch(k["follow"], 100, [kl.zeros(101)]),
     "sums over indices": lambda k: kl.launch(k["bins"], 9, [kl.zeros(9, dtype=int)], [kl.zeros(9)]),
-    "one sum": lambda k: kl.launch(k["total"], 9, [kl.zeros(9)], [kl.zeros(1)]),
+    "a sum of integers": lambda k: kl.launch(k["count"], 9, [kl.zeros(9, int)], [kl.zeros(1, int)]),
+    "a sum that is read": lambda k: kl.launch(k["seen"], 9, [kl.zeros(9)], [kl.zeros(9), kl.zeros(1)]),
+    "a sum to which others are added": lambda k: kl.launch(k["both"], 9, [kl.zeros(9)], [kl.zeros(10)]),
     "prints": lambda k: kl.launch(k["told"], 9, [kl.zeros(9)]),
     "threads that share an index": lambda k: kl.launch(k["half"], (3, 3), [kl.zeros(3)], [kl.zeros((3, 1))]),
     "a grid with more dimensions than indices": lambda k: kl.launch(
@@ -262,11 +311,12 @@ def test_the_error_is_that_of_the_first_thread_and_those_before_it_have_run(
     said = []
     for count in COUNTS:
         kl.config.threads = count
-        x, y = kl.ones(64), kl.zeros(64)
+        x, y, s = kl.ones(64), kl.zeros(64), kl.zeros(1)
         x[50:] = 9.0
         with pytest.raises(KernelError) as caught:
-            kl.launch(kernels["risky"], 64, [x, kl.array(of)], [y])
+            kl.launch(kernels["risky"], 64, [x, kl.array(of)], [y, s])
         said.append(str(caught.value))
+        assert s.numpy() == place + 1
         np.testing.assert_array_equal(y.numpy()[:place], 8.0)
     assert len({*said}) == 1 and f"in thread {place}" in said[0]
     assert len(cut) == len(COUNTS)

@@ -374,8 +374,29 @@ LATER = (
     Fault(
         "a launch whose threads meet runs on several cores",
         BACKEND,
-        "ir.Append)) and separate(function)",
+        "ir.Append)) and separate(function, summed)",
         "ir.Append))",
+        CORES,
+    ),
+    Fault(
+        "a part begins with the last thread of the part before",
+        BACKEND,
+        "yield (*before, first, min(",
+        "yield (*before, max(first - 1, 0), min(",
+        CORES,
+    ),
+    Fault(
+        "the sums of the last part are lost",
+        BACKEND,
+        "self._sums[: min(self._ends) + 1]",
+        "self._sums[: min(self._ends) - 1]",
+        CORES,
+    ),
+    Fault(
+        "a sum to which a thread adds elsewhere, too, is one of each part",
+        CODEGEN,
+        "if stmt.array not in besides and scalar_of",
+        "if scalar_of",
         CORES,
     ),
     Fault(

@@ -17,9 +17,11 @@ import weakref
 from collections.abc import Callable, Generator, Sequence
 from functools import cache, cached_property, reduce
 from math import prod
-from operator import or_
+from operator import add, or_
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from kernelab.backend.common import backends
 from kernelab.backend.common.backends import (
@@ -55,6 +57,7 @@ from kernelab.codegen.cpp.entry import (
     STATUS_FIELDS,
     STOP,
     STOPPED,
+    SUMS,
     USED,
     WRAPPED,
     EntryInfo,
@@ -253,7 +256,8 @@ class CpuEntry:
             threads = prod(_grid(args))
             if threads >= self._vectors.fewest:
                 vectors = self._vectors.run()
-            if threads >= self._split.fewest and (not left or left[0] == ALL):
+            is_whole = not left or left[0] == ALL
+            if threads >= self._split.fewest and is_whole and not settings().deterministic:
                 left = self._split.parts(args, 1 if vectors is None else LANES)
         if len(left) > 1:
             self._run_parts(Launch(self._run, vectors, args, limit, room), left)
@@ -276,8 +280,10 @@ class CpuEntry:
             backends.tell_of_wrapped(self.info, wrapped)
 
     def _run_parts(self, launch: "Launch", parts: Sequence[Part]) -> None:
+        split = self._split
+        assert split is not None
         try:
-            Parts(self.info, launch, parts).run()
+            Parts(self.info, launch, parts, split.sums).run(cores() if split.is_separate else 1)
         except KeyboardInterrupt:
             raise interrupted(self.info.name) from None
 
@@ -305,19 +311,19 @@ class _Block:
         self.status = (ctypes.c_longlong * STATUS_FIELDS)()
         self.reference = ctypes.byref(self.status)
         self.caught: BaseException | None = None
-        self._box = (ctypes.c_longlong * (2 * GRID_SLOTS))()
+        self._box = (ctypes.c_longlong * (SUMS + 1))()
         poller = self._poll()
         next(poller)
         self._callback = _Poll(poller.send)
         self.status[POLL] = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
 
-    def run(self, launch: Launch, part: Part) -> int:
-        """Run a part of a launch; not 0 where something went wrong."""
+    def run(self, launch: Launch, part: Part, sums: int = 0) -> int:
+        """Run a part of a launch, which leaves its sums at an address; not 0 where something went wrong."""
         scalar, vectors, args, limit, room = launch
         status = self.status
         status[LIMIT], status[DONE], status[ROOM], status[USED] = limit, part.done, room, 0
         if part.box:
-            self._box[:] = list(part.box)
+            self._box[:] = [*part.box, sums]
             status[BOX] = ctypes.addressof(self._box)
         code = GIVEN_UP
         if vectors is not None and not part.begun:
@@ -360,10 +366,13 @@ class _Block:
                 self.status[STOP] = 1
 
 
+_SUM = np.dtype([("at", np.int64), ("sum", np.float64)])
+
+
 class Parts:
     """A launch in parts, and what became of each."""
 
-    def __init__(self, info: EntryInfo, launch: Launch, parts: Sequence[Part]) -> None:
+    def __init__(self, info: EntryInfo, launch: Launch, parts: Sequence[Part], sums: int) -> None:
         self._info = info
         self._launch = launch
         self._parts = parts
@@ -371,13 +380,18 @@ class Parts:
         self._ended: dict[int, list[int]] = {}
         """The status of each part that has ended before its last thread."""
         self._wrapped: list[int] = []
+        self._sums = np.zeros((len(parts), sums), _SUM)
+        """What each part adds to the elements that all share (`entry.SUMS`)."""
         self._ends = [len(parts)]
         """The parts behind which none matters any more, in the order in which that was found."""
         self._work = Work(self._do, self._stop, len(parts))
 
-    def run(self) -> None:
-        """Run all of them on as many cores as the settings say; raises the error of the first that fails."""
-        self._work.run(cores() - 1)
+    def run(self, cores: int) -> None:
+        """Run all of them on at most so many cores; raises the error of the first that fails."""
+        try:
+            self._work.run(cores - 1)
+        finally:
+            self._add_up()
         if self._ended:
             raise self._failure()
         if wrapped := reduce(or_, self._wrapped, 0):
@@ -388,7 +402,8 @@ class Parts:
         block = self._running[number] = free.pop() if free else _Block()
         if number > min(self._ends):  # whoever stopped it may have looked for it before it was there
             return
-        code = block.run(self._launch, self._parts[number])
+        sums = self._sums[number].ctypes.data if self._sums.size else 0
+        code = block.run(self._launch, self._parts[number], sums)
         del self._running[number]
         if block.caught is not None:
             raise block.caught
@@ -408,6 +423,13 @@ class Parts:
             if other > number:
                 block.status[STOP] = 1
 
+    def _add_up(self) -> None:
+        """Add to the elements that all parts share what these have summed, in the order of the parts."""
+        for parts in self._sums[: min(self._ends) + 1].T:
+            if place := int(parts["at"].max(initial=0)):
+                element = ctypes.c_float.from_address(place)
+                element.value = reduce(add, parts["sum"].tolist(), element.value)
+
     def _failure(self) -> BaseException:
         """The error of the launch.  Where a part is full, what is left are all that the first error ends."""
         first = min(self._ended)
@@ -422,9 +444,7 @@ class Parts:
 def cores() -> int:
     """The number of cores that a launch may take."""
     chosen = settings()
-    if chosen.deterministic or chosen.check is not None:
-        return 1
-    return chosen.threads or available()
+    return 1 if chosen.check is not None else chosen.threads or available()
 
 
 class _Local(threading.local):

@@ -3,6 +3,9 @@
 A part is a box of the grid, and parts follow one another in the order of the threads.  A launch is cut if its
 threads are proven to touch no element that another one changes (`passes/access/independence.py`), its arrays
 share no memory, and it is large.  Since its parts are the same wherever they run, so is each bit.
+
+Sums that all threads share do not keep a launch whole: each part has its own, and they are added up in the
+order of the parts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +17,7 @@ from math import prod
 from kernelab.backend.common.backends import Args, Part, slots_of
 from kernelab.backend.common.reach import overlapping, repeated
 from kernelab.codegen.cpp.entry import GRID_SLOTS, EntryInfo
-from kernelab.codegen.cpp.wide_accumulators import wide
+from kernelab.codegen.cpp.wide_accumulators import shared_totals, wide
 from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import int32
@@ -107,7 +110,7 @@ class Split:
     def _parts(self, slots: Sequence[int], lanes: int) -> Sequence[Part]:
         threads = prod(slots[:GRID_SLOTS])
         count = min(threads * self._cost.at(slots) // (ENOUGH * lanes), MOST)
-        if count < 2 or threads >= MOST_THREADS or not self._is_separate:
+        if count < 2 or threads >= MOST_THREADS or not self.is_separate:
             return ()
         if repeated(self._info, slots) or overlapping(self._info, self._changed, slots):
             return ()
@@ -119,13 +122,20 @@ class Split:
         return frozenset(array.hint for array in changed(self._function))
 
     @cached_property
-    def _is_separate(self) -> bool:
+    def sums(self) -> int:
+        """The number of sums that each part has."""
+        return len(shared_totals(self._function))
+
+    @cached_property
+    def is_separate(self) -> bool:
+        """Whether its threads may run at once."""
         function = self._function
         # What is added wide takes memory for whole arrays, in each part.
         if function.aliased or not function.threads or wide(function):
             return False
+        summed = {stmt.array for stmt in shared_totals(function)}
         kinds = {type(stmt) for stmt in ir.walk(function.body)}
-        return kinds.isdisjoint((ir.Native, ir.Print, ir.Append)) and separate(function)
+        return kinds.isdisjoint((ir.Native, ir.Print, ir.Append)) and separate(function, summed)
 
 
 @lru_cache(32)

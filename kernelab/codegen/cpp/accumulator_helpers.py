@@ -4,6 +4,7 @@ On a CPU the float64s come in blocks of 64, each made when it is first needed, s
 it adds to and not for the size of the array.  A small array has one float64 for each element from the
 beginning: an addition then needs no test of its size.  Where there is no memory, the addition is a plain one.
 In a field of packed records, whose stride is no multiple of its size, an element can begin at any byte.
+A total that all threads share is settled by a whole launch, and handed over by a part (`share32`).
 
 On a device the total of one element is a float64 of the thread's own.  When another element's turn comes it
 is settled: added to memory.  At the end the threads of a block gather what they have left, in a tree of one
@@ -12,6 +13,7 @@ shape, so that memory sees one addition a block; those whose elements are their 
 
 from collections.abc import Iterator, Mapping
 
+from kernelab.codegen.cpp.entry import BOX, SUMS
 from kernelab.codegen.cpp.spelling import in_word
 
 EXACT = 1024
@@ -79,6 +81,15 @@ static void spread{name}(char* low, Sums& sums) {{
 }}
 """
 
+_SHARE = f"""\
+static inline void share32(i64* status, int number, char* at, double total) {{
+  const i64* const box = (const i64*)status[{BOX}];
+  i64* const sum = box && box[{SUMS}] ? (i64*)box[{SUMS}] + 2 * number : 0;
+  if (!sum) return settle32(at, total);
+  if (at) sum[0] = (i64)at, *(double*)(sum + 1) += total;
+}}
+"""
+
 _FLOAT = {
     "name": "32",
     "type": "float",
@@ -104,6 +115,7 @@ def _half(name: str) -> Mapping[str, str]:
 
 def _helpers() -> Iterator[tuple[str, str]]:
     yield "beside", _BESIDE
+    yield "share32", _SHARE
     for type in (_FLOAT, _half("16"), _half("b16")):
         yield f"widen{type['name']}", _WIDEN.format_map(type)
         yield f"spread{type['name']}", _SPREAD.format_map(type)
@@ -112,6 +124,7 @@ def _helpers() -> Iterator[tuple[str, str]]:
 CPU_HELPERS: Mapping[str, str] = dict(_helpers())
 
 USES: Mapping[str, tuple[str, ...]] = {
+    "share32": ("settle32",),
     "widen32": ("beside",),
     "widen16": ("from16", "to16", "beside"),
     "spread16": ("from16", "to16", "odd32"),

@@ -127,8 +127,9 @@ class Body(Writer):
             array: wide_of(function, array, self.name) for array in dict.fromkeys(stmt.array for stmt in many)
         }
         self.wide = {stmt: beside[stmt.array] for stmt in many}
+        numbers = self.flavor.shared_totals(function)
         self.totals = {
-            stmt: total_of(stmt, self.name, self.wide.get(stmt), stmt in self.own)
+            stmt: total_of(stmt, self.name, self.wide.get(stmt), stmt in self.own, numbers.get(stmt))
             for stmt in totals(function)
         }
         self.needs.update(need for total in self.totals.values() for need in total.helpers)

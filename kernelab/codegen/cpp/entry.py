@@ -73,7 +73,7 @@ def _escaped(character: str) -> str:
 # --------------------------------------------------------------------------------------------- the launch ABI
 
 
-ABI_VERSION = 7
+ABI_VERSION = 8
 """Changes whenever the same IR would be called differently: part of the key of every cached build."""
 
 GRID_SLOTS = 4
@@ -108,6 +108,10 @@ BOX = 17
 """The address of the box of threads that an entry on a CPU runs, 0 for the whole grid: along each axis the
 first coordinate, and the one behind the last.  Of a kernel that unpacks one index or none, the first axis
 counts all threads."""
+
+SUMS = 2 * GRID_SLOTS
+"""Where a box goes on with the address of its sums, 0 where they go to their elements: for each running total
+of `wide_accumulators.shared_totals` the address of the element, 0 where nothing was added, and a float64."""
 
 STATUS_FIELDS = 18
 

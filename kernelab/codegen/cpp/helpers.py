@@ -390,7 +390,7 @@ __half __float_as_uint __uint_as_float __float_as_int __double_as_longlong __ldg
 OURS = """
 i64 u64 args given status budget thread turn total start release rest width end base top limit
 poll fail fail_index note wrapped room more from16 to16 round16 odd32 add16 add8 realloc free say said
-ahead already box warp_add32 settle16 settle32 fromb16 tob16 roundb16 addb16 settleb16 odd32i
+ahead already box warp_add32 settle16 settle32 share32 fromb16 tob16 roundb16 addb16 settleb16 odd32i
 calloc beside widen32 widen16 widenb16 spread32 spread16 spreadb16
 from0 from1 from2 from3 upto0 upto1 upto2 upto3
 Sums sums_of settle_all32 settle_all16 settle_allb16

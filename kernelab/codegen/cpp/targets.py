@@ -347,6 +347,10 @@ class Flavor(ABC):
         """The additions that may go to a float64 accumulator of each element."""
         return wide_accumulators.wide(function)
 
+    def shared_totals(self, function: Function) -> Mapping[Atomic, int]:
+        """The running totals that each part of a launch has for itself, by number."""
+        return {stmt: k for k, stmt in enumerate(wide_accumulators.shared_totals(function))}
+
     @abstractmethod
     def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
         """The statements that print, and the helpers that they call; `number` is the message's own."""
@@ -453,6 +457,9 @@ class Cuda(Flavor):
 
     def wide(self, function: Function) -> tuple[Atomic, ...]:
         return ()
+
+    def shared_totals(self, function: Function) -> Mapping[Atomic, int]:
+        return {}
 
     def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
         return [device_call(message, values)], set()

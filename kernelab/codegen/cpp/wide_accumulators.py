@@ -10,6 +10,8 @@ that reaches it once, when another element's turn comes or the launch ends.  Whe
 that are small against their element, and all of halves, go to a float64 beside the element (`beside`); so do
 running totals that come to an element again and again.  That is only done where nothing in the function looks
 at the array in between.
+
+Where a launch runs in parts, a running total that all threads share is one of each part (`shared_totals`).
 """
 
 from collections.abc import Iterator
@@ -71,6 +73,20 @@ def _sums(function: ir.Function) -> Iterator[tuple[ir.Atomic, tuple["_Turns", ..
 def met_by_all(function: ir.Function) -> tuple[ir.Atomic, ...]:
     """The additions to a running total that all threads share: to one element for the whole launch."""
     return tuple(stmt for stmt, turns in _sums(function) if not turns)
+
+
+@lru_cache(16)
+def shared_totals(function: ir.Function) -> tuple[ir.Atomic, ...]:
+    """The additions of float32 to a running total that all threads share, if all to their arrays are such.
+
+    Each part of a launch has these totals for itself.
+    """
+    met = dict.fromkeys(met_by_all(function))
+    others = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Atomic) and stmt not in met)
+    besides = {stmt.array for stmt in others}
+    return tuple(
+        stmt for stmt in met if stmt.array not in besides and scalar_of(elem_of(stmt.array)) == float32
+    )
 
 
 def settled_in(function: ir.Function) -> dict[ir.Atomic, ir.Var | None]:
@@ -157,7 +173,7 @@ class Total:
     """The locals of a running total: the float64, and the address that it belongs to, at first none.
 
     `beside` are the sums that it goes to, None where it goes to its element; `is_own` says that no other
-    thread adds to its elements.
+    thread adds to its elements; `number` is its place among those that each part of a launch has.
     """
 
     name: str
@@ -165,11 +181,14 @@ class Total:
     scalar: Scalar
     beside: "Wide | None" = None
     is_own: bool = False
+    number: int | None = None
 
     @property
     def helpers(self) -> tuple[str, ...]:
         """The functions that bring it to its element; `gather` exists on a device only."""
         kind = f"{self.scalar.flavor}{self.scalar.bits}"
+        if self.number is not None:
+            return ("share32",)
         return (f"settle{kind}",) if self.is_own else (f"settle{kind}", f"gather{kind}")
 
     @property
@@ -181,12 +200,16 @@ class Total:
     def declared(self) -> tuple[str, ...]:
         return (f"double {self.name} = 0.0; char* {self.place} = 0;",)
 
-    def moved(self, pointer: str) -> str:
-        """The statement that makes it the total of the element at `pointer`."""
-        return f"if ({self.place} != {pointer}) {{ {self.settled} {self.place} = {pointer}; }}"
+    def moved(self, pointer: str, first: str = "") -> str:
+        """The statement that makes it the total of the element at `pointer`; others may come `first`."""
+        if self.number is not None:  # it has one element
+            return f"{self.place} = {pointer};"
+        return f"if ({self.place} != {pointer}) {{ {first}{self.settled} {self.place} = {pointer}; }}"
 
     @property
     def settled(self) -> str:
+        if self.number is not None:
+            return f"share32(status, {self.number}, {self.place}, {self.name});"
         if self.beside is None:
             return f"{self.helpers[0]}({self.place}, {self.name});"
         return f"if ({self.place}) {self.beside.added(self.place, self.name)} {self.name} = 0.0;"
@@ -286,7 +309,9 @@ def _executions(block: ir.Block, wanted: ir.Stmt, bounds: dict[ir.Var, str]) -> 
     raise AssertionError("the statement stands elsewhere")
 
 
-def total_of(stmt: ir.Atomic, names: Names, beside: Wide | None, is_own: bool) -> Total:
+def total_of(
+    stmt: ir.Atomic, names: Names, beside: Wide | None, is_own: bool, number: int | None = None
+) -> Total:
     """The running total of an addition, with fresh names, and the sums that it goes to."""
     array, scalar = names(stmt.array), scalar_of(elem_of(stmt.array))
-    return Total(names.fresh(f"{array}_total"), names.fresh(f"{array}_place"), scalar, beside, is_own)
+    return Total(names.fresh(f"{array}_total"), names.fresh(f"{array}_place"), scalar, beside, is_own, number)

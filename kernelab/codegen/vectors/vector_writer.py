@@ -108,8 +108,7 @@ class VectorWriter(VectorMemory):
 
     def add_lanes(self, total: Total, value: ir.Atom, place: Place) -> None:
         """Add to the running total of an element, in as many float64s as there are lanes."""
-        moved = f"if ({total.place} != {spelling.unwrapped(place.base)})"
-        self.line(f"{moved} {{ {self.folded(total)} {total.settled} {total.place} = {place.base}; }}")
+        self.line(total.moved(spelling.unwrapped(place.base), f"{self.folded(total)} "))
         self.add_halves(total, value)
 
     def add_halves(self, total: Total, value: ir.Atom) -> None:

@@ -119,12 +119,12 @@ def independent(function: ir.Function) -> bool:
     )
 
 
-def separate(function: ir.Function) -> bool:
-    """Whether no thread touches an element that another one changes: they may run at once, on any cores.
+def separate(function: ir.Function, but: Collection[ir.Var] = ()) -> bool:
+    """Whether no thread touches an element that another one changes, in any array but these.
 
-    Their results are the same to the last bit then.
+    Threads may run at once then, on any cores, and their results are the same to the last bit.
     """
-    return all(_owned(function, use) for _, use in _changed_uses(function))
+    return all(_owned(function, use) for array, use in _changed_uses(function) if array not in but)
 
 
 def contested(function: ir.Function) -> Iterator[ir.Var]:
