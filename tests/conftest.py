@@ -16,6 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -159,11 +160,16 @@ class Lab:
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A JupyterLab of this session alone: none of the user's configuration, workspaces or trust gets in."""
-    home = tmp_path_factory.mktemp("lab-home")
-    root = tmp_path_factory.mktemp("lab-root")
+    with running_lab(tmp_path_factory.mktemp("lab-home"), tmp_path_factory.mktemp("lab-root")) as server:
+        yield server
+
+
+@contextmanager
+def running_lab(home: Path, root: Path) -> Iterator[Lab]:
+    """A JupyterLab that serves ``root`` and keeps what it writes in ``home``; both are empty folders."""
     server = Lab(f"http://127.0.0.1:{_free_port()}", secrets.token_hex(16), root)
     _never_ask_about_news(home / "settings")
-    _offer_our_extension(home / "data" / "labextensions")
+    offer_our_extension(home)
     log = home / "lab.log"
     with log.open("w") as output:
         process = subprocess.Popen(
@@ -190,10 +196,12 @@ def _never_ask_about_news(settings: Path) -> None:
     file.write_text(json.dumps({"fetchNews": "false", "checkForUpdates": False}))
 
 
-def _offer_our_extension(folder: Path) -> None:
-    # That of this checkout, not one that is installed; JupyterLab looks anew for each page.
-    folder.mkdir(parents=True)
-    (folder / "kernelab").symlink_to(ROOT / "extension" / "labextension")
+def offer_our_extension(home: Path) -> Path:
+    """Offer that of this checkout, not one that is installed: a link, looked for anew at each page."""
+    link = home / "data" / "labextensions" / "kernelab"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(ROOT / "extension" / "labextension")
+    return link
 
 
 def _lab_command(server: Lab) -> list[str]:
@@ -285,12 +293,21 @@ KERNEL_IS_READY = """async () => {
 @pytest.fixture(scope="session")
 def browser() -> Iterator["Browser"]:
     """Chromium without a window; where there is none its tests are skipped aloud, and fail if ``CI=true``."""
-    from playwright.sync_api import expect, sync_playwright
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=PATIENCE)
+    with running_chromium() as chromium:
+        yield chromium
+
+
+@contextmanager
+def running_chromium() -> Iterator["Browser"]:
+    """Chromium without a window."""
+    from playwright.sync_api import sync_playwright
 
     path = find_chromium()
     if path is None:
         _browser_is_missing()
-    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_FLAGS))
         yield chromium
@@ -339,23 +356,29 @@ def open_notebook(
 
     def open_one(*cells: str | Path, address: str = "lab/tree") -> NotebookPage:
         name = f"{request.node.name}-{len(pages)}.ipynb"
-        match cells:
-            case (Path() as path,):
-                shutil.copy(path, lab.root / name)
-            case _:
-                _write_notebook(lab.root / name, cells)
-        page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
-        page.set_default_timeout(PATIENCE)
-        pages.append(page)
-        page.goto(f"{lab.url}/{address}/{name}?token={lab.token}&reset")
-        page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
-        page.evaluate(KERNEL_IS_READY)
-        return NotebookPage(page)
+        pages.append(browser.new_context(viewport={"width": 1280, "height": 900}).new_page())
+        return show_notebook(lab, pages[-1], name, cells, address)
 
     yield open_one
     for number, page in enumerate(pages):
         page.screenshot(path=tmp_path / f"page-{number}.png")
         page.context.close()
+
+
+def show_notebook(
+    lab: Lab, page: "Page", name: str, cells: tuple[str | Path, ...], address: str = "lab/tree"
+) -> NotebookPage:
+    """Show a new notebook of these cells in a page, or a copy of a file, and wait for its kernel."""
+    match cells:
+        case (Path() as path,):
+            shutil.copy(path, lab.root / name)
+        case _:
+            _write_notebook(lab.root / name, cells)
+    page.set_default_timeout(PATIENCE)
+    page.goto(f"{lab.url}/{address}/{name}?token={lab.token}&reset")
+    page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
+    page.evaluate(KERNEL_IS_READY)
+    return NotebookPage(page)
 
 
 def _write_notebook(path: Path, cells: tuple[str | Path, ...]) -> None:

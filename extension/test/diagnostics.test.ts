@@ -1,12 +1,12 @@
-import { forceLinting, forEachDiagnostic } from "@codemirror/lint";
+import { forEachDiagnostic } from "@codemirror/lint";
 import { EditorState } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { diagnostics, fixesAtCursor, lint } from "../src/lab/diagnostics";
-import { whileKernels } from "../src/lab/kernel_cells";
+import { refresh, whileKernels } from "../src/lab/kernel_cells";
 import type { Diagnostic } from "../src/lab/messages";
 import { examples } from "./examples";
-import { settled } from "./fake_kernel";
+import { sight } from "./sight";
 
 const NAME: Diagnostic = {
   severity: "error",
@@ -18,7 +18,11 @@ const NAME: Diagnostic = {
 };
 const TEXT = "%%kernel\ndef f(x: float):\n    sine(x)";
 let view: EditorView;
-afterEach(() => view?.destroy());
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => {
+  view?.destroy();
+  vi.useRealTimers();
+});
 
 /** An editor, what was checked of it, and a way to answer the oldest question. */
 function edited(doc: string) {
@@ -31,7 +35,7 @@ function edited(doc: string) {
   });
   const answer = async (found: Diagnostic[] | null) => {
     waiting.shift()!(found);
-    await settled();
+    await vi.advanceTimersByTimeAsync(0);
   };
   return { checked, answer };
 }
@@ -44,7 +48,7 @@ function underlined(): string[] {
 
 test("a kernel cell is checked, what is wrong underlined, and its fix applied at the cursor", async () => {
   const { checked, answer } = edited(TEXT);
-  forceLinting(view);
+  vi.advanceTimersByTime(1);
   await answer([NAME]);
   expect([checked, underlined()]).toEqual([[TEXT], ["error sine"]]);
   expect(fixesAtCursor(view)).toEqual([]);
@@ -57,7 +61,7 @@ test("a kernel cell is checked, what is wrong underlined, and its fix applied at
 
 test("an answer about an older text is dropped", async () => {
   const { answer } = edited(TEXT);
-  forceLinting(view);
+  vi.advanceTimersByTime(1);
   view.dispatch({ changes: { from: TEXT.length, insert: "\n" } });
   await answer([NAME]);
   expect(underlined()).toEqual([]);
@@ -65,11 +69,30 @@ test("an answer about an older text is dropped", async () => {
 
 test("a cell of Python is not checked, until it begins with the magic", async () => {
   const { checked } = edited(TEXT.slice(1));
-  forceLinting(view);
+  vi.advanceTimersByTime(1);
   expect(checked).toEqual([]);
   view.dispatch({ changes: { from: 0, insert: "%" } });
-  forceLinting(view);
+  vi.advanceTimersByTime(1);
   expect(checked).toEqual([TEXT]);
+});
+
+test("what is out of sight is asked about once, when it comes into sight", async () => {
+  sight(false);
+  const { checked, answer } = edited(TEXT);
+  vi.advanceTimersByTime(1);
+  view.dispatch({ effects: refresh.of(null) });
+  vi.advanceTimersByTime(1);
+  expect(checked).toEqual([]);
+  sight(true);
+  expect(checked).toEqual([TEXT]);
+  sight(true);
+  view.dispatch({ effects: refresh.of(null) });
+  vi.advanceTimersByTime(1);
+  expect(checked).toEqual([TEXT, TEXT]);
+  await answer([NAME]);
+  expect(underlined()).toEqual([]);
+  await answer([NAME]);
+  expect(underlined()).toEqual(["error sine"]);
 });
 
 test("a place without an extent shows the character beside it", () => {
@@ -84,7 +107,7 @@ const checks = examples.flatMap(([name, { request, reply }]) =>
 
 test.each(checks)("the fixes of %s change the text, and the message is shown as text", async (_, text, found) => {
   const { answer } = edited(text);
-  forceLinting(view);
+  vi.advanceTimersByTime(1);
   await answer([...found]);
   expect(underlined()).toHaveLength(found.length);
   for (const one of found) {

@@ -5,6 +5,7 @@ import { linesOf } from "../src/lab/forms_lines";
 import { marks, marksField } from "../src/lab/marks";
 import type { Mark } from "../src/lab/messages";
 import { examples } from "./examples";
+import "./sight";
 
 let view: EditorView;
 afterEach(() => view?.destroy());

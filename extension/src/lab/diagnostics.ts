@@ -1,24 +1,27 @@
 // What is wrong in a kernel cell, underlined while one types, with fixes to apply.
 
-import { type Diagnostic as Lint, forEachDiagnostic, linter } from "@codemirror/lint";
+import { type Diagnostic as Lint, forEachDiagnostic, linter, setDiagnostics } from "@codemirror/lint";
 import type { ChangeSpec, EditorState, Extension, Text } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { html } from "../dom";
+import { asking } from "./asking";
 import { offset } from "./cells";
-import { refresh } from "./kernel_cells";
 import type { Diagnostic, Fix } from "./messages";
 
 export type Check = (text: string) => Promise<Diagnostic[] | null>;
 
 const SEVERITY = { error: "error", warning: "warning", information: "info" } as const;
 
-/** Ask `check` once nothing was typed for `delay` milliseconds; answers about an older text are dropped. */
+/** What `check` says of the text, asked after `delay` milliseconds. */
 export function diagnostics(check: Check, delay: number): Extension {
-  const source = async ({ state: { doc } }: EditorView) => (await check(doc.toString()))?.map((one) => lint(doc, one)) ?? [];
-  return linter(source, {
-    delay,
-    needsRefresh: ({ transactions }) => transactions.some(({ effects }) => effects.some((one) => one.is(refresh))),
-  });
+  const show = (view: EditorView, doc: Text, found: Diagnostic[] | null) =>
+    view.dispatch(
+      setDiagnostics(
+        view.state,
+        (found ?? []).map((one) => lint(doc, one)),
+      ),
+    );
+  return [linter(null), asking(check, delay, show)];
 }
 
 /** A diagnostic as CodeMirror has it. */

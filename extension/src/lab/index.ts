@@ -63,8 +63,10 @@ function ofForms(
     if (!forms || forms.isDisposed) {
       forms = new Forms(links, languages, trans);
       app.shell.add(forms, "main", { mode: "split-right", ref: panel?.id, activate: false });
+      if (!forms.isAttached) app.shell.add(forms, "right", { rank: 800 }); // Notebook 7 has room for one document
       await tracker.add(forms);
     }
+    if (!forms.isVisible) app.shell.activateById(forms.id);
     if (view) await forms.follows(view);
   };
   return { label: trans.__("Show the adjoint beside the notebook"), run };

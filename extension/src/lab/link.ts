@@ -12,8 +12,9 @@ export class Link {
   private comm: Promise<Kernel.IComm | null> | null = null;
   private open: Kernel.IComm | null = null;
   private asked = new Map<number, (reply: Reply | null) => void>();
-  /** Of each lane in which a question is under way, who hears whether he is the next. */
-  private lanes = new Map<string, ((isNext: boolean) => void) | null>();
+  private isAsking = false;
+  /** Of each lane in which a question waits, who hears whether it is sent; the newest is the last. */
+  private waiting = new Map<string, (isSent: boolean) => void>();
   private count = 0;
 
   constructor(readonly kernel: Kernel.IKernelConnection) {
@@ -37,20 +38,26 @@ export class Link {
   /**
    * The kernel's answer; null where there is none, or where a newer question of the lane came before this one was sent.
    *
-   * Of one lane one question is under way: the newest of those that come meanwhile follows.
+   * One question is under way, for a subshell answers one after another, and the newest that waits follows: that of the
+   * cell in which one types comes before those of other cells.
    */
   async ask<K extends Kind>(kind: K, request: Requests[K], lane: string = kind): Promise<Replies[K] | null> {
-    if (this.lanes.has(lane)) {
-      this.lanes.get(lane)?.(false);
-      if (!(await new Promise<boolean>((resolve) => this.lanes.set(lane, resolve)))) return null;
-    }
-    this.lanes.set(lane, null);
+    this.waiting.get(lane)?.(false);
+    this.waiting.delete(lane);
+    if (this.isAsking && !(await new Promise<boolean>((resolve) => this.waiting.set(lane, resolve)))) return null;
+    this.isAsking = true;
     const reply = await this.send(kind, request);
-    const next = this.lanes.get(lane);
-    if (next) next(true);
-    else this.lanes.delete(lane);
+    this.next();
     if (reply && "error" in reply) console.debug("kernelab:", reply.error);
     return reply && !("error" in reply) ? (reply as unknown as Replies[K]) : null;
+  }
+
+  private next(): void {
+    const [lane, send] = [...this.waiting].at(-1) ?? [];
+    this.isAsking = send !== undefined;
+    if (lane === undefined) return;
+    this.waiting.delete(lane);
+    send?.(true);
   }
 
   private async send(kind: Kind, request: object): Promise<Reply | null> {

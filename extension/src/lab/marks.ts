@@ -1,9 +1,9 @@
 // Marks beside the lines of a kernel cell: what is read, written, added to, kept for the backward pass, or has no derivative.
 
 import { type Extension, RangeSet, StateEffect, StateField, type Text } from "@codemirror/state";
-import { EditorView, gutter, GutterMarker, type PluginValue, ViewPlugin, type ViewUpdate } from "@codemirror/view";
+import { type EditorView, gutter, GutterMarker } from "@codemirror/view";
 import { html } from "../dom";
-import { refresh } from "./kernel_cells";
+import { asking } from "./asking";
 import type { Mark } from "./messages";
 
 export type Ask = (text: string) => Promise<Mark[] | null>;
@@ -58,35 +58,12 @@ function placed(doc: Text, marks: Mark[]): RangeSet<Marker> {
   );
 }
 
-/** Ask once nothing was typed for `delay` milliseconds; an answer about an older text is dropped. */
+/** What `ask` says of the lines, asked after `delay` milliseconds; while nobody answers what is known stays. */
 export function marks(ask: Ask, delay: number): Extension {
-  class Asking implements PluginValue {
-    private timer: ReturnType<typeof setTimeout> | undefined;
-    private isOver = false;
-
-    constructor(private view: EditorView) {
-      this.later();
-    }
-    update({ docChanged, transactions }: ViewUpdate): void {
-      if (docChanged || transactions.some(({ effects }) => effects.some((one) => one.is(refresh)))) this.later();
-    }
-    destroy(): void {
-      clearTimeout(this.timer);
-      this.isOver = true;
-    }
-    private later(): void {
-      clearTimeout(this.timer);
-      this.timer = setTimeout(() => void this.run(), delay);
-    }
-    private async run(): Promise<void> {
-      const { doc } = this.view.state,
-        found = await ask(doc.toString());
-      if (found && !this.isOver && this.view.state.doc === doc) this.view.dispatch({ effects: setMarks.of(found) });
-    }
-  }
+  const show = (view: EditorView, _: Text, found: Mark[] | null) => found && view.dispatch({ effects: setMarks.of(found) });
   return [
     marksField,
-    ViewPlugin.fromClass(Asking),
+    asking(ask, delay, show),
     gutter({ class: "kernelab-gutter", side: "after", markers: ({ state }) => state.field(marksField) }),
   ];
 }

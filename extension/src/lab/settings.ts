@@ -13,7 +13,7 @@ export interface Settings {
 
 /** The settings, which follow the registry; `changed` is called when they do. */
 export function settingsOf(registry: ISettingRegistry | null, changed: () => void): Settings {
-  const settings: Settings = { delay: 60, marks: true };
+  const settings: Settings = { delay: 30, marks: true };
   void registry?.load(PLUGIN).then((loaded) => {
     const take = () => {
       Object.assign(settings, loaded.composite);

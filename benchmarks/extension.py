@@ -1,0 +1,321 @@
+"""Measure how fast the JupyterLab extension answers, and what it costs, in a real JupyterLab.
+
+    python benchmarks/extension.py [--repeat 12] [--write benchmarks/EXTENSION.md]
+
+Needs what the browser tests need: JupyterLab, Chromium, and node for a front end that is not built yet.
+"""
+
+import argparse
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.conftest import (  # noqa: E402 (this checkout is found now)
+    Lab,
+    NotebookPage,
+    offer_our_extension,
+    running_chromium,
+    running_lab,
+    show_notebook,
+)
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, CDPSession, Page
+
+LOAD = "%load_ext kernelab\nimport kernelab as kl"
+KERNEL = """%%kernel --quiet
+def step(x: array[vec3], v: array[vec3], k: float, dt: float, n: int, energy: array[float]):
+    i = tid()
+    p = x[i]
+    for j in range(n):
+        d = length(p - x[j]) + 0.1
+        p += dt * (v[i] - k * normalize(p - x[j]) / d)
+    atomic_add(energy, 0, sin(length(p)))"""
+Row = tuple[str, list[float]]
+
+WORD = "sin"
+"""One more letter in this word is an error."""
+
+TYPED = "p += dt * v[i] * sin(k)"
+"""What is typed in the large notebook."""
+
+CELLS = 100
+"""How many kernel cells the large notebook has."""
+
+BUSY = "import pathlib, time\nwhile not pathlib.Path('stop').exists():\n    "
+RUNNING = {
+    "while a cell waits": BUSY + "time.sleep(0.01)",
+    "while a cell computes in Python": BUSY + "sum(range(1000))",
+    "while a cell launches kernels": "import pathlib\nx, y = kl.ones(1_000_000), kl.zeros(1_000_000)\n"
+    "while not pathlib.Path('stop').exists():\n    kl.launch(square, 1_000_000, [x, y])",
+}
+SQUARE = """square = kl.compile('''def square(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i]
+''')['square']"""
+
+# From the press of a key until a wrong word is underlined in the cell of the cursor.
+WATCH = """(() => {
+  let pressed = 0;
+  window.underlined = [];
+  document.addEventListener("keydown", ({ key }) => { pressed = key === "e" ? performance.now() : 0; }, true);
+  const look = () => {
+    const found = document.activeElement?.closest(".jp-CodeCell")?.querySelector(".cm-lintRange-error");
+    if (pressed && found) { window.underlined.push(performance.now() - pressed); pressed = 0; }
+  };
+  new MutationObserver(look).observe(document, { subtree: true, childList: true });
+})();"""
+
+# How long each key holds up the page: the next task begins when all that listens has been heard.
+KEYS = """(() => {
+  window.keys = [];
+  document.addEventListener("keydown", () => {
+    const pressed = performance.now(), { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => window.keys.push(performance.now() - pressed);
+    port2.postMessage(null);
+  }, true);
+})();"""
+
+NO_MISTAKE = "!document.activeElement.closest('.jp-CodeCell').querySelector('.cm-lintRange-error')"
+
+
+class Bench:
+    """A JupyterLab and a browser, which show one notebook at a time."""
+
+    def __init__(self, lab: Lab, browser: "Browser", home: Path, repeat: int) -> None:
+        self.lab, self.browser, self.home, self.repeat = lab, browser, home, repeat
+
+    def open(self, *cells: str) -> NotebookPage:
+        """A page of its own with a new notebook, in which kernelab is loaded."""
+        page = self.browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+        page.add_init_script(WATCH + KEYS)
+        notebook = show_notebook(self.lab, page, "bench.ipynb", cells)
+        notebook.run_in_kernel(LOAD)
+        return notebook
+
+    def offer(self, has_it: bool) -> None:
+        """Whether the next page has the extension."""
+        (self.home / "data" / "labextensions" / "kernelab").unlink(missing_ok=True)
+        if has_it:
+            offer_our_extension(self.home)
+
+    def close(self, notebook: NotebookPage) -> None:
+        """Close the page, and end its kernel."""
+        page = notebook.page
+        page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.shutdown().then(() => null)")
+        page.context.close()
+
+
+def underlines(page: "Page", cell: int, count: int, pause: int = 150) -> list[float]:
+    """Milliseconds from the key that makes a word wrong to its underline, `count` times."""
+    into(page, cell, WORD)
+    page.evaluate("window.underlined = []")
+    for number in range(count):
+        page.wait_for_timeout(pause)
+        page.keyboard.press("e")
+        page.wait_for_function(f"window.underlined.length === {number + 1}")
+        page.keyboard.press("Backspace")
+        page.wait_for_function(NO_MISTAKE)
+    return list(page.evaluate("window.underlined.splice(0)"))
+
+
+def into(page: "Page", cell: int, word: str) -> None:
+    """Put the cursor behind a word of a cell."""
+    page.evaluate(
+        """async ([cell, word]) => {
+          const { content } = window.jupyterapp.shell.currentWidget;
+          content.activeCellIndex = cell;
+          await content.scrollToItem(cell, "center");
+          await content.activeCell.ready;
+          content.mode = "edit";
+          const { editor } = content.activeCell;
+          editor.focus();
+          const at = editor.model.sharedModel.getSource().lastIndexOf(word) + word.length;
+          editor.setCursorPosition(editor.getPositionAt(at));
+        }""",
+        [cell, word],
+    )
+
+
+def latency(bench: Bench) -> Iterator[Row]:
+    """From a key to its underline, in a notebook of one cell."""
+    notebook = bench.open(KERNEL)
+    page, stop = notebook.page, bench.lab.root / "stop"
+    notebook.run_in_kernel(SQUARE)
+    underlines(page, 0, 3)
+    yield "idle", underlines(page, 0, bench.repeat)
+    for name, code in RUNNING.items():
+        stop.unlink(missing_ok=True)
+        page.evaluate(
+            "code => { window.running = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+            ".requestExecute({ code }).done; }",
+            code,
+        )
+        underlines(page, 0, 1)
+        yield name, underlines(page, 0, bench.repeat)
+        stop.touch()
+        page.evaluate("window.running.then(() => null)")
+    bench.close(notebook)
+
+
+def large(bench: Bench) -> Iterator[Row]:
+    """The same in a notebook of many kernel cells, and what each key costs there."""
+    notebook = bench.open(*many())
+    page = notebook.page
+    page.evaluate("window.jupyterapp.commands.execute('kernelab:show-side').then(() => 0)")
+    underlines(page, CELLS // 2, 3)
+    yield f"idle, {CELLS} kernel cells", underlines(page, CELLS // 2, bench.repeat)
+    again = []
+    for _ in range(bench.repeat // 3):
+        # What is known of every cell may be another after a run.
+        page.evaluate("window.jupyterapp.commands.execute('notebook:run-cell').then(() => 0)")
+        again += underlines(page, CELLS // 2, 1, pause=0)
+    yield f"right after a run, {CELLS} kernel cells", again
+    bench.close(notebook)
+
+
+def many() -> list[str]:
+    """Many kernel cells."""
+    return [KERNEL.replace("step", f"step{number}") for number in range(CELLS)]
+
+
+def keys(bench: Bench) -> Iterator[tuple[str, list[float], float]]:
+    """What a key costs in a large notebook: how long it holds up the page, and the page's processor time."""
+    for name, has_it in (("without the extension", False), ("with it", True)):
+        bench.offer(has_it)
+        notebook = bench.open(*many())
+        page = notebook.page
+        into(page, CELLS // 2, WORD)
+        page.keyboard.press("End")
+        page.keyboard.press("Enter")
+        page.wait_for_timeout(1500)
+        page.evaluate("window.keys = []")
+        session = page.context.new_cdp_session(page)
+        before = spent(session)
+        page.keyboard.type(TYPED, delay=120)
+        page.wait_for_timeout(500)
+        after = spent(session)
+        held = page.evaluate("window.keys")
+        assert len(held) == len(TYPED)
+        yield name, held, (after - before) / len(TYPED)
+        bench.close(notebook)
+
+
+def spent(session: "CDPSession") -> float:
+    """Milliseconds of the processor that the main thread of a page has used since this was first asked."""
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    metrics = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+    return 1e3 * sum(map(metrics.__getitem__, ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration")))
+
+
+def starts(bench: Bench) -> Iterator[tuple[str, list[float], list[float]]]:
+    """From the address to the restored JupyterLab, without the extension and with it by turns: by the clock,
+    and the page's processor time.
+    """
+    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    for number in range(bench.repeat + 3 & ~1):
+        has_it = number % 2 == 1
+        bench.offer(has_it)
+        page = bench.browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+        session = page.context.new_cdp_session(page)
+        before = spent(session)
+        page.goto(f"{bench.lab.url}/lab?token={bench.lab.token}&reset")
+        page.wait_for_function("window.jupyterapp")
+        took = page.evaluate("window.jupyterapp.restored.then(() => performance.now())")
+        used = spent(session) - before
+        assert page.evaluate("window.jupyterapp.hasPlugin('kernelab:plugin')") == has_it
+        page.context.close()
+        if number > 1:  # the first ones fill caches
+            found[has_it].append((took, used))
+    for name, has_it in (("without the extension", False), ("with it", True)):
+        yield name, [took for took, _ in found[has_it]], [used for _, used in found[has_it]]
+
+
+def sizes() -> Iterator[tuple[str, int]]:
+    """Bytes of the built files."""
+    built = ROOT / "extension" / "labextension"
+    yield "the extension", sum(file.stat().st_size for file in built.rglob("*.js"))
+    widget = ROOT / "kernelab" / "jupyter" / "static"
+    yield "the tape's widget", sum(file.stat().st_size for file in widget.glob("*.[jc]s*"))
+
+
+def spread(values: Sequence[float]) -> str:
+    """The median, and the quartiles around it."""
+    low, middle, high = statistics.quantiles(values, n=4)
+    return f"{middle:.0f} | {low:.0f} to {high:.0f}"
+
+
+def report(bench: Bench) -> str:
+    """All tables, as Markdown."""
+    lines = [
+        "# How fast the JupyterLab extension is, and what it costs",
+        "",
+        f"JupyterLab {version('jupyterlab')}, ipykernel {version('ipykernel')},",
+        f"Python {platform.python_version()}, Chromium {bench.browser.version} without a window.",
+        f"{os.cpu_count()} cores; the load was {os.getloadavg()[0]:.1f} at the beginning.",
+        "All times are in milliseconds.",
+        "Made by `python benchmarks/extension.py --write benchmarks/EXTENSION.md`.",
+        "",
+        "## From a key to the underline",
+        "",
+        f"A letter makes a word of a kernel of {len(KERNEL.splitlines()) - 1} lines wrong.",
+        "The delay between key and check, 30 ms by default, is part of the time.",
+        "",
+        "| | median | quartiles |",
+        "|---|---|---|",
+        *(f"| {name} | {spread(times)} |" for name, times in (*latency(bench), *large(bench))),
+        "",
+        f"## A key in a notebook of {CELLS} kernel cells",
+        "",
+        "| | holds up the page: median | quartiles | processor time of the page, with all that follows |",
+        "|---|---|---|---|",
+        *(f"| {name} | {spread(held)} | {used:.1f} |" for name, held, used in keys(bench)),
+        "",
+        "## The start of JupyterLab",
+        "",
+        "| | by the clock: median | quartiles | processor time of the page: median | quartiles |",
+        "|---|---|---|---|---|",
+        *(f"| {name} | {spread(took)} | {spread(used)} |" for name, took, used in starts(bench)),
+        "",
+        "## Size",
+        "",
+        "| | kB |",
+        "|---|---|",
+        *(f"| {name} | {size / 1000:.0f} |" for name, size in sizes()),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure everything, and print it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeat", type=int, default=12)
+    parser.add_argument("--write", type=Path, help="write the tables to this file")
+    options = parser.parse_args()
+    subprocess.run([sys.executable, ROOT / "extension" / "build.py", "require"], check=True)
+    os.environ["PYTHONPATH"] = str(ROOT)  # kernels run this checkout
+    with tempfile.TemporaryDirectory() as folder, running_chromium() as browser:
+        home, root = Path(folder, "home"), Path(folder, "root")
+        root.mkdir()
+        with running_lab(home, root) as lab:
+            text = report(Bench(lab, browser, home, options.repeat))
+    print(text)
+    if options.write:
+        options.write.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
