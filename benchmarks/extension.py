@@ -176,7 +176,7 @@ def large(bench: Bench) -> Iterator[Row]:
     underlines(page, CELLS // 2, 3)
     yield f"idle, {CELLS} kernel cells", underlines(page, CELLS // 2, bench.repeat)
     again = []
-    for _ in range(bench.repeat // 3):
+    for _ in range(bench.repeat // 3 + 2):
         # What is known of every cell may be another after a run.
         page.evaluate("window.jupyterapp.commands.execute('notebook:run-cell').then(() => 0)")
         again += underlines(page, CELLS // 2, 1, pause=0)
