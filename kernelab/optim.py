@@ -141,7 +141,8 @@ class Optimizer(ABC):
         arguments = self.params if inspect.signature(func).parameters else []
         for _ in range(steps):
             for param in self.params:
-                if param.grad is not None:
+                # Only where there is one: who asks for a gradient that is missing is told why.
+                if param.allocation.adjoint is not None and param.grad is not None:
                     param.grad.zero_()
             with Tape() as tape:
                 loss: array = func(*arguments)

@@ -186,7 +186,7 @@ def test_where_digits_are_left_no_line_loses_any() -> None:
 
 
 def test_what_has_no_precision_is_refused() -> None:
-    with pytest.raises(TypeError, match="precision takes a kernel or a tape"):
+    with pytest.raises(TypeError, match="precision takes a kernel, a function or a tape"):
         kl.precision(3.0)
     with pytest.raises(kl.TapeError, match="say what the gradient is of"):
         kl.precision(kl.Tape())

@@ -6,10 +6,11 @@ from typing import Any
 
 from kernelab.autodiff.checks.lost_digits import Loss, SideBySide, compared
 from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError
-from kernelab.autodiff.jacobians.subject import apart, of_kernel
+from kernelab.autodiff.jacobians.subject import apart, of_function, of_kernel
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.tape.seeds import values_of
 from kernelab.autodiff.tape.tape import Tape
+from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.errors import NOWHERE, Diagnostic, KernelTypeError, Source, Span, TapeError
 from kernelab.guidance.bad_calls import telling
 from kernelab.runtime.array.array import array
@@ -18,6 +19,9 @@ from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.command import no_grid
 
 _CALL = "write kl.precision(kernel, dim=n, inputs=[...], outputs=[...]), or kl.precision(tape, loss=loss)"
+
+_MAPS = "<map_"
+"""How the labels of texts begin that `kl.map`, and a call of a function, make themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +67,14 @@ def precision(
     loss: array | None = None,
     grads: Mapping[array, Any] | None = None,
 ) -> Precision:
-    r"""How many digits each line of a kernel, or of all kernels of a tape, loses against float64.
+    r"""How many digits each line of a kernel, a function, or all kernels of a tape, loses against float64.
 
-    A kernel runs on copies of its arguments, and its adjoint with ones behind all outputs; a tape runs again
-    from what it began with, and back from ``backward(loss, grads)``, or from the last `backward`.  Both run
-    on the interpreter, in their own precision and in float64: launches of more than 16,384 threads, or of 512
-    that have to run one by one, and C++ are run, but not looked at.  Nothing that is given changes.  Raises
-    GradientError where no input has gradients, TapeError for a tape that cannot run again, and what a launch
-    raises.
+    A kernel runs on copies of its arguments, a function at `inputs`, and its adjoint with ones behind all
+    outputs; a tape runs again from what it began with, and back from ``backward(loss, grads)``, or from the
+    last `backward`.  Both run on the interpreter, in their own precision and in float64: launches of more
+    than 16,384 threads, or of 512 that have to run one by one, and C++ are run, but not looked at.  Nothing
+    that is given changes.  Raises GradientError where no input has gradients, TapeError for a tape that
+    cannot run again, and what a launch raises.
 
     >>> text = "def far(x: array[float], y: array[float]):\n    y[tid()] = (x[tid()] + 1e4) - 1e4"
     >>> x, y = kl.array([0.1], requires_grad=True), kl.zeros(1, requires_grad=True)
@@ -80,14 +84,19 @@ def precision(
     """
     if isinstance(kernel_or_tape, Tape):
         return _made("the tape", _of_tape(kernel_or_tape, loss, grads))
-    if not isinstance(kernel_or_tape, Kernel):
-        message = f"precision takes a kernel or a tape, not {described(kernel_or_tape)}"
+    if not callable(kernel_or_tape):
+        message = f"precision takes a kernel, a function or a tape, not {described(kernel_or_tape)}"
         raise KernelTypeError(Diagnostic(message, code="call", hint=_CALL))
-    if dim is None:
+    if not isinstance(kernel_or_tape, Kernel):
+        given = varied_inputs(kernel_or_tape, inputs)
+        subject = of_function(kernel_or_tape, given, outputs, "precision")
+    elif dim is None:
         raise no_grid(kernel_or_tape, [*inputs, *outputs])
+    else:
+        subject = of_kernel(kernel_or_tape, dim, inputs, outputs, "precision")
     with apart("precision"):
-        level, _ = compared(of_kernel(kernel_or_tape, dim, inputs, outputs, "precision"), ())
-    return _made(kernel_or_tape.name, level)
+        level, _ = compared(subject, ())
+    return _made(subject.name, level)
 
 
 def _of_tape(tape: Tape, loss: array | None, grads: Mapping[array, Any] | None) -> SideBySide:
@@ -113,7 +122,7 @@ def _made(name: str, level: SideBySide) -> Precision:
     """The losses by line, in the order of the text."""
     worst: dict[tuple[Source, int], dict[bool, Loss]] = {}
     for (span, is_backward), loss in level.losses.items():
-        if span == NOWHERE:
+        if span == NOWHERE or span.source.label.startswith(_MAPS):
             continue
         line = worst.setdefault((span.source, span.line), {})
         before = line.get(is_backward)

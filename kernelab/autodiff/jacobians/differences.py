@@ -209,6 +209,9 @@ HIGHEST = Quotient(SPREAD, lambda y, steps: _central(y, steps).max(axis=0) + _un
 ROUNDING = 64
 """By how many units in the last place outputs may differ besides."""
 
+LOST = 8
+"""By how many times what they differ from float64 before the inputs move."""
+
 SHARE = 0.01
 """Which share of its change an output may differ by."""
 
@@ -254,6 +257,7 @@ def _differ(output: array, here: Floats, there: Floats, frozen_here: Floats, fro
         change, frozen = there - here, frozen_there - frozen_here
         sizes = np.maximum(np.abs(here), np.abs(there)).max(initial=0.0)
         rounding = ROUNDING * epsilon(scalar_of(output.dtype).dtype) * sizes
+        rounding += LOST * np.abs(here - frozen_here).max(initial=0.0)  # at the same inputs: digits lost
         largest = np.maximum(np.abs(change), np.abs(frozen)).max(initial=0.0)
         off = np.abs(change - frozen) > SHARE * largest + rounding
     return bool((off & np.isfinite(change) & np.isfinite(frozen)).any())

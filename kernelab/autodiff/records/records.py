@@ -19,6 +19,7 @@ from kernelab.backend.cpu import cpu_backend
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG
 from kernelab.errors import Diagnostic, KernelTypeError, Related
 from kernelab.lang.types import bytes_of
+from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place
 from kernelab.runtime.kernel.arguments import Reference
@@ -187,6 +188,16 @@ class LaunchEntry:
     place: Place
     snapshots: tuple[tuple[int, Snapshot], ...]
 
+    @property
+    def title(self) -> str:
+        """The name of the launch in messages."""
+        raise NotImplementedError
+
+    @property
+    def dead_ends(self) -> Sequence[tuple[DeadEnd, array, array]]:
+        """Where derivatives end in the text, each with the arrays on both sides."""
+        raise NotImplementedError
+
     def saved(self) -> dict[int, array]:
         """By position, arrays with the old elements of arguments that the adjoint reads and that changed."""
         return {i: saved for i, snapshot in self._checked() if (saved := snapshot.saved) is not None}
@@ -273,6 +284,12 @@ class LaunchRecord(LaunchEntry):
     @property
     def title(self) -> str:
         return f"the launch of `{self.kernel.name}`"
+
+    @property
+    def dead_ends(self) -> Sequence[tuple[DeadEnd, array, array]]:
+        ends = self.kernel.dead_ends
+        given = self.arguments if ends else {}
+        return [(end, given[end.source], given[end.target]) for end in ends]
 
     @property
     def read(self) -> Sequence[array]:

@@ -15,11 +15,9 @@ from kernelab.autodiff.records.provenance import (
     Cut,
 )
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
+from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
 from kernelab.errors import Diagnostic, Related, TapeError
 from kernelab.lang.structs import Struct, StructArray, leaves
-from kernelab.lang.types import is_differentiable
-from kernelab.passes.access import dead_ends
-from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.gradients import Origin, origin_of
 from kernelab.runtime.context.recorder import Place, called, caller, name_of_memory
@@ -154,54 +152,17 @@ def zeros_by_construction(
     steps: Sequence[Step], live: Collection[int], on_the_way: Collection[Allocation]
 ) -> Iterator[Cut]:
     """The arrays with gradients whose values reach the loss only where derivatives are zero."""
-    integers: dict[Allocation, LaunchRecord] = {}  # those that become floats on the way, and where
-    for i in range(max(live, default=-1), -1, -1):
-        record = steps[i].record
-        if not isinstance(record, LaunchRecord) or not record.call.kernel.dead_ends:
-            continue
-        arguments = record.arguments
-        for end in record.kernel.dead_ends:
-            source, target = arguments[end.source], arguments[end.target]
-            through = integers.get(target.allocation)
-            if through is None and not (i in live and target.allocation in on_the_way):
-                continue
-            if not is_differentiable(source.dtype):
-                integers.setdefault(source.allocation, through or record)
-            elif source.requires_grad and source.allocation not in on_the_way:
-                describe = partial(_zero_by_construction, source, record, end, through)
-                memory = source.allocation
-                yield Cut(record.place, (end.is_condition, memory), describe, (memory,), end.is_condition)
+    records = [step.record for step in steps]
+    for zero in zero_chains(records, live, on_the_way, lambda source: source.requires_grad):
+        memory, is_condition = zero.source.allocation, zero.end.is_condition
+        describe = partial(_zero_by_construction, zero)
+        yield Cut(zero.entry.place, (is_condition, memory), describe, (memory,), is_condition)
 
 
-def _zero_by_construction(
-    elements: array, record: LaunchRecord, end: DeadEnd, through: LaunchRecord | None
-) -> Diagnostic:
-    match end.word:
-        case dead_ends.CONDITION:
-            what, why = "it only decides a condition, and that has derivative 0", "it is compared here:"
-            hint = "let its value enter the result, or smooth the step: smoothstep(...), tanh(...)"
-        case dead_ends.INTEGER:
-            what, why = (
-                "its values go on as integers only, and these have no derivative",
-                ("it becomes an integer here:"),
-            )
-            hint = "leave them floats"
-        case name:
-            what = f"its values go on through `{name}` only, and that has derivative 0"
-            why, hint = (
-                "its derivative ends here:",
-                f"leave `{name}` out, or give it a derivative: @func_grad",
-            )
-    related = [Related(why, end.span)]
-    if through is not None:
-        related.append(Related("and a float again here:", through.place.span))
-    return Diagnostic(
-        f"no gradient flows to {called(elements)}, read by {record.title}: {what}",
-        record.place.span,
-        "cut",
-        hint=f"{hint}; if the gradient is meant to end there, pass clone(..., requires_grad=False) of it",
-        related=tuple(related),
-    )
+def _zero_by_construction(zero: ZeroChain) -> Diagnostic:
+    message = f"no gradient flows to {called(zero.source)}, read by {zero.entry.title}"
+    if_meant = "; if the gradient is meant to end there, pass clone(..., requires_grad=False) of it"
+    return zero.explain(message, if_meant)
 
 
 # ------------------------------------------------------------------------------ launches that no tape saw

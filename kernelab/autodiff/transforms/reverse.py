@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from kernelab.autodiff.records.adjoint_buffers import (
     Adjoints,
@@ -34,6 +34,7 @@ from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, LaunchConfig
 from kernelab.errors import KernelTypeError
 from kernelab.lang.types import HALVES, Array, Scalar, float32, is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Box, Region
+from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, caller
 from kernelab.runtime.kernel.kernel import Kernel, kernels_of
@@ -90,10 +91,21 @@ class Run(LaunchEntry):
     place: Place
 
     @property
+    def title(self) -> str:
+        return f"the launch of `{self.program.name}`"
+
+    @property
+    def dead_ends(self) -> Sequence[tuple[DeadEnd, array, array]]:
+        ends, names = self.program.dead_ends, (param.hint for param in self.program.function.params)
+        given: dict[str, Any] = dict(zip(names, self.arguments, strict=True)) if ends else {}
+        return [(end, given[end.source], given[end.target]) for end in ends]
+
+    @property
     def reached(self) -> list[array]:
         """The arrays that adjoints flow to."""
-        active = self.pullback.active if isinstance(self.pullback, Pullback) else ()
-        return [argument for i in active if isinstance(argument := self.arguments[i], array)]
+        reached = self.pullback.reached if isinstance(self.pullback, Pullback) else ()
+        among = (self.arguments[i] for i in reached if i in self.program.reads)
+        return [argument for argument in among if isinstance(argument, array)]
 
     @property
     def written(self) -> list[array]:

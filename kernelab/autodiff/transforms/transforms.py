@@ -8,16 +8,18 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.provenance import Cut
+from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Vectors, drawing_again
 from kernelab.autodiff.transforms.levels import Forward, Level, current, fresh
-from kernelab.autodiff.transforms.reverse import Reverse
+from kernelab.autodiff.transforms.reverse import Reverse, Run
 from kernelab.autodiff.transforms.trees import (
     argument_name,
     assembled,
@@ -39,6 +41,7 @@ from kernelab.hooks import steps
 from kernelab.lang.types import Scalar, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
 from kernelab.runtime.memory.interop import HostArray
+from kernelab.runtime.memory.memory import Allocation
 
 Function = Callable[..., Any]
 
@@ -162,6 +165,30 @@ class Recorded:
         """Whether anything of an output was computed from the inputs."""
         return output.allocation in self.level.tracked
 
+    def tell_of_zeros(self, names: Mapping[Allocation, str]) -> None:
+        """Warn where values go on to the outputs though the derivative is zero by construction.
+
+        A condition is told of where nothing else leads back to the inputs, which have the given names.
+        """
+        entries, live, on_the_way = self.level.entries, set(), {out.allocation for out in self.outputs}
+        if not any(isinstance(entry, Run) and entry.program.dead_ends for entry in entries):
+            return
+        for i, entry in reversed([*enumerate(entries)]):
+            if any(target.allocation in on_the_way for target in entry.written):
+                live.add(i)
+                on_the_way.update(source.allocation for source in entry.reached)
+        arrives = not on_the_way.isdisjoint(names)
+        found = zero_chains(entries, live, on_the_way, lambda source: self.level.carries(source.allocation))
+        together: dict[object, tuple[ZeroChain, list[str]]] = {}  # those that end at one place
+        for memory, zero in {zero.source.allocation: zero for zero in found}.items():
+            if memory in names or not (zero.end.is_condition and arrives):
+                by = names.get(memory) or f"an array that {zero.entry.title} reads"
+                _, several = together.setdefault((zero.end.span, zero.entry.place), (zero, []))
+                several.append(by)
+        for zero, several in together.values():
+            message = f"the derivative of {name_of(self.func)} by {' and '.join(several)} is 0"
+            Cut(zero.entry.place, zero.end, partial(zero.explain, message)).warn()
+
 
 def record(
     func: Function, args: Sequence[Any], chosen: Sequence[int], has_aux: bool = False, own: bool = False
@@ -173,7 +200,10 @@ def record(
     level.tracked.update(source.allocation for source in inputs)
     with level.active():
         result, aux = call(func, arguments, has_aux)
-    return Recorded(func, result, aux, leaves(result, func), inputs, level)
+    found = Recorded(func, result, aux, leaves(result, func), inputs, level)
+    named = zip(chosen, inputs, strict=True)
+    found.tell_of_zeros({source.allocation: argument_name(func, n) for n, source in named})
+    return found
 
 
 def push(

@@ -43,7 +43,7 @@ from kernelab.passes.ad.primal_replay import Env, Replay, ascending, divisions_c
 from kernelab.passes.ad.record import Recorded, Residual, record
 from kernelab.passes.common.copying import expanded
 from kernelab.passes.common.effects import Groups, effects
-from kernelab.passes.common.simplify import simplify
+from kernelab.passes.common.simplify import simplify, without_zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _pair(recorded: Recorded, names: frozenset[str], storage: ir.Storage, merged
     body = writer.builder.close()
     name, descending = f"{primal.name}_adjoint", not primal.descending
     adjoint = replace(primal, name=name, params=signature, body=body, descending=descending)
-    adjoint = divisions_checked(simplify(simplify(adjoint, merged), merged))
+    adjoint = divisions_checked(simplify(without_zeros(simplify(adjoint, merged)), merged))
     positions = tuple(memories[memory] for memory in stacks)
     return Vjp(recorded.primal, adjoint, recorded.residuals, (), recorded.reopened, positions)
 

@@ -259,6 +259,9 @@ class _Simplifier(Copier):
         for i in set(range(len(stmt.carries))).difference(kept):
             self.env[stmt.carries[i]] = self.env[stmt.outs[i]] = self.atom(stmt.inits[i])
         super().loop(_carrying(stmt, kept) if len(kept) < len(stmt.carries) else stmt)
+        if isinstance(stmt, ir.For) and isinstance(self.atom(stmt.count), ir.Const):
+            last = zip(stmt.outs, stmt.body.yields, strict=True)
+            self.env.update((out, value) for out, value in last if isinstance(value, ir.Const))
 
     def _never_changes(self, stmt: ir.Loop, i: int) -> bool:
         yielded = stmt.body.yields[i]
@@ -286,6 +289,22 @@ def _carrying(stmt: ir.Loop, kept: list[int]) -> ir.Loop:
 
 def _pick(kept: list[int], items: tuple[_T, ...]) -> tuple[_T, ...]:
     return tuple(items[i] for i in kept)
+
+
+def without_zeros(adjoint: ir.Function) -> ir.Function:
+    """An adjoint without its additions of zero: it is not to seem to reach what it does not change."""
+    return _WithoutZeros(frozenset(ir.reads(adjoint.body))).function(adjoint)
+
+
+class _WithoutZeros(Copier):
+    def __init__(self, used: frozenset[ir.Atom]) -> None:
+        super().__init__()
+        self.used = used
+
+    def atomic(self, stmt: ir.Atomic) -> None:
+        is_zero = isinstance(stmt.value, ir.Const) and stmt.value.value == 0
+        if stmt.kind != "add" or not is_zero or stmt.out in self.used:
+            super().atomic(stmt)
 
 
 # ------------------------------------------------------------------------------------- loads of what is known

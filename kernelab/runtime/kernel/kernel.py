@@ -27,7 +27,7 @@ from kernelab.lang.ir import Custom, Function, walk
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import Array, Type, is_differentiable
 from kernelab.passes.access.access_regions import Region, regions
-from kernelab.passes.access.dead_ends import DeadEnd, dead_ends
+from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.passes.ad.jvp import expand_gradients
 from kernelab.passes.ad.primal_replay import LoopStorage, loop_storage
 from kernelab.passes.ad.textbook import textbook_adjoint, textbook_tangent
@@ -312,10 +312,10 @@ class Kernel(KernelHints, Displayed):
         """The elements of its array parameters that the kernel's text reads, used or not, by position."""
         return regions(self.text, "read")
 
-    @cached_property
+    @property
     def dead_ends(self) -> tuple[DeadEnd, ...]:
         """The array parameters that reach the kernel's results only where derivatives are zero."""
-        return dead_ends(self.primal)
+        return self.program.dead_ends
 
     @property
     def has_backward(self) -> bool:

@@ -18,6 +18,7 @@ from kernelab.lang.ir import Block, Const, Custom, Function, Load, Native, Stora
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import Array, int32, is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Region, regions
+from kernelab.passes.access.dead_ends import DeadEnd, dead_ends
 from kernelab.passes.access.independence import Contest, adds_once, contests, independent, may_meet
 from kernelab.passes.ad.derivative_rules import refuse_shared_arguments
 from kernelab.passes.ad.jvp import jvp
@@ -131,6 +132,11 @@ class Program:
     def regions_changed(self) -> dict[int, Region]:
         """The elements of its arguments that it changes, by position."""
         return regions(self.flat, "change")
+
+    @cached_property
+    def dead_ends(self) -> tuple[DeadEnd, ...]:
+        """The arrays that reach its results only where derivatives are zero; of text that a user wrote."""
+        return () if self._check is None else dead_ends(self.flat)
 
     @cached_property
     def contests(self) -> Mapping[int, tuple[Contest, ...]]:

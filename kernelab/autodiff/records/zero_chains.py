@@ -1,0 +1,71 @@
+"""Zero chains: where values go on to the results, and their derivatives are zero by construction.
+
+    y[i] = round(x[i]) * w[i]        from x to y there is a value, and the derivative 0
+
+The text of the programs is proof (`passes.access.dead_ends`), so that a tape and a transform say the same.
+Knows entries of launches; must not know who goes back through them.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from kernelab.autodiff.records.records import LaunchEntry
+from kernelab.errors import Diagnostic, Related
+from kernelab.lang.types import is_differentiable
+from kernelab.passes.access import dead_ends
+from kernelab.passes.access.dead_ends import DeadEnd
+from kernelab.runtime.array.array import array
+from kernelab.runtime.memory.memory import Allocation
+
+
+class ZeroChain(NamedTuple):
+    """An array whose derivative ends in a launch, where, and the launch that made integers floats again."""
+
+    source: array
+    entry: LaunchEntry
+    end: DeadEnd
+    through: LaunchEntry | None
+
+    def explain(self, message: str, if_meant: str = "") -> Diagnostic:
+        """The message, with the reason, the lines and what to write instead."""
+        match self.end.word:
+            case dead_ends.CONDITION:
+                what, why = "it only decides a condition, and that has derivative 0", "it is compared here:"
+                hint = "let its value enter the result, or smooth the step: smoothstep(...), tanh(...)"
+            case dead_ends.INTEGER:
+                what = "its values go on as integers only, and these have no derivative"
+                why, hint = "it becomes an integer here:", "leave them floats"
+            case name:
+                what = f"its values go on through `{name}` only, and that has derivative 0"
+                why = "its derivative ends here:"
+                hint = f"leave `{name}` out, or give it a derivative: @func_grad"
+        related = [Related(why, self.end.span)]
+        if self.through is not None:
+            related.append(Related("and a float again here:", self.through.place.span))
+        span = self.entry.place.span
+        return Diagnostic(f"{message}: {what}", span, "cut", hint=hint + if_meant, related=tuple(related))
+
+
+def zero_chains(
+    entries: Sequence[object],
+    live: Collection[int],
+    on_the_way: Collection[Allocation],
+    carries: Callable[[array], bool],
+) -> Iterator[ZeroChain]:
+    """The arrays that carry derivatives and whose values reach the results only where these are zero.
+
+    `live` are the positions of the entries that adjoints pass, `on_the_way` is all memory with adjoints.
+    """
+    integers: dict[Allocation, LaunchEntry] = {}  # those that become floats on the way, and where
+    for i in range(max(live, default=-1), -1, -1):
+        entry = entries[i]
+        if not isinstance(entry, LaunchEntry):
+            continue
+        for end, source, target in entry.dead_ends:
+            through = integers.get(target.allocation)
+            if through is None and not (i in live and target.allocation in on_the_way):
+                continue
+            if not is_differentiable(source.dtype):
+                integers.setdefault(source.allocation, through or entry)
+            elif carries(source) and source.allocation not in on_the_way:
+                yield ZeroChain(source, entry, end, through)

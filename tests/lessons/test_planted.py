@@ -1,0 +1,246 @@
+"""Mistakes planted in the programs of the course, in the line that ends in ``# !``.
+
+Each is named with its line by what the program says when it runs, or by the first tool that the table of
+`docs/wrong-gradients.md` recommends for what one sees.
+"""
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from tests.support.lesson import Lesson, shown
+
+SQUARE = """
+def square(v: float):
+    return v * v
+
+@func_grad(square)
+def adj_square(v: float, adj_ret: float):  # !
+    adjoint[v] += v * adj_ret
+"""
+STOPPING = "def stopping(speed: float, grip: float):\n    return {}  # !\n"
+SLOPES = "slopes = kl.func.grad(stopping, (0, 1))(20.0, 0.8)"
+
+PLANE = """
+def plane(places: array2d[float], heights: array[float], w: array[float], loss: array[float]):
+    i = tid()
+    error = {} - heights[i]{}
+    atomic_add(loss, 0, {} / float(len(heights)))
+"""
+GUESS = "w[0] * places[i, 0] + w[1] * places[i, 1] + w[2]"
+FIT = """
+rng = np.random.default_rng(0)
+places = kl.array(rng.normal(size=(20, 2)), dtype=float)
+heights = kl.array(rng.normal(size=20), dtype=float)
+w = kl.array([0.1, 0.2, 0.3], dtype=float, requires_grad=True)
+for k in range(2):
+    loss = kl.zeros(1, dtype=float, requires_grad=True)
+    with kl.Tape(overwrite="warn") as tape:
+        kl.launch(plane, dim=20, inputs=[places, heights, w], outputs=[loss])
+        {}
+    tape.backward(loss){}
+    tape.zero()
+"""
+
+FLOW = """
+def flow(u: array[float], a: array[float], new: array[float]):
+    i = tid()
+    change = 0.0
+    if {}:
+        change = {}  # !
+    new[i] = u[i] + 0.3 * change
+"""
+HEAT = """
+hot = np.where(np.arange(12) < 6, 1.0, 0.0)
+def temperatures(a):
+    u = kl.array(hot, dtype=float)
+    for k in range(4):
+        new = kl.zeros(12, dtype=float)
+        kl.launch(flow, dim=12, inputs=[u, a], outputs=[new])
+        u = new
+    return u
+
+a = kl.ones(12, dtype=float)
+rows = kl.func.jacrev(temperatures)(a)
+"""
+
+DISC = """
+def disc(r: array[float], area: array[float]):
+    i, j = tid()
+    d = length(vec2(0.2 * float(i) - 0.8, 0.2 * float(j) - 0.8)) - r[0]
+    covered = {}  # !
+    atomic_add(area, 0, covered * 0.04)
+"""
+AREA = """
+def area(r):
+    total = kl.zeros(1, dtype=float, requires_grad=True)
+    kl.launch(disc, dim=(9, 9), inputs=[r], outputs=[total])
+    return total
+
+r = kl.array([0.5], dtype=float, requires_grad=True)
+"""
+GRADIENT, STEPS = "slope = kl.func.grad(area)(r)", "last = kl.optim.Adam([r], lr=0.01).minimize(area)"
+
+STEP = "def {0}(x: float):\n    {1} = x\n    for k in range(5):\n        {1} = {2}  # !\n    return {1}\n"
+EIGHTH = """
+def eighth(x: array[float], y: array[float]):
+    i = tid()
+    s = x[i]
+    for k in range(3):
+        s = {}  # !
+    y[i] = s
+"""
+ONCE = """
+x = kl.array([0.5, 1.5], dtype=float, requires_grad=True)
+y = kl.zeros(2, dtype=float, requires_grad=True)
+def sweep():
+    with kl.Tape(overwrite="warn") as tape:
+        kl.launch(eighth, dim=2, inputs=[x], outputs=[y])
+        {}
+    tape.backward(grads={{y: kl.ones_like(y)}}){}
+
+sweep()
+"""
+SQUARES = """
+u = kl.ones(3, requires_grad=True)
+for k in range(2):
+    with kl.Tape() as tape:
+        loss = (u * u).sum()
+    tape.backward(loss)  # !
+    u.assign(0.9 * u.numpy())
+"""
+NOTHING = "def nothing(x: array[float]):\n    x[tid()] = 0.0\n"
+
+SAID = {
+    "1 rule": (SQUARE + STOPPING.format("square(speed) / grip").replace("# !", ""), SLOPES),
+    "1 cast": (STOPPING.format("float(int(speed * speed / grip))"), SLOPES),
+    "1 floor division": (STOPPING.format("speed * speed // grip"), SLOPES),
+    "1 cast of one argument": (STOPPING.format("speed * float(int(2.0 * grip))"), SLOPES),
+    "2 overwritten leaf": (
+        PLANE.format(GUESS, "", "error * error"),
+        FIT.format("w.assign(np.zeros(3))  # !", ""),
+    ),
+    "2 cast": (PLANE.format(f"float(int({GUESS}))", "  # !", "error * error"), FIT.format("", "")),
+    "2 wrapped index": (
+        PLANE.format(GUESS.replace("i, 0", "i - 1, 0"), "  # !", "error * error"),
+        FIT.format("", ""),
+    ),
+    "2 forgotten zeroing": (
+        PLANE.format(GUESS, "", "error * error"),
+        FIT.format("", "  # !").replace("    tape.zero()\n", ""),
+    ),
+    "3 rounding": ("def valley(x: float):\n    return round(x)  # !\n", "h = kl.func.hessian(valley)(0.3)"),
+    "4 forgotten zeroing of steps": (
+        NOTHING,
+        SQUARES,
+    ),
+    "5 wrapped index": (FLOW.format("i >= 0", "a[i] * (u[i - 1] - u[i])"), HEAT),
+    "5 cast": (FLOW.format("i + 1 < len(u)", "float(int(a[i])) * (u[i + 1] - u[i])"), HEAT),
+    "6 hard edge": (DISC.format("1.0 if d < 0.0 else 0.0"), AREA + GRADIENT),
+    "6 hard edge by where": (DISC.format("where(d < 0.0, 1.0, 0.0)"), AREA + GRADIENT),
+    "6 hard edge, minimised": (DISC.format("1.0 if d < 0.0 else 0.0"), AREA + STEPS),
+    "6 bytes": (DISC.format("float(int(255.0 / (1.0 + exp(d / 0.1))))"), AREA + "y = kl.func.vjp(area, r)"),
+    "8 cast in a loop": (STEP.format("logistic", "y", "round(4.0 * y)"), "kl.func.grad(logistic)(0.3)"),
+    "9 cast in every lane": (
+        STEP.format("kepler", "z", "float(int(z + 0.6 * sin(z)))"),
+        "slopes = kl.func.vmap(kl.func.grad(kepler))(kl.array([0.3, 0.8], dtype=float))",
+    ),
+    "10 cast in a loop": (EIGHTH.format("float(int(s * s))"), ONCE.format("", "")),
+    "10 overwritten leaf": (
+        EIGHTH.format("s * s").replace("  # !", ""),
+        ONCE.format("x.fill_(0.0)  # !", ""),
+    ),
+    "10 forgotten zeroing": (
+        EIGHTH.format("s * s").replace("  # !", ""),
+        ONCE.format("", "  # !") + "sweep()\n",
+    ),
+    "10 wrapped index": (EIGHTH.format("s * x[k - 1]"), ONCE.format("", "")),
+}
+
+
+@pytest.mark.parametrize("planted", SAID)
+def test_a_mistake_is_named_by_what_the_program_says(planted: str) -> None:
+    lesson = Lesson(*SAID[planted])
+    assert lesson.is_named_in(lesson.told), lesson.told
+
+
+GAP = "def gap(x: float):\n    return sqrt(x + 1.0) - sqrt(x)  # !\n"
+
+CHECKED = {
+    "1 kink": (STOPPING.format("max(speed - 20.0, 0.0) / grip"), "stopping", [20.0, 0.8]),
+    "2 kink": ("def huber(r: float):\n    return max(0.5 * r, 2.0 * r)  # !\n", "huber", [0.0]),
+    "3 kink": ("def valley(x: float, y: float):\n    return abs(y - x * x)  # !\n", "valley", [1.0, 1.0]),
+    "8 digits": (GAP, "gap", [1e6]),
+    "9 kink": (STEP.format("kepler", "z", "x + 0.1 * abs(z)"), "kepler", [0.0]),
+}
+
+
+@pytest.mark.parametrize("planted", CHECKED)
+def test_a_mistake_is_named_by_gradcheck(planted: str) -> None:
+    kernels, name, values = CHECKED[planted]
+    lesson = Lesson(kernels)
+    report = shown(kl.autograd.gradcheck, lesson.names[name], inputs=values)
+    assert lesson.is_named_in(report), report
+
+
+@pytest.mark.parametrize(
+    ("kernels", "name", "values"),
+    [
+        (GAP, "gap", [1e6]),
+        (STOPPING.format("sqrt(1.0e6 * speed + grip) - sqrt(1.0e6 * speed)"), "stopping", [20.0, 0.8]),
+        ("def valley(x: float):\n    return (1.0e5 + x) * (1.0e5 + x) - 1.0e10  # !\n", "valley", [-0.5]),
+    ],
+    ids=["8", "1", "3"],
+)
+def test_lost_digits_of_a_function_are_named_by_precision(
+    kernels: str, name: str, values: list[float]
+) -> None:
+    lesson = Lesson(kernels)
+    report = kl.precision(lesson.names[name], inputs=values)
+    assert lesson.is_named_in(report), report
+    worst = report.worst()
+    assert worst is not None
+    assert worst.lost > 3
+
+
+def test_lost_digits_are_no_values_of_the_host() -> None:
+    text = "def valley(x: float, y: float):\n    return (1.0e5 + x) * (1.0e5 + x) - 1.0e10 + y * y\n"
+    assert kl.autograd.gradcheck(
+        kl.compile(text)["valley"], inputs=[-0.5, 1.0], show_summary=False, raise_exception=False
+    )
+
+
+DEAD = {
+    "2 relu": ("max(s - 9.0, 0.0)", "the other value is taken here"),
+    "4 clamp": ("clamp(s, -0.1, 0.1)", "the other value is taken here"),
+    "10 product": ("0.0 * s * x[i]", "the derivative is 0 here"),
+}
+
+
+@pytest.mark.parametrize("planted", DEAD)
+def test_a_dead_unit_is_named_by_contributions(planted: str) -> None:
+    expression, reason = DEAD[planted]
+    lesson = Lesson(EIGHTH.format(expression), ONCE.format("", ""))
+    y = lesson.y
+    with kl.Tape() as tape:
+        kl.launch(lesson.eighth, dim=2, inputs=[lesson.x], outputs=[y])
+    found = kl.contributions(tape, lesson.x, 1, grads={y: np.ones(2)})
+    assert lesson.is_named_in(found), found
+    assert reason in str(found)
+
+
+def test_a_dead_unit_of_a_function_is_seen_in_its_trace() -> None:
+    hand = kl.compile("def hand(q: float):\n    c = clamp(q, -0.2, 0.2)\n    return cos(c)\n")["hand"]
+    found = str(kl.trace(hand, 0.4))
+    (line,) = [line for line in found.splitlines() if "clamp" in line and "q_bar +=" in line]
+    assert line.split() == ["2", "c", "=", "clamp(q,", "-0.2,", "0.2)", "q_bar", "+=", "0"]
+
+
+def test_what_is_zero_in_one_way_only_is_silent() -> None:
+    both = Lesson("def f(x: float):\n    return x * round(x)  # !\n", "slope = kl.func.grad(f)(2.4)")
+    assert (both.told, both.slope) == ("", 2.0)
+    straight = Lesson(
+        "def f(x: float):\n    if x > 0.0:\n        return 2.0 * x\n    return 3.0 * x  # !\n",
+        "slope, bent = kl.func.grad(f)(2.4), kl.func.hessian(f)(2.4)",
+    )
+    assert (straight.told, straight.slope, straight.bent) == ("", 2.0, 0.0)
