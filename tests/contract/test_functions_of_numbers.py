@@ -395,6 +395,7 @@ def line(x: float):
 """)
 
 
+@pytest.mark.filterwarnings("ignore:the derivative of stairs")
 @pytest.mark.parametrize("name", ["constant", "stairs", "line"])
 def test_the_gradient_of_a_gradient_that_is_constant_is_zero(name: str) -> None:
     f, grad = STEPS[name], kl.func.grad
