@@ -259,7 +259,8 @@ class _Simplifier(Copier):
         for i in set(range(len(stmt.carries))).difference(kept):
             self.env[stmt.carries[i]] = self.env[stmt.outs[i]] = self.atom(stmt.inits[i])
         super().loop(_carrying(stmt, kept) if len(kept) < len(stmt.carries) else stmt)
-        if isinstance(stmt, ir.For) and isinstance(self.atom(stmt.count), ir.Const):
+        count = self.atom(stmt.count) if isinstance(stmt, ir.For) else None
+        if isinstance(count, ir.Const) and count.value > 0:
             last = zip(stmt.outs, stmt.body.yields, strict=True)
             self.env.update((out, value) for out, value in last if isinstance(value, ir.Const))
 
