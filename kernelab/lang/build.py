@@ -334,13 +334,13 @@ class Expr:
         """`value` itself, or a number as a constant of this expression's scalar type."""
         if isinstance(value, Expr):
             return value
-        return Expr(self.builder, constant(value, scalar_of(self.type)))
+        return self.const(value, scalar_of(self.type))
 
     def const(self, value: float, type: Type | None = None) -> "Expr":
         """A constant of this expression's type, or of another."""
         target = self.type if type is None else type
         assert not isinstance(target, Array)
-        return Expr(self.builder, constant(value, target))
+        return Expr(self.builder, ir.Const(constant(value, target).value, target, float(value)))
 
     def at(self, *indices: int) -> "Expr":
         """The component of a vector (one index) or matrix (two) at constant indices."""

@@ -35,7 +35,7 @@ comes from; a derived statement inherits the span of its primal.  `component` of
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, assert_never
 
@@ -63,10 +63,14 @@ class Var:
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """A number; of a vector or matrix type it stands for that number in every component."""
+    """A number; of a vector or matrix type it stands for that number in every component.
+
+    `exact` is the number that a rule wrote, before it was rounded to the type; a wider program has that.
+    """
 
     value: bool | int | float
     type: Value
+    exact: float | None = field(default=None, compare=False, repr=False)
 
 
 Atom = Var | Const

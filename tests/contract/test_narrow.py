@@ -1,4 +1,4 @@
-"""Gradients of halves to which many launches add: their sum over the launches is rounded once."""
+"""Halves: sums of many launches are rounded once; checks in float64 know what the rules of operations say."""
 
 from typing import Any
 
@@ -99,3 +99,15 @@ def test_derivatives_of_such_sums_are_right(kernels: dict[str, Any]) -> None:
     assert np.all(
         kl.func.vjp(pulled, seeds)[1](kl.ones(1, dtype=kl.bfloat16))[0].numpy().astype(float) == 1.0
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("float16", "log10(v)"), ("bfloat16", "degrees(v)"), ("float32", "log10(v) - 0.43429448 * v")],
+)
+def test_a_check_in_float64_knows_the_constants_of_rules_to_all_digits(name: str, value: str) -> None:
+    text = f"def k(x: array[{name}], y: array[{name}]):\n    v = x[tid()]\n    y[tid()] = {value}\n"
+    dtype = getattr(kl, name)
+    x = kl.array([1.0, 2.25, 0.75, 1.5], dtype=dtype, requires_grad=True)
+    y = kl.zeros(4, dtype=dtype, requires_grad=True)
+    assert kl.autograd.gradcheck(kl.compile(text)["k"], dim=4, inputs=[x], outputs=[y])

@@ -394,7 +394,8 @@ class _Widener(Copier):
         if not isinstance(atom, Const):
             return super().atom(atom)
         type = _wide(atom.type)
-        return Const(float(atom.value), type) if type != atom.type else atom
+        number = atom.value if atom.exact is None else atom.exact
+        return Const(float(number), type) if type != atom.type else atom
 
     def stmt(self, stmt: Stmt) -> None:
         # A widened kernel serves to check another, whose output the reader has seen.
