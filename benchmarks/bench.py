@@ -254,8 +254,12 @@ def _agree(found: dict[str, list[float]], wanted: dict[str, list[float]]) -> boo
 
 
 def _processor() -> str:
+    """The model of the processor, and the widest vectors that it has."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    about = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    flags = about.get("flags", "").split()
+    vectors = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "no AVX2"
+    return f"{about.get('model name', '')}, {vectors}"
 
 
 def _environment() -> str:
