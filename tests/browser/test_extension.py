@@ -14,9 +14,14 @@ KERNEL_OF_PAGE = "window.jupyterapp.shell.currentWidget.sessionContext.session.k
 NOTEBOOK = "window.jupyterapp.shell.currentWidget.content"
 RUN_ALL = "window.jupyterapp.commands.execute('notebook:run-all-cells')"
 # JupyterLab writes the layout to its server some time after it has changed.
-LAYOUT_IS_SAVED = """() => fetch("/lab/api/workspaces/default")
-  .then(reply => reply.json())
-  .then(saved => JSON.stringify(saved.data["layout-restorer:data"] ?? "").includes("kernelab-forms"))"""
+LAYOUT_IS_SAVED = """async () => {
+  let layout = "";
+  while (!layout.includes("kernelab-forms")) {
+    await new Promise(resolve => setTimeout(resolve, 50));
+    const workspace = await fetch("/lab/api/workspaces/default").then(reply => reply.json());
+    layout = JSON.stringify(workspace.data["layout-restorer:data"] ?? "");
+  }
+}"""
 
 KERNEL = """%%kernel --quiet --quite
 def square(x: array[float], y: array[vec3], length: float):
@@ -268,7 +273,7 @@ def test_the_panel_shows_the_tape_of_a_running_cell_and_checks_and_follows_noteb
     run_cells(page, 0)
     expect(rows).to_have_count(2)
     page.evaluate("window.jupyterapp.commands.execute('docmanager:save').then(() => 0)")
-    page.wait_for_function(LAYOUT_IS_SAVED)
+    page.evaluate(LAYOUT_IS_SAVED)
     page.screenshot(path=tmp_path / "before.png")
     page.goto(page.url.split("?")[0])
     expect(rows).to_have_count(2)
