@@ -109,7 +109,7 @@ def jacobian(
     *,
     sparse: bool | Literal["auto"] = False,
 ) -> Jacobians:
-    r"""The Jacobian of each output by each input that has ``requires_grad``, by the adjoint.
+    r"""The Jacobian of each output with respect to each input that has ``requires_grad``, by the adjoint.
 
     `function` is a kernel, launched over `dim` threads with `inputs`, then `outputs`; or a Python function
     that is called with `inputs`, and returns arrays or fills those given as `outputs`.  Of a kernel whose

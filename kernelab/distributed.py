@@ -190,7 +190,7 @@ def _obstacle(value: Any) -> Exception | None:
 
 
 def sum_gradients(loss: Function, params: Any, chunks: Iterable[Any]) -> tuple[float, Any]:
-    """The sum of ``loss(params, chunk)`` over all chunks, and its gradient by `params`.
+    """The sum of ``loss(params, chunk)`` over all chunks, and its gradient with respect to `params`.
 
     `params` is an array, or a tuple of arrays for ``loss(a, b, chunk)``; the gradient is like it.  Each chunk
     goes forward and back on a worker.  Results are added in pairs, in an order that the chunks alone decide:

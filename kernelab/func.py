@@ -2,9 +2,9 @@
 
 They compose: ``vmap(jacfwd(f))``, ``jacfwd(jacrev(f))``.  A function takes arrays, and other things, and
 returns arrays, alone or in tuples, lists or dicts; it must not change its arguments.  `requires_grad` plays
-no part.  A struct, or an array of structs, stands for its fields of floats: a gradient by it is such a struct
-(a number in it an array of one element), a Jacobian by it a dict by the names of fields.  A thin face: the
-computation is in `kernelab.autodiff.transforms.transforms`.
+no part.  A struct, or an array of structs, stands for its fields of floats: a gradient with respect to it
+is such a struct (a number in it an array of one element), a Jacobian a dict by the names of fields.
+The computation is in `kernelab.autodiff.transforms.transforms`.
 
 The module is also the decorator ``@kl.func``, which makes a function that kernels may call.
 """
@@ -363,7 +363,7 @@ def hessian(func: Function, argnums: Argnums = 0) -> Function:
 
 
 def hvp(func: Function, primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """The gradient of `func` by all `primals`, and the Hessian times `tangents`: forward over reverse.
+    """The gradient with respect to `primals`, and the Hessian times `tangents`: forward over reverse.
 
     Each is a tuple with an entry an argument; of a function of one, the entry itself will do.
     """

@@ -87,8 +87,8 @@ cast: cast(x, dtype)
     The bits of a number of 32 or 64 bits, read as a number of another type that is as wide. ``float(x)``
     and ``int(x)`` convert the number itself.
 grad: grad(f)(x)
-    The derivative of a function or an operation by each argument that is a float, as a value, which is
-    differentiated again like any other.
+    The derivative of a function or an operation with respect to each argument that is a float, as a
+    value, which is differentiated again like any other.
 vector: vector(x, y, ...); vector(length=5, dtype=float)
     A vector of any length: of these components, or of zeros.
 matrix: matrix(..., shape=(2, 3), dtype=float)

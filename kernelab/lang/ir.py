@@ -236,7 +236,7 @@ class Native:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A call of a function, or of its `gradient`: the derivative of its one result by each float argument."""
+    """A call of a function, or of its `gradient`: the derivatives with respect to each float argument."""
 
     outs: tuple[Var, ...]
     function: "Function"

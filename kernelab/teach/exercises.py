@@ -148,7 +148,7 @@ def _comparisons(
 
 
 def _slopes(f: Callable[..., Any], point: tuple[Any, ...]) -> Any:
-    """The derivatives of `f` by its arguments, from differences: one, or a tuple."""
+    """The derivatives of `f` with respect to its arguments, from differences: one, or a tuple."""
     if is_function(f) or any(isinstance(value, array) for value in point):
         jacobians = jacobian_fd(f, inputs=[_varied(value) for value in point])
         slopes = [np.squeeze(jacobians[k, 0].numpy()) for k in range(len(point))]

@@ -4,7 +4,7 @@ import kernelab as kl
 
 
 def leaf(*values: float) -> kl.array:
-    """An array of floats to differentiate by."""
+    """An array of floats to differentiate with respect to."""
     return kl.array(values, dtype=float, requires_grad=True)
 
 

@@ -113,7 +113,7 @@ def contributions(
 
 
 def of_call(function: Any, *values: Any, argnums: int = 0, **named: Any) -> Contributions:
-    """The contributions to the derivative of a function for kernels by one argument, at some values."""
+    """The contributions to the derivative of a `@func` with respect to one argument, at some values."""
     call = as_launch(function, varied_inputs(function, values), named)
     if not 0 <= argnums < len(call.inputs) or not isinstance(call.inputs[argnums], array):
         hint = "argnums is the position of a float, a vector or a matrix, counted from 0"

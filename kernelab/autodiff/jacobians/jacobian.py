@@ -40,7 +40,7 @@ class Entries:
 
 
 class Jacobian:
-    """The derivatives of one output by one input: outputs down, inputs across, components counted.
+    """The derivatives of one output with respect to one input: a row a component of the output.
 
     Behaves as a NumPy array where one is wanted; `numpy()` is the matrix, `tocsr()` a sparse one of SciPy.
     `rows` and `columns` say how many of each, from the first, were computed: the rest is NaN.  One that was

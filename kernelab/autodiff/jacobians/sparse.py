@@ -312,7 +312,7 @@ def _dtype(variable: Variable) -> np.dtype[Any]:
 
 
 def sparse_jacobian(problem: Problem, i: int, j: int, always: bool = True) -> Jacobian | None:
-    """The Jacobian of output `j` by input `i` in compressed rows; None where there is no pattern to go by."""
+    """The Jacobian of output `j` with respect to input `i` in compressed rows; None without a pattern."""
     source, target = problem.subject.sources[i], problem.targets[j]
     if not always and source.count * target.count < SMALL:
         return None

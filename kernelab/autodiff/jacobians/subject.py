@@ -316,7 +316,7 @@ GRADIENT = "gradient"
 
 
 def mark_gradient(function: Callable[..., Any], position: int) -> Callable[..., Any]:
-    """Note that a function returns the gradient of one number by one of its arguments; the function."""
+    """Note that a function returns a gradient with respect to one of its arguments; the function."""
     _beside(function)[GRADIENT] = position
     return function
 

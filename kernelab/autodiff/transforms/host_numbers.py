@@ -79,7 +79,7 @@ class Opened:
         return current() is BASE and (n in self.numbers or is_struct)
 
     def jacobian(self, blocks: Sequence[Any], output: array, apart: Apart) -> list[Any]:
-        """The blocks of a Jacobian by each array among the arguments, without axes for single values."""
+        """The blocks of a Jacobian, one an array among the arguments, without axes for single values."""
         lead = scalar_shape(output)
         if self.closes and (output.shape == (1,) or self.is_of_kernels):
             lead = tuple(n for n in lead if n > 1)
@@ -87,7 +87,7 @@ class Opened:
         return [reshaped(block, (*lead, *shape)) for block, shape in pairs]
 
     def shapes(self, apart: Apart) -> list[tuple[int, ...]]:
-        """The shape of each array that is differentiated by, without the axis of a single value."""
+        """The shape of each differentiated array, without the axis of a single value."""
         return [
             scalar_shape(apart.args[k])[self._is_value(n) and apart.args[k].shape == (1,) :]
             for n, k in zip(apart.owners, apart.chosen, strict=True)
@@ -95,7 +95,7 @@ class Opened:
 
 
 def opened(func: Callable[..., Any], args: Sequence[Any], argnums: Any) -> Opened:
-    """The arguments of a transform, those to differentiate by as arrays where they are values of the host."""
+    """The arguments of a transform; values of the host that are differentiated become arrays."""
     function, arguments = kernel_function(func), list(args)
     stated = stated_types(function)
     chosen = [argnums] if is_whole(argnums) else list(argnums) if isinstance(argnums, Sequence) else []

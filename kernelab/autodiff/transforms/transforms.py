@@ -186,7 +186,7 @@ class Recorded:
                 _, several = together.setdefault((zero.end.span, zero.entry.place), (zero, []))
                 several.append(by)
         for zero, several in together.values():
-            message = f"the derivative of {name_of(self.func)} by {' and '.join(several)} is 0"
+            message = f"the derivative of {name_of(self.func)} with respect to {' and '.join(several)} is 0"
             Cut(zero.entry.place, zero.end, partial(zero.explain, message)).warn()
 
 
@@ -316,7 +316,7 @@ def _checked_loss(recorded: Recorded) -> array:
             "add them up: kl.utils.array_sum(y, out=total), or use vjp or jacrev",
         )
     if not recorded.depends(loss):
-        message = f"the result of {name} was not computed from the arguments to differentiate by"
+        message = f"the result of {name} was not computed from the arguments to differentiate with respect to"
         hint = "let kernels compute it from them; what goes through NumPy has no derivative"
         raise refusal(GradientError, message, "unreached", hint)
     return loss
@@ -326,7 +326,7 @@ def _checked_loss(recorded: Recorded) -> array:
 
 
 def rows(recorded: Recorded, chunk_size: int | None = None) -> list[list[array]]:
-    """For each output the Jacobian by each input, outputs' axes first, from batches of adjoints."""
+    """For each output the Jacobian with respect to each input, outputs' axes first, by adjoints."""
     _require_float_outputs(recorded.func, recorded.outputs)
     return [[*_rows(recorded, k, chunk_size)] for k in range(len(recorded.outputs))]
 
@@ -368,7 +368,7 @@ def columns(
     randomness: str,
     asked: str,
 ) -> tuple[Any, list[list[array]], Any]:
-    """Call a function: its result, for each output the Jacobian by each input from tangents, and the rest.
+    """Call a function: its result, each output's Jacobian with respect to each input, and the rest.
 
     `asked` is the name of the transform that the user called.
     """

@@ -182,7 +182,7 @@ def is_whole(value: object) -> bool:
 
 
 def positions(func: Callable[..., Any], args: Sequence[Any], argnums: int | Sequence[int]) -> tuple[int, ...]:
-    """The arguments to differentiate by; an error names the one that has no derivative."""
+    """The arguments to differentiate with respect to; an error names the one that has no derivative."""
     _require_callable(func)
     one = is_whole(argnums)
     chosen: tuple[Any, ...] = (argnums,) if one else tuple(argnums) if isinstance(argnums, Sequence) else ()
@@ -231,9 +231,11 @@ def _holds_floats(value: Any) -> bool:
 
 def _no_floats(value: Any, what: str) -> Exception:
     if is_struct(value):
-        return refusal(KernelTypeError, f"{what} has no field of floats to differentiate by", "argument")
+        message = f"{what} has no field of floats to differentiate with respect to"
+        return refusal(KernelTypeError, message, "argument")
     if isinstance(value, array) and not value.size:
-        return refusal(KernelTypeError, f"{what} has no elements to differentiate by", "argument")
+        message = f"{what} has no elements to differentiate with respect to"
+        return refusal(KernelTypeError, message, "argument")
     kind = f"an array of {value.dtype}" if isinstance(value, array) else f"{a_thing(value)}"
     message = f"{what} is {kind}: only floats and arrays of floats are differentiated"
     hint = "make an array of it: kl.array(..., dtype=float)"

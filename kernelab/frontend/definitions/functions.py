@@ -92,7 +92,7 @@ class UserFunction(Offers, Single, Displayed):
         return hooks.call(self, arguments, named)
 
     def textbook(self, active: Iterable[str] | None = None) -> Any:
-        """Its derivatives by the named parameters, or by all, as textbooks write them.
+        """Its derivatives with respect to the named parameters, or by all, as textbooks write them.
 
         Parameters whose types are not stated are floats.  Raises KernelError where there is no adjoint.
         """

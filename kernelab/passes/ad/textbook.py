@@ -63,7 +63,7 @@ class Textbook:
 
 
 def textbook_adjoint(function: ir.Function, active: Iterable[str], groups: Groups = ()) -> Textbook:
-    """The adjoint of a kernel, or of a function that yields numbers, by the parameters named in `active`.
+    """The adjoint of a kernel, or of a function that yields numbers, with respect to those in `active`.
 
     The parameters of that of a kernel are the primal's, then ``<name>_bar`` for each active one; that of a
     function has a ``seed`` for each float result instead, and yields the results and then the cotangents of

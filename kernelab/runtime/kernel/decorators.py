@@ -293,7 +293,7 @@ class Function(Single, hooks.Displayed):
         return self._python(*arguments, **named)
 
     def textbook(self, active: Iterable[str] | None = None) -> Any:
-        """Its derivatives by the named parameters, or by all, as textbooks write them."""
+        """Its derivatives with respect to the named parameters, or by all, as textbooks write them."""
         return hooks.textbook(self, active)
 
     @property

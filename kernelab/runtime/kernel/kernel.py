@@ -391,7 +391,7 @@ class Kernel(KernelHints, Displayed):
         return self.program.tangent(self.positions(active)).flat
 
     def textbook(self, active: Iterable[str] | None = None) -> "Derivation":
-        """The derivatives by the named parameters, or by all, as textbooks write them.
+        """The derivatives with respect to the named parameters, or by all, as textbooks write them.
 
         Raises KernelError where there is no adjoint.
         """
@@ -418,7 +418,7 @@ class Kernel(KernelHints, Displayed):
         return sum(pullback.adjoint.spilled for pullback in self.program.pullbacks)
 
     def loops(self, active: Iterable[str] | None = None) -> tuple[LoopStorage, ...]:
-        """The values that the adjoint by the named parameters, or by all, saves of each loop."""
+        """The values that the adjoint with respect to the named parameters, or by all, saves of each loop."""
         return loop_storage(self.primal, self.vjp(self._differentiable if active is None else active).adjoint)
 
     def positions(self, names: Iterable[str]) -> Positions:
