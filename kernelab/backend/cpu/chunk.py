@@ -281,6 +281,8 @@ class Chunk:
         live = self.live(frame)
         indices = [frame.places(index)[:live] for index in stmt.indices]
         extents = self.shape(stmt.array)
+        if all(((i >= 0) & (i < n)).all() for i, n in zip(indices, extents, strict=False)):
+            return (*self._own_lanes(stmt, frame, live), *indices, *_component(stmt)), live
         # An index below zero counts from the end, as in Python; an unsigned one never does.
         signed = [isinstance(atom.type, Scalar) and atom.type.kind == "int" for atom in stmt.indices]
         counted = [
@@ -297,8 +299,11 @@ class Chunk:
             axis = next(k for k, bad in enumerate(outside) if bad[live])
             thread, offender = int(frame.threads[live]), int(indices[axis][live])
             self.fail(Failure(INDEX, self.program.numbers[stmt], thread, offender, extents[axis], axis))
-        lanes = (self.own(frame)[:live],) if stmt.array in self.locals else ()
-        return (*lanes, *(i[:live] for i in counted), *_component(stmt)), live
+        return (*self._own_lanes(stmt, frame, live), *(i[:live] for i in counted), *_component(stmt)), live
+
+    def _own_lanes(self, stmt: ir.Load | ir.Store | ir.Atomic, frame: Frame, live: int) -> tuple[Numpy, ...]:
+        """The first index into a local array, which has the threads of the chunk as first axis."""
+        return (self.own(frame)[:live],) if stmt.array in self.locals else ()
 
     def allocate(self, var: ir.Var, shape: tuple[int, ...], frame: Frame) -> None:
         if var not in self.locals:

@@ -42,9 +42,8 @@ class Frame:
 
     def define(self, var: Var, value: Numpy) -> None:
         """Give a variable its values, broadcast to one a lane."""
-        shape = (len(self), *shape_of(type_of(var)))
         dtype = scalar_of(type_of(var)).dtype
-        self._values[var] = np.broadcast_to(np.asarray(value).astype(dtype, copy=False), shape)
+        self._values[var] = self._spread(np.asarray(value).astype(dtype, copy=False), var)
 
     def operand(self, atom: Atom) -> Numpy:
         """The values of an atom; a constant has no axis for the lanes, but broadcasts over it."""
@@ -54,8 +53,11 @@ class Frame:
 
     def values(self, atom: Atom) -> Numpy:
         """The values of an atom, one a lane."""
-        found = self.operand(atom)
-        return np.broadcast_to(found, (len(self), *shape_of(type_of(atom))))
+        return self._spread(self.operand(atom), atom)
+
+    def _spread(self, value: Numpy, atom: Atom) -> Numpy:
+        shape = (len(self), *shape_of(type_of(atom)))
+        return value if value.shape == shape else np.broadcast_to(value, shape)
 
     def knows(self, atom: Atom) -> bool:
         """Whether an atom has values here."""
