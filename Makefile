@@ -138,6 +138,11 @@ test-gpu: $(VENV)/.with-test $(VENV)/.with-cuda must-compile
 bench-gpu: $(VENV)/.with-bench $(VENV)/.with-cuda must-compile
 	$(BIN)/python benchmarks/gpu.py --warp-python $(BIN)/python --write benchmarks/GPU.md $(ARGS)
 
+# The extra `test` holds what `lab` holds.
+$(VENV)/.with-test: pyproject.toml
+	scripts/setup.sh environment test
+	@touch $@ $(VENV)/.with-lab
+
 # One stamp for each set of extras: made once, again when pyproject.toml changes.
 $(VENV)/.with-%: pyproject.toml
 	scripts/setup.sh environment $*

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import hypothesis
-import nbformat
 import pytest
 
 from tests.chromium import find_chromium
@@ -382,6 +381,8 @@ def show_notebook(
 
 
 def _write_notebook(path: Path, cells: tuple[str | Path, ...]) -> None:
+    import nbformat  # takes two seconds: its validator loads a parser of addresses
+
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(str(cell)) for cell in cells])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(notebook, path)
