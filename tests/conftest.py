@@ -4,6 +4,7 @@ Knows pytest, JupyterLab and Chromium; must not know kernelab.
 """
 
 import difflib
+import itertools
 import json
 import os
 import secrets
@@ -27,7 +28,7 @@ import pytest
 from tests.chromium import find_chromium
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, ViewportSize
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
@@ -55,6 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["KERNELAB_CACHE_DIR"] = os.environ.get("KERNELAB_TEST_CACHE") or _cache_of_this_run(config)
     # Kernels of notebooks and other child processes must run this checkout, installed or not.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    # Else each of them compiles the package anew, which takes longer than to load it.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def _cache_of_this_run(config: pytest.Config) -> str:
@@ -342,47 +345,125 @@ class NotebookPage:
         )
 
 
+# Nothing of a test stays in the page: its documents and views, its kernels, an open side panel, a dark theme.
+EMPTY_THE_PAGE = """async () => {
+  const { shell, commands, serviceManager } = window.jupyterapp;
+  for (const widget of [...shell.widgets("main")]) {
+    const session = widget.sessionContext?.session?.id;
+    widget.dispose();
+    if (session) void serviceManager.sessions.shutdown(session);
+  }
+  shell.collapseRight();
+  const theme = "JupyterLab Light";
+  if (document.body.dataset.jpThemeName !== theme) await commands.execute("apputils:change-theme", { theme });
+}"""
+
+
+class LabPage:
+    """JupyterLab in a page that tests use one after another: to load it takes longer than most tests.
+
+    A test finds it empty, whatever was there before; behind one that failed it is loaded anew.
+    """
+
+    def __init__(self, lab: Lab, browser: "Browser") -> None:
+        self.lab, self.browser = lab, browser
+        self.page: Page | None = None
+
+    def empty(self) -> "Page":
+        """The page, without documents."""
+        if self.page is None:
+            self.page = new_page(self.browser)
+            self.page.goto(f"{self.lab.url}/lab?token={self.lab.token}&reset")
+            self.page.wait_for_function("window.jupyterapp")
+            self.page.evaluate("window.jupyterapp.restored.then(() => null)")
+        self.page.set_viewport_size(SIZE)
+        self.page.mouse.move(0, 0)
+        self.page.evaluate(EMPTY_THE_PAGE)
+        return self.page
+
+    def discard(self) -> None:
+        """Load another page for the next test."""
+        if self.page is not None:
+            self.page.context.close()
+        self.page = None
+
+
+SIZE: "ViewportSize" = {"width": 1280, "height": 900}
+
+
+def new_page(browser: "Browser") -> "Page":
+    """A page that shares nothing with others."""
+    page = browser.new_context(viewport=SIZE).new_page()
+    page.set_default_timeout(PATIENCE)
+    return page
+
+
+@pytest.fixture(scope="session")
+def lab_page(lab: Lab, browser: "Browser") -> Iterator[LabPage]:
+    """The page of this session."""
+    shared = LabPage(lab, browser)
+    yield shared
+    shared.discard()
+
+
 @pytest.fixture
 def open_notebook(
-    lab: Lab, browser: "Browser", tmp_path: Path, request: pytest.FixtureRequest
+    lab_page: LabPage, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., NotebookPage]]:
     """``open_notebook(*cells)`` opens a new notebook of code cells, ``open_notebook(path)`` a copy of a file.
 
-    They open in JupyterLab, or at another ``address`` of the server: "notebooks" is Notebook 7.  A picture
-    of every page is left in the test's temporary folder.
+    They open in JupyterLab, in place of what is open there, or in a page of their own at another ``address``
+    of the server: "notebooks" is Notebook 7.  A picture of every page is left in the test's temporary folder.
     """
-    pages: list[Page] = []
+    lab, own, count = lab_page.lab, [], itertools.count()
+    failed = request.session.testsfailed
 
-    def open_one(*cells: str | Path, address: str = "lab/tree") -> NotebookPage:
-        name = f"{request.node.name}-{len(pages)}.ipynb"
-        pages.append(browser.new_context(viewport={"width": 1280, "height": 900}).new_page())
-        return show_notebook(lab, pages[-1], name, cells, address)
+    def open_one(*cells: str | Path, address: str = "") -> NotebookPage:
+        name = f"{request.node.name}-{next(count)}.ipynb"
+        if not address:
+            return _open_in(lab_page.empty(), lab, name, cells)
+        own.append(new_page(lab_page.browser))
+        return show_notebook(lab, own[-1], name, cells, address)
 
     yield open_one
-    for number, page in enumerate(pages):
+    for number, page in enumerate(filter(None, [lab_page.page, *own])):
         page.screenshot(path=tmp_path / f"page-{number}.png")
+    for page in own:
         page.context.close()
+    if request.session.testsfailed > failed:
+        lab_page.discard()
+
+
+def _open_in(page: "Page", lab: Lab, name: str, cells: tuple[str | Path, ...]) -> NotebookPage:
+    _write_notebook(lab.root / name, cells)
+    page.evaluate(
+        "path => window.jupyterapp.commands.execute('docmanager:open', { path }).then(() => null)", name
+    )
+    return _ready(page)
 
 
 def show_notebook(
     lab: Lab, page: "Page", name: str, cells: tuple[str | Path, ...], address: str = "lab/tree"
 ) -> NotebookPage:
     """Show a new notebook of these cells in a page, or a copy of a file, and wait for its kernel."""
-    match cells:
-        case (Path() as path,):
-            shutil.copy(path, lab.root / name)
-        case _:
-            _write_notebook(lab.root / name, cells)
-    page.set_default_timeout(PATIENCE)
+    _write_notebook(lab.root / name, cells)
     page.goto(f"{lab.url}/{address}/{name}?token={lab.token}&reset")
+    return _ready(page)
+
+
+def _ready(page: "Page") -> NotebookPage:
     page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
     page.evaluate(KERNEL_IS_READY)
     return NotebookPage(page)
 
 
-def _write_notebook(path: Path, cells: tuple[str | Path, ...]) -> None:
-    import nbformat  # takes two seconds: its validator loads a parser of addresses
+def _write_notebook(path: Path, cells: tuple[str | Path, ...], kernel: str = "python3") -> None:
+    match cells:
+        case (Path() as copied,):
+            shutil.copy(copied, path)
+        case _:
+            import nbformat  # takes two seconds: its validator loads a parser of addresses
 
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(str(cell)) for cell in cells])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(notebook, path)
+            made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(str(cell)) for cell in cells])
+            made.metadata["kernelspec"] = {"name": kernel, "display_name": kernel, "language": "python"}
+            nbformat.write(made, path)

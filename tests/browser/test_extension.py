@@ -15,8 +15,9 @@ NOTEBOOK = "window.jupyterapp.shell.currentWidget.content"
 RUN_ALL = "window.jupyterapp.commands.execute('notebook:run-all-cells')"
 # JupyterLab writes the layout to its server some time after it has changed.
 LAYOUT_IS_SAVED = """async () => {
+  const { path } = window.jupyterapp.shell.currentWidget.context;
   let layout = "";
-  while (!layout.includes("kernelab-forms")) {
+  while (!layout.includes("kernelab-forms") || !layout.includes(path)) {
     await new Promise(resolve => setTimeout(resolve, 50));
     const workspace = await fetch("/lab/api/workspaces/default").then(reply => reply.json());
     layout = JSON.stringify(workspace.data["layout-restorer:data"] ?? "");

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,11 +59,19 @@ def try_fault(fault: Fault, folder: Path) -> Verdict:
 def _run(tests: tuple[str, ...], folder: Path) -> tuple[bool, str]:
     options = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist"]
     command = [sys.executable, "-m", "pytest", *options, "--hypothesis-profile=unshrunk", *tests]
-    environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
-        )
+        # A fault as long as what it replaces, planted in the same second, has the same compiled module.
+        with tempfile.TemporaryDirectory() as compiled:
+            environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONPYCACHEPREFIX": compiled}
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=LIMIT,
+                check=False,
+            )
     except subprocess.TimeoutExpired:
         return True, "it never ends"
     lines = done.stdout.splitlines()
