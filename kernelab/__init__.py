@@ -135,9 +135,7 @@ if _typing.TYPE_CHECKING:
         indexedarray4d,
     )
     from kernelab.showing import contributions, graph, precision, show, trace
-    from kernelab.views.live.animation import animation
-    from kernelab.views.live.live_views import live
-    from kernelab.views.live.loop import progress
+    from kernelab.views.live.live_views import animation, live, progress
     from kernelab.words import *
 
     class _Functions:
@@ -198,9 +196,7 @@ _HOMES = {
     "runtime.ops.elementwise": "map",
     "runtime.ops.indexed": "indexedarray indexedarray1d indexedarray2d indexedarray3d indexedarray4d",
     "showing": "contributions graph precision show trace",
-    "views.live.animation": "animation",
-    "views.live.live_views": "live",
-    "views.live.loop": "progress",
+    "views.live.live_views": "animation live progress",
 }
 """The modules that hold the public names; each is imported when one of its names is first used."""
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.views.checks.precision_view import precision_view
-from kernelab.views.checks.report import gradcheck_view
+from kernelab.views.checks.report import gradcheck_view, precision_view
 from kernelab.views.pages.markup import render
 from kernelab.views.pages.page import render as render_page
 

@@ -1,4 +1,4 @@
-"""Views that follow what they are of: an array, and numbers that are added to curves.
+"""Views that follow what they are of: arrays, curves, and loops; and animations, which play by themselves.
 
     view = kl.live(x)               the picture of x
     for k in range(1000):
@@ -11,20 +11,25 @@ what a saved one keeps, and what a page without widgets shows, is the static for
 
 import threading
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.guidance.bad_calls import telling
+from kernelab.hooks import Progress
 from kernelab.runtime.array.array import array, require_array
 from kernelab.runtime.array.transfers import require_readable
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import unrecorded
+from kernelab.runtime.host.structarray import structarray
 from kernelab.views.pages import display, markup
+from kernelab.views.pages.display import View, bar
 from kernelab.views.pages.markup import Below, Drawing, Node, Run, words
 from kernelab.views.pages.picture import curves, number
-from kernelab.views.tape.arrays import PIXELS, values_view
+from kernelab.views.tape.arrays import PIXELS, animation_view, values_view
 
 
 class LiveView(ABC):
@@ -179,3 +184,118 @@ class Live:
 
 
 live = Live()
+
+
+# ------------------------------------------------------------------------------------------------- animations
+
+
+def animation(frames: Any, fps: float = 25.0) -> View:
+    """Frames shown one after another, `fps` a second and again from the start: arrays of one shape and dtype.
+
+    `frames` are arrays, of NumPy too, or one array whose first axis is time.  A frame of one dimension is a
+    curve, one of two an image, as when the array is the value of a cell; all have the same scale.  An array
+    that changes has to be copied for each frame: ``frames.append(x.copy())``.  The view is a picture without
+    scripts (an animated PNG, or SVG).  Raises KernelTypeError or KernelValueError for frames that differ.
+    """
+    if not isinstance(frames, Iterable):
+        message = f"animation takes the frames in a list, not {described(frames)}"
+        raise KernelTypeError(Diagnostic(message, code="frames", hint="write kl.animation([x0, x1, ...])"))
+    if not (isinstance(fps, int | float) and 0.02 <= fps <= 1000):
+        hint = "write fps=25"
+        raise KernelValueError(
+            Diagnostic(f"fps={fps!r} is no number of frames a second", code="fps", hint=hint)
+        )
+    pictures = list(frames)
+    if len(pictures) > 1 and all(frame is pictures[0] for frame in pictures):
+        message = "the frames are one array, which shows its last elements in each"
+        hint = "append copies: frames.append(x.copy())"
+        raise KernelValueError(Diagnostic(message, code="frames", hint=hint))
+    with unrecorded():
+        taken = [array(frame, device="cpu") for frame in pictures]
+    kinds = {(frame.shape, frame.dtype) for frame in taken}
+    if not taken or len(kinds) > 1:
+        kinds_text = " and ".join(f"{dtype} {shape}" for shape, dtype in sorted(kinds, key=str)) or "none"
+        hint = "all have the same shape and dtype"
+        raise KernelValueError(Diagnostic(f"the frames are {kinds_text}", code="frames", hint=hint))
+    first = taken[0]
+    if isinstance(first, structarray) or not first.size:
+        what = f"arrays of {first.dtype}" if first.size else "arrays without elements"
+        raise KernelTypeError(
+            Diagnostic(f"{what} have no picture", code="frames", hint="pass a field of them")
+        )
+    return View(animation_view(taken, fps))
+
+
+# --------------------------------------------------------------------------------------------------- progress
+
+
+T = TypeVar("T")
+
+
+class progress(Generic[T]):  # noqa: N801 (called as tqdm is)
+    """Go through `iterable` with a progress bar: ``for k in kl.progress(range(200)):``.
+
+    As in tqdm, `desc` stands before the bar, `total` counts the items where `iterable` has no length, and
+    with `disable` nothing is shown.  Without an iterable, call `update` after each step, and `close` at the
+    end, or use it in a ``with`` statement.  ``set_postfix(loss=loss)`` adds numbers behind the bar.  Raises
+    KernelTypeError for what has no items.
+    """
+
+    @telling()
+    def __init__(
+        self,
+        iterable: Iterable[T] | None = None,
+        desc: str = "steps",
+        total: int | None = None,
+        *,
+        disable: bool = False,
+    ) -> None:
+        items: Any = iterable
+        if not (items is None or isinstance(items, Iterable)):
+            message = f"progress goes through items, and {described(items)} has none"
+            raise KernelTypeError(Diagnostic(message, code="progress", hint="write kl.progress(range(200))"))
+        self._items = iterable
+        if total is None and hasattr(iterable, "__len__"):
+            total = len(iterable)  # type: ignore[arg-type]
+        self._progress = Progress(desc, total or 0)
+        self._tell = (lambda *_: None) if disable else bar(self._progress, 0.0)
+        self._is_open = True
+        self._tell()
+
+    def __iter__(self) -> Iterator[T]:
+        """The items, one after another, each a step."""
+        try:
+            for item in self._items or ():
+                yield item
+                self.update()
+        finally:
+            self.close()
+
+    def __len__(self) -> int:
+        return self._progress.total
+
+    def update(self, n: int = 1) -> None:
+        """Say that so many steps more are done."""
+        self._progress.done += n
+        self._tell()
+
+    def set_description(self, desc: str) -> None:
+        """Change the words before the bar."""
+        self._progress.what = desc
+
+    def set_postfix(self, **values: Any) -> None:
+        """Show values behind the bar: ``loss=0.0123``; of an array, its one element."""
+        texts = ((name, value.item() if hasattr(value, "item") else value) for name, value in values.items())
+        self._progress.note = ", ".join(f"{name}={number(value)}" for name, value in texts)
+
+    def close(self) -> None:
+        """End the bar: it says how many steps there were, and how long they took."""
+        if self._is_open:
+            self._is_open = False
+            self._tell(True)
+
+    def __enter__(self) -> "progress[T]":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
