@@ -5,10 +5,8 @@ decorators `@kernel` and `@func` say otherwise.  A mistake in one def leaves the
 """
 
 import ast
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import CodeType
 from typing import Any, Literal
 
 from kernelab.errors import (
@@ -36,9 +34,8 @@ from kernelab.frontend.meaning.classes import StructDefinition, lower_class
 from kernelab.frontend.meaning.frame import Mistake, evaluated
 from kernelab.frontend.meaning.meanings import FunctionRef, KernelRef, Poison, StructRef
 from kernelab.frontend.meaning.name_lookup import Scope, named_in
-from kernelab.frontend.meaning.source import Places, no_text, parse, refuse_other_text, source_of
+from kernelab.frontend.meaning.source import Places, lambda_of, no_text, parse, source_of
 from kernelab.frontend.meaning.syntax_trees import (
-    module_of,
     nodes,
     parameters,
     returns_value,
@@ -460,9 +457,6 @@ def _called(node: ast.FunctionDef) -> set[str]:
 # ---------------------------------------------------------------------------------- plain functions of Python
 
 
-Position = tuple[int, int]
-
-
 def lower_python(function: Callable[..., Any], namespace: Mapping[str, Any], label: str) -> UserFunction:
     """A Python function as one that kernels can call; raises KernelError where its text says too much.
 
@@ -471,7 +465,7 @@ def lower_python(function: Callable[..., Any], namespace: Mapping[str, Any], lab
     A def that returns nothing, and text that Python does not keep, are errors too.
     """
     name = function.__name__
-    source, tree = _lambda(function, label) if name == "<lambda>" else source_of(function)
+    source, tree = lambda_of(function, label) if name == "<lambda>" else source_of(function)
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):
         raise no_text(name)
@@ -488,45 +482,6 @@ def lower_python(function: Callable[..., Any], namespace: Mapping[str, Any], lab
     user_function = lowered.definitions[definition.name]
     assert isinstance(user_function, UserFunction)
     return user_function
-
-
-def _lambda(function: Callable[..., Any], label: str) -> tuple[Source, ast.Module]:
-    code = function.__code__
-    try:
-        refuse_other_text(function)
-        lines, _ = inspect.findsource(function)
-        tree = module_of("".join(lines))
-    except (OSError, SyntaxError):
-        raise no_text("this lambda") from None
-    source = Source("".join(lines), label)
-    lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and _is_of(node, code)]
-    if not lambdas:
-        raise no_text("this lambda")
-    inner = min(lambdas, key=lambda node: (_end(node.body)[0] - node.body.lineno, _length(node.body)))
-    body = ast.copy_location(ast.Return(inner.body), inner.body)
-    definition = ast.FunctionDef("lambda", inner.args, [body], [])
-    return source, ast.Module([ast.copy_location(definition, inner)], [])
-
-
-def _is_of(node: ast.Lambda, code: CodeType) -> bool:
-    """Whether all of the code was made from the lambda's body."""
-    names = [argument.arg for argument in parameters(node.args)]
-    if names != list(code.co_varnames[: len(names)]) or node.lineno != code.co_firstlineno:
-        return False
-    first, last = (node.body.lineno, node.body.col_offset), _end(node.body)
-    return all(
-        first <= (line, column) and (end_line, end_column) <= last
-        for line, end_line, column, end_column in code.co_positions()
-        if line is not None and end_line is not None and column is not None and end_column
-    )
-
-
-def _end(node: ast.expr) -> Position:
-    return node.end_lineno or node.lineno, node.end_col_offset or 0
-
-
-def _length(node: ast.expr) -> int:
-    return _end(node)[1] - node.col_offset
 
 
 def _drop_annotations(node: ast.FunctionDef) -> None:

@@ -100,10 +100,6 @@ class Frame:
     set_at: dict[str, Span] = field(default_factory=dict)
     late_sums: list[LateSum] = field(default_factory=list)
 
-    def any_value(self, node: ast.expr) -> Meaning | None:
-        """The value of an expression, None for a call that returns nothing."""
-        return self.lower(self, node)
-
     def value(self, node: ast.expr) -> Meaning:
         """The value of an expression; raises Mistake, or Poisoned after a mistake that has been reported."""
         value = self.lower(self, node)

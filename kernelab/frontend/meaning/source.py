@@ -14,7 +14,7 @@ from types import CodeType
 from typing import Any, NoReturn
 
 from kernelab.errors import Diagnostic, KernelSyntaxError, Source, Span, label_of
-from kernelab.frontend.meaning.syntax_trees import module_of, nodes, refuse_module
+from kernelab.frontend.meaning.syntax_trees import module_of, nodes, parameters, refuse_module
 from kernelab.guidance.hint_tables import NEAR_THE_ERROR, OF_LINES, OF_PARSER
 
 Place = ast.stmt | ast.expr | ast.arg | ast.keyword
@@ -204,3 +204,49 @@ def file_of(function: Callable[..., Any]) -> tuple[Source, ...]:
     name = inspect.getsourcefile(function)
     text = "".join(linecache.getlines(name)) if name else ""
     return (Source(text, label_of(name)),) if name and text else ()
+
+
+# ---------------------------------------------------------------------------------------------------- lambdas
+
+
+Position = tuple[int, int]
+
+
+def lambda_of(function: Callable[..., Any], label: str) -> tuple[Source, ast.Module]:
+    """The text around a lambda, with a tree in which it is a def; raises KernelSyntaxError without a text."""
+    code = function.__code__
+    try:
+        refuse_other_text(function)
+        lines, _ = inspect.findsource(function)
+        tree = module_of("".join(lines))
+    except (OSError, SyntaxError):
+        raise no_text("this lambda") from None
+    source = Source("".join(lines), label)
+    lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and _is_of(node, code)]
+    if not lambdas:
+        raise no_text("this lambda")
+    inner = min(lambdas, key=lambda node: (_end(node.body)[0] - node.body.lineno, _length(node.body)))
+    body = ast.copy_location(ast.Return(inner.body), inner.body)
+    definition = ast.FunctionDef("lambda", inner.args, [body], [])
+    return source, ast.Module([ast.copy_location(definition, inner)], [])
+
+
+def _is_of(node: ast.Lambda, code: CodeType) -> bool:
+    """Whether all of the code was made from the lambda's body."""
+    names = [argument.arg for argument in parameters(node.args)]
+    if names != list(code.co_varnames[: len(names)]) or node.lineno != code.co_firstlineno:
+        return False
+    first, last = (node.body.lineno, node.body.col_offset), _end(node.body)
+    return all(
+        first <= (line, column) and (end_line, end_column) <= last
+        for line, end_line, column, end_column in code.co_positions()
+        if line is not None and end_line is not None and column is not None and end_column
+    )
+
+
+def _end(node: ast.expr) -> Position:
+    return node.end_lineno or node.lineno, node.end_col_offset or 0
+
+
+def _length(node: ast.expr) -> int:
+    return _end(node)[1] - node.col_offset
