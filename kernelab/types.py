@@ -23,8 +23,8 @@ from kernelab.lang.types import (
 )
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.array_attributes import is_any, shaped_annotation
+from kernelab.runtime.context.conversion import itemsize, value_type
 from kernelab.runtime.host.struct_instances import Instance
-from kernelab.runtime.memory.interop import itemsize, value_type
 
 scalar_types = tuple(scalar for scalar in SCALARS if scalar is not bool_)
 int_types = tuple(scalar for scalar in scalar_types if scalar.is_int)

@@ -10,8 +10,8 @@ from kernelab.autodiff.records.adjoint_buffers import Argument, Extents
 from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.kernel.program import Program
-from kernelab.runtime.memory.interop import HostArray
 
 SUMS = 1e-3
 """How far sums of another order may differ, relative to the largest element."""

@@ -21,12 +21,12 @@ from kernelab.errors import Diagnostic, KernelMemoryError, KernelWarning, Relate
 from kernelab.lang.types import uint8
 from kernelab.passes.access.access_regions import Box, Region
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import checksum, itemsize
 from kernelab.runtime.context.recorder import Place, called, caller, name_in_caller, name_of_memory
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.dispatch import may_keep
 from kernelab.runtime.launch.footprint import box_and_whole, overwrites
 from kernelab.runtime.launch.launch import Call
-from kernelab.runtime.memory.interop import checksum, itemsize
 from kernelab.runtime.memory.memory import Allocation, Change
 from kernelab.settings import Policy
 

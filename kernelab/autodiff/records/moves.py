@@ -9,9 +9,9 @@ from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.snapshots import Snapshot
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import device_add, device_clear
+from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.garbage import as_the_user_has_it
 from kernelab.runtime.context.recorder import Place
-from kernelab.runtime.memory.interop import HostArray
 from kernelab.runtime.memory.memory import set_aside
 
 

@@ -23,8 +23,9 @@ from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place
 from kernelab.runtime.kernel.arguments import Reference
+from kernelab.runtime.kernel.dispatch import Culprit
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.program import Culprit, Groups, Positions, Pullback
+from kernelab.runtime.kernel.program import Groups, Positions, Pullback
 from kernelab.runtime.launch.checked import run_on_copies, trace
 from kernelab.runtime.launch.footprint import Grid
 from kernelab.runtime.launch.launch import Call

@@ -14,8 +14,8 @@ import numpy as np
 from kernelab.passes.access.access_regions import Box
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import pack_address
+from kernelab.runtime.context.conversion import HostArray, checksum, itemsize
 from kernelab.runtime.launch.footprint import part
-from kernelab.runtime.memory.interop import HostArray, checksum, itemsize
 from kernelab.runtime.memory.memory import Allocation, allocate, copy_bytes, copy_of
 
 Lost = slice | HostArray

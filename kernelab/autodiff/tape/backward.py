@@ -34,7 +34,7 @@ from kernelab.autodiff.transforms.reverse import NarrowSums, has_halves, narrow_
 from kernelab.errors import TapeError
 from kernelab.runtime.array.array import array, duplicate
 from kernelab.runtime.array.transfers import device_clear, device_copy, transfer
-from kernelab.runtime.memory.interop import HostArray, itemsize
+from kernelab.runtime.context.conversion import HostArray, itemsize
 from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of
 
 # ---------------------------------------------------------------------------------------------------- plan

@@ -26,14 +26,13 @@ from kernelab.errors import Diagnostic, KernelTypeError, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.conversion import HostArray, checksum, described
 from kernelab.runtime.context.garbage import as_the_user_has_it
 from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.launch.launch import Call
-from kernelab.runtime.memory.interop import HostArray, checksum
 from kernelab.runtime.memory.memory import Allocation, set_aside, youngest
 
 

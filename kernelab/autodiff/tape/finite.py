@@ -21,7 +21,8 @@ from kernelab.errors import Diagnostic, NotFiniteError, Related
 from kernelab.lang.types import shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import called, caller
-from kernelab.runtime.kernel.program import Culprit, Pullback
+from kernelab.runtime.kernel.dispatch import Culprit
+from kernelab.runtime.kernel.program import Pullback
 from kernelab.runtime.launch.checked import turned_here
 from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of, zeros_beside
 

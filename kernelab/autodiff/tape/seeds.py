@@ -31,11 +31,10 @@ from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import device_add, device_fill, move
-from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.conversion import HostArray, described, host_values
 from kernelab.runtime.context.recorder import Place, called, caller, inform
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import by_leaves
-from kernelab.runtime.memory.interop import HostArray, host_values
 from kernelab.runtime.memory.memory import Allocation, copy_bytes
 
 _SUMMED = (

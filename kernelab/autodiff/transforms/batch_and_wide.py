@@ -22,11 +22,11 @@ from kernelab.backend.common.backends import Failed, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelError
 from kernelab.lang.types import Array, Scalar, Type, Value, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import HostArray, itemsize
 from kernelab.runtime.context.recorder import called, caller
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.launch.footprint import changed_part
 from kernelab.runtime.launch.launch import Call
-from kernelab.runtime.memory.interop import HostArray, itemsize
 from kernelab.runtime.memory.memory import Allocation, allocate, youngest
 
 

@@ -17,8 +17,8 @@ from kernelab.host.values import HostValue, type_of
 from kernelab.lang.structs import StructArray
 from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, float32, is_differentiable
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import scalar_of_dtype
 from kernelab.runtime.host.struct_instances import Instance, held_in
-from kernelab.runtime.memory.interop import scalar_of_dtype
 
 
 def kernel_function(func: Any) -> UserFunction | None:

@@ -32,7 +32,9 @@ from kernelab.host.traced import Origins
 from kernelab.lang.ir import Block, Const, For, If, Native, While
 from kernelab.lang.types import Value, scalar_of
 from kernelab.passes.access.independence import independent
+from kernelab.runtime.array.layout import contiguous_strides
 from kernelab.runtime.array.transfers import device_add, device_copy
+from kernelab.runtime.context.conversion import HostArray, itemsize
 from kernelab.runtime.context.recorder import RECORDER, Recorder, caller, name_of_memory, unrecorded
 from kernelab.runtime.host.create import array
 from kernelab.runtime.host.structarray import leaves_of
@@ -40,8 +42,7 @@ from kernelab.runtime.kernel.arguments import Reference, require_arguments_reada
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.launch.footprint import changed_part, grid_of
 from kernelab.runtime.launch.launch import Call
-from kernelab.runtime.memory.interop import HostArray, itemsize
-from kernelab.runtime.memory.memory import Allocation, allocate, contiguous_strides, zeros_beside
+from kernelab.runtime.memory.memory import Allocation, allocate, zeros_beside
 from kernelab.runtime.memory.spaces import OPEN, space_of
 
 

@@ -40,7 +40,7 @@ from kernelab.errors import GradientError, KernelValueError
 from kernelab.hooks import steps
 from kernelab.lang.types import Scalar, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
-from kernelab.runtime.memory.interop import HostArray
+from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.memory.memory import Allocation
 
 Function = Callable[..., Any]

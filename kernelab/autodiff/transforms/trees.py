@@ -15,13 +15,12 @@ from kernelab.host.traced import Traced
 from kernelab.lang.structs import placed
 from kernelab.lang.types import Mat, Scalar, Vec, bytes_of, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.layout import is_picked
+from kernelab.runtime.array.layout import contiguous_strides, is_picked
 from kernelab.runtime.context.recorder import caller, unrecorded
 from kernelab.runtime.host.create import zeros
 from kernelab.runtime.host.struct_instances import Instance, cleared, held_in
 from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.memory.memory import contiguous_strides
 
 
 def is_struct(value: object) -> bool:

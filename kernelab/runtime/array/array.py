@@ -22,6 +22,7 @@ from kernelab.runtime.array.exchange import Exchange, at_address, from_interface
 from kernelab.runtime.array.layout import (
     Index,
     Views,
+    contiguous_strides,
     fits,
     is_indices,
     is_integer,
@@ -40,11 +41,10 @@ from kernelab.runtime.array.transfers import (
     unreadable,
     write,
 )
-from kernelab.runtime.context.conversion import copy_elements, described
-from kernelab.runtime.context.recorder import RECORDER
-from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
-from kernelab.runtime.memory.interop import (
+from kernelab.runtime.context.conversion import (
     HostArray,
+    copy_elements,
+    described,
     element,
     fitting,
     host_values,
@@ -54,7 +54,9 @@ from kernelab.runtime.memory.interop import (
     too_many_axes,
     value_type,
 )
-from kernelab.runtime.memory.memory import address_of, borrow, contiguous_strides
+from kernelab.runtime.context.recorder import RECORDER
+from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
+from kernelab.runtime.memory.memory import address_of, borrow
 
 Shape = tuple[int, ...]
 

@@ -14,7 +14,7 @@ from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelAttributeError, KernelError, KernelTypeError, KernelValueError
 from kernelab.guidance.hint_tables import ARRAYS, FIXED, KERNELS, Offers
 from kernelab.host.single import Single
-from kernelab.runtime.memory.interop import array_type, value_type
+from kernelab.runtime.context.conversion import array_type, value_type
 
 Binary = Callable[[Any, Any], Any]
 

@@ -28,8 +28,9 @@ from kernelab.lang.types import (
     uint16,
 )
 from kernelab.runtime.array.gradients import Gradients
-from kernelab.runtime.array.layout import Part, Strided
+from kernelab.runtime.array.layout import Part, Strided, contiguous_strides, folds
 from kernelab.runtime.array.transfers import look_at
+from kernelab.runtime.context.conversion import HostArray, itemsize, too_many_axes, value_type
 from kernelab.runtime.context.recorder import RECORDER, called, warn_at
 from kernelab.runtime.memory.device import Device, get_cuda_devices, get_device
 from kernelab.runtime.memory.dlpack import (
@@ -41,8 +42,7 @@ from kernelab.runtime.memory.dlpack import (
     is_brain,
     taken,
 )
-from kernelab.runtime.memory.interop import HostArray, itemsize, too_many_axes, value_type
-from kernelab.runtime.memory.memory import Allocation, bounds, contiguous_strides, folds, point_at
+from kernelab.runtime.memory.memory import Allocation, bounds, point_at
 from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space, space_of
 from kernelab.runtime.memory.streams import pinned_like
 

@@ -15,10 +15,16 @@ from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, Kerne
 from kernelab.host.traced import traced
 from kernelab.host.values import frozen
 from kernelab.lang.types import Array, Value, int32, scalar_of, shape_of
-from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.conversion import (
+    HostArray,
+    array_type,
+    described,
+    extents_of,
+    itemsize,
+    shape_tuple,
+)
 from kernelab.runtime.context.recorder import RECORDER
-from kernelab.runtime.memory.interop import HostArray, array_type, extents_of, itemsize, shape_tuple
-from kernelab.runtime.memory.memory import Allocation, address_of, bounds, contiguous_strides, folds
+from kernelab.runtime.memory.memory import Allocation, address_of, bounds
 
 Extents = tuple[int, ...]
 
@@ -467,3 +473,22 @@ def fits(values: HostArray, elem: Value) -> bool:
     components = shape_of(elem)
     dense = contiguous_strides(components, values.itemsize)
     return values.strides[values.ndim - len(components) :] == dense and values.dtype.isnative
+
+
+def folds(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether elements may have bytes in common with each other."""
+    reach = itemsize
+    for stride, extent in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if stride < reach:
+            return 0 not in shape
+        reach += stride * (extent - 1)
+    return False
+
+
+def contiguous_strides(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """The strides of elements of `size` bytes that stand in memory in order and without gaps."""
+    strides: list[int] = []
+    for extent in reversed(shape):
+        strides.append(size)
+        size *= max(extent, 1)
+    return tuple(reversed(strides))

@@ -23,12 +23,11 @@ from kernelab import hooks
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, KernelValueError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import Scalar, scalar_of, shape_of, uint8, uint16, uint32, uint64
-from kernelab.runtime.array.layout import Strided, other_shape, share_bytes
-from kernelab.runtime.context.conversion import copy_elements
+from kernelab.runtime.array.layout import Strided, contiguous_strides, other_shape, share_bytes
+from kernelab.runtime.context.conversion import HostArray, copy_elements, itemsize, strides_tuple
 from kernelab.runtime.context.recorder import RECORDER, Recorder
 from kernelab.runtime.memory.device import Device
-from kernelab.runtime.memory.interop import HostArray, itemsize, strides_tuple
-from kernelab.runtime.memory.memory import Allocation, allocate, bounds, contiguous_strides, copy_bytes
+from kernelab.runtime.memory.memory import Allocation, allocate, bounds, copy_bytes
 from kernelab.runtime.memory.streams import allocate_pinned
 
 

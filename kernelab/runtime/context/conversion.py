@@ -1,19 +1,44 @@
-"""Converts numbers of the host to kernel types; a number that does not fit is an error.
+"""Converts data of the host to kernel types: dtypes by all their names, nested lists as NumPy arrays.
 
-Knows NumPy and the scalar types; must not know arrays.  Fractions are dropped where ints are asked for, as
+Knows NumPy and the kernel types; must not know arrays.  Fractions are dropped where ints are asked for, as
 NumPy does; a number that would become another one, or infinite, is refused.
 """
 
+import functools
 import numbers
+import operator
+import re
+import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing, type_name
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing, near, type_name
 from kernelab.host.traced import untraced
-from kernelab.host.values import refuse_mask
-from kernelab.lang.rounding import largest, rounded, widened
-from kernelab.lang.types import Scalar
+from kernelab.host.values import refuse_mask, type_of
+from kernelab.lang.rounding import largest, require, rounded, widened
+from kernelab.lang.structs import Struct, StructArray, array_inside, layout
+from kernelab.lang.types import (
+    LARGEST,
+    SCALARS,
+    Array,
+    Mat,
+    Scalar,
+    Value,
+    Vec,
+    bool_,
+    bytes_of,
+    float32,
+    float64,
+    int32,
+    int64,
+    named_types,
+    scalar_of,
+    shape_of,
+    size_of,
+    type_named,
+)
 
 _NONE = object()
 
@@ -139,3 +164,265 @@ def _culprit(data: Any) -> Any:
     if not isinstance(data, list | tuple) and not (isinstance(data, np.ndarray) and data.ndim):
         return _NONE if data is None else data
     return next((culprit for part in data if (culprit := _culprit(part)) is not None), None)
+
+
+# ------------------------------------------------------------------------------------------ types of elements
+
+
+_BY_PYTHON: dict[object, Scalar] = {bool: bool_, int: int32, float: float32}
+_BY_NAME = {"float": float32, "int": int32}
+_BY_DTYPE = {scalar.dtype: scalar for scalar in SCALARS}
+
+
+@functools.cache
+def array_type(elem: Any, ndim: int) -> Any:
+    """The type of arrays of `elem`; one object for each, so that a launch may compare by identity."""
+    if not isinstance(elem, Struct):
+        return Array(_with_size(elem), ndim)
+    if not elem.fields:
+        hint = "give it a field, or pass an array of numbers"
+        raise KernelTypeError(
+            Diagnostic(f"an array cannot hold {elem}: it has no fields", hint=hint, code="dtype")
+        )
+    inside = array_inside(elem)
+    if inside is not None:
+        message = f"an array cannot hold {elem}: its field {inside} is an array"
+        hint = "keep the structs in a Python list, or pass the field's array as an argument of its own"
+        raise KernelTypeError(Diagnostic(message, hint=hint, code="dtype"))
+    return StructArray(elem, ndim)
+
+
+@functools.cache
+def itemsize(elem: Any) -> int:
+    """The size of an element in memory, in bytes."""
+    if not isinstance(elem, Struct):
+        return bytes_of(_with_size(elem))
+    array_type(elem, 1)  # refuses a struct that holds arrays
+    return layout(elem).itemsize
+
+
+def _with_size(elem: Value) -> Value:
+    require(scalar_of(elem).dtype)
+    if size_of(elem) == 0:
+        message = f"an array cannot hold {elem}: it has no components"
+        raise KernelTypeError(Diagnostic(message, hint="make an array of numbers", code="dtype"))
+    return elem
+
+
+def value_type(dtype: Any) -> Value:
+    """The kernel type that `dtype` names: a kernel type, ``float``, a NumPy dtype or scalar, or a name.
+
+    Raises KernelTypeError where there is none.
+    """
+    if isinstance(dtype, Scalar | Vec | Mat):
+        return dtype
+    struct = getattr(dtype, "__kernelab_struct__", None)
+    if struct is not None:
+        return struct  # type: ignore[no-any-return]
+    elem = _BY_PYTHON.get(dtype) if isinstance(dtype, type) else None
+    if elem is None and isinstance(dtype, str):
+        return _BY_NAME.get(dtype) or type_named(dtype) or type_of_numpy(dtype)
+    return elem or type_of_numpy(dtype)
+
+
+def type_of_numpy(dtype: Any) -> Scalar:
+    """The type of numbers that NumPy calls by this dtype; raises KernelTypeError where there is none."""
+    try:
+        kind = None if dtype is None else _BY_DTYPE.get(np.dtype(dtype).newbyteorder("="))
+    except (TypeError, ValueError):
+        kind = None
+    if kind is None:
+        named = described(dtype) if hasattr(dtype, "dtype") else repr(dtype)
+        message = f"{named} is no type of array elements"
+        raise KernelTypeError(Diagnostic(message, hint=_type_instead(dtype), code="dtype"))
+    return kind
+
+
+def _type_instead(dtype: Any) -> str:
+    if isinstance(dtype, int):
+        return "a shape of several dimensions is one argument: zeros((2, 3))"
+    if hasattr(dtype, "dtype"):
+        return "write dtype=x.dtype for the type of its elements"
+    names = ", ".join(scalar.name for scalar in SCALARS)
+    use = f"use {names}, a vector such as vec3 or a matrix such as mat33"
+    return near(dtype, named_types(), use) if isinstance(dtype, str) else use
+
+
+def scalar_of_dtype(dtype: np.dtype[Any]) -> Scalar | None:
+    """The kernel scalar stored exactly as NumPy stores `dtype`, if there is one."""
+    return _BY_DTYPE.get(dtype) if dtype.isnative else None
+
+
+# ----------------------------------------------------------------------------------------- values of elements
+
+
+def host_values(data: Any, dtype: Value | None) -> tuple[HostArray, Value]:
+    """`data` as a NumPy array with the components of an element in its last axes, and the element type.
+
+    Without a `dtype`, NumPy data keep theirs, and Python numbers get 32 bits unless they need more.
+    """
+    values = as_numpy(data)
+    elem = dtype if dtype is not None else natural_type(values, data)
+    return _with_components(converted(values, scalar_of(elem)), elem), elem
+
+
+def fitting(value: Any, elem: Value) -> HostArray:
+    """`value` as numbers of an element type, of whatever shape; raises where they are none, or do not fit."""
+    scalar = scalar_of(elem)
+    # Most values are plain numbers of a size that every type of 32 bits holds.
+    plain = type(value) is int or (type(value) is float and scalar.is_float)
+    if plain and scalar.kind in ("float", "int") and scalar.bits >= 32 and abs(value) < 2**31:
+        return np.asarray(value, scalar.dtype)
+    return converted(as_numpy(value, "set elements to"), scalar)
+
+
+def is_plain(value: Any, elem: Any) -> bool:
+    """Whether this is a number of Python's that every number of this kind from 32 bits on can be."""
+    scalar = elem if elem.__class__ is Scalar else getattr(elem, "scalar", None)
+    if scalar is float32 or scalar is float64:
+        return (value.__class__ is float or value.__class__ is int) and -(2**31) < value < 2**31
+    return (scalar is int32 or scalar is int64) and value.__class__ is int and -(2**31) < value < 2**31
+
+
+def element(value: Any, elem: Value) -> HostArray:
+    """One number, or the components of one element; raises KernelValueError for several."""
+    values, components = fitting(value, elem), shape_of(elem)
+    if values.shape == () or values.shape == components:
+        return values
+    if components and values.size == size_of(elem):
+        return values.reshape(components)
+    message = f"an element of {elem} cannot be {described(value)} of shape {values.shape}"
+    hint = f"give a number, or {size_of(elem)} components" if components else "give one number"
+    raise KernelValueError(Diagnostic(message, code="shape", hint=hint))
+
+
+def element_type(value: Any) -> Value:
+    """The type of which this is one element: a number, or a vector or matrix of those components."""
+    elem = type_of(value)
+    if elem is not None:
+        return elem
+    values = as_numpy(value)
+    scalar = scalar_of(natural_type(values, value))
+    match values.shape:
+        case ():
+            return scalar
+        case (n,) if 1 <= n <= LARGEST:
+            return Vec(scalar, n)
+        case (n, m) if 1 <= n * m <= LARGEST:
+            return Mat(scalar, n, m)
+        case shape:
+            message = f"{described(value)} of shape {shape} is no element of an array"
+            hint = "an element is a number, a vector or a matrix; make the array with kl.array(...)"
+            raise KernelTypeError(Diagnostic(message, code="shape", hint=hint))
+
+
+def natural_type(values: HostArray, data: Any) -> Value:
+    """The type of host numbers: their own dtype's, and for Python's numbers 32 bits unless they need more."""
+    if hasattr(data, "dtype"):
+        return type_of_numpy(values.dtype)
+    if values.size == 0 or values.dtype == float64.dtype:
+        return float32
+    if values.dtype == int64.dtype:
+        fits = np.iinfo(np.int32)
+        return int32 if fits.min <= values.min() and values.max() <= fits.max else int64
+    return type_of_numpy(values.dtype)
+
+
+def _with_components(values: HostArray, elem: Value) -> HostArray:
+    components = shape_of(elem)
+    if not components or (values.ndim >= len(components) and values.shape[-len(components) :] == components):
+        return values
+    if values.size == 0:
+        return values.reshape((0, *components))
+    count = size_of(elem)
+    while values.ndim > 1 and values.shape[-1] == 1 and values.shape[-2] % count == 0:
+        values = values[..., 0]  # a column: what ctypes and matrices of one column give
+    if values.ndim and values.shape[-1] == count:
+        return values.reshape(values.shape[:-1] + components)
+    if values.ndim and values.shape[-1] and values.shape[-1] % count == 0:
+        return values.reshape((*values.shape[:-1], -1, *components))
+    wanted = " x ".join(str(n) for n in components)
+    message = f"cannot make an array of {elem} from data of shape {values.shape}"
+    hint = f"the last axes must be {wanted}, or the last one a multiple of {count}"
+    raise KernelTypeError(Diagnostic(message, hint=hint, code="shape"))
+
+
+# ----------------------------------------------------------------------------------------------------- shapes
+
+
+LONGEST = 2**31 - 1
+"""The longest axis of an array that a program makes; arrays of derivatives may be longer."""
+
+
+def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """An array's shape from a number or a sequence of 1 to 4; raises KernelTypeError or ValueError."""
+    if shape.__class__ is int and 0 <= shape <= LONGEST:
+        return (shape,)
+    if shape.__class__ is tuple and 0 < len(shape) <= 4:
+        for n in shape:
+            if n.__class__ is not int or not 0 <= n <= LONGEST:
+                break
+        else:
+            return shape
+    sizes: Any = shape
+    several = sizes.ndim if isinstance(sizes, np.ndarray) else isinstance(sizes, Sequence)
+    extents = tuple(_extent(n) for n in (sizes if several and not isinstance(sizes, str) else (sizes,)))
+    if not 1 <= len(extents) <= 4:
+        raise KernelTypeError(too_many_axes(len(extents)))
+    if any(n < 0 for n in extents):
+        message = f"an array cannot have the shape {extents}"
+        raise KernelValueError(Diagnostic(message, hint="extents are 0 or more", code="shape"))
+    if max(extents) > LONGEST:
+        count = f"{max(extents):,}: kernels count them as ints"
+        message = f"an axis has at most {LONGEST:,} elements, not {count}"
+        hint = "spread them over two axes, such as shape (n // 1024, 1024)"
+        raise KernelValueError(Diagnostic(message, hint=hint, code="shape"))
+    return extents
+
+
+def too_many_axes(count: int) -> Diagnostic:
+    """The diagnostic for an array of too many dimensions."""
+    hint = "make one axis of several: shape (a, b, c, d, e) becomes (a, b, c, d * e)"
+    hint = hint if count else "a single number is an array of one element: shape 1"
+    return Diagnostic(f"an array has 1 to 4 dimensions, not {count}", code="ndim", hint=hint)
+
+
+def strides_tuple(strides: Sequence[int], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The bytes from one element to the next along each axis, all 0 or more; raises KernelValueError."""
+    steps = tuple(strides) if isinstance(strides, Sequence) else (strides,)
+    if len(steps) == len(shape) and all(isinstance(n, int | np.integer) and n >= 0 for n in steps):
+        return tuple(int(n) for n in steps)
+    message = f"an array of shape {shape} cannot have the strides {steps}"
+    hint = "give the bytes from one element to the next for each axis, 0 or more"
+    raise KernelValueError(Diagnostic(message, code="strides", hint=hint))
+
+
+def checksum(data: bytes | memoryview | HostArray, start: int = 0) -> int:
+    """A checksum of bytes, or of the elements of a NumPy array in order, that goes on from `start`."""
+    if isinstance(data, np.ndarray):
+        # As bytes, since brain floats give no buffer of their own.
+        data = np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
+    return zlib.crc32(data, start)
+
+
+def extents_of(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    """The extents of a shape to be, one of which may be -1; raises KernelTypeError for other things."""
+    return tuple(_extent(n) for n in shape)
+
+
+def _extent(count: Any) -> int:
+    try:
+        if not isinstance(count, bool | np.bool_):
+            return operator.index(count)
+    except TypeError:  # arrays of several numbers say no more than that, and have an __index__
+        pass
+    message = f"the extent of an array is a whole number, not {described(count)}"
+    raise KernelTypeError(Diagnostic(message, code="shape", hint=_extent_instead(count)))
+
+
+def _extent_instead(count: Any) -> str:
+    if isinstance(count, float | np.floating):
+        return "write int(...) around it"
+    if isinstance(count, str) and re.fullmatch(r"cpu|cuda(:\d+)?", count):
+        return f'write device="{count}"'
+    return "write 3, or (2, 3)"

@@ -19,12 +19,11 @@ from kernelab.runtime.array.array_attributes import Ranked
 from kernelab.runtime.array.exchange import Capsule, from_capsule
 from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.array.transfers import allocate_on, laid_out, put, transfer
-from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.conversion import described, element, element_type, shape_tuple, value_type
 from kernelab.runtime.context.recorder import RECORDER
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.dlpack import CPU as DLPACK_CPU
 from kernelab.runtime.memory.dlpack import CUDA, MANAGED, described_as_brain, is_brain, is_of_the_cpu
-from kernelab.runtime.memory.interop import element, element_type, shape_tuple, value_type
 from kernelab.runtime.memory.unwritten import begin
 
 Shape = int | Sequence[int]

@@ -13,11 +13,10 @@ from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang.types import SCALARS, Scalar, Value, bfloat16, scalar_of, uint16
 from kernelab.runtime.array.array import array, require_array
 from kernelab.runtime.array.exchange import TorchStream, capsule, warn_of_end
-from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.conversion import described, type_of_numpy, value_type
 from kernelab.runtime.context.recorder import called, warn_at
 from kernelab.runtime.host.create import from_dlpack, from_numpy
 from kernelab.runtime.memory.device import CPU, Device, get_device
-from kernelab.runtime.memory.interop import type_of_numpy, value_type
 
 
 def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, grad: Any = None) -> array:

@@ -20,7 +20,7 @@ from kernelab.host.values import type_of
 from kernelab.lang import ops
 from kernelab.lang.types import Quat, Transform, named_types, scalar_of, type_named
 from kernelab.runtime.array.array import array
-from kernelab.runtime.memory.interop import value_type
+from kernelab.runtime.context.conversion import value_type
 
 
 def expect_eq(a: Any, b: Any) -> None:

@@ -31,10 +31,9 @@ from kernelab.lang.types import (
 )
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
-from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.conversion import HostArray, array_type, described
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.memory.device import CPU
-from kernelab.runtime.memory.interop import HostArray, array_type
 
 
 class Instance:

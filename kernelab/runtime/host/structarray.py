@@ -13,9 +13,9 @@ from kernelab.lang.structs import Struct, layout, placed
 from kernelab.lang.types import Value, is_differentiable
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import look_at, readable
+from kernelab.runtime.context.conversion import HostArray, array_type
 from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.memory.device import CPU, Device
-from kernelab.runtime.memory.interop import HostArray, array_type
 from kernelab.runtime.memory.memory import Allocation, address_of, borrow
 
 

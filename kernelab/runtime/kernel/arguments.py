@@ -20,6 +20,7 @@ from kernelab.lang.rounding import rounded
 from kernelab.lang.types import (
     Array,
     Scalar,
+    Type,
     Value,
     bfloat16,
     is_differentiable,
@@ -29,11 +30,12 @@ from kernelab.lang.types import (
 )
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import require_readable, unreadable
-from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.conversion import HostArray, array_type, described, scalar_of_dtype
 from kernelab.runtime.host.create import from_dlpack
+from kernelab.runtime.kernel.loading import Constants
 from kernelab.runtime.memory.device import CPU
-from kernelab.runtime.memory.interop import HostArray, array_type, scalar_of_dtype
 from kernelab.runtime.memory.memory import Allocation
+from kernelab.settings import Check
 
 _FORMATS = {
     "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q",
@@ -411,3 +413,43 @@ def _slots(parameters: Sequence[Parameter], written: Sequence[int], namespace: d
 def _marks(name: str, attribute: str, count: int) -> list[str]:
     items = "".join(f"memories[{k}].{attribute}, " for k in range(count))
     return [f"def {name}(memories):", f"    return ({items})"]
+
+
+Formals = tuple[Formal, ...]
+
+
+LateSums = tuple[tuple[int, int, Diagnostic], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The facts of a kernel that a launch needs: parameters, types, positions of some, rank.
+
+    `quick` packs plain numbers, `straight` usual arguments.  `written` are the arrays whose elements the
+    kernel changes, `read` those that it loads, `read_in_text` also those whose elements its text loads and
+    does not use, `arrays` and `floats` all arrays and those of floats; `of_floats` says of each array whether
+    it is one of floats, and `of_inputs` whether the kernel leaves it as it is besides.  `numbers` are the
+    floats and vectors for which a one-element array may stand.  `coordinates` counts the thread indices that
+    it unpacks.  `formals` are the parameters as written, where a struct is among them: all else counts its
+    leaves.  `constants` are what it captured, where a launch is to look whether that has changed.
+    `late_sums` are pairs of arrays that may not share memory, each with the error otherwise.  `check` is what
+    the kernel's options say of checks.
+    """
+
+    parameters: tuple[Parameter, ...]
+    types: tuple[Type, ...]
+    quick: tuple[Quick | None, ...]
+    straight: Straight
+    arrays: tuple[int, ...]
+    floats: tuple[int, ...]
+    of_floats: tuple[bool, ...]
+    of_inputs: tuple[bool, ...]
+    numbers: tuple[int, ...]
+    read: tuple[int, ...]
+    read_in_text: tuple[int, ...]
+    written: tuple[int, ...]
+    coordinates: int
+    formals: Formals | None
+    constants: Constants | None
+    late_sums: LateSums
+    check: Check | None

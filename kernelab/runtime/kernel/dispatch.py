@@ -7,6 +7,7 @@ first runs there.  Knows packed launches and spaces; must not know kernels.
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -16,8 +17,10 @@ from kernelab.backend.common.reach import reach_of
 from kernelab.backend.cuda.cuda_backend import Compiled, CudaEntry
 from kernelab.backend.cuda.launch_config import current_stream
 from kernelab.codegen.cpp.entry import EntryInfo, layout_of
-from kernelab.errors import Diagnostic, LaunchError
+from kernelab.errors import Diagnostic, LaunchError, Span
 from kernelab.lang.ir import Function
+from kernelab.passes.common.shadow_values import Poisoned
+from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.memory.device import CPU
 from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space
@@ -180,6 +183,41 @@ class Placed:
 
 def _owner(address: int) -> DeviceAllocation | None:
     return next((owner for space in OPEN.values() if (owner := space.owner(address)) is not None), None)
+
+
+# ---------------------------------------------------------------------------------------------------- tracing
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """A program built so that it finds where values turn NaN or infinite."""
+
+    program: Poisoned
+    entry: Entry
+
+    def culprit(self, marks: HostArray) -> "Culprit | None":
+        """Decode the marks of the threads; the first thread that has one counts."""
+        marked = marks.nonzero()[0]
+        if not len(marked):
+            return None
+        thread = int(marked[0])
+        site, word = self.program.where_it_began(int(marks[thread]))
+        return Culprit(site.span, site.array, site.value, word, thread)
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """The place where a value became NaN or infinite: the line, the value, and the thread.
+
+    `array` is the parameter whose element was so when it was read there, `value` the number that was passed
+    so, if that is how it came.
+    """
+
+    span: Span
+    array: str
+    value: str
+    word: str
+    thread: int
 
 
 # ----------------------------------------------------------------------------------------------------- memory

@@ -25,7 +25,7 @@ from kernelab.frontend.meaning.source import parse
 from kernelab.hooks import Displayed
 from kernelab.lang.ir import Custom, Function, walk
 from kernelab.lang.structs import AnyType, Struct, StructArray
-from kernelab.lang.types import Array, Type, is_differentiable
+from kernelab.lang.types import Array, is_differentiable
 from kernelab.passes.access.access_regions import Region, regions
 from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.passes.ad.jvp import expand_gradients
@@ -39,16 +39,14 @@ from kernelab.runtime.array.array_attributes import KernelHints
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.kernel.arguments import (
+    LateSums,
     Loaded,
-    Parameter,
-    Quick,
-    Straight,
+    Plan,
     ordered,
     parameters,
     straight,
 )
 from kernelab.runtime.kernel.loading import (
-    Constants,
     Module,
     Parsed,
     constants_of,
@@ -58,7 +56,7 @@ from kernelab.runtime.kernel.loading import (
     refuse_unknown,
 )
 from kernelab.runtime.kernel.program import Positions, Program
-from kernelab.runtime.kernel.signature import Formals, types_of
+from kernelab.runtime.kernel.signature import types_of
 from kernelab.runtime.kernel.travel import (
     Def,
     Part,
@@ -74,42 +72,6 @@ from kernelab.settings import Check, settings
 
 if TYPE_CHECKING:
     from kernelab.codegen.listing.listing import Derivation
-
-LateSums = tuple[tuple[int, int, Diagnostic], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The facts of a kernel that a launch needs: parameters, types, positions of some, rank.
-
-    `quick` packs plain numbers, `straight` usual arguments.  `written` are the arrays whose elements the
-    kernel changes, `read` those that it loads, `read_in_text` also those whose elements its text loads and
-    does not use, `arrays` and `floats` all arrays and those of floats; `of_floats` says of each array whether
-    it is one of floats, and `of_inputs` whether the kernel leaves it as it is besides.  `numbers` are the
-    floats and vectors for which a one-element array may stand.  `coordinates` counts the thread indices that
-    it unpacks.  `formals` are the parameters as written, where a struct is among them: all else counts its
-    leaves.  `constants` are what it captured, where a launch is to look whether that has changed.
-    `late_sums` are pairs of arrays that may not share memory, each with the error otherwise.  `check` is what
-    the kernel's options say of checks.
-    """
-
-    parameters: tuple[Parameter, ...]
-    types: tuple[Type, ...]
-    quick: tuple[Quick | None, ...]
-    straight: Straight
-    arrays: tuple[int, ...]
-    floats: tuple[int, ...]
-    of_floats: tuple[bool, ...]
-    of_inputs: tuple[bool, ...]
-    numbers: tuple[int, ...]
-    read: tuple[int, ...]
-    read_in_text: tuple[int, ...]
-    written: tuple[int, ...]
-    coordinates: int
-    formals: Formals | None
-    constants: Constants | None
-    late_sums: LateSums
-    check: Check | None
 
 
 class Kernel(KernelHints, Displayed):
@@ -378,13 +340,6 @@ class Kernel(KernelHints, Displayed):
     def vjp(self, active: Iterable[str]) -> Vjp:
         """The augmented primal and the adjoint with respect to the named parameters."""
         return self.program.pullback(self.positions(active)).vjp
-
-    def unmerged_vjp(self, active: Iterable[str]) -> Vjp:
-        """The same before common subexpressions are merged: each use is differentiated at its own line.
-
-        Functions with derivatives of their own are `Custom` statements in it.
-        """
-        return self.program.pullback(self.positions(active)).unmerged
 
     def jvp(self, active: Iterable[str]) -> Function:
         """The tangent program with respect to the named parameters."""

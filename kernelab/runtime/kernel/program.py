@@ -5,14 +5,13 @@ an adjoint, and many lanes of both.  Knows passes and how to build; must not kno
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from kernelab.backend.common.backends import Args, Entry
 from kernelab.backend.common.tiered import AHEAD, Pending
 from kernelab.codegen.cpp.wide_accumulators import totals, wide
-from kernelab.errors import Span
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Block, Const, Custom, Function, Load, Native, Storage, Store, Var, defs, walk
 from kernelab.lang.rounding import epsilon
@@ -33,8 +32,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import groups_sharing
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import unrecorded
-from kernelab.runtime.kernel.dispatch import Placed, place, run_within_budget
-from kernelab.runtime.memory.interop import HostArray
+from kernelab.runtime.kernel.dispatch import Placed, Tracing, place, run_within_budget
 from kernelab.runtime.memory.spaces import Space
 
 Positions = tuple[int, ...]
@@ -249,12 +247,12 @@ class Program:
                 self._ahead = AHEAD.begin(partial(_ready, self.flat, space), was_told=True)
 
     @cached_property
-    def tracing(self) -> "Tracing":
+    def tracing(self) -> Tracing:
         """The program, built to find where values turn NaN or infinite."""
         return _tracing(poison(scalarise(self.flat)))
 
     @cached_property
-    def turning(self) -> "Tracing":
+    def turning(self) -> Tracing:
         """The same, where infinities in memory and in the text are data."""
         return _tracing(poison(scalarise(self.flat), data=True))
 
@@ -436,45 +434,6 @@ class Pullback:
         return None if self._derived.again is None else Program(self._derived.again)
 
 
-# --------------------------------------------------------------------------------------------------- tracing
-
-
-@dataclass(frozen=True, slots=True)
-class Tracing:
-    """A program built so that it finds where values turn NaN or infinite."""
-
-    program: Poisoned
-    entry: Entry
-
-    def culprit(self, marks: HostArray) -> "Culprit | None":
-        """Decode the marks of the threads; the first thread that has one counts."""
-        marked = marks.nonzero()[0]
-        if not len(marked):
-            return None
-        thread = int(marked[0])
-        site, word = self.program.where_it_began(int(marks[thread]))
-        return Culprit(site.span, site.array, site.value, word, thread)
-
-
-def _tracing(program: Poisoned) -> Tracing:
-    return Tracing(program, place(program.function))
-
-
-@dataclass(frozen=True, slots=True)
-class Culprit:
-    """The place where a value became NaN or infinite: the line, the value, and the thread.
-
-    `array` is the parameter whose element was so when it was read there, `value` the number that was passed
-    so, if that is how it came.
-    """
-
-    span: Span
-    array: str
-    value: str
-    word: str
-    thread: int
-
-
 # -------------------------------------------------------------------------------------------------- functions
 
 
@@ -489,6 +448,10 @@ def flat(function: Function) -> Function:
 def build(function: Function) -> Placed:
     """The entry of a function, ready to run."""
     return place(scalarise(function))
+
+
+def _tracing(program: Poisoned) -> Tracing:
+    return Tracing(program, place(program.function))
 
 
 def _ready(function: Function, space: Space | None) -> Placed:

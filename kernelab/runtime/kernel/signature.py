@@ -28,14 +28,12 @@ from kernelab.lang.types import (
 )
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
+from kernelab.runtime.context.conversion import array_type, scalar_of_dtype, value_type
 from kernelab.runtime.host.create import from_dlpack
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import structarray
-from kernelab.runtime.kernel.arguments import dimensions, wrong_count
+from kernelab.runtime.kernel.arguments import Formals, dimensions, wrong_count
 from kernelab.runtime.memory.device import CPU
-from kernelab.runtime.memory.interop import array_type, scalar_of_dtype, value_type
-
-Formals = tuple[Formal, ...]
 
 
 def flattened(kernel: str, span: Span, formals: Formals, arguments: Sequence[Any]) -> list[Any]:

@@ -27,13 +27,14 @@ from kernelab.lang.ir import Atomic, Const, Load, Native, Store, walk
 from kernelab.lang.types import int32
 from kernelab.passes.common.race_marks import UNMARKED, unseen
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.kernel.arguments import Reference
-from kernelab.runtime.kernel.program import Culprit, Positions, Program, Tracing
+from kernelab.runtime.kernel.dispatch import Culprit, Tracing
+from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.launch.footprint import Grid
 from kernelab.runtime.launch.races import MarkedRun, copies_of, refuse, run_marked, with_copies
 from kernelab.runtime.memory.device import CPU, Device
-from kernelab.runtime.memory.interop import HostArray
 from kernelab.runtime.memory.unwritten import Unwritten, unwritten
 
 

@@ -30,8 +30,9 @@ from kernelab.runtime.kernel.arguments import (
     require_arguments_readable,
     wrong_count,
 )
+from kernelab.runtime.kernel.dispatch import Culprit, Tracing
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.program import Culprit, Groups, Positions, Pullback, Tracing
+from kernelab.runtime.kernel.program import Groups, Positions, Pullback
 from kernelab.runtime.kernel.signature import flattened, flattened_adjoints, structs_in
 from kernelab.runtime.launch.checked import Checked, check_launch, trace, warn_of_sizes
 from kernelab.runtime.launch.command import Launch, no_grid, no_kernel, require_lists

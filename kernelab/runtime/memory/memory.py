@@ -486,22 +486,3 @@ def bounds(address: int, shape: tuple[int, ...], strides: tuple[int, ...], items
     low = address + sum(step for step in reach if step < 0)
     high = address + sum(step for step in reach if step > 0) + itemsize
     return low, high
-
-
-def folds(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Whether elements may have bytes in common with each other."""
-    reach = itemsize
-    for stride, extent in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
-        if stride < reach:
-            return 0 not in shape
-        reach += stride * (extent - 1)
-    return False
-
-
-def contiguous_strides(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """The strides of elements of `size` bytes that stand in memory in order and without gaps."""
-    strides: list[int] = []
-    for extent in reversed(shape):
-        strides.append(size)
-        size *= max(extent, 1)
-    return tuple(reversed(strides))

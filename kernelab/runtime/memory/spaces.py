@@ -20,9 +20,9 @@ from kernelab.backend.cuda.cuda_backend import CudaBackend
 from kernelab.backend.cuda.driver import Driver, LostError
 from kernelab.backend.cuda.synchronisation import Partner
 from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError, LaunchError
+from kernelab.runtime.context.conversion import checksum
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.memory.address_ranges import Ranges
-from kernelab.runtime.memory.interop import checksum
 from kernelab.runtime.memory.memory import Allocation, Bytes, spanning
 
 OPEN: "dict[str, Space]" = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.runtime.memory.interop import HostArray
+from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.memory.memory import Allocation, Change, Elements
 from kernelab.settings import settings
 

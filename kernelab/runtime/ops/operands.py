@@ -42,12 +42,11 @@ from kernelab.lang.types import (
 )
 from kernelab.runtime.array.array import array, duplicate
 from kernelab.runtime.array.layout import is_picked
-from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.conversion import described, element, scalar_of_dtype
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.loading import closure
 from kernelab.runtime.memory.device import CPU, Device
-from kernelab.runtime.memory.interop import element, scalar_of_dtype
 
 Made = TypeVar("Made")
 
