@@ -30,6 +30,10 @@ METHODS: dict[str, Callable[[Any], Any]] = {
     "matrix by vector": lambda x: x @ x[0],
     "vector by matrix": lambda x: x[1, ::2] @ x.T[::2],
     "vector by vector": lambda x: x[0] @ x[1],
+    "stack by matrix": lambda x: x[:, None] @ x.T,
+    "stack by stack": lambda x: x[:, :, None] @ x[:, None],
+    "stack by vector": lambda x: x[None] @ x[0],
+    "vector by stack": lambda x: x[0] @ x.T[None],
     "column by row": lambda x: x[:, None, 0] @ x[None, 1],
     "centred": lambda x: x - x.mean(axis=1)[:, None],
 }

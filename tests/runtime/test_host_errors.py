@@ -133,7 +133,7 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: h.x @ 2.0, KernelTypeError, r"@ multiplies arrays, not the float 2.0(.|\n)*write \*"),
     (lambda h: h.x @ h.x[:2], KernelValueError, r"go together with shapes \(3,\) and \(2,\)"),
     (lambda h: h.x @ kl.zeros(3, dtype=kl.vec3), KernelTypeError, "numbers of one type, not float32 by vec3"),
-    (lambda h: kl.zeros((1, 3, 3)) @ h.x, KernelValueError, "each has one or two dimensions"),
+    (lambda h: kl.zeros((2, 3, 3)) @ kl.zeros((4, 3, 3)), KernelValueError, "axes before these are as long"),
     (lambda h: bool(h.x), KernelValueError, r"elements is neither true nor false\n.*x.numpy\(\).all\(\)"),
     # the rest of the library
     # calls that do not fit

@@ -58,12 +58,12 @@ _ONE = {"array": "array", "threads": "block", "row": "", "axis": "0", "to": "0"}
 _ROWS = {"array": "array2d", "threads": "row, block", "row": "row, ", "axis": "1", "to": "row"}
 
 _MATMUL = """
-def array_matmul(a: array2d[T], b: array2d[T], out: array2d[T]):
-    i, j = tid()
+def array_matmul(a: {array}[T], b: {array}[T], out: {array}[T]):
+    {batch}i, j = tid()
     total = T(0)
-    for k in range(a.shape[1]):
-        total += a[i, k] * b[k, j]
-    out[i, j] = total
+    for k in range(a.shape[{last}]):
+        total += a[{of_a}i, k] * b[{of_b}k, j]
+    out[{batch}i, j] = total
 """
 
 _SCAN = """
@@ -131,23 +131,34 @@ def matmul(left: Any, right: Any) -> Any:
         message = f"@ multiplies numbers of one type, not {a.dtype} by {b.dtype}"
         hint = "convert one of them: x.astype(kl.float64); for vectors write kl.utils.array_inner(x, y)"
         raise KernelTypeError(Diagnostic(message, caller().span, "type", hint=hint))
-    rows = a[None] if a.ndim == 1 else a
-    columns = b[:, None] if b.ndim == 1 else b
-    if a.ndim > 2 or b.ndim > 2 or rows.shape[1] != columns.shape[0]:
+    rank = max(a.ndim, b.ndim, 2)
+    rows, columns = a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
+    rows, columns = (x if x.ndim == rank else x[(None,) * (rank - x.ndim)] for x in (rows, columns))
+    pairs = list(zip(rows.shape[:-2], columns.shape[:-2], strict=True))
+    if rows.shape[-1] != columns.shape[-2] or any(m != n and 1 not in (m, n) for m, n in pairs):
         message = f"@ does not go together with shapes {a.shape} and {b.shape}"
-        hint = "each has one or two dimensions, and the last of the left is as long as the first of the right"
+        hint = "the last axis of the left is as long as the last but one of the right, or its only one"
+        hint += "; axes before these are as long on both sides, or 1" * bool(pairs)
         raise KernelValueError(Diagnostic(message, caller().span, "shape", hint=hint))
     if a.ndim == b.ndim == 1:
         return array_inner(a, b, _target(None, (1,), a.dtype, a.requires_grad or b.requires_grad, a.device))
     place = next((x.device for x in (a, b) if x.device.is_cuda), a.device)
     traced = (a.requires_grad or b.requires_grad) and a.dtype.is_float
-    out: array = array(
-        shape=(rows.shape[0], columns.shape[1]), dtype=a.dtype, device=place, requires_grad=traced
-    )
+    batch = tuple(n if m == 1 else m for m, n in pairs)
+    whole = *batch, rows.shape[-2], columns.shape[-1]
+    out: array = array(shape=whole, dtype=a.dtype, device=place, requires_grad=traced)
     if out.size:
-        run(_compiled(_MATMUL, a.type), out.shape, [rows, columns, out])
-    shape = a.shape[:-1] + (b.shape[1:] if b.ndim > 1 else ())
+        run(_compiled(_MATMUL, rows.type), out.shape, [rows, columns, out])
+    shape = batch + a.shape[-2:-1] * (a.ndim > 1) + b.shape[-1:] * (b.ndim > 1)
     return out if out.shape == shape else out.reshape(shape or (1,))
+
+
+def _batched(rank: int) -> dict[str, str]:
+    """What the product's text has for axes in front of those of the matrices; one of length 1 repeats."""
+    axes = [*enumerate("pq"[: rank - 2])]
+    of = {name: "".join(f"min({q}, {name}.shape[{n}] - 1), " for n, q in axes) for name in "ab"}
+    batch = "".join(f"{q}, " for _, q in axes)
+    return {"array": f"array{rank}d", "last": str(rank - 1), "batch": batch, "of_a": of["a"], "of_b": of["b"]}
 
 
 @hooks.convert.provide
@@ -318,7 +329,8 @@ def _require_alike(a: array, b: array) -> None:
 @made_once(256)
 def _compiled(text: str, rows: Array) -> Kernel:
     elem = rows.elem
-    text = text.strip("\n").format(**(_ONE if rows.ndim == 1 else _ROWS), product=_product(elem))
+    words = _batched(max(rows.ndim, 2)) if text is _MATMUL else _ONE if rows.ndim == 1 else _ROWS
+    text = text.strip("\n").format(**words, product=_product(elem))
     name = text.partition("(")[0].removeprefix("def ")
     names = {"T": elem, "S": scalar_of(elem), "BLOCK": BLOCK}
     return kernels_of(text, f"<{name}>", names)[name]
