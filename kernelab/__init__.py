@@ -141,7 +141,12 @@ if _typing.TYPE_CHECKING:
     class _Functions:
         """`kl.func`: a decorator, and the module of the transforms."""
 
-        __call__ = staticmethod(_decorators.func)
+        @_typing.overload
+        def __call__(self, function: _typing.Callable[..., _Any], **options: _Any) -> _Any: ...
+        @_typing.overload
+        def __call__(self, function: None = None, **options: _Any) -> _decorators.Decorator: ...
+        def __call__(self, function: _Any = None, **options: _Any) -> _Any: ...
+
         custom_vjp = staticmethod(_func.custom_vjp)
         grad = staticmethod(_func.grad)
         value_and_grad = staticmethod(_func.value_and_grad)

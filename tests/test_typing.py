@@ -18,7 +18,6 @@ RELAXED = "# mypy: " + ", ".join(
     for name in (
         "disallow-untyped-defs",
         "disallow-incomplete-defs",
-        "disallow-untyped-decorators",
         "warn-return-any",
     )
 )
@@ -41,7 +40,11 @@ def spring(x: float, k: kl.float32 = 2.0) -> float:
 def wave(x: float) -> float:
     return kl.sin(x) + kl.PI
 
-@kl.kernel
+@kl.func_grad(wave)
+def adj_wave(x: float, adj_ret: float):
+    kl.adjoint[x] += kl.cos(x) * adj_ret
+
+@kl.kernel(name="moves")
 def move(p: kl.array[kl.vec3], m: kl.array2d[float], i: kl.array[int], dt: kl.float64, out: kl.array[float]):
     k = kl.tid()
     v = kl.vec3(1.0, 2.0, 3.0)

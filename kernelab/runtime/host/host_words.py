@@ -101,6 +101,9 @@ class AdjointWord(Word):
         hint = "write it in a def that is decorated with @kl.func_grad(f)"
         raise KernelTypeError(Diagnostic(message, code="host", hint=hint))
 
+    def __setitem__(self, index: Any, _: Any) -> None:
+        self[index]
+
 
 class Changing(Builtin):
     """An operation that changes what it is given: ``transform_set_rotation(t, q)``, ``svd3(a, u, s, v)``."""

@@ -5,6 +5,7 @@ A decorated function is lowered when it is first needed, with the names that are
 
 import inspect
 import textwrap
+import typing
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import RLock
@@ -44,7 +45,13 @@ from kernelab.runtime.kernel.loading import (
 from kernelab.runtime.kernel.signature import stated
 from kernelab.runtime.kernel.travel import Def, Text
 
+Decorator = Callable[[Callable[..., Any]], Any]
 
+
+@typing.overload
+def kernel(function: Callable[..., Any], **options: Any) -> Any: ...
+@typing.overload
+def kernel(function: None = None, **options: Any) -> Decorator: ...
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Make a kernel of a Python function: ``@kernel``, or ``@kernel(...)`` with options.
 
@@ -149,7 +156,7 @@ def compile(
     return compiled.definitions
 
 
-def func_grad(forward_fn: Any, check: bool = True) -> Any:
+def func_grad(forward_fn: Any, check: bool = True) -> Decorator:
     """Replace the adjoint of a function for kernels: ``@func_grad(f)`` above ``def adj_f(x, adj_ret)``.
 
     The def takes the arguments of `f`, then the adjoint of each result, and adds to ``adjoint[x]`` for each
@@ -169,7 +176,7 @@ def func_grad(forward_fn: Any, check: bool = True) -> Any:
     return _rule(forward_fn, names_around(2), check)
 
 
-def func_replay(forward_fn: Any, check: bool = True) -> Any:
+def func_replay(forward_fn: Any, check: bool = True) -> Decorator:
     """Replace what a function for kernels computes in the backward pass: same arguments, same results.
 
     Its results are compared with those of `f` when it is first used; ``check=False`` says that they differ.
@@ -177,7 +184,7 @@ def func_replay(forward_fn: Any, check: bool = True) -> Any:
     return _rule(forward_fn, names_around(2), check)
 
 
-def func_jvp(forward_fn: Any, check: bool = True) -> Any:
+def func_jvp(forward_fn: Any, check: bool = True) -> Decorator:
     """Replace the tangent of a function for kernels: ``@func_jvp(f)`` above ``def f_jvp(x, x_dot)``.
 
     The def takes the arguments of `f`, then the tangent of each that is a float or an array of floats, and
@@ -198,7 +205,7 @@ def func_jvp(forward_fn: Any, check: bool = True) -> Any:
 
 def func_native(
     snippet: str, adj_snippet: str | None = None, replay_snippet: str | None = None, check: bool = True
-) -> Any:
+) -> Decorator:
     """Make a function for kernels of C++: ``@func_native(text)`` above ``def f(x: float) -> float: ...``.
 
     The def states the types and has no body.  `snippet` sees the arguments, arrays as ``x[i]``, ``x(i, j)``
@@ -219,7 +226,7 @@ def func_native(
     return lambda function: NativeFunction(function, names, parts)
 
 
-def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool) -> Any:
+def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool) -> Decorator:
     if getattr(forward_fn, "__kernelab_kernel__", None) is not None or not _is_function(forward_fn):
         name = getattr(forward_fn, "__name__", repr(forward_fn))
         message = f"{name} is not a function for kernels, so it can have no custom derivative"
