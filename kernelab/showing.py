@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelab.autodiff.inspect.contributions import Contributions, of_call
+from kernelab.autodiff.inspect.contributions import Contributions, of_call, of_python
 from kernelab.autodiff.inspect.contributions import contributions as of_tape
 from kernelab.autodiff.inspect.precision import precision
 from kernelab.autodiff.inspect.thread_graph import ThreadGraph, graph_call, graph_thread
@@ -86,7 +86,9 @@ def contributions(tape: Any, *given: Any, **named: Any) -> Contributions:
 
     ``contributions(tape, x, index, loss, grads)`` is of an array `x` in ``tape.backward(loss, grads)``;
     ``contributions(g, 2.0, 3.0, argnums=0)`` of the argument at that position of a function for kernels that
-    returns a number.  Raises TapeError where there is no such gradient, and what a call raises.
+    returns a number; ``contributions(f, x, index=i, argnums=0)`` of an element of `x` in the gradient of
+    the sum of what a Python function returns.  Raises TapeError where there is no such
+    gradient, and what a call raises.
 
     >>> text = "def square(x: array[float], y: array[float]):\n    y[tid()] = x[tid()] * x[tid()]"
     >>> x, y = kl.array([3.0], requires_grad=True), kl.zeros(1, requires_grad=True)
@@ -96,7 +98,10 @@ def contributions(tape: Any, *given: Any, **named: Any) -> Contributions:
     >>> "1 part, by 1 thread of 1 launch" in str(found)
     True
     """
-    return (of_call if is_function(tape) else of_tape)(tape, *given, **named)
+    if is_function(tape):
+        return of_call(tape, *given, **named)
+    is_python = callable(tape) and not isinstance(tape, Kernel | type)
+    return (of_python if is_python else of_tape)(tape, *given, **named)
 
 
 def graph(of: Any, /, *given: Any, **named: Any) -> ThreadGraph:

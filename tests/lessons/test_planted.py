@@ -120,6 +120,10 @@ SAID = {
         PLANE.format(GUESS, "", "error * error"),
         FIT.format("w.assign(np.zeros(3))  # !", ""),
     ),
+    "2 overwritten through a view": (
+        PLANE.format(GUESS, "", "error * error"),
+        FIT.format("", "").replace("    tape.b", "    w.numpy()[:] = 0.0  # !\n    tape.b"),
+    ),
     "2 cast": (PLANE.format(f"float(int({GUESS}))", "  # !", "error * error"), FIT.format("", "")),
     "2 wrapped index": (
         PLANE.format(GUESS.replace("i, 0", "i - 1, 0"), "  # !", "error * error"),
@@ -130,12 +134,35 @@ SAID = {
         FIT.format("", "  # !").replace("    tape.zero()\n", ""),
     ),
     "3 rounding": ("def valley(x: float):\n    return round(x)  # !\n", "h = kl.func.hessian(valley)(0.3)"),
+    "3 overwritten argument": (
+        NOTHING,
+        """
+def energy(u):
+    u[1:] = u[1:] - u[:-1]  # !
+    return (u * u).sum()
+
+slope = kl.func.grad(energy)(kl.ones(4, dtype=float))
+""",
+    ),
     "4 forgotten zeroing of steps": (
         NOTHING,
         SQUARES,
     ),
     "5 wrapped index": (FLOW.format("i >= 0", "a[i] * (u[i - 1] - u[i])"), HEAT),
     "5 cast": (FLOW.format("i + 1 < len(u)", "float(int(a[i])) * (u[i + 1] - u[i])"), HEAT),
+    "5 cast, forwards": (
+        FLOW.format("i + 1 < len(u)", "float(int(a[i])) * (u[i + 1] - u[i])"),
+        HEAT.replace("jacrev", "jacfwd"),
+    ),
+    "6 hard edge, forwards": (
+        DISC.format("1.0 if d < 0.0 else 0.0"),
+        AREA + "pair = kl.func.jvp(area, (r,), (kl.ones_like(r),))",
+    ),
+    "6 hard edge in lanes": (
+        DISC.format("1.0 if d < 0.0 else 0.0"),
+        AREA.replace("r = kl.array([0.5]", "r = kl.array([[0.5], [0.6]]")
+        + "slopes = kl.func.grad(lambda r: kl.func.vmap(area)(r).sum())(r)",
+    ),
     "6 hard edge": (DISC.format("1.0 if d < 0.0 else 0.0"), AREA + GRADIENT),
     "6 hard edge by where": (DISC.format("where(d < 0.0, 1.0, 0.0)"), AREA + GRADIENT),
     "6 hard edge, minimised": (DISC.format("1.0 if d < 0.0 else 0.0"), AREA + STEPS),
@@ -172,6 +199,17 @@ CHECKED = {
     "3 kink": ("def valley(x: float, y: float):\n    return abs(y - x * x)  # !\n", "valley", [1.0, 1.0]),
     "8 digits": (GAP, "gap", [1e6]),
     "9 kink": (STEP.format("kepler", "z", "x + 0.1 * abs(z)"), "kepler", [0.0]),
+}
+
+
+TURNS = """
+def turn(q: vec3):
+    return cos(q[0]) + sin(q[1]) * float(int(q[2]))  # !
+"""
+CHECKED |= {
+    "3 cast of a component": (TURNS, "turn", [kl.vec3(0.1, 0.2, 3.5)]),
+    "4 cast beside": (STEP.format("swing", "angle", "angle - 0.1 * round(angle)"), "swing", [0.7]),
+    "4 weak kink": (STEP.format("swing", "angle", "angle - 0.001 * abs(angle)"), "swing", [0.0]),
 }
 
 
@@ -229,6 +267,51 @@ def test_a_dead_unit_is_named_by_contributions(planted: str) -> None:
     assert reason in str(found)
 
 
+COUNTED = """
+def logistic(x: float, steps: int):
+    for k in range(steps):
+        x = round(4.0 * x)  # !
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernels", "program"),
+    [
+        (STOPPING.format("speed * speed / clamp(grip, 0.0, 0.5)"), "stopping, 20.0, 0.8, argnums=1"),
+        (COUNTED, "logistic, 0.3, 5"),
+        (
+            FLOW.format("i + 1 < len(u)", "clamp(a[i], 0.0, 0.5) * (u[i + 1] - u[i])"),
+            "temperatures, a, index=2",
+        ),
+        (FLOW.format("i + 1 < len(u)", "round(a[i]) * (u[i + 1] + a[0])"), "temperatures, a, index=0"),
+    ],
+    ids=["1 clamp", "8 rounding", "5 clamp", "5 rounding beside"],
+)
+def test_a_zero_of_a_function_is_named_by_contributions(kernels: str, program: str) -> None:
+    lesson = Lesson(kernels, HEAT * ("temperatures" in program))
+    found = eval(f"kl.contributions({program})", lesson.names)
+    assert lesson.is_named_in(found), found
+
+
+def test_a_wrong_rule_of_a_python_function_is_named_by_gradcheck() -> None:
+    lesson = Lesson(
+        NOTHING,
+        """
+def shifts(k, f):
+    return f.numpy() / k.numpy()
+
+def back(k, f, u, u_bar):  # !
+    return u_bar.numpy() * u.numpy() / k.numpy(), u_bar.numpy() / k.numpy()
+
+solve = kl.func.custom_vjp(shifts, back)
+k, f = kl.array([1.0, 2.0], requires_grad=True), kl.ones(2)
+""",
+    )
+    report = shown(kl.autograd.gradcheck, lambda k: (lesson.solve(k, lesson.f) ** 2).sum(), inputs=[lesson.k])
+    assert lesson.is_named_in(report), report
+
+
 def test_a_dead_unit_of_a_function_is_seen_in_its_trace() -> None:
     hand = kl.compile("def hand(q: float):\n    c = clamp(q, -0.2, 0.2)\n    return cos(c)\n")["hand"]
     found = str(kl.trace(hand, 0.4))
@@ -244,3 +327,19 @@ def test_what_is_zero_in_one_way_only_is_silent() -> None:
         "slope, bent = kl.func.grad(f)(2.4), kl.func.hessian(f)(2.4)",
     )
     assert (straight.told, straight.slope, straight.bent) == ("", 2.0, 0.0)
+
+
+def test_what_is_zero_at_these_values_only_is_silent_forwards() -> None:
+    dead = Lesson(
+        "def f(x: float):\n    return max(x, 0.0)  # !\n",
+        "pair, row = kl.func.jvp(f, (-1.0,), (1.0,)), kl.func.jacfwd(f)(-1.0)",
+    )
+    assert (dead.told, dead.pair[1], dead.row) == ("", 0.0, 0.0)
+
+
+def test_a_rule_of_a_users_is_no_dead_end() -> None:
+    text = "def near(v: float):\n    return round(v)\n\n@func_grad(near, check=False)\n"
+    text += "def adj_near(v: float, adj_ret: float):\n    adjoint[v] += adj_ret\n\n"
+    lesson = Lesson(text + "def f(x: float):\n    return near(2.0 * x)\n", "slope = kl.func.grad(f)(0.3)")
+    assert (lesson.told, lesson.slope) == ("", 2.0)
+    assert "zero by construction" not in shown(kl.autograd.gradcheck, lesson.f, inputs=[0.3])

@@ -19,7 +19,9 @@ from kernelab.autodiff.checks import operation_check
 from kernelab.autodiff.checks.interpreted import Interpreted
 from kernelab.autodiff.checks.rule_check import evaluate, mistake_at
 from kernelab.autodiff.jacobians.subject import Subject
-from kernelab.autodiff.transforms.trees import scalars
+from kernelab.autodiff.transforms.host_calls import HostCall
+from kernelab.autodiff.transforms.levels import duplicate
+from kernelab.autodiff.transforms.trees import argument_name, name_of, scalars
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame
 from kernelab.errors import KernelError, Span
@@ -28,6 +30,9 @@ from kernelab.lang.ir import Atom, Custom, CustomRules, Function, Let, Native, S
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.passes.common.copying import inline
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import Place
+from kernelab.runtime.host.create import zeros_like
 from kernelab.runtime.kernel.program import Program
 
 Numpy = np.ndarray[Any, Any]
@@ -53,6 +58,12 @@ UNEVEN = 1e-2
 NOISE = 1e-12
 """What rounding moves, relative to the values."""
 
+HOST_STEPS = 1e-3, 2.5e-4
+"""Of differences of a Python function, relative to the largest number; they have to agree."""
+
+CLOSE, APART = 0.01, 0.05
+"""How far two differences may be apart, and how far a derivative has to be to be called wrong."""
+
 
 @dataclass(frozen=True, slots=True)
 class Blame:
@@ -66,8 +77,9 @@ class Blame:
 def blame(subject: Subject, i: int, column: int, eps: float | None = None) -> Blame | None:
     """Find the cause of wrong derivatives by number `column` of input `i`; None if unknown."""
     try:
-        here = _traced(subject, i, column, 0.0)
-        cause = _wrong_rule(here) or _wrong_record(here)
+        hosts: list[Hosted] = []
+        here = _traced(subject, i, column, 0.0, hosts)
+        cause = _wrong_rule(here) or _wrong_record(here) or _wrong_host_rule(hosts)
         if cause is not None:
             return cause
         step = eps if eps is not None else NEARBY
@@ -122,12 +134,16 @@ class Trace:
 class _Tracing(Interpreted):
     """Runs programs on the interpreter, in float64, and notes what they compute."""
 
-    def __init__(self) -> None:
-        self.trace = Trace()
+    def __init__(self, hosts: "list[Hosted]") -> None:
+        self.trace, self.hosts = Trace(), hosts
         super().__init__(partial(_Noting, self.trace), MOST_THREADS)
 
     def function(self, program: Program) -> Function:
         return program.function  # its grad functions still apart
+
+    def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
+        self.hosts.append((call, [duplicate(self.stand_in(elements)) for elements in arguments]))
+        return super().call_host(call, arguments)
 
 
 class _Noting(Chunk):
@@ -167,9 +183,15 @@ def _is_array(atom: Atom) -> bool:
     return isinstance(atom, Var) and isinstance(atom.type, Array)
 
 
-def _traced(subject: Subject, i: int, column: int, step: float) -> list[Event]:
+Hosted = tuple[HostCall, list[array]]
+"""A call of a Python function with a derivative of its own, and its arguments in float64."""
+
+
+def _traced(
+    subject: Subject, i: int, column: int, step: float, hosts: list[Hosted] | None = None
+) -> list[Event]:
     """Run with one number of an input moved by a step, relative to its size, and trace the values."""
-    started, level = subject.start(), _Tracing()
+    started, level = subject.start(), _Tracing([] if hosts is None else hosts)
     values = scalars(level.wide(started.inputs[i])).host()
     place = np.unravel_index(column, values.shape)
     values[place] += step * max(1.0, abs(float(values[place])))
@@ -193,6 +215,56 @@ def _wrong_rule(events: Sequence[Event]) -> Blame | None:
         if mistake is not None and mistake.span is not None:
             return Blame("custom", mistake.message, mistake.span)
     return None
+
+
+def _wrong_host_rule(calls: Sequence[Hosted]) -> Blame | None:
+    """The first derivative of a Python function that is not that at the arguments of a call."""
+    for call, arrays in calls:
+        code: Any = getattr(call.back, "__code__", None)
+        told = None if code is None else _host_mistake(call, arrays)
+        if told is not None:
+            return Blame("custom", told, Place(code.co_filename, code.co_firstlineno).span)
+    return None
+
+
+def _host_mistake(call: HostCall, arrays: Sequence[array]) -> str | None:
+    """What is wrong with the derivative of a call, whose arguments are in float64; None if nothing is."""
+    assert call.back is not None
+    rng = np.random.default_rng(0)
+    results = call.run(arrays)
+    seeds = [zeros_like(result) for result in results]
+    for seed in seeds:
+        scalars(seed).host()[...] = rng.uniform(0.5, 1.0, scalars(seed).shape)
+    bars = call.reversed(len(results)).run([*arrays, *results, *seeds])
+    for n, (place, bar) in enumerate(zip(call.places, bars, strict=True)):
+        along = rng.uniform(0.5, 1.0, scalars(bar).shape)
+        given = _inner(bar, along)
+        wide, close = (_difference(call, arrays, n, along, seeds, step) for step in HOST_STEPS)
+        if abs(wide - close) > CLOSE * abs(close) or abs(given - close) <= APART * max(
+            abs(given), abs(close)
+        ):
+            continue
+        told = f"{name_of(call.back)} gives {given:.4g} for {argument_name(call.func, place)}, along a "
+        return told + f"direction, where differences of {name_of(call.func)} give {close:.4g}"
+    return None
+
+
+def _difference(
+    call: HostCall, arrays: Sequence[array], n: int, along: Numpy, seeds: Sequence[array], step: float
+) -> float:
+    """How fast the results, times the seeds, move where argument `n` moves along a direction."""
+    size = step * (float(np.abs(scalars(arrays[n]).host()).max(initial=0.0)) or 1.0)
+    ends = []
+    for sign in (size, -size):
+        moved = [duplicate(elements) for elements in arrays]
+        scalars(moved[n]).host()[...] += sign * along
+        pairs = zip(call.run(moved), seeds, strict=True)
+        ends.append(sum(_inner(result, scalars(seed).host()) for result, seed in pairs))
+    return float(ends[0] - ends[1]) / (2.0 * size)
+
+
+def _inner(elements: array, values: Numpy) -> float:
+    return float((scalars(elements).host() * values).sum())
 
 
 def _wrong_record(events: Sequence[Event]) -> Blame | None:

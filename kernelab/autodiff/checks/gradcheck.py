@@ -10,7 +10,7 @@ Of a large Jacobian without a pattern, random directions are compared first; onl
 every entry looked at.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
@@ -37,8 +37,10 @@ from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection, Trace
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, apart
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE
+from kernelab.autodiff.transforms.reverse import Run
 from kernelab.autodiff.transforms.trees import refusal
 from kernelab.errors import Diagnostic, GradientError, KernelValueError, Related, Span
+from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.launch.launch import find_races
 
 LARGE = 1 << 14
@@ -150,12 +152,16 @@ VERDICTS = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class GradcheckReport:
-    """The outcome of a gradient check; true if every pair passed."""
+    """The outcome of a gradient check; true if every pair passed.
+
+    `zeros` are lines through which values go on with a derivative of 0 by construction, if it passed.
+    """
 
     kernel: str
     pairs: tuple[PairResult, ...]
     shown_in: int | None = None
     compared: tuple[Pair, ...] = ()
+    zeros: tuple[DeadEnd, ...] = ()
 
     @property
     def absolute(self) -> Jacobians:
@@ -273,7 +279,18 @@ def _with_rules(
         if fault is not None:
             pair = replace(pair, passed=False, verdict=fault.verdict, explanation=fault.told, span=fault.span)
         pairs.append(pair)
-    return replace(report, pairs=tuple(pairs))
+    return replace(report, pairs=tuple(pairs), zeros=tuple(_zeros(exact)))
+
+
+def _zeros(trace: Trace) -> Iterable[DeadEnd]:
+    """The lines through which values of the inputs go on, and their derivatives do not."""
+    by_line: dict[str, DeadEnd] = {}
+    for entry in trace.level.entries:
+        if isinstance(entry, Run):
+            for end, source, _ in entry.dead_ends:
+                if not end.is_condition and trace.level.carries(source.allocation):
+                    by_line.setdefault(str(end.span), end)
+    return by_line.values()
 
 
 def _compared(

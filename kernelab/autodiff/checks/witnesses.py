@@ -46,7 +46,7 @@ DOUBLE = float(np.finfo(np.float64).eps)
 SCALES = (1.0, 1e-2, 1e-4)
 """Which steps are tried where a first difference disagrees with the adjoint, relative to the first."""
 
-UNEVEN, STAYS = 1e-2, 0.1
+UNEVEN, STAYS = 1e-3, 0.1
 """By how much the slopes of the two sides differ at a kink, relative to their size, and by what share of that
 they may change with a smaller step."""
 

@@ -4,20 +4,23 @@ A sweep of its own, which publishes nothing.  Launches that reach the array run 
 change of the element noted; another record contributes the difference of the element before and after it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import index as as_index
 from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.inspect.zero_lines import ZeroLine, zero_lines
+from kernelab.autodiff.inspect.zero_lines import ZeroLine, dead_ends_behind, zero_lines
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.hazards import Guard
+from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.backward import BackwardPlan
 from kernelab.autodiff.tape.seeds import Seeds, values_of
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
+from kernelab.autodiff.transforms.trees import name_of
 from kernelab.backend.cpu.interpreter import Change, can_be_pointed, changes_of
 from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError, a_thing
 from kernelab.frontend.definitions.kernels import Formal
@@ -28,12 +31,14 @@ from kernelab.lang.types import Array, Scalar, bfloat16, float16, is_differentia
 from kernelab.passes.common.copying import Copier, inline
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import RECORDER, caller
+from kernelab.runtime.host.create import clone, ones_like
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Pullback
-from kernelab.runtime.launch.launch import run
+from kernelab.runtime.launch.launch import Call, run
 from kernelab.runtime.ops.function_calls import as_launch, leaves_among
 
 _CALL = "write kl.contributions(tape, x, index, loss), of an array x"
+_OF_FUNCTION = "write kl.contributions(f, x, index=i), of an array x and a function that returns an array"
 
 Values = np.ndarray[Any, Any]
 Place = tuple[Source, int]
@@ -61,7 +66,8 @@ class Contribution:
 class Contributions:
     """All that was added to one element of a gradient, in the order of the sweep, and what it came to.
 
-    Where nothing was, `zeros` are the lines at which the products became zero.
+    Where nothing was, `zeros` are the lines at which the products became zero, else those of other ways on
+    which the derivative is zero by construction.
     """
 
     index: tuple[int, ...]
@@ -104,7 +110,7 @@ def contributions(
     seeds, records = tape.cotangents(loss, grads), tuple(tape)
     result = _Sweep(records, primal, position).run(seeds)
     if result.parts:
-        return result
+        return replace(result, zeros=tuple(dead_ends_behind(records, primal.allocation)))
     offset = primal.offset + sum(k * stride for k, stride in zip(position, primal.strides, strict=True))
     zeros = tuple(zero_lines(records, seeds, primal.allocation, offset))
     if not zeros and not BackwardPlan(records, seeds, shared=()).reached:
@@ -123,6 +129,53 @@ def of_call(function: Any, *values: Any, argnums: int = 0, **named: Any) -> Cont
     with Tape() as tape:
         run(_by_use(call.kernel), 1, leaves_among([*call.inputs, *call.outputs]))
     return contributions(tape, call.inputs[argnums], 0, call.outputs[0])
+
+
+def of_python(
+    function: Callable[..., Any], *args: Any, index: int | Sequence[int] = 0, argnums: int = 0
+) -> Contributions:
+    """The contributions to the gradient of a Python function with respect to one element of an argument.
+
+    What it returns is an array, and the gradient is that of the sum of its elements.
+    """
+    if not 0 <= argnums < len(args) or not isinstance(args[argnums], array):
+        raise _refused(f"argument {argnums} of {name_of(function)} is no array", _OF_FUNCTION)
+    primal = clone(args[argnums], requires_grad=True)
+    tape = Tape()
+    tape._recording = following = _Following(Guard("save"))
+    try:
+        with tape:
+            result = function(*args[:argnums], primal, *args[argnums + 1 :])
+        if not isinstance(result, array):
+            raise _refused(f"{name_of(function)} returned {a_thing(result)}, not an array", _OF_FUNCTION)
+        return contributions(tape, primal, index, grads={result: ones_like(result)})
+    finally:
+        for each in following.marked:
+            each.requires_grad = False
+
+
+class _Following(Recording):
+    """Lets all that is computed from arrays with gradients have gradients, as transforms do."""
+
+    def __init__(self, guard: Guard) -> None:
+        super().__init__(guard)
+        self.marked: list[array] = []
+
+    def launch(self, call: Call) -> None:
+        if any(memory.requires_grad for memory in call.memories()):
+            self._mark(call.written)
+        super().launch(call)
+
+    def copied(self, dest: array, src: array, how: str) -> None:
+        if src.requires_grad:
+            self._mark([dest])
+        super().copied(dest, src, how)
+
+    def _mark(self, targets: Sequence[array]) -> None:
+        new = [one for one in targets if is_differentiable(one.dtype) and not one.requires_grad]
+        for target in new:
+            target.requires_grad = True
+        self.marked += new
 
 
 def _by_use(kernel: Kernel) -> Kernel:

@@ -16,7 +16,7 @@ from kernelab.autodiff.tape.seeds import Seeds, seeded
 from kernelab.backend.cpu.interpreter import can_be_pointed
 from kernelab.backend.cpu.zero_trace import Cotangent, births, changes_and_skips, trace_zeros
 from kernelab.errors import Span
-from kernelab.lang.ir import Function
+from kernelab.lang.ir import For, Function, While
 from kernelab.passes.common.copying import inline
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.program import Pullback
@@ -89,7 +89,7 @@ class _Search:
     ) -> Iterator[ZeroLine | Element]:
         """The zeros of one launch."""
         here = ZeroLine(i, record.title, str(record.place), None, None, "")
-        pullback = record.pullback
+        pullback, ends = record.pullback, [*_dead_ends(here, record, memory, conditions=False)]
         active = {one.allocation for one in record.active}
         if memory not in active or not isinstance(pullback, Pullback) or record.is_switched_off:
             yield from _dead_ends(here, record, memory)
@@ -108,29 +108,45 @@ class _Search:
         for thread in list(threads)[:MOST_THREADS]:
             with adjoints.unchanged(active):
                 cotangents = trace_zeros(adjoint, args, thread, element)
+            at = replace(here, thread=_place(record, thread))
             for cotangent in cotangents:
-                yield from _told(replace(here, thread=_place(record, thread)), cotangent, bars, adjoints, i)
+                yield from _told(at, cotangent, bars, adjoints, i, loops=not ends)
         for skip in skips:
             where = _place(record, skip.thread)
             yield replace(here, thread=where, line=skip.span, reason="the way that was taken does not use it")
-        if not threads and not skips and not changes:
-            yield from _dead_ends(here, record, memory)
+        yield from ends if threads or skips or changes else _dead_ends(here, record, memory)
 
 
-def _dead_ends(here: ZeroLine, record: LaunchRecord, memory: Allocation) -> Iterator[ZeroLine]:
+def _dead_ends(
+    here: ZeroLine, record: LaunchRecord, memory: Allocation, conditions: bool = True
+) -> Iterator[ZeroLine]:
     """The lines at which, by the text of a kernel, an array loses its derivative."""
     for end in record.kernel.dead_ends:
-        if getattr(record.arguments[end.source], "allocation", None) is memory:
+        is_asked = conditions or not end.is_condition
+        if is_asked and getattr(record.arguments[end.source], "allocation", None) is memory:
             why = "only a condition hangs on it" if end.is_condition else f"`{end.word}` has derivative 0"
             yield replace(here, line=end.span, reason=why)
 
 
+def dead_ends_behind(records: Sequence[Record], memory: Allocation) -> Iterator[ZeroLine]:
+    """The same, without conditions, for all launches that an array's values come to."""
+    reached = {memory}
+    for i, record in enumerate(records):
+        if reached.isdisjoint(one.allocation for one in record.read):
+            continue
+        reached.update(one.allocation for one in record.written)
+        if isinstance(record, LaunchRecord):
+            here = ZeroLine(i, record.title, str(record.place), None, None, "")
+            for source in {one.allocation: None for one in record.read if one.allocation in reached}:
+                yield from _dead_ends(here, record, source, conditions=False)
+
+
 def _told(
-    here: ZeroLine, cotangent: Cotangent, bars: dict[str, array], adjoints: Adjoints, i: int
+    here: ZeroLine, cotangent: Cotangent, bars: dict[str, array], adjoints: Adjoints, i: int, loops: bool
 ) -> Iterator[ZeroLine | Element]:
-    """The lines at which a zero began; the elements that were zero already."""
+    """The lines at which a zero began, also those of loops; the elements that were zero already."""
     for one, reason in births(cotangent):
-        if reason:
+        if reason and (loops or not isinstance(one.statement, For | While)):
             yield replace(here, line=one.span, reason=reason)
         elif one.read is not None and one.read[0].hint in bars:
             memory = bars[one.read[0].hint].allocation

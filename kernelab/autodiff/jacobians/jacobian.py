@@ -14,7 +14,8 @@ import numpy as np
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
-from kernelab.autodiff.transforms.levels import BASE, Forward, Level, fresh
+from kernelab.autodiff.transforms.forward import Forward
+from kernelab.autodiff.transforms.levels import BASE, Level, fresh
 from kernelab.autodiff.transforms.reverse import Reverse, Run
 from kernelab.autodiff.transforms.transforms import chunks, unit_vectors
 from kernelab.autodiff.transforms.trees import is_whole, refusal

@@ -95,27 +95,20 @@ class Subject:
         arguments = [copier.copy(argument) for argument in self.arguments]
         inputs = [copier.copy(source.elements) for source in self.sources]
 
-        before = [copied.allocation.version for copied in inputs]
+        filled = {target.elements.allocation for target in self.outputs or ()}
+        pairs = zip(self.sources, inputs, strict=True)
+        kept = {one.label: copied for one, copied in pairs if one.elements.allocation not in filled}
+        hint = "write to a new array: y = kl.clone(x), or name it in outputs="
 
         def go(level: Level) -> list[array]:
-            with level.active():
+            named = {} if self.kernel is not None else kept
+            with level.active(), level.unchanged(self.name, named, "`{}`".format, hint):
                 returned = self.call(arguments)
-            if self.kernel is None:
-                self._refuse_changes(inputs, before)
             if self.outputs is None:
                 return self._differentiable(arrays_of(returned, self.call))
             return [copier.copy(target.elements) for target in self.outputs]
 
         return Started(inputs, go)
-
-    def _refuse_changes(self, inputs: Sequence[array], before: Sequence[int]) -> None:
-        """Raise GradientError if a function changed an input that is no output."""
-        filled = {target.elements.allocation for target in self.outputs or ()}
-        for source, copied, version in zip(self.sources, inputs, before, strict=True):
-            if copied.allocation.version != version and source.elements.allocation not in filled:
-                message = f"{self.name} changes its argument `{source.label}`"
-                hint = f"write to a new array: y = kl.clone({source.label}), or name it in outputs="
-                raise refusal(GradientError, message, "changed", hint)
 
     def _differentiable(self, results: list[array]) -> list[array]:
         """Check the results of a function; KernelTypeError unless they are arrays of floats."""

@@ -115,13 +115,19 @@ class Guard:
 class Watch(Snapshot):
     """The elements that a recorded adjoint needs, under the policy of its tape."""
 
-    __slots__ = ("_lost", "guard", "reader")
+    __slots__ = ("_lost", "_taken", "guard", "reader")
 
     def __init__(self, guard: Guard, elements: array, reader: Reader) -> None:
         self.guard = guard
         self.reader = reader
         self._lost: Place | None = None
+        self._taken: Place | None = None
         super().__init__(elements, begin=False)
+
+    def exposed(self) -> None:
+        super().exposed()
+        if self._checksum is not None:
+            self._taken = caller()
 
     def box(self) -> tuple[Box | None, bool]:
         return self.reader.box()
@@ -216,12 +222,16 @@ class Watch(Snapshot):
         return Diagnostic(message, place.span, "overwrite", note=note, hint=hint, related=related)
 
     def _changed_unseen(self) -> Diagnostic:
+        taken, related = self._taken, tuple[Related, ...]()
+        if taken is not None and taken != self.reader.place:
+            related = (Related("the view was taken here:", taken.span),)
         return Diagnostic(
             f"{self._name()} was changed through a NumPy view, but {self.reader} needs its old values",
             self.reader.place.span,
             "host-write",
             note=self._consequence(),
             hint="change it after backward(), or with assign() or fill_(), which are noticed",
+            related=related,
         )
 
     def _consequence(self) -> str:

@@ -12,38 +12,38 @@ and a program goes through all of them, innermost first.  Nothing here knows whi
 """
 
 import math
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import reduce
-from operator import add
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues, packed
+from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, packed
 from kernelab.autodiff.records.hazards import Witness
 from kernelab.autodiff.records.provenance import Provenance, array_from_host, number_from_host
 from kernelab.autodiff.records.records import would_reach
 from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.backend.common.backends import Args
 from kernelab.backend.cpu import interpreter
-from kernelab.errors import Diagnostic, GradientError, TapeError
+from kernelab.errors import Diagnostic, GradientError, Related, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.ir import Block, Const, For, If, Native, While
-from kernelab.lang.types import Value, scalar_of
+from kernelab.lang.types import Value
 from kernelab.passes.access.independence import independent
 from kernelab.runtime.array.layout import contiguous_strides
 from kernelab.runtime.array.transfers import device_add, device_copy
 from kernelab.runtime.context.conversion import HostArray, itemsize
-from kernelab.runtime.context.recorder import RECORDER, Recorder, caller, name_of_memory, unrecorded
+from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller, name_of_memory, unrecorded
 from kernelab.runtime.host.create import array
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference, require_arguments_readable
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.launch.footprint import changed_part, grid_of
 from kernelab.runtime.launch.launch import Call
-from kernelab.runtime.memory.memory import Allocation, allocate, zeros_beside
+from kernelab.runtime.memory.memory import Allocation, allocate
 from kernelab.runtime.memory.spaces import OPEN, space_of
+
+Key = TypeVar("Key")
 
 
 class Level(Witness, Recorder):
@@ -53,6 +53,7 @@ class Level(Witness, Recorder):
         super().__init__()
         self.parent = parent
         self._provenance: Provenance | None = None
+        self._unchanged: dict[Allocation, Place | None] = {}  # what is not to change, and where it first did
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         """Run a program; raises GradientError where an argument has changed unseen."""
@@ -111,6 +112,24 @@ class Level(Witness, Recorder):
         """Note that this level wrote the present contents of a memory."""
         if memory in self.followed():
             self.has_written(memory)
+        if self._unchanged.get(memory, self) is None:
+            self._unchanged[memory] = caller()
+
+    @contextmanager
+    def unchanged(
+        self, func: str, arrays: Mapping[Key, array], name: Callable[[Key], str], hint: str
+    ) -> Iterator[None]:
+        """A context in which a function runs; GradientError, with the line, if an array changed in it."""
+        memories = {key: each.allocation for key, each in arrays.items()}
+        before = {key: memory.version for key, memory in memories.items()}
+        self._unchanged.update(dict.fromkeys(memories.values()))
+        yield
+        for key, memory in memories.items():
+            if memory.version != before[key]:
+                place, message = self._unchanged.get(memory), f"{func} changes its argument {name(key)}"
+                related = () if place is None else (Related("it is changed here:", place.span),)
+                where = caller().span
+                raise GradientError(Diagnostic(message, where, "changed", hint=hint, related=related))
 
     def unfollow(self, memory: Allocation) -> None:
         """Stop watching a memory for changes."""
@@ -387,106 +406,3 @@ def within(arguments: Sequence[Argument], among: Sequence[int], memories: Contai
     """The positions `among` the arguments of arrays in one of the memories."""
     pairs = ((i, arguments[i]) for i in among)
     return tuple(i for i, a in pairs if isinstance(a, array) and a.allocation in memories)
-
-
-# ------------------------------------------------------------------------------------------ forward
-
-
-class Forward(Level):
-    """Carries tangents: `dots` holds the tangents of each memory that has any, `kept` those of residuals.
-
-    A program that appends a value to a residual appends its tangent to another at the same time, so both
-    begin at the same places.
-    """
-
-    def __init__(self, parent: Level) -> None:
-        super().__init__(parent)
-        self.dots: dict[Allocation, Allocation] = {}
-        self.kept: dict[Kept, Kept] = {}
-
-    def dot(self, primal: array) -> array:
-        """The tangent of an array: the same elements of a memory that starts as zeros."""
-        memory = self.dots.get(primal.allocation)
-        if memory is None:
-            memory = self.dots[primal.allocation] = zeros_beside(primal.allocation)
-        return primal.twin(memory)
-
-    def followed(self) -> Collection[Allocation]:
-        return self.dots
-
-    def carries(self, memory: Allocation) -> bool:
-        return memory in self.dots
-
-    def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        moving = {i for i in program.floats if self._moves(arguments[i])}
-        if not moving:
-            self.parent.run(program, grid, arguments)
-            return
-        groups = program.sharing(arguments)
-        active = active_with(moving, program, groups)
-        dots = [self._tangent(arguments[i]) for i in active]
-        self.parent.run(program.tangent(active, groups), grid, [*arguments, *dots])
-
-    def forget(self, memory: Allocation) -> None:
-        self.unfollow(memory)
-        dot = self.dots.pop(memory, None)
-        if dot is not None:
-            self.parent.forget(dot)
-        self.parent.forget(memory)
-
-    def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
-        moving = [k for k, elements in enumerate(arguments) if self.carries(elements.allocation)]
-        if not moving:
-            return self.parent.call_host(call, arguments)
-        if call.back is None:
-            with self.active():
-                return call.run(arguments)
-        results = self.parent.call_host(call, arguments)
-        back, dots = call.reversed(len(results)), {k: self._flat(self.dot(arguments[k])) for k in moving}
-        for n, result in enumerate(results):
-            scalar, along = scalar_of(result.dtype), self.dot(result)
-            for e in range(result.allocation.nbytes // itemsize(scalar)):
-                seeds = [fresh(one.shape, one.dtype, one) for one in results]
-                seeds[n].host().reshape(-1)[e] = 1
-                bars = self.parent.call_host(back, [*arguments, *results, *seeds])
-                parts = [(self._flat(bars[k]), dot) for k, dot in dots.items()]
-                with self.parent.active():
-                    slope = reduce(add, ((bar * dot).sum() for bar, dot in parts))
-                offset = e * itemsize(scalar)
-                element = array.over(along.allocation, offset, (1,), (itemsize(scalar),), scalar)
-                self.parent.move(element, slope)
-        return results
-
-    def _flat(self, elements: array) -> array:
-        """The numbers of an array in a row, in memory of their own."""
-        copy = fresh(elements.shape, elements.dtype, elements)
-        self.parent.move(copy, elements)
-        scalar = scalar_of(copy.dtype)
-        size = itemsize(scalar)
-        return array.over(copy.allocation, 0, (copy.allocation.nbytes // size,), (size,), scalar)
-
-    def _moves(self, argument: Argument) -> bool:
-        """Whether an argument has a tangent."""
-        match argument:
-            case array():
-                return argument.allocation in self.dots
-            case KeptValues(kept):
-                return kept in self.kept
-            case _:
-                return False
-
-    def _tangent(self, argument: Argument) -> Argument:
-        match argument:
-            case array():
-                return self.dot(argument)
-            case Kept():
-                return self.kept.setdefault(argument, Kept(argument.elem))
-            case KeptValues(kept):
-                return KeptValues(self.kept[kept])
-            case _:
-                raise AssertionError("neither numbers nor starts have tangents")
-
-    def _move(self, dest: array, src: array, add: bool) -> None:
-        self.parent.move(dest, src, add)
-        if dest.allocation in self.dots or src.allocation in self.dots:
-            self.parent.move(self.dot(dest), self.dot(src), add)

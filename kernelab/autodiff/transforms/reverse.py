@@ -72,8 +72,36 @@ class LevelSnapshot(Snapshot):
             self.saved = view
 
 
+class Ran(LaunchEntry):
+    """A program that ran at a level; `arguments` are None where they are of no interest."""
+
+    __slots__ = ()
+
+    program: Program
+    arguments: tuple[Any, ...]
+
+    @property
+    def title(self) -> str:
+        return f"the launch of `{self.program.name}`"
+
+    @property
+    def dead_ends(self) -> Sequence[tuple[DeadEnd, array, array]]:
+        ends, names = self.program.dead_ends, (param.hint for param in self.program.function.params)
+        given: dict[str, Any] = dict(zip(names, self.arguments, strict=True)) if ends else {}
+        pairs = [(end, given[end.source], given[end.target]) for end in ends]
+        return [(end, a, b) for end, a, b in pairs if a is not None and b is not None]
+
+    @property
+    def written(self) -> list[array]:
+        """The arrays that it changed."""
+        return self._arrays(self.program.changed)
+
+    def _arrays(self, among: Iterable[int]) -> list[array]:
+        return [argument for i in among if isinstance(argument := self.arguments[i], array)]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Run(LaunchEntry):
+class Run(Ran):
     """A program that ran at a level, and all that its adjoint needs; `pullback` may be why there is none.
 
     `inner` says, for each residual that it was given, through how many levels of lanes that had come;
@@ -91,26 +119,10 @@ class Run(LaunchEntry):
     place: Place
 
     @property
-    def title(self) -> str:
-        return f"the launch of `{self.program.name}`"
-
-    @property
-    def dead_ends(self) -> Sequence[tuple[DeadEnd, array, array]]:
-        ends, names = self.program.dead_ends, (param.hint for param in self.program.function.params)
-        given: dict[str, Any] = dict(zip(names, self.arguments, strict=True)) if ends else {}
-        return [(end, given[end.source], given[end.target]) for end in ends]
-
-    @property
     def reached(self) -> list[array]:
         """The arrays that adjoints flow to."""
         reached = self.pullback.reached if isinstance(self.pullback, Pullback) else ()
-        among = (self.arguments[i] for i in reached if i in self.program.reads)
-        return [argument for argument in among if isinstance(argument, array)]
-
-    @property
-    def written(self) -> list[array]:
-        """The arrays that it changed."""
-        return [argument for i in self.program.changed if isinstance(argument := self.arguments[i], array)]
+        return self._arrays(i for i in reached if i in self.program.reads)
 
     def pull(self, level: Level, bars: Adjoints) -> None:
         if not any(bars.reach(self.arguments[i]) for i in self.program.changed):

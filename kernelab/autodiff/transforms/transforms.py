@@ -6,7 +6,6 @@ function must not change its arguments, and returns arrays; `requires_grad` play
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
 from itertools import accumulate
@@ -15,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.provenance import Cut
-from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Vectors, drawing_again
-from kernelab.autodiff.transforms.levels import Forward, Level, current, fresh
-from kernelab.autodiff.transforms.reverse import Reverse, Run
+from kernelab.autodiff.transforms.forward import Forward
+from kernelab.autodiff.transforms.levels import Level, current, fresh
+from kernelab.autodiff.transforms.reverse import Reverse
 from kernelab.autodiff.transforms.trees import (
     argument_name,
     assembled,
@@ -36,6 +34,7 @@ from kernelab.autodiff.transforms.trees import (
     scalars,
     shaped,
 )
+from kernelab.autodiff.transforms.zeros import tell_of_zeros
 from kernelab.errors import GradientError, KernelValueError
 from kernelab.hooks import steps
 from kernelab.lang.types import Scalar, float64, is_differentiable, scalar_of, with_scalar
@@ -82,26 +81,16 @@ def _of_parts(func: Function, args: Sequence[Any], taken: Mapping[int, Sequence[
         whole = list(values[: len(args)])
         for n, places in taken.items():
             whole[n] = assembled(args[n], iter([values[k] for k in places]))
-        with _unchanged(func, whole, taken):
+        members = ((n, name, part) for n in taken for name, _, part in fields(whole[n]))
+        arrays = {(n, name): part for n, name, part in members if isinstance(part, array)}
+        hint = "write to a new array of structs: kl.clone(ps)"
+        with current().unchanged(name_of(func), arrays, member, hint):
             return func(*whole)
 
+    def member(key: tuple[int, str]) -> str:
+        return f"{argument_name(func, key[0])}, field {key[1]}"
+
     return of_parts
-
-
-@contextmanager
-def _unchanged(func: Function, args: Sequence[Any], places: Mapping[int, Any]) -> Iterator[None]:
-    """A context that raises GradientError if the arrays of some structs change in it."""
-    versions = [
-        (f"{argument_name(func, n)}, field {name}", part.allocation, part.allocation.version)
-        for n in places
-        for name, _, part in fields(args[n])
-        if isinstance(part, array)
-    ]
-    yield
-    for name, memory, before in versions:
-        if memory.version != before:
-            hint = "write to a new array of structs: kl.clone(ps)"
-            raise refusal(GradientError, f"{name_of(func)} changes its argument {name}", "changed", hint)
 
 
 def together_by_argument(args: Sequence[Any], chosen: Sequence[int], results: Sequence[Any]) -> list[Any]:
@@ -119,13 +108,10 @@ CHUNK_BYTES = 1 << 28
 
 def call(func: Function, args: Sequence[Any], has_aux: bool) -> tuple[Any, Any]:
     """Call a function: its result and its auxiliary part; GradientError if it changes an argument."""
-    watched = [(i, arg, arg.allocation.version) for i, arg in enumerate(args) if isinstance(arg, array)]
-    result = func(*args)
-    for i, arg, before in watched:
-        if arg.allocation.version != before:
-            message = f"{name_of(func)} changes its argument {argument_name(func, i)}"
-            hint = "write to a new array: y = kl.zeros_like(x), or y = kl.clone(x)"
-            raise refusal(GradientError, message, "changed", hint)
+    arrays = {i: arg for i, arg in enumerate(args) if isinstance(arg, array)}
+    hint = "write to a new array: y = kl.zeros_like(x), or y = kl.clone(x)"
+    with current().unchanged(name_of(func), arrays, partial(argument_name, func), hint):
+        result = func(*args)
     if not has_aux:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:
@@ -165,30 +151,6 @@ class Recorded:
         """Whether anything of an output was computed from the inputs."""
         return output.allocation in self.level.tracked
 
-    def tell_of_zeros(self, names: Mapping[Allocation, str]) -> None:
-        """Warn where values go on to the outputs though the derivative is zero by construction.
-
-        A condition is told of where nothing else leads back to the inputs, which have the given names.
-        """
-        entries, live, on_the_way = self.level.entries, set(), {out.allocation for out in self.outputs}
-        if not any(isinstance(entry, Run) and entry.program.dead_ends for entry in entries):
-            return
-        for i, entry in reversed([*enumerate(entries)]):
-            if any(target.allocation in on_the_way for target in entry.written):
-                live.add(i)
-                on_the_way.update(source.allocation for source in entry.reached)
-        arrives = not on_the_way.isdisjoint(names)
-        found = zero_chains(entries, live, on_the_way, lambda source: self.level.carries(source.allocation))
-        together: dict[object, tuple[ZeroChain, list[str]]] = {}  # those that end at one place
-        for memory, zero in {zero.source.allocation: zero for zero in found}.items():
-            if memory in names or not (zero.end.is_condition and arrives):
-                by = names.get(memory) or f"an array that {zero.entry.title} reads"
-                _, several = together.setdefault((zero.end.span, zero.entry.place), (zero, []))
-                several.append(by)
-        for zero, several in together.values():
-            message = f"the derivative of {name_of(self.func)} with respect to {' and '.join(several)} is 0"
-            Cut(zero.entry.place, zero.end, partial(zero.explain, message)).warn()
-
 
 def record(
     func: Function, args: Sequence[Any], chosen: Sequence[int], has_aux: bool = False, own: bool = False
@@ -200,10 +162,9 @@ def record(
     level.tracked.update(source.allocation for source in inputs)
     with level.active():
         result, aux = call(func, arguments, has_aux)
-    found = Recorded(func, result, aux, leaves(result, func), inputs, level)
-    named = zip(chosen, inputs, strict=True)
-    found.tell_of_zeros({source.allocation: argument_name(func, n) for n, source in named})
-    return found
+    outputs = leaves(result, func)
+    tell_of_zeros(func, level, level.entries, outputs, _named(func, chosen, inputs))
+    return Recorded(func, result, aux, outputs, inputs, level)
 
 
 def push(
@@ -217,7 +178,23 @@ def push(
         parent.move(level.dot(source), dot)
     with level.active():
         result, aux = call(func, arguments, has_aux)
-    return result, [level.dot(output) for output in leaves(result, func)], aux
+    outputs = leaves(result, func)
+    moved = [level.dot(output) for output in outputs]
+    if all(_is_zero(parent, dot) for dot in moved):
+        tell_of_zeros(func, level, level.entries, outputs, _named(func, chosen, inputs))
+    return result, moved, aux
+
+
+def _named(func: Function, chosen: Sequence[int], inputs: Sequence[array]) -> dict[Allocation, str]:
+    """The names of arguments by the memory of their copies."""
+    return {one.allocation: argument_name(func, n) for n, one in zip(chosen, inputs, strict=True)}
+
+
+def _is_zero(level: Level, elements: array) -> bool:
+    """Whether an array is known to hold zeros, in all lanes."""
+    while isinstance(level, Batch):
+        elements, level = level.view(elements), level.parent
+    return level.parent is level and not np.any(elements.seen())
 
 
 def _copied(parent: Level, args: Sequence[Any], chosen: Sequence[int]) -> tuple[list[Any], list[array]]:

@@ -100,6 +100,9 @@ class _Finder:
     def stmt(self, stmt: ir.Stmt, conditions: tuple[ir.Atom, ...]) -> None:
         if isinstance(stmt, ir.Let) and (stmt.op is SHAPE or "surrogate" in stmt.op.tags):
             return
+        if isinstance(stmt, ir.Custom) and stmt.rules.grad is not None:
+            self.by_rule(stmt)
+            return
         end = _end_of(stmt) if isinstance(stmt, ir.Let) else None
         for source, target in ir.flows(stmt):
             self.flow(source, target, end)
@@ -110,6 +113,17 @@ class _Finder:
         self.decide(decided, getattr(stmt, "outs", ()) if decided else ())
         for inner in ir.blocks(stmt):
             self.block(inner, (*conditions, *decided))
+
+    def by_rule(self, stmt: ir.Custom) -> None:
+        """Follow a call whose derivative a user wrote: it has no dead end."""
+        inside = [*ir.walk(stmt.body)]
+        read = [load.array for load in inside if isinstance(load, ir.Load)]
+        targets = [*stmt.outs, *(array for each in inside for array in ir.changed(each))]
+        for target in targets:
+            for source in (*stmt.args, *read):
+                self.flow(source, target, None)
+            for array in read:
+                self.add(target, array, None)
 
     def decide(self, conditions: Iterable[ir.Atom], targets: Iterable[ir.Var]) -> None:
         """Let what is written or chosen depend on conditions; of an integer, such as a count, as on these."""

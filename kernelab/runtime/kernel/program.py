@@ -66,6 +66,7 @@ class Program:
         self.spilled = 0
         self._frugal = frugal
         self._check = check
+        self.is_text = check is not None  # of a user's, if with lanes
         self._made: dict[Hashable, Any] = {}
         self._sharing: dict[tuple[bytes, ...], Groups] = {}
         self._ahead: Pending[Placed] | None = None
@@ -134,7 +135,7 @@ class Program:
     @cached_property
     def dead_ends(self) -> tuple[DeadEnd, ...]:
         """The arrays that reach its results only where derivatives are zero; of text that a user wrote."""
-        return () if self._check is None else dead_ends(self.flat)
+        return dead_ends(self.flat) if self.is_text else ()
 
     @cached_property
     def contests(self) -> Mapping[int, tuple[Contest, ...]]:
@@ -337,7 +338,9 @@ class Program:
 
         def make() -> Program:
             function = batch.batched(self.flat, wide, rank, distinct)
-            return self._derived(function, lambda other: other.batched(wide, rank, distinct))
+            laned = self._derived(function, lambda other: other.batched(wide, rank, distinct))
+            laned.is_text = self.is_text
+            return laned
 
         return self.once(("batched", wide, rank, distinct), make)
 

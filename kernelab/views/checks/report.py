@@ -21,7 +21,7 @@ from kernelab.autodiff.inspect.contributions import Contributions
 from kernelab.autodiff.inspect.precision import LineDigits, Precision
 from kernelab.autodiff.inspect.thread_run import ThreadRun
 from kernelab.autodiff.jacobians.jacobian import Jacobians
-from kernelab.errors import Source
+from kernelab.errors import Source, Span
 from kernelab.views.checks.heatmap import jacobians_view, panels, text_lines
 from kernelab.views.pages import display, figures, markup
 from kernelab.views.pages.markup import (
@@ -158,9 +158,16 @@ def _meanings(report: GradcheckReport) -> list[Node]:
         for explanation, span in dict.fromkeys((pair.explanation, pair.span) for pair in failed):
             nodes.append(words(explanation))
             if span is not None:
-                line = CodeLine((Run(span.source.line(span.line).rstrip()),), span.line)
-                nodes.append(Code(str(span), (line,)))
+                nodes.append(_code(span))
+    for end in report.zeros:
+        what = f"`{end.word}` has derivative 0: what goes on through this line adds nothing to the gradient"
+        nodes += [words(Run("zero by construction: ", "strong"), what), _code(end.span)]
     return nodes
+
+
+def _code(span: Span) -> Code:
+    line = CodeLine((Run(span.source.line(span.line).rstrip()),), span.line)
+    return Code(str(span), (line,))
 
 
 def tape_report_view(report: TapeReport) -> Node:

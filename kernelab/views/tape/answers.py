@@ -93,10 +93,10 @@ def contributions_view(gradient: Contributions) -> Node:
     """The element, what it came to, and its parts."""
     element = Run(f"[{', '.join(map(str, gradient.index))}]", "strong")
     title = words("gradient of element ", element, " = ", Run(written(gradient.total), "strong"), level=1)
+    zeros = [_contributions_view_row(zero, cell(zero.reason)) for zero in gradient.zeros[:SHOWN]]
+    first = "other ways, on which it is zero" if gradient.parts else "where it became zero"
+    tables = (Table("", (first, "record", "thread", "line", "source"), tuple(zeros)),) if zeros else ()
     if not gradient.parts:
-        zeros = [_contributions_view_row(zero, cell(zero.reason)) for zero in gradient.zeros[:SHOWN]]
-        head = ("where it became zero", "record", "thread", "line", "source")
-        tables = (Table("", head, tuple(zeros)),) if zeros else ()
         return Below((title, words("nothing was added to it"), *tables))
     largest = sorted(gradient.parts, key=_size, reverse=True)
     threads = {(part.record, part.thread) for part in gradient.parts if part.thread is not None}
@@ -107,7 +107,7 @@ def contributions_view(gradient: Contributions) -> Node:
     if len(largest) > SHOWN:
         rows.append((cell("⋮"), cell(f"{len(largest) - SHOWN} smaller", "dim"), cell(""), cell(""), cell("")))
     table = Table("", ("value", "record", "thread", "line", "source"), tuple(rows))
-    return Below((title, words(Run(counts, "dim")), table))
+    return Below((title, words(Run(counts, "dim")), table, *tables))
 
 
 def contributions_text(gradient: Contributions) -> str:

@@ -1,0 +1,142 @@
+"""The level of forward mode: carries tangents beside the arrays, and notes what ran, to explain zeros."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+
+from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues
+from kernelab.autodiff.transforms.host_calls import HostCall
+from kernelab.autodiff.transforms.levels import Level, active_with, fresh
+from kernelab.autodiff.transforms.reverse import Move, Ran
+from kernelab.errors import KernelError
+from kernelab.lang.types import scalar_of
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import itemsize
+from kernelab.runtime.context.recorder import Place, caller
+from kernelab.runtime.kernel.program import Groups, Program
+from kernelab.runtime.memory.memory import Allocation, zeros_beside
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moved(Ran):
+    """A program that ran in forward mode, with those of its arguments that may have tangents."""
+
+    program: Program
+    arguments: tuple[Argument | None, ...]
+    groups: Groups
+    place: Place
+
+    @property
+    def reached(self) -> list[array]:
+        """The arrays from which tangents pass; where values go on without, those that an adjoint reaches."""
+        active = tuple(i for i, argument in enumerate(self.arguments) if argument is not None)
+        try:
+            passed = self.program.pullback(active, self.groups).reached if self.program.dead_ends else active
+        except KernelError:  # there is no adjoint: nothing is said
+            passed = active
+        return self._arrays(i for i in passed if i in self.program.reads)
+
+
+class Forward(Level):
+    """Carries tangents: `dots` holds the tangents of each memory that has any, `kept` those of residuals.
+
+    A program that appends a value to a residual appends its tangent to another at the same time, so both
+    begin at the same places.
+    """
+
+    def __init__(self, parent: Level) -> None:
+        super().__init__(parent)
+        self.dots: dict[Allocation, Allocation] = {}
+        self.kept: dict[Kept, Kept] = {}
+        self.entries: list[Moved | Move] = []
+
+    def dot(self, primal: array) -> array:
+        """The tangent of an array: the same elements of a memory that starts as zeros."""
+        memory = self.dots.get(primal.allocation)
+        if memory is None:
+            memory = self.dots[primal.allocation] = zeros_beside(primal.allocation)
+        return primal.twin(memory)
+
+    def followed(self) -> Collection[Allocation]:
+        return self.dots
+
+    def carries(self, memory: Allocation) -> bool:
+        return memory in self.dots
+
+    def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        moving = {i for i in program.floats if self._moves(arguments[i])}
+        if not moving:
+            self.parent.run(program, grid, arguments)
+            return
+        groups = program.sharing(arguments)
+        active = active_with(moving, program, groups)
+        dots = [self._tangent(arguments[i]) for i in active]
+        moved = tuple(argument if i in active else None for i, argument in enumerate(arguments))
+        self.entries.append(Moved(program, moved, groups, caller()))
+        self.parent.run(program.tangent(active, groups), grid, [*arguments, *dots])
+
+    def forget(self, memory: Allocation) -> None:
+        self.unfollow(memory)
+        dot = self.dots.pop(memory, None)
+        if dot is not None:
+            self.parent.forget(dot)
+        self.parent.forget(memory)
+
+    def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
+        moving = [k for k, elements in enumerate(arguments) if self.carries(elements.allocation)]
+        if not moving:
+            return self.parent.call_host(call, arguments)
+        if call.back is None:
+            with self.active():
+                return call.run(arguments)
+        results = self.parent.call_host(call, arguments)
+        back, dots = call.reversed(len(results)), {k: self._flat(self.dot(arguments[k])) for k in moving}
+        for n, result in enumerate(results):
+            scalar, along = scalar_of(result.dtype), self.dot(result)
+            for e in range(result.allocation.nbytes // itemsize(scalar)):
+                seeds = [fresh(one.shape, one.dtype, one) for one in results]
+                seeds[n].host().reshape(-1)[e] = 1
+                bars = self.parent.call_host(back, [*arguments, *results, *seeds])
+                parts = [(self._flat(bars[k]), dot) for k, dot in dots.items()]
+                with self.parent.active():
+                    slope = reduce(add, ((bar * dot).sum() for bar, dot in parts))
+                offset = e * itemsize(scalar)
+                element = array.over(along.allocation, offset, (1,), (itemsize(scalar),), scalar)
+                self.parent.move(element, slope)
+        return results
+
+    def _flat(self, elements: array) -> array:
+        """The numbers of an array in a row, in memory of their own."""
+        copy = fresh(elements.shape, elements.dtype, elements)
+        self.parent.move(copy, elements)
+        scalar = scalar_of(copy.dtype)
+        size = itemsize(scalar)
+        return array.over(copy.allocation, 0, (copy.allocation.nbytes // size,), (size,), scalar)
+
+    def _moves(self, argument: Argument) -> bool:
+        """Whether an argument has a tangent."""
+        match argument:
+            case array():
+                return argument.allocation in self.dots
+            case KeptValues(kept):
+                return kept in self.kept
+            case _:
+                return False
+
+    def _tangent(self, argument: Argument) -> Argument:
+        match argument:
+            case array():
+                return self.dot(argument)
+            case Kept():
+                return self.kept.setdefault(argument, Kept(argument.elem))
+            case KeptValues(kept):
+                return KeptValues(self.kept[kept])
+            case _:
+                raise AssertionError("neither numbers nor starts have tangents")
+
+    def _move(self, dest: array, src: array, add: bool) -> None:
+        self.parent.move(dest, src, add)
+        if dest.allocation in self.dots or src.allocation in self.dots:
+            self.parent.move(self.dot(dest), self.dot(src), add)
+            self.entries.append(Move(dest, src, add))
