@@ -391,7 +391,8 @@ def tell_of_growing_loss(plan: BackwardPlan, loss: array) -> None:
         other = {parameter.hint for parameter in changes.reads | changes.writes}
         version = first.versions_written.get(names[0]) if len(names) == 1 and names[0] not in other else None
         if version == before.version + 1:
-            message = f"{called(loss)} still holds its value of the pass before, and grows"
+            message = f"{called(loss)} still holds its value of the pass before, and grows: "
+            message += f"{first.title} at {first.place} adds to it"
             inform(
                 message, "its gradient is right; for the value alone, zero_() it before each pass", "grows"
             )
