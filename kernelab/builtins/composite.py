@@ -1,8 +1,11 @@
 """Operations composed of scalar ones: one Python function defines both the IR and the NumPy version.
 
-`composite` calls it with expressions to expand the operation into scalar ones, through which derivatives go,
-and with NumPy arrays to compute.  A vector reaches it as the list of its components, a matrix as the list of
-its rows; it returns the same.  Its first argument has the functions for either.
+    @composite()
+    def quat_from_axis_angle(m: Any, axis: Vec3, angle: Float) -> QuatF: ...
+
+It is called with expressions to expand the operation into scalar ones, through which derivatives go, and with
+NumPy arrays to compute.  A vector reaches it as the list of its components, a matrix as the list of its rows;
+it returns the same.  Its first parameter, which is none of the operation's, has the functions for either.
 """
 
 import inspect
@@ -122,23 +125,26 @@ class NumpyFunctions:
 
 
 def composite(
-    meaning: Callable[..., Any], *, derivative: Derivative = _EXPANDED, **record: Any
+    *, derivative: Derivative = _EXPANDED, **record: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function's record; ``meaning(functions, *operands)`` says what it computes.
+    """Register the record of the decorated function, which says what the operation computes.
 
+    Its first parameter has the functions for expressions, or for NumPy arrays; the others are the operands.
     `record` are more arguments of `builtin`.
     """
 
-    def decorate(template: Callable[..., Any]) -> Callable[..., Any]:
-        signature = inspect.signature(template)
-        operands = [parameter.annotation for parameter in signature.parameters.values()]
+    def decorate(meaning: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(meaning)
+        _, *parameters = signature.parameters.values()
+        operands = [parameter.annotation for parameter in parameters]
         result: Pattern = signature.return_annotation
+        setattr(meaning, "__signature__", signature.replace(parameters=parameters))  # noqa: B010
         return builtin(
             expand=lambda *xs: _expression(result, meaning(Functions, *map(_components, xs))),
             numpy=lambda *xs: _array(result, meaning(NumpyFunctions, *map(_columns, operands, xs))),
             derivative=derivative,
             **record,
-        )(template)
+        )(meaning)
 
     return decorate
 

@@ -137,15 +137,6 @@ def _axis(none: Any) -> list[Any]:
     return [none + 1.0, none, none]
 
 
-def _svd2(m: Any, a: Rows) -> list[Any]:
-    (first, second), (v, w) = _orthogonal(m, a)
-    none = 0.0 * first[0]
-    left = _unit(m, first, [none + 1.0, none])
-    right = _unit(m, second, [-left[1], left[0]])
-    sigma = [m.norm(first), m.norm(second)]
-    return [left[0], right[0], left[1], right[1], *sigma, v[0], w[0], v[1], w[1]]
-
-
 def _svd3(m: Any, a: Rows) -> list[Any]:
     (first, second, third), basis = _orthogonal(m, a)
     left = _unit(m, first, _axis(0.0 * first[0]))
@@ -159,64 +150,12 @@ def _by_rows(columns: Rows) -> list[Any]:
     return [x for row in zip(*columns, strict=True) for x in row]
 
 
-def _polar2(m: Any, a: Rows) -> list[Any]:
-    (p, q), (r, s) = a
-    turn = [p + s, r - q]
-    turns, one = m.norm(turn) > 0.0, 1.0 + 0.0 * p
-    cosine, sine = m.unit([m.where(turns, turn[0], one), turn[1]])
-    return _with_stretch([[cosine, -sine], [sine, cosine]], a)
-
-
-def _polar3(m: Any, a: Rows) -> list[Any]:
-    numbers = _svd3(m, a)
-    u, v = ([numbers[k : k + 3] for k in range(start, start + 9, 3)] for start in (0, 12))
-    return _with_stretch([[dotted(x, y) for y in v] for x in u], a)
-
-
 def _with_stretch(rotation: Rows, a: Rows) -> list[Any]:
     """A rotation, and the symmetric part of what it leaves of a matrix."""
     stretch = [[dotted(x, y) for y in _columns(a)] for x in _columns(rotation)]
     n = len(a)
     symmetric = [[(stretch[i][j] + stretch[j][i]) * 0.5 for j in range(n)] for i in range(n)]
     return [x for row in (*rotation, *symmetric) for x in row]
-
-
-def _eig3(m: Any, a: Rows) -> list[Any]:
-    symmetric = [[(a[i][j] + a[j][i]) * 0.5 for j in range(3)] for i in range(3)]
-
-    def sweep(values: Sequence[Any]) -> list[Any]:
-        entries = [list(values[k : k + 3]) for k in range(0, 9, 3)]
-        basis = [list(values[k : k + 3]) for k in range(9, 18, 3)]
-        for p, q in combinations(range(3), 2):
-            cosine, sine = _rotation(m, entries[p][p], entries[q][q], entries[p][q])
-            entries[p], entries[q] = _turned(cosine, sine, entries[p], entries[q])
-            columns = _columns(entries)
-            columns[p], columns[q] = _turned(cosine, sine, columns[p], columns[q])
-            entries = _columns(columns)
-            basis[p], basis[q] = _turned(cosine, sine, basis[p], basis[q])
-        return [x for line in (*entries, *basis) for x in line]
-
-    start = [x for line in (*symmetric, *_unit_columns(a[0][0], 3)) for x in line]
-    numbers = m.repeated(SWEEPS, sweep, start)
-    return [*_by_rows([numbers[9:12], numbers[12:15], numbers[15:18]]), numbers[0], numbers[4], numbers[8]]
-
-
-def _qr3(m: Any, a: Rows) -> list[Any]:
-    first, second, third = _columns(a)
-    left = _unit(m, first, _axis(0.0 * first[0]))
-    middle, instead = second, _perpendicular(m, left)
-    # Once is not enough where the columns are nearly parallel, nor twice where the rest is rounding alone.
-    for _ in range(3):
-        along = dotted(left, middle)
-        middle = _unit(m, [y - along * x for x, y in zip(left, middle, strict=True)], instead)
-    right = crossed(left, middle)
-    none = 0.0 * first[0]
-    r = [
-        [dotted(left, first), dotted(left, second), dotted(left, third)],
-        [none, dotted(middle, second), dotted(middle, third)],
-        [none, none, dotted(right, third)],
-    ]
-    return [*_by_rows([left, middle, right]), *(x for row in r for x in row)]
 
 
 # ------------------------------------------------------------------------- their derivatives
@@ -427,42 +366,62 @@ def _masked(incoming: Expr, value: Expr) -> Expr:
 
 
 @composite(
-    _eig3,
     derivative=Rules(_eig3_jvp, _eig3_vjp),
     parts=(Mat33, Vec3),
     exact=True,
 )
-def eig3(A: Mat33) -> Vec12:
+def eig3(m: Any, A: Mat33) -> Vec12:
     """Eigenvectors and eigenvalues: ``q, d = eig3(A)`` with ``A = q * diag(d) * transpose(q)``.
 
     ``A`` is symmetric; of any other matrix the symmetric part is taken.  The columns of ``q`` are a
     right-handed basis; the values are in no order.  The derivative of two vectors whose values are equal up
     to rounding is NaN where it is needed; the values themselves, and sums of functions of them, have theirs.
     """
+    symmetric = [[(A[i][j] + A[j][i]) * 0.5 for j in range(3)] for i in range(3)]
+
+    def sweep(values: Sequence[Any]) -> list[Any]:
+        entries = [list(values[k : k + 3]) for k in range(0, 9, 3)]
+        basis = [list(values[k : k + 3]) for k in range(9, 18, 3)]
+        for p, q in combinations(range(3), 2):
+            cosine, sine = _rotation(m, entries[p][p], entries[q][q], entries[p][q])
+            entries[p], entries[q] = _turned(cosine, sine, entries[p], entries[q])
+            columns = _columns(entries)
+            columns[p], columns[q] = _turned(cosine, sine, columns[p], columns[q])
+            entries = _columns(columns)
+            basis[p], basis[q] = _turned(cosine, sine, basis[p], basis[q])
+        return [x for line in (*entries, *basis) for x in line]
+
+    start = [x for line in (*symmetric, *_unit_columns(A[0][0], 3)) for x in line]
+    numbers = m.repeated(SWEEPS, sweep, start)
+    return [*_by_rows([numbers[9:12], numbers[12:15], numbers[15:18]]), numbers[0], numbers[4], numbers[8]]
 
 
 @composite(
-    _svd2,
     derivative=Rules(lambda y, x, dots: _svd_jvp(2, y, dots), lambda y, x, w: _svd_vjp(2, y, w)),
     parts=(Mat22, Vec2, Mat22),
     exact=True,
 )
-def svd2(A: Mat22) -> Vec10:
+def svd2(m: Any, A: Mat22) -> Vec10:
     """Singular values: ``u, sigma, v = svd2(A)`` with ``A = u * diag(sigma) * transpose(v)``.
 
     The columns of ``u`` and ``v`` are orthonormal; the values are not negative, the greater first.  Where
     they are equal up to rounding, a gradient may need ``sigma``; what it needs of ``u`` and ``v`` is NaN, and
     so are their tangents.  The closest rotation has its derivative there, too: `polar`.
     """
+    (first, second), (v, w) = _orthogonal(m, A)
+    none = 0.0 * first[0]
+    left = _unit(m, first, [none + 1.0, none])
+    right = _unit(m, second, [-left[1], left[0]])
+    sigma = [m.norm(first), m.norm(second)]
+    return [left[0], right[0], left[1], right[1], *sigma, v[0], w[0], v[1], w[1]]
 
 
 @composite(
-    _svd3,
     derivative=Rules(lambda y, x, dots: _svd_jvp(3, y, dots), lambda y, x, w: _svd_vjp(3, y, w)),
     parts=(Mat33, Vec3, Mat33),
     exact=True,
 )
-def svd3(A: Mat33) -> Vec21:
+def svd3(m: Any, A: Mat33) -> Vec21:
     """Singular values: ``u, sigma, v = svd3(A)`` with ``A = u * diag(sigma) * transpose(v)``.
 
     ``u`` and ``v`` are rotations; the values are ordered by size, the last has the sign of the determinant.
@@ -470,16 +429,16 @@ def svd3(A: Mat33) -> Vec21:
     columns in ``u`` and ``v`` is NaN, and so are the tangents of these.  The closest rotation,
     ``u * transpose(v)``, has its derivative there, too: `polar`.
     """
+    return _svd3(m, A)
 
 
 @composite(
-    _polar2,
     derivative=Rules(lambda y, x, dots: _polar_jvp(2, y, dots), lambda y, x, w: _polar_vjp(2, y, w)),
     parts=(Mat22, Mat22),
     exact=True,
     name="polar",
 )
-def polar2(A: Mat22) -> Vec8:
+def polar2(m: Any, A: Mat22) -> Vec8:
     """``r, s = polar(A)`` with ``A = r * s``, the closest rotation times a symmetric matrix.
 
     The eigenvalues of ``s`` are the singular values of ``A``.  Of a matrix with a negative determinant ``r``
@@ -488,27 +447,49 @@ def polar2(A: Mat22) -> Vec8:
     cancel (the zero matrix, a reflection), several rotations are equally close: ``r`` is one of them, and
     what a derivative needs of it is NaN.
     """
+    (p, q), (r, s) = A
+    turn = [p + s, r - q]
+    turns, one = m.norm(turn) > 0.0, 1.0 + 0.0 * p
+    cosine, sine = m.unit([m.where(turns, turn[0], one), turn[1]])
+    return _with_stretch([[cosine, -sine], [sine, cosine]], A)
 
 
 @composite(
-    _polar3,
     derivative=Rules(lambda y, x, dots: _polar_jvp(3, y, dots), lambda y, x, w: _polar_vjp(3, y, w)),
     parts=(Mat33, Mat33),
     exact=True,
     name="polar",
 )
-def polar3(A: Mat33) -> Vec18:
+def polar3(m: Any, A: Mat33) -> Vec18:
     """The same in space.
 
     Where the two smallest eigenvalues of ``s`` cancel (a matrix of rank one, a mirrored one whose two
     smallest singular values are equal), several rotations are equally close.
     """
+    numbers = _svd3(m, A)
+    u, v = ([numbers[k : k + 3] for k in range(start, start + 9, 3)] for start in (0, 12))
+    return _with_stretch([[dotted(x, y) for y in v] for x in u], A)
 
 
-@composite(_qr3, derivative=Rules(_qr3_jvp, _qr3_vjp), parts=(Mat33, Mat33), exact=True)
-def qr3(A: Mat33) -> Vec18:
+@composite(derivative=Rules(_qr3_jvp, _qr3_vjp), parts=(Mat33, Mat33), exact=True)
+def qr3(m: Any, A: Mat33) -> Vec18:
     """``q, r = qr3(A)`` with ``A = q * r``, ``q`` a rotation and ``r`` an upper triangle.
 
     The first two entries on the diagonal of ``r`` are not negative, the last has the sign of the determinant.
     Of a singular matrix ``q`` is one of several; there is no derivative.
     """
+    first, second, third = _columns(A)
+    left = _unit(m, first, _axis(0.0 * first[0]))
+    middle, instead = second, _perpendicular(m, left)
+    # Once is not enough where the columns are nearly parallel, nor twice where the rest is rounding alone.
+    for _ in range(3):
+        along = dotted(left, middle)
+        middle = _unit(m, [y - along * x for x, y in zip(left, middle, strict=True)], instead)
+    right = crossed(left, middle)
+    none = 0.0 * first[0]
+    r = [
+        [dotted(left, first), dotted(left, second), dotted(left, third)],
+        [none, dotted(middle, second), dotted(middle, third)],
+        [none, none, dotted(right, third)],
+    ]
+    return [*_by_rows([left, middle, right]), *(x for row in r for x in row)]

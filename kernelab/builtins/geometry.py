@@ -36,44 +36,52 @@ def _one(v: Sequence[Any]) -> Any:
     return 1.0 + 0.0 * v[0]
 
 
-@composite(lambda m, v: added([m.magnitude(x) for x in v]), exact=True)
-def norm_l1(v: VecN) -> Float:
+@composite(exact=True)
+def norm_l1(m: Any, v: VecN) -> Float:
     """The sum of the absolute values of the components; derivative 0 in a component that is 0."""
+    return added([m.magnitude(x) for x in v])
 
 
-@composite(lambda m, v: m.norm(v), exact=True)
-def norm_l2(v: VecN) -> Float:
+@composite(exact=True)
+def norm_l2(m: Any, v: VecN) -> Float:
     """The Euclidean length of ``v``, as `length`; the zero vector has derivative 0."""
+    return m.norm(v)
 
 
-@composite(_huber, exact=True, domain=DELTA)
-def norm_huber(v: VecN, delta: Float) -> Float:
+@composite(exact=True, domain=DELTA)
+def norm_huber(m: Any, v: VecN, delta: Float) -> Float:
     """Half the square of the length up to ``delta``, then ``delta * (length - delta / 2)``."""
+    return _huber(m, v, delta)
 
 
-@composite(lambda m, v: _huber(m, v, _one(v)), exact=True, name="norm_huber")
-def norm_huber_1(v: VecN) -> Float:
+@composite(exact=True, name="norm_huber")
+def norm_huber_1(m: Any, v: VecN) -> Float:
     """The same with ``delta = 1``."""
+    return _huber(m, v, _one(v))
 
 
-@composite(_pseudo_huber, exact=True, domain=DELTA)
-def norm_pseudo_huber(v: VecN, delta: Float) -> Float:
+@composite(exact=True, domain=DELTA)
+def norm_pseudo_huber(m: Any, v: VecN, delta: Float) -> Float:
     """``delta * sqrt(1 + (length / delta) ** 2)``: smooth everywhere, and ``delta`` for the zero vector."""
+    return _pseudo_huber(m, v, delta)
 
 
-@composite(lambda m, v: _pseudo_huber(m, v, _one(v)), exact=True, name="norm_pseudo_huber")
-def norm_pseudo_huber_1(v: VecN) -> Float:
+@composite(exact=True, name="norm_pseudo_huber")
+def norm_pseudo_huber_1(m: Any, v: VecN) -> Float:
     """The same with ``delta = 1``."""
+    return _pseudo_huber(m, v, _one(v))
 
 
-@composite(_smooth, exact=True, domain=DELTA)
-def smooth_normalize(v: VecN, delta: Float) -> VecN:
+@composite(exact=True, domain=DELTA)
+def smooth_normalize(m: Any, v: VecN, delta: Float) -> VecN:
     """``v`` divided by `norm_pseudo_huber`: nearly a unit vector where ``v`` is long, smooth at 0."""
+    return _smooth(m, v, delta)
 
 
-@composite(lambda m, v: _smooth(m, v, _one(v)), exact=True, name="smooth_normalize")
-def smooth_normalize_1(v: VecN) -> VecN:
+@composite(exact=True, name="smooth_normalize")
+def smooth_normalize_1(m: Any, v: VecN) -> VecN:
     """The same with ``delta = 1``."""
+    return _smooth(m, v, _one(v))
 
 
 # ---------------------------------------------------------------------------------------- edges and triangles
@@ -101,7 +109,14 @@ def _ratio(m: Any, a: Any, b: Any) -> Any:
     return m.where(b > 0.0, a / m.where(b > 0.0, b, 1.0 + 0.0 * b), 0.0 * a)
 
 
-def _closest(m: Any, p1: Point, q1: Point, p2: Point, q2: Point, epsilon: Any) -> list[Any]:
+@composite(domain=(ANYWHERE, ANYWHERE, ANYWHERE, ANYWHERE, (1e-6, 1e-5)), exact=True)
+def closest_point_edge_edge(m: Any, p1: Vec3, q1: Vec3, p2: Vec3, q2: Vec3, epsilon: Float) -> Vec3:
+    """The closest points of the edges from ``p1`` to ``q1`` and ``p2`` to ``q2``: ``s``, ``t`` and distance.
+
+    The points are ``p1 + s * (q1 - p1)`` and ``p2 + t * (q2 - p2)``.  An edge whose squared length is at most
+    ``epsilon`` counts as its first point.  Parallel edges have many nearest points; one is chosen.  At
+    distance 0 the derivative of the distance is 0.
+    """
     # Ericson, Real-Time Collision Detection (2005), 5.1.9.
     d1, d2, r = _between(p1, q1), _between(p2, q2), _between(p2, p1)
     a, e, f = dotted(d1, d1), dotted(d2, d2), dotted(d2, r)
@@ -119,16 +134,6 @@ def _closest(m: Any, p1: Point, q1: Point, p2: Point, q2: Point, epsilon: Any) -
     s = m.where(is_point, none, s)
     gap = [x + s * y - t * z for x, y, z in zip(r, d1, d2, strict=True)]
     return [s, t, m.norm(gap)]
-
-
-@composite(_closest, domain=(ANYWHERE, ANYWHERE, ANYWHERE, ANYWHERE, (1e-6, 1e-5)), exact=True)
-def closest_point_edge_edge(p1: Vec3, q1: Vec3, p2: Vec3, q2: Vec3, epsilon: Float) -> Vec3:
-    """The closest points of the edges from ``p1`` to ``q1`` and ``p2`` to ``q2``: ``s``, ``t`` and distance.
-
-    The points are ``p1 + s * (q1 - p1)`` and ``p2 + t * (q2 - p2)``.  An edge whose squared length is at most
-    ``epsilon`` counts as its first point.  Parallel edges have many nearest points; one is chosen.  At
-    distance 0 the derivative of the distance is 0.
-    """
 
 
 def _separates(m: Any, axis: Point, first: Sequence[Point], second: Sequence[Point], size: Any) -> Any:
@@ -149,7 +154,12 @@ def _least(m: Any, values: Sequence[Any]) -> Any:
     return least
 
 
-def _intersects(m: Any, v0: Point, v1: Point, v2: Point, u0: Point, u1: Point, u2: Point) -> Any:
+@composite(derivative=Zero(), exact=True)
+def intersect_tri_tri(m: Any, v0: Vec3, v1: Vec3, v2: Vec3, u0: Vec3, u1: Vec3, u2: Vec3) -> Flag:
+    """1 where two triangles, given by their corners, have a point in common, also in a common plane, else 0.
+
+    What touches up to rounding has.
+    """
     # Two triangles are apart exactly if some axis separates them: a normal, the cross product of two edges,
     # or, in a common plane, a normal of an edge.
     first, second = ([_between(v0, corner) for corner in three] for three in ((v0, v1, v2), (u0, u1, u2)))
@@ -162,11 +172,3 @@ def _intersects(m: Any, v0: Point, v1: Point, v2: Point, u0: Point, u1: Point, u
     for axis in axes[1:]:
         apart = m.either(apart, _separates(m, axis, first, second, size))
     return m.to(m.equal(apart, False), int32)
-
-
-@composite(_intersects, derivative=Zero(), exact=True)
-def intersect_tri_tri(v0: Vec3, v1: Vec3, v2: Vec3, u0: Vec3, u1: Vec3, u2: Vec3) -> Flag:
-    """1 where two triangles, given by their corners, have a point in common, also in a common plane, else 0.
-
-    What touches up to rounding has.
-    """

@@ -55,43 +55,44 @@ def _drawn(m: Any, state: Any, count: int) -> list[Any]:
     return numbers
 
 
-def _numbers(
-    meaning: Callable[..., Any], draws: int, *, name: str = "", exact: bool = False
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _numbers(draws: int, exact: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A record that takes so many draws from a state, and has no derivative."""
-    tags = (f"draws {draws}",)
-    return composite(meaning, derivative=Zero(), domain=STATES, name=name, exact=exact, tags=tags)
+    return composite(derivative=Zero(), domain=STATES, exact=exact, tags=(f"draws {draws}",))
 
 
-@composite(lambda m, seed: hashed(m, m.to(seed, uint32)), derivative=Zero(), domain=SEEDS, exact=True)
-def rand_init(seed: Seed) -> State:
+@composite(derivative=Zero(), domain=SEEDS, exact=True)
+def rand_init(m: Any, seed: Seed) -> State:
     """The state that a seed gives."""
+    return hashed(m, m.to(seed, uint32))
 
 
 @composite(
-    lambda m, seed, offset: hashed(m, m.to(seed, uint32) + hashed(m, m.to(offset, uint32))),
     derivative=Zero(),
     domain=SEEDS,
     name="rand_init",
     exact=True,
 )
-def rand_init_at(seed: Seed, offset: Seed) -> State:
+def rand_init_at(m: Any, seed: Seed, offset: Seed) -> State:
     """A state of its own for each ``offset``, such as the thread index."""
+    return hashed(m, m.to(seed, uint32) + hashed(m, m.to(offset, uint32)))
 
 
-@composite(hashed, derivative=Zero(), domain=STATES, exact=True)
-def rand_next(state: State) -> State:
+@composite(derivative=Zero(), domain=STATES, exact=True)
+def rand_next(m: Any, state: State) -> State:
     """The state after one draw."""
+    return hashed(m, state)
 
 
-@_numbers(hashed, 1, exact=True)
-def randu(state: State) -> State:
+@_numbers(1, exact=True)
+def randu(m: Any, state: State) -> State:
     """A uint32 from all that there are."""
+    return hashed(m, state)
 
 
-@_numbers(lambda m, state: m.to(hashed(m, state), int32), 1, exact=True)
-def randi(state: State) -> Seed:
+@_numbers(1, exact=True)
+def randi(m: Any, state: State) -> Seed:
     """An int32 from all that there are."""
+    return m.to(hashed(m, state), int32)
 
 
 def _whole(m: Any, state: Any, low: Any, high: Any) -> Any:
@@ -102,63 +103,56 @@ def _whole(m: Any, state: Any, low: Any, high: Any) -> Any:
 
 
 @composite(
-    _whole,
     derivative=Zero(),
     domain=(STATES, (-9.0, 0.0), (1.0, 9.0)),
     name="randi",
     tags=("draws 1",),
     exact=True,
 )
-def randi_between(state: State, low: Seed, high: Seed) -> Seed:
+def randi_between(m: Any, state: State, low: Seed, high: Seed) -> Seed:
     """A whole number from ``low`` to ``high``, ``high`` excluded; ``low`` where that leaves none."""
+    return _whole(m, state, low, high)
 
 
 @composite(
-    _whole,
     derivative=Zero(),
     domain=(STATES, (0.0, 4.0), (5.0, 9.0)),
     name="randu",
     tags=("draws 1",),
     exact=True,
 )
-def randu_between(state: State, low: State, high: State) -> State:
+def randu_between(m: Any, state: State, low: State, high: State) -> State:
     """A whole number from ``low`` to ``high``, ``high`` excluded; ``low`` where that leaves none."""
+    return _whole(m, state, low, high)
 
 
-@_numbers(lambda m, state: _drawn(m, state, 1)[0], 1, exact=True)
-def randf(state: State) -> Single:
+@_numbers(1, exact=True)
+def randf(m: Any, state: State) -> Single:
     """A float from 0 to 1, 1 excluded."""
+    return _drawn(m, state, 1)[0]
 
 
 @composite(
-    lambda m, state, low, high: (high - low) * m.to(_drawn(m, state, 1)[0], m.type_of(low)) + low,
     domain=(STATES, (-3.0, 0.0), (1.0, 3.0)),
     name="randf",
     tags=("draws 1",),
     exact=True,
 )
-def randf_between(state: State, low: Float, high: Float) -> Float:
+def randf_between(m: Any, state: State, low: Float, high: Float) -> Float:
     """A float from ``low`` to ``high``; the derivative is that of ``low + (high - low) * randf(state)``."""
+    return (high - low) * m.to(_drawn(m, state, 1)[0], m.type_of(low)) + low
 
 
-def _normal(m: Any, state: Any) -> Any:
+@_numbers(2)
+def randn(m: Any, state: State) -> Single:
+    """A float of the normal distribution of mean 0 and variance 1, by the method of Box and Muller."""
     first, second = _drawn(m, state, 2)
     size = m.sqrt(-2.0 * m.log(m.where(first > 0.0, first, first + 2.0**-25)))
     return size * m.cos(second * TURN)
 
 
-@_numbers(_normal, 2)
-def randn(state: State) -> Single:
-    """A float of the normal distribution of mean 0 and variance 1, by the method of Box and Muller."""
-
-
 def _ring(m: Any, turn: Any) -> list[Any]:
     return [m.cos(turn * TURN), m.sin(turn * TURN)]
-
-
-def _disk(m: Any, state: Any) -> list[Any]:
-    size, turn = _drawn(m, state, 2)
-    return [m.sqrt(size) * x for x in _ring(m, turn)]
 
 
 def _sphere(m: Any, height: Any, turn: Any) -> list[Any]:
@@ -177,55 +171,61 @@ def _ball(m: Any, state: Any, lowest: float) -> list[Any]:
     return [m.cbrt(size) * x for x in _sphere(m, height * (1.0 - lowest) + lowest, turn)]
 
 
-def _triangle(m: Any, state: Any) -> list[Any]:
+@_numbers(1)
+def sample_unit_ring(m: Any, state: State) -> Pair:
+    """A point of the circle of radius 1."""
+    return _ring(m, _drawn(m, state, 1)[0])
+
+
+@_numbers(2)
+def sample_unit_disk(m: Any, state: State) -> Pair:
+    """A point of the disk of radius 1."""
+    size, turn = _drawn(m, state, 2)
+    return [m.sqrt(size) * x for x in _ring(m, turn)]
+
+
+@_numbers(2, exact=True)
+def sample_unit_square(m: Any, state: State) -> Pair:
+    """A point of the square of side 1 around 0."""
+    return [x - 0.5 for x in _drawn(m, state, 2)]
+
+
+@_numbers(2)
+def sample_triangle(m: Any, state: State) -> Pair:
+    """Barycentric coordinates ``u, v`` of a point of a triangle; the third is ``1 - u - v``."""
     first, second = _drawn(m, state, 2)
     root = m.sqrt(first)
     return [1.0 - root, (1.0 - second) * root]
 
 
-@_numbers(lambda m, state: _ring(m, _drawn(m, state, 1)[0]), 1)
-def sample_unit_ring(state: State) -> Pair:
-    """A point of the circle of radius 1."""
-
-
-@_numbers(_disk, 2)
-def sample_unit_disk(state: State) -> Pair:
-    """A point of the disk of radius 1."""
-
-
-@_numbers(lambda m, state: [x - 0.5 for x in _drawn(m, state, 2)], 2, exact=True)
-def sample_unit_square(state: State) -> Pair:
-    """A point of the square of side 1 around 0."""
-
-
-@_numbers(_triangle, 2)
-def sample_triangle(state: State) -> Pair:
-    """Barycentric coordinates ``u, v`` of a point of a triangle; the third is ``1 - u - v``."""
-
-
-@_numbers(lambda m, state: [x - 0.5 for x in _drawn(m, state, 3)], 3, exact=True)
-def sample_unit_cube(state: State) -> Triple:
+@_numbers(3, exact=True)
+def sample_unit_cube(m: Any, state: State) -> Triple:
     """A point of the cube of side 1 around 0."""
+    return [x - 0.5 for x in _drawn(m, state, 3)]
 
 
-@_numbers(lambda m, state: _surface(m, state, -1.0), 2)
-def sample_unit_sphere_surface(state: State) -> Triple:
+@_numbers(2)
+def sample_unit_sphere_surface(m: Any, state: State) -> Triple:
     """A point of the surface of the sphere of radius 1."""
+    return _surface(m, state, -1.0)
 
 
-@_numbers(lambda m, state: _ball(m, state, -1.0), 3)
-def sample_unit_sphere(state: State) -> Triple:
+@_numbers(3)
+def sample_unit_sphere(m: Any, state: State) -> Triple:
     """A point within the sphere of radius 1."""
+    return _ball(m, state, -1.0)
 
 
-@_numbers(lambda m, state: _surface(m, state, 0.0), 2)
-def sample_unit_hemisphere_surface(state: State) -> Triple:
+@_numbers(2)
+def sample_unit_hemisphere_surface(m: Any, state: State) -> Triple:
     """A point of the upper half of the surface of the sphere of radius 1, where z is not negative."""
+    return _surface(m, state, 0.0)
 
 
-@_numbers(lambda m, state: _ball(m, state, 0.0), 3)
-def sample_unit_hemisphere(state: State) -> Triple:
+@_numbers(3)
+def sample_unit_hemisphere(m: Any, state: State) -> Triple:
     """A point of the upper half of the sphere of radius 1."""
+    return _ball(m, state, 0.0)
 
 
 # ------------------------------------------------------------------------------------------------------ noise
@@ -290,56 +290,61 @@ def _blend(
     return planes[()] * (2.0 / len(whole))
 
 
-@composite(lambda m, state, x: _noise(m, state, [x]), domain=(STATES, (-3.0, 3.0)))
-def noise(state: State, x: Float) -> Float:
+@composite(domain=(STATES, (-3.0, 3.0)))
+def noise(m: Any, state: State, x: Float) -> Float:
     """Noise along a line."""
+    return _noise(m, state, [x])
 
 
-@composite(_noise, domain=(STATES, (-3.0, 3.0)), name="noise")
-def noise_2(state: State, xy: Vec2) -> Float:
+@composite(domain=(STATES, (-3.0, 3.0)), name="noise")
+def noise_2(m: Any, state: State, xy: Vec2) -> Float:
     """Noise in the plane."""
+    return _noise(m, state, xy)
 
 
-@composite(_noise, domain=(STATES, (-3.0, 3.0)), name="noise")
-def noise_3(state: State, xyz: Vec3) -> Float:
+@composite(domain=(STATES, (-3.0, 3.0)), name="noise")
+def noise_3(m: Any, state: State, xyz: Vec3) -> Float:
     """Noise in space."""
+    return _noise(m, state, xyz)
 
 
-@composite(_noise, domain=(STATES, (-3.0, 3.0)), name="noise")
-def noise_4(state: State, xyzt: Vec4) -> Float:
+@composite(domain=(STATES, (-3.0, 3.0)), name="noise")
+def noise_4(m: Any, state: State, xyzt: Vec4) -> Float:
     """Noise in space and time."""
+    return _noise(m, state, xyzt)
 
 
-@composite(lambda m, state, x, px: _noise(m, state, [x], [px]), domain=(STATES, (-3.0, 3.0), PERIODS))
-def pnoise(state: State, x: Float, px: Period) -> Float:
+@composite(domain=(STATES, (-3.0, 3.0), PERIODS))
+def pnoise(m: Any, state: State, x: Float, px: Period) -> Float:
     """Noise along a line that repeats after ``px``, a whole number of at least 1."""
+    return _noise(m, state, [x], [px])
 
 
 @composite(
-    lambda m, state, xy, *periods: _noise(m, state, xy, periods),
     domain=(STATES, (-3.0, 3.0), PERIODS, PERIODS),
     name="pnoise",
 )
-def pnoise_2(state: State, xy: Vec2, px: Period, py: Period) -> Float:
+def pnoise_2(m: Any, state: State, xy: Vec2, px: Period, py: Period) -> Float:
     """Noise in the plane that repeats after ``px`` and ``py``."""
+    return _noise(m, state, xy, (px, py))
 
 
 @composite(
-    lambda m, state, xyz, *periods: _noise(m, state, xyz, periods),
     domain=(STATES, (-3.0, 3.0), PERIODS, PERIODS, PERIODS),
     name="pnoise",
 )
-def pnoise_3(state: State, xyz: Vec3, px: Period, py: Period, pz: Period) -> Float:
+def pnoise_3(m: Any, state: State, xyz: Vec3, px: Period, py: Period, pz: Period) -> Float:
     """Noise in space that repeats after ``px``, ``py`` and ``pz``."""
+    return _noise(m, state, xyz, (px, py, pz))
 
 
 @composite(
-    lambda m, state, xyzt, *periods: _noise(m, state, xyzt, periods),
     domain=(STATES, (-3.0, 3.0), PERIODS, PERIODS, PERIODS, PERIODS),
     name="pnoise",
 )
-def pnoise_4(state: State, xyzt: Vec4, px: Period, py: Period, pz: Period, pt: Period) -> Float:
+def pnoise_4(m: Any, state: State, xyzt: Vec4, px: Period, py: Period, pz: Period, pt: Period) -> Float:
     """Noise in space and time that repeats after ``px``, ``py``, ``pz`` and ``pt``."""
+    return _noise(m, state, xyzt, (px, py, pz, pt))
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,27 +382,26 @@ def _gradient(m: Any, state: Any, coordinates: Sequence[Any]) -> tuple[Any, ...]
     return blended.partials
 
 
-def _curl_2(m: Any, state: Any, xy: Sequence[Any]) -> list[Any]:
-    along_x, along_y = _gradient(m, state, xy)
-    return [along_y, -along_x]
-
-
 def _curl(m: Any, state: Any, place: Sequence[Any]) -> list[Any]:
     second = hashed(m, state)
     a, b, c = (_gradient(m, s, place) for s in (state, second, hashed(m, second)))
     return [c[1] - b[2], a[2] - c[0], b[0] - a[1]]
 
 
-@composite(_curl_2, domain=(STATES, (-3.0, 3.0)))
-def curlnoise(state: State, xy: Vec2) -> Vec2:
+@composite(domain=(STATES, (-3.0, 3.0)))
+def curlnoise(m: Any, state: State, xy: Vec2) -> Vec2:
     """A flow in the plane without sources: the slopes of `noise`, turned by a right angle."""
+    along_x, along_y = _gradient(m, state, xy)
+    return [along_y, -along_x]
 
 
-@composite(_curl, domain=(STATES, (-3.0, 3.0)), name="curlnoise")
-def curlnoise_3(state: State, xyz: Vec3) -> Vec3:
+@composite(domain=(STATES, (-3.0, 3.0)), name="curlnoise")
+def curlnoise_3(m: Any, state: State, xyz: Vec3) -> Vec3:
     """A flow in space without sources: the curl of three fields of `noise`."""
+    return _curl(m, state, xyz)
 
 
-@composite(_curl, domain=(STATES, (-3.0, 3.0)), name="curlnoise")
-def curlnoise_4(state: State, xyzt: Vec4) -> Vec3:
+@composite(domain=(STATES, (-3.0, 3.0)), name="curlnoise")
+def curlnoise_4(m: Any, state: State, xyzt: Vec4) -> Vec3:
     """A flow in space without sources that changes in time, the fourth coordinate."""
+    return _curl(m, state, xyzt)

@@ -62,43 +62,48 @@ def rotated_back(m: Any, q: Sequence[Any], v: Sequence[Any]) -> list[Any]:
 
 
 @composite(
-    product,
     name="mul",
     symbol="*",
     exact=True,
     derivative=Bilinear(lambda w, a, b: w * quat_inverse(b), lambda w, a, b: quat_inverse(a) * w),
 )
-def quat_product(a: QuatF, b: QuatF) -> QuatF:
+def quat_product(m: Any, a: QuatF, b: QuatF) -> QuatF:
     """The product of two quaternions: the rotation ``b``, then ``a``."""
+    return product(m, a, b)
 
 
-@composite(conjugate, exact=True, derivative=Linear(lambda w, q: (quat_inverse(w),)))
-def quat_inverse(quat: QuatF) -> QuatF:
+@composite(exact=True, derivative=Linear(lambda w, q: (quat_inverse(w),)))
+def quat_inverse(m: Any, quat: QuatF) -> QuatF:
     """The conjugate, which turns back; the inverse where ``quat`` has length 1."""
+    return conjugate(m, quat)
 
 
-@composite(rotated, exact=True)
-def quat_rotate(quat: QuatF, vec: Vec3) -> Vec3:
+@composite(exact=True)
+def quat_rotate(m: Any, quat: QuatF, vec: Vec3) -> Vec3:
     """``vec`` turned by the unit quaternion ``quat``."""
+    return rotated(m, quat, vec)
 
 
-@composite(rotated_back, exact=True)
-def quat_rotate_inv(quat: QuatF, vec: Vec3) -> Vec3:
+@composite(exact=True)
+def quat_rotate_inv(m: Any, quat: QuatF, vec: Vec3) -> Vec3:
     """``vec`` turned back by the unit quaternion ``quat``."""
+    return rotated_back(m, quat, vec)
 
 
-def _from_axis_angle(m: Any, axis: Sequence[Any], angle: Any) -> list[Any]:
+@composite()
+def quat_from_axis_angle(m: Any, axis: Vec3, angle: Float) -> QuatF:
+    """The rotation by ``angle`` in radians around ``axis``, a unit vector; it is not normalized."""
     half = angle * 0.5
     sine = m.sin(half)
     return [*(x * sine for x in axis), m.cos(half)]
 
 
-@composite(_from_axis_angle)
-def quat_from_axis_angle(axis: Vec3, angle: Float) -> QuatF:
-    """The rotation by ``angle`` in radians around ``axis``, a unit vector; it is not normalized."""
+@composite()
+def quat_between_vectors(m: Any, a: Vec3, b: Vec3) -> QuatF:
+    """The shortest rotation that turns the direction of ``a`` into that of ``b``, of any length above 0.
 
-
-def _between_vectors(m: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+    Of opposite directions no rotation is the shortest, and a zero vector has none: NaN.
+    """
     # The half of the angle: the sum of the rotation by all of it and of none.
     a, b = m.unit(a), m.unit(b)
     q = [*crossed(a, b), dotted(a, a) * dotted(b, b) + dotted(a, b)]
@@ -106,29 +111,20 @@ def _between_vectors(m: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
     return [x / size for x in q]
 
 
-@composite(_between_vectors)
-def quat_between_vectors(a: Vec3, b: Vec3) -> QuatF:
-    """The shortest rotation that turns the direction of ``a`` into that of ``b``, of any length above 0.
-
-    Of opposite directions no rotation is the shortest, and a zero vector has none: NaN.
-    """
-
-
-def _to_axis_angle(m: Any, q: Sequence[Any]) -> list[Any]:
-    u, w = q[:3], q[3]
-    size, sign = m.norm(u), m.where(w < 0.0, -1.0 + 0.0 * w, 1.0 + 0.0 * w)
-    return [*(x * sign for x in m.unit(u)), 2.0 * m.atan2(size, w * sign)]
-
-
-@composite(_to_axis_angle, parts=(Vec3, Float))
-def quat_to_axis_angle(quat: QuatF) -> Vec4:
+@composite(parts=(Vec3, Float))
+def quat_to_axis_angle(m: Any, quat: QuatF) -> Vec4:
     """The axis and the angle of a rotation: ``axis, angle = quat_to_axis_angle(quat)``.
 
     The angle is from 0 to pi.  Without a rotation the axis is 0 and the derivative of both is 0.
     """
+    u, w = quat[:3], quat[3]
+    size, sign = m.norm(u), m.where(w < 0.0, -1.0 + 0.0 * w, 1.0 + 0.0 * w)
+    return [*(x * sign for x in m.unit(u)), 2.0 * m.atan2(size, w * sign)]
 
 
-def _from_rpy(m: Any, roll: Any, pitch: Any, yaw: Any) -> list[Any]:
+@composite()
+def quat_rpy(m: Any, roll: Float, pitch: Float, yaw: Float) -> QuatF:
+    """The rotation by ``roll`` around x, then ``pitch`` around y, then ``yaw`` around z, in radians."""
     (sr, sp, sy), (cr, cp, cy) = ([f(a * 0.5) for a in (roll, pitch, yaw)] for f in (m.sin, m.cos))
     return [
         sr * cp * cy - cr * sp * sy,
@@ -138,12 +134,9 @@ def _from_rpy(m: Any, roll: Any, pitch: Any, yaw: Any) -> list[Any]:
     ]
 
 
-@composite(_from_rpy)
-def quat_rpy(roll: Float, pitch: Float, yaw: Float) -> QuatF:
-    """The rotation by ``roll`` around x, then ``pitch`` around y, then ``yaw`` around z, in radians."""
-
-
-def _slerp(m: Any, a: Sequence[Any], b: Sequence[Any], t: Any) -> list[Any]:
+@composite(domain=((-3.0, 3.0), (-3.0, 3.0), UNIT))
+def quat_slerp(m: Any, a: QuatF, b: QuatF, t: Float) -> QuatF:
+    """From the unit quaternion ``a`` at 0 to ``b`` at ``t = 1``, at constant speed, the shorter way."""
     cosine = dotted(a, b)
     b = [m.where(cosine < 0.0, -y, y) for y in b]
     apart, together = (m.norm([f(x, y) for x, y in zip(a, b, strict=True)]) for f in (sub, add))
@@ -156,11 +149,6 @@ def _slerp(m: Any, a: Sequence[Any], b: Sequence[Any], t: Any) -> list[Any]:
     return [x * first + y * second for x, y in zip(a, b, strict=True)]
 
 
-@composite(_slerp, domain=((-3.0, 3.0), (-3.0, 3.0), UNIT))
-def quat_slerp(a: QuatF, b: QuatF, t: Float) -> QuatF:
-    """From the unit quaternion ``a`` at 0 to ``b`` at ``t = 1``, at constant speed, the shorter way."""
-
-
 def matrix_entries(m: Any, q: Sequence[Any]) -> list[list[Any]]:
     """The rows of the matrix that turns as a unit quaternion does."""
     one, none = 1.0 + 0.0 * q[3], 0.0 * q[3]
@@ -169,9 +157,10 @@ def matrix_entries(m: Any, q: Sequence[Any]) -> list[list[Any]]:
     return [[column[i] for column in columns] for i in range(3)]
 
 
-@composite(matrix_entries)
-def quat_to_matrix(quat: QuatF) -> Mat33:
+@composite()
+def quat_to_matrix(m: Any, quat: QuatF) -> Mat33:
     """The matrix that turns as the unit quaternion ``quat`` does."""
+    return matrix_entries(m, quat)
 
 
 def quaternion_of(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
@@ -195,22 +184,20 @@ def quaternion_of(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
     return [number / length for number in multiple]
 
 
-@composite(quaternion_of)
-def quat_from_matrix(mat: Mat33) -> QuatF:
+@composite()
+def quat_from_matrix(m: Any, mat: Mat33) -> QuatF:
     """The unit quaternion of a rotation matrix: ``w`` is positive, or the greatest of ``x, y, z`` is.
 
     Its length is 1 also where the matrix is a rotation but for rounding, and it changes along the unit
     quaternions alone.
     """
+    return quaternion_of(m, mat)
 
 
-def _quaternion_of_corner(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
-    return quaternion_of(m, [row[:3] for row in rows[:3]])
-
-
-@composite(_quaternion_of_corner, name="quat_from_matrix")
-def quat_from_corner(mat: Mat44) -> QuatF:
+@composite(name="quat_from_matrix")
+def quat_from_corner(m: Any, mat: Mat44) -> QuatF:
     """The same of the rotation in the upper left corner of a matrix that moves points."""
+    return quaternion_of(m, [row[:3] for row in mat[:3]])
 
 
 # -------------------------------------------------------------- angles, twists, and matrices of rigid motions
@@ -230,17 +217,24 @@ def _about(m: Any, axis: Any, angle: Any) -> list[Any]:
     return [*(m.where(m.equal(axis, k), sine, zero) for k in range(3)), m.cos(angle * 0.5)]
 
 
-def _from_euler(m: Any, e: Sequence[Any], i: Any, j: Any, k: Any) -> list[Any]:
+@composite(domain=(ANYWHERE, *AXES))
+def quat_from_euler(m: Any, e: Vec3, i: Index, j: Index, k: Index) -> QuatF:
+    """The rotation by ``e[i]`` around axis ``i``, then ``e[j]`` around ``j``, then ``e[k]`` around ``k``."""
     first, second, third = (_about(m, axis, _pick(m, e, axis)) for axis in (i, j, k))
     return product(m, third, product(m, second, first))
 
 
-@composite(_from_euler, domain=(ANYWHERE, *AXES))
-def quat_from_euler(e: Vec3, i: Index, j: Index, k: Index) -> QuatF:
-    """The rotation by ``e[i]`` around axis ``i``, then ``e[j]`` around ``j``, then ``e[k]`` around ``k``."""
+PI = 3.141592653589793
 
 
-def _to_euler(m: Any, q: Sequence[Any], i: Any, j: Any, k: Any) -> list[Any]:
+@composite(domain=(ANYWHERE, *AXES))
+def quat_to_euler(m: Any, q: QuatF, i: Index, j: Index, k: Index) -> Vec3:
+    """The angles that `quat_from_euler` takes for the rotation ``q``: ``e[i]`` is that around axis ``i``.
+
+    Where the first axis is the last one too, ``e[3 - i - j]`` is the angle of the last turn.  The middle
+    angle is from -pi/2 to pi/2, or from 0 to pi where the first axis is the last.  At the ends of that range
+    only the sum or the difference of the two others is known; there is no derivative.
+    """
     # Bernardes and Viollet, Quaternion to Euler angles conversion (2022), where i = k: proper Euler angles.
     proper, last = m.equal(i, k), 3 - i - j
     w = q[3]
@@ -258,25 +252,17 @@ def _to_euler(m: Any, q: Sequence[Any], i: Any, j: Any, k: Any) -> list[Any]:
     return [m.where(m.equal(i, axis), first, m.where(m.equal(j, axis), middle, third)) for axis in range(3)]
 
 
-PI = 3.141592653589793
-
-
-@composite(_to_euler, domain=(ANYWHERE, *AXES))
-def quat_to_euler(q: QuatF, i: Index, j: Index, k: Index) -> Vec3:
-    """The angles that `quat_from_euler` takes for the rotation ``q``: ``e[i]`` is that around axis ``i``.
-
-    Where the first axis is the last one too, ``e[3 - i - j]`` is the angle of the last turn.  The middle
-    angle is from -pi/2 to pi/2, or from 0 to pi where the first axis is the last.  At the ends of that range
-    only the sum or the difference of the two others is known; there is no derivative.
-    """
-
-
 def _clamped(m: Any, x: Any) -> Any:
     one = 1.0 + 0.0 * x
     return m.where(x > 1.0, one, m.where(x < -1.0, -one, x))
 
 
-def _to_rpy(m: Any, q: Sequence[Any]) -> list[Any]:
+@composite(domain=(-0.4, 0.4))
+def quat_to_rpy(m: Any, q: QuatF) -> Vec3:
+    """Roll, pitch and yaw of the unit quaternion ``q``: what `quat_rpy` takes.
+
+    Where pitch is a right angle, roll and yaw are not determined and there is no derivative.
+    """
     x, y, z, w = q
     return [
         m.atan2(2.0 * (w * x + y * z), 1.0 - 2.0 * (x * x + y * y)),
@@ -285,15 +271,12 @@ def _to_rpy(m: Any, q: Sequence[Any]) -> list[Any]:
     ]
 
 
-@composite(_to_rpy, domain=(-0.4, 0.4))
-def quat_to_rpy(q: QuatF) -> Vec3:
-    """Roll, pitch and yaw of the unit quaternion ``q``: what `quat_rpy` takes.
+@composite()
+def quat_twist(m: Any, axis: Vec3, q: QuatF) -> QuatF:
+    """The part of the rotation ``q`` that turns around ``axis``, a unit vector.
 
-    Where pitch is a right angle, roll and yaw are not determined and there is no derivative.
+    It is 0, with derivative 0, where ``q`` is half a turn around an axis at a right angle.
     """
-
-
-def _twist(m: Any, axis: Sequence[Any], q: Sequence[Any]) -> list[Any]:
     along = dotted(q[:3], axis)
     twist = [*(x * along for x in axis), q[3]]
     size = m.norm(twist)
@@ -301,27 +284,17 @@ def _twist(m: Any, axis: Sequence[Any], q: Sequence[Any]) -> list[Any]:
     return [x / safe for x in twist]
 
 
-@composite(_twist)
-def quat_twist(axis: Vec3, q: QuatF) -> QuatF:
-    """The part of the rotation ``q`` that turns around ``axis``, a unit vector.
-
-    It is 0, with derivative 0, where ``q`` is half a turn around an axis at a right angle.
-    """
-
-
-def _twist_angle(m: Any, axis: Sequence[Any], q: Sequence[Any]) -> Any:
+@composite()
+def quat_twist_angle(m: Any, axis: Vec3, q: QuatF) -> Float:
+    """The angle by which ``q`` turns around ``axis``, a unit vector: from 0 to 2 pi, without sign."""
     along = dotted(q[:3], axis)
     return 2.0 * m.atan2(m.where(along < 0.0, -along, along), q[3])
 
 
-@composite(_twist_angle)
-def quat_twist_angle(axis: Vec3, q: QuatF) -> Float:
-    """The angle by which ``q`` turns around ``axis``, a unit vector: from 0 to 2 pi, without sign."""
-
-
-@composite(lambda m, axis, q: 2.0 * m.atan2(dotted(q[:3], axis), q[3]))
-def quat_twist_angle_signed(axis: Vec3, q: QuatF) -> Float:
+@composite()
+def quat_twist_angle_signed(m: Any, axis: Vec3, q: QuatF) -> Float:
     """The angle by which ``q`` turns around ``axis``, a unit vector: positive by the right-hand rule."""
+    return 2.0 * m.atan2(dotted(q[:3], axis), q[3])
 
 
 def _to_matrix(m: Any, t: Sequence[Any]) -> list[list[Any]]:
@@ -330,9 +303,10 @@ def _to_matrix(m: Any, t: Sequence[Any]) -> list[list[Any]]:
     return [*([*row, x] for row, x in zip(turned, t[:3], strict=True)), [zero, zero, zero, zero + 1.0]]
 
 
-@composite(_to_matrix, exact=True)
-def transform_to_matrix(xform: TransformF) -> Mat44:
+@composite(exact=True)
+def transform_to_matrix(m: Any, xform: TransformF) -> Mat44:
     """The matrix that moves points as ``xform`` does, whose rotation has length 1."""
+    return _to_matrix(m, xform)
 
 
 def _corner(rows: Sequence[Sequence[Any]]) -> tuple[list[Any], list[Sequence[Any]]]:
@@ -340,35 +314,26 @@ def _corner(rows: Sequence[Sequence[Any]]) -> tuple[list[Any], list[Sequence[Any
     return [row[3] for row in rows[:3]], [row[:3] for row in rows[:3]]
 
 
-def _from_matrix(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
-    p, turned = _corner(rows)
+@composite()
+def transform_from_matrix(m: Any, mat: Mat44) -> TransformF:
+    """The transform of a matrix that turns and shifts: its last column and the rotation of its corner."""
+    p, turned = _corner(mat)
     return [*p, *quaternion_of(m, turned)]
 
 
-@composite(_from_matrix)
-def transform_from_matrix(mat: Mat44) -> TransformF:
-    """The transform of a matrix that turns and shifts: its last column and the rotation of its corner."""
-
-
-def _compose(m: Any, p: Sequence[Any], q: Sequence[Any], scale: Sequence[Any]) -> list[list[Any]]:
-    rows = _to_matrix(m, [*p, *q])
-    scaled = [[x * s for x, s in zip(row[:3], scale, strict=True)] for row in rows[:3]]
-    return [*([*row, x] for row, x in zip(scaled, p, strict=True)), rows[3]]
-
-
-@composite(_compose, exact=True)
-def transform_compose(position: Vec3, rotation: QuatF, scale: Vec3) -> Mat44:
+@composite(exact=True)
+def transform_compose(m: Any, position: Vec3, rotation: QuatF, scale: Vec3) -> Mat44:
     """The matrix that scales along the axes, then turns, then shifts."""
+    rows = _to_matrix(m, [*position, *rotation])
+    scaled = [[x * s for x, s in zip(row[:3], scale, strict=True)] for row in rows[:3]]
+    return [*([*row, x] for row, x in zip(scaled, position, strict=True)), rows[3]]
 
 
-def _decompose(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
-    p, corner = _corner(rows)
-    scale = [m.norm([row[k] for row in corner]) for k in range(3)]
-    safe = [m.where(s > 0.0, s, 1.0 + 0.0 * s) for s in scale]
-    turned = [[x / s for x, s in zip(row, safe, strict=True)] for row in corner]
-    return [*p, *quaternion_of(m, turned), *scale]
-
-
-@composite(_decompose, parts=(Vec3, QuatF, Vec3))
-def transform_decompose(m: Mat44) -> Vec10:
+@composite(parts=(Vec3, QuatF, Vec3))
+def transform_decompose(functions: Any, m: Mat44) -> Vec10:
     """Position, rotation and scale: what `transform_compose` takes, for a matrix that does not mirror."""
+    p, corner = _corner(m)
+    scale = [functions.norm([row[k] for row in corner]) for k in range(3)]
+    safe = [functions.where(s > 0.0, s, 1.0 + 0.0 * s) for s in scale]
+    turned = [[x / s for x, s in zip(row, safe, strict=True)] for row in corner]
+    return [*p, *quaternion_of(functions, turned), *scale]

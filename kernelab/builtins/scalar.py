@@ -6,6 +6,7 @@ derivative is not 0, so a branch that is masked out leaves no NaN.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,44 +34,39 @@ POSITIVE = (0.1, 3.0)
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
 
-@builtin(cpp="{m}sin{f}({x})", numpy=np.sin, partials=lambda y, x: cos(x))
+def _function(
+    name: str, numpy: Callable[..., Any], partials: Callable[..., Any], /, **record: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The decorator of a function of one number that the mathematical library of C has under this name."""
+    return builtin(cpp=f"{{m}}{name}{{f}}({{x}})", numpy=numpy, partials=partials, **record)
+
+
+@_function("sin", np.sin, lambda y, x: cos(x))
 def sin(x: Float) -> Float:
     """Sine of ``x``."""
 
 
-@builtin(cpp="{m}cos{f}({x})", numpy=np.cos, partials=lambda y, x: -sin(x))
+@_function("cos", np.cos, lambda y, x: -sin(x))
 def cos(x: Float) -> Float:
     """Cosine of ``x``."""
 
 
-@builtin(cpp="{m}tan{f}({x})", numpy=np.tan, partials=lambda y, x: 1.0 + y * y, domain=(-1.2, 1.2))
+@_function("tan", np.tan, lambda y, x: 1.0 + y * y, domain=(-1.2, 1.2))
 def tan(x: Float) -> Float:
     """Tangent of ``x``."""
 
 
-@builtin(
-    cpp="{m}asin{f}({x})",
-    numpy=np.arcsin,
-    singular=True,
-    domain=UNIT,
-    partials=lambda y, x: 1.0 / sqrt((1.0 - x) * (1.0 + x)),
-)
+@_function("asin", np.arcsin, lambda y, x: 1.0 / sqrt((1.0 - x) * (1.0 + x)), singular=True, domain=UNIT)
 def asin(x: Float) -> Float:
     """The angle in [-pi/2, pi/2] whose sine is ``x``; NaN outside [-1, 1]."""
 
 
-@builtin(
-    cpp="{m}acos{f}({x})",
-    numpy=np.arccos,
-    singular=True,
-    domain=UNIT,
-    partials=lambda y, x: -1.0 / sqrt((1.0 - x) * (1.0 + x)),
-)
+@_function("acos", np.arccos, lambda y, x: -1.0 / sqrt((1.0 - x) * (1.0 + x)), singular=True, domain=UNIT)
 def acos(x: Float) -> Float:
     """The angle in [0, pi] whose cosine is ``x``; NaN outside [-1, 1]."""
 
 
-@builtin(cpp="{m}atan{f}({x})", numpy=np.arctan, partials=lambda y, x: 1.0 / (1.0 + x * x))
+@_function("atan", np.arctan, lambda y, x: 1.0 / (1.0 + x * x))
 def atan(x: Float) -> Float:
     """The angle in [-pi/2, pi/2] whose tangent is ``x``."""
 
@@ -91,82 +87,57 @@ def atan2(y: Float, x: Float) -> Float:
     """The angle in [-pi, pi] of the point ``(x, y)``, 0 at the origin, where there is no derivative."""
 
 
-@builtin(cpp="{m}sinh{f}({x})", numpy=np.sinh, partials=lambda y, x: cosh(x))
+@_function("sinh", np.sinh, lambda y, x: cosh(x))
 def sinh(x: Float) -> Float:
     """Hyperbolic sine of ``x``."""
 
 
-@builtin(cpp="{m}cosh{f}({x})", numpy=np.cosh, partials=lambda y, x: sinh(x))
+@_function("cosh", np.cosh, lambda y, x: sinh(x))
 def cosh(x: Float) -> Float:
     """Hyperbolic cosine of ``x``."""
 
 
-@builtin(cpp="{m}tanh{f}({x})", numpy=np.tanh, partials=lambda y, x: 1.0 - y * y)
+@_function("tanh", np.tanh, lambda y, x: 1.0 - y * y)
 def tanh(x: Float) -> Float:
     """Hyperbolic tangent of ``x``."""
 
 
-@builtin(cpp="{m}exp{f}({x})", numpy=np.exp, partials=lambda y, x: y)
+@_function("exp", np.exp, lambda y, x: y)
 def exp(x: Float) -> Float:
     """The exponential of ``x``."""
 
 
-@builtin(cpp="{m}log{f}({x})", numpy=np.log, partials=lambda y, x: 1.0 / x, singular=True, domain=POSITIVE)
+@_function("log", np.log, lambda y, x: 1.0 / x, singular=True, domain=POSITIVE)
 def log(x: Float) -> Float:
     """The natural logarithm of ``x``; minus infinity at 0, NaN below."""
 
 
-@builtin(
-    cpp="{m}log2{f}({x})",
-    numpy=np.log2,
-    partials=lambda y, x: 1.0 / (x * LN2),
-    singular=True,
-    domain=POSITIVE,
-)
+@_function("log2", np.log2, lambda y, x: 1.0 / (x * LN2), singular=True, domain=POSITIVE)
 def log2(x: Float) -> Float:
     """The logarithm of ``x`` to base 2; minus infinity at 0, NaN below."""
 
 
-@builtin(
-    cpp="{m}log10{f}({x})",
-    numpy=np.log10,
-    partials=lambda y, x: 1.0 / (x * LN10),
-    singular=True,
-    domain=POSITIVE,
-)
+@_function("log10", np.log10, lambda y, x: 1.0 / (x * LN10), singular=True, domain=POSITIVE)
 def log10(x: Float) -> Float:
     """The logarithm of ``x`` to base 10; minus infinity at 0, NaN below."""
 
 
-@builtin(
-    cpp="{m}sqrt{f}({x})",
-    numpy=np.sqrt,
-    partials=lambda y, x: 0.5 / y,
-    singular=True,
-    domain=POSITIVE,
-    exact=True,
-)
+@_function("sqrt", np.sqrt, lambda y, x: 0.5 / y, singular=True, domain=POSITIVE, exact=True)
 def sqrt(x: Float) -> Float:
     """The square root of ``x``; NaN below 0, derivative infinite at 0."""
 
 
-@builtin(
-    cpp="{m}cbrt{f}({x})",
-    numpy=np.cbrt,
-    partials=lambda y, x: 1.0 / (3.0 * y * y),
-    singular=True,
-    domain=POSITIVE,
-)
+@_function("cbrt", np.cbrt, lambda y, x: 1.0 / (3.0 * y * y), singular=True, domain=POSITIVE)
 def cbrt(x: Float) -> Float:
     """The cube root of ``x``, of any sign; derivative infinite at 0."""
 
 
-@builtin(
-    cpp="{m}fabs{f}({x})",
-    numpy=np.abs,
+@_function(
+    "fabs",
+    np.abs,
+    lambda y, x: where(gt(x, 0.0), 1.0, where(lt(x, 0.0), x.const(-1.0), 0.0)),
     name="abs",
     exact=True,
-    partials=lambda y, x: where(gt(x, 0.0), 1.0, where(lt(x, 0.0), x.const(-1.0), 0.0)),
 )
 def abs_(x: Float) -> Float:
     """The absolute value of ``x``; derivative 0 at 0."""
@@ -411,12 +382,12 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
-@builtin(cpp="{m}erf{f}({x})", numpy=_erf, partials=lambda y, x: SLOPE * exp(-(x * x)))
+@_function("erf", _erf, lambda y, x: SLOPE * exp(-(x * x)))
 def erf(x: Float) -> Float:
     """The error function of ``x``."""
 
 
-@builtin(cpp="{m}erfc{f}({x})", numpy=_erfc, partials=lambda y, x: -SLOPE * exp(-(x * x)))
+@_function("erfc", _erfc, lambda y, x: -SLOPE * exp(-(x * x)))
 def erfc(x: Float) -> Float:
     """The complementary error function ``1 - erf(x)``, accurate where that is small."""
 

@@ -20,145 +20,134 @@ def _sum(*vectors: Sequence[Any]) -> list[Any]:
     return first
 
 
-def _composed(m: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-    return [*_sum(rotated(m, a[3:], b[:3]), a[:3]), *product(m, a[3:], b[3:])]
-
-
-def _inverse(m: Any, t: Sequence[Any]) -> list[Any]:
-    back = conjugate(m, t[3:])
-    return [*(-x for x in rotated(m, back, t[:3])), *back]
-
-
 def _multiplied(m: Any, rows: Sequence[Sequence[Any]], v: Sequence[Any]) -> list[Any]:
     return [dotted(row[:3], v) for row in rows[:3]]
 
 
 for _name, _symbol in (("mul", "*"), ("transform_multiply", "")):
 
-    @composite(_composed, name=_name, symbol=_symbol, exact=True)
-    def transform_multiply(a: TransformF, b: TransformF) -> TransformF:
+    @composite(name=_name, symbol=_symbol, exact=True)
+    def transform_multiply(m: Any, a: TransformF, b: TransformF) -> TransformF:
         """The transform ``b``, then ``a``."""
+        return [*_sum(rotated(m, a[3:], b[:3]), a[:3]), *product(m, a[3:], b[3:])]
 
 
-@composite(_inverse, exact=True)
-def transform_inverse(xform: TransformF) -> TransformF:
+@composite(exact=True)
+def transform_inverse(m: Any, xform: TransformF) -> TransformF:
     """The transform that undoes ``xform``, whose rotation has length 1."""
+    back = conjugate(m, xform[3:])
+    return [*(-x for x in rotated(m, back, xform[:3])), *back]
 
 
-@composite(lambda m, t: t[:3], exact=True)
-def transform_get_translation(xform: TransformF) -> Vec3:
+@composite(exact=True)
+def transform_get_translation(m: Any, xform: TransformF) -> Vec3:
     """The translation of ``xform``."""
+    return xform[:3]
 
 
-@composite(lambda m, t: t[3:], exact=True)
-def transform_get_rotation(xform: TransformF) -> QuatF:
+@composite(exact=True)
+def transform_get_rotation(m: Any, xform: TransformF) -> QuatF:
     """The rotation of ``xform``."""
+    return xform[3:]
 
 
-@composite(lambda m, t, p: [*p, *t[3:]], exact=True)
-def transform_set_translation(xform: TransformF, p: Vec3) -> TransformF:
+@composite(exact=True)
+def transform_set_translation(m: Any, xform: TransformF, p: Vec3) -> TransformF:
     """``xform`` with the translation ``p``: it changes the variable, as ``xform.p = p`` does."""
+    return [*p, *xform[3:]]
 
 
-@composite(lambda m, t, q: [*t[:3], *q], exact=True)
-def transform_set_rotation(xform: TransformF, q: QuatF) -> TransformF:
+@composite(exact=True)
+def transform_set_rotation(m: Any, xform: TransformF, q: QuatF) -> TransformF:
     """``xform`` with the rotation ``q``: it changes the variable, as ``xform.q = q`` does."""
+    return [*xform[:3], *q]
 
 
-@composite(lambda m, t, p: _sum(rotated(m, t[3:], p), t[:3]), exact=True)
-def transform_point(xform: TransformF, point: Vec3) -> Vec3:
+@composite(exact=True)
+def transform_point(m: Any, xform: TransformF, point: Vec3) -> Vec3:
     """``point`` moved by ``xform``: turned, then shifted."""
+    return _sum(rotated(m, xform[3:], point), xform[:3])
 
 
-@composite(lambda m, t, v: rotated(m, t[3:], v), exact=True)
-def transform_vector(xform: TransformF, vec: Vec3) -> Vec3:
+@composite(exact=True)
+def transform_vector(m: Any, xform: TransformF, vec: Vec3) -> Vec3:
     """The direction ``vec`` turned by ``xform``."""
+    return rotated(m, xform[3:], vec)
 
 
 @composite(
-    lambda m, a, p: _sum(_multiplied(m, a, p), [row[3] for row in a[:3]]),
     name="transform_point",
     exact=True,
 )
-def transform_point_by_matrix(mat: Mat44, point: Vec3) -> Vec3:
+def transform_point_by_matrix(m: Any, mat: Mat44, point: Vec3) -> Vec3:
     """``point`` moved by the first three rows of ``mat``, whose last column is the translation."""
+    return _sum(_multiplied(m, mat, point), [row[3] for row in mat[:3]])
 
 
-@composite(_multiplied, name="transform_vector", exact=True)
-def transform_vector_by_matrix(mat: Mat44, vec: Vec3) -> Vec3:
+@composite(name="transform_vector", exact=True)
+def transform_vector_by_matrix(m: Any, mat: Mat44, vec: Vec3) -> Vec3:
     """The direction ``vec`` turned by the upper left corner of ``mat``."""
+    return _multiplied(m, mat, vec)
 
 
-@composite(lambda m, a, b: dotted(a, b), exact=True)
-def spatial_dot(a: Vec6, b: Vec6) -> Float:
+@composite(exact=True)
+def spatial_dot(m: Any, a: Vec6, b: Vec6) -> Float:
     """The inner product of two spatial vectors."""
+    return dotted(a, b)
 
 
-@composite(lambda m, a: a[:3], exact=True)
-def spatial_top(svec: Vec6) -> Vec3:
+@composite(exact=True)
+def spatial_top(m: Any, svec: Vec6) -> Vec3:
     """The first, angular part of a spatial vector."""
+    return svec[:3]
 
 
-@composite(lambda m, a: a[3:], exact=True)
-def spatial_bottom(svec: Vec6) -> Vec3:
+@composite(exact=True)
+def spatial_bottom(m: Any, svec: Vec6) -> Vec3:
     """The second, linear part of a spatial vector."""
+    return svec[3:]
 
 
-def _moved(m: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+@composite(exact=True)
+def spatial_cross(m: Any, a: Vec6, b: Vec6) -> Vec6:
+    """The rate of change of a motion ``b`` in a frame moving by ``a``: ``w x w'``, ``v x w' + w x v'``."""
     return [*crossed(a[:3], b[:3]), *_sum(crossed(a[3:], b[:3]), crossed(a[:3], b[3:]))]
 
 
-@composite(_moved, exact=True)
-def spatial_cross(a: Vec6, b: Vec6) -> Vec6:
-    """The rate of change of a motion ``b`` in a frame moving by ``a``: ``w x w'``, ``v x w' + w x v'``."""
-
-
-def _pushed(m: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+@composite(exact=True)
+def spatial_cross_dual(m: Any, a: Vec6, b: Vec6) -> Vec6:
+    """The rate of change of a force ``b`` in a frame moving by ``a``: ``w x w' + v x v'``, ``w x v'``."""
     return [*_sum(crossed(a[:3], b[:3]), crossed(a[3:], b[3:])), *crossed(a[:3], b[3:])]
 
 
-@composite(_pushed, exact=True)
-def spatial_cross_dual(a: Vec6, b: Vec6) -> Vec6:
-    """The rate of change of a force ``b`` in a frame moving by ``a``: ``w x w' + v x v'``, ``w x v'``."""
-
-
-def _twist(m: Any, t: Sequence[Any], x: Sequence[Any]) -> list[Any]:
+@composite(exact=True)
+def transform_twist(m: Any, t: TransformF, x: Vec6) -> Vec6:
+    """The motion ``x`` as seen after ``t = (p, R)``: ``R w`` over ``R v + p x R w``."""
     w, v = rotated(m, t[3:], x[:3]), rotated(m, t[3:], x[3:])
     return [*w, *_sum(v, crossed(t[:3], w))]
 
 
-@composite(_twist, exact=True)
-def transform_twist(t: TransformF, x: Vec6) -> Vec6:
-    """The motion ``x`` as seen after ``t = (p, R)``: ``R w`` over ``R v + p x R w``."""
-
-
-def _wrench(m: Any, t: Sequence[Any], x: Sequence[Any]) -> list[Any]:
+@composite(exact=True)
+def transform_wrench(m: Any, t: TransformF, x: Vec6) -> Vec6:
+    """The force ``x`` as seen after ``t = (p, R)``: ``R torque + p x R force`` over ``R force``."""
     torque, force = rotated(m, t[3:], x[:3]), rotated(m, t[3:], x[3:])
     return [*_sum(torque, crossed(t[:3], force)), *force]
 
 
-@composite(_wrench, exact=True)
-def transform_wrench(t: TransformF, x: Vec6) -> Vec6:
-    """The force ``x`` as seen after ``t = (p, R)``: ``R torque + p x R force`` over ``R force``."""
-
-
-@composite(lambda m, qd, r: _sum(qd[3:], crossed(qd[:3], r)), exact=True)
-def velocity_at_point(qd: Vec6, r: Vec3) -> Vec3:
+@composite(exact=True)
+def velocity_at_point(m: Any, qd: Vec6, r: Vec3) -> Vec3:
     """The velocity ``v + w x r`` of the point ``r`` of a body that moves by ``qd = (w, v)``."""
-
-
-def _adjoint(m: Any, r: Sequence[Sequence[Any]], s: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    zero = [0.0 * r[0][0]] * 3
-    return [*([*row, *zero] for row in r), *([*low, *row] for low, row in zip(s, r, strict=True))]
+    return _sum(qd[3:], crossed(qd[:3], r))
 
 
 @composite(
-    _adjoint,
     exact=True,
     derivative=Linear(lambda w, r, s: (_block(w, 0, 0) + _block(w, 3, 3), _block(w, 3, 0))),
 )
-def spatial_adjoint(r: Mat33, s: Mat33) -> Mat66:
+def spatial_adjoint(m: Any, r: Mat33, s: Mat33) -> Mat66:
     """The matrix of the blocks ``[[r, 0], [s, r]]``; with ``s = skew(p) * r`` it is `transform_twist`."""
+    zero = [0.0 * r[0][0]] * 3
+    return [*([*row, *zero] for row in r), *([*low, *row] for low, row in zip(s, r, strict=True))]
 
 
 def _block(w: Any, i: int, j: int) -> Any:
