@@ -270,9 +270,7 @@ class Batch(Level):
 
     def joined(self, elements: array, axis: int = 0) -> array:
         """The lanes of an array, one after another along a new axis."""
-        view = self.view(elements)
-        result = fresh(view.shape, view.dtype, view)
-        self.parent.move(result, view)
+        result = self.parent.copy(self.view(elements))
         order = [k + 1 for k in range(elements.ndim)]
         order.insert(axis, 0)
         return result.transpose(order)

@@ -108,8 +108,7 @@ class Forward(Level):
 
     def _flat(self, elements: array) -> array:
         """The numbers of an array in a row, in memory of their own."""
-        copy = fresh(elements.shape, elements.dtype, elements)
-        self.parent.move(copy, elements)
+        copy = self.parent.copy(elements)
         scalar = scalar_of(copy.dtype)
         size = itemsize(scalar)
         return array.over(copy.allocation, 0, (copy.allocation.nbytes // size,), (size,), scalar)

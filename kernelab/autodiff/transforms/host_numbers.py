@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelab.autodiff.transforms.levels import BASE, current
 from kernelab.autodiff.transforms.transforms import Apart
-from kernelab.autodiff.transforms.trees import is_whole, scalar_shape, shaped
+from kernelab.autodiff.transforms.trees import is_whole, mapped, scalar_shape, shaped
 from kernelab.frontend import UserFunction
 from kernelab.host.values import HostValue, type_of
 from kernelab.lang.structs import StructArray
@@ -117,26 +117,22 @@ def stated_types(function: UserFunction | None) -> list[Any]:
 
 
 def _closed(result: Any) -> Any:
-    if isinstance(result, tuple | list):
-        return type(result)([_closed(part) for part in result])
-    if isinstance(result, dict):
-        return {key: _closed(part) for key, part in result.items()}
+    return mapped(result, _as_value)
+
+
+def _as_value(result: Any) -> Any:
+    """A struct with numbers and vectors in place of arrays of one element; the element of such an array."""
     if isinstance(result, Instance):
-        return _struct(result)
+        copy = result.copy()
+        for entry in result.__kernelab_struct__.fields:
+            member = held_in(result, entry.name)
+            if isinstance(member, Instance) or not isinstance(entry.type, Array | StructArray):
+                setattr(copy, entry.name, _closed(member))
+        return copy
     if not isinstance(result, array) or result.shape != (1,):
         return result
     value = result[0]
     return value.copy() if isinstance(value, HostValue | Instance) else value
-
-
-def _struct(value: Instance) -> Instance:
-    """The struct with numbers and vectors in place of arrays of one element."""
-    copy = value.copy()
-    for entry in value.__kernelab_struct__.fields:
-        member = held_in(value, entry.name)
-        if isinstance(member, Instance) or not isinstance(entry.type, Array | StructArray):
-            setattr(copy, entry.name, _closed(member))
-    return copy
 
 
 def reshaped(block: array, shape: tuple[int, ...]) -> Any:

@@ -76,6 +76,12 @@ class Level(Witness, Recorder):
     def _move(self, dest: array, src: array, add: bool) -> None:
         raise NotImplementedError
 
+    def copy(self, elements: array) -> array:
+        """The same values, as they are computed here, in memory of their own."""
+        copied = fresh(elements.shape, elements.dtype, elements)
+        self.move(copied, elements)
+        return copied
+
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         """Run a Python function of arrays that has a derivative of its own; its results, in new arrays."""
         return self.parent.call_host(call, arguments)

@@ -166,8 +166,7 @@ class Move:
     def pull(self, level: Level, bars: Adjoints) -> None:
         if not bars.reach(self.dest):
             return
-        moved = fresh(self.dest.shape, self.dest.dtype, self.dest)
-        level.move(moved, bars.of(self.dest))
+        moved = level.copy(bars.of(self.dest))
         if not self.add:
             level.move(bars.of(self.dest), fresh(self.dest.shape, self.dest.dtype, self.dest))
         level.move(bars.of(self.src), moved, add=True)
@@ -193,18 +192,12 @@ class HostRun:
     def pull(self, level: Level, bars: Adjoints) -> None:
         if not any(bars.reach(result) for result in self.results):
             return
-        seeds = [_copy(level, bars.of(result)) for result in self.results]
+        seeds = [level.copy(bars.of(result)) for result in self.results]
         for result in self.results:
             level.move(bars.of(result), fresh(result.shape, result.dtype, result))
         adjoints = level.call_host(self.call.reversed(len(self.results)), [*self.kept, *seeds])
         for source, bar in zip(self.arguments, adjoints, strict=True):
             level.move(bars.of(source), bar, add=True)
-
-
-def _copy(level: Level, elements: array) -> array:
-    copy = fresh(elements.shape, elements.dtype, elements)
-    level.move(copy, elements)
-    return copy
 
 
 class Reverse(Level):
@@ -311,9 +304,9 @@ class Reverse(Level):
         if call.back is None:
             with self.active():
                 return call.run(arguments)
-        kept = [_copy(self.parent, elements) for elements in arguments]
+        kept = [self.parent.copy(elements) for elements in arguments]
         results = self.parent.call_host(call, kept)
-        kept += [_copy(self.parent, result) for result in results]
+        kept += [self.parent.copy(result) for result in results]
         self.entries.append(HostRun(call, tuple(arguments), tuple(results), tuple(kept)))
         for result in results:
             self._track(result.allocation)

@@ -25,6 +25,7 @@ from kernelab.autodiff.transforms.trees import (
     is_struct,
     leaves,
     lines,
+    mapped,
     name_of,
     parts,
     rebuilt,
@@ -199,12 +200,9 @@ def _is_zero(level: Level, elements: array) -> bool:
 
 def _copied(parent: Level, args: Sequence[Any], chosen: Sequence[int]) -> tuple[list[Any], list[array]]:
     """The arguments with copies of some: what else leads to the same array is a constant."""
-    arguments, inputs = list(args), []
-    for i in chosen:
-        copy = fresh(args[i].shape, args[i].dtype, args[i])
-        parent.move(copy, args[i])
+    arguments, inputs = list(args), [parent.copy(args[i]) for i in chosen]
+    for i, copy in zip(chosen, inputs, strict=True):
         arguments[i] = copy
-        inputs.append(copy)
     return arguments, inputs
 
 
@@ -377,19 +375,17 @@ def columns(
 
 def _first_lane(level: Batch, value: Any) -> Any:
     """A result with the arrays of the first lane; in all else the lanes of tangents agree."""
-    if isinstance(value, tuple | list):
-        return type(value)([_first_lane(level, part) for part in value])
-    if isinstance(value, dict):
-        return {key: _first_lane(level, part) for key, part in value.items()}
-    if is_struct(value):
-        return rebuilt(value, iter([_first_lane(level, part) for part in parts(value)]))
-    if not isinstance(value, array) or value.allocation not in level.wide:
-        return value
-    view = level.view(value)
-    result = fresh(value.shape, value.dtype, value)
-    first = array.over(view.allocation, view.offset, value.shape, value.strides, value.dtype)
-    level.parent.move(result, first)
-    return result
+
+    def first(part: Any) -> Any:
+        if is_struct(part):
+            return rebuilt(part, iter([first(field) for field in parts(part)]))
+        if not isinstance(part, array) or part.allocation not in level.wide:
+            return part
+        view = level.view(part)
+        lane = array.over(view.allocation, view.offset, part.shape, part.strides, part.dtype)
+        return level.parent.copy(lane)
+
+    return mapped(value, first)
 
 
 def _require_float_outputs(func: Function, outputs: Sequence[array]) -> None:

@@ -164,15 +164,18 @@ def cotangents_of(value: Any, func: Callable[..., Any]) -> list[array | None]:
     return [leaf for part in parts for leaf in cotangents_of(part, func)]
 
 
+def mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    """The same tree with what `leaf` makes of everything in it that is no tuple, list or dict."""
+    if isinstance(value, tuple | list):
+        return type(value)([mapped(part, leaf) for part in value])
+    if isinstance(value, dict):
+        return {key: mapped(part, leaf) for key, part in value.items()}
+    return leaf(value)
+
+
 def rebuilt(value: Any, items: Iterator[Any]) -> Any:
     """The same tree with other leaves; a dict of fields for a struct that they do not fit."""
-    if is_struct(value):
-        return together(value, items)
-    if isinstance(value, tuple | list):
-        return type(value)([rebuilt(part, items) for part in value])
-    if isinstance(value, dict):
-        return {key: rebuilt(part, items) for key, part in value.items()}
-    return next(items)
+    return mapped(value, lambda part: together(part, items) if is_struct(part) else next(items))
 
 
 def is_whole(value: object) -> bool:
