@@ -25,10 +25,10 @@ from kernelab.autodiff.checks.screening import Screened, faults, screen
 from kernelab.autodiff.checks.witnesses import (
     Pair,
     Tolerance,
+    Whole,
     Witnesses,
     by_pattern,
     errors,
-    of_all,
     relative,
     settle,
 )
@@ -207,6 +207,7 @@ class GradcheckReport:
         """The error for a check that failed, of a kernel that stands at `span`."""
         worst, related = self.worst(), tuple[Related, ...]()
         told = f": {worst.explanation}" * bool(worst.explanation)
+        entry = f"d {worst.output}{list(worst.output_index)} / d {worst.input}{list(worst.input_index)}"
         if worst.verdict == "race":
             message = f"the result of {self.kernel} depends on the order of its threads{told}"
             span = worst.span or span
@@ -216,16 +217,12 @@ class GradcheckReport:
         elif worst.verdict == "host":
             message = f"the gradient of {self.kernel} leaves out what the host computes for {worst.output}"
         elif worst.verdict == "precision":
-            entry = f"d {worst.output}{list(worst.output_index)} / d {worst.input}{list(worst.input_index)}"
             message = f"the gradient of {self.kernel} has lost its digits: {entry} is {worst.autodiff:.6g} "
             message += f"by the adjoint and {worst.numeric:.6g} by differences and by the adjoint in float64"
             related = worst.at_fault
         else:
-            message = (
-                f"the gradient of {self.kernel} is not its derivative: "
-                f"d {worst.output}{list(worst.output_index)} / d {worst.input}{list(worst.input_index)} "
-                f"is {worst.autodiff:.6g} by the adjoint and {worst.numeric:.6g} by differences"
-            )
+            message = f"the gradient of {self.kernel} is not its derivative: {entry} is {worst.autodiff:.6g} "
+            message += f"by the adjoint and {worst.numeric:.6g} by differences"
             related = worst.at_fault
         return Diagnostic(message, span, "gradcheck", hint=worst.advice, related=related)
 
@@ -302,11 +299,11 @@ def _compared(
         if screening.agreed:
             return GradcheckReport(subject.name, tuple(map(_along_directions, screening.agreed)))
         if screening.suspects:
-            some = of_all(subject, chosen, limit.eps, labels, screening.suspects)
+            some = Whole(subject, chosen, limit.eps, labels, screening.suspects)
             results = _entry_by_entry(subject, some, limit, labels)
             if screening.complete or not all(result.passed for result in results):
                 return GradcheckReport(subject.name, tuple(results), compared=tuple(some.pairs))
-    asked = by_pattern(subject, chosen, limit.eps, labels) or of_all(subject, chosen, limit.eps, labels)
+    asked = by_pattern(subject, chosen, limit.eps, labels) or Whole(subject, chosen, limit.eps, labels)
     results = _entry_by_entry(subject, asked, limit, labels)
     results = [_raced(subject, pair, each, raced) for pair, each in zip(asked.pairs, results, strict=True)]
     return GradcheckReport(subject.name, tuple(results), compared=tuple(asked.pairs))
@@ -387,7 +384,7 @@ def _judged(
     labels: Sequence[str],
 ) -> list[PairResult]:
     """The results with a verdict for those that failed."""
-    again, tangents = asked.again(), cache(asked.tangents)
+    again, tangents = asked.adjoints(BASE), cache(asked.tangents)
     judged = []
     for k, (pair, result) in enumerate(zip(asked.pairs, results, strict=True)):
         if not result.passed:

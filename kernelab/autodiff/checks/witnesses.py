@@ -169,10 +169,6 @@ class Witnesses(ABC):
     def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
         """The differences of pair `k` at another step, at least of the entries that are `off`."""
 
-    def again(self) -> list[Floats]:
-        """The adjoint's entries once more."""
-        return self.adjoints(BASE)
-
     @abstractmethod
     def tangents(self) -> list[Floats] | None:
         """The tangent's entries, None where there is no tangent."""
@@ -195,25 +191,16 @@ def by_pattern(
     return None
 
 
-def of_all(
-    subject: Subject,
-    selection: Selection,
-    eps: float | None,
-    labels: Sequence[str],
-    only: Mapping[int, Any] | None = None,
-) -> Witnesses:
+class Whole(Witnesses):
     """All entries; `only` those of some columns, by the position of the input."""
-    return _Whole(subject, selection, eps, labels, only)
 
-
-class _Whole(Witnesses):
     def __init__(
         self,
         subject: Subject,
         selection: Selection,
         eps: float | None,
         labels: Sequence[str],
-        only: Mapping[int, Any] | None,
+        only: Mapping[int, Any] | None = None,
     ) -> None:
         self.arguments = subject, selection, labels
         self.only = only
@@ -221,14 +208,7 @@ class _Whole(Witnesses):
         adjoint = exact = trace.jacobians(selection)
         if trace.epsilon > DOUBLE:
             exact = Trace(subject, labels, Wide(BASE)).jacobians(selection)
-        if only is None:
-            numeric: dict[Any, Jacobian] = differences(subject, selection, eps, labels=labels, quotient=SIDED)
-        else:
-            some = [
-                differences(subject, selection, eps, only=(i, w), labels=labels, quotient=SIDED)
-                for i, w in only.items()
-            ]
-            numeric = {key: each for part in some for key, each in part.items()}
+        numeric = differences(subject, selection, eps, only=only, labels=labels, quotient=SIDED)
         self.keys = list(adjoint)
         self.pairs = []
         for key in self.keys:
@@ -246,7 +226,7 @@ class _Whole(Witnesses):
         subject, selection, labels = self.arguments
         i = next(i for i, source in enumerate(subject.sources) if source is self.pairs[k].input)
         wanted = np.flatnonzero(off.any(axis=0)).tolist()
-        jacobians = differences(subject, selection, None, scale, (i, wanted), labels, quotient)
+        jacobians = differences(subject, selection, None, scale, {i: wanted}, labels, quotient)
         return jacobians[self.keys[k]].numpy()
 
     def adjoints(self, base: Level) -> list[Floats]:
@@ -259,7 +239,11 @@ class _Whole(Witnesses):
             jacobians = columns(*self.arguments, self.only)
         except KernelError:  # what has an adjoint may have no tangent: then there is one witness less
             return None
-        return [jacobians[key].numpy().astype(np.float64) for key in self.keys]
+        known = [jacobians.get(key) for key in self.keys]
+        return [
+            np.full(pair.adjoint.shape, np.nan) if one is None else one.numpy().astype(np.float64)
+            for one, pair in zip(known, self.pairs, strict=True)
+        ]
 
 
 class _Compressed(Witnesses):

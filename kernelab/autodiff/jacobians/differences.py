@@ -6,19 +6,17 @@ values left as they were; where the outputs then differ, the derivative is not t
 how to run a subject on moved inputs; must not know derivatives.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians, Selection
+from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection, by_columns
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.levels import BASE
-from kernelab.autodiff.transforms.transforms import chunks
 from kernelab.autodiff.transforms.trees import scalars
-from kernelab.hooks import steps
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import float32, scalar_of
 from kernelab.runtime.array.array import array
@@ -45,52 +43,21 @@ def differences(
     selection: Selection,
     eps: float | None = None,
     scale: float = 1.0,
-    only: tuple[int, Sequence[int]] | None = None,
+    only: Mapping[int, Any] | None = None,
     labels: Sequence[str] = (),
     quotient: Quotient | None = None,
 ) -> Jacobians:
-    """The Jacobians at the step `eps`, or `scale` times the default; `only` some columns of one input."""
-    matrices: dict[tuple[int, int], np.ndarray[Any, Any]] = {}
-    targets: Sequence[Variable] = ()
+    """The Jacobians at the step `eps`, or `scale` times the default; `only` some columns of some inputs."""
     asked = quotient or EXTRAPOLATED
-    for i, source in enumerate(subject.sources):
-        if only is not None and only[0] != i:
-            continue
-        wanted = np.arange(selection.columns(source)) if only is None else np.asarray(only[1])
-        parts = chunks(len(wanted), None, 4 * len(asked.shifts) * subject.nbytes)
-        for chunk in steps(f"differences of {subject.name}", parts):
-            some = wanted[chunk.start : chunk.stop]
-            targets, slopes = _slopes(subject, i, some, eps, scale, labels, asked)
-            for j, target in enumerate(targets):
-                values = matrices.setdefault(
-                    (i, j), np.full((target.count, source.count), np.nan, slopes[j].dtype)
-                )
-                values[:, some] = slopes[j].T
-    pairs = [pair for pair in selection.pairs(subject.sources, targets) if pair in matrices]
-    return Jacobians(
-        subject.name,
-        [
-            Jacobian(matrices[i, j], s, targets[j], targets[j].count, selection.columns(s))
-            for i, j in pairs
-            for s in [subject.sources[i]]
-        ],
-    )
 
+    def look(i: int, some: np.ndarray[Any, Any]) -> tuple[Sequence[Variable], list[Floats]]:
+        steps, lanes = _steps(subject, i, eps, scale)[some], np.arange(len(some))
+        targets, looked = _moved(subject, i, lanes, some, steps, labels, asked.shifts)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return targets, [asked.read(y, steps[:, None]) for y in looked]
 
-def _slopes(
-    subject: Subject,
-    i: int,
-    wanted: np.ndarray[Any, Any],
-    eps: float | None,
-    scale: float,
-    labels: Sequence[str],
-    quotient: Quotient,
-) -> tuple[Sequence[Variable], list[Floats]]:
-    """The derivatives of all outputs along some elements of an input."""
-    steps = _steps(subject, i, eps, scale)[wanted]
-    targets, looked = _moved(subject, i, np.arange(len(wanted)), wanted, steps, labels, quotient.shifts)
-    with np.errstate(invalid="ignore", over="ignore"):
-        return targets, [quotient.read(y, steps[:, None]) for y in looked]
+    room = 4 * len(asked.shifts) * subject.nbytes
+    return by_columns(subject, selection, only, "differences", room, look)
 
 
 def differences_by_color(

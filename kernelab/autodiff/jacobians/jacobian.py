@@ -5,7 +5,7 @@ writes its own element of the output, one launch of the adjoint gives all rows: 
 of the input's adjoint.  Entries that are left out are NaN; `evaluated` masks those that were computed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -225,6 +225,42 @@ def jacobians(subject: Subject, selection: Selection | None = None, labels: Sequ
     return Trace(subject, labels).jacobians(Selection() if selection is None else selection)
 
 
+Look = Callable[[int, Values], tuple[Sequence[Variable], list[Values]]]
+"""The outputs, and their derivatives along some elements of an input, which come first."""
+
+
+def by_columns(
+    subject: Subject, selection: Selection, only: Mapping[int, Any] | None, what: str, room: int, look: Look
+) -> Jacobians:
+    """The Jacobians of a subject, as many columns at once as fit where each takes `room` bytes.
+
+    `only` some columns, by the position of the input; other inputs are then left out.
+    """
+    matrices: dict[Pair, Values] = {}
+    targets: Sequence[Variable] = ()
+    for i, source in enumerate(subject.sources):
+        if only is not None and i not in only:
+            continue
+        wanted = np.arange(selection.columns(source)) if only is None else np.asarray(only[i])
+        for chunk in steps(f"{what} of {subject.name}", chunks(len(wanted), None, room)):
+            some = wanted[chunk.start : chunk.stop]
+            targets, slopes = look(i, some)
+            for k, j in selection.pairs(subject.sources, targets):
+                if k == i and (i, j) not in matrices:
+                    matrices[i, j] = np.full((targets[j].count, source.count), np.nan, slopes[j].dtype)
+                if k == i:
+                    matrices[i, j][:, some] = slopes[j].T
+    return Jacobians(
+        subject.name,
+        [
+            Jacobian(matrices[i, j], s, targets[j], targets[j].count, selection.columns(s))
+            for i, j in selection.pairs(subject.sources, targets)
+            for s in [subject.sources[i]]
+            if (i, j) in matrices
+        ],
+    )
+
+
 def columns(
     subject: Subject,
     selection: Selection,
@@ -232,31 +268,17 @@ def columns(
     only: Mapping[int, Values] | None = None,
 ) -> Jacobians:
     """The Jacobians of a subject by tangents, column by column; `only` some columns of some inputs."""
-    matrices: dict[Pair, Values] = {}
-    targets: Sequence[Variable] = ()
-    pairs: list[Pair] = []
-    for i, source in enumerate(subject.sources):
-        wanted = np.arange(selection.columns(source)) if only is None else only.get(i, np.arange(1))
-        parts = chunks(len(wanted), None, 4 * source.elements.allocation.nbytes)
-        for chunk in steps(f"tangents of {subject.name}", parts):
-            some = wanted[chunk.start : chunk.stop]
-            level = Batch(BASE, len(some))
-            seeds = np.zeros((len(some), source.count), scalar_of(source.elements.dtype).dtype)
-            seeds[np.arange(len(some)), some] = 1
-            targets, moved = tangents(subject, level, i, seeds, labels)
-            pairs = selection.pairs(subject.sources, targets)
-            for j, target in enumerate(targets):
-                if (i, j) in pairs:
-                    values = matrices.setdefault((i, j), _unknown(target, source))
-                    values[:, some] = moved[j].T
-    return Jacobians(
-        subject.name,
-        [
-            Jacobian(matrices[i, j], s, targets[j], targets[j].count, selection.columns(s))
-            for i, j in pairs
-            for s in [subject.sources[i]]
-        ],
-    )
+
+    def look(i: int, some: Values) -> tuple[Sequence[Variable], list[Values]]:
+        source = subject.sources[i]
+        dtype = scalar_of(source.elements.dtype).dtype
+        seeds = np.zeros((len(some), source.count), dtype)
+        seeds[np.arange(len(some)), some] = 1
+        targets, moved = tangents(subject, Batch(BASE, len(some)), i, seeds, labels)
+        return targets, [each.astype(dtype, copy=False) for each in moved]
+
+    room = 4 * max((source.elements.allocation.nbytes for source in subject.sources), default=0)
+    return by_columns(subject, selection, only, "tangents", room, look)
 
 
 def tangents(

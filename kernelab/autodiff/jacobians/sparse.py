@@ -87,7 +87,8 @@ class Compressed:
     @cached_property
     def is_by_columns(self) -> bool:
         """Whether tangents take fewer runs; no colours are looked for where they cannot be few enough."""
-        wide, high = (_most(numbers) for numbers in (self.pattern.rows, self.pattern.columns))
+        both = self.pattern.rows, self.pattern.columns
+        wide, high = (int(np.bincount(numbers).max(initial=0)) for numbers in both)
         if wide > REVERSE_COST * high and wide > REVERSE_COST * _colors(self.rows):
             return False
         colors = _colors(self.columns)
@@ -212,11 +213,6 @@ def _flat(lanes: Numbers, width: int, at: Numbers) -> Any:
     return lanes.astype(np.intp) * width + at
 
 
-def _most(numbers: Numbers) -> int:
-    """How often the most frequent of some numbers stands among them."""
-    return int(np.bincount(numbers).max(initial=0))
-
-
 def _colors(colors: Numbers) -> int:
     return int(colors.max(initial=-1)) + 1
 
@@ -291,17 +287,16 @@ class Problem:
             return self.proven[i]
         kept = _kept(self.subject)
         if anew or i not in kept or not kept[i].fits(self.targets):
-            kept[i] = self.proven[i] = _find(self.subject, i, self.labels)
+            targets, parts = patterns(self.subject, i, self.labels)
+            alone = self.subject.is_gradient and len(targets) == 1
+            compressed = tuple(Compressed(part, alone) for part in parts)
+            kept[i] = self.proven[i] = Found(tuple(target.label for target in targets), compressed)
         return kept[i]
 
     def tangents(self, i: int, reading: "Reading") -> list[Values]:
         """The tangents of all outputs along the vectors of a reading."""
         ahead = self._ahead.pop(reading, None)
         return self._run(i, reading)[1] if ahead is None else ahead
-
-    def adjoints(self, i: int, j: int, reading: "Reading") -> Values:
-        """The adjoints of an input along the vectors of a reading."""
-        return self.trace.products(j, reading.seeds, [i])[0]
 
     def _run(self, i: int, reading: "Reading") -> tuple[Sequence[Variable], list[Values]]:
         return tangents(self.subject, Batch(BASE, len(reading.seeds)), i, reading.seeds, self.labels)
@@ -346,12 +341,6 @@ def compressed(problem: Problem, i: int, j: int) -> Compressed | None:
     return part if 4 * lanes <= min(source.count, target.count) else None
 
 
-def _find(subject: Subject, i: int, labels: Sequence[str]) -> Found:
-    targets, parts = patterns(subject, i, labels)
-    alone = subject.is_gradient and len(targets) == 1
-    return Found(tuple(t.label for t in targets), tuple(Compressed(p, alone) for p in parts))
-
-
 def _kept(subject: Subject) -> dict[int, Found]:
     """The patterns by position of the input that are known for arguments of these shapes."""
     stored: dict[Any, dict[int, Found]] = subject.beside.setdefault("patterns", {})
@@ -393,8 +382,8 @@ def by_tangents(problem: Problem, i: int, j: int, part: Compressed, way: Way) ->
 
 def by_rows(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
     """The same from adjoints: a run with one cotangent for each group of rows."""
-    reading = part.reading("rows", _dtype(problem.targets[j]))
-    data = reading.entries(problem.adjoints(i, j, reading), i in problem.proven)
+    reading, products = adjoints_by_row(problem.trace, i, j, part)
+    data = reading.entries(products, i in problem.proven)
     return Entries(part.row_starts, part.pattern.columns, data)
 
 
