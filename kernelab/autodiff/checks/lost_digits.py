@@ -38,6 +38,7 @@ from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import Type, float64, is_differentiable, with_scalar
 from kernelab.passes.access.independence import independent
 from kernelab.passes.common.copying import inline, widen_all
+from kernelab.passes.common.dependence import dependences, reached
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.footprint import grid_of
@@ -300,17 +301,10 @@ def _is_faulty(own: Noted, wide: ir.Let, most: float) -> bool:
     return bool(((digits(own.result, exact, most) < most - FAULT) & ~is_range).any())
 
 
-def cotangents(function: ir.Function) -> set[ir.Atom]:
+def cotangents(function: ir.Function) -> frozenset[ir.Var]:
     """The values of an adjoint that depend on cotangents; of a primal, none."""
-    dependent: set[ir.Atom] = {param for param in function.params if param.hint.endswith("_bar")}
-    grown = -1
-    while grown < len(dependent):  # once more, because what a loop carries comes from its end
-        grown = len(dependent)
-        for stmt in ir.walk(function.body):
-            if not dependent.isdisjoint((*ir.atoms(stmt), *(a for b in ir.blocks(stmt) for a in b.yields))):
-                dependent.update(ir.defs(stmt))
-                dependent.update(stmt.carries if isinstance(stmt, ir.For | ir.While) else ())
-    return dependent
+    bars = [param for param in function.params if param.hint.endswith("_bar")]
+    return reached(dependences(function.body), bars)
 
 
 # ------------------------------------------------------------------------------------------ of a subject

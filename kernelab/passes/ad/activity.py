@@ -10,6 +10,7 @@ both through floats and operations with a derivative.  Differentiation touches o
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import product
 
 from kernelab.errors import Diagnostic, KernelTypeError
@@ -17,15 +18,11 @@ from kernelab.lang import ir
 from kernelab.lang.ops import Undefined, Zero
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.passes.ad.derivative_rules import has_grad
+from kernelab.passes.common.dependence import Edges, Node, reached
 from kernelab.passes.common.effects import block_effects
 
 Opaque = Callable[[ir.Custom], bool]
 """The functions with custom derivatives that are opaque: all arguments lead to all results."""
-
-Node = ir.Atom | tuple[ir.Stack, int]
-"""A value, an array or a position of what a stack holds."""
-
-Edges = Iterable[tuple[Node, Node]]
 
 
 def active(
@@ -38,26 +35,20 @@ def active(
     Raises KernelTypeError where a derivative is needed that an operation does not have.
     """
     chosen = frozenset(params)
-    edges, own = list(_edges(function.body, has_grad)), _own(function, memories)
-    reached = _reached(edges, chosen, own)
-    reached &= _reached(_reversed(edges), [*chosen, *_carrying(function.body.yields, own)], own)
-    refuse_undefined(function, reached)
-    return reached
+    edges, passes = list(_edges(function.body, has_grad)), partial(_carries, _own(function, memories))
+    active = reached(edges, chosen, passes)
+    active &= reached(_reversed(edges), [*chosen, *filter(passes, function.body.yields)], passes)
+    refuse_undefined(function, active)
+    return active
 
 
 def refuse_undefined(function: ir.Function, vars: frozenset[ir.Var]) -> None:
     """Raise KernelTypeError at an operation without a derivative whose result is among `vars`."""
     for stmt in ir.walk(function.body):
         if isinstance(stmt, ir.Let) and isinstance(stmt.op.derivative, Undefined) and stmt.out in vars:
-            raise KernelTypeError(
-                Diagnostic(
-                    f"{stmt.op.name} has no derivative",
-                    stmt.span,
-                    "derivative",
-                    note=stmt.op.derivative.reason,
-                    hint="compute it outside of what is differentiated",
-                )
-            )
+            message, note = f"{stmt.op.name} has no derivative", stmt.op.derivative.reason
+            hint = "compute it outside of what is differentiated"
+            raise KernelTypeError(Diagnostic(message, stmt.span, "derivative", note=note, hint=hint))
 
 
 def masked(function: ir.Function, memories: frozenset[ir.Var] = frozenset()) -> frozenset[ir.Var]:
@@ -69,14 +60,14 @@ def masked(function: ir.Function, memories: frozenset[ir.Var] = frozenset()) -> 
     selected = [arg for stmt in lets if "selects" in stmt.op.tags for arg in stmt.args]
     if not selected:
         return frozenset()
-    own = _own(function, memories)
-    return _reached(_reversed(_edges(function.body, has_grad)), _carrying(selected, own), own)
+    passes = partial(_carries, _own(function, memories))
+    return reached(_reversed(_edges(function.body, has_grad)), filter(passes, selected), passes)
 
 
 def varied(function: ir.Function, params: frozenset[ir.Var], opaque: Opaque) -> frozenset[ir.Var]:
     """The Vars that depend on the given parameters."""
     appended = {stmt.array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Append)}
-    return _reached(_edges(function.body, opaque), params, _own(function, appended))
+    return reached(_edges(function.body, opaque), params, partial(_carries, _own(function, appended)))
 
 
 def _own(function: ir.Function, more: Iterable[ir.Var]) -> frozenset[ir.Var]:
@@ -110,27 +101,8 @@ def _reversed(edges: Edges) -> Edges:
     return ((target, source) for source, target in edges)
 
 
-def _carrying(atoms: Iterable[ir.Atom], own: frozenset[ir.Var]) -> list[ir.Atom]:
-    return [atom for atom in atoms if _carries(atom, own)]
-
-
-def _reached(edges: Edges, start: Iterable[ir.Atom], own: frozenset[ir.Var]) -> frozenset[ir.Var]:
-    """The Vars that edges lead to; of arrays only those of the thread's own pass anything on."""
-    following: dict[Node, list[Node]] = {}
-    for node, after in edges:
-        following.setdefault(node, []).append(after)
-    reached: set[Node] = set(start)
-    waiting: list[Node] = [*reached]
-    while waiting:
-        for node in following.get(waiting.pop(), ()):
-            if node not in reached and _carries(node, own):
-                reached.add(node)
-                waiting.append(node)
-    return frozenset(node for node in reached if isinstance(node, ir.Var))
-
-
-def _carries(node: Node, own: frozenset[ir.Var]) -> bool:
-    """Whether a derivative may pass on through a node."""
+def _carries(own: frozenset[ir.Var], node: Node) -> bool:
+    """Whether a derivative may pass on through a node; of arrays, through those of the thread's own."""
     if not isinstance(node, ir.Var):
         return isinstance(node, tuple)
     return is_differentiable(node.type) and (not isinstance(node.type, Array) or node in own)

@@ -9,7 +9,7 @@ all of these would store the same there, the first does it for them (`to_widen` 
 Expects no `Call` and no `Custom`.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 from kernelab.lang import ir
@@ -17,6 +17,7 @@ from kernelab.lang.build import type_of
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, int32, int64, uint32
 from kernelab.passes.common.copying import Copier
+from kernelab.passes.common.dependence import dependences, reached
 from kernelab.passes.common.effects import Groups, aliases, effects
 from kernelab.passes.common.simplify import simplify
 
@@ -161,71 +162,5 @@ def to_widen(function: ir.Function, wide: Collection[int], groups: Groups = ()) 
     """
     touched, shared = effects(function), aliases(function, groups)
     again = {array for array in touched.changed if shared[array] & touched.reads} | touched.accumulates
-    differ = _Differing(function, {function.params[position] for position in wide}).arrays | again
+    differ = reached(dependences(function.body), [function.params[position] for position in wide]) | again
     return frozenset(i for i, param in enumerate(function.params) if param in differ).difference(wide)
-
-
-class _Differing:
-    """The Vars that differ between lanes, to a fixed point; `arrays` are the parameters so changed."""
-
-    def __init__(self, function: ir.Function, wide: set[ir.Var]) -> None:
-        self.vars: set[ir.Var] = set()
-        self.stacks: set[ir.Stack] = set()
-        self.arrays = set(wide)
-        self.grew = True
-        while self.grew:
-            self.grew = False
-            self.block(function.body, False)
-
-    def mark(self, vars: Sequence[ir.Var]) -> None:
-        for var in vars:
-            if var not in self.vars:
-                self.vars.add(var)
-                self.grew = True
-
-    def block(self, block: ir.Block, apart: bool) -> None:
-        for stmt in block.stmts:
-            self.stmt(stmt, apart)
-
-    def stmt(self, stmt: ir.Stmt, apart: bool) -> None:
-        """`apart` says that lanes may differ in whether they come here at all."""
-        differs = apart or any(atom in self.vars or atom in self.arrays for atom in ir.atoms(stmt))
-        match stmt:
-            case ir.Let(_, op) if op is SHAPE:
-                return
-            case ir.Store(array) | ir.Atomic(_, _, array) | ir.Append(array) if differs:
-                if array not in self.arrays:
-                    self.arrays.add(array)
-                    self.grew = True
-                self.mark(ir.defs(stmt))
-            case ir.Native() if differs:
-                self.grew = self.grew or not self.arrays.issuperset(stmt.changed)
-                self.arrays.update(stmt.changed)
-                self.mark(ir.defs(stmt))
-            case ir.Save(stack) if differs and stack not in self.stacks:
-                self.stacks.add(stack)
-                self.grew = True
-            case ir.Restore(stack, outs) if apart or stack in self.stacks:
-                self.mark(outs)
-            case ir.If(outs, cond):
-                self.choice(stmt, outs, apart or cond in self.vars)
-            case ir.For() | ir.While():
-                self.loop(stmt, apart)
-            case _ if differs:
-                self.mark(ir.defs(stmt))
-            case _:
-                pass
-
-    def choice(self, stmt: ir.If, outs: tuple[ir.Var, ...], apart: bool) -> None:
-        for branch in ir.blocks(stmt):
-            self.block(branch, apart)
-            self.mark([out for out, a in zip(outs, branch.yields, strict=True) if apart or a in self.vars])
-
-    def loop(self, stmt: ir.For | ir.While, apart: bool) -> None:
-        apart = apart or (isinstance(stmt, ir.For) and stmt.count in self.vars)
-        if stmt.stop is not None:
-            apart = apart or stmt.carries[stmt.stop] in self.vars
-        for i, carry in enumerate(stmt.carries):
-            if apart or stmt.inits[i] in self.vars or stmt.body.yields[i] in self.vars:
-                self.mark([carry, stmt.outs[i]])
-        self.block(stmt.body, apart)

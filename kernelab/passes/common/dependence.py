@@ -1,0 +1,56 @@
+"""What depends on what in a function: values, arrays and what stacks hold, by data and by the way taken."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import product
+
+from kernelab.lang import ir
+from kernelab.lang.ops import SHAPE
+
+Node = ir.Atom | ir.Stack | tuple[ir.Stack, int]
+"""A value, an array, a stack or a position of what a stack holds."""
+
+Edges = Iterable[tuple[Node, Node]]
+"""Pairs of a source and a target."""
+
+
+def dependences(block: ir.Block, deciding: tuple[ir.Atom, ...] = ()) -> Iterator[tuple[Node, Node]]:
+    """What depends on what in a block without calls, all of it on what is `deciding` whether it runs."""
+    for stmt in block.stmts:
+        match stmt:
+            case ir.Let(_, op) if op is SHAPE:
+                pass
+            case ir.If(outs, cond, then, orelse):
+                yield from product((*deciding, cond), outs)
+                for branch in (then, orelse):
+                    yield from zip(branch.yields, outs, strict=True)
+                    yield from dependences(branch, (*deciding, cond))
+            case ir.For() | ir.While():
+                count = (stmt.count,) if isinstance(stmt, ir.For) else ()
+                stop = () if stmt.stop is None else (stmt.carries[stmt.stop],)
+                inside = (*deciding, *count, *stop)
+                for carried in zip(stmt.carries, stmt.outs, stmt.inits, stmt.body.yields, strict=True):
+                    yield from product((*inside, *carried[2:]), carried[:2])
+                yield from dependences(stmt.body, inside)
+            case ir.Save(stack, atoms):
+                yield from product((*deciding, *atoms), (stack,))
+            case ir.Restore(stack, outs):
+                yield from product((*deciding, stack), outs)
+            case _:
+                yield from product((*deciding, *ir.atoms(stmt)), (*ir.defs(stmt), *ir.changed(stmt)))
+
+
+def reached(
+    edges: Edges, start: Iterable[Node], passes: Callable[[Node], bool] = lambda node: True
+) -> frozenset[ir.Var]:
+    """The Vars that edges lead to from the `start`, through nodes that let them pass."""
+    following: dict[Node, list[Node]] = {}
+    for node, after in edges:
+        following.setdefault(node, []).append(after)
+    seen: set[Node] = set(start)
+    waiting: list[Node] = [*seen]
+    while waiting:
+        for node in following.get(waiting.pop(), ()):
+            if node not in seen and passes(node):
+                seen.add(node)
+                waiting.append(node)
+    return frozenset(node for node in seen if isinstance(node, ir.Var))
