@@ -10,7 +10,6 @@ loop runs at most follows from the guards on which it goes on.
 Values, that is what the leaves are at a launch, are the business of `access_regions`.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
@@ -186,7 +185,7 @@ class Walker:
     def branches(self, stmt: ir.If) -> None:
         for truth, branch in ((True, stmt.then), (False, stmt.orelse)):
             before = len(self.guards)
-            self.guards += self.implied(stmt.cond, truth)
+            self.guards += self.implied(stmt.cond, truth)[0]
             self.path.append((stmt, truth))
             self.block(branch)
             self.path.pop()
@@ -213,9 +212,8 @@ class Walker:
         self.iterate(loop, steps, counter)
         del self.found[recorded:]
         self.numbered = number
-        guards = [
-            guard for guard in self.implied(loop.body.yields[loop.stop], False) if guard.gap is not None
-        ]
+        going, _ = self.implied(loop.body.yields[loop.stop], False)
+        guards = [guard for guard in going if guard.gap is not None]
         bounds = [Bound(pace(g.lesser, counter), pace(g.greater, counter), g.gap or 0) for g in guards]
         return single(Trips(tuple(bounds))) if bounds else None
 
@@ -243,43 +241,27 @@ class Walker:
             total = total.plus(amount, term.sign)
         return total
 
-    def implied(self, atom: ir.Atom, truth: bool) -> Iterator[Guard]:
-        """The guards that a condition implies where it is true, or false."""
+    def implied(self, atom: ir.Atom, truth: bool) -> tuple[list[Guard], bool]:
+        """The guards that a condition implies where it is true, or false, and whether they are all of it."""
         if not isinstance(atom, ir.Var) or atom not in self.conditions:
-            return
+            return [], False
         match self.conditions[atom]:
             case "same", a, _:
-                yield from self.implied(a, truth)
+                return self.implied(a, truth)
             case "not", a, _:
-                yield from self.implied(a, not truth)
+                return self.implied(a, not truth)
             case ("and" | "or") as name, a, b if truth == (name == "and"):
-                yield from self.implied(a, truth)
-                yield from self.implied(b, truth)
+                (first, is_first), (second, is_second) = self.implied(a, truth), self.implied(b, truth)
+                return [*first, *second], is_first and is_second
             case "unless", a, b if not truth:
-                yield from self.implied(a, True)
-                yield from self.implied(b, False)
+                return [*self.implied(a, True)[0], *self.implied(b, False)[0]], False
             case "and" | "or" | "unless" | "either", _, _:
-                return  # one of two holds, it is not known which
+                return [], False  # one of two holds, it is not known which
             case name, a, b:
                 left, right = self.form(a), self.form(b)
-                if left is not None and right is not None:
-                    yield from compared(name if truth else _OPPOSITE[name], left, right)
-
-    def tested(self, atom: ir.Atom, truth: bool) -> list[Guard] | None:
-        """The guards that together are all of a condition, or of its opposite; None where they are not."""
-        if not isinstance(atom, ir.Var) or atom not in self.conditions:
-            return None
-        match self.conditions[atom]:
-            case "same", a, _:
-                return self.tested(a, truth)
-            case "not", a, _:
-                return self.tested(a, not truth)
-            case ("and" | "or") as name, a, b if truth == (name == "and"):
-                first, second = self.tested(a, truth), self.tested(b, truth)
-                return None if first is None or second is None else [*first, *second]
-            case "and" | "or" | "unless" | "either", _, _:
-                return None
-        return [*self.implied(atom, truth)] or None
+                if left is None or right is None:
+                    return [], False
+                return [*compared(name if truth else _OPPOSITE[name], left, right)], True
 
 
 def _choice(cond: ir.Atom, then: ir.Atom, orelse: ir.Atom) -> Condition:

@@ -10,8 +10,9 @@ add, and adds once.  Where all additions arrive (`GatheredSum.launches`) there i
 each is tested.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
@@ -39,17 +40,26 @@ _SLOW = {"div": 4, "sqrt": 4}
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """An addition of a thread to the element that is `shifts` from it along the axes of a `GatheredSum`.
+    """An addition of a thread to an element whose index is known along each axis.
 
     `path` are the branches around it, from the outermost, `guards` the bounds of thread indices that are all
     that those in `sure` test.
     """
 
     stmt: ir.Atomic
-    shifts: tuple[Form, ...]
+    index: tuple[Form, ...]
     guards: tuple[Guard, ...]
     path: tuple[ir.If, ...]
     sure: frozenset[ir.If]
+
+    @property
+    def threads(self) -> tuple[Thread | None, ...]:
+        """The thread index in the index along each axis."""
+        return tuple(map(_thread_of, self.index))
+
+    def shift(self, axis: int) -> Form:
+        """How far the element is from the thread, along an axis."""
+        return self.index[axis].split()[0]
 
 
 class Part(NamedTuple):
@@ -83,8 +93,8 @@ class GatheredSum:
         if any(not 0 <= _value(form, situation, -1) < shape[axis] for axis, form in self.fixed):
             return None
         sides: list[list[tuple[int, int]]] = []
-        for k, (axis, thread) in enumerate(zip(self.axes, self.threads, strict=True)):
-            ranges = [_reached(addition, k, thread, situation) for addition in self.additions]
+        for axis, thread in zip(self.axes, self.threads, strict=True):
+            ranges = [_reached(addition, axis, thread, situation) for addition in self.additions]
             lows, highs = zip(*ranges, strict=True)
             ends = [min(lows), max(lows), min(highs), max(highs)]
             if ends != sorted(ends) or ends[1] == ends[2] or ends[0] < 0 or ends[3] > shape[axis]:
@@ -157,13 +167,13 @@ def _moved(block: ir.Block, moved: frozenset[ir.Var]) -> frozenset[ir.Var] | Non
     return moved
 
 
-def _is_scattered(array: ir.Var, stmts: Sequence[ir.Stmt], added: dict[ir.Atomic, "_Facts"]) -> bool:
+def _is_scattered(array: ir.Var, stmts: Sequence[ir.Stmt], added: Sequence[Addition]) -> bool:
     """Whether all that happens to an array is that threads add to elements known by their indices."""
     touching = [stmt for stmt in stmts if array in ir.atoms(stmt)]
     if len(touching) < 2 or scalar_of(elem_of(array)) != float32:
         return False
-    adds = [stmt for stmt in touching if isinstance(stmt, ir.Atomic) and stmt.kind == "add" and stmt in added]
-    return len(adds) == len(touching)
+    known = {addition.stmt for addition in added}
+    return all(isinstance(stmt, ir.Atomic) and stmt.kind == "add" and stmt in known for stmt in touching)
 
 
 def _pays(function: ir.Function, result: Gathered) -> bool:
@@ -187,27 +197,12 @@ def _operations(block: ir.Block) -> int:
 # ------------------------------------------------------------------------------------------ analysis
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """Facts about an addition: its index along each axis, the branches around it, and their bounds."""
-
-    index: tuple[Form, ...]
-    guards: tuple[Guard, ...]
-    path: tuple[ir.If, ...]
-    sure: frozenset[ir.If]
-
-    @property
-    def threads(self) -> tuple[Thread | None, ...]:
-        """The thread index in the index along each axis."""
-        return tuple(map(_thread_of, self.index))
-
-
 class _Additions(Walker):
     """Finds the additions whose indices are thread indices, one along an axis, plus constants of a launch."""
 
     def __init__(self, function: ir.Function) -> None:
         super().__init__(function)
-        self.additions: dict[ir.Atomic, _Facts] = {}
+        self.additions: list[Addition] = []
         self.count = len(function.threads)
 
     def stmt(self, stmt: ir.Stmt) -> None:
@@ -224,12 +219,12 @@ class _Additions(Walker):
             return
         guards, sure = list[Guard](), set[ir.If]()
         for branch, truth in self.path:
-            tested = self.tested(branch.cond, truth)
-            if tested is not None and all(map(_is_bound, tested)):
-                guards += tested
+            implied, are_all = self.implied(branch.cond, truth)
+            if are_all and all(map(_is_bound, implied)):
+                guards += implied
                 sure.add(branch)
         path = tuple(branch for branch, _ in self.path)
-        self.additions[stmt] = _Facts(tuple(forms), tuple(guards), path, frozenset(sure))
+        self.additions.append(Addition(stmt, tuple(forms), tuple(guards), path, frozenset(sure)))
 
 
 def _is_shift(form: Form) -> bool:
@@ -274,8 +269,8 @@ def _value(form: Form, situation: Situation, otherwise: int) -> int:
 _NOWHERE = -(1 << 40)
 
 
-def _reached(addition: Addition, k: int, thread: Thread, situation: Situation) -> tuple[int, int]:
-    """The first element that an addition reaches, along the k-th axis, and the one behind the last."""
+def _reached(addition: Addition, axis: int, thread: Thread, situation: Situation) -> tuple[int, int]:
+    """The first element that an addition reaches along an axis, and the one behind the last."""
     low, high, never = 0, _extent(thread, situation), set[int]()
     for guard in addition.guards:
         same, others = _slack(guard).split()
@@ -297,26 +292,25 @@ def _reached(addition: Addition, k: int, thread: Thread, situation: Situation) -
         low += 1
     while high - 1 in never:
         high -= 1
-    shift = _value(addition.shifts[k], situation, _NOWHERE)
+    shift = _value(addition.shift(axis), situation, _NOWHERE)
     return (_NOWHERE, _NOWHERE) if any(low < each < high for each in never) else (low + shift, high + shift)
 
 
 # ------------------------------------------------------------------------------------------ the functions
 
 
-def _sums(function: ir.Function, array: ir.Var, accesses: dict[ir.Atomic, _Facts]) -> Iterator[GatheredSum]:
+def _sums(function: ir.Function, array: ir.Var, every: Sequence[Addition]) -> Iterator[GatheredSum]:
     """The sums of an array: one for all additions whose indices have the same thread indices in them."""
-    groups: dict[object, list[ir.Atomic]] = {}
-    for stmt, access in accesses.items():
-        if stmt.array is array:
-            others = tuple(form for form in access.index if _thread_of(form) is None)
-            groups.setdefault((access.threads, others), []).append(stmt)
-    for number, stmts in enumerate(groups.values()):
-        first = accesses[stmts[0]]
+    groups: dict[object, list[Addition]] = {}
+    for addition in every:
+        if addition.stmt.array is array:
+            others = tuple(form for form in addition.index if _thread_of(form) is None)
+            groups.setdefault((addition.threads, others), []).append(addition)
+    for number, additions in enumerate(groups.values()):
+        first = additions[0]
         axes = tuple(axis for axis, thread in enumerate(first.threads) if thread is not None)
         threads = tuple(thread for thread in first.threads if thread is not None)
         fixed = tuple((axis, form) for axis, form in enumerate(first.index) if axis not in axes)
-        additions = tuple(_addition(stmt, accesses[stmt], axes) for stmt in stmts)
         name, order = f"{function.name}_of_{array.hint}{number or ''}", dict(fixed)
         inner, border = (
             _Gathering(function, threads, is_inner).function_of(
@@ -324,12 +318,8 @@ def _sums(function: ir.Function, array: ir.Var, accesses: dict[ir.Atomic, _Facts
             )
             for kind, is_inner in (("", True), ("_border", False))
         )
-        yield GatheredSum(inner, border, function.params.index(array), axes, threads, fixed, additions)
-
-
-def _addition(stmt: ir.Atomic, access: _Facts, axes: Sequence[int]) -> Addition:
-    shifts = tuple(access.index[axis].split()[0] for axis in axes)
-    return Addition(stmt, shifts, access.guards, access.path, access.sure)
+        position = function.params.index(array)
+        yield GatheredSum(inner, border, position, axes, threads, fixed, tuple(additions))
 
 
 class _Rest(Copier):
@@ -370,7 +360,8 @@ class _Gathering:
         at = [b.apply("add", e, first) for e, (first, _) in zip(self.elements, self.numbers, strict=True)]
         total: ir.Atom | None = None
         for addition in additions:
-            total = self.more(at, addition, total)
+            shifts = (self.atom(addition.shift(axis)) for axis in axes)
+            total = self.more(at, shifts, addition, total)
         assert total is not None
         places = dict(zip(axes, at, strict=True)) | {axis: self.atom(form) for axis, form in fixed.items()}
         with b.at(additions[0].stmt.span):
@@ -379,12 +370,6 @@ class _Gathering:
         threads = tuple(self.elements)
         result = replace(self.original, name=name, params=params, threads=threads, descending=False)
         return simplify(replace(result, body=b.close()))
-
-    def all(self, conditions: Sequence[ir.Atom]) -> ir.Atom:
-        both = conditions[0]
-        for each in conditions[1:]:
-            both = self.builder.apply("and", both, each)
-        return both
 
     def atom(self, form: Form) -> ir.Atom:
         """What is the same in the whole launch."""
@@ -397,10 +382,15 @@ class _Gathering:
             total = self.builder.apply("add", total, self.builder.apply("mul", value, integer(factor)))
         return total
 
-    def more(self, at: Sequence[ir.Atom], addition: Addition, total: ir.Atom | None) -> ir.Atom:
+    def more(
+        self,
+        at: Sequence[ir.Atom],
+        shifts: Iterable[ir.Atom],
+        addition: Addition,
+        total: ir.Atom | None,
+    ) -> ir.Atom:
         """The total with what a thread adds, where it is known or tested that there is such a thread."""
         b, tests = self.builder, list[ir.Atom]()
-        shifts = map(self.atom, addition.shifts)
         threads = [b.apply("sub", place, shift) for place, shift in zip(at, shifts, strict=True)]
         env = dict(zip(self.threads, threads, strict=True))
         share = _Share(b, env, addition, addition.sure if self.is_inner else frozenset())
@@ -408,7 +398,8 @@ class _Gathering:
             return share.total(self.original.body, total)
         for thread, (_, extent) in zip(threads, self.numbers, strict=True):
             tests += [b.apply("ge", thread, integer(0)), b.apply("lt", thread, extent)]
-        return share.where(self.all(tests), lambda: share.total(self.original.body, total), total)
+        every = reduce(partial(b.apply, "and"), tests)
+        return share.where(every, lambda: share.total(self.original.body, total), total)
 
 
 class _Share(Copier):
