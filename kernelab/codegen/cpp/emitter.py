@@ -30,7 +30,7 @@ from kernelab.codegen.cpp.entry import (
 )
 from kernelab.codegen.cpp.helpers import PRELUDE, USES, Names, identifier
 from kernelab.codegen.cpp.prefetch import Prefetches, prefetches
-from kernelab.codegen.cpp.targets import Flavor, Outline
+from kernelab.codegen.cpp.targets import Flavor, Outline, polled
 from kernelab.codegen.cpp.wide_accumulators import Wide, total_of, totals, wide_of
 from kernelab.codegen.cpp.writer import (
     Writer,
@@ -297,18 +297,23 @@ class Body(Writer):
     def choice(self, stmt: ir.If) -> None:
         if not stmt.then.stmts and not stmt.orelse.stmts:
             for out, yes, no in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
-                self.declare(out, f"{self.atom(stmt.cond)} ? {self.atom(yes)} : {self.atom(no)}")
+                self.declare(out, f"{self.atom(stmt.cond)} ? {self.value(out, yes)} : {self.value(out, no)}")
             return
         for out in stmt.outs:
             self.declare(out)
         cond, first, second = sides(stmt)
-        with self.braces(f"if ({self.condition(cond, stmt.cond)})"):
-            self.stmts(first.stmts)
-            self.assign(stmt.outs, first.yields)
+        self.arm(stmt, first, f"if ({self.condition(cond, stmt.cond)})")
         if second.stmts or second.yields:
-            with self.braces("else"):
-                self.stmts(second.stmts)
-                self.assign(stmt.outs, second.yields)
+            self.arm(stmt, second, "else")
+
+    def arm(self, stmt: ir.If, block: ir.Block, head: str) -> None:
+        with self.braces(head):
+            self.stmts(block.stmts)
+            self.assign(stmt.outs, block.yields)
+
+    def value(self, target: ir.Var, atom: ir.Atom) -> str:
+        """An atom in the form of what it is given to."""
+        return self.atom(atom)
 
     def condition(self, holds: bool, cond: ir.Atom) -> str:
         return self.atom(cond) if holds else f"!{self.atom(cond)}"
@@ -323,9 +328,8 @@ class Body(Writer):
                 self.name.alias(out, self.name(carry))
         with self.braces(self.loop_head(stmt)):
             if not is_short(stmt):
-                spent = weight(stmt.body)
                 self.needs.add("poll")
-                self.line(f"if ((budget -= {spent}) < 0 && (budget = poll(status)) < 0) {self.flavor.leave}")
+                self.line(polled(weight(stmt.body), self.flavor.leave))
             self.iteration(stmt, kept, stmt.body, stmt.body.yields)
 
     def kept(self, stmt: ir.Loop) -> set[ir.Var]:

@@ -100,9 +100,13 @@ def reported(wraps: bool) -> str:
     return f"(int)(status[0] | (status[{WRAPPED}] != 0))" if wraps else "(int)status[0]"
 
 
+def polled(spent: int | str, leave: str = "goto end;") -> str:
+    """The statement that asks now and then whether to stop, after so many statements."""
+    return f"if ((budget -= {spent}) < 0 && (budget = poll(status)) < 0) {leave}"
+
+
 def _poll(outline: Outline, threads: str) -> str:
-    spent = threads if outline.weight == 1 else f"({threads}) * {outline.weight}"
-    return f"if ((budget -= {spent}) < 0 && (budget = poll(status)) < 0) goto end;"
+    return polled(threads if outline.weight == 1 else f"({threads}) * {outline.weight}")
 
 
 def _chunk(outline: Outline) -> int:

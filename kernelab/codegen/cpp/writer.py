@@ -19,7 +19,6 @@ from kernelab.codegen.cpp.wide_accumulators import Total, Wide
 from kernelab.errors import NOWHERE, Span
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
-from kernelab.lang.ir import Atom, Block, Const, For, If, Loop, Var, atoms, blocks
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import HALVES, Scalar, scalar_of, size_of
 from kernelab.passes.access.independence import never_negative, own_atomics, read_only
@@ -31,69 +30,69 @@ SHORT = 1 << 14
 """A loop of at most so many statements in all runs without a poll."""
 
 
-def used(block: Block) -> set[Atom]:
+def used(block: ir.Block) -> set[ir.Atom]:
     """Every atom that is read anywhere in a block."""
-    result: set[Atom] = set(block.yields)
+    result: set[ir.Atom] = set(block.yields)
     for stmt in block.stmts:
-        result.update(atoms(stmt))
-        for inner in blocks(stmt):
+        result.update(ir.atoms(stmt))
+        for inner in ir.blocks(stmt):
             result |= used(inner)
     return result
 
 
-def weight(block: Block) -> int:
+def weight(block: ir.Block) -> int:
     """About how many statements run, counting loops of unknown length once."""
     total = 1
     for stmt in block.stmts:
         match stmt:
-            case For(_, _, Const(count)):
+            case ir.For(_, _, ir.Const(count)):
                 total += max(1, int(count)) * weight(stmt.body)
             case _:
-                total += 1 + sum(weight(inner) for inner in blocks(stmt))
+                total += 1 + sum(weight(inner) for inner in ir.blocks(stmt))
     return total
 
 
-def is_short(loop: Loop) -> bool:
+def is_short(loop: ir.Loop) -> bool:
     """Whether a loop provably ends soon."""
-    if not (isinstance(loop, For) and isinstance(loop.count, Const)):
+    if not (isinstance(loop, ir.For) and isinstance(loop.count, ir.Const)):
         return False
     return int(loop.count.value) * weight(loop.body) <= SHORT
 
 
-def sides(stmt: If) -> tuple[bool, Block, Block]:
+def sides(stmt: ir.If) -> tuple[bool, ir.Block, ir.Block]:
     """The branch to print first, whether it is the one where the condition holds, and the other."""
     if stmt.then.stmts or stmt.then.yields or not stmt.orelse.stmts:
         return True, stmt.then, stmt.orelse
     return False, stmt.orelse, stmt.then
 
 
-def ends_in_choice(block: Block, stop: Atom) -> bool:
+def ends_in_choice(block: ir.Block, stop: ir.Atom) -> bool:
     """Whether the last statement is an `If` that decides `stop`."""
     last = block.stmts[-1] if block.stmts else None
-    return isinstance(last, If) and stop in last.outs
+    return isinstance(last, ir.If) and stop in last.outs
 
 
-def stop_values(block: Block, stop: Atom) -> Iterator[Atom]:
+def stop_values(block: ir.Block, stop: ir.Atom) -> Iterator[ir.Atom]:
     """The values of `stop` at the places where an iteration ends, as the emitter prints them."""
     if not ends_in_choice(block, stop):
         yield stop
         return
     last = block.stmts[-1]
-    assert isinstance(last, If) and isinstance(stop, Var)
+    assert isinstance(last, ir.If) and isinstance(stop, ir.Var)
     position = last.outs.index(stop)
     for branch in (last.then, last.orelse):
         yield from stop_values(branch, branch.yields[position])
 
 
-def stops(value: Atom) -> bool:
+def stops(value: ir.Atom) -> bool:
     """Whether what a loop yields for its `stop` says that it ends."""
-    return isinstance(value, Const) and bool(value.value)
+    return isinstance(value, ir.Const) and bool(value.value)
 
 
-def chosen(stmt: If, branch: Block, yields: Sequence[Atom]) -> tuple[Atom, ...]:
+def chosen(stmt: ir.If, branch: ir.Block, yields: Sequence[ir.Atom]) -> tuple[ir.Atom, ...]:
     """The values of `yields` if a branch was taken."""
     values = dict(zip(stmt.outs, branch.yields, strict=True))
-    return tuple(value if isinstance(value, Const) else values.get(value, value) for value in yields)
+    return tuple(value if isinstance(value, ir.Const) else values.get(value, value) for value in yields)
 
 
 Move = tuple[str, str, Scalar]

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.emitter import prelude
-from kernelab.codegen.cpp.entry import DONE, EntryInfo, Line, Unit
+from kernelab.codegen.cpp.entry import DONE, Line, Unit
 from kernelab.codegen.cpp.helpers import BUDGET
 from kernelab.codegen.cpp.prefetch import Prefetches, prefetches
-from kernelab.codegen.cpp.targets import INDENT, Cpu, box_bounds, chunks, over, reported, row_of
+from kernelab.codegen.cpp.targets import INDENT, Cpu, box_bounds, chunks, over, polled, reported, row_of
 from kernelab.codegen.cpp.wide_accumulators import Wide
-from kernelab.codegen.cpp.writer import is_short, scalar_type, sides, weight
+from kernelab.codegen.cpp.writer import is_short, scalar_type, weight
 from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, launch_rule
 from kernelab.codegen.vectors.variation import UNIFORM, VARYING, border_tests
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
@@ -144,8 +144,7 @@ class VectorBody(VectorWriter):
         lines.append(f"{inside}  i64 at = start;")
         texts = [*map(Line, lines), *self.whole_groups(coordinates[-1]), *self.tail_group(coordinates[-1])]
         threads = "start - release" if down else "release - start"
-        poll = f"if ((budget -= ({threads}) * {spent}) < 0 && (budget = poll(status)) < 0) goto end;"
-        ends = [f"{inside}  {poll}", f"{inside}}}"]
+        ends = [f"{inside}  {polled(f'({threads}) * {spent}')}", f"{inside}}}"]
         ends += [INDENT * level + "}" for level in range(last, 0, -1)]
         return [*texts, *map(Line, ends)]
 
@@ -206,7 +205,7 @@ class VectorBody(VectorWriter):
     def choice(self, stmt: ir.If) -> None:
         self.flush_before(stmt)
         if self.of(stmt.cond) == UNIFORM:
-            self.uniform_choice(stmt)
+            super().choice(stmt)
             return
         cond = self.vector(stmt.cond)
         if not stmt.then.stmts and not stmt.orelse.stmts:
@@ -248,19 +247,6 @@ class VectorBody(VectorWriter):
             self.flush()
             self.assign(stmt.outs, block.yields, mask or "")
 
-    def uniform_choice(self, stmt: ir.If) -> None:
-        if not stmt.then.stmts and not stmt.orelse.stmts:
-            for out, yes, no in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
-                self.declare(out, f"{self.atom(stmt.cond)} ? {self.value(out, yes)} : {self.value(out, no)}")
-            return
-        for out in stmt.outs:
-            self.declare(out)
-        cond, first, second = sides(stmt)
-        for head, block in ((f"if ({self.condition(cond, stmt.cond)})", first), ("else", second)):
-            if block is second and not (block.stmts or block.yields):
-                continue
-            self.arm(stmt, block, head)
-
     # ------------------------------------------------------------------------------------------ loops
 
     def loop(self, stmt: ir.Loop) -> None:
@@ -281,8 +267,7 @@ class VectorBody(VectorWriter):
 
     def poll(self, stmt: ir.Loop) -> None:
         if not is_short(stmt):
-            spent = weight(stmt.body) * self.lanes.width
-            self.line(f"if ((budget -= {spent}) < 0 && (budget = poll(status)) < 0) goto end;")
+            self.line(polled(weight(stmt.body) * self.lanes.width))
 
     def before_loop(self, loop: ir.Loop, is_uniform: bool) -> None:
         """Load and address before a loop what is the same in all of its iterations.
@@ -331,17 +316,6 @@ class VectorBody(VectorWriter):
                 self.iterate(stmt, mask)
             if stmt.stop is not None:
                 self.line(f"{going} &= !{self.name(stmt.carries[stmt.stop])} | !{mask};")
-
-    def info(self, lines: range) -> EntryInfo:
-        return EntryInfo(
-            self.function.name,
-            self.symbol,
-            self.layout,
-            (),
-            len(self.function.threads),
-            lines,
-            descending=self.function.descending,
-        )
 
 
 def _counters(stmt: ir.Stmt) -> tuple[ir.Var, ...]:
