@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from kernelab.lang import ir
-from kernelab.lang.ir import Custom, Function, Native, walk
 from kernelab.lang.ops import SHAPE
 from kernelab.passes.access.access_forms import Access, accesses
 from kernelab.passes.access.access_regions import Box, Region, Situation, region_of
@@ -350,9 +349,9 @@ class Contest:
         return self.proof and not (self.read.wraps(reading) or self.change.wraps(changing))
 
 
-def contests(function: Function) -> Mapping[int, tuple[Contest, ...]]:
+def contests(function: ir.Function) -> Mapping[int, tuple[Contest, ...]]:
     """For each array parameter that is read and changed, what is to be settled; none if that is hopeless."""
-    if any(isinstance(stmt, Custom | Native) for stmt in walk(function.body)):
+    if any(isinstance(stmt, ir.Custom | ir.Native) for stmt in ir.walk(function.body)):
         return {}
     every = accesses(function)
     contested: dict[int, tuple[Contest, ...]] = {}
@@ -416,7 +415,7 @@ def _never_meet(read: Access, change: Access) -> bool:
     return False
 
 
-def _comes_before(function: Function, change: Access, read: Access) -> bool:
+def _comes_before(function: ir.Function, change: Access, read: Access) -> bool:
     """Whether a change of an element that is read comes before the read: same thread, earlier iteration.
 
     Iterations are those of the outermost loop, which must be the same for both.

@@ -24,7 +24,6 @@ from typing import Literal, NoReturn
 from kernelab.errors import Diagnostic, KernelTypeError, Related
 from kernelab.lang import ir
 from kernelab.lang.build import FALSE, Builder, Expr, type_of, zero
-from kernelab.lang.ir import Atom, Atomic, AtomicKind
 from kernelab.lang.native import Snippet
 from kernelab.lang.ops import Bilinear, Expanded, Linear, Op, Partials, Rules, Undefined, Zero
 from kernelab.lang.types import Array, Scalar, is_differentiable, scalar_of
@@ -126,32 +125,32 @@ def _cotangents(value: object) -> tuple[Expr | None, ...]:
 # component goes its own way.
 
 
-EXTREMA: tuple[AtomicKind, ...] = ("min", "max")
+EXTREMA: tuple[ir.AtomicKind, ...] = ("min", "max")
 
 
-def better(builder: Builder, kind: AtomicKind, value: Atom, old: Atom) -> Atom:
+def better(builder: Builder, kind: ir.AtomicKind, value: ir.Atom, old: ir.Atom) -> ir.Atom:
     """Whether a value replaces what an element held."""
     return builder.apply("lt" if kind == "min" else "gt", value, old)
 
 
-def shared(builder: Builder, wins: Sequence[Atom], winner: Atom, other: Atom) -> Atom:
+def shared(builder: Builder, wins: Sequence[ir.Atom], winner: ir.Atom, other: ir.Atom) -> ir.Atom:
     """A vector or matrix with the components of one where it wins, of the other elsewhere."""
     pairs = zip(wins, builder.components(winner), builder.components(other), strict=True)
     return builder.apply(str(type_of(winner)), *(builder.apply("where", *parts) for parts in pairs))
 
 
-def winning(builder: Builder, kind: AtomicKind, value: Atom, old: Atom) -> list[Atom]:
+def winning(builder: Builder, kind: ir.AtomicKind, value: ir.Atom, old: ir.Atom) -> list[ir.Atom]:
     """Whether each component of a value replaces what the element held there."""
     pairs = zip(builder.components(value), builder.components(old), strict=True)
     return [better(builder, kind, new, before) for new, before in pairs]
 
 
-def is_one(value: Atom) -> bool:
+def is_one(value: ir.Atom) -> bool:
     """Whether a value wins or loses as a whole."""
     return isinstance(type_of(value), Scalar)
 
 
-def refused(stmt: Atomic) -> KernelTypeError:
+def refused(stmt: ir.Atomic) -> KernelTypeError:
     """The error of an atomic that is differentiated and has no derivative."""
     name = stmt.array.hint
     message = f"atomic_{stmt.kind} of {name} has no derivative"
@@ -361,32 +360,21 @@ def refuse_shared_arguments(function: ir.Function, groups: Groups, mode: Literal
                 raise KernelTypeError(Diagnostic(message, stmt.span, "derivative", hint=hint))
 
 
-def _refuse(stmt: ir.Custom, array: ir.Var) -> None:
+def _refuse(stmt: ir.Custom, array: ir.Var) -> NoReturn:
     rules = stmt.rules
     rule = rules.grad or rules.replay
     related = () if rule is None else (Related("the rule is here", rule.span),)
-    raise KernelTypeError(
-        Diagnostic(
-            f"the custom derivative of {rules.function.name} reads {array.hint}, which this kernel changes",
-            stmt.span,
-            "derivative",
-            hint=f"compute from the arguments of {rules.function.name}, or write to another array",
-            related=related,
-        )
-    )
+    message = f"the custom derivative of {rules.function.name} reads {array.hint}, which this kernel changes"
+    hint = f"compute from the arguments of {rules.function.name}, or write to another array"
+    raise KernelTypeError(Diagnostic(message, stmt.span, "derivative", hint=hint, related=related))
 
 
 def refuse_tangent(stmt: ir.Custom) -> None:
     """Raise KernelTypeError for a surrogate gradient of arrays, which forward mode cannot follow."""
     name = stmt.rules.function.name
-    raise KernelTypeError(
-        Diagnostic(
-            f"{name} has a surrogate gradient, and no tangent",
-            stmt.span,
-            "derivative",
-            hint=f"write its tangent too, in a function decorated with @func_jvp({name})",
-        )
-    )
+    message = f"{name} has a surrogate gradient, and no tangent"
+    hint = f"write its tangent too, in a function decorated with @func_jvp({name})"
+    raise KernelTypeError(Diagnostic(message, stmt.span, "derivative", hint=hint))
 
 
 def refuse_native(stmt: ir.Native, missing: Literal["adj_snippet", "jvp"]) -> NoReturn:

@@ -18,7 +18,6 @@ from functools import lru_cache
 
 from kernelab.lang import ir
 from kernelab.lang.build import Expr, type_of, zero
-from kernelab.lang.ir import Block, Call, CustomRules, Function, Stmt, Var, walk
 from kernelab.lang.types import Value, is_differentiable
 from kernelab.passes.ad.activity import refuse_undefined, varied
 from kernelab.passes.ad.derivative_rules import (
@@ -206,34 +205,34 @@ def _named(tangent: ir.Atom, primal: ir.Var) -> ir.Atom:
 
 
 @lru_cache(256)
-def expand_gradients(function: Function) -> Function:
+def expand_gradients(function: ir.Function) -> ir.Function:
     """The function without `gradient` calls, also in what it calls; itself where there is none."""
     return _Expander().whole(function) if _asks_for_gradients(function) else function
 
 
 @lru_cache(256)
-def _asks_for_gradients(function: Function) -> bool:
-    calls = [stmt for stmt in walk(function.body) if isinstance(stmt, Call)]
+def _asks_for_gradients(function: ir.Function) -> bool:
+    calls = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Call)]
     called = [stmt.function for stmt in calls]
     called += [] if function.custom is None else function.custom.functions.values()
     return any(stmt.gradient for stmt in calls) or any(map(_asks_for_gradients, called))
 
 
 class _Expander(Copier):
-    def whole(self, function: Function) -> Function:
+    def whole(self, function: ir.Function) -> ir.Function:
         rules = None if function.custom is None else _expand_rules(function.custom)
         return replace(self.function(function), custom=rules)
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Call(gradient=True):
+            case ir.Call(gradient=True):
                 self.gradient(stmt)
-            case Call():
+            case ir.Call():
                 super().stmt(replace(stmt, function=expand_gradients(stmt.function)))
             case _:
                 super().stmt(stmt)
 
-    def gradient(self, stmt: Call) -> None:
+    def gradient(self, stmt: ir.Call) -> None:
         args = self.atoms(stmt.args)
         programs = _tangents(expand_gradients(stmt.function))
         for out, (param, program) in zip(stmt.outs, programs, strict=True):
@@ -244,11 +243,11 @@ class _Expander(Copier):
 
 
 @lru_cache(256)
-def _expand_rules(rules: CustomRules) -> CustomRules:
+def _expand_rules(rules: ir.CustomRules) -> ir.CustomRules:
     return rules.mapped(expand_gradients)
 
 
-def _tangents(function: Function) -> Iterator[tuple[Var, Function]]:
+def _tangents(function: ir.Function) -> Iterator[tuple[ir.Var, ir.Function]]:
     """For each argument that is a float, vector or matrix, the program with its tangent as last argument."""
     laid_out = lay_out(_calling(function))
     for param in function.params:
@@ -256,9 +255,9 @@ def _tangents(function: Function) -> Iterator[tuple[Var, Function]]:
             yield param, jvp(laid_out, [param.hint])
 
 
-def _calling(function: Function) -> Function:
+def _calling(function: ir.Function) -> ir.Function:
     """A function that does nothing but call another, whose own derivative then counts."""
-    params = tuple(Var(param.type, param.hint, param.span) for param in function.params)
-    outs = tuple(Var(type_of(atom), "", function.span) for atom in function.body.yields)
-    body = Block((Call(outs, function, params, function.span),), outs)
-    return Function(function.name, params, body, (), function.span)
+    params = tuple(ir.Var(param.type, param.hint, param.span) for param in function.params)
+    outs = tuple(ir.Var(type_of(atom), "", function.span) for atom in function.body.yields)
+    body = ir.Block((ir.Call(outs, function, params, function.span),), outs)
+    return ir.Function(function.name, params, body, (), function.span)

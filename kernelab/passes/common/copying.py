@@ -13,20 +13,6 @@ from typing import Any, assert_never
 
 from kernelab.lang import ir, ops
 from kernelab.lang.build import Builder, Expr, type_of
-from kernelab.lang.ir import (
-    Atom,
-    Call,
-    Const,
-    Custom,
-    CustomRules,
-    Function,
-    Let,
-    Native,
-    Print,
-    Stmt,
-    Var,
-    walk,
-)
 from kernelab.lang.native import Snippet
 from kernelab.lang.ops import COPY, Expanded, Op
 from kernelab.lang.types import (
@@ -244,12 +230,12 @@ class Accompanying(Copier):
 # --------------------------------------------------------------------------------------------------- inlining
 
 
-def inline(function: Function) -> Function:
+def inline(function: ir.Function) -> ir.Function:
     """The function with every call replaced by what it does, to any depth."""
     return _Inliner().function(function)
 
 
-def lay_out(function: Function, merged: bool = True) -> Function:
+def lay_out(function: ir.Function, merged: bool = True) -> ir.Function:
     """The function with its calls inlined, those with derivatives that users wrote as `Custom` statements.
 
     With `merged=False`, the arguments and results of a call are copies that stand at its line.
@@ -258,31 +244,31 @@ def lay_out(function: Function, merged: bool = True) -> Function:
 
 
 class _Inliner(Copier):
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Call():
+            case ir.Call():
                 assert not stmt.gradient, "expand_gradients comes first"
                 self.call(stmt)
-            case Custom():
+            case ir.Custom():
                 self.stmts(stmt.body)
                 self.env.update(zip(stmt.outs, self.atoms(stmt.body.yields), strict=True))
             case _:
                 super().stmt(stmt)
 
-    def call(self, stmt: Call) -> None:
+    def call(self, stmt: ir.Call) -> None:
         self.env.update(zip(stmt.outs, self.entered(stmt.function, self.atoms(stmt.args)), strict=True))
 
 
 class LayingOut(_Inliner):
     """Inlines calls, but for those whose derivative a user wrote."""
 
-    def stmt(self, stmt: Stmt) -> None:
-        if isinstance(stmt, Custom):
+    def stmt(self, stmt: ir.Stmt) -> None:
+        if isinstance(stmt, ir.Custom):
             self.custom(stmt)
         else:
             super().stmt(stmt)
 
-    def call(self, stmt: Call) -> None:
+    def call(self, stmt: ir.Call) -> None:
         rules = stmt.function.custom
         if rules is None:
             super().call(stmt)
@@ -290,11 +276,11 @@ class LayingOut(_Inliner):
         args = self.atoms(stmt.args)
         callee = type(self)(self.builder, dict(zip(stmt.function.params, args, strict=True)))
         body = callee.block(stmt.function.body)
-        self.builder.emit(Custom(self.fresh_all(stmt.outs), args, rules, body, stmt.span))
+        self.builder.emit(ir.Custom(self.fresh_all(stmt.outs), args, rules, body, stmt.span))
 
 
 class _Naming(LayingOut):
-    def call(self, stmt: Call) -> None:
+    def call(self, stmt: ir.Call) -> None:
         params, args = stmt.function.params, self.atoms(stmt.args)
         with self.builder.at(stmt.span):
             args = tuple(self.named(param, arg) for param, arg in zip(params, args, strict=True))
@@ -303,7 +289,7 @@ class _Naming(LayingOut):
             with self.builder.at(stmt.span):
                 self.env.update({out: self.named(out, self.env[out]) for out in stmt.outs})
 
-    def named(self, name: Var, value: Atom) -> Atom:
+    def named(self, name: ir.Var, value: ir.Atom) -> ir.Atom:
         """A copy of a float, under a name."""
         if not is_differentiable(name.type) or isinstance(name.type, Array):
             return value
@@ -313,9 +299,9 @@ class _Naming(LayingOut):
 # ----------------------------------------------------------------------------------------- expand operations
 
 
-def expanded(function: Function) -> Function:
+def expanded(function: ir.Function) -> ir.Function:
     """The function without operations whose derivative is that of their expansion."""
-    if not any(isinstance(stmt, Let) and _is_composed(stmt.op) for stmt in walk(function.body)):
+    if not any(isinstance(stmt, ir.Let) and _is_composed(stmt.op) for stmt in ir.walk(function.body)):
         return function
     return Copier(Expander()).function(function)
 
@@ -329,13 +315,13 @@ class Expander(Builder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.made: dict[Atom, Sequence[Atom]] = {}
+        self.made: dict[ir.Atom, Sequence[ir.Atom]] = {}
 
-    def let(self, op: Op, args: Sequence[Atom], type: Value, hint: str = "") -> Atom:
+    def let(self, op: Op, args: Sequence[ir.Atom], type: Value, hint: str = "") -> ir.Atom:
         if _is_composed(op):
             assert op.expand is not None
             result: Expr = op.expand(*(Expr(self, arg) for arg in args))
-            if hint and isinstance(result.atom, Var) and not result.atom.hint:
+            if hint and isinstance(result.atom, ir.Var) and not result.atom.hint:
                 result.atom.hint = hint
             return result.atom
         component = self._component(args) if op.name == "extract" else None
@@ -346,12 +332,12 @@ class Expander(Builder):
             self.made[out] = tuple(args)
         return out
 
-    def _component(self, args: Sequence[Atom]) -> Atom | None:
+    def _component(self, args: Sequence[ir.Atom]) -> ir.Atom | None:
         whole, *indices = args
         parts = self.made.get(whole)
-        if parts is None or not all(isinstance(i, Const) and i.value >= 0 for i in indices):
+        if parts is None or not all(isinstance(i, ir.Const) and i.value >= 0 for i in indices):
             return None
-        places = [int(i.value) for i in indices if isinstance(i, Const)]
+        places = [int(i.value) for i in indices if isinstance(i, ir.Const)]
         at = places[0] * whole.type.m + places[1] if isinstance(whole.type, Mat) else places[0]
         return parts[at]
 
@@ -359,12 +345,12 @@ class Expander(Builder):
 # --------------------------------------------------------------------------------------------------- widening
 
 
-def widen(function: Function) -> Function:
+def widen(function: ir.Function) -> ir.Function:
     """The function over float64, with parameters of its own."""
     return widen_all(function)[0]
 
 
-def widen_all(function: Function) -> tuple[Function, dict[Var, Atom]]:
+def widen_all(function: ir.Function) -> tuple[ir.Function, dict[ir.Var, ir.Atom]]:
     """The same, and what stands there for each value of the function."""
     widener = _Widener()
     params = tuple(widener.fresh(param) for param in function.params)
@@ -385,29 +371,29 @@ def _wide(type: Value) -> Value:
 
 
 class _Widener(Copier):
-    def fresh(self, var: Var) -> Var:
-        copied = Var(widened(var.type), var.hint, var.span)
+    def fresh(self, var: ir.Var) -> ir.Var:
+        copied = ir.Var(widened(var.type), var.hint, var.span)
         self.env[var] = copied
         return copied
 
-    def atom(self, atom: Atom) -> Atom:
-        if not isinstance(atom, Const):
+    def atom(self, atom: ir.Atom) -> ir.Atom:
+        if not isinstance(atom, ir.Const):
             return super().atom(atom)
         type = _wide(atom.type)
         number = atom.value if atom.exact is None else atom.exact
-        return Const(float(number), type) if type != atom.type else atom
+        return ir.Const(float(number), type) if type != atom.type else atom
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         # A widened kernel serves to check another, whose output the reader has seen.
         match stmt:
-            case Print():
+            case ir.Print():
                 pass
-            case Native(_, snippet):
+            case ir.Native(_, snippet):
                 super().stmt(replace(stmt, snippet=_wide_snippet(snippet)))
             case _:
                 super().stmt(stmt)
 
-    def let(self, stmt: Let) -> None:
+    def let(self, stmt: ir.Let) -> None:
         args = self.atoms(stmt.args)
         type = _wide(type_of(stmt.out))
         if stmt.op in (ops.SHAPE, ops.COPY):
@@ -421,15 +407,15 @@ class _Widener(Copier):
             args = tuple(self.converted(arg, type_of(old)) for arg, old in pairs)
         self.env[stmt.out] = self.converted(self.builder.let(op, args, own, stmt.out.hint), type)
 
-    def converted(self, atom: Atom, type: Value) -> Atom:
+    def converted(self, atom: ir.Atom, type: Value) -> ir.Atom:
         return atom if atom.type == type else self.builder.apply(str(type), atom)
 
-    def custom(self, stmt: Custom) -> None:
+    def custom(self, stmt: ir.Custom) -> None:
         super().custom(replace(stmt, rules=widen_rules(stmt.rules)))
 
 
 @lru_cache(256)
-def widen_rules(rules: CustomRules) -> CustomRules:
+def widen_rules(rules: ir.CustomRules) -> ir.CustomRules:
     """The rules of a function, over float64."""
     return rules.mapped(lambda rule: replace(widen(lay_out(rule)), name=rule.name))
 

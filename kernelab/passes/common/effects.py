@@ -11,83 +11,69 @@ from dataclasses import dataclass
 from functools import cache
 
 from kernelab.errors import Source
-from kernelab.lang.ir import (
-    Append,
-    Atom,
-    Atomic,
-    Block,
-    Function,
-    Load,
-    Native,
-    Stmt,
-    Store,
-    Var,
-    locals_of,
-    reads,
-    walk,
-)
+from kernelab.lang import ir
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
     """The arrays that are read, plainly written, and accumulated into by atomics, as parameter Vars."""
 
-    reads: frozenset[Var]
-    writes: frozenset[Var]
-    accumulates: frozenset[Var]
+    reads: frozenset[ir.Var]
+    writes: frozenset[ir.Var]
+    accumulates: frozenset[ir.Var]
 
     @property
-    def changed(self) -> frozenset[Var]:
+    def changed(self) -> frozenset[ir.Var]:
         """The arrays whose elements the function may change."""
         return self.writes | self.accumulates
 
 
-def effects(function: Function) -> Effects:
+def effects(function: ir.Function) -> Effects:
     """The effects of a function on its array parameters, on any path through it."""
-    return _outside(block_effects(function.body), locals_of(function.body))
+    return _outside(block_effects(function.body), ir.locals_of(function.body))
 
 
-def effects_by_line(function: Function) -> dict[tuple[Source, int], Effects]:
+def effects_by_line(function: ir.Function) -> dict[tuple[Source, int], Effects]:
     """The effects of each source line of a function on its array parameters."""
-    lines: dict[tuple[Source, int], list[Stmt]] = {}
-    for stmt in walk(function.body):
+    lines: dict[tuple[Source, int], list[ir.Stmt]] = {}
+    for stmt in ir.walk(function.body):
         lines.setdefault((stmt.span.source, stmt.span.line), []).append(stmt)
-    own, used = locals_of(function.body), _used_in(function.body)
+    own, used = ir.locals_of(function.body), _used_in(function.body)
     return {line: _outside(_effects(stmts, used), own) for line, stmts in lines.items()}
 
 
-def _outside(inner: Effects, own: frozenset[Var]) -> Effects:
+def _outside(inner: Effects, own: frozenset[ir.Var]) -> Effects:
     return Effects(inner.reads - own, inner.writes - own, inner.accumulates - own) if own else inner
 
 
-def block_effects(block: Block) -> Effects:
+def block_effects(block: ir.Block) -> Effects:
     """The effects of a block on arrays, with the blocks inside it."""
-    return _effects(walk(block), _used_in(block))
+    return _effects(ir.walk(block), _used_in(block))
 
 
-def _used_in(block: Block) -> Callable[[], Set[Atom]]:
+def _used_in(block: ir.Block) -> Callable[[], Set[ir.Atom]]:
     """The values that a block reads: found when they are first asked for, which few programs do."""
-    return cache(lambda: frozenset(reads(block)))
+    return cache(lambda: frozenset(ir.reads(block)))
 
 
-def _effects(stmts: Iterable[Stmt], used: Callable[[], Set[Atom]]) -> Effects:
+def _effects(stmts: Iterable[ir.Stmt], used: Callable[[], Set[ir.Atom]]) -> Effects:
     """The effects of some statements on arrays, of a block in which some values are used."""
-    read: set[Var] = set()
-    writes: set[Var] = set()
-    accumulates: set[Var] = set()
-    old_values: dict[Var, Var] = {}
+    read: set[ir.Var] = set()
+    writes: set[ir.Var] = set()
+    accumulates: set[ir.Var] = set()
+    old_values: dict[ir.Var, ir.Var] = {}
     for stmt in stmts:
         match stmt:
-            case Load(_, array):
+            case ir.Load(_, array):
                 if stmt.held is None:
                     read.add(array)
-            case Store(array) | Append(array):
+            case ir.Store(array) | ir.Append(array):
                 writes.add(array)
-            case Atomic(out, _, array):
+            case ir.Atomic(out, _, array):
                 accumulates.add(array)
                 if stmt.held is None:
                     old_values[out] = array
-            case Native():
+            case ir.Native():
                 for access, array in stmt.arrays:
                     read |= {array} if access in ("read", "write") else set()
                     writes |= {array} if access in ("store", "write", "clear") else set()
@@ -99,13 +85,13 @@ def _effects(stmts: Iterable[Stmt], used: Callable[[], Set[Atom]]) -> Effects:
     return Effects(frozenset(read), frozenset(writes), frozenset(accumulates))
 
 
-Groups = Collection[Collection[Var]]
+Groups = Collection[Collection[ir.Var]]
 
 
-def aliases(function: Function, groups: Groups) -> dict[Var, frozenset[Var]]:
+def aliases(function: ir.Function, groups: Groups) -> dict[ir.Var, frozenset[ir.Var]]:
     """For each array parameter, the parameters that may share its elements, itself among them."""
     shared = {var: frozenset({var}) for var in function.params}
-    shared |= {var: frozenset({var}) for var in locals_of(function.body)}
+    shared |= {var: frozenset({var}) for var in ir.locals_of(function.body)}
     for group in groups:
         shared.update(dict.fromkeys(group, frozenset(group)))
     return shared
