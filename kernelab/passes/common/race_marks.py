@@ -16,15 +16,15 @@ order, or together: what they leave says whether two different threads came to a
 the text.  Sums and prints of the kernel are kept and left out; what C++ snippets touch leaves no mark.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from kernelab.errors import Span
 from kernelab.lang import ir
-from kernelab.lang.build import Builder
 from kernelab.lang.types import Array, int64, with_scalar
 from kernelab.passes.access.independence import is_apart, uses
+from kernelab.passes.common.copying import Copier
 
 Use = Literal["store", "load", "atomic", "early", "set"]
 """What a thread does to an element: "set" is to store or change a value, "early" to read it before that."""
@@ -87,23 +87,18 @@ def marked(function: ir.Function, watched: Collection[str], unset: Collection[st
     """The program that leaves marks on the arrays `watched`, also of early reads of those `unset`."""
     thread = function.linear or ir.Var(int64, "thread", function.span)
     marker = _Marker(function, thread, watched, unset)
-    marker.stmts(function.body)
-    body = marker.close(*function.body.yields)
-    program = replace(
-        function,
-        params=(*function.params, *marker.params()),
-        body=body,
-        linear=thread if marker.marks else function.linear,
-    )
+    program = marker.function(function)
+    params = (*function.params, *(mark for pair in marker.marks.values() for mark in pair))
+    program = replace(program, params=params, linear=thread if marker.marks else function.linear)
     uses = tuple((array.hint, use) for array, use in marker.marks)
     return Marked(program, tuple(marker.sites), marker.count, uses)
 
 
-class _Marker(Builder):
+class _Marker(Copier):
     def __init__(
         self, function: ir.Function, thread: ir.Var, watched: Collection[str], unset: Collection[str]
     ) -> None:
-        super().__init__(function.span)
+        super().__init__()
         self.thread = thread
         self.watched = [param for param in function.params if param.hint in watched]
         self.unset = [param for param in function.params if param.hint in unset]
@@ -115,43 +110,17 @@ class _Marker(Builder):
         self.sites: list[Span] = []
         self.marks: dict[tuple[ir.Var, Use], tuple[ir.Var, ...]] = {}
 
-    def params(self) -> Iterator[ir.Var]:
-        for pair in self.marks.values():
-            yield from pair
-
-    def stmts(self, block: ir.Block) -> None:
-        for stmt in block.stmts:
-            with self.at(stmt.span):
-                self.stmt(stmt)
-
     def stmt(self, stmt: ir.Stmt) -> None:
-        match stmt:
-            case ir.Print():
-                return
-            case ir.If(outs, cond, then, orelse, span):
-                self.emit(ir.If(outs, cond, self.nested(then), self.nested(orelse), span))
-            case ir.For() | ir.While():
-                self.emit(replace(stmt, body=self.nested(stmt.body)))
-            case ir.Load(array=array):
-                self.emit(stmt)  # before its marks: it raises the error for an index outside
-                self.mark_early(stmt)
-                self.mark("load", array, stmt)
-            case ir.Store(array):
-                self.emit(stmt)
-                self.mark("store", array, stmt)
-                self.mark_set(stmt)
-            case ir.Atomic(array=array):
-                self.emit(stmt)
-                self.mark_early(stmt)
-                self.mark("atomic", array, stmt)
-                self.mark_set(stmt)
-            case _:
-                self.emit(stmt)
-
-    def nested(self, block: ir.Block) -> ir.Block:
-        with self.block() as inner:
-            self.stmts(block)
-        return inner.close(*block.yields)
+        if isinstance(stmt, ir.Print):
+            return
+        super().stmt(stmt)  # before its marks: it raises the error for an index outside
+        if isinstance(stmt, ir.Load | ir.Atomic):
+            self.mark_early(stmt)
+        if isinstance(stmt, ir.Load | ir.Store | ir.Atomic) and stmt.array in self.watched:
+            kinds: dict[type, Use] = {ir.Load: "load", ir.Store: "store", ir.Atomic: "atomic"}
+            self.leave(kinds[type(stmt)], stmt)
+        if isinstance(stmt, ir.Store | ir.Atomic):
+            self.mark_set(stmt)
 
     def mark_set(self, stmt: ir.Store | ir.Atomic) -> None:
         if stmt.array not in self.unset or _adds_nothing(stmt):
@@ -164,28 +133,22 @@ class _Marker(Builder):
             return
         if isinstance(stmt, ir.Atomic) and (stmt.kind == "exch" or _adds_nothing(stmt)):
             return
-        first, (marks,) = ir.Var(int64, "", stmt.span), self.marks_of(stmt.array, "set")
-        self.emit(ir.Load(first, marks, stmt.indices, stmt.span, None, stmt.component))
-        with self.block() as early:
+        b, first, (marks,) = self.builder, ir.Var(int64, "", stmt.span), self.marks_of(stmt.array, "set")
+        b.emit(ir.Load(first, marks, self.atoms(stmt.indices), stmt.span, None, stmt.component))
+        with b.block() as early:
             self.leave("early", stmt)
-        with self.block() as later:
-            pass
-        is_early = self.apply("eq", first, ir.Const(UNMARKED[0], int64))
-        self.emit(ir.If((), is_early, early.close(), later.close(), stmt.span))
-
-    def mark(self, use: Use, array: ir.Var, stmt: ir.Load | ir.Store | ir.Atomic) -> None:
-        if array in self.watched:
-            self.leave(use, stmt)
+        is_early = b.apply("eq", first, ir.Const(UNMARKED[0], int64))
+        b.emit(ir.If((), is_early, early.close(), ir.Block(()), stmt.span))
 
     def leave(self, use: Use, stmt: ir.Load | ir.Store | ir.Atomic) -> None:
-        number = len(self.sites)
+        b, number, indices = self.builder, len(self.sites), self.atoms(stmt.indices)
         self.sites.append(stmt.span)
-        scaled = self.apply("mul", self.thread, ir.Const(self.count, int64))
-        key = self.apply("add", scaled, ir.Const(number, int64))
+        scaled = b.apply("mul", self.thread, ir.Const(self.count, int64))
+        key = b.apply("add", scaled, ir.Const(number, int64))
         kinds: tuple[ir.AtomicKind, ...] = ("min", "max")
         for kind, marks in zip(kinds, self.marks_of(stmt.array, use), strict=False):
             out = ir.Var(int64, "", stmt.span)
-            self.emit(ir.Atomic(out, kind, marks, stmt.indices, key, stmt.span, component=stmt.component))
+            b.emit(ir.Atomic(out, kind, marks, indices, key, stmt.span, component=stmt.component))
 
     def marks_of(self, array: ir.Var, use: Use) -> tuple[ir.Var, ...]:
         if (array, use) not in self.marks:
