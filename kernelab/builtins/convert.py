@@ -5,11 +5,12 @@ components, by rows, ``vec3(s)`` repeats one, and ``vec3d(v)`` converts a vector
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from kernelab.builtins.arithmetic import where
+from kernelab.builtins.arithmetic import eq, where
 from kernelab.builtins.table import (
     ANYWHERE,
     AnyMatNM,
@@ -219,34 +220,25 @@ for _type in _LISTED:
 register_maker(_constructors_named)
 
 
-def _from_end(i: Expr, length: int) -> Expr:
+_EXPRESSIONS = SimpleNamespace(where=where, equal=eq)
+"""The functions of expressions by which items are chosen; those of NumPy have the same names."""
+
+
+def _from_end(m: Any, i: Any, length: int) -> Any:
     """An index as Python counts it: from the end where it is negative."""
-    counted: Expr = where(i < 0, i + length, i)
-    return counted
+    return m.where(i < 0, i + length, i)
 
 
-def _chosen(items: Sequence[Expr], i: Expr) -> Expr:
-    place, result = _from_end(i, len(items)), items[-1]
+def _chosen(items: Sequence[Any], i: Any, m: Any = _EXPRESSIONS) -> Any:
+    place, result = _from_end(m, i, len(items)), items[-1]
     for k in reversed(range(len(items) - 1)):
-        result = where(place.eq(k), items[k], result)
+        result = m.where(m.equal(place, k), items[k], result)
     return result
 
 
-def _replaced(items: Sequence[Expr], i: Expr, x: Expr) -> list[Expr]:
-    place = _from_end(i, len(items))
-    return [where(place.eq(k), x, item) for k, item in enumerate(items)]
-
-
-def _numpy_chosen(items: Sequence[Numpy], i: Numpy) -> Numpy:
-    place, result = np.where(i < 0, i + len(items), i), items[-1]
-    for k in reversed(range(len(items) - 1)):
-        result = np.where(place == k, items[k], result)
-    return result
-
-
-def _numpy_replaced(items: Sequence[Numpy], i: Numpy, x: Numpy) -> list[Numpy]:
-    place = np.where(i < 0, i + len(items), i)
-    return [np.where(place == k, x, item) for k, item in enumerate(items)]
+def _replaced(items: Sequence[Any], i: Any, x: Any, m: Any = _EXPRESSIONS) -> list[Any]:
+    place = _from_end(m, i, len(items))
+    return [m.where(m.equal(place, k), x, item) for k, item in enumerate(items)]
 
 
 def _components(v: Numpy) -> list[Numpy]:
@@ -257,16 +249,16 @@ def _rows(m: Numpy) -> list[Numpy]:
     return [m[..., k, :] for k in range(m.shape[-2])]
 
 
-def _numpy_row(m: Numpy, i: Numpy) -> Numpy:
-    return _numpy_chosen(_rows(m), i[..., None])
+def _numpy_row(m: Numpy, i: Numpy) -> Any:
+    return _chosen(_rows(m), i[..., None], np)
 
 
 def _numpy_insert_row(m: Numpy, i: Numpy, v: Numpy) -> Numpy:
-    return stacked(_numpy_replaced(_rows(m), i[..., None], v), -2)
+    return stacked(_replaced(_rows(m), i[..., None], v, np), -2)
 
 
 def _numpy_insert(v: Numpy, i: Numpy, x: Numpy) -> Numpy:
-    return stacked(_numpy_replaced(_components(v), i, x))
+    return stacked(_replaced(_components(v), i, x, np))
 
 
 def _reads(write: Callable[..., Expr], read: Callable[..., Expr]) -> Rules:
@@ -300,7 +292,7 @@ WITHIN_TWO = (-2.0, 1.0)
 
 @builtin(
     expand=lambda v, i: _chosen(parts(v), i),
-    numpy=lambda v, i: _numpy_chosen(_components(v), i),
+    numpy=lambda v, i: _chosen(_components(v), i, np),
     derivative=PART,
     exact=True,
     tags=("extract",),
@@ -312,7 +304,7 @@ def extract(a: AnyVecN, i: Index) -> Element:
 
 @builtin(
     expand=lambda m, i, j: _chosen([_chosen(entries, j) for entries in rows(m)], i),
-    numpy=lambda m, i, j: _numpy_chosen(_components(_numpy_row(m, i)), j),
+    numpy=lambda m, i, j: _chosen(_components(_numpy_row(m, i)), j, np),
     name="extract",
     derivative=PART,
     exact=True,
@@ -337,7 +329,7 @@ def insert(v: AnyVecN, i: Index, x: Element) -> AnyVecN:
 def _expand_insert_entry(m: Expr, i: Expr, j: Expr, x: Expr) -> Expr:
     old = rows(m)
     new = [_replaced(entries, j, x) for entries in old]
-    place = _from_end(i, len(old))
+    place = _from_end(_EXPRESSIONS, i, len(old))
     here = [place.eq(k) for k in range(len(old))]
     pairs = [zip(*lines, strict=True) for lines in zip(new, old, strict=True)]
     return matrix([[where(chosen, a, b) for a, b in line] for chosen, line in zip(here, pairs, strict=True)])

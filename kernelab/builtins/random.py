@@ -41,17 +41,12 @@ def hashed(m: Any, state: Any) -> Any:
     return m.xor(m.shr(word, 22), word)
 
 
-def _fraction(m: Any, number: Any) -> Any:
-    """The upper 24 bits as a float from 0 to 1, 1 excluded."""
-    return m.to(m.shr(number, 8), float32) * 2.0**-24
-
-
 def _drawn(m: Any, state: Any, count: int) -> list[Any]:
     """So many floats from 0 to 1."""
     numbers = []
     for _ in range(count):
         state = hashed(m, state)
-        numbers.append(_fraction(m, state))
+        numbers.append(m.to(m.shr(state, 8), float32) * 2.0**-24)  # the upper 24 bits
     return numbers
 
 

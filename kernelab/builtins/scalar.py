@@ -306,27 +306,18 @@ def isfinite(a: Float) -> Bool:
     """Whether ``a`` is neither infinite nor NaN."""
 
 
-@builtin(
-    expand=lambda x: x * (180.0 / math.pi),
-    numpy=lambda x: x * (180.0 / math.pi),
-    partials=lambda y, x: 180.0 / math.pi,
-)
+@builtin(expand=lambda x: x * (180.0 / math.pi), partials=lambda y, x: 180.0 / math.pi)
 def degrees(x: Float) -> Float:
     """``x`` radians in degrees."""
 
 
-@builtin(
-    expand=lambda x: x * (math.pi / 180.0),
-    numpy=lambda x: x * (math.pi / 180.0),
-    partials=lambda y, x: math.pi / 180.0,
-)
+@builtin(expand=lambda x: x * (math.pi / 180.0), partials=lambda y, x: math.pi / 180.0)
 def radians(x: Float) -> Float:
     """``x`` degrees in radians."""
 
 
 @builtin(
     expand=lambda a, b, t: a * (1.0 - t) + b * t,
-    numpy=lambda a, b, t: a * (1 - t) + b * t,
     partials=lambda y, a, b, t: (1.0 - t, t, b - a),
     exact=True,
 )

@@ -382,7 +382,7 @@ def define(op: Op, family: str) -> Builtin:
 
 def builtin(
     *,
-    numpy: Callable[..., Any],
+    numpy: Callable[..., Any] | None = None,
     name: str = "",
     cpp: str | None = None,
     partials: Callable[..., Any] | None = None,
@@ -400,7 +400,8 @@ def builtin(
     """Register the decorated function's record.
 
     Give either `partials` (with `singular`) or `derivative`; either `cpp` or, for vectors, matrices and what
-    other operations can say, `expand`.  `domain` is one interval for all operands or one for each.
+    other operations can say, `expand`.  Where `numpy` is left out, `expand` computes with NumPy arrays, too.
+    `domain` is one interval for all operands or one for each.
     An operation that works on vectors component by component is that of matrices, too, where `matrices`
     computes it with NumPy for these.  An operation on numbers that `by_component` documents for vectors and
     matrices is applied to their components; it has the same NumPy function and the same derivative there.
@@ -412,12 +413,15 @@ def builtin(
         rule = Partials(partials, singular) if partials is not None else derivative
         if rule is None:
             raise ValueError(f"{template.__name__} needs a derivative")
+        oracle = numpy or expand
+        if oracle is None:
+            raise ValueError(f"{template.__name__} needs a NumPy function")
         domains = domain if isinstance(domain[0], tuple) else (domain,) * len(params)
         op = Op(
             name or template.__name__,
             params,
             annotations.return_annotation,
-            numpy,
+            oracle,
             rule,
             cpp,
             expand,
