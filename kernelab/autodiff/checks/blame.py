@@ -26,7 +26,7 @@ from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame
 from kernelab.errors import KernelError, Span
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import Atom, Custom, CustomRules, Function, Let, Native, Stmt, Var, walk
+from kernelab.lang.ir import Custom, CustomRules, Function, Let, Native, Stmt, walk
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.passes.common.copying import inline
@@ -167,7 +167,7 @@ class _Noting(Chunk):
             self.trace.events.append(Event(stmt, frame.threads, operands, frame.values(stmt.out)))
 
     def custom(self, stmt: Custom, frame: Frame) -> None:
-        arrays = [arg for arg in stmt.args if _is_array(arg)]
+        arrays = [arg for arg in stmt.args if isinstance(arg.type, Array)]
         operands = () if arrays else tuple(frame.values(arg) for arg in stmt.args)
         if operands:
             self.trace.events.append(Event(stmt, frame.threads, operands, None))
@@ -177,10 +177,6 @@ class _Noting(Chunk):
             results = self.block(stmt.body, frame)
         for out, values in zip(stmt.outs, results, strict=True):
             frame.define(out, values)
-
-
-def _is_array(atom: Atom) -> bool:
-    return isinstance(atom, Var) and isinstance(atom.type, Array)
 
 
 Hosted = tuple[HostCall, list[array]]

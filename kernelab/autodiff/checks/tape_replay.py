@@ -118,7 +118,7 @@ class Line:
         """Whether what the records read of each other is what they read when they were recorded."""
         run, seen = self.run(len(self.records)), {a.allocation for r in self.records for a in _loaded(r)}
         changed = (a for record in self.records for a in _changed(record) if a.allocation in seen)
-        return all(_same_bytes(run.of(a), a) for a in changed)
+        return all(run.of(a).seen().tobytes() == a.seen().tobytes() for a in changed)
 
 
 class Run:
@@ -312,10 +312,6 @@ def _copied(memory: Allocation, like: Allocation) -> Allocation:
     copy = duplicate_of(memory)
     copy.requires_grad = like.requires_grad
     return copy
-
-
-def _same_bytes(a: array, b: array) -> bool:
-    return a.seen().tobytes() == b.seen().tobytes()
 
 
 def _sources(records: Sequence[Record]) -> list[array]:

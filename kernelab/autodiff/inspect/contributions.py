@@ -17,7 +17,7 @@ from kernelab.autodiff.records.hazards import Guard
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.backward import BackwardPlan
-from kernelab.autodiff.tape.seeds import Seeds, values_of
+from kernelab.autodiff.tape.seeds import Seeds, seeded
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.autodiff.transforms.trees import name_of
@@ -228,9 +228,7 @@ class _Sweep:
         return np.array(self.bar.seen()[self.position])
 
     def run(self, seeds: Seeds) -> Contributions:
-        for target, cotangent in seeds.items():
-            bar = self.adjoints.of(target).host()
-            bar[...] = bar + values_of(cotangent)
+        seeded(seeds, frozenset(), self.adjoints)
         self.keep(None, "the cotangent of the sweep", "", [], np.zeros_like(self.now()))
         token = RECORDER.set(None)
         try:

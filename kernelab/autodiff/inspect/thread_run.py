@@ -15,7 +15,7 @@ from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.records import LaunchRecord, Record, pullback_of
 from kernelab.autodiff.tape.backward import BackwardPlan
 from kernelab.autodiff.tape.finite import as_launched
-from kernelab.autodiff.tape.seeds import Seeds, values_of
+from kernelab.autodiff.tape.seeds import Seeds, seeded
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE
@@ -180,10 +180,7 @@ def _arguments(record: LaunchRecord, again: Mapping[int, array] | None) -> list[
 
 def arriving(records: Sequence[Record], seeds: Seeds, k: int) -> Adjoints:
     """The adjoints that a sweep from some cotangents has when it comes to record `k`."""
-    adjoints = Adjoints()
-    for target, cotangent in seeds.items():
-        bar = adjoints.of(target).host()
-        bar[...] = bar + values_of(cotangent)
+    adjoints = seeded(seeds, frozenset(), Adjoints())
     token = RECORDER.set(None)
     try:
         plan = BackwardPlan(records, seeds)

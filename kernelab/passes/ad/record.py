@@ -194,20 +194,10 @@ class _Reader(Copier):
                 (place,) = self.places(array, self.cursor[array], 1)
                 self.builder.store(array, [place], self.atom(value))
                 self.advance(array, 1)
+            case ir.Load() | ir.Atomic() if stmt in self.residuals:
+                super().stmt(replace(stmt, held=self.read_back(stmt)))
             case _:
                 super().stmt(stmt)
-
-    def load(self, stmt: ir.Load) -> None:
-        if stmt not in self.residuals:
-            super().load(stmt)
-            return
-        super().load(replace(stmt, held=self.read_back(stmt)))
-
-    def atomic(self, stmt: ir.Atomic) -> None:
-        if stmt not in self.residuals:
-            super().atomic(stmt)
-            return
-        super().atomic(replace(stmt, held=self.read_back(stmt)))
 
     def read_back(self, site: ir.Load | ir.Atomic) -> ir.Atom:
         residual = self.residuals[site]
