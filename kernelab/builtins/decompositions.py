@@ -175,11 +175,6 @@ def _joined(*results: Expr) -> Expr:
     return vector([x for result in results for x in parts(result)])
 
 
-def _kinds(whole: Expr, n: int) -> tuple[Mat, Vec]:
-    scalar = scalar_of(whole.type)
-    return Mat(scalar, n, n), Vec(scalar, n)
-
-
 def _greatest(values: Sequence[Expr]) -> Expr:
     """The greatest absolute value."""
     greatest: Expr = abs_(values[0])
@@ -216,7 +211,8 @@ def _skewed(n: int, entries: dict[tuple[int, int], Expr], nothing: Expr) -> Expr
 
 
 def _eig3_jvp(y: Expr, operands: Any, dots: Any) -> Expr:
-    q, d = _split(y, *_kinds(y, 3))
+    mat = operands[0].type
+    q, d = _split(y, mat, Vec(mat.scalar, 3))
     p = rows(transpose(q) * (dots[0] + transpose(dots[0])) * q * 0.5)
     values = parts(d)
     bound = _tolerance(values)
@@ -226,7 +222,8 @@ def _eig3_jvp(y: Expr, operands: Any, dots: Any) -> Expr:
 
 
 def _eig3_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
-    kinds = _kinds(y, 3)
+    mat = operands[0].type
+    kinds = mat, Vec(mat.scalar, 3)
     (q, d), (q_bar, d_bar) = _split(y, *kinds), _split(w, *kinds)
     x, values, weights = rows(transpose(q) * q_bar), parts(d), parts(d_bar)
     bound = _tolerance(values)
@@ -248,8 +245,9 @@ def _only_nan(needed: Expr, gap: Expr, bound: Expr) -> Expr:
     return result
 
 
-def _svd_jvp(n: int, y: Expr, dots: Any) -> Expr:
-    mat, vec = _kinds(y, n)
+def _svd_jvp(y: Expr, operands: Any, dots: Any) -> Expr:
+    mat, n = operands[0].type, operands[0].type.n
+    vec = Vec(mat.scalar, n)
     u, sigma, v = _split(y, mat, vec, mat)
     p = rows(transpose(u) * dots[0] * v)
     values = parts(sigma)
@@ -301,23 +299,24 @@ def _rate(stretch: Expr, axis: Sequence[Expr], derivative: Expr) -> list[Expr]:
     return [_over(dotted(row, along), product, bound) + undefined for row in cofactors]
 
 
-def _polar_jvp(n: int, y: Expr, dots: Any) -> Expr:
-    mat = _kinds(y, n)[0]
+def _polar_jvp(y: Expr, operands: Any, dots: Any) -> Expr:
+    mat = operands[0].type
     rotation, stretch = _split(y, mat, mat)
     change = transpose(rotation) * dots[0]
     spin = _spin(_rate(stretch, _axis_of(change), dots[0]))
     return _joined(rotation * spin, change - spin * stretch)
 
 
-def _polar_vjp(n: int, y: Expr, w: Expr) -> tuple[Expr]:
-    mat = _kinds(y, n)[0]
+def _polar_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
+    mat = operands[0].type
     (rotation, stretch), (rotation_bar, stretch_bar) = _split(y, mat, mat), _split(w, mat, mat)
     across = _axis_of(transpose(rotation) * rotation_bar - stretch_bar * stretch)
     return (rotation * (stretch_bar + _spin(_rate(stretch, across, w))),)
 
 
-def _svd_vjp(n: int, y: Expr, w: Expr) -> tuple[Expr]:
-    mat, vec = _kinds(y, n)
+def _svd_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
+    mat, n = operands[0].type, operands[0].type.n
+    vec = Vec(mat.scalar, n)
     (u, sigma, v), (u_bar, sigma_bar, v_bar) = _split(y, mat, vec, mat), _split(w, mat, vec, mat)
     left, right = rows(transpose(u) * u_bar), rows(transpose(v) * v_bar)
     values, weights = parts(sigma), parts(sigma_bar)
@@ -336,7 +335,7 @@ def _svd_vjp(n: int, y: Expr, w: Expr) -> tuple[Expr]:
 
 
 def _qr3_jvp(y: Expr, operands: Any, dots: Any) -> Expr:
-    q, r = _split(y, *[_kinds(y, 3)[0]] * 2)
+    q, r = _split(y, *[operands[0].type] * 2)
     change = _masked(dots[0], transpose(q) * dots[0] * inverse(r))
     entries = rows(change)
     turns = {(j, i): -entries[i][j] for i in range(3) for j in range(i)}
@@ -345,7 +344,7 @@ def _qr3_jvp(y: Expr, operands: Any, dots: Any) -> Expr:
 
 
 def _qr3_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
-    mat = _kinds(y, 3)[0]
+    mat = operands[0].type
     (q, r), (q_bar, r_bar) = _split(y, mat, mat), _split(w, mat, mat)
     x, z = rows(transpose(q) * q_bar), rows(r_bar * transpose(r))
 
@@ -365,11 +364,10 @@ def _masked(incoming: Expr, value: Expr) -> Expr:
 # ------------------------------------------------------------------------- the records
 
 
-@composite(
-    derivative=Rules(_eig3_jvp, _eig3_vjp),
-    parts=(Mat33, Vec3),
-    exact=True,
-)
+SVD, POLAR = Rules(_svd_jvp, _svd_vjp), Rules(_polar_jvp, _polar_vjp)
+
+
+@composite(derivative=Rules(_eig3_jvp, _eig3_vjp), parts=(Mat33, Vec3), exact=True)
 def eig3(m: Any, A: Mat33) -> Vec12:
     """Eigenvectors and eigenvalues: ``q, d = eig3(A)`` with ``A = q * diag(d) * transpose(q)``.
 
@@ -396,11 +394,7 @@ def eig3(m: Any, A: Mat33) -> Vec12:
     return [*_by_rows([numbers[9:12], numbers[12:15], numbers[15:18]]), numbers[0], numbers[4], numbers[8]]
 
 
-@composite(
-    derivative=Rules(lambda y, x, dots: _svd_jvp(2, y, dots), lambda y, x, w: _svd_vjp(2, y, w)),
-    parts=(Mat22, Vec2, Mat22),
-    exact=True,
-)
+@composite(derivative=SVD, parts=(Mat22, Vec2, Mat22), exact=True)
 def svd2(m: Any, A: Mat22) -> Vec10:
     """Singular values: ``u, sigma, v = svd2(A)`` with ``A = u * diag(sigma) * transpose(v)``.
 
@@ -416,11 +410,7 @@ def svd2(m: Any, A: Mat22) -> Vec10:
     return [left[0], right[0], left[1], right[1], *sigma, v[0], w[0], v[1], w[1]]
 
 
-@composite(
-    derivative=Rules(lambda y, x, dots: _svd_jvp(3, y, dots), lambda y, x, w: _svd_vjp(3, y, w)),
-    parts=(Mat33, Vec3, Mat33),
-    exact=True,
-)
+@composite(derivative=SVD, parts=(Mat33, Vec3, Mat33), exact=True)
 def svd3(m: Any, A: Mat33) -> Vec21:
     """Singular values: ``u, sigma, v = svd3(A)`` with ``A = u * diag(sigma) * transpose(v)``.
 
@@ -432,12 +422,7 @@ def svd3(m: Any, A: Mat33) -> Vec21:
     return _svd3(m, A)
 
 
-@composite(
-    derivative=Rules(lambda y, x, dots: _polar_jvp(2, y, dots), lambda y, x, w: _polar_vjp(2, y, w)),
-    parts=(Mat22, Mat22),
-    exact=True,
-    name="polar",
-)
+@composite(derivative=POLAR, parts=(Mat22, Mat22), exact=True, name="polar")
 def polar2(m: Any, A: Mat22) -> Vec8:
     """``r, s = polar(A)`` with ``A = r * s``, the closest rotation times a symmetric matrix.
 
@@ -454,12 +439,7 @@ def polar2(m: Any, A: Mat22) -> Vec8:
     return _with_stretch([[cosine, -sine], [sine, cosine]], A)
 
 
-@composite(
-    derivative=Rules(lambda y, x, dots: _polar_jvp(3, y, dots), lambda y, x, w: _polar_vjp(3, y, w)),
-    parts=(Mat33, Mat33),
-    exact=True,
-    name="polar",
-)
+@composite(derivative=POLAR, parts=(Mat33, Mat33), exact=True, name="polar")
 def polar3(m: Any, A: Mat33) -> Vec18:
     """The same in space.
 

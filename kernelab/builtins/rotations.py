@@ -32,7 +32,7 @@ def dotted(a: Sequence[Any], b: Sequence[Any]) -> Any:
     return total
 
 
-def product(_: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+def product(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
     """The product of quaternions."""
     (ax, ay, az, aw), (bx, by, bz, bw) = a, b
     return [
@@ -43,22 +43,17 @@ def product(_: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
     ]
 
 
-def conjugate(_: Any, q: Sequence[Any]) -> list[Any]:
+def conjugate(q: Sequence[Any]) -> list[Any]:
     """The quaternion that turns back."""
     x, y, z, w = q
     return [-x, -y, -z, w]
 
 
-def rotated(_: Any, q: Sequence[Any], v: Sequence[Any]) -> list[Any]:
+def rotated(q: Sequence[Any], v: Sequence[Any]) -> list[Any]:
     """The vector part of q v q*, where q has length 1: (2 w^2 - 1) v + 2 w (u x v) + 2 (u . v) u."""
     u, w = q[:3], q[3]
     along, straight = 2.0 * dotted(u, v), 2.0 * w * w - 1.0
     return [straight * x + 2.0 * w * c + along * k for x, c, k in zip(v, crossed(u, v), u, strict=True)]
-
-
-def rotated_back(m: Any, q: Sequence[Any], v: Sequence[Any]) -> list[Any]:
-    """`v` turned by the conjugate of `q`."""
-    return rotated(m, conjugate(m, q), v)
 
 
 @composite(
@@ -69,25 +64,25 @@ def rotated_back(m: Any, q: Sequence[Any], v: Sequence[Any]) -> list[Any]:
 )
 def quat_product(m: Any, a: QuatF, b: QuatF) -> QuatF:
     """The product of two quaternions: the rotation ``b``, then ``a``."""
-    return product(m, a, b)
+    return product(a, b)
 
 
 @composite(exact=True, derivative=Linear(lambda w, q: (quat_inverse(w),)))
 def quat_inverse(m: Any, quat: QuatF) -> QuatF:
     """The conjugate, which turns back; the inverse where ``quat`` has length 1."""
-    return conjugate(m, quat)
+    return conjugate(quat)
 
 
 @composite(exact=True)
 def quat_rotate(m: Any, quat: QuatF, vec: Vec3) -> Vec3:
     """``vec`` turned by the unit quaternion ``quat``."""
-    return rotated(m, quat, vec)
+    return rotated(quat, vec)
 
 
 @composite(exact=True)
 def quat_rotate_inv(m: Any, quat: QuatF, vec: Vec3) -> Vec3:
     """``vec`` turned back by the unit quaternion ``quat``."""
-    return rotated_back(m, quat, vec)
+    return rotated(conjugate(quat), vec)
 
 
 @composite()
@@ -153,7 +148,7 @@ def matrix_entries(m: Any, q: Sequence[Any]) -> list[list[Any]]:
     """The rows of the matrix that turns as a unit quaternion does."""
     one, none = 1.0 + 0.0 * q[3], 0.0 * q[3]
     axes = [[one if i == j else none for i in range(3)] for j in range(3)]
-    columns = [rotated(m, q, axis) for axis in axes]
+    columns = [rotated(q, axis) for axis in axes]
     return [[column[i] for column in columns] for i in range(3)]
 
 
@@ -221,7 +216,7 @@ def _about(m: Any, axis: Any, angle: Any) -> list[Any]:
 def quat_from_euler(m: Any, e: Vec3, i: Index, j: Index, k: Index) -> QuatF:
     """The rotation by ``e[i]`` around axis ``i``, then ``e[j]`` around ``j``, then ``e[k]`` around ``k``."""
     first, second, third = (_about(m, axis, _pick(m, e, axis)) for axis in (i, j, k))
-    return product(m, third, product(m, second, first))
+    return product(third, product(second, first))
 
 
 PI = 3.141592653589793

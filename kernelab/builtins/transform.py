@@ -29,14 +29,14 @@ for _name, _symbol in (("mul", "*"), ("transform_multiply", "")):
     @composite(name=_name, symbol=_symbol, exact=True)
     def transform_multiply(m: Any, a: TransformF, b: TransformF) -> TransformF:
         """The transform ``b``, then ``a``."""
-        return [*_sum(rotated(m, a[3:], b[:3]), a[:3]), *product(m, a[3:], b[3:])]
+        return [*_sum(rotated(a[3:], b[:3]), a[:3]), *product(a[3:], b[3:])]
 
 
 @composite(exact=True)
 def transform_inverse(m: Any, xform: TransformF) -> TransformF:
     """The transform that undoes ``xform``, whose rotation has length 1."""
-    back = conjugate(m, xform[3:])
-    return [*(-x for x in rotated(m, back, xform[:3])), *back]
+    back = conjugate(xform[3:])
+    return [*(-x for x in rotated(back, xform[:3])), *back]
 
 
 @composite(exact=True)
@@ -66,13 +66,13 @@ def transform_set_rotation(m: Any, xform: TransformF, q: QuatF) -> TransformF:
 @composite(exact=True)
 def transform_point(m: Any, xform: TransformF, point: Vec3) -> Vec3:
     """``point`` moved by ``xform``: turned, then shifted."""
-    return _sum(rotated(m, xform[3:], point), xform[:3])
+    return _sum(rotated(xform[3:], point), xform[:3])
 
 
 @composite(exact=True)
 def transform_vector(m: Any, xform: TransformF, vec: Vec3) -> Vec3:
     """The direction ``vec`` turned by ``xform``."""
-    return rotated(m, xform[3:], vec)
+    return rotated(xform[3:], vec)
 
 
 @composite(
@@ -123,14 +123,14 @@ def spatial_cross_dual(m: Any, a: Vec6, b: Vec6) -> Vec6:
 @composite(exact=True)
 def transform_twist(m: Any, t: TransformF, x: Vec6) -> Vec6:
     """The motion ``x`` as seen after ``t = (p, R)``: ``R w`` over ``R v + p x R w``."""
-    w, v = rotated(m, t[3:], x[:3]), rotated(m, t[3:], x[3:])
+    w, v = rotated(t[3:], x[:3]), rotated(t[3:], x[3:])
     return [*w, *_sum(v, crossed(t[:3], w))]
 
 
 @composite(exact=True)
 def transform_wrench(m: Any, t: TransformF, x: Vec6) -> Vec6:
     """The force ``x`` as seen after ``t = (p, R)``: ``R torque + p x R force`` over ``R force``."""
-    torque, force = rotated(m, t[3:], x[:3]), rotated(m, t[3:], x[3:])
+    torque, force = rotated(t[3:], x[:3]), rotated(t[3:], x[3:])
     return [*_sum(torque, crossed(t[:3], force)), *force]
 
 
