@@ -128,9 +128,10 @@ def test_a_launch_can_be_recorded_after_it_was_made() -> None:
 
 
 def test_a_tape_and_what_it_holds_go_away_together() -> None:
-    x, y = leaf(3), result()
+    x, y, z = leaf(3), result(), result()
     with kl.Tape() as tape:
         square[1](x, y)
+        square[1](x, z)
         x.fill_(4)
     watch = weakref.ref(tape.launches[0].snapshots[0][1])
     gc.disable()

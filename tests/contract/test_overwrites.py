@@ -4,6 +4,7 @@
 Arrays count by the bytes they share, whatever objects they came through.
 """
 
+import gc
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -211,6 +212,37 @@ def test_reused_buffers_save_just_what_they_destroy() -> None:
         slope *= np.cos(first)
         first = np.sin(first)
     np.testing.assert_allclose(b.grad.numpy(), slope, rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [4, 2**19])  # as bytes, as an array
+def test_what_overwrites_a_whole_array_tells_of_both_launches(size: int) -> None:
+    x, y, z = leaf(np.full(size, 3.0)), result(size), result(size)
+    with kl.Tape() as tape:
+        kernels["square"][size](x, y)
+        kernels["move"][size](z, x)
+    (event,), (reader, _) = tape.overwrites, tape.launches
+    assert (event.elements, event.outcome, event.nbytes) == (x, "saved", 4 * size)
+    assert event.reader.call is reader.call
+    assert event.place.line == event.reader.place.line + 1
+    for _ in range(2):
+        tape.zero()
+        tape.backward(grads={y: kl.full(size, 1.0)})
+        assert gradient(y) == [1] * size
+        assert reader.saved()[0].list() == [3] * size
+        assert not x.list()[0]
+
+
+def test_launches_that_go_to_and_fro_leave_few_objects_for_the_collector_to_visit() -> None:
+    a, b = leaf([0.1, 0.2]), result(2)
+    counts = []
+    with kl.Tape():
+        for count in (100, 500):
+            for _ in range(count):
+                run("step", 2, a, b)
+                a, b = b, a
+            gc.collect()
+            counts.append(len(gc.get_objects()))
+    assert counts[1] - counts[0] <= 8 * 500 + 200
 
 
 def test_a_ring_of_rows_saves_the_rows_that_it_destroys() -> None:

@@ -24,7 +24,7 @@ from kernelab.autodiff.checks.witnesses import Tolerance
 from kernelab.autodiff.jacobians.jacobian import Selection
 from kernelab.autodiff.jacobians.subject import Key, apart, of_kernel
 from kernelab.autodiff.records.adjoint_buffers import Extents
-from kernelab.autodiff.records.hazards import Watch
+from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.backward import BackwardPlan
 from kernelab.autodiff.tape.cuts import passive_cuts
@@ -409,7 +409,7 @@ def _alone(record: LaunchRecord) -> Alone:
     return Alone(record.kernel, record.grid.extents, tuple(arguments))
 
 
-def _as_read(elements: array, watch: Watch) -> array:
+def _as_read(elements: array, watch: Watch | SavedWhole) -> array:
     """A copy of an array with the elements that the tape has saved, as the launch read them."""
     copy, saved, box = duplicate(elements), watch.saved, watch.reader.box()[0]
     if saved is not None and box is not None:

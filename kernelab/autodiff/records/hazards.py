@@ -12,11 +12,11 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal, Protocol
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.moves import Simple
-from kernelab.autodiff.records.snapshots import Snapshot
+from kernelab.autodiff.records.snapshots import Copied, Snapshot
 from kernelab.errors import Diagnostic, KernelMemoryError, KernelWarning, Related, TapeError
 from kernelab.lang.types import uint8
 from kernelab.passes.access.access_regions import Box, Region
@@ -71,19 +71,58 @@ class Reader:
 Outcome = Literal["saved", "tainted", "refused"]
 
 
-@dataclass(slots=True, eq=False)
-class Overwrite:
+class Overwrite(Protocol):
     """Elements that an adjoint needs, the line that overwrote them, and what the policy made of it.
 
     Of ``"saved"`` ones `nbytes` were kept; where they were not, gradients are ``"tainted"``, or the write was
-    ``"refused"``.  Nothing changes it; like calls it is not declared frozen.
+    ``"refused"``.
     """
+
+    @property
+    def elements(self) -> array: ...
+    @property
+    def reader(self) -> Reader: ...
+    @property
+    def place(self) -> Place: ...
+    @property
+    def outcome(self) -> Outcome: ...
+    @property
+    def nbytes(self) -> int: ...
+
+
+@dataclass(slots=True, eq=False)
+class Noted:
+    """An overwrite, as a watch notes it.  Nothing changes it; like calls it is not declared frozen."""
 
     elements: array
     reader: Reader
     place: Place
     outcome: Outcome
     nbytes: int
+
+
+@dataclass(slots=True, eq=False)
+class SavedWhole(Copied):
+    """An overwrite of a whole array that one launch has read, and what a `Watch` would have kept of it.
+
+    Programs that go to and fro between arrays make one a launch, so a single object holds what matters.
+    """
+
+    call: Call
+    region: Region
+    reached: tuple[int, ...]
+    read_at: Place
+    place: Place
+    outcome: ClassVar[Outcome] = "saved"
+    spent: ClassVar[bool] = True
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.memory)
+
+    @property
+    def reader(self) -> Reader:
+        return Reader(self.call, self.region, self.reached, self.read_at)
 
 
 LISTENERS: list[Callable[[Overwrite], None]] = []
@@ -110,6 +149,12 @@ class Guard:
         self.saved_bytes = 0
         self.swept = False
         self.overwrites.clear()
+
+    def note(self, event: Overwrite) -> None:
+        """Note an overwrite, and tell those who listen."""
+        self.overwrites.append(event)
+        for listener in LISTENERS:
+            listener(event)
 
 
 class Watch(Snapshot):
@@ -171,10 +216,7 @@ class Watch(Snapshot):
 
     def _note_overwrite(self, outcome: Outcome, nbytes: int = 0) -> None:
         place = self.guard.writer or caller()
-        event = Overwrite(self.elements, self.reader, place, outcome, nbytes)
-        self.guard.overwrites.append(event)
-        for listener in LISTENERS:
-            listener(event)
+        self.guard.note(Noted(self.elements, self.reader, place, outcome, nbytes))
 
     def _warn(self) -> None:
         place = caller()
@@ -328,56 +370,56 @@ class WrittenMemory:
     """Memory whose contents its owner knows, and what others have written to it since.
 
     Of an input, which the owner has read and not written, a change through a NumPy view is looked for only
-    where the view is taken later.
+    where the view is taken later.  `others` are the writes since the last note.
     """
 
-    __slots__ = ("_checksum", "_known", "_memory", "_others", "_poked", "_summed", "is_input")
+    __slots__ = ("_known", "_memory", "_poked", "_summed", "checksum", "is_input", "others")
 
     def __init__(self, memory: Allocation, is_input: bool = False) -> None:
         self._memory = memory
         self.is_input = is_input
-        self._others: tuple[array, ...] = ()
-        self._checksum: int | None = None  # when the first `_known` of the others had written
+        self.others: tuple[array, ...] = ()
+        self.checksum: int | None = None  # when the first `_known` of the others had written
         self._known = 0
         self._poked = False
         self._summed = 0, 0
 
     def note(self) -> None:
         """Note that the tape knows the present contents of the memory."""
-        self._others = ()
+        self.others = ()
         self._poked = False
         self._known = 0
-        self._checksum = self._first_sum() if self._memory.is_exposed else None
+        self.checksum = self._first_sum() if self._memory.is_exposed else None
 
     def exposed(self) -> None:
         """From here on a NumPy view may change the bytes unseen."""
-        if self._checksum is None or self._known != len(self._others):
-            self._checksum, self._known = self._first_sum(), len(self._others)
+        if self.checksum is None or self._known != len(self.others):
+            self.checksum, self._known = self._first_sum(), len(self.others)
 
     def before_write(self, target: array) -> None:
         """Remember which elements are about to be written, and whether others have changed by now."""
-        if self._checksum is not None:
+        if self.checksum is not None:
             self._poked = self._has_changed()
-        self._others = (*self._others, target)
+        self.others = (*self.others, target)
 
     def may_be_unseen(self, own: int) -> bool:
         """Whether `unseen` has anything to look at."""
-        return self._checksum is not None or len(self._others) != own
+        return self.checksum is not None or len(self.others) != own
 
     def unseen(self, own: int) -> Sequence[array]:
         """The writes since the last note, without the tape's `own` last writes."""
         if not self._has_changed():
-            if not self._others and not self._memory.is_exposed:
-                self._checksum = None  # no view is left
-            return self._others[: len(self._others) - own]
+            if not self.others and not self._memory.is_exposed:
+                self.checksum = None  # no view is left
+            return self.others[: len(self.others) - own]
         memory = self._memory
         return [array.over(memory, 0, (memory.nbytes,), (1,), uint8)]
 
     def _has_changed(self) -> bool:
         """Whether bytes changed through a NumPy view, as far as announced writes do not hide it."""
-        if self._poked or self._checksum is None or self._known != len(self._others):
+        if self._poked or self.checksum is None or self._known != len(self.others):
             return self._poked
-        return self._checksum != self._sum()
+        return self.checksum != self._sum()
 
     def _first_sum(self) -> int:
         self._summed = self._memory.address, self._memory.nbytes

@@ -1,5 +1,6 @@
 """The recorder of a tape: runs launches so that their adjoints can follow, and makes their records."""
 
+import ctypes
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from time import perf_counter_ns
 from typing import Any
@@ -9,6 +10,7 @@ from kernelab.autodiff.records.hazards import (
     Guard,
     Marked,
     Reader,
+    SavedWhole,
     UnseenRecord,
     Watch,
     Witness,
@@ -17,7 +19,7 @@ from kernelab.autodiff.records.hazards import (
 from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, overwrite_of
 from kernelab.autodiff.records.provenance import Provenance
 from kernelab.autodiff.records.records import LaunchRecord, Outline, Record, Scope, not_kept, outline_of
-from kernelab.autodiff.records.snapshots import Snapshot
+from kernelab.autodiff.records.snapshots import SMALL, Snapshot, encloses
 from kernelab.errors import TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
@@ -27,8 +29,10 @@ from kernelab.runtime.context.recorder import Place, Recorder, caller, unrecorde
 from kernelab.runtime.host.create import zeros_like
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference
+from kernelab.runtime.kernel.dispatch import may_keep
 from kernelab.runtime.kernel.program import Pullback
-from kernelab.runtime.launch.launch import Call
+from kernelab.runtime.launch.footprint import box_and_whole
+from kernelab.runtime.launch.launch import Call, will_write
 from kernelab.runtime.memory.memory import Allocation, Change
 
 
@@ -102,9 +106,41 @@ class Recording(Witness, Recorder):
     def alert(self, memory: Allocation, change: Change | None) -> None:
         """Make the records whose adjoints read a memory watch it: it is about to change."""
         waiting = self._waiting.pop(memory, None)
-        if waiting is not None:
-            records = waiting if isinstance(waiting, list) else [waiting]
-            self._watch_for(records, memory, None if change is None else change())
+        if waiting is None:
+            return
+        target = None if change is None else change()
+        records = waiting if isinstance(waiting, list) else [waiting]
+        if target is None or len(records) > 1 or not self._saves_whole(records[0], memory, target):
+            self._watch_for(records, memory, target)
+
+    def _saves_whole(self, record: LaunchRecord, memory: Allocation, target: array) -> bool:
+        """Save what a record needs of a memory, if that is an array which `target` covers; whether it did.
+
+        What a `Watch` would do, where there is nothing left to watch.
+        """
+        guard, call, outline = self.guard, record.call, record.outline
+        if guard.policy != "save" or guard.swept or memory.watches.starts or memory.space is not None:
+            return False
+        assert isinstance(outline.pullback, Pullback)
+        arguments = call.arguments
+        needed = [one for one in outline.pullback.needed if arguments[one[0]].allocation is memory]
+        (position, region), elements = needed[0], arguments[needed[0][0]]
+        low, high = elements.extent
+        if len(needed) > 1 or not elements.is_contiguous or not encloses(target, elements):
+            return False
+        is_small = 0 < high - low <= SMALL and may_keep(high - low, guard.saved_bytes)
+        if not is_small or not box_and_whole(region, call.grid.extents, arguments)[1]:
+            return False
+        copy, place = ctypes.string_at(low, high - low), guard.writer or caller()
+        saved = SavedWhole(elements, copy, call, region, outline.reached, record.place, place)
+        record.snapshots += ((position, saved),)
+        guard.saved_bytes += high - low
+        guard.note(saved)
+        return True
+
+    def before_write(self, target: array) -> None:
+        if self.guard.writer is None:  # a launch that is recorded knows what it writes
+            super().before_write(target)
 
     def _wait(self, record: LaunchRecord, pullback: Pullback) -> None:
         """Watch what the adjoint of a record reads, as soon as it is about to change."""
@@ -115,7 +151,8 @@ class Recording(Witness, Recorder):
                 self._watch_for([record], memory, None)
             elif waiting is None:
                 self._waiting[memory] = record
-                memory.witness(self._as_witness)
+                if memory not in self._written:
+                    memory.witness(self._as_witness)
             elif isinstance(waiting, list):
                 waiting.append(record)
             else:
@@ -153,16 +190,19 @@ class Recording(Witness, Recorder):
 
     def launch(self, call: Call) -> None:
         """Run a launch so that its adjoint can follow, and record it."""
-        memories, written, plan = call.memories(), self._written, call.kernel.plan
+        written, plan = self._written, call.kernel.plan
+        memories = plan.straight.memories(call.arguments)
         for memory, is_float, is_input in zip(memories, plan.of_floats, plan.of_inputs, strict=True):
-            if is_float and memory in written:
-                self._look_for_unseen(memory, 0)
+            known = written.get(memory) if is_float else None
+            if known is not None:
+                if known.others or known.checksum is not None:  # it may be unseen
+                    self._record_unseen(known, 0)
             elif is_input and memory.requires_grad:
                 self.has_read(memory)
         outline = self._outline(call, memories)
         place = self.guard.writer = caller(3)
         try:
-            call.will_write()
+            will_write(call.kernel, call.grid, call.arguments)
         finally:
             self.guard.writer = None
         residuals: tuple[array, ...] = ()
@@ -267,7 +307,10 @@ class Recording(Witness, Recorder):
         if isinstance(pullback, Pullback) and pullback.needed:
             self._wait(record, pullback)
         for i in plan.written:
-            self.has_written(call.arguments[i].allocation)
+            memory = call.arguments[i].allocation
+            known = self._written.get(memory)
+            if known is None or known.is_input or known.others or known.checksum is not None:
+                self.has_written(memory)
 
     def _outline(self, call: Call, memories: Sequence[Allocation]) -> Outline:
         kernel, arguments = call.kernel, call.arguments

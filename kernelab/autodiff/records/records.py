@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.gathered_launch import Launches, gathered_adjoint
-from kernelab.autodiff.records.hazards import Watch
+from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.moves import cleared
 from kernelab.autodiff.records.snapshots import Copied, Snapshot
 from kernelab.backend.cpu import cpu_backend
@@ -187,7 +187,7 @@ class LaunchEntry:
     __slots__ = ()
 
     place: Place
-    snapshots: tuple[tuple[int, Snapshot], ...]
+    snapshots: tuple[tuple[int, Snapshot | Copied], ...]
 
     @property
     def title(self) -> str:
@@ -207,7 +207,7 @@ class LaunchEntry:
         """The same for a launch that reads them while the result lives."""
         return {i: source for i, snapshot in self._checked() if (source := snapshot.source) is not None}
 
-    def _checked(self) -> tuple[tuple[int, Snapshot], ...]:
+    def _checked(self) -> tuple[tuple[int, Snapshot | Copied], ...]:
         for _, snapshot in self.snapshots:
             snapshot.check()
         return self.snapshots
@@ -233,7 +233,7 @@ class LaunchRecord(LaunchEntry):
     residuals: tuple[array, ...]
     versions: tuple[int, ...]
     place: Place
-    snapshots: tuple[tuple[int, Watch], ...] = ()
+    snapshots: tuple[tuple[int, Watch | SavedWhole], ...] = ()
 
     def __repr__(self) -> str:
         return f"<{self.title} at {self.place}>"

@@ -7,36 +7,50 @@ ones, and those that still stand in the argument.  Knows arrays and their memory
 decide what happens in place of a copy.
 """
 
-from typing import NamedTuple
+import ctypes
+from dataclasses import dataclass
 
 import numpy as np
 
 from kernelab.passes.access.access_regions import Box
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.layout import pack_address
 from kernelab.runtime.context.conversion import HostArray, checksum, itemsize
 from kernelab.runtime.launch.footprint import part
-from kernelab.runtime.memory.memory import Allocation, allocate, copy_bytes, copy_of
+from kernelab.runtime.memory.memory import allocate, copy_bytes
+
+SMALL = 1 << 20
+"""Up to how many bytes a copy is a `bytes`; more take memory from where arrays have theirs."""
 
 Lost = slice | HostArray
 """Positions among the needed elements: a stretch of them in order, or a mask in their shape."""
 
 
-class Copied(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Copied:
     """A copy of all elements of an array without gaps; the array of it takes longer to make than the copy."""
 
     elements: array
-    memory: HostArray
-    address: int
+    memory: bytes
 
     @property
     def packed(self) -> bytes:
         """What a launch gets that reads the copy."""
-        return pack_address(self.address) + self.elements.packed[8:]
+        return bytes(ctypes.c_char_p(self.memory)) + self.elements.packed[8:]
 
-    def as_array(self) -> array:
-        memory, like = Allocation(self.address, self.memory.nbytes, self.memory), self.elements
+    @property
+    def source(self) -> "Copied":
+        """What a launch reads in place of the elements."""
+        return self
+
+    @property
+    def saved(self) -> array:
+        """A new array with the elements."""
+        like, memory = self.elements, allocate(len(self.memory), cleared=False)
+        ctypes.memmove(memory.address, self.memory, len(self.memory))
         return array.over(memory, 0, like.shape, like.strides, like.dtype)
+
+    def check(self) -> None:
+        """Nothing changes the copy."""
 
 
 class Snapshot:
@@ -107,7 +121,7 @@ class Snapshot:
     def saved(self) -> array | None:
         """An array to read in place of the elements, if any of them are copied."""
         if self._copied is not None:
-            return self._copied.as_array()
+            return self._copied.saved
         if self._room is not None or not self._pieces:
             return self._room
         assert self._needed is not None
@@ -198,8 +212,9 @@ class Snapshot:
         encloses_all = self._gone is None and encloses(target, needed)
         on_device = needed.allocation.space is not None
         is_whole = needed is self.elements and needed.is_contiguous
-        if encloses_all and is_whole and before and not on_device:
-            self._copied = Copied(needed, *copy_of(*needed.extent))
+        low, high = needed.extent
+        if encloses_all and is_whole and 0 < before * itemsize(needed.dtype) <= SMALL and not on_device:
+            self._copied = Copied(needed, ctypes.string_at(low, high - low))
             self._left = 0
         elif encloses_all and (is_whole or not on_device):
             self._room = self._all(needed, is_whole)
@@ -215,7 +230,7 @@ class Snapshot:
         return (before - self._left) * itemsize(needed.dtype)
 
     def _all(self, needed: array, is_whole: bool) -> array:
-        if is_whole:  # on a device
+        if is_whole:
             low, high = needed.extent
             source = needed.allocation
             memory = allocate(high - low, cleared=False, beside=source)

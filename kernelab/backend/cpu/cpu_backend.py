@@ -266,8 +266,14 @@ class CpuEntry:
         block = free.pop() if free else _Block()
         status = block.status
         if vectors is None and not left:
-            status[LIMIT], status[ROOM], status[USED] = limit, room, 0
-            code = self._run(args, block.reference) and status[CODE]
+            if limit or room:
+                status[LIMIT], status[ROOM], status[USED] = limit, room, 0
+            code = self._run(args, block.reference)
+            if not (code or limit or room or self._prints):  # nor did an index count from the end
+                free.append(block)
+                return
+            code = code and status[CODE]
+            status[LIMIT] = status[ROOM] = 0
         else:
             code = block.run(Launch(self._run, vectors, args, limit, room), left[0] if left else ALL)
         if self._prints and status[PRINTS]:

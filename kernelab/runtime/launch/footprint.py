@@ -126,21 +126,15 @@ def overwrites(
     return len(boxes) < 2 or any(target.overlaps(part(elements, box)) for box in boxes)
 
 
-def touched(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) -> array | None:
-    """The part of its argument that a region is in a launch of a grid, None if it touches nothing."""
-    box, is_whole = box_and_whole(region, extents, arguments)
-    argument: array = arguments[region.position]
-    if is_whole:
-        return argument
-    return None if box is None else part(argument, box)
-
-
 def changed_part(
     program: Program, extents: tuple[int, ...], arguments: Sequence[Any], position: int
 ) -> array:
     """The part of one of its arguments that a program changes."""
-    changed = touched(program.regions_changed[position], extents, arguments)
-    return arguments[position][:0] if changed is None else changed
+    argument: array = arguments[position]
+    box, is_whole = box_and_whole(program.regions_changed[position], extents, arguments)
+    if is_whole:
+        return argument
+    return argument[:0] if box is None else part(argument, box)
 
 
 def settled(

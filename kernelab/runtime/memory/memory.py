@@ -299,6 +299,13 @@ class Allocation:
 
         `change` finds the part of them that does change, if that is not all.
         """
+        if len(self.witnesses) == 1 and not self.watches.starts:  # a tape, mostly
+            witness = self.witnesses[0]()
+            if witness is not None:
+                witness.alert(self, change or (lambda: target))
+                witness.before_write(target)
+                self.version += 1
+                return
         self.tell_watchers(target, change)
         self.count_write(target)
 
@@ -335,17 +342,6 @@ def allocate(nbytes: int, *, cleared: bool, beside: Allocation | None = None) ->
         raise _no_memory(nbytes) from None
     start = ctypes.addressof(_first_byte(raw))  # far sooner than NumPy tells it
     return Allocation(start + -start % 64, nbytes, raw)
-
-
-def copy_of(low: int, high: int) -> tuple[Bytes, int]:
-    """A copy of the host's bytes between two addresses, which are not the same, and its own address."""
-    try:
-        raw = np.empty(high - low, np.uint8)
-    except MemoryError:
-        raise _no_memory(high - low) from None
-    address = ctypes.addressof(_first_byte(raw))
-    ctypes.memmove(address, low, high - low)
-    return raw, address
 
 
 def _no_memory(nbytes: int) -> KernelMemoryError:
