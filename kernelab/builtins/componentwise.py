@@ -4,7 +4,7 @@ The least and the greatest component, absolute value, comparisons, tests for NaN
 operators that are not those of linear algebra: remainders, and a number divided by each component.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -33,10 +33,10 @@ from kernelab.builtins.table import (
     Index,
     IntVecN,
     Number,
-    Numpy,
     NumVecN,
     VecN,
     builtin,
+    components_of,
     each,
     parts,
     piecewise_constant,
@@ -48,30 +48,24 @@ from kernelab.lang.types import int32
 
 
 def _fold_numpy(takes: Any) -> Any:
-    return lambda v: reduce(lambda best, x: np.where(takes(x, best), x, best), np.moveaxis(v, -1, 0))
+    return lambda v: reduce(lambda best, x: np.where(takes(x, best), x, best), components_of(v))
+
+
+def _place(takes: Any, where: Any, components: Sequence[Any], index: Any) -> Any:
+    """The index of the best of some expressions or NumPy arrays; `index` is that of the first."""
+    best = components[0]
+    for k, x in enumerate(components[1:], 1):
+        better = takes(x, best)
+        best, index = where(better, x, best), where(better, k, index)
+    return index
 
 
 def _place_numpy(takes: Any) -> Any:
-    def place(v: Numpy) -> Any:
-        best, index = v[..., 0], np.zeros(v.shape[:-1], np.int32)
-        for k in range(1, v.shape[-1]):
-            better = takes(v[..., k], best)
-            best, index = np.where(better, v[..., k], best), np.where(better, k, index)
-        return index
-
-    return place
+    return lambda v: _place(takes, np.where, components_of(v), np.zeros(v.shape[:-1], np.int32))
 
 
 def _place_expand(takes: Any) -> Any:
-    def place(v: Expr) -> Expr:
-        best, *others = parts(v)
-        index = best.const(0, int32)
-        for k, x in enumerate(others, 1):
-            better = takes(x, best)
-            best, index = where(better, x, best), where(better, index.const(k), index)
-        return index
-
-    return place
+    return lambda v: _place(takes, where, parts(v), v.const(0, int32))
 
 
 def _of_component(place: Any) -> Rules:

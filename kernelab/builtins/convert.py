@@ -24,6 +24,7 @@ from kernelab.builtins.table import (
     Whole,
     added,
     builtin,
+    components_of,
     define,
     each,
     matrix,
@@ -241,10 +242,6 @@ def _replaced(items: Sequence[Any], i: Any, x: Any, m: Any = _EXPRESSIONS) -> li
     return [m.where(m.equal(place, k), x, item) for k, item in enumerate(items)]
 
 
-def _components(v: Numpy) -> list[Numpy]:
-    return [v[..., k] for k in range(v.shape[-1])]
-
-
 def _rows(m: Numpy) -> list[Numpy]:
     return [m[..., k, :] for k in range(m.shape[-2])]
 
@@ -258,7 +255,7 @@ def _numpy_insert_row(m: Numpy, i: Numpy, v: Numpy) -> Numpy:
 
 
 def _numpy_insert(v: Numpy, i: Numpy, x: Numpy) -> Numpy:
-    return stacked(_replaced(_components(v), i, x, np))
+    return stacked(_replaced(components_of(v), i, x, np))
 
 
 def _reads(write: Callable[..., Expr], read: Callable[..., Expr]) -> Rules:
@@ -292,7 +289,7 @@ WITHIN_TWO = (-2.0, 1.0)
 
 @builtin(
     expand=lambda v, i: _chosen(parts(v), i),
-    numpy=lambda v, i: _chosen(_components(v), i, np),
+    numpy=lambda v, i: _chosen(components_of(v), i, np),
     derivative=PART,
     exact=True,
     tags=("extract",),
@@ -304,7 +301,7 @@ def extract(a: AnyVecN, i: Index) -> Element:
 
 @builtin(
     expand=lambda m, i, j: _chosen([_chosen(entries, j) for entries in rows(m)], i),
-    numpy=lambda m, i, j: _chosen(_components(_numpy_row(m, i)), j, np),
+    numpy=lambda m, i, j: _chosen(components_of(_numpy_row(m, i)), j, np),
     name="extract",
     derivative=PART,
     exact=True,

@@ -17,7 +17,6 @@ import numpy as np
 from kernelab.builtins.arithmetic import and_, chain, le, where
 from kernelab.builtins.composite import composite
 from kernelab.builtins.matrix import inverse, transpose
-from kernelab.builtins.rotations import crossed, dotted
 from kernelab.builtins.scalar import abs_
 from kernelab.builtins.table import (
     Mat22,
@@ -35,6 +34,7 @@ from kernelab.builtins.table import (
     rows,
     vector,
 )
+from kernelab.builtins.vector import crossed, dotted
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import Rules
 from kernelab.lang.rounding import epsilon

@@ -9,8 +9,8 @@ from itertools import product
 from typing import Any
 
 from kernelab.builtins.composite import composite
-from kernelab.builtins.rotations import crossed, dotted
 from kernelab.builtins.table import ANYWHERE, Float, Vec3, VecN, added
+from kernelab.builtins.vector import crossed, dotted
 from kernelab.lang.ops import Zero
 from kernelab.lang.types import int32
 

@@ -5,6 +5,7 @@ run from the first term to the last.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,12 @@ from kernelab.builtins.table import (
     NumMatNK,
     NumMatNM,
     NumMatNN,
-    Numpy,
     NumVecM,
     NumVecN,
     Vec3,
     added,
     builtin,
+    components_of,
     entries_of,
     matrix,
     parts,
@@ -34,7 +35,7 @@ from kernelab.builtins.table import (
     vector,
     zero_of,
 )
-from kernelab.builtins.vector import outer
+from kernelab.builtins.vector import dotted, outer
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import Bilinear, Linear, Rules
 
@@ -59,10 +60,6 @@ def _product(
     return decorate
 
 
-def _inner(row: Sequence[Any], column: Sequence[Any]) -> Any:
-    return added([x * y for x, y in zip(row, column, strict=True)])
-
-
 def _columns(m: Expr) -> list[tuple[Expr, ...]]:
     return list(zip(*rows(m), strict=True))
 
@@ -71,7 +68,7 @@ def _columns(m: Expr) -> list[tuple[Expr, ...]]:
     lambda w, m, v: outer(w, v),
     lambda w, m, v: w * m,
     lambda m, v: added([m[..., :, k] * v[..., None, k] for k in range(v.shape[-1])]),
-    lambda m, v: vector([_inner(row, parts(v)) for row in rows(m)]),
+    lambda m, v: vector([dotted(row, parts(v)) for row in rows(m)]),
 )
 def matrix_times_vector(a: NumMatNM, b: NumVecM) -> NumVecN:
     """The matrix applied to a column vector."""
@@ -81,7 +78,7 @@ def matrix_times_vector(a: NumMatNM, b: NumVecM) -> NumVecN:
     lambda w, v, m: m * w,
     lambda w, v, m: outer(v, w),
     lambda v, m: added([v[..., k, None] * m[..., k, :] for k in range(v.shape[-1])]),
-    lambda v, m: vector([_inner(parts(v), column) for column in _columns(m)]),
+    lambda v, m: vector([dotted(parts(v), column) for column in _columns(m)]),
 )
 def vector_times_matrix(a: NumVecN, b: NumMatNM) -> NumVecM:
     """A row vector times the matrix."""
@@ -91,7 +88,7 @@ def vector_times_matrix(a: NumVecN, b: NumMatNM) -> NumVecM:
     lambda w, a, b: w * transpose(b),
     lambda w, a, b: transpose(a) * w,
     lambda a, b: added([a[..., :, k, None] * b[..., None, k, :] for k in range(b.shape[-2])]),
-    lambda a, b: matrix([[_inner(row, column) for column in _columns(b)] for row in rows(a)]),
+    lambda a, b: matrix([[dotted(row, column) for column in _columns(b)] for row in rows(a)]),
 )
 def matrix_product(a: NumMatNM, b: NumMatMK) -> NumMatNK:
     """The matrix product."""
@@ -142,14 +139,9 @@ def get_diag(mat: NumMatNN) -> NumVecN:
     """The diagonal as a vector."""
 
 
-def _ddot_numpy(a: Numpy, b: Numpy) -> Any:
-    pairs = zip(entries_of(a), entries_of(b), strict=True)
-    return added([x * y for row, other in pairs for x, y in zip(row, other, strict=True)])
-
-
 @builtin(
-    expand=lambda a, b: _inner(parts(a), parts(b)),
-    numpy=_ddot_numpy,
+    expand=lambda a, b: dotted(parts(a), parts(b)),
+    numpy=lambda a, b: dotted([*chain(*entries_of(a))], [*chain(*entries_of(b))]),
     exact=True,
     tags=COMMUTATIVE,
     derivative=Bilinear(lambda w, a, b: w * b, lambda w, a, b: w * a),
@@ -163,17 +155,13 @@ def _skew_rows(v: Sequence[Any], zero: Any) -> list[list[Any]]:
     return [[zero, -z, y], [z, zero, -x], [-y, x, zero]]
 
 
-def _skew_numpy(v: Numpy) -> Numpy:
-    return stacked_rows(_skew_rows([v[..., k] for k in range(3)], np.zeros_like(v[..., 0])))
-
-
 def _unskew(w: Expr) -> Expr:
     return vector([w.at(2, 1) - w.at(1, 2), w.at(0, 2) - w.at(2, 0), w.at(1, 0) - w.at(0, 1)])
 
 
 @builtin(
     expand=lambda v: matrix(_skew_rows(parts(v), v.wrap(0))),
-    numpy=_skew_numpy,
+    numpy=lambda v: stacked_rows(_skew_rows(components_of(v), np.zeros_like(v[..., 0]))),
     exact=True,
     derivative=Linear(lambda w, v: (_unskew(w),)),
 )
@@ -215,7 +203,7 @@ def _cofactors(m: Sequence[Sequence[Any]]) -> list[list[Any]]:
 def _inverse(m: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """The adjugate over the determinant, of expressions or NumPy arrays."""
     cofactors = _cofactors(m)
-    determinant = _inner(m[0], cofactors[0])
+    determinant = dotted(m[0], cofactors[0])
     return [[cofactors[j][i] / determinant for j in range(len(m))] for i in range(len(m))]
 
 

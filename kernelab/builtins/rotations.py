@@ -13,23 +13,10 @@ from typing import Any
 
 from kernelab.builtins.composite import composite
 from kernelab.builtins.table import ANYWHERE, Float, Index, Mat33, Mat44, QuatF, TransformF, Vec3, Vec4, Vec10
+from kernelab.builtins.vector import crossed, dotted
 from kernelab.lang.ops import Bilinear, Linear
 
 UNIT = (0.0, 1.0)
-
-
-def crossed(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-    """The cross product of two lists of components."""
-    (ax, ay, az), (bx, by, bz) = a, b
-    return [ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx]
-
-
-def dotted(a: Sequence[Any], b: Sequence[Any]) -> Any:
-    """The sum of the products of components, from the first to the last."""
-    total = a[0] * b[0]
-    for x, y in zip(a[1:], b[1:], strict=True):
-        total = total + x * y
-    return total
 
 
 def product(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:

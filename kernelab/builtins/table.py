@@ -121,6 +121,11 @@ def stacked_rows(entries: Sequence[Sequence[Any]]) -> Numpy:
     return flat.reshape(*flat.shape[:-1], *shape)
 
 
+def components_of(v: Numpy) -> list[Numpy]:
+    """A NumPy array of vectors as one array for each component."""
+    return [v[..., k] for k in range(v.shape[-1])]
+
+
 def entries_of(m: Numpy) -> list[list[Numpy]]:
     """A NumPy array of matrices as one array for each entry."""
     return [[m[..., i, j] for j in range(m.shape[-1])] for i in range(m.shape[-2])]

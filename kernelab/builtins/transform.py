@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernelab.builtins.composite import composite
-from kernelab.builtins.rotations import conjugate, crossed, dotted, product, rotated
+from kernelab.builtins.rotations import conjugate, product, rotated
 from kernelab.builtins.table import Float, Mat33, Mat44, Mat66, QuatF, TransformF, Vec3, Vec6, matrix
+from kernelab.builtins.vector import crossed, dotted
 from kernelab.lang.ops import Linear
 
 

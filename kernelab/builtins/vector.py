@@ -4,6 +4,7 @@ Operators work component by component; ``*`` is with a scalar, `dot`, `cross`, `
 products of two vectors.  Sums run from the first component to the last.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,6 @@ from kernelab.builtins.arithmetic import (
     chain,
     chain_jvp,
     gt,
-    lt,
     of_partial,
     where,
 )
@@ -32,6 +32,7 @@ from kernelab.builtins.table import (
     VecN,
     added,
     builtin,
+    components_of,
     each,
     matrix,
     or_zero,
@@ -44,6 +45,17 @@ from kernelab.lang.build import Expr
 from kernelab.lang.ops import Bilinear, Expanded, Rules
 from kernelab.lang.rounding import rounded
 from kernelab.lang.types import HALVES, Mat, Scalar, float32, float64, scalar_of
+
+
+def dotted(a: Sequence[Any], b: Sequence[Any]) -> Any:
+    """The sum of the products of components, from the first to the last."""
+    return added([x * y for x, y in zip(a, b, strict=True)])
+
+
+def crossed(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+    """The cross product of two lists of components."""
+    (ax, ay, az), (bx, by, bz) = a, b
+    return [ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx]
 
 
 def _inner(a: Expr, b: Expr) -> Expr:
@@ -160,14 +172,9 @@ def cw_div(a: VecN, b: VecN) -> VecN:
     """The quotient component by component."""
 
 
-def dot_numpy(a: Numpy, b: Numpy) -> Any:
-    """The sum of products along the last axis, from the first to the last."""
-    return added([a[..., k] * b[..., k] for k in range(a.shape[-1])])
-
-
 @builtin(
-    expand=lambda a, b: added([x * y for x, y in zip(parts(a), parts(b), strict=True)]),
-    numpy=dot_numpy,
+    expand=lambda a, b: dotted(parts(a), parts(b)),
+    numpy=lambda a, b: dotted(components_of(a), components_of(b)),
     derivative=Bilinear(lambda w, a, b: w * b, lambda w, a, b: w * a),
     exact=True,
     tags=COMMUTATIVE,
@@ -176,19 +183,9 @@ def dot(a: NumVecN, b: NumVecN) -> Number:
     """The inner product: the sum of the products of the components."""
 
 
-def _cross_numpy(a: Numpy, b: Numpy) -> Numpy:
-    (ax, ay, az), (bx, by, bz) = ([v[..., k] for k in range(3)] for v in (a, b))
-    return stacked([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx])
-
-
-def _cross_expand(a: Expr, b: Expr) -> Expr:
-    (ax, ay, az), (bx, by, bz) = parts(a), parts(b)
-    return vector([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx])
-
-
 @builtin(
-    expand=_cross_expand,
-    numpy=_cross_numpy,
+    expand=lambda a, b: vector(crossed(parts(a), parts(b))),
+    numpy=lambda a, b: stacked(crossed(components_of(a), components_of(b))),
     exact=True,
     derivative=Bilinear(lambda w, a, b: cross(b, w), lambda w, a, b: cross(w, a)),
 )
@@ -208,7 +205,7 @@ def outer(a: NumVecN, b: NumVecM) -> NumMatNM:
 
 @builtin(
     expand=lambda v: added([x * x for x in parts(v)]),
-    numpy=lambda v: dot_numpy(v, v),
+    numpy=lambda v: added([x * x for x in components_of(v)]),
     exact=True,
     derivative=Rules(lambda y, x, dots: 2.0 * dot(x[0], dots[0]), lambda y, x, w: (x[0] * (2.0 * w),)),
 )
@@ -244,47 +241,45 @@ def _computed_in(scalar: Scalar) -> Scalar:
     return float32 if scalar in HALVES else scalar
 
 
-def _scaled(v: Expr) -> tuple[list[Expr], Expr]:
-    """The components times a power of two with which their squares are in range, and its inverse."""
-    scalar = _computed_in(scalar_of(v.type))
-    components = [_converted(x, scalar) for x in parts(v)]
-    limits, total = _LIMITS[scalar], added([x * x for x in components])
-    small, large, const = lt(total, limits.low), gt(total, limits.high), components[0].const
+def _scaled(components: Sequence[Any], scalar: Scalar, const: Any, where: Any) -> tuple[list[Any], Any]:
+    """Components times a power of two with which their squares are in range, and its inverse.
 
-    def chosen(up: float, down: float) -> Expr:
-        scale: Expr = where(small, const(up), where(large, const(down), const(1.0)))
-        return scale
+    They are expressions or NumPy arrays, as are the constants and what `where` chooses.
+    """
+    limits, total = _LIMITS[scalar], added([x * x for x in components])
+    small, large = total < limits.low, total > limits.high
+
+    def chosen(up: float, down: float) -> Any:
+        return where(small, const(up), where(large, const(down), const(1.0)))
 
     factor = chosen(limits.up, limits.down)
     return [x * factor for x in components], chosen(1.0 / limits.up, 1.0 / limits.down)
+
+
+def _scaled_parts(v: Expr) -> tuple[list[Expr], Expr]:
+    scalar = _computed_in(scalar_of(v.type))
+    components = [_converted(x, scalar) for x in parts(v)]
+    return _scaled(components, scalar, components[0].const, where)
 
 
 def _converted(x: Expr, scalar: Scalar) -> Expr:
     return x if x.type == scalar else x.apply(str(scalar))
 
 
-def _scaled_numpy(v: Numpy) -> tuple[Numpy, Numpy]:
+def _scaled_arrays(v: Numpy) -> tuple[list[Numpy], Numpy]:
     scalar = _computed_in(next(scalar for scalar in _FLOATS if scalar.dtype == v.dtype))
-    v = v.astype(scalar.dtype)
-    limits, number = _LIMITS[scalar], scalar.dtype.type
-    total = dot_numpy(v, v)
-
-    def chosen(up: float, down: float) -> Any:
-        large = np.where(total > limits.high, number(down), number(1.0))
-        return np.where(total < limits.low, number(up), large)
-
-    return v * chosen(limits.up, limits.down)[..., None], chosen(1.0 / limits.up, 1.0 / limits.down)
+    return _scaled(components_of(v.astype(scalar.dtype)), scalar, scalar.dtype.type, np.where)
 
 
 def _length(v: Expr) -> Expr:
-    components, back = _scaled(v)
+    components, back = _scaled_parts(v)
     return _converted(sqrt(added([x * x for x in components])) * back, scalar_of(v.type))
 
 
 def length_numpy(v: Numpy) -> Numpy:
     """The lengths of vectors, whose components are the last axis."""
-    components, back = _scaled_numpy(v)
-    return rounded(np.sqrt(dot_numpy(components, components)) * back, v.dtype)
+    components, back = _scaled_arrays(v)
+    return rounded(np.sqrt(added([x * x for x in components])) * back, v.dtype)
 
 
 def _or_one(length: Expr) -> Expr:
@@ -309,16 +304,17 @@ def length(a: VecN) -> Float:
 
 
 def _normalize(v: Expr) -> Expr:
-    components, _ = _scaled(v)
+    components, _ = _scaled_parts(v)
     size = _or_one(sqrt(added([x * x for x in components])))
     return vector([_converted(x / size, scalar_of(v.type)) for x in components])
 
 
 def normalize_numpy(v: Numpy) -> Numpy:
     """Vectors divided by their lengths; their components are the last axis."""
-    components, _ = _scaled_numpy(v)
-    size = np.sqrt(dot_numpy(components, components))
-    return rounded(components / np.where(size > 0, size, size.dtype.type(1))[..., None], v.dtype)
+    components, _ = _scaled_arrays(v)
+    size = np.sqrt(added([x * x for x in components]))
+    size = np.where(size > 0, size, size.dtype.type(1))
+    return rounded(stacked([x / size for x in components]), v.dtype)
 
 
 def _turned(y: Expr, x: Expr, change: Expr) -> Expr:
