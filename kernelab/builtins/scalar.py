@@ -178,12 +178,6 @@ def copysign(x: Float, y: Float) -> Float:
     """The absolute value of ``x`` with the sign of ``y``; derivative 0 in ``y``."""
 
 
-def _bits_numpy(x: Numpy) -> Numpy:
-    octets = np.asarray(x)[..., None].view(np.uint8)
-    counted: Numpy = np.unpackbits(octets, axis=-1).sum(axis=-1)
-    return counted
-
-
 def _bits_expand(x: Expr) -> Expr:
     """Neighbours are added in pairs, then fours, then eights; a product adds the bytes into the highest."""
     bits = x.apply(str(Scalar("uint", scalar_of(x.type).bits))).apply("uint64")
@@ -194,7 +188,11 @@ def _bits_expand(x: Expr) -> Expr:
     return counted.apply("int32")
 
 
-@piecewise_constant(expand=_bits_expand, numpy=_bits_numpy, domain=(-99.0, 99.0))
+@piecewise_constant(
+    expand=_bits_expand,
+    numpy=lambda x: np.unpackbits(np.asarray(x)[..., None].view(np.uint8), axis=-1).sum(axis=-1),
+    domain=(-99.0, 99.0),
+)
 def bit_count(x: Int) -> Index:
     """The number of bits of ``x`` that are set."""
 
@@ -369,16 +367,13 @@ SLOPE = 2.0 / math.sqrt(math.pi)
 STEPS = 3
 """Each step triples the digits: three take a guess that is right to 1 percent beyond float64."""
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
-
-@_function("erf", _erf, lambda y, x: SLOPE * exp(-(x * x)))
+@_function("erf", np.vectorize(math.erf, otypes=[float]), lambda y, x: SLOPE * exp(-(x * x)))
 def erf(x: Float) -> Float:
     """The error function of ``x``."""
 
 
-@_function("erfc", _erfc, lambda y, x: -SLOPE * exp(-(x * x)))
+@_function("erfc", np.vectorize(math.erfc, otypes=[float]), lambda y, x: -SLOPE * exp(-(x * x)))
 def erfc(x: Float) -> Float:
     """The complementary error function ``1 - erf(x)``, accurate where that is small."""
 
@@ -423,22 +418,14 @@ def _inverse_of(a: float, c: float) -> float:
     return y
 
 
-def _erfinv_of(x: float) -> float:
-    return math.copysign(_inverse_of(abs(x), 1.0 - abs(x)), x)
-
-
 def _erfcinv_of(x: float) -> float:
     c = min(x, 2.0 - x)
     return math.copysign(_inverse_of(1.0 - c, c), 1.0 - x)
 
 
-_erfinv = np.vectorize(_erfinv_of, otypes=[np.float64])
-_erfcinv = np.vectorize(_erfcinv_of, otypes=[np.float64])
-
-
 @builtin(
     expand=lambda x: copysign(_inverse(abs_(x), 1.0 - abs_(x)), x),
-    numpy=_erfinv,
+    numpy=np.vectorize(lambda x: math.copysign(_inverse_of(abs(x), 1.0 - abs(x)), x), otypes=[float]),
     partials=lambda y, x: exp(y * y) * (1.0 / SLOPE),
     singular=True,
     domain=(-0.95, 0.95),
@@ -455,7 +442,7 @@ def _expand_erfcinv(x: Expr) -> Expr:
 
 @builtin(
     expand=_expand_erfcinv,
-    numpy=_erfcinv,
+    numpy=np.vectorize(_erfcinv_of, otypes=[float]),
     domain=(0.05, 1.95),
     singular=True,
     partials=lambda y, x: exp(y * y) * (-1.0 / SLOPE),

@@ -417,6 +417,17 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
             return ()
 
 
+def entering(stmt: Stmt) -> tuple[Var, ...]:
+    """The Vars with which an iteration begins: the index of a loop, and what it carries."""
+    match stmt:
+        case For(index=index, carries=carries):
+            return (index, *carries)
+        case While(carries=carries):
+            return carries
+        case _:
+            return ()
+
+
 def changed(stmt: Stmt) -> tuple[Var, ...]:
     """The arrays whose elements a statement itself may change; of a call, those of the caller."""
     match stmt:
@@ -484,6 +495,11 @@ def walk(block: Block) -> Iterator[Stmt]:
         if isinstance(stmt, _NESTED):
             for inner in blocks(stmt):
                 yield from walk(inner)
+
+
+def within(stmt: Stmt) -> Iterator[Stmt]:
+    """A statement, and every one in its blocks."""
+    return walk(Block((stmt,)))
 
 
 def reads(block: Block) -> Iterator[Atom]:

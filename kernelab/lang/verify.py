@@ -141,10 +141,8 @@ class _Verifier:
         types = tuple(var.type for var in stmt.carries)
         _require(tuple(atom.type for atom in stmt.inits) == types, "inits of other types", stmt)
         _require(tuple(out.type for out in stmt.outs) == types, "outs of other types", stmt)
-        entering = stmt.carries
         if isinstance(stmt, ir.For):
-            entering = (stmt.index, *stmt.carries)
             _require(stmt.count.type == stmt.index.type, "count and index differ in type", stmt)
-        _require(self.block(stmt.body, entering) == types, "body yields other types", stmt)
+        _require(self.block(stmt.body, ir.entering(stmt)) == types, "body yields other types", stmt)
         if stmt.stop is not None:
             _require(types[stmt.stop] == bool_, "stop is no bool", stmt)

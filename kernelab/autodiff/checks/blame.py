@@ -17,6 +17,7 @@ import numpy as np
 
 from kernelab.autodiff.checks import operation_check
 from kernelab.autodiff.checks.interpreted import Interpreted
+from kernelab.autodiff.checks.lost_digits import number
 from kernelab.autodiff.checks.rule_check import evaluate, mistake_at
 from kernelab.autodiff.jacobians.subject import Subject
 from kernelab.autodiff.transforms.host_calls import HostCall
@@ -283,7 +284,7 @@ def _mistaken(shape: operation_check.Shape, events: Sequence[Event]) -> Blame | 
         return None
     event = events[int(owners[wrong.point])]
     assert isinstance(event.stmt, Let)
-    name, at = _called(event.stmt), ", ".join(_number(values[wrong.point]) for values in points)
+    name, at = _called(event.stmt), ", ".join(number(values[wrong.point]) for values in points)
     if "surrogate" in shape.op.tags:
         message = f"{name} has the derivative 0, whatever it is given: that is what it is for"
         return Blame("surrogate", message, event.stmt.span)
@@ -299,10 +300,6 @@ def _points(events: Sequence[Event]) -> tuple[list[Numpy], Numpy]:
     owners = np.repeat(np.arange(len(events)), [len(event.threads) for event in events])
     some = np.unique(np.linspace(0, len(owners) - 1, MOST_POINTS).astype(int))
     return [values[some] for values in points], owners[some]
-
-
-def _number(value: Numpy) -> str:
-    return f"{float(value):.6g}" if value.ndim == 0 else np.array2string(value, precision=6)
 
 
 def _infinite(here: Sequence[Event], ahead: Sequence[Event]) -> Blame | None:
@@ -336,7 +333,7 @@ def _without_slope(at: Event, after: Event) -> Blame | None:
     if (has_value & has_slope).all():
         return None
     first = int(np.argmin(has_value & has_slope))
-    operands = " and ".join(_number(values[first]) for values in points)
+    operands = " and ".join(number(values[first]) for values in points)
     name, thread = _called(at.stmt), int(at.threads[lanes[first]])
     message = f"the derivative of {name} is infinite at {operands}, in thread {thread}"
     if not has_value[first]:
@@ -389,7 +386,7 @@ def _told(event: Event, before: Numpy, after: Numpy) -> str:
     # A componentwise operation is named by the component, any other by the whole operand.
     matching = (values.shape == event.result.shape for values in event.operands)
     places = (tuple(where) if same else where[0] for same in matching)
-    inputs = " and ".join(_number(x[place]) for x, place in zip(event.operands, places, strict=True))
+    inputs = " and ".join(number(x[place]) for x, place in zip(event.operands, places, strict=True))
     thread = int(event.threads[where[0]])
     return f"{_called(event.stmt)} of {inputs}, in thread {thread}, has a kink or a jump within the step"
 

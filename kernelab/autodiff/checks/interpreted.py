@@ -5,6 +5,7 @@ they are sums of, and with it their rounding (D. S. Parker, "Monte Carlo arithme
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,12 +52,7 @@ class Noisy(Interpreted):
     """Multiplies what every statement computes by a number that is 1 up to `noise`."""
 
     def __init__(self, noise: float, seed: int) -> None:
-        self.noise = noise
-        self.rng = np.random.default_rng(seed)
-        super().__init__(self._chunk, MOST_THREADS)
-
-    def _chunk(self, *arguments: Any) -> Chunk:
-        return NoisyChunk(self.noise, self.rng, *arguments)
+        super().__init__(partial(NoisyChunk, noise, np.random.default_rng(seed)), MOST_THREADS)
 
 
 MOST_THREADS = 1 << 20

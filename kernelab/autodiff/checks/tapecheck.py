@@ -168,7 +168,7 @@ def gradcheck_launch(
     return check(subject, tolerance, selection, fast=fast)
 
 
-Run = Callable[[Callable[..., Any], Iterator[tuple[Any, ...]]], list[Any]]
+Run = Callable[[Callable[..., Any], Iterator[tuple[Any, ...]]], Iterable[Any]]
 """How a function is called with each of some tuples of arguments: `starmap`, or on other processes."""
 
 
@@ -190,18 +190,15 @@ def check_tape(
         hint = "pass the tape that recorded: with kl.Tape() as tape: ..."
         raise KernelTypeError(Diagnostic(message, None, "gradcheck", hint=hint))
     report = _checked(tape, tolerance, selection, choice, fast, run)
-    faults = _faults_of_the_tape(tape) if report and choice == Choice() else []
+    if not report or choice != Choice():
+        return report
+    # Its launches are right: what is left are values that it has not saved, or a cut.
+    faults = [fault for fault in (_tainted(tape), _cut(tape)) if fault is not None]
     if not faults:
         return report
     places = {(fault.index, fault.kernel) for fault in faults}
     others = [c for c in report.launches if (c.index, c.kernel) not in places]
     return replace(report, launches=tuple(sorted([*faults, *others], key=lambda c: c.index)), whole=None)
-
-
-def _faults_of_the_tape(tape: Tape) -> list[LaunchCheck]:
-    """The faults of a tape whose launches are right: values that it has not saved, or a cut."""
-    faults = [_tainted(tape), _cut(tape)]
-    return [fault for fault in faults if fault is not None]
 
 
 def _checked(
@@ -213,14 +210,16 @@ def _checked(
         try:
             with apart("gradcheck_tape"):
                 report = _as_a_whole(tape, tolerance, fast)
-        except (NotReplayableError, KernelError) as error:
-            report = TapeReport((), None, _sentence(error))
+        except NotReplayableError as error:
+            report = TapeReport((), None, str(error))
+        except KernelError as error:
+            report = TapeReport((), None, error.diagnostics[0].message)
         is_settled = report.whole is not None or not report
         if is_settled and (fast is not False or not report or not chosen):
             return report
         whole, alone = report.whole, report.alone
     each = steps("launches of the tape", chosen)
-    checks = _one_by_one(each, tolerance, selection, choice, fast, run or _here)
+    checks = _one_by_one(each, tolerance, selection, choice, fast, run or starmap)
     if all(launch.report is None for launch in checks):
         reasons = "; ".join(f"{c.kernel}: {c.reason}" for c in checks) or "it holds no launch that was chosen"
         hint = "record launches whose inputs require gradients, and check before they are overwritten"
@@ -228,10 +227,6 @@ def _checked(
             hint = f"it could not be checked as a whole: {alone}"
         raise refusal(GradientError, f"0 pairs checked on this tape ({reasons})", "gradcheck", hint)
     return TapeReport(tuple(sorted(checks, key=lambda launch: launch.index)), whole, alone)
-
-
-def _sentence(error: Exception) -> str:
-    return error.diagnostics[0].message if isinstance(error, KernelError) else str(error)
 
 
 # ------------------------------------------------------------------------------------------ as a whole
@@ -370,12 +365,8 @@ def _one_by_one(
             if not lost:
                 yield _alone(record), tolerance, replace(selection, mask=mask), fast
 
-    reports = iter(run(gradcheck_launch, alone()))
+    reports = iter([*run(gradcheck_launch, alone())])
     return [one if one.reason else _with(one, next(reports)) for one in checks]
-
-
-def _here(function: Callable[..., Any], each: Iterator[tuple[Any, ...]]) -> list[Any]:
-    return [*starmap(function, each)]
 
 
 def _with(launch: LaunchCheck, report: GradcheckReport | str) -> LaunchCheck:

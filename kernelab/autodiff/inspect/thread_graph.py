@@ -143,8 +143,7 @@ def _depths(block: ir.Block, depth: int = 0) -> dict[ir.Var, int]:
     for stmt in block.stmts:
         depths |= dict.fromkeys(ir.defs(stmt), depth)
         is_loop = isinstance(stmt, ir.For | ir.While)
-        if isinstance(stmt, ir.For | ir.While):
-            depths |= dict.fromkeys(stmt.carries, depth + 1)
+        depths |= dict.fromkeys(ir.entering(stmt), depth + 1)
         for inner in ir.blocks(stmt):
             depths |= _depths(inner, depth + is_loop)
     return depths
@@ -258,8 +257,7 @@ class _Run:
     @contextmanager
     def inside(self, loop: ir.Loop, number: int) -> Iterator[None]:
         """Within it, an iteration of a loop runs."""
-        names = [var.hint for var in (*loop.carries, *((loop.index,) if isinstance(loop, ir.For) else ()))]
-        calls = max((len(self.book.calls.get(name, ())) for name in names), default=0)
+        calls = max((len(self.book.calls.get(var.hint, ())) for var in ir.entering(loop)), default=0)
         self.loops.append(Iteration(loop.span, number, calls))
         yield
         self.loops.pop()

@@ -72,7 +72,8 @@ class _Search:
 
         def pull(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
             record = records[i]
-            if i > reader and isinstance(record, LaunchRecord) and _reads(record, memory):
+            is_read = any(one.allocation is memory for one in record.read)
+            if i > reader and isinstance(record, LaunchRecord) and is_read:
                 results.extend(self.inside(i, record, memory, offset, adjoints))
             if i > reader:
                 record.pull(adjoints)
@@ -163,10 +164,6 @@ def _owners(record: LaunchRecord, adjoint: Function, active: set[Allocation]) ->
         if name.endswith("_bar")
         and getattr(named.get(name.removesuffix("_bar")), "allocation", None) in active
     }
-
-
-def _reads(record: Record, memory: Allocation) -> bool:
-    return any(one.allocation is memory for one in record.read)
 
 
 def _place(record: LaunchRecord, thread: int) -> tuple[int, ...]:

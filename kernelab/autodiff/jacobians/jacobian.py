@@ -330,7 +330,11 @@ class Trace:
     def rows(self, j: int, wanted: Sequence[int], count: int) -> dict[int, Values]:
         """The first `count` rows for one output, by each of some inputs."""
         target, dtype = self.targets[j], scalar_of(self.outputs[j].dtype).dtype
-        matrices = {i: _unknown(target, self.subject.sources[i], isinstance(self.base, Wide)) for i in wanted}
+        matrices = {}
+        for i in wanted:
+            source, is_wide = self.subject.sources[i], isinstance(self.base, Wide)
+            own = np.dtype(np.float64) if is_wide else scalar_of(source.elements.dtype).dtype
+            matrices[i] = np.full((target.count, source.count), np.nan, own)
         width = sum(memory.nbytes for memory in self.level.tracked)
         for chunk in steps(f"adjoints of {self.subject.name}", chunks(count, None, width)):
             products = self.products(j, unit_vectors(chunk, target.count, dtype), wanted)
@@ -404,8 +408,3 @@ def _by_thread(
         arguments += kept.arrays()
     BASE.run(pullback.adjoint.by_thread(tuple(wide)), run.grid, arguments)
     return [adjoints[k].host().reshape(threads, -1) for k in range(len(inputs))]
-
-
-def _unknown(target: Variable, source: Variable, wide: bool = False) -> Values:
-    dtype = np.float64 if wide else scalar_of(source.elements.dtype).dtype
-    return np.full((target.count, source.count), np.nan, dtype)

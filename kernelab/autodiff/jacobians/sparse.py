@@ -317,7 +317,10 @@ def sparse_jacobian(problem: Problem, i: int, j: int, always: bool = True) -> Ja
             part = problem.patterns(i, anew).parts[j]
             if not always and 4 * part.runs > min(source.count, target.count):
                 return None
-            return Jacobian(by_way(problem, i, j, part), source, target, target.count, source.count)
+            way = part.way
+            asked = problem, i, j, part
+            entries = by_rows(*asked) if way == "rows" else by_tangents(*asked, way)
+            return Jacobian(entries, source, target, target.count, source.count)
         except NotTraceableError:
             return None
         except ChangedError:
@@ -358,13 +361,6 @@ def _kept(subject: Subject) -> dict[int, Found]:
 
 
 # ------------------------------------------------------------------------------------------ both ways
-
-
-def by_way(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
-    """The entries in the way that takes fewest runs."""
-    if part.way == "rows":
-        return by_rows(problem, i, j, part)
-    return by_tangents(problem, i, j, part, part.way)
 
 
 def by_tangents(problem: Problem, i: int, j: int, part: Compressed, way: Way) -> Entries:

@@ -299,10 +299,6 @@ def _bytes(memory: HostArray, elements: array, first: int) -> HostArray:
     return np.ndarray(shape, np.bool_, memory.data, elements.ptr - first, strides)
 
 
-def _on_device(elements: array) -> bool:
-    return elements.allocation.space is not None
-
-
 def room(argument: array, box: Box) -> tuple[array, array]:
     """Memory for the elements of a box alone, as an array like the argument, and as one of the box.
 
@@ -321,7 +317,7 @@ def room(argument: array, box: Box) -> tuple[array, array]:
             strides.insert(0, size // step)
             size *= count
     begin = sum(first * stride for (first, _, _), stride in zip(box, strides, strict=True))
-    before = begin if _on_device(argument) else 0
+    before = begin if argument.allocation.space is not None else 0
     memory = allocate(before + size, cleared=False, beside=argument.allocation)
     view = array.over(memory, before - begin, argument.shape, tuple(strides), argument.dtype)
     shape = tuple(count for _, count, _ in box)

@@ -91,8 +91,10 @@ def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:
     carried = [(source, carrying[source.allocation]) for source in passed]
     depends = carried or _late(step.record) or any(source.requires_grad for source in step.reached)
     begin = next((producer for _, producer in carried if _late(producer)), step.record)
+    # Cloning without gradients is how one says that a chain is to end.
+    detaches = isinstance(step.record, CopyRecord) and step.record.how == "clone"
     for target in step.written:
-        if depends and not target.requires_grad and not _detaches(step.record):
+        if depends and not target.requires_grad and not detaches:
             carrying.setdefault(target.allocation, begin)
         elif isinstance(step.record, CopyRecord | OverwriteRecord):
             carrying.pop(target.allocation, None)
@@ -110,11 +112,6 @@ def _uses(record: Record, source: array) -> bool:
     plan, arguments = record.kernel.plan, record.call.arguments
     used = (arguments[i] for i in (*plan.read, *plan.numbers))
     return any(getattr(argument, "array", argument) is source for argument in used)
-
-
-def _detaches(record: Record) -> bool:
-    """Cloning without gradients is how one says that a chain is to end."""
-    return isinstance(record, CopyRecord) and record.how == "clone"
 
 
 # ------------------------------------------------------------------------------ no adjoint

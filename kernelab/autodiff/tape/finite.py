@@ -65,7 +65,9 @@ def _primal_culprit(records: Sequence[Record], live: Sequence[int]) -> Diagnosti
     for i in live:
         record = records[i]
         if isinstance(record, CheckpointRecord):
-            diagnostic = _culprit_inside(record)
+            with record.again() as (inner, results):  # its launches run again for it
+                plan = BackwardPlan(tuple(inner.records), [*results, *record.outside], shared=())
+                diagnostic = _primal_culprit(inner.records, sorted(plan.live))
             if diagnostic is not None:
                 return diagnostic
         if not isinstance(record, LaunchRecord):
@@ -102,13 +104,6 @@ def as_launched(record: LaunchRecord) -> dict[int, array] | None:
     """Arguments to run a launch again as it ran, on copies of what it writes; None where some are lost."""
     inputs = _inputs(record)
     return None if inputs is None else _with_copies(record, inputs, record.kernel.plan.read)
-
-
-def _culprit_inside(record: CheckpointRecord) -> Diagnostic | None:
-    """The same for the launches of a checkpoint, which run again for it."""
-    with record.again() as (inner, results):
-        plan = BackwardPlan(tuple(inner.records), [*results, *record.outside], shared=())
-        return _primal_culprit(inner.records, sorted(plan.live))
 
 
 def _is_current(record: LaunchRecord, elements: array) -> bool:

@@ -151,7 +151,8 @@ def seeds_of(
                 seeds[target] = values_of(seeds[target]) + values_of(checked) if target in seeds else checked
     unwritten = [target for target in seeds if not _is_written(recording, target)]
     for target in unwritten:
-        if len(unwritten) < len(seeds) and target.requires_grad and _is_read(recording, target):
+        is_read = any(target.overlaps(source) for record in recording.records for source in record.read)
+        if len(unwritten) < len(seeds) and target.requires_grad and is_read:
             continue  # an input of the tape: its cotangent adds to what comes from the others
         is_named = target is loss or target in (grads or {})
         # Of a struct, a field that no launch wrote may have the cotangent zero.
@@ -245,10 +246,6 @@ def _is_written(recording: Recording, target: array) -> bool:
         for record in reversed(recording.records)
         for written in record.flow()[2]
     )
-
-
-def _is_read(recording: Recording, target: array) -> bool:
-    return any(target.overlaps(source) for record in recording.records for source in record.read)
 
 
 def _unrecorded(recording: Recording, target: array) -> TapeError:

@@ -270,10 +270,14 @@ class Batch(Level):
 
     def joined(self, elements: array, axis: int = 0) -> array:
         """The lanes of an array, one after another along a new axis."""
-        result = self.parent.copy(self.view(elements))
-        order = [k + 1 for k in range(elements.ndim)]
-        order.insert(axis, 0)
-        return result.transpose(order)
+        return with_first_at(self.parent.copy(self.view(elements)), axis)
+
+
+def with_first_at(elements: array, axis: int) -> array:
+    """A view of an array in which its first axis has another place."""
+    order = list(range(1, elements.ndim))
+    order.insert(axis, 0)
+    return elements.transpose(order)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Splits the arguments into lanes, and joins the lanes of what the function return
 from collections.abc import Sequence
 from typing import Any
 
-from kernelab.autodiff.transforms.batch_and_wide import Batch
+from kernelab.autodiff.transforms.batch_and_wide import Batch, with_first_at
 from kernelab.autodiff.transforms.levels import current, fresh
 from kernelab.autodiff.transforms.transforms import Function, call, chunks
 from kernelab.autodiff.transforms.trees import argument_name, is_whole, leaves, name_of, rebuilt, refusal
@@ -73,8 +73,8 @@ def map_lanes(
         for joined, out in zip(whole, outputs, strict=True):
             parent.move(_slice(joined, 0, chunk), level.view(out))
         level.end()
-    axes = _out_axes(func, whole, out_dims)
-    return rebuilt(result, iter([_turned(joined, dim) for joined, dim in zip(whole, axes, strict=True)]))
+    axes = zip(whole, _out_axes(func, whole, out_dims), strict=True)
+    return rebuilt(result, iter([with_first_at(joined, dim % joined.ndim) for joined, dim in axes]))
 
 
 def _out_axes(func: Function, whole: Sequence[array], out_dims: Any) -> list[int]:
@@ -96,10 +96,3 @@ def _slice(elements: array, axis: int, chunk: range) -> array:
     shape = (*elements.shape[:axis], len(chunk), *elements.shape[axis + 1 :])
     offset = elements.offset + chunk.start * elements.strides[axis]
     return array.over(elements.allocation, offset, shape, elements.strides, elements.dtype)
-
-
-def _turned(joined: array, dim: int) -> array:
-    """The array with its first axis moved."""
-    order = list(range(1, joined.ndim))
-    order.insert(dim % joined.ndim, 0)
-    return joined.transpose(order)

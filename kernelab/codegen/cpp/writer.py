@@ -125,22 +125,11 @@ def early_saves(body: ir.Block) -> frozenset[ir.Stmt]:
     """The saves that a thread passes before it has changed anything: there it can still start anew."""
     saves: set[ir.Stmt] = set()
     for stmt in body.stmts:
-        inside = [stmt, *(inner for block in ir.blocks(stmt) for inner in ir.walk(block))]
+        inside = [*ir.within(stmt)]
         if any(isinstance(inner, ir.Store | ir.Atomic | ir.Append | ir.Print) for inner in inside):
             break
         saves.update(inner for inner in inside if isinstance(inner, ir.Save))
     return frozenset(saves)
-
-
-def widest_saved(body: ir.Block) -> int:
-    """The size of the widest scalar that a function saves: the size of every record is a multiple of it."""
-    saved = (atom.type for stmt in ir.walk(body) if isinstance(stmt, ir.Save) for atom in stmt.atoms)
-    return max((spelling.size(type) for type in saved if isinstance(type, Scalar)), default=1)
-
-
-def is_plain_zero(atom: ir.Atom) -> bool:
-    """Whether a number is zero to the last bit, as -0.0 is not."""
-    return isinstance(atom, ir.Const) and atom.value == 0 and math.copysign(1.0, atom.value) > 0
 
 
 def record(scalars: Sequence[Scalar], widest: int) -> tuple[list[int], int]:
@@ -166,7 +155,9 @@ class Writer:
         self.used = used(function.body)
         self.totals: dict[ir.Atomic, Total] = {}
         self.wide: dict[ir.Atomic, Wide] = {}
-        self.widest = widest_saved(function.body)
+        saves = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Save))
+        saved = (spelling.size(scalar_type(atom)) for stmt in saves for atom in stmt.atoms)
+        self.widest = max(saved, default=1)  # the size of every record is a multiple of it
         self.never_negative = never_negative(function)
         self.near = flavor.near(function)
         wraps = dict.fromkeys(site for stmt in ir.walk(function.body) for site in self.wrapping(stmt))
@@ -288,7 +279,9 @@ class Writer:
         before = loaded.pop((stmt.indices, stmt.component), None)
         # Another element's value is no longer known: its indices may be equal to these.
         self.in_memory[stmt.array] = {key: var for key, var in loaded.items() if key[0] == stmt.indices}
-        if before is not None and self.near and is_plain_zero(stmt.value):
+        new = stmt.value.value if isinstance(stmt.value, ir.Const) else 1
+        is_zero = new == 0 and math.copysign(1.0, new) > 0  # to the last bit, as -0.0 is not
+        if before is not None and self.near and is_zero:
             text = self.flavor.clear(scalar, self.name(before), text)
         self.line(text)
 

@@ -140,7 +140,7 @@ def _keep_what_is_overwritten(block: ir.Block, mine: Folded) -> None:
             place = used_at[out]
             consumer = ir.defs(block.stmts[place]) if place < len(block.stmts) else ()
             printed_at[out] = max([place, *(printed_at[var] for var in consumer if var in mine)])
-            loaded = {inner.array for inner in _within(stmt) if isinstance(inner, ir.Load)}
+            loaded = {inner.array for inner in ir.within(stmt) if isinstance(inner, ir.Load)}
             between = position + 1, printed_at[out]
             if any(_has_between(written_at[array], *between) for array in loaded & written_at.keys()):
                 del mine[out]
@@ -150,7 +150,7 @@ def _written_at(block: ir.Block) -> dict[ir.Var, list[int]]:
     """The positions at which each array is written, in the blocks of the statement there too."""
     places = defaultdict[ir.Var, list[int]](list)
     for position, stmt in enumerate(block.stmts):
-        for array in _changed(stmt):
+        for array in {array for inner in ir.within(stmt) for array in ir.changed(inner)}:
             places[array].append(position)
     return places
 
@@ -158,18 +158,6 @@ def _written_at(block: ir.Block) -> dict[ir.Var, list[int]]:
 def _has_between(places: list[int], start: int, stop: int) -> bool:
     first = bisect_left(places, start)
     return first < len(places) and places[first] < stop
-
-
-def _within(stmt: ir.Stmt) -> list[ir.Stmt]:
-    """A statement, and those in its blocks."""
-    return [stmt, *(inner for block in ir.blocks(stmt) for inner in ir.walk(block))]
-
-
-def _changed(stmt: ir.Stmt) -> set[ir.Var]:
-    """The arrays that a statement, with the blocks in it, writes."""
-    inner = _within(stmt)
-    natives = {array for each in inner if isinstance(each, ir.Native) for array in each.changed}
-    return natives | {each.array for each in inner if isinstance(each, ir.Store | ir.Atomic)}
 
 
 # ------------------------------------------------------------------------------------------------ reordering
@@ -198,7 +186,7 @@ def _saving_first(body: ir.Block, carries: tuple[ir.Var, ...]) -> ir.Block:
     for position, stmt in enumerate(body.stmts):
         if isinstance(stmt, ir.Save) and set(stmt.atoms) <= set(carries):
             return ir.Block((stmt, *body.stmts[:position], *body.stmts[position + 1 :]), body.yields)
-        if any(isinstance(inner, ir.Save | ir.Restore) for inner in _within(stmt)):
+        if any(isinstance(inner, ir.Save | ir.Restore) for inner in ir.within(stmt)):
             return body
     return body
 
@@ -208,7 +196,7 @@ def _with_last(body: ir.Block, stop: object) -> ir.Block:
         after = body.stmts[position + 1 :]
         if not isinstance(stmt, ir.If) or stop not in stmt.outs:
             continue
-        is_pure = all(isinstance(inner, ir.Let | ir.Load | ir.If) for inner in _within(stmt))
+        is_pure = all(isinstance(inner, ir.Let | ir.Load | ir.If) for inner in ir.within(stmt))
         read: set[object] = {atom for other in after for atom in ir.atoms(other)}
         can_wait = read.isdisjoint(stmt.outs) and all(isinstance(s, ir.Let | ir.Save) for s in after)
         if is_pure and can_wait:
@@ -297,11 +285,7 @@ def _reuse_names(fixed: tuple[ir.Var, ...], body: ir.Block, classes: "_Classes")
 
 def _defined(block: ir.Block) -> Iterable[ir.Var]:
     for stmt in ir.walk(block):
-        if isinstance(stmt, ir.For | ir.While):
-            yield from stmt.carries
-        if isinstance(stmt, ir.For):
-            yield stmt.index
-        yield from ir.defs(stmt)
+        yield from (*ir.entering(stmt), *ir.defs(stmt))
 
 
 class _Interference:
@@ -342,14 +326,13 @@ class _Interference:
             case ir.If(outs, cond, then, orelse):
                 after = self.assign(outs, live)
                 return self.block(then, after) | self.block(orelse, after) | self.read([cond])
-            case ir.For():
-                return self.loop(stmt, (*stmt.carries, stmt.index), live)
-            case ir.While():
-                return self.loop(stmt, stmt.carries, live)
+            case ir.For() | ir.While():
+                return self.loop(stmt, live)
             case _:
                 return self.assign(ir.defs(stmt), live) | self.read(ir.atoms(stmt))
 
-    def loop(self, stmt: ir.For | ir.While, heads: tuple[ir.Var, ...], live: Live) -> Live:
+    def loop(self, stmt: ir.For | ir.While, live: Live) -> Live:
+        heads = ir.entering(stmt)
         after = self.assign(stmt.outs, live)
         # Python counts a range once, but a reader would be misled if its name changed inside.
         count = self.read([stmt.count]) if isinstance(stmt, ir.For) else 0

@@ -83,13 +83,11 @@ class VectorBody(VectorWriter):
         loops = self.groups(outline.coordinates, outline.weight)
         shared = [total for stmt, total in self.totals.items() if not self.is_own(stmt)]
         sums = [total for total in outline.totals if total in shared or isinstance(total, Wide)]
-        setup = [
-            *outline.unpack,
-            *self.constants(),
-            *self.launch_test(),
-            *self.range_test(),
-            *(s for t in sums for s in t.declared),
-        ]
+        rule = launch_rule(self.function, self.name, self.conditions)
+        setup = [*outline.unpack, *self.constants(), f"if (!({rule})) {{ status[{DONE}] = 0; return -1; }}"]
+        if self.known_within:  # the indices whose range is known are all within their extents
+            setup.append(f"const bool within = {' && '.join(self.known_within)};")
+        setup += [line for total in sums for line in total.declared]
         setup += [self.zeroed(total) for total in shared]
         if outline.arena is not None:
             setup.append("char *base = 0, *top = 0, *limit = 0;")
@@ -117,15 +115,6 @@ class VectorBody(VectorWriter):
         lines = [line.text for line in self.written]
         self.written, self.depth = before
         return lines
-
-    def launch_test(self) -> Iterator[str]:
-        rule = launch_rule(self.function, self.name, self.conditions)
-        yield f"if (!({rule})) {{ status[{DONE}] = 0; return -1; }}"
-
-    def range_test(self) -> Iterator[str]:
-        """What tells whether indices whose range is known are all within their extents."""
-        if self.known_within:
-            yield f"const bool within = {' && '.join(self.known_within)};"
 
     def groups(self, coordinates: Sequence[str], spent: int) -> list[Line]:
         """The loops over the grid: the last index in groups, the others one by one."""
@@ -229,12 +218,11 @@ class VectorBody(VectorWriter):
 
     def is_at_border(self, stmt: ir.If) -> bool:
         """Whether most groups have all lanes in one branch, which is worth a text without masks."""
-        inner = (s for block in ir.blocks(stmt) for s in ir.walk(block))
-        is_plain = not any(isinstance(s, ir.Loop | ir.Save | ir.Restore) for s in inner)
+        is_plain = not any(isinstance(s, ir.Loop | ir.Save | ir.Restore) for s in ir.within(stmt))
         return is_plain and not self.mask and not is_long(self.function) and stmt.cond in self.borders
 
     def masked_arms(self, stmt: ir.If, arms: list[tuple[ir.Block, str, str]]) -> None:
-        restores = any(isinstance(s, ir.Restore) for block in ir.blocks(stmt) for s in ir.walk(block))
+        restores = any(isinstance(inner, ir.Restore) for inner in ir.within(stmt))
         # Both arms may have pushed: what was pushed last is popped first.
         for block, mask, _ in reversed(arms) if restores else arms:
             if block.stmts or block.yields:
@@ -274,8 +262,8 @@ class VectorBody(VectorWriter):
 
         A check that fails there leaves the group to scalar code, which may find that it never comes to it.
         """
-        varies = {var for stmt in ir.walk(loop.body) for var in (*ir.defs(stmt), *_counters(stmt))}
-        varies |= {*_counters(loop)}
+        varies = {var for stmt in ir.walk(loop.body) for var in (*ir.defs(stmt), *ir.entering(stmt))}
+        varies |= {*ir.entering(loop)}
         for stmt in _always_run(loop.body):
             is_known = is_uniform or all(self.of(index) != VARYING for index in stmt.indices)
             if not is_known or not varies.isdisjoint(stmt.indices):
@@ -287,7 +275,7 @@ class VectorBody(VectorWriter):
                 self.place_of(stmt)
 
     def iterate(self, stmt: ir.Loop, mask: str) -> None:
-        with self.totals_of_lanes(_counters(stmt)[0]):
+        with self.totals_of_lanes(ir.entering(stmt)[0]):
             self.stmts(stmt.body.stmts)
         self.flush()
         self.assign(stmt.carries, stmt.body.yields, mask)
@@ -316,16 +304,6 @@ class VectorBody(VectorWriter):
                 self.iterate(stmt, mask)
             if stmt.stop is not None:
                 self.line(f"{going} &= !{self.name(stmt.carries[stmt.stop])} | !{mask};")
-
-
-def _counters(stmt: ir.Stmt) -> tuple[ir.Var, ...]:
-    """The values that change between the iterations of a loop, its index first."""
-    match stmt:
-        case ir.For(index=index, carries=carries):
-            return (index, *carries)
-        case ir.While(carries=carries):
-            return carries
-    return ()
 
 
 def _always_run(block: ir.Block) -> Iterator[ir.Load | ir.Store | ir.Atomic]:

@@ -47,11 +47,8 @@ class _Estimate:
                 case ir.If(then=then, orelse=orelse):
                     self.block(then, depth, True)
                     self.block(orelse, depth, True)
-                case ir.For(index=index, carries=carries, body=body):
-                    self.depth |= dict.fromkeys((index, *carries), depth + 1)
-                    self.block(body, depth + 1, False)
-                case ir.While(carries=carries, body=body):
-                    self.depth |= dict.fromkeys(carries, depth + 1)
+                case ir.For(body=body) | ir.While(body=body):
+                    self.depth |= dict.fromkeys(ir.entering(stmt), depth + 1)
                     self.block(body, depth + 1, False)
 
     def weight(self, stmt: ir.Let) -> int:

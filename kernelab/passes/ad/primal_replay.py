@@ -137,8 +137,10 @@ class Replay:
                     env[out] = value_of(stmt.held, env)
                 elif isinstance(stmt, ir.Load):
                     Copier(self.builder, env).stmt(stmt)
-            case ir.If():
-                self.replay_if(stmt, env, mode)
+            case ir.If(cond=cond, span=span):
+                then, orelse = (self.replay_branch(block, env, mode) for block in ir.blocks(stmt))
+                outs = fresh(stmt.outs, env)
+                self.builder.emit(ir.If(outs, value_of(cond, env), then, orelse, span))
             case ir.For() | ir.While():
                 self.replay_loop(stmt, env, mode)
             case ir.Custom():
@@ -152,11 +154,6 @@ class Replay:
                 raise AssertionError(f"{type(stmt).__name__} in a primal program")
             case _:
                 assert_never(stmt)
-
-    def replay_if(self, stmt: ir.If, env: Env, mode: Mode) -> None:
-        then, orelse = (self.replay_branch(block, env, mode) for block in (stmt.then, stmt.orelse))
-        outs = fresh(stmt.outs, env)
-        self.builder.emit(ir.If(outs, value_of(stmt.cond, env), then, orelse, stmt.span))
 
     def replay_branch(self, block: ir.Block, env: Env, mode: Mode) -> ir.Block:
         inner = dict(env)

@@ -339,9 +339,7 @@ def _occurrences(block: ir.Block, site: ir.Load | ir.Atomic) -> int | None:
     """The number of visits of a block to a site, if it is constant and the same on every path."""
     if site in block.stmts:
         return 1
-    holder = next(
-        stmt for stmt in block.stmts if any(site in set(ir.walk(inner)) for inner in ir.blocks(stmt))
-    )
+    holder = next(stmt for stmt in block.stmts if site in set(ir.within(stmt)))
     if isinstance(holder, ir.Custom):
         return _occurrences(holder.body, site)
     if not isinstance(holder, ir.For) or holder.stop is not None or not isinstance(holder.count, ir.Const):

@@ -77,7 +77,7 @@ def textbook_adjoint(function: ir.Function, active: Iterable[str], groups: Group
     arrays = params if not yields else [param for param in params if isinstance(param.type, Array)]
     bars = {param: bar_of(param) for param in arrays}
     lost = {*sites(named, groups)}
-    kept = (stmt for stmt in ir.walk(named.body) if not lost.isdisjoint(_inside(stmt)))
+    kept = (stmt for stmt in ir.walk(named.body) if not lost.isdisjoint(ir.within(stmt)))
     writer = _Writer(find_active(named, params), masked(named), bars, frozenset(kept))
     writer.replay(named.body, writer.env, "record")
     first = writer.builder.here().index
@@ -91,7 +91,7 @@ def textbook_adjoint(function: ir.Function, active: Iterable[str], groups: Group
     signature = (*named.params, *bars.values(), *seeds)
     program = eliminate(replace(named, name=f"{named.name}_adjoint", params=signature, body=block))
     stmts = enumerate(program.body.stmts)
-    reverse = (i for i, stmt in stmts if not backwards.isdisjoint(_inside(stmt)))
+    reverse = (i for i, stmt in stmts if not backwards.isdisjoint(ir.within(stmt)))
     first_reverse = next(reverse, len(program.body.stmts))
     return Textbook(program, first_reverse, named, calls, writer.shares, writer.origins)
 
@@ -100,10 +100,6 @@ def textbook_tangent(function: ir.Function, active: Iterable[str]) -> ir.Functio
     """The tangent program in which each value has a name, and is followed by its tangent."""
     named, _ = _named(function, active)
     return eliminate(inline(tangent_of(named, active)))
-
-
-def _inside(stmt: ir.Stmt) -> Iterator[ir.Stmt]:
-    return ir.walk(ir.Block((stmt,)))
 
 
 # ----------------------------------------------------------------------------------------------------- names

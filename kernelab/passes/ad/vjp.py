@@ -482,9 +482,7 @@ def _free(block: ir.Block) -> list[ir.Var]:
 def _collect(block: ir.Block, used: dict[ir.Atom, None], defined: set[ir.Atom]) -> None:
     for stmt in block.stmts:
         used.update(dict.fromkeys(ir.atoms(stmt)))
-        defined.update(ir.defs(stmt))
-        if isinstance(stmt, ir.For | ir.While):
-            defined.update(stmt.carries)
+        defined.update(ir.defs(stmt), ir.entering(stmt))
         for inner in ir.blocks(stmt):
             _collect(inner, used, defined)
     used.update(dict.fromkeys(block.yields))

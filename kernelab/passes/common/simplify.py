@@ -44,15 +44,9 @@ class _Marks:
     def index(self, block: ir.Block, parent: ir.Stmt | None) -> None:
         for stmt in block.stmts:
             self._parent[stmt] = parent
-            for var in ir.defs(stmt):
-                self._definer[var] = stmt
-            match stmt:
-                case ir.For(_, index, _, carries):
-                    self._definer.update(dict.fromkeys((index, *carries), stmt))
-                case ir.While(_, carries):
-                    self._definer.update(dict.fromkeys(carries, stmt))
-                case ir.Save(stack):
-                    self._saves.setdefault(stack, []).append(stmt)
+            self._definer.update(dict.fromkeys((*ir.defs(stmt), *ir.entering(stmt)), stmt))
+            if isinstance(stmt, ir.Save):
+                self._saves.setdefault(stmt.stack, []).append(stmt)
             for inner in ir.blocks(stmt):
                 self.index(inner, stmt)
         for stmt in block.stmts:
