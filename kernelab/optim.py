@@ -31,8 +31,10 @@ from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scal
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.host.create import zeros
+from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.kernel.kernel import Kernel, kernels_of
 from kernelab.runtime.launch.launch import run
+from kernelab.runtime.memory.spaces import space_of
 
 _TEXT = """
 def sgd_step(p: array[T], g: array[T], b: array[C], first: bool, lr: C, momentum: C, dampening: C,
@@ -80,7 +82,8 @@ class Optimizer(ABC):
         """
         _require_list(params, "parameters", f"write {type(self).__name__}([x])")
         for k, param in enumerate(params):
-            if not isinstance(param, array) or not is_differentiable(param.dtype):
+            is_plain = isinstance(param, array) and not isinstance(param, structarray)
+            if not is_plain or not is_differentiable(param.dtype):
                 what = f"an array of {param.dtype}" if isinstance(param, array) else described(param)
                 message = f"parameter {k} is {what}: an optimiser changes arrays of floats"
                 hint = "write kl.array(..., dtype=float, requires_grad=True)"
@@ -98,8 +101,7 @@ class Optimizer(ABC):
     def reset_internal_state(self) -> None:
         """Forget all earlier steps."""
         self._steps = [0] * len(self.params)
-        flat = [(_flat(param).size, _precision(scalar_of(param.dtype))) for param in self.params]
-        self._state = [[zeros(size, scalar) for _ in range(self.KEPT)] for size, scalar in flat]
+        self._state = [[_kept(_flat(param)) for _ in range(self.KEPT)] for param in self.params]
 
     def step(self, grad: Sequence[array | None] | None = None) -> None:
         """Change every parameter by its gradient in `grad`, or by its own; None leaves one as it is.
@@ -198,6 +200,8 @@ class SGD(Optimizer):
     def _change(self, param: array, grad: array, state: list[array], step: int) -> None:
         rates = [self.lr, self.momentum, self.dampening, self.weight_decay, self.nesterov]
         first = step == 1
+        if first and self.momentum:
+            _require_no_graph(param, "SGD takes its first step")
         run(_kernel("sgd_step", param.dtype), param.size, [param, grad, *state, first, *rates])
 
 
@@ -241,9 +245,17 @@ class Adam(Optimizer):
         self.eps = eps
 
     def _change(self, param: array, grad: array, state: list[array], step: int) -> None:
+        _require_no_graph(param, "Adam counts a step on the host")
         unbias = [1.0 / (1.0 - beta**step) for beta in (self.beta1, self.beta2)]
         rates = [self.lr, self.beta1, self.beta2, *unbias, self.eps]
         run(_kernel("adam_step", param.dtype), param.size, [param, grad, *state, *rates])
+
+
+def _require_no_graph(param: array, what: str) -> None:
+    """Raise LaunchError where a step is captured that a graph would repeat as one of the same number."""
+    space = space_of(param.allocation)
+    if space is not None:
+        space.require_free(what)
 
 
 def _require_rates(below: float = math.inf, **rates: Any) -> None:
@@ -282,6 +294,12 @@ def _flat(values: array) -> array:
     scalar = scalar_of(values.dtype)
     count = values.size * size_of(values.dtype)
     return array.over(values.allocation, values.offset, (count,), (scalar.dtype.itemsize,), scalar)
+
+
+def _kept(param: array) -> array:
+    """State of a parameter, zeros at first, for each of its numbers."""
+    state: array = zeros(param.size, _precision(scalar_of(param.dtype)), param.device)
+    return state
 
 
 def _precision(scalar: Scalar) -> Scalar:

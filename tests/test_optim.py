@@ -82,6 +82,9 @@ def test_vectors_are_optimised_by_component_and_none_leaves_a_parameter_alone() 
     assert x.list() == [1]
 
 
+PARTICLE = kl.compile("class Particle:\n    mass: float")["Particle"]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -93,6 +96,7 @@ def test_vectors_are_optimised_by_component_and_none_leaves_a_parameter_alone() 
         ),
         (lambda x: SGD([kl.zeros(2, dtype=int)]), "parameter 0 is an array of int32"),
         (lambda x: SGD([x[::2]]), "not contiguous"),
+        (lambda x: SGD([kl.zeros(2, dtype=PARTICLE)]), "parameter 0 is an array of Particle"),
     ],
 )
 def test_what_cannot_be_optimised_is_refused(call: Any, message: str) -> None:

@@ -130,6 +130,55 @@ def test_a_tape_and_its_sweep_are_one_graph(in_stream: bool, kernels: dict[str, 
     assert not driver.launches
 
 
+def test_gradients_that_a_tape_sets_to_zero_are_zero_in_each_run_of_a_graph(kernels: dict[str, Any]) -> None:
+    x, y, e = on_device(1.0, 2.0, 3.0), on_device(0, 0, 0), on_device(0)
+    optimizer = kl.optim.SGD([x], lr=0.25)  # with state, where there is any, on the device of the parameter
+
+    def train() -> None:
+        e.zero_()
+        with kl.Tape() as tape:
+            kl.launch(kernels["double"], 3, [x, y])
+            kl.launch(kernels["energy"], 3, [y, e])
+        tape.backward(e)  # 8 x
+        optimizer.step()
+        tape.zero()
+
+    train(), train()
+    with kl.ScopedCapture("cuda") as capture:
+        train()
+    for _ in range(3):
+        kl.capture_launch(capture.graph)
+    assert x.list() == [(-1.0) ** 5, 2.0 * (-1.0) ** 5, 3.0 * (-1.0) ** 5]
+
+
+def test_what_the_host_writes_behind_a_captured_use_is_refused(kernels: dict[str, Any]) -> None:
+    x, y = on_device(1, 2), on_device(0, 0)
+
+    def write_behind() -> None:
+        kl.launch(kernels["double"], 2, [x, y])
+        x.assign(np.ones(2, np.float32))
+
+    capture = kl.ScopedCapture("cuda")
+    with pytest.raises(LaunchError, match="the graph would not write it again"):
+        _captured(capture, write_behind)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda x: kl.optim.Adam([x]), "Adam counts a step on the host while"),
+        (lambda x: kl.optim.SGD([x], momentum=0.5), "SGD takes its first step while"),
+    ],
+)
+def test_steps_that_a_graph_would_count_as_one_are_refused(make: Any, said: str) -> None:
+    x = on_device(1, 2)
+    optimizer = make(x)
+    with pytest.raises(LaunchError, match=said):
+        _captured(kl.ScopedCapture("cuda"), optimizer.step)
+    optimizer.step()
+    assert all(state.device.is_cuda for states in optimizer._state for state in states)
+
+
 def test_a_graph_holds_what_its_launches_keep_of_what_they_overwrite(
     kernels: dict[str, Any], driver: Any
 ) -> None:

@@ -52,6 +52,7 @@ from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, NotFini
 from kernelab.guidance.bad_calls import telling
 from kernelab.hooks import Displayed
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.transfers import put
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller
 from kernelab.runtime.kernel.kernel import Kernel
@@ -465,7 +466,7 @@ class Tape(Observed, Habits, Displayed):
                 gradient = primal.grad
                 assert gradient is not None
                 gradient.allocation.will_write(gradient)
-                gradient.blank()[...] = 0
+                put(gradient, 0)
                 gradient.allocation.publish()
 
     def reset(self) -> None:

@@ -266,6 +266,9 @@ class DeviceAllocation(Allocation):
 
     def blank(self) -> Any:
         """The mirror as a buffer of which every byte is about to be written."""
+        capture = self.space.capture
+        if capture is not None and self in capture.touched and not self.space.is_captured_elsewhere:
+            self._require_no_capture()  # the graph has used it: no later use would find out
         self._newer, self._filled = "host", None
         return self.image()
 
