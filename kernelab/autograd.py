@@ -32,6 +32,7 @@ from kernelab.errors import (
 from kernelab.guidance.bad_calls import telling
 from kernelab.guidance.hint_tables import face
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.transfers import look_at
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.memory.device import get_device
@@ -132,6 +133,8 @@ def jacobian(
     """
     require_choice(sparse, "sparse", "jacobian")
     subject, labels = _subject("jacobian", function, dim, inputs, outputs, device, metadata)
+    for source in subject.sources:
+        look_at(source.elements)  # the result is the host's: no tape differentiates it
     selection = Selection(input_output_mask, max_outputs_per_var)
     with apart("jacobian"), configured(config_of(block_dim, max_blocks)):
         if sparse and max_outputs_per_var <= 0:
@@ -164,6 +167,8 @@ def jacobian_fd(
     """
     require_step(eps)
     subject, labels = _subject("jacobian_fd", function, dim, inputs, outputs, device, metadata)
+    for source in subject.sources:
+        look_at(source.elements)  # the result is the host's: no tape differentiates it
     selection = Selection(input_output_mask, 0, max_inputs_per_var)
     with apart("jacobian_fd"), configured(config_of(block_dim, max_blocks)):
         jacobians = differences(subject, selection, eps, labels=labels)

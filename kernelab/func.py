@@ -49,7 +49,7 @@ from kernelab.errors import GradientError, KernelTypeError, KernelValueError, a_
 from kernelab.guidance.hint_tables import face
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array, require_array
-from kernelab.runtime.context.recorder import RECORDER
+from kernelab.runtime.context.recorder import RECORDER, told_of_others
 from kernelab.runtime.kernel import decorators
 
 Function = Callable[..., Any]
@@ -133,7 +133,8 @@ def custom_vjp(func: Function, back: Function) -> Function:
         if isinstance(recorder, Level):
             results = recorder.call_host(host_call, arrays)
         else:
-            results = BASE.call_host(host_call, arrays)
+            with told_of_others(recorder):
+                results = BASE.call_host(host_call, arrays)
             for result in results:
                 follows = recorder is not None and any(one.requires_grad for one in arrays)
                 result.requires_grad = follows and is_differentiable(result.dtype)

@@ -43,7 +43,8 @@ class Taken:
 class HostValues:
     """An array that the host created or changed: after how many records, and how.
 
-    `taken` are the origins of the values; `earlier` counts what the host had taken before.
+    `taken` are the origins of the values; `earlier` counts what the host had taken before.  Gradients that an
+    adjoint has computed (`how` is ADJOINT) end a chain in the same way.
     """
 
     place: Place
@@ -51,6 +52,9 @@ class HostValues:
     how: str
     taken: tuple[Taken, ...]
     earlier: int
+
+
+ADJOINT = "adjoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ class Provenance:
     def __init__(self) -> None:
         self.arrays: WeakKeyDictionary[Allocation, list[HostValues]] = WeakKeyDictionary()
         self.numbers: list[PassedOn] = []
+        self.differentiated: list[Taken] = []
         self._taken: dict[tuple[Allocation, Place, int], Taken] = {}
         self._known: set[Taken] = set()
         self._told: set[object] = set()
@@ -76,14 +81,15 @@ class Provenance:
         """Forget everything."""
         self.arrays.clear()
         self.numbers.clear()
+        self.differentiated.clear()
         self._taken.clear()
         self._known.clear()
         self._told.clear()
 
     @property
     def has_taken(self) -> bool:
-        """Whether the host has taken anything."""
-        return bool(self._taken)
+        """Whether the host may have anything that was taken."""
+        return bool(self._known)
 
     @property
     def takings(self) -> Sequence[Taken]:
@@ -113,7 +119,7 @@ class Provenance:
     def came_in(self, elements: array, data: Any, record: int = 0, how: str = "array") -> HostValues | None:
         """Note an array that the host has made of data, or changed, if it may depend on what was taken."""
         elem: Any = elements.dtype
-        if not self._taken or not (isinstance(elem, Struct) or is_differentiable(elem)):
+        if not self._known or not (isinstance(elem, Struct) or is_differentiable(elem)):
             return None
         references = _origins(data)
         sources = self._that_are_here(references)
@@ -125,6 +131,16 @@ class Provenance:
         self.arrays.setdefault(elements.allocation, []).append(values)
         return values
 
+    def derived(self, primals: Iterable[array], bars: Iterable[Allocation], record: int) -> None:
+        """Note the memory of gradients that were computed from arrays after some record."""
+        place = caller()
+        taken = tuple(Taken(primal, place, record) for primal in primals if is_differentiable(primal.dtype))
+        self.differentiated += taken
+        self._known.update(taken)
+        for memory in bars:
+            values = HostValues(place, record, ADJOINT, taken, len(self._taken))
+            self.arrays.setdefault(memory, []).append(values)
+
     def passed_on(self, record: int, numbers: Iterable[tuple[int, Any]]) -> None:
         """Note the numbers with origins among those that a record was given, by position."""
         for position, value in numbers:
@@ -134,7 +150,7 @@ class Provenance:
 
     def sources(self, data: Any) -> tuple[Taken, ...]:
         """The arrays known here from which the host took the numbers in data."""
-        return self._that_are_here(_origins(data)) if self._taken else ()
+        return self._that_are_here(_origins(data)) if self._known else ()
 
     def _that_are_here(self, references: Origins) -> tuple[Taken, ...]:
         takings = (origin() for origin in references)
@@ -215,6 +231,12 @@ def array_from_host(
         if reader is not None:
             related.append(Related(f"{reader[0]} reads them here:", reader[1].span))
         name, seen = called(elements), called(taken.elements)
+        if values.how == ADJOINT:
+            message = f"no gradient flows from {called(elements, 'a gradient')} back to {seen}: a tape does "
+            message += "not differentiate what a backward pass has computed"
+            hint = "take second derivatives with kl.func, as grad of grad; if this one is meant to be a "
+            hint += "constant, call backward, and use it, outside of the `with tape:`"
+            return Diagnostic(message, values.place.span, "cut", hint=hint, related=tuple(related[1:]))
         if values.taken:
             hint = f"compute it with {_ON_THE_TAPE}{_if_meant('the values', 'numpy', in_transform)}"
             message = f"no gradient flows from {name} back to {seen}: the values came by the host"

@@ -25,7 +25,15 @@ from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.access.access_regions import Region
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import Place, Recorder, caller, unrecorded
+from kernelab.runtime.context.recorder import (
+    IN_RULE,
+    Place,
+    Recorder,
+    called,
+    caller,
+    unrecorded,
+    warn_at,
+)
 from kernelab.runtime.host.create import zeros_like
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference
@@ -311,6 +319,8 @@ class Recording(Witness, Recorder):
             known = self._written.get(memory)
             if known is None or known.is_input or known.others or known.checksum is not None:
                 self.has_written(memory)
+            if memory.borrowed:
+                self.looked_at(call.arguments[i])  # the host has the values: they are in an array of NumPy's
 
     def _outline(self, call: Call, memories: Sequence[Allocation]) -> Outline:
         kernel, arguments = call.kernel, call.arguments
@@ -341,6 +351,8 @@ class Recording(Witness, Recorder):
             self.look_for_unseen(dest, own=1)
             self.has_written(dest.allocation)
             self.records += copies
+            if dest.allocation.borrowed:
+                self.looked_at(dest)
 
     def marked_read(self, elements: array) -> None:
         """Report later writes, where they are not saved anyway."""
@@ -353,6 +365,20 @@ class Recording(Witness, Recorder):
         if memory in self._written or memory.requires_grad or self.provenance.is_made_of_takings(memory):
             self.is_plain = False
             return self.provenance.take(elements, len(self.records))
+        return ()
+
+    def gone_back(self, primals: Sequence[array], bars: Sequence[Allocation]) -> None:
+        """Note gradients that were computed while the tape records: nothing differentiates them."""
+        self.is_plain = False
+        self.provenance.derived(primals, bars, len(self.records))
+
+    def used_outside(self, elements: array, by_host: bool) -> Origins:
+        """Warn where a Python function with a derivative of its own reads more than its arguments."""
+        memory, rule = elements.allocation, IN_RULE.get()
+        if memory.serial < rule and (memory in self._written or memory.requires_grad):
+            message = f"no gradient flows to {called(elements)}: a function of custom_vjp uses it, and "
+            hint = "pass it as an argument; if the gradient is meant to end there, use a clone of it: "
+            warn_at(f"{message}does not take it", "cut", f"{hint}clone(x, requires_grad=False)")
         return ()
 
     def came_in(self, elements: array, data: Any = None) -> None:

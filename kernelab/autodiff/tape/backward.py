@@ -228,6 +228,11 @@ class BackwardPlan:
         others = ((i, one) for i, group in self.after.items() for one in group if one.is_input)
         return [*self.inputs, *others]
 
+    def published(self) -> list[array]:
+        """The arrays whose gradients are published, some of them perhaps in several parts."""
+        after = (one.elements for group in self.after.values() for one in group)
+        return [*(one.elements for _, one in self.inputs), *self.before, *after]
+
 
 # --------------------------------------------------------------------------------------------------- check
 

@@ -29,7 +29,7 @@ def detours(
     seeds: Collection[array],
 ) -> list[Cut]:
     """The places where chains that lead to the seeds pass through the host."""
-    if not host.takings:
+    if not host.takings and not host.differentiated:
         return []
     sources = _Sources(host, steps)
     arrays = list(_arrays(host, sources))
@@ -60,10 +60,11 @@ class _Sources:
     def __init__(self, host: Provenance, steps: Sequence[Step]) -> None:
         self.steps = steps
         self._takings = host.takings
-        carrying = carried_at(steps, {taken.record for taken in self._takings})
+        all_taken = [*self._takings, *host.differentiated]
+        carrying = carried_at(steps, {taken.record for taken in all_taken})
         self._that_matter = {
             taken
-            for taken in self._takings
+            for taken in all_taken
             if taken.elements.requires_grad or taken.elements.allocation in carrying[taken.record]
         }
 

@@ -386,6 +386,10 @@ class Tape(Observed, Habits, Displayed):
             raise
         finally:
             RECORDER.reset(token)
+        recorder = RECORDER.get()
+        if recorder is not None:
+            primals = plan.published()
+            recorder.gone_back(primals, [p.allocation.adjoint for p in primals if p.allocation.adjoint])
         self._spare = adjoints.end() if recording.guard.swept else {}
         recording.guard.swept = True
 

@@ -173,7 +173,8 @@ class Batch(Level):
     def _refuse_outside(self, written: Sequence[Argument]) -> None:
         """Raise GradientError where a mapped function writes an array that existed before it ran."""
         for argument in written if self.asked == "vmap" else ():
-            if isinstance(argument, array) and argument.allocation.serial <= self._start:
+            memory = argument.allocation if isinstance(argument, array) else None
+            if memory is not None and (memory.borrowed or memory.serial <= self._start):
                 name = called(argument, "an array")
                 message = f"a function in vmap writes {name}, made outside of it: there is one for all lanes"
                 hint = "make it in the function, as in y = kl.zeros_like(x), and return it"

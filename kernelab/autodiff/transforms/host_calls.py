@@ -10,9 +10,10 @@ import numpy as np
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
 from kernelab.lang.types import is_differentiable, scalar_of, shape_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import RECORDER, caller
+from kernelab.runtime.context.recorder import RECORDER, caller, in_rule, unrecorded
 from kernelab.runtime.host.create import clone, zeros_like
 from kernelab.runtime.host.structarray import structarray
+from kernelab.runtime.memory.memory import youngest
 
 Function = Callable[..., Any]
 
@@ -43,7 +44,20 @@ class HostCall:
 
     def run(self, arrays: Sequence[array]) -> list[array]:
         """The results as new arrays; the function gets copies, which it may change."""
-        returned = self.func(*self._whole([clone(one, requires_grad=False) for one in arrays]))
+        return self._results(self._copies(arrays), arrays)
+
+    def run_alone(self, arrays: Sequence[array]) -> list[array]:
+        """The same unrecorded: other arrays that the function uses are told to who follows them."""
+        with unrecorded():
+            copies = self._copies(arrays)
+            with in_rule(youngest()):
+                return self._results(copies, arrays)
+
+    def _copies(self, arrays: Sequence[array]) -> list[Any]:
+        return self._whole([clone(one, requires_grad=False) for one in arrays])
+
+    def _results(self, arguments: Sequence[Any], arrays: Sequence[array]) -> list[array]:
+        returned = self.func(*arguments)
         self.is_several = isinstance(returned, tuple | list)
         return [self._result(result, arrays) for result in (returned if self.is_several else [returned])]
 

@@ -14,6 +14,7 @@ and a program goes through all of them, innermost first.  Nothing here knows whi
 import math
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,7 +34,17 @@ from kernelab.passes.access.independence import independent
 from kernelab.runtime.array.layout import contiguous_strides
 from kernelab.runtime.array.transfers import device_add, device_copy
 from kernelab.runtime.context.conversion import HostArray, itemsize
-from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller, name_of_memory, unrecorded
+from kernelab.runtime.context.recorder import (
+    ENTERED,
+    IN_RULE,
+    RECORDER,
+    Place,
+    Recorder,
+    called,
+    caller,
+    name_of_memory,
+    tell_outside,
+)
 from kernelab.runtime.host.create import array
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference, require_arguments_readable
@@ -54,6 +65,7 @@ class Level(Witness, Recorder):
         self.parent = parent
         self._provenance: Provenance | None = None
         self._unchanged: dict[Allocation, Place | None] = {}  # what is not to change, and where it first did
+        self._thread = self._rule = 0
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         """Run a program; raises GradientError where an argument has changed unseen."""
@@ -157,9 +169,12 @@ class Level(Witness, Recorder):
         for memory in tuple(self.followed()):
             self.note(memory)
         token = RECORDER.set(self)
+        self._thread, self._rule = get_ident(), IN_RULE.get()
+        ENTERED.append(self)
         try:
             yield
         finally:
+            ENTERED.remove(self)
             RECORDER.reset(token)
         for memory in self._written:
             self.look(memory)
@@ -172,6 +187,13 @@ class Level(Witness, Recorder):
         pairs = zip(call.arguments, call.parts[1:], strict=True)
         program = call.kernel.program.reading(references)
         self.run(program, call.grid.extents, [_argument(*pair) for pair in pairs])
+        for target in call.written:
+            self._show_borrowed(target)
+
+    def _show_borrowed(self, target: array) -> None:
+        """The host has what was written to memory that it has lent, such as an array of NumPy's."""
+        if target.allocation.borrowed:
+            self.looked_at(target)
 
     def left_out(self, call: Call) -> None:
         """Refuse an unrecorded launch on arrays that do not hold what the function computed."""
@@ -179,7 +201,8 @@ class Level(Witness, Recorder):
         if self.parent is not self:
             self.parent.left_out(call)
 
-    def adjoint_alone(self, name: str, arguments: Sequence[array]) -> None:
+    def adjoint_alone(self, name: str, primals: Sequence[array], bars: Sequence[array]) -> None:
+        arguments = [*primals, *bars]
         require_arguments_readable(arguments)
         if any(self._is_carried(argument.allocation) for argument in arguments):
             message = f"the adjoint of `{name}`, launched by itself, is not differentiated in a transform"
@@ -190,6 +213,7 @@ class Level(Witness, Recorder):
         self._has_changed(dest)
         for target, source in zip(leaves_of(dest), leaves_of(src), strict=True):
             self.move(target, source)
+            self._show_borrowed(target)
 
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         self._has_changed(dest)
@@ -217,12 +241,33 @@ class Level(Witness, Recorder):
             self._provenance = Provenance()
         return self._provenance.take(elements)
 
+    def tells(self, other: Recorder) -> bool:
+        return other is self or (self.parent is not self and self.parent.tells(other))
+
+    def used_outside(self, elements: array, by_host: bool) -> Origins:
+        """Refuse arrays of the function in a rule or another thread: their derivatives would end there.
+
+        A look by the host of another thread harms only where lanes differ, or its values come back.
+        """
+        is_rule = self._thread == get_ident()
+        if is_rule and IN_RULE.get() == self._rule:
+            return ()  # kernelab itself looks
+        matters = self._is_carried(elements.allocation) and (is_rule or not by_host)
+        if not matters and self.unreadable(elements) is None:
+            return self.looked_at(elements) if by_host else ()
+        name = called(elements, "an array")
+        where = "a function of custom_vjp, which does not take it" if is_rule else "another thread"
+        message = f"{name} of this transform is used in {where}: no derivative follows"
+        hint = "pass it as an argument" if is_rule else "compute with it in the thread that runs the function"
+        raise GradientError(Diagnostic(message, caller().span, "outside", hint=hint))
+
     def _is_carried(self, memory: Allocation) -> bool:
         return self.carries(memory) or (self.parent is not self and self.parent._is_carried(memory))
 
     def came_in(self, elements: array, data: Any = None) -> None:
         """Values of the host are constants; warns where they come from what is differentiated."""
-        self._tell_if_taken(elements, data, "array")
+        if not self._is_carried(elements.allocation):  # else it is memory that this function has computed
+            self._tell_if_taken(elements, data, "array")
 
     def _tell_if_taken(self, elements: array, data: Any, how: str) -> None:
         if self._provenance is not None:
@@ -352,6 +397,8 @@ class Base(Level):
         super().__init__(self)
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        if ENTERED:
+            tell_outside([argument for argument in arguments if isinstance(argument, array)])
         shape = grid_of(grid)
         will_write(program, grid, arguments)
         if shape.threads:
@@ -362,10 +409,11 @@ class Base(Level):
             run(b"".join(parts), program.shares(arguments))
 
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
-        with unrecorded():
-            return call.run(arguments)
+        return call.run_alone(arguments)
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
+        if ENTERED:
+            tell_outside((dest, src))
         dest.allocation.will_write(dest)
         if device_add(dest, src) if add else device_copy(dest, src):
             return

@@ -23,7 +23,7 @@ from kernelab.runtime.context.conversion import (
     itemsize,
     shape_tuple,
 )
-from kernelab.runtime.context.recorder import RECORDER
+from kernelab.runtime.context.recorder import ENTERED, RECORDER, tell_outside
 from kernelab.runtime.memory.memory import Allocation, address_of, bounds
 
 Extents = tuple[int, ...]
@@ -297,9 +297,10 @@ class Views(Strided):
                 values = self._host
                 value = (self.seen() if values is None else values)[key]
                 value = frozen(self.dtype, value.copy()) if value.ndim else value
+                origins = tell_outside([self], by_host=True) if ENTERED else ()
                 if recorder is None:
-                    return value
-                return traced(value, recorder.looked_at(self))
+                    return traced(value, origins) if origins else value
+                return traced(value, origins + recorder.looked_at(self))
             offset = self.offset + (key if key >= 0 else key + extent) * strides[0]
             return self.over(self.allocation, offset, shape[1:], strides[1:], self.dtype)
         start, stop, step = key.indices(extent)

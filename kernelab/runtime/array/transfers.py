@@ -25,7 +25,7 @@ from kernelab.host.traced import Origins
 from kernelab.lang.types import Scalar, scalar_of, shape_of, uint8, uint16, uint32, uint64
 from kernelab.runtime.array.layout import Strided, contiguous_strides, other_shape, share_bytes
 from kernelab.runtime.context.conversion import HostArray, copy_elements, itemsize, strides_tuple
-from kernelab.runtime.context.recorder import RECORDER, Recorder
+from kernelab.runtime.context.recorder import ENTERED, RECORDER, Recorder, tell_outside
 from kernelab.runtime.memory.device import Device
 from kernelab.runtime.memory.memory import Allocation, allocate, bounds, copy_bytes
 from kernelab.runtime.memory.streams import allocate_pinned
@@ -56,14 +56,16 @@ def allocate_on(place: Device, nbytes: int, *, cleared: bool, pinned: bool = Fal
 
 def look_at(elements: Strided) -> Origins:
     """To be called where the host is about to see elements; what these are to remember."""
+    origins = tell_outside([elements], by_host=True) if ENTERED else ()
     recorder = RECORDER.get()
-    return () if recorder is None else recorder.looked_at(elements)
+    return origins if recorder is None else origins + recorder.looked_at(elements)
 
 
 def unreadable(elements: Strided) -> Diagnostic | None:
     """Explain why the host cannot read an array, such as a lane in `vmap`; None where it can."""
     recorder = RECORDER.get()
-    return None if recorder is None else recorder.unreadable(elements)
+    everyone = ENTERED if recorder is None else (recorder, *ENTERED)
+    return next((reason for one in everyone if (reason := one.unreadable(elements)) is not None), None)
 
 
 def require_readable(elements: Strided) -> None:
@@ -81,6 +83,8 @@ def readable(elements: Strided) -> HostArray:
 
 def tabulate(target: Strided, sources: Sequence[Strided], compute: Callable[..., HostArray]) -> Strided:
     """Set `target`, a new array of ints, to ``compute(*values)`` of `sources`: in each lane its own."""
+    if ENTERED:
+        tell_outside(sources, by_host=True)
     (RECORDER.get() or Recorder()).tabulate(target, sources, compute)
     return target
 
@@ -95,6 +99,8 @@ def transfer(dest: Strided, src: Strided, how: str) -> None:
         raise KernelValueError(_other_extents(dest, src))
     if dest.allocation.folded or not dest.allocation.writable:
         require_writable(dest)
+    if ENTERED:
+        tell_outside((dest, src))
     recorder = RECORDER.get()
     if recorder is not None and recorder.copies_again and share_bytes(dest, src):
         src = copy(src)  # who copies once more has to find the elements

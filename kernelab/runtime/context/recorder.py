@@ -38,8 +38,11 @@ class Recorder:
     def left_out(self, call: Any) -> None:
         """A validated launch that is not to be recorded is about to run."""
 
-    def adjoint_alone(self, name: str, arguments: Sequence[Elements]) -> None:
+    def adjoint_alone(self, name: str, primals: Sequence[Elements], bars: Sequence[Elements]) -> None:
         """The adjoint of the kernel of this name is about to run by itself on some arrays, unrecorded."""
+
+    def gone_back(self, primals: Sequence[Elements], bars: Sequence[Any]) -> None:
+        """An adjoint or a backward pass has changed the memory `bars`, the gradients of these arrays."""
 
     def launched_nothing(self, name: str, targets: Sequence[Elements]) -> None:
         """A launch of the kernel of this name had no threads, so it did not write to `targets`."""
@@ -71,6 +74,17 @@ class Recorder:
     def came_in(self, elements: Elements, data: Any = None) -> None:
         """An array was made of values that the host had, of `data`."""
 
+    def used_outside(self, elements: Elements, by_host: bool) -> Origins:
+        """An array is used where this recorder sees nothing: in another thread, or in a rule (`IN_RULE`).
+
+        Returns what the values are to carry that the host gets.
+        """
+        return ()
+
+    def tells(self, other: "Recorder") -> bool:
+        """Whether another recorder hears of what this one does."""
+        return other is self
+
     def scope_begin(self, name: str, metadata: Any = None) -> None:
         """Open a named scope; everything until its end belongs to it."""
 
@@ -81,6 +95,53 @@ class Recorder:
 
 RECORDER: ContextVar[Recorder | None] = ContextVar("kernelab recorder", default=None)
 """The recorder of this thread and context, if one is recording."""
+
+
+ENTERED: list[Recorder] = []
+"""The recorders that hear of arrays which are used outside of them: transforms that run, in any thread."""
+
+
+IN_RULE: ContextVar[int] = ContextVar("kernelab in a rule", default=0)
+"""Not 0 while a Python function with a derivative of its own runs, unrecorded, on copies of its arguments.
+
+It is a number that differs between runs, and that memory made in this one exceeds.
+"""
+
+
+def tell_outside(arrays: Iterable[Elements], by_host: bool = False) -> Origins:
+    """To be called where arrays are used, by the host or by a launch: tells those who would not hear.
+
+    Returns what the values are to carry that the host gets.
+    """
+    present = RECORDER.get()
+    origins: Origins = ()
+    for recorder in tuple(ENTERED):
+        if present is None or not present.tells(recorder):
+            for elements in arrays:
+                origins += recorder.used_outside(elements, by_host)
+    return origins
+
+
+@contextmanager
+def in_rule(youngest: int) -> Iterator[None]:
+    """A context in which a Python function with a derivative of its own runs (`IN_RULE`)."""
+    token = IN_RULE.set(youngest)
+    try:
+        yield
+    finally:
+        IN_RULE.reset(token)
+
+
+@contextmanager
+def told_of_others(recorder: Recorder | None) -> Iterator[None]:
+    """A context in which a recorder, if there is one, hears of arrays that are used outside of it."""
+    if recorder is not None:
+        ENTERED.append(recorder)
+    try:
+        yield
+    finally:
+        if recorder is not None:
+            ENTERED.remove(recorder)
 
 
 _CALLERS = 4

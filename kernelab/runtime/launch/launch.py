@@ -21,7 +21,7 @@ from kernelab.guidance.bad_calls import no_argument, show_signature, telling
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.array.array import Gathered, array, duplicate
 from kernelab.runtime.array.gradients import note_origin
-from kernelab.runtime.context.recorder import RECORDER, caller, warn_at
+from kernelab.runtime.context.recorder import ENTERED, RECORDER, caller, tell_outside, warn_at
 from kernelab.runtime.kernel.arguments import (
     Parameter,
     Reference,
@@ -161,6 +161,8 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         if recorder is not None and record_tape:
             recorder.launched_nothing(kernel.name, [arguments[i] for i in plan.written])
         return
+    if ENTERED:
+        tell_outside([arguments[i] for i in {*plan.read, *plan.written}])
     if (chosen.check_races or chosen.check or plan.check) and hold_values(arguments):
         checked = _checked(kernel, grid, arguments, parts)
     if recorder is not None and record_tape:
@@ -394,10 +396,14 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
     if pullback.residuals:
         message = f"`{kernel.name}` overwrites values that its adjoint needs, so its adjoint cannot run alone"
         raise LaunchError(Diagnostic(message, kernel.span, "residual", hint="launch it under a Tape"))
+    given = (a.array if isinstance(a, Reference) else a for a in arguments)
+    primals = [a for a in given if isinstance(a, array)]
+    if ENTERED:
+        tell_outside([*primals, *bars.values()])
     recorder = RECORDER.get()
     if recorder is not None:
-        primals = (a.array if isinstance(a, Reference) else a for a in arguments)
-        recorder.adjoint_alone(kernel.name, [a for a in (*primals, *bars.values()) if isinstance(a, array)])
+        recorder.adjoint_alone(kernel.name, primals, [*bars.values()])
+        recorder.gone_back(primals, [bar.allocation for bar in bars.values()])
     parts += [bar.packed for bar in bars.values()]
     checked = None
     if kernel.check is not None and grid.threads:
