@@ -13,6 +13,7 @@ from typing import Any
 from kernelab.autodiff.transforms.levels import current
 from kernelab.autodiff.transforms.transforms import record
 from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.func import jvp
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.array.array import array
 from kernelab.runtime.host.create import zeros
@@ -81,6 +82,22 @@ def pullback(f: Function, count: int, floats: Sequence[int]) -> Function:
         return tuple(pull(given[count:]))
 
     return adjoints
+
+
+def pushforward(f: Function, count: int, moved: Sequence[int]) -> Function:
+    """The function of `count` arguments, then tangents of those at `moved`, that gives those of `f`."""
+
+    def tangents(*given: array) -> tuple[array, ...]:
+        whole = list(given[:count])
+
+        def of_moved(*chosen: array) -> tuple[array, ...]:
+            for n, primal in zip(moved, chosen, strict=True):
+                whole[n] = primal
+            return results_of(f(*whole))
+
+        return tuple(jvp(of_moved, [whole[n] for n in moved], given[count:])[1])
+
+    return tangents
 
 
 def results_of(returned: Any) -> tuple[array, ...]:

@@ -9,8 +9,8 @@ import numpy as np
 from jax import numpy as jnp
 
 from kernelab.errors import Diagnostic, KernelTypeError
-from kernelab.func import jvp, vmap
-from kernelab.interop import Function, Grid, launched, pullback, results_of
+from kernelab.func import vmap
+from kernelab.interop import Function, Grid, launched, pullback, pushforward, results_of
 from kernelab.runtime.array.array import array
 
 
@@ -75,17 +75,7 @@ def _with_jvp(f: Function, run: Function) -> Function:
 
     @cache
     def tangents(count: int, floats: tuple[int, ...]) -> Function:
-        def pushed(*arrays: array) -> tuple[array, ...]:
-            whole = list(arrays[:count])
-
-            def of_floats(*chosen: array) -> tuple[array, ...]:
-                for n, one in zip(floats, chosen, strict=True):
-                    whole[n] = one
-                return results_of(f(*whole))
-
-            return tuple(jvp(of_floats, [whole[n] for n in floats], arrays[count:])[1])
-
-        return _bridge(pushed, True)
+        return _bridge(pushforward(f, count, floats), True)
 
     @bridge.defjvp  # type: ignore[untyped-decorator, unused-ignore]
     def push(given: Any, dots: Any) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from kernelab.func import jvp, vmap
-from kernelab.interop import Function, Grid, launched, pullback, recorded, results_of
+from kernelab.func import vmap
+from kernelab.interop import Function, Grid, launched, pullback, pushforward, recorded, results_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.host.foreign import from_torch, to_torch
 
@@ -110,18 +110,7 @@ class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
     def jvp(ctx: Any, _: Any, *dots: Any) -> Any:
         tensors = ctx.saved_tensors
         moved = [n for n, dot in enumerate(dots) if dot is not None]
-
-        def pushed(*given: array) -> tuple[array, ...]:
-            whole = list(given[: len(tensors)])
-
-            def of_moved(*chosen: array) -> tuple[array, ...]:
-                for n, one in zip(moved, chosen, strict=True):
-                    whole[n] = one
-                return results_of(ctx.f(*whole))
-
-            _, found = jvp(of_moved, [whole[n] for n in moved], given[len(tensors) :])
-            return tuple(found)
-
+        pushed = pushforward(ctx.f, len(tensors), moved)
         return _Bridge.apply(pushed, *tensors, *(dots[n].contiguous() for n in moved))
 
     @staticmethod
