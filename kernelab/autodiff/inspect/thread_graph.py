@@ -55,6 +55,12 @@ class Operation:
     calls: CallPath = ()
     loops: tuple[Iteration, ...] = ()
 
+    @property
+    def sentence(self) -> str:
+        """The statement: the text, and what it is assigned to where that is not the same."""
+        is_whole = self.kind == "change" or self.text == self.name
+        return self.text if is_whole else f"{self.name} = {self.text}"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flow:

@@ -39,7 +39,8 @@ from kernelab.views.pages.markup import (
     counted,
     words,
 )
-from kernelab.views.tape.answers import contributions_text, contributions_view, thread_text, thread_view
+from kernelab.views.pages.picture import svg
+from kernelab.views.tape.answers import contributions_view, thread_view
 
 # ----------------------------------------------------------------------------------------------- Taylor tests
 
@@ -302,11 +303,6 @@ def precision_view(report: Precision) -> Node:
     return Below(tuple(nodes))
 
 
-def precision_text(report: Precision) -> str:
-    """The same as text."""
-    return markup.render(precision_view(report))
-
-
 def _shown(source: Source, lines: list[LineDigits]) -> list[tuple[int, LineDigits | None]]:
     """The lines from the first to the last that computes floats."""
     by_line = {line.span.line: line for line in lines}
@@ -339,10 +335,8 @@ def _svg(source: Source, lines: list[LineDigits], most: float) -> str:
             if loss is not None:
                 parts.append(_heat(50 + WIDE * column, k, loss, most))
         parts.append(_words(TEXT + 40, k, source.line(number).rstrip()))
-    style = "font:13px ui-monospace,monospace;color:inherit;max-width:100%"
-    head = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}" style="{style}" role="img"'
-    label = f'aria-label="digits lost at each line of {escape(source.label)}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {head} {label}>{"".join(parts)}</svg>'
+    style = 'style="font:13px ui-monospace,monospace;color:inherit;max-width:100%"'
+    return svg(width, height, style, f"digits lost at each line of {source.label}", "".join(parts))
 
 
 def _words(x: int, k: int, text: str) -> str:
@@ -388,6 +382,9 @@ def install() -> None:
     jacobians.__str__ = lambda self: "\n".join(text_lines(panels(self)))
     # In place of IPython's own form for dicts.
     jacobians._repr_pretty_ = lambda self, printer, cycle: printer.text(str(self))
-    Precision.__str__ = precision_text  # type: ignore[method-assign, assignment]
-    ThreadRun.__str__ = thread_text  # type: ignore[method-assign, assignment]
-    Contributions.__str__ = contributions_text  # type: ignore[method-assign, assignment]
+    for cls in (Precision, ThreadRun, Contributions):
+        cls.__str__ = _text_of  # type: ignore[method-assign, assignment]
+
+
+def _text_of(shown: Any) -> str:
+    return markup.render(DISPLAYS[type(shown)](shown))

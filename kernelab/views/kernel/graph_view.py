@@ -24,14 +24,17 @@ from kernelab.views.pages.markup import (
     Beside,
     Drawing,
     Node,
+    Row,
     Run,
     Table,
     cell,
     counted,
+    ends_of,
     render,
     words,
     written,
 )
+from kernelab.views.pages.picture import svg
 
 SCRIPT = Path(__file__).parent.with_name("static") / "graph.js"
 
@@ -252,11 +255,8 @@ class Picture:
                     edges.setdefault((at[operand], at[number]), []).append(f"{operand}-{number}")
         placed = layout([box.width for box in drawn], [*edges])
         body = "".join([*self.edges(placed, edges, drawn), *map(self.drawn, drawn, placed.places)])
-        size = f'width="{placed.width:.0f}" height="{placed.height:.0f}"'
-        view = f'viewBox="0 0 {placed.width:.0f} {placed.height:.0f}"'
-        space = 'xmlns="http://www.w3.org/2000/svg"'
-        label = f'role="img" aria-label="computation graph of {escape(self.graph.kernel.name)}"'
-        return f'<svg {space} class="klg" {size} {view} {label}>{body}</svg>'
+        alt = f"computation graph of {self.graph.kernel.name}"
+        return svg(placed.width, placed.height, 'class="klg"', alt, body)
 
     def box(self, item: "int | Group") -> _Box:
         if isinstance(item, int):
@@ -273,9 +273,7 @@ class Picture:
 
     def operation(self, number: int, kind: str) -> _Box:
         one = self.graph.operations[number]
-        text = one.text if one.kind == "change" or one.text == one.name else f"{one.name} = {one.text}"
-        if kind == "port":
-            text = one.name
+        text = one.name if kind == "port" else one.sentence
         total = self.totals.get(number)
         bar = "" if total is None else f"bar {written(total)}"
         lines = (_short(text), _short(written(one.value)), _short(bar))
@@ -391,8 +389,7 @@ def _steps(picture: Picture, shown: frozenset[int]) -> list[list[Any]]:
     steps: list[list[Any]] = []
     for number in sorted(shown):
         one = operations[number]
-        text = one.text if one.kind == "change" or one.text == one.name else f"{one.name} = {one.text}"
-        steps.append([number, picture.link(one.span), f"{text}   is {written(one.value)}"])
+        steps.append([number, picture.link(one.span), f"{one.sentence}   is {written(one.value)}"])
     for flow in picture.graph.flows:
         if flow.target in shown:
             link = picture.link(operations[flow.source].span)
@@ -404,13 +401,11 @@ def _steps(picture: Picture, shown: frozenset[int]) -> list[list[Any]]:
 def _lines(graph: ThreadGraph) -> Iterator[str]:
     """What a terminal shows: the operations with values and cotangents."""
     totals = Picture.of(graph, {}).totals
-    rows = []
-    for number, one in enumerate(graph.operations):
-        total = "" if number not in totals else written(totals[number])
-        text = one.text if one.kind == "change" or one.text == one.name else f"{one.name} = {one.text}"
-        cells = (cell(str(one.span.line), is_number=True), cell(text), cell(written(one.value)), cell(total))
-        rows.append(cells)
-    if len(rows) > HEAD + TAIL + 1:
-        left_out = cell(f"{len(rows) - HEAD - TAIL} more", "dim")
-        rows[HEAD:-TAIL] = [(cell("⋮"), left_out, cell(""), cell(""))]
-    yield from render(Table("", ("line", "operation", "value", "cotangent"), tuple(rows))).splitlines()
+
+    def row(number: int) -> Row:
+        one, total = graph.operations[number], totals.get(number)
+        line, cotangent = cell(str(one.span.line), is_number=True), "" if total is None else written(total)
+        return line, cell(one.sentence), cell(written(one.value)), cell(cotangent)
+
+    head = ("line", "operation", "value", "cotangent")
+    yield from render(Table("", head, ends_of(len(graph.operations), row, HEAD, TAIL))).splitlines()

@@ -12,7 +12,7 @@ A view builds nodes; `text.render` and `page.render` turn them into what a termi
 module knows neither kernels nor HTML.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
@@ -156,6 +156,23 @@ def words(*parts: str | Run, level: int = 0) -> Words:
 def cell(text: str, style: Style = "", *, is_number: bool = False) -> Cell:
     """An entry of one run."""
     return Cell((Run(text, style),), is_number)
+
+
+Row = tuple[Cell, ...]
+
+
+def left_out(text: str, columns: int) -> Row:
+    """The row of a table that stands for rows which it does not show."""
+    return cell("⋮"), cell(text, "dim"), *(cell("") for _ in range(columns - 2))
+
+
+def ends_of(count: int, row: Callable[[int], Row], first: int, last: int) -> tuple[Row, ...]:
+    """The rows by their numbers; of very many the first and the last, and how many there are between them."""
+    hidden = count - first - last
+    if hidden <= 1:
+        return tuple(map(row, range(count)))
+    head, tail = map(row, range(first)), [row(k) for k in range(count - last, count)]
+    return *head, left_out(f"{hidden} more", len(tail[0])), *tail
 
 
 # ------------------------------------------------------------------------------------------------------ text

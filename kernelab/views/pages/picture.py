@@ -237,10 +237,16 @@ def curves(
         _label(LEFT + 6, HEIGHT - 2, "0"),
         _label(WIDTH, HEIGHT - 2, str(last)),
     ]
-    size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
-    svg = f'<svg class="kl-curves" {size} role="img" aria-label="{escape(alt)}">{"".join(parts)}</svg>'
+    drawn = svg(WIDTH, HEIGHT, 'class="kl-curves"', alt, "".join(parts))
     legend = [f'<b style="color:{_ink(k)}">{escape(name)}</b>' for k, name in enumerate(names) if name]
-    return svg + (f'<div class="kl-key">{"".join(legend)}</div>' if legend else "")
+    return drawn + (f'<div class="kl-key">{"".join(legend)}</div>' if legend else "")
+
+
+def svg(width: float, height: float, attributes: str, alt: str, body: str) -> str:
+    """A drawing of so many pixels: a part of a page, or a file."""
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    space = 'xmlns="http://www.w3.org/2000/svg"'
+    return f'<svg {space} {attributes} {size} role="img" aria-label="{escape(alt)}">{body}</svg>'
 
 
 def _ink(curve: int) -> str:

@@ -45,27 +45,23 @@ def thread_view(run: ThreadRun) -> Node:
     return Below(tuple(parts))
 
 
-def thread_text(run: ThreadRun) -> str:
-    """The same as text."""
-    return markup.render(thread_view(run))
-
-
 def _table(title: str, seen: Sequence[Seen]) -> Node:
     if not seen:
         return words(f"{title}: this thread does nothing")
     several = len({one.span.source for one in seen if one.span != NOWHERE}) > 1
-    rows = [_row(one, seen[i - 1] if i else None, several) for i, one in enumerate(seen)]
-    if len(rows) > FIRST + LAST + 1:
-        left_out = len(rows) - FIRST - LAST
-        rows[FIRST:-LAST] = [(cell("⋮"), cell(f"{left_out} more", "dim"), cell(""), cell(""))]
+
+    def row(i: int) -> markup.Row:
+        return _row(seen[i], seen[i - 1] if i else None, several)
+
+    rows = markup.ends_of(len(seen), row, FIRST, LAST)
     if len(seen) >= MOST:
         title += f", its first {MOST:,} values"
     head: tuple[str, ...] = ("line", "source", "", "value")
     if any(one.left is not None for one in seen):
         head = (*head, "in float64", "digits")
         empty = cell("", is_number=True)
-        rows = [row if len(row) == len(head) else (*row, cell(""), empty) for row in rows]
-    return Table(title, head, tuple(rows))
+        rows = tuple(row if len(row) == len(head) else (*row, cell(""), empty) for row in rows)
+    return Table(title, head, rows)
 
 
 def _row(one: Seen, before: Seen | None, several: bool) -> tuple[Cell, ...]:
@@ -85,6 +81,7 @@ def _row(one: Seen, before: Seen | None, several: bool) -> tuple[Cell, ...]:
 # ---------------------------------------------------------------------------------------- contributions view
 
 
+PARTS = ("value", "record", "thread", "line", "source")
 SHOWN = 40
 """How many parts have rows."""
 
@@ -105,14 +102,8 @@ def contributions_view(gradient: Contributions) -> Node:
     counts += f" of {counted(len(launches), 'launch', 'launches')}"
     rows = [_contributions_view_row(part, cell(written(part.value))) for part in largest[:SHOWN]]
     if len(largest) > SHOWN:
-        rows.append((cell("⋮"), cell(f"{len(largest) - SHOWN} smaller", "dim"), cell(""), cell(""), cell("")))
-    table = Table("", ("value", "record", "thread", "line", "source"), tuple(rows))
-    return Below((title, words(Run(counts, "dim")), table, *tables))
-
-
-def contributions_text(gradient: Contributions) -> str:
-    """The same as text."""
-    return markup.render(contributions_view(gradient))
+        rows.append(markup.left_out(f"{len(largest) - SHOWN} smaller", len(PARTS)))
+    return Below((title, words(Run(counts, "dim")), Table("", PARTS, tuple(rows)), *tables))
 
 
 def _contributions_view_row(part: Contribution | ZeroLine, first: Cell) -> tuple[Cell, ...]:
@@ -183,8 +174,12 @@ def _measured(digest: Digest) -> Node:
     try:
         return norms_view(tape.measure())
     except KernelError as error:
-        first = error.diagnostics[0]
-        return words(first.message, f": {first.hint}" if first.hint else "")
+        return _refused(error)
+
+
+def _refused(error: KernelError) -> Node:
+    first = error.diagnostics[0]
+    return words(first.message, f": {first.hint}" if first.hint else "")
 
 
 def _record_of(digest: Digest, number: int) -> Record | None:
@@ -234,8 +229,7 @@ def _element(digest: Digest, number: int, index: Sequence[int]) -> Node:
     try:
         parts = contributions(tape, primal, index, grads=tape.last_cotangents)
     except KernelError as error:
-        first = error.diagnostics[0]
-        return words(first.message, f": {first.hint}" if first.hint else "")
+        return _refused(error)
     return Below((contributions_view(parts), *_rest(primal, parts)))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelab.autodiff.tape.measures import KernelTime, Norms, NormStep, Profile
 from kernelab.errors import Span
-from kernelab.views.pages.markup import Below, Cell, Drawing, Node, Run, Table, cell, counted, words
+from kernelab.views.pages.markup import Below, Cell, Drawing, Node, Run, Table, cell, counted, left_out, words
 from kernelab.views.pages.picture import curves
 
 FIRST, LAST, SHOWN = 12, 6, 40
@@ -70,7 +70,7 @@ def _table(steps: Sequence[NormStep], turns: Sequence[NormStep]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for before, i in zip((-1, *kept), kept, strict=False):
         if i > before + 1:
-            rows.append((cell("⋮"), cell(f"{i - before - 1} more", "dim"), *(cell("") for _ in HEAD[2:])))
+            rows.append(left_out(f"{i - before - 1} more", len(HEAD)))
         rows.append(_row(i, steps[i]))
     return Table("", HEAD, tuple(rows))
 

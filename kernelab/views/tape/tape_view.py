@@ -5,6 +5,7 @@ Pure functions from a tape to markup; must not know how a tape records or sweeps
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from kernelab import hooks
@@ -14,7 +15,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import names_of_memories
 from kernelab.runtime.memory.memory import Allocation
 from kernelab.views.kernel.code_view import spill
-from kernelab.views.pages.markup import Below, Cell, Drawing, Node, Run, Table, Words, cell, words
+from kernelab.views.pages.markup import Below, Cell, Drawing, Node, Run, Table, Words, cell, ends_of, words
 from kernelab.views.tape.digest import TapeData
 from kernelab.views.tape.timeline import timeline
 
@@ -89,12 +90,13 @@ def tape_view(tape: Tape) -> Node:
     saved = f", {_size(tape.saved_bytes)} saved from being overwritten" if tape.saved_bytes else ""
     title = words(Run(f"tape of {len(data)} record{'s' * (len(data) != 1)}", "strong"), saved, level=1)
     picture = Drawing("", timeline(data), ())
+    rows = ends_of(len(data), partial(_row, data), SHOWN_FIRST, SHOWN_LAST)
     spills = (
         words(Run(f"{kernel.name}, beyond the memory for loops: ", "dim"), spill(kernel.spilled))
         for kernel in dict.fromkeys(record.kernel for record in tape.launches)
         if kernel.spilled
     )
-    return Below((title, *spills, *_warnings(data), picture, Table("", HEAD, _rows(data))))
+    return Below((title, *spills, *_warnings(data), picture, Table("", HEAD, rows)))
 
 
 @hooks.picture.provide
@@ -126,16 +128,6 @@ def _size(count: int) -> str:
             return f"{count} {unit}"
         count = round(count / 1000)
     return f"{count} GB"
-
-
-def _rows(data: TapeData) -> tuple[tuple[Cell, ...], ...]:
-    left_out = len(data) - SHOWN_FIRST - SHOWN_LAST
-    if left_out <= 1:
-        return tuple(_row(data, record) for record in range(len(data)))
-    gap = (cell("⋮"), cell(f"{left_out} more", "dim"), *(cell("") for _ in HEAD[2:]))
-    first = [_row(data, record) for record in range(SHOWN_FIRST)]
-    last = [_row(data, record) for record in range(len(data) - SHOWN_LAST, len(data))]
-    return (*first, gap, *last)
 
 
 def _row(data: TapeData, record: int) -> tuple[Cell, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from kernelab.views.pages.picture import svg
 from kernelab.views.tape.digest import NOBODY, TapeData
 
 ROW, LANE, LABELS, HEAD = 22, 84, 250, 40
@@ -93,12 +94,9 @@ def timeline(data: TapeData) -> str:
     left_out = f"⋮ {count - len(rows)} more"
     gap = _text(30, HEAD + ROW * (FIRST + 0.5) + 4, "d", left_out) if picture.is_cut else ""
     body = "".join([*_lanes(picture), gap, *_overwrites(picture), *_rows(picture)])
-    size = f'width="{picture.width:.0f}" height="{picture.height:.0f}"'
-    box = f'viewBox="0 0 {picture.width:.0f} {picture.height:.0f}"'
-    label = f'role="img" aria-label="tape of {count} records on {len(memories)} arrays"'
-    space = 'xmlns="http://www.w3.org/2000/svg"'
     paper = '<rect class="p" width="100%" height="100%"/>'
-    return f'<svg {space} class="klp" {size} {box} {label}>{STYLE}{paper}{body}</svg>'
+    alt = f"tape of {count} records on {len(memories)} arrays"
+    return svg(picture.width, picture.height, 'class="klp"', alt, f"{STYLE}{paper}{body}")
 
 
 def _versions(data: TapeData) -> dict[tuple[int, int], int]:
