@@ -23,7 +23,7 @@ from kernelab.lang.types import (
 )
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.array_attributes import is_any, shaped_annotation
-from kernelab.runtime.context.conversion import itemsize, value_type
+from kernelab.runtime.context.conversion import is_whole, itemsize, value_type
 from kernelab.runtime.host.struct_instances import Instance
 
 scalar_types = tuple(scalar for scalar in SCALARS if scalar is not bool_)
@@ -242,7 +242,7 @@ def _float(dtype: Any) -> Scalar:
 
 
 def _extent(count: Any) -> int:
-    if isinstance(count, bool) or not hasattr(count, "__index__"):
+    if not is_whole(count):
         message = f"a vector or matrix has a whole number of components, not {count!r}"
         raise KernelTypeError(Diagnostic(message, code="size", hint="write vector(3, float)"))
     return int(count)

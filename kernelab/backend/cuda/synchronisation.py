@@ -10,6 +10,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Protocol
 
 from kernelab.backend.common.backends import (
@@ -48,6 +49,25 @@ ANY = -1
 
 Partner = int | Callable[[], int]
 """A stream of another library, or what says which one that library uses now."""
+
+
+class TorchStream:
+    """The stream that PyTorch uses on a device at the moment in which it is asked for."""
+
+    __slots__ = ("ordinal",)
+
+    def __init__(self, ordinal: int) -> None:
+        self.ordinal = ordinal
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TorchStream) and other.ordinal == self.ordinal
+
+    def __hash__(self) -> int:
+        return hash(("torch", self.ordinal))
+
+    def __call__(self) -> int:
+        stream: int = import_module("torch").cuda.current_stream(self.ordinal).cuda_stream
+        return stream or LEGACY
 
 
 class Used(Protocol):

@@ -18,7 +18,7 @@ from kernelab.host.values import frozen, value_of
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Value, shape_of
 from kernelab.runtime.array.array_attributes import Arithmetic, Fixed, Hints, array_annotation
-from kernelab.runtime.array.exchange import Exchange, at_address, from_interface, is_outside
+from kernelab.runtime.array.exchange import INTERFACE, Exchange, at_address, from_interface, is_outside
 from kernelab.runtime.array.layout import (
     Index,
     Views,
@@ -54,7 +54,7 @@ from kernelab.runtime.context.conversion import (
     too_many_axes,
     value_type,
 )
-from kernelab.runtime.context.recorder import RECORDER
+from kernelab.runtime.context.recorder import came_in
 from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
 from kernelab.runtime.memory.memory import address_of, borrow
 
@@ -93,7 +93,6 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
     __slots__ = ()
 
     structs: ClassVar[Any] = None
-    holds_structs: ClassVar[Callable[[Any, Any], bool]] = staticmethod(lambda data, dtype: False)
 
     def __new__(
         cls, data: Any = None, dtype: Any = None, shape: Any = None, *_: Any, ndim: int = 1, **__: Any
@@ -103,7 +102,8 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
                 hint = "give it data, or write kl.zeros(10); an annotation names a type: array(dtype=float)"
                 raise KernelTypeError(Diagnostic("cannot make an array from None", code="data", hint=hint))
             return array_annotation(dtype, ndim)
-        return super().__new__(cls.structs if cls.holds_structs(data, dtype) else cls)
+        of_structs = (struct_in(data) if dtype is None else struct_named(dtype)) is not None
+        return super().__new__(cls.structs if of_structs else cls)
 
     @classmethod
     def class_of(cls, dtype: Any) -> Any:
@@ -144,7 +144,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             message = "data bring their own layout: strides go with shape= or ptr="
             hint = "transpose or slice the array, or copy into kl.zeros(shape, strides=...)"
             raise KernelTypeError(Diagnostic(message, code="strides", hint=hint))
-        elif is_outside(data):
+        elif hasattr(type(data), INTERFACE) and is_outside(data):
             self._share(
                 array.over(*from_interface(data, elem)), elem, shape, copy, None if device is None else place
             )
@@ -180,12 +180,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             self._adopt(shared, elem, shape, True, shared.device if place is None else place)
             return
         self.place(shared.allocation, shared.offset, shape_tuple(shared.shape), shared.strides, shared.dtype)
-        self._came_in(shared)
-
-    def _came_in(self, data: Any) -> None:
-        recorder = RECORDER.get()
-        if recorder is not None:
-            recorder.came_in(self, data)
+        came_in(self, shared)
 
     def _allocate(
         self,
@@ -226,7 +221,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             offset = address_of(values) - allocation.address
             self.place(allocation, offset, shape_tuple(values.shape[:axes]), values.strides[:axes], elem)
             allocation.folded |= self.folds
-        self._came_in(source)
+        came_in(self, source)
 
     def overlaps(self, other: "array") -> bool:
         """Whether the two have bytes in common."""
@@ -421,6 +416,21 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             raise KernelValueError(other_shape(self.shape, values.shape))
         write(self, values, "assign", src)
         return self
+
+
+def struct_named(dtype: Any) -> Struct | None:
+    """The struct that a class of the host, or its type, stands for; None if that is none."""
+    return getattr(dtype, "__kernelab_struct__", None)
+
+
+def struct_in(data: Any) -> Struct | None:
+    """The struct that host data are made of: an instance, an array of them, or a list."""
+    if isinstance(data, array):
+        elem: Any = data.dtype
+        return elem if isinstance(elem, Struct) else None
+    if isinstance(data, list | tuple):
+        return struct_in(data[0]) if data else None
+    return struct_named(type(data))
 
 
 def require_array(value: Any, wants: str, hint: str = "make an array of it: kl.array(...)") -> None:

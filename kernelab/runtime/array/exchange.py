@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from kernelab import hooks
-from kernelab.backend.cuda.synchronisation import ANY, LEGACY, Partner
+from kernelab.backend.cuda.synchronisation import ANY, LEGACY, Partner, TorchStream
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
 from kernelab.host.traced import traced
 from kernelab.lang.structs import Struct
@@ -42,7 +42,7 @@ from kernelab.runtime.memory.dlpack import (
     is_brain,
     taken,
 )
-from kernelab.runtime.memory.memory import Allocation, bounds, point_at
+from kernelab.runtime.memory.memory import Allocation, MemorySpace, bounds, point_at
 from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space, space_of
 from kernelab.runtime.memory.streams import pinned_like
 
@@ -67,10 +67,8 @@ _OPERATORS = {
 
 
 def is_outside(data: object) -> bool:
-    """Whether an object of another library says that its elements are on a CUDA device."""
-    if isinstance(data, np.ndarray | list | tuple | int | float):
-        return False
-    return hasattr(type(data), INTERFACE) and _interface(data) is not None
+    """Whether an object that may be on a CUDA device says that it is."""
+    return _interface(data) is not None
 
 
 def _interface(data: Any) -> dict[str, Any] | None:
@@ -125,7 +123,7 @@ def _opened(place: Device) -> Space:
     return place.space
 
 
-def _ordinal(space: Space) -> int:
+def _ordinal(space: MemorySpace) -> int:
     return int(space.name.partition(":")[2])
 
 
@@ -223,25 +221,6 @@ def warn_of_end(elements: Any, hint: str) -> None:
         return
     message = f"{called(elements)} was computed on a tape: no gradient comes back from another library"
     warn_at(message, "library", hint)
-
-
-class TorchStream:
-    """The stream that PyTorch uses on a device at the moment in which it is asked for."""
-
-    __slots__ = ("ordinal",)
-
-    def __init__(self, ordinal: int) -> None:
-        self.ordinal = ordinal
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TorchStream) and other.ordinal == self.ordinal
-
-    def __hash__(self) -> int:
-        return hash(("torch", self.ordinal))
-
-    def __call__(self) -> int:
-        stream: int = import_module("torch").cuda.current_stream(self.ordinal).cuda_stream
-        return stream or LEGACY
 
 
 def over(
@@ -419,7 +398,7 @@ class Exchange(Gradients):
     def __dlpack_device__(self) -> tuple[int, int]:
         """The device in DLPack's words."""
         space = self.allocation.space
-        return (CPU, 0) if space is None else (CUDA, int(space.name.partition(":")[2]))
+        return (CPU, 0) if space is None else (CUDA, _ordinal(space))
 
     def view(self, dtype: Any) -> Self:
         """The same bytes read as elements of another type.

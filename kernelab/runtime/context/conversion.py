@@ -347,6 +347,11 @@ def _with_components(values: HostArray, elem: Value) -> HostArray:
     raise KernelTypeError(Diagnostic(message, hint=hint, code="shape"))
 
 
+def is_whole(value: Any) -> bool:
+    """Whether a value counts something: an int of Python's or NumPy's, and no truth value."""
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
 # ----------------------------------------------------------------------------------------------------- shapes
 
 

@@ -269,6 +269,13 @@ def _names() -> Iterator[tuple[str, object]]:
                 yield name, value
 
 
+def came_in(elements: Elements, data: Any) -> None:
+    """Tell the recorder that an array was made of values that the host had, of `data`."""
+    recorder = RECORDER.get()
+    if recorder is not None:
+        recorder.came_in(elements, data)
+
+
 @contextmanager
 def unrecorded() -> Iterator[None]:
     """A context in which no tape records."""

@@ -14,13 +14,20 @@ from kernelab.host.traced import follow
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Mat, Scalar, Value, Vec, bfloat16, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array as array
-from kernelab.runtime.array.array import duplicate, require_array
+from kernelab.runtime.array.array import duplicate, require_array, struct_named
 from kernelab.runtime.array.array_attributes import Ranked
 from kernelab.runtime.array.exchange import Capsule, from_capsule
 from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.array.transfers import allocate_on, laid_out, put, transfer
-from kernelab.runtime.context.conversion import described, element, element_type, shape_tuple, value_type
-from kernelab.runtime.context.recorder import RECORDER
+from kernelab.runtime.context.conversion import (
+    described,
+    element,
+    element_type,
+    is_whole,
+    shape_tuple,
+    value_type,
+)
+from kernelab.runtime.context.recorder import came_in
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.dlpack import CPU as DLPACK_CPU
 from kernelab.runtime.memory.dlpack import CUDA, MANAGED, described_as_brain, is_brain, is_of_the_cpu
@@ -122,7 +129,7 @@ def full(
     >>> kl.full(3, 7, dtype=int).list()
     [7, 7, 7]
     """
-    elem: Any = getattr(value, "__kernelab_struct__", None)
+    elem: Any = struct_named(value)
     if dtype is not None:
         elem = value_type(dtype)
     elif elem is None:
@@ -133,9 +140,7 @@ def full(
         result.blank()[...] = result._fitting(value)
     else:
         put(result, filling)
-    recorder = RECORDER.get()
-    if recorder is not None:
-        recorder.came_in(result, value)
+    came_in(result, value)
     return result
 
 
@@ -273,9 +278,7 @@ def _of_device(source: Any, dtype: Any, requires_grad: bool) -> array:
     result = array.over(*from_capsule(source, None if dtype is None else value_type(dtype)))
     if requires_grad:
         result.requires_grad = True
-    recorder = RECORDER.get()
-    if recorder is not None:
-        recorder.came_in(result, source)
+    came_in(result, source)
     return result
 
 
@@ -332,7 +335,7 @@ def copy(
     require_array(dest, "the destination of a copy is")
     require_array(src, "the source of a copy is", "write dest.assign(...) for other data")
     for name, number in (("dest_offset", dest_offset), ("src_offset", src_offset), ("count", count)):
-        if isinstance(number, bool) or not hasattr(number, "__index__") or number < 0:
+        if not is_whole(number) or number < 0:
             message = f"`{name}` is a whole number of elements, 0 or more, not {described(number)}"
             raise KernelValueError(Diagnostic(message, code="range"))
     if count or dest_offset or src_offset:

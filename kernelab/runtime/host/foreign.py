@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.backend.cuda.synchronisation import TorchStream
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang.types import SCALARS, Scalar, Value, bfloat16, scalar_of, uint16
 from kernelab.runtime.array.array import array, require_array
-from kernelab.runtime.array.exchange import TorchStream, capsule, warn_of_end
+from kernelab.runtime.array.exchange import capsule, warn_of_end
 from kernelab.runtime.context.conversion import described, type_of_numpy, value_type
 from kernelab.runtime.context.recorder import called, warn_at
 from kernelab.runtime.host.create import from_dlpack, from_numpy

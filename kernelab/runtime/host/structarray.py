@@ -11,9 +11,10 @@ import numpy as np
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, a_thing
 from kernelab.lang.structs import Struct, layout, placed
 from kernelab.lang.types import Value, is_differentiable
-from kernelab.runtime.array.array import array
+from kernelab.runtime.array.array import array, struct_in
 from kernelab.runtime.array.transfers import look_at, readable
 from kernelab.runtime.context.conversion import HostArray, array_type
+from kernelab.runtime.context.recorder import came_in
 from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.memory.device import CPU, Device
 from kernelab.runtime.memory.memory import Allocation, address_of, borrow
@@ -44,7 +45,7 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         return self.over(allocation, self.offset, self.shape, self.strides, self.dtype)  # type: ignore[arg-type]
 
     def _adopt(self, data: Any, elem: Any, shape: Any, copy: bool, place: Device = CPU) -> None:
-        elem = elem or _struct_in(data)
+        elem = elem or struct_in(data)
         array_type(elem, 1)  # refuses a struct that holds arrays
         values = _values(data, elem)
         if shape is not None:
@@ -55,7 +56,7 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         if copy or not shared or place.is_cuda:
             self._allocate(values.shape, elem, place=place)
             self.blank()[...] = values
-            self._came_in(data)
+            came_in(self, data)
             return
         whole = borrow(values)
         self.place(whole, address_of(values) - whole.address, values.shape, values.strides, elem)
@@ -155,15 +156,6 @@ def leaves_of(a: array) -> tuple[array, ...]:
     return a.leaves if isinstance(a, structarray) else (a,)
 
 
-def _struct_in(data: Any) -> Struct | None:
-    """The struct that host data are made of."""
-    if isinstance(data, Instance):
-        return data._struct
-    if isinstance(data, structarray):
-        return data.dtype
-    return _struct_in(data[0]) if isinstance(data, list | tuple) and data else None
-
-
 def _values(data: Any, struct: Struct) -> HostArray:
     """Structs, alone or in nested lists, as a structured NumPy array; raises KernelTypeError."""
     wanted = layout(struct)
@@ -187,10 +179,4 @@ def _values(data: Any, struct: Struct) -> HostArray:
     raise KernelTypeError(Diagnostic(message, hint=hint, code="dtype"))
 
 
-def _holds_structs(data: Any, dtype: Any) -> bool:
-    named = getattr(dtype, "__kernelab_struct__", None) if dtype is not None else _struct_in(data)
-    return named is not None
-
-
 array.structs = structarray
-array.holds_structs = staticmethod(_holds_structs)

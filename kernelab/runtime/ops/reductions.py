@@ -18,7 +18,7 @@ from kernelab.lang.structs import Struct
 from kernelab.lang.types import Array, Scalar, Value, bool_, int32, scalar_of, shape_of
 from kernelab.runtime.array.array import array, duplicate, require_array
 from kernelab.runtime.array.transfers import readable, tabulate
-from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.conversion import HostArray, described, is_whole
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.kernel import Kernel, kernels_of
@@ -263,7 +263,7 @@ def _first(values: array, count: int | None, axis: int | None = None) -> array:
     if count is None:
         return values
     extent = values.size if axis is None else values.shape[axis]
-    if isinstance(count, bool) or not hasattr(count, "__index__") or not 0 <= count <= extent:
+    if not is_whole(count) or not 0 <= count <= extent:
         along = "" if axis is None else f" along axis {axis}"
         message = f"an array of shape {values.shape} has no first {count} elements{along}"
         raise KernelValueError(Diagnostic(message, code="count"))
@@ -287,8 +287,7 @@ def _require_numbers(values: array) -> None:
 
 
 def _axis(values: array, axis: int) -> int:
-    whole = hasattr(axis, "__index__") and not isinstance(axis, bool)
-    if not whole or not -values.ndim <= axis < values.ndim:
+    if not is_whole(axis) or not -values.ndim <= axis < values.ndim:
         message = f"there is no axis {axis!r} of an array of shape {values.shape}"
         hint = f"the axes are 0 to {values.ndim - 1}, or none for the sum of all"
         raise KernelValueError(Diagnostic(message, code="axis", hint=hint))
@@ -346,9 +345,6 @@ def _product(elem: Value) -> str:
 # ---------------------------------------------------------------------------------------------------- sorting
 
 
-HostArray = np.ndarray[Any, Any]
-
-
 def radix_sort_pairs(
     keys: array, values: array, count: int, begin_bit: int = 0, end_bit: int | None = None
 ) -> None:
@@ -358,10 +354,7 @@ def radix_sort_pairs(
     The derivative is that of the permutation: each gradient goes to where its element came from.  Raises
     KernelTypeError for other keys, KernelValueError where there are fewer than `count`.
     """
-    _require_row(keys, "the array of keys is")
-    _require_row(values, "the array of values is")
-    count = _counted(count, min(keys.size, values.size), "count")
-    width = _width(keys)
+    count, width = _sortable(keys, values, count)
     end_bit = width if end_bit is None else end_bit
     if not 0 <= begin_bit <= end_bit <= width:
         message = f"bits {begin_bit} to {end_bit} are no range of the {width} bits of a key"
@@ -382,10 +375,7 @@ def segmented_sort_pairs(
     within the first `count` elements.  The derivative is that of the permutation.  Raises KernelValueError
     for a segment that does not, KernelTypeError for keys that are not ints or floats of 32 or 64 bits.
     """
-    _require_row(keys, "the array of keys is")
-    _require_row(values, "the array of values is")
-    count = _counted(count, min(keys.size, values.size), "count")
-    width = _width(keys)
+    count, width = _sortable(keys, values, count)
     starts, ends = _segments(segment_start_indices, segment_end_indices)
     for start, end in zip(starts, ends, strict=True):
         if not 0 <= start <= end <= count:
@@ -458,15 +448,11 @@ def _permute(keys: array, values: array, part: slice, order: Callable[[HostArray
     if not keys.size:
         return
     places: array = array(shape=keys.shape, dtype=int32, device=keys.device)
-    tabulate(places, [keys], partial(_ordered, order, scalar_of(keys.dtype).dtype))
+    dtype = scalar_of(keys.dtype).dtype  # a check may hold keys in float64
+    tabulate(places, [keys], lambda values: order(_ordered_bits(values.astype(dtype))))
     rows = (keys, *leaves_of(values[part]))
     for row, picked in [(row, indexedarray(row, places).contiguous()) for row in rows]:
         row.assign(picked)
-
-
-def _ordered(order: Callable[[HostArray], HostArray], dtype: Any, keys: HostArray) -> HostArray:
-    """The order of keys, which a check may hold in float64."""
-    return order(_ordered_bits(keys.astype(dtype)))
 
 
 def _order(bits: HostArray, begin: int, end: int) -> HostArray:
@@ -484,13 +470,15 @@ def _order_within(bits: HostArray, segments: Sequence[slice], width: int) -> Hos
     return places
 
 
-def _width(keys: array) -> int:
-    """The number of bits of a key."""
-    dtype = keys.dtype
+def _sortable(keys: array, values: array, count: int) -> tuple[int, int]:
+    """How many pairs are to be sorted, and the number of bits of a key."""
+    _require_row(keys, "the array of keys is")
+    _require_row(values, "the array of values is")
+    count, dtype = _counted(count, min(keys.size, values.size), "count"), keys.dtype
     if not isinstance(dtype, Scalar) or dtype.bits not in (32, 64) or dtype.kind == "bool":
         message = f"keys are ints or floats of 32 or 64 bits, not {dtype}"
         raise KernelTypeError(Diagnostic(message, code="dtype", hint="convert them: kl.utils.array_cast"))
-    return dtype.bits
+    return count, dtype.bits
 
 
 def _ordered_bits(keys: HostArray) -> HostArray:
@@ -513,7 +501,7 @@ def _require_row(value: Any, wants: str) -> None:
 
 
 def _counted(count: Any, size: int, name: str) -> int:
-    if isinstance(count, bool) or not hasattr(count, "__index__"):
+    if not is_whole(count):
         message = f"{name} is a whole number of elements, not {described(count)}"
         raise KernelTypeError(Diagnostic(message, code="count"))
     if not 0 <= count <= size:
