@@ -50,36 +50,38 @@ def launched(f: Function, dim: Grid = None) -> Function:
 
     def call(*inputs: Any) -> Any:
         first = next(one for one in inputs if isinstance(one, array))
-        made = [zeros(first.shape, type.elem) for type in types[count:] if isinstance(type, Array)]
-        launch(f, dim=first.shape if dim is None else dim, inputs=inputs, outputs=made)
-        return made[0] if len(made) == 1 else tuple(made)
+        outputs = [zeros(first.shape, type.elem) for type in types[count:] if isinstance(type, Array)]
+        launch(f, dim=first.shape if dim is None else dim, inputs=inputs, outputs=outputs)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     call.__name__ = f.name
     return call
 
 
 def recorded(
-    f: Function, given: Sequence[array], floats: Sequence[int], own: bool = False
+    f: Function, arguments: Sequence[array], floats: Sequence[int], own: bool = False
 ) -> tuple[list[array], Function]:
     """The results of `f`, and the function from their cotangents to adjoints of the arguments at `floats`.
 
     `f` gets copies of these, unless they are the caller's `own`.
     """
-    found = record(lambda *arrays: results_of(f(*arrays)), given, floats, own=own)
+    recording = record(lambda *arrays: results_of(f(*arrays)), arguments, floats, own=own)
 
     def pull(bars: Sequence[array]) -> list[array]:
-        pairs = zip(bars, found.outputs, strict=True)
-        return found.pull(current(), [bar if is_differentiable(out.dtype) else None for bar, out in pairs])
+        pairs = zip(bars, recording.outputs, strict=True)
+        return recording.pull(
+            current(), [bar if is_differentiable(out.dtype) else None for bar, out in pairs]
+        )
 
-    return found.outputs, pull
+    return recording.outputs, pull
 
 
 def pullback(f: Function, count: int, floats: Sequence[int]) -> Function:
     """The function of `count` arguments, then cotangents, that gives the adjoints of those at `floats`."""
 
-    def adjoints(*given: array) -> tuple[array, ...]:
-        _, pull = recorded(f, given[:count], floats)
-        return tuple(pull(given[count:]))
+    def adjoints(*values: array) -> tuple[array, ...]:
+        _, pull = recorded(f, values[:count], floats)
+        return tuple(pull(values[count:]))
 
     return adjoints
 
@@ -87,25 +89,25 @@ def pullback(f: Function, count: int, floats: Sequence[int]) -> Function:
 def pushforward(f: Function, count: int, moved: Sequence[int]) -> Function:
     """The function of `count` arguments, then tangents of those at `moved`, that gives those of `f`."""
 
-    def tangents(*given: array) -> tuple[array, ...]:
-        whole = list(given[:count])
+    def tangents(*values: array) -> tuple[array, ...]:
+        whole = list(values[:count])
 
         def of_moved(*chosen: array) -> tuple[array, ...]:
             for n, primal in zip(moved, chosen, strict=True):
                 whole[n] = primal
             return results_of(f(*whole))
 
-        return tuple(jvp(of_moved, [whole[n] for n in moved], given[count:])[1])
+        return tuple(jvp(of_moved, [whole[n] for n in moved], values[count:])[1])
 
     return tangents
 
 
 def results_of(returned: Any) -> tuple[array, ...]:
     """The arrays that a function returned; raises KernelTypeError for anything else."""
-    found = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
-    for one in found:
+    arrays = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+    for one in arrays:
         if not isinstance(one, array):
             message = f"the function returned a {type(one).__name__}"
             hint = "return an array of kernelab, or a tuple of them"
             raise KernelTypeError(Diagnostic(message, code="interop", hint=hint))
-    return found
+    return arrays

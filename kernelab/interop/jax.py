@@ -37,8 +37,8 @@ def function(f: Function, dim: Grid = None, *, forward: bool = False) -> Functio
     bridge = _bridge(of_jax, forward)
 
     def call(*args: Any) -> Any:
-        found = bridge(*(jnp.asarray(one) for one in args))
-        return found if several == {True} else found[0]
+        results = bridge(*(jnp.asarray(one) for one in args))
+        return results if several == {True} else results[0]
 
     call.__name__ = getattr(f, "__name__", "function")
     return call
@@ -57,16 +57,16 @@ def _with_vjp(f: Function, run: Function) -> Function:
     def adjoints(count: int, floats: tuple[int, ...]) -> Function:
         return _bridge(pullback(f, count, floats), False)
 
-    def back(given: Any, bars: Any) -> Any:
-        floats = _floats(given)
-        found = iter(adjoints(len(given), floats)(*given, *bars))
-        zeros = (np.zeros(one.shape, jax.dtypes.float0) for one in given)
+    def back(primals: Any, bars: Any) -> Any:
+        floats = _floats(primals)
+        cotangents = iter(adjoints(len(primals), floats)(*primals, *bars))
+        zeros = (np.zeros(one.shape, jax.dtypes.float0) for one in primals)
         return tuple(
-            next(found).reshape(one.shape) if n in floats else zero
-            for n, (one, zero) in enumerate(zip(given, zeros, strict=True))
+            next(cotangents).reshape(one.shape) if n in floats else zero
+            for n, (one, zero) in enumerate(zip(primals, zeros, strict=True))
         )
 
-    bridge.defvjp(lambda *given: (bridge(*given), given), back)
+    bridge.defvjp(lambda *primals: (bridge(*primals), primals), back)
     return bridge  # type: ignore[no-any-return]
 
 
@@ -78,50 +78,50 @@ def _with_jvp(f: Function, run: Function) -> Function:
         return _bridge(pushforward(f, count, floats), True)
 
     @bridge.defjvp  # type: ignore[untyped-decorator, unused-ignore]
-    def push(given: Any, dots: Any) -> Any:
-        floats = _floats(given)
-        return bridge(*given), tangents(len(given), floats)(*given, *(dots[n] for n in floats))
+    def push(primals: Any, dots: Any) -> Any:
+        floats = _floats(primals)
+        return bridge(*primals), tangents(len(primals), floats)(*primals, *(dots[n] for n in floats))
 
     return bridge  # type: ignore[no-any-return]
 
 
-def _floats(given: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(n for n, one in enumerate(given) if jnp.issubdtype(one.dtype, jnp.floating))
+def _floats(arrays: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(n for n, one in enumerate(arrays) if jnp.issubdtype(one.dtype, jnp.floating))
 
 
 def _callback(f: Function) -> Function:
     """A function of arrays as a callback of JAX, which runs all lanes of `vmap` in one launch."""
 
-    def host(ndims: Sequence[int], *given: Any) -> tuple[Any, ...]:
-        found = [np.asarray(one) for one in given]
-        whole = [one if ndim else one[..., None] for one, ndim in zip(found, ndims, strict=True)]
-        run, parts = _over_lanes(f, whole, found[0].ndim - ndims[0])
+    def host(ndims: Sequence[int], *values: Any) -> tuple[Any, ...]:
+        arrays = [np.asarray(one) for one in values]
+        whole = [one if ndim else one[..., None] for one, ndim in zip(arrays, ndims, strict=True)]
+        run, parts = _over_lanes(f, whole, arrays[0].ndim - ndims[0])
         return tuple(one.numpy() for one in run(*(array(part, copy=False) for part in parts)))
 
     @cache
     def results(*like: jax.ShapeDtypeStruct) -> tuple[jax.ShapeDtypeStruct, ...]:
         """What `f` returns for arrays of these shapes: it runs on ones."""
         ones = (np.ones(one.shape, one.dtype) for one in like)
-        found = host([one.ndim for one in like], *ones)
-        return tuple(jax.ShapeDtypeStruct(one.shape, one.dtype) for one in found)
+        outputs = host([one.ndim for one in like], *ones)
+        return tuple(jax.ShapeDtypeStruct(one.shape, one.dtype) for one in outputs)
 
     @cache
     def at(*ndims: int) -> Function:  # JAX builds anew for another object
         return partial(host, ndims)
 
-    def run(*given: Any) -> Any:
-        like = results(*(jax.ShapeDtypeStruct(one.shape, one.dtype) for one in given))
-        called = at(*(one.ndim for one in given))
-        return jax.pure_callback(called, like, *given, vmap_method="expand_dims")
+    def run(*arrays: Any) -> Any:
+        like = results(*(jax.ShapeDtypeStruct(one.shape, one.dtype) for one in arrays))
+        called = at(*(one.ndim for one in arrays))
+        return jax.pure_callback(called, like, *arrays, vmap_method="expand_dims")
 
     return run
 
 
-def _over_lanes(f: Function, given: Sequence[Any], levels: int) -> tuple[Function, list[Any]]:
+def _over_lanes(f: Function, arguments: Sequence[Any], levels: int) -> tuple[Function, list[Any]]:
     """`f` over the first axes of its arguments, without those of one element where others have more."""
-    axes = [[one.shape[k] > 1 for one in given] for k in range(levels)]
-    axes = [has_lanes if any(has_lanes) else [True] * len(given) for has_lanes in axes]
+    axes = [[one.shape[k] > 1 for one in arguments] for k in range(levels)]
+    axes = [has_lanes if any(has_lanes) else [True] * len(arguments) for has_lanes in axes]
     for has_lanes in reversed(axes):
         f = vmap(f, tuple(0 if one else None for one in has_lanes))
-    alone = [tuple(k for k in range(levels) if not axes[k][n]) for n in range(len(given))]
-    return f, [np.squeeze(one, where) if where else one for one, where in zip(given, alone, strict=True)]
+    alone = [tuple(k for k in range(levels) if not axes[k][n]) for n in range(len(arguments))]
+    return f, [np.squeeze(one, where) if where else one for one, where in zip(arguments, alone, strict=True)]

@@ -36,23 +36,23 @@ class Problem:
                 Diagnostic(message, code="interop", hint="let f take one array, and slice it")
             )
 
-    def fun(self, *given: Any) -> Any:
+    def fun(self, *arguments: Any) -> Any:
         """The value: a float of a function that returns one number, else a vector."""
-        before, x, after = self._taken(given)
+        before, x, after = self._taken(arguments)
         if self._is_loss:  # SciPy asks for the gradient next, most often
             self._last = _Point(self, before, x, after)
             return self._last.value
-        (found,) = self._run(lambda *x: leaves(self.f(*before, *x, *after), self.f), x)
-        return float(found.reshape(-1)[0]) if found.size == 1 else found.reshape(-1)
+        (value,) = self._run(lambda *x: leaves(self.f(*before, *x, *after), self.f), x)
+        return float(value.reshape(-1)[0]) if value.size == 1 else value.reshape(-1)
 
-    def jac(self, *given: Any) -> Any:
+    def jac(self, *arguments: Any) -> Any:
         """The gradient of one number as a vector, else the Jacobian: outputs down, inputs across."""
-        before, x, after = self._taken(given)
+        before, x, after = self._taken(arguments)
         if self.sparse:
             return self._sparse(before, x, after)
         if self._is_loss:
             last, self._last = self._last, None
-            return (last if last and last.is_at(given) else _Point(self, before, x, after)).gradient()
+            return (last if last and last.is_at(arguments) else _Point(self, before, x, after)).gradient()
         where = tuple(range(len(before), len(before) + len(self.like)))
         rows = self._run(lambda *x: leaves(jacrev(self.f, where)(*before, *x, *after), self.f), x)
         whole = np.concatenate([row.reshape(self._outputs(row, k), -1) for k, row in enumerate(rows)], axis=1)
@@ -71,8 +71,8 @@ class Problem:
         """The Hessian of one number times the vector `p`."""
         count = len(self.like)
 
-        def product(*given: array) -> list[array]:
-            _, moved = hvp(lambda *x: self.f(*x, *args), given[:count], given[count:])
+        def product(*values: array) -> list[array]:
+            _, moved = hvp(lambda *x: self.f(*x, *args), values[:count], values[count:])
             return list(moved) if isinstance(moved, tuple) else [moved]
 
         return np.concatenate([part.reshape(-1) for part in self._run(product, x, p)])
@@ -82,12 +82,12 @@ class Problem:
         """Where the Jacobian at `x0` has entries, as a sparse matrix of SciPy, for `jac_sparsity`."""
         return abs(self._sparse((0.0,) if self.time else (), self.x0, ())) > 0
 
-    def _taken(self, given: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, tuple[Any, ...]]:
+    def _taken(self, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, tuple[Any, ...]]:
         before = 1 if self.time else 0
-        return tuple(float(t) for t in given[:before]), given[before], given[before + 1 :]
+        return tuple(float(t) for t in arguments[:before]), arguments[before], arguments[before + 1 :]
 
     def _run(self, compute: Callable[..., Sequence[array]], *vectors: Any) -> list[Vector]:
-        return self.exact(*vectors).run(lambda given: compute(*given))
+        return self.exact(*vectors).run(lambda arrays: compute(*arrays))
 
     def exact(self, *vectors: Any) -> Exact:
         """The arrays that `f` takes, with the numbers of vectors."""
@@ -98,10 +98,10 @@ class Problem:
         return block.size // max(1, int(np.prod(np.shape(self.like[k].numpy()))))
 
     def _sparse(self, before: tuple[Any, ...], x: Any, after: tuple[Any, ...]) -> Any:
-        given = clone(self.like[0], requires_grad=True)
-        given.assign(np.asarray(x).reshape(given.numpy().shape))
-        found = jacobian(lambda x: self.f(*before, x, *after), inputs=[given], sparse=True)
-        return next(iter(found.values())).tocsr().astype(np.float64)
+        like = clone(self.like[0], requires_grad=True)
+        like.assign(np.asarray(x).reshape(like.numpy().shape))
+        jacobians = jacobian(lambda x: self.f(*before, x, *after), inputs=[like], sparse=True)
+        return next(iter(jacobians.values())).tocsr().astype(np.float64)
 
 
 class _Point:
@@ -115,13 +115,13 @@ class _Point:
         self.value = float(value.reshape(-1)[0])
 
     def _forward(self, f: Callable[..., Any], x: Sequence[array]) -> list[array]:
-        found, self._pull = recorded(f, x, range(len(x)), own=True)
-        self._seed = ones_like(found[0])
-        return found
+        outputs, self._pull = recorded(f, x, range(len(x)), own=True)
+        self._seed = ones_like(outputs[0])
+        return outputs
 
-    def is_at(self, given: tuple[Any, ...]) -> bool:
-        """Whether this is the point that is given."""
-        return self.is_known and all(map(np.array_equal, self.at, given))
+    def is_at(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether this is the point of some arguments."""
+        return self.is_known and all(map(np.array_equal, self.at, arguments))
 
     def gradient(self) -> Vector:
         parts = self.exact.run(lambda _: self._pull([self._seed]))

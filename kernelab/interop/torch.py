@@ -29,21 +29,21 @@ def function(f: Function, dim: Grid = None) -> Function:
 
     @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
     def call(*args: Any) -> Any:
-        places = [n for n, given in enumerate(args) if isinstance(given, torch.Tensor)]
+        places = [n for n, argument in enumerate(args) if isinstance(argument, torch.Tensor)]
         several: list[bool] = []
 
         def of_tensors(*arrays: array) -> tuple[array, ...]:
             whole = list(args)
-            for n, given in zip(places, arrays, strict=True):
-                whole[n] = given
+            for n, argument in zip(places, arrays, strict=True):
+                whole[n] = argument
             returned = of_arrays(*whole)
             several.append(isinstance(returned, tuple | list))
             return results_of(returned)
 
         tensors = [args[n] for n in places]
         traced = [n for n, t in enumerate(tensors) if t.requires_grad] if torch.is_grad_enabled() else []
-        found = _Bridge.apply(_Traced(of_tensors, traced) if traced else of_tensors, *tensors)
-        return found if several[-1] else found[0]
+        results = _Bridge.apply(_Traced(of_tensors, traced) if traced else of_tensors, *tensors)
+        return results if several[-1] else results[0]
 
     call.__name__ = getattr(f, "__name__", "function")
     return call  # type: ignore[no-any-return, unused-ignore]
@@ -65,9 +65,9 @@ class _Traced:
 
     def backward(self, bars: Sequence[Any], tensors: Sequence[Any]) -> tuple[Any, ...]:
         assert self.pull is not None
-        found = self.pull([_shared(bar.contiguous()) for bar in bars])
+        cotangents = self.pull([_shared(bar.contiguous()) for bar in bars])
         grads: list[Any] = [None] * (len(tensors) + 1)
-        for n, bar in zip(self.places, found, strict=True):
+        for n, bar in zip(self.places, cotangents, strict=True):
             grads[n + 1] = to_torch(bar, requires_grad=False).reshape(tensors[n].shape)
         return tuple(grads)
 
@@ -83,9 +83,9 @@ class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
     def forward(f: Function, *tensors: Any) -> Any:
         arrays = [_shared(t) for t in tensors]
         results = f.forward(arrays) if isinstance(f, _Traced) else results_of(f(*arrays))
-        shared = [any(result.overlaps(given) for given in arrays) for result in results]
-        made = [to_torch(result, requires_grad=False) for result in results]
-        return tuple(t.clone() if again else t for t, again in zip(made, shared, strict=True))
+        shared = [any(result.overlaps(argument) for argument in arrays) for result in results]
+        tensors_of_results = [to_torch(result, requires_grad=False) for result in results]
+        return tuple(t.clone() if again else t for t, again in zip(tensors_of_results, shared, strict=True))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -100,9 +100,9 @@ class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
             return ctx.f.backward(bars, tensors)
         floats = [n for n, t in enumerate(tensors) if t.is_floating_point()]
         back = pullback(ctx.f, len(tensors), floats)
-        found = _Bridge.apply(back, *tensors, *(bar.contiguous() for bar in bars))
+        cotangents = _Bridge.apply(back, *tensors, *(bar.contiguous() for bar in bars))
         grads: list[Any] = [None] * (len(tensors) + 1)
-        for n, bar in zip(floats, found, strict=True):
+        for n, bar in zip(floats, cotangents, strict=True):
             grads[n + 1] = bar.reshape(tensors[n].shape)
         return tuple(grads)
 
@@ -115,8 +115,8 @@ class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
 
     @staticmethod
     def vmap(info: Any, in_dims: Sequence[Any], f: Function, *tensors: Any) -> Any:
-        found = _Bridge.apply(vmap(f, tuple(in_dims[1:])), *tensors)
-        return found, (0,) * len(found)
+        results = _Bridge.apply(vmap(f, tuple(in_dims[1:])), *tensors)
+        return results, (0,) * len(results)
 
 
 # PyTorch asks for the signature in each call, and to find it takes longer than the call.

@@ -120,9 +120,9 @@ def get(name: str) -> Backend:
     if name not in _BACKENDS and name in _MODULES:
         import_module(_MODULES[name])
     if name not in _BACKENDS:
-        known = ", ".join(sorted({*_BACKENDS, *_MODULES}))
+        names = ", ".join(sorted({*_BACKENDS, *_MODULES}))
         raise BuildError(
-            Diagnostic(f"there is no backend {name!r}", code="backend", hint=f"there are: {known}")
+            Diagnostic(f"there is no backend {name!r}", code="backend", hint=f"there are: {names}")
         )
     return _BACKENDS[name]
 
@@ -394,13 +394,13 @@ def pack(layout: Layout, grid: Sequence[int], arguments: Mapping[str, Any]) -> A
     """
     slots = [*grid, *[1] * (GRID_SLOTS - len(grid))]
     for param in layout.params:
-        given = arguments[param.name]
+        argument = arguments[param.name]
         if param.residual:
-            slots += [*(array.ctypes.data for array in given), 0]
+            slots += [*(array.ctypes.data for array in argument), 0]
         elif isinstance(param.type, Array):
-            slots += _array_slots(given, param.name, param.type)
+            slots += _array_slots(argument, param.name, param.type)
         else:
-            slots += _value_slots(given, param.type)
+            slots += _value_slots(argument, param.type)
     slots += [0] * (layout.slots - len(slots))
     return (ctypes.c_longlong * len(slots))(*slots)
 

@@ -132,11 +132,11 @@ class Compiler:
         """Raise BuildError where a compiler that reports success has left no library."""
         try:
             with library.open("rb") as file:
-                found = file.read(4)
+                head = file.read(4)
         except FileNotFoundError:
-            found = b""
-        if not found or (sys.platform == "linux" and found != b"\x7fELF"):
-            wrote = "something that is no library" if found else "nothing"
+            head = b""
+        if not head or (sys.platform == "linux" and head != b"\x7fELF"):
+            wrote = "something that is no library" if head else "nothing"
             message = f"{Path(self.command[-1]).name} reported success, and wrote {wrote}"
             hint = f"it is `{shlex.join(self.command)}`: set KERNELAB_CXX to a C++ compiler that works"
             raise BuildError(Diagnostic(message, code="compiler", hint=hint))
@@ -236,10 +236,10 @@ def _places(stderr: str) -> Iterator[tuple[int, int, str]]:
     """Each place of the text that the compiler speaks of; of errors outside a snippet, what led there."""
     message = ""
     for line in stderr.splitlines():
-        found = re.match(r"<stdin>:(\d+):(\d+):\s+(?:(?:fatal )?(error): |(note|required)\b:? ?)(.*)$", line)
-        if found is None:
+        place = re.match(r"<stdin>:(\d+):(\d+):\s+(?:(?:fatal )?(error): |(note|required)\b:? ?)(.*)$", line)
+        if place is None:
             continue
-        number, column, is_error, _, text = found.groups()
+        number, column, is_error, _, text = place.groups()
         message = text if is_error else message or text
         yield int(number), int(column), message
 
@@ -248,8 +248,8 @@ _KILLED = re.compile(r"(Killed|Terminated|Interrupt) signal terminated program")
 
 
 def _killed(compiler: Compiler, status: int, stderr: str) -> Diagnostic:
-    found = _KILLED.search(stderr)
-    by = found.group(1) if found else signal.Signals(-status).name
+    signalled = _KILLED.search(stderr)
+    by = signalled.group(1) if signalled else signal.Signals(-status).name
     message = f"{Path(compiler.command[-1]).name} was ended by a signal ({by}) before the kernel was built"
     hint = "the machine may be short of memory: free some, and run it again"
     return Diagnostic(message, code="compiler-killed", hint=hint)
@@ -260,14 +260,14 @@ _SHOWN = 5
 
 
 def _complaint(compiler: Compiler, unit: Unit, stderr: str) -> Diagnostic:
-    found = [(int(line), text) for line, text in _COMPLAINT.findall(stderr)][:_SHOWN]
+    complaints = [(int(line), text) for line, text in _COMPLAINT.findall(stderr)][:_SHOWN]
     related = tuple(
         Related(f"{text}: {unit.lines[line - 1].text.strip()}", span)
-        for line, text in found
+        for line, text in complaints
         if line <= len(unit.lines) and (span := unit.lines[line - 1].span) is not None
     )
     last_lines = "\n".join(stderr.strip().splitlines()[-_SHOWN:])
-    first = found[0][1] if found else last_lines or "it gave no reason"
+    first = complaints[0][1] if complaints else last_lines or "it gave no reason"
     message = f"{Path(compiler.command[-1]).name} refused the C++ that kernelab generated: {first}"
     hint = "this is a fault of kernelab: please report it with the kernel that shows it"
     return Diagnostic(message, code="compiler-error", hint=hint, related=related)

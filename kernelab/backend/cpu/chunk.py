@@ -207,8 +207,8 @@ class Chunk:
             return
         operands = [frame.operand(arg) for arg in stmt.args]
         if bfloat16 in map(scalar_of, (type_of(stmt.out), *map(type_of, stmt.args))):
-            made = computed(stmt.op.numpy, operands, scalar_of(type_of(stmt.out)).dtype)
-            frame.define(stmt.out, made)
+            result = computed(stmt.op.numpy, operands, scalar_of(type_of(stmt.out)).dtype)
+            frame.define(stmt.out, result)
             return
         frame.define(stmt.out, stmt.op.numpy(*operands))
 
@@ -328,13 +328,13 @@ class Chunk:
     def atomic(self, stmt: ir.Atomic, frame: Frame) -> Numpy:
         places, live = self.places(stmt, frame)
         array, values = self.storage(stmt.array), frame.values(stmt.value)[:live]
-        known = stmt.held is not None or stmt.out not in self.program.read
-        if known and stmt.kind == "add":
+        needs_no_old = stmt.held is not None or stmt.out not in self.program.read
+        if needs_no_old and stmt.kind == "add":
             self.sums.add(stmt, array, places, values)
         else:
             compare = None if stmt.compare is None else frame.values(stmt.compare)[:live]
             old = in_turn(stmt.kind, array, places, values, compare)
-            if not known:
+            if not needs_no_old:
                 return _filled(old, live, frame)
         return _blank(stmt.out, frame) if stmt.held is None else frame.values(stmt.held)
 

@@ -170,8 +170,8 @@ def lanes_of(width: int) -> Lanes:
         library = ctypes.CDLL("libmvec.so.1", ctypes.RTLD_GLOBAL)
     except OSError:
         return Lanes(width)
-    known = Lanes(width)
-    return Lanes(width, frozenset(name for name in FUNCTIONS if hasattr(library, known.symbol(name))))
+    lanes = Lanes(width)
+    return Lanes(width, frozenset(name for name in FUNCTIONS if hasattr(library, lanes.symbol(name))))
 
 
 # ---------------------------------------------------------------------------------------------------- entries

@@ -104,11 +104,11 @@ class Launch:
         info: EntryInfo,
         slots: Sequence[int],
         bounds: Bounds,
-        made: Callable[..., Chunk] = Chunk,
+        chunk_of: Callable[..., Chunk] = Chunk,
     ) -> None:
         self.program = program
         self.bounds = bounds
-        self.made = made
+        self.chunk_of = chunk_of
         self.arrays: dict[Var, Numpy] = {}
         self.values: dict[Var, Numpy] = {}
         self.residuals: dict[Var, tuple[Numpy, Numpy]] = {}
@@ -150,7 +150,7 @@ class Launch:
         if function.linear is not None:
             frame.define(function.linear, frame.threads)
         bounds = replace(self.bounds, used=self.kept)
-        chunk = self.made(self.program, self.arrays, self.sums, threads, bounds)
+        chunk = self.chunk_of(self.program, self.arrays, self.sums, threads, bounds)
         chunk.run(frame)
         chunk.print(self.output)
         self.wrapped |= chunk.wrapped
@@ -200,8 +200,8 @@ def run(function: Function, grid: Sequence[int], arguments: Mapping[str, Any], w
 
     Arrays have the parameter's dtype, with components as last axes; raises a KernelError as any launch does.
     """
-    made = entry(function, width)
-    made(backends.pack(made.info.layout, grid, arguments))
+    built = entry(function, width)
+    built(backends.pack(built.info.layout, grid, arguments))
 
 
 def evaluate(function: Function, *operands: Numpy) -> list[Numpy]:
@@ -241,9 +241,9 @@ class Pointed(Chunk):
     """A chunk that notes what changes the element at some bytes."""
 
     def __init__(
-        self, element: range, changes: list[Change], grown: Mapping[ir.Var, ir.Let], *given: Any
+        self, element: range, changes: list[Change], grown: Mapping[ir.Var, ir.Let], *rest: Any
     ) -> None:
-        super().__init__(*given)
+        super().__init__(*rest)
         self.element = element
         self.changes = changes
         self.grown = grown
@@ -267,12 +267,12 @@ class Pointed(Chunk):
 
     def shares(self, stmt: ir.Store | ir.Atomic) -> list[tuple[Span, ir.Atom]]:
         """What is added, share by share: that of a variable at each line that uses it."""
-        found, rest = list[tuple[Span, ir.Atom]](), stmt.value
+        added, rest = list[tuple[Span, ir.Atom]](), stmt.value
         while isinstance(rest, ir.Var) and rest in self.grown:
             one = self.grown[rest]
             rest, share = one.args
-            found.append((one.span, share))
-        return found[::-1] if isinstance(rest, ir.Const) and found else [(stmt.span, rest), *found[::-1]]
+            added.append((one.span, share))
+        return added[::-1] if isinstance(rest, ir.Const) and added else [(stmt.span, rest), *added[::-1]]
 
     def hits(self, stmt: ir.Store | ir.Atomic, places: Sequence[Any]) -> Numpy:
         """The lanes whose index, at some places, is that of the element."""
@@ -294,10 +294,10 @@ def changes_of(function: ir.Function, args: Args, element: range) -> list[Change
 
     Raises the KernelError of the first thread that fails.
     """
-    found: list[Change] = []
+    changes: list[Change] = []
     grown = {stmt.out: stmt for stmt in ir.walk(function.body) if is_sum(stmt)}
-    entry(function, chunk=partial(Pointed, element, found, grown))(args)
-    return found
+    entry(function, chunk=partial(Pointed, element, changes, grown))(args)
+    return changes
 
 
 # ----------------------------------------------------------------------------------------------------- watch
@@ -342,9 +342,9 @@ class Watched(Chunk):
     """
 
     def __init__(
-        self, seen: list[Seen], most: int, keeps: Callable[[Seen], bool], expressions: bool, *given: Any
+        self, seen: list[Seen], most: int, keeps: Callable[[Seen], bool], expressions: bool, *rest: Any
     ) -> None:
-        super().__init__(*given)
+        super().__init__(*rest)
         self.seen = seen
         self.most = most
         self.keeps = keeps
@@ -435,11 +435,11 @@ def run_thread(function: ir.Function, args: Args, thread: int, chunk: Callable[.
 
     Raises the KernelError that the thread ends with, if it does.
     """
-    made = entry(function)
+    built = entry(function)
     slots = backends.slots_of(args)
     grid = slots[:GRID_SLOTS]
-    launch = Launch(made.program, made.info, slots, Bounds(), chunk)
+    launch = Launch(built.program, built.info, slots, Bounds(), chunk)
     failure = launch.chunk(range(thread, thread + 1), grid)
     launch.sums.settle()
     if failure is not None:
-        raise backends.failure(made.info, failure.status, grid)
+        raise backends.failure(built.info, failure.status, grid)

@@ -71,12 +71,12 @@ class Frame:
         return self.values(atom).astype(np.int64)
 
     def _lookup(self, var: Var) -> Numpy:
-        found = self._values.get(var)
-        if found is None:
+        values = self._values.get(var)
+        if values is None:
             assert self._around is not None, f"{var} has no value"
             outer = self._around._lookup(var)
-            found = self._values[var] = outer if self._chosen is None else outer[self._chosen]
-        return found
+            values = self._values[var] = outer if self._chosen is None else outer[self._chosen]
+        return values
 
 
 class LaneStack:

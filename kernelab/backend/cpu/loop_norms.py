@@ -25,8 +25,8 @@ Squares = dict[tuple[Span, int], float]
 class Measuring(Chunk):
     """A chunk that adds up the squares of the cotangents after each iteration."""
 
-    def __init__(self, bars: Set[ir.Atom], squares: Squares, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, bars: Set[ir.Atom], squares: Squares, *rest: Any) -> None:
+        super().__init__(*rest)
         self.bars, self.squares = bars, squares
 
     def iteration(

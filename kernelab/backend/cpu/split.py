@@ -102,9 +102,9 @@ class Split:
 
         With vector code as many threads as it has lanes count about as one.
         """
-        given = bytes(args)
-        if self._known[:2] != (given, lanes):
-            self._known = given, lanes, tuple(self._parts(slots_of(args), lanes))
+        packed = bytes(args)
+        if self._known[:2] != (packed, lanes):
+            self._known = packed, lanes, tuple(self._parts(slots_of(args), lanes))
         return self._known[2]
 
     def _parts(self, slots: Sequence[int], lanes: int) -> Sequence[Part]:

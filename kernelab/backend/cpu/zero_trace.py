@@ -32,8 +32,8 @@ class Skip:
 class Skipping(Pointed):
     """A chunk that notes, too, what would change the element in the branches that do not run."""
 
-    def __init__(self, element: range, changes: list[Change], skips: list[Skip], *given: Any) -> None:
-        super().__init__(element, changes, {}, *given)
+    def __init__(self, element: range, changes: list[Change], skips: list[Skip], *rest: Any) -> None:
+        super().__init__(element, changes, {}, *rest)
         self.skips = skips
 
     def choice(self, stmt: ir.If, frame: Frame) -> None:
@@ -95,9 +95,9 @@ class Cotangent:
 class Tracing(Chunk):
     """A chunk of one thread that keeps, for each cotangent, where it comes from."""
 
-    def __init__(self, bars: Set[ir.Atom], found: list[Cotangent], element: range, *given: Any) -> None:
-        super().__init__(*given)
-        self.bars, self.found, self.element = bars, found, element
+    def __init__(self, bars: Set[ir.Atom], zeros: list[Cotangent], element: range, *rest: Any) -> None:
+        super().__init__(*rest)
+        self.bars, self.zeros, self.element = bars, zeros, element
         self.known: dict[ir.Atom, Cotangent] = {}
         self.stored: dict[tuple[ir.Var, int], list[Cotangent]] = {}
 
@@ -118,8 +118,8 @@ class Tracing(Chunk):
                 self.write(stmt, array, place, value, frame)
             case ir.If(outs, cond):
                 ran = stmt.then if frame.values(cond)[0] else stmt.orelse
-                for out, given in zip(outs, ran.yields, strict=True):
-                    self.keep(out, stmt, frame, [self.known[given]] if given in self.known else [])
+                for out, atom in zip(outs, ran.yields, strict=True):
+                    self.keep(out, stmt, frame, [self.known[atom]] if atom in self.known else [])
             case ir.For(outs) | ir.While(outs):
                 for out, carry, init in zip(outs, stmt.carries, stmt.inits, strict=True):
                     last = self.known.get(carry) or self.known.get(init)
@@ -137,9 +137,9 @@ class Tracing(Chunk):
         self.carry(stmt.carries, stmt.body.yields)
         return yields
 
-    def carry(self, carries: Sequence[ir.Var], given: Sequence[ir.Atom]) -> None:
-        known = [self.known.get(atom) for atom in given]
-        for carry, one in zip(carries, known, strict=True):
+    def carry(self, carries: Sequence[ir.Var], atoms: Sequence[ir.Atom]) -> None:
+        cotangents = [self.known.get(atom) for atom in atoms]
+        for carry, one in zip(carries, cotangents, strict=True):
             self.known.pop(carry, None)
             if one is not None:
                 self.known[carry] = one
@@ -163,7 +163,7 @@ class Tracing(Chunk):
         else:
             self.stored.setdefault((array, place), []).append(one)
         if array not in self.locals and place in self.element and isinstance(stmt, ir.Atomic):
-            self.found.append(one)
+            self.zeros.append(one)
 
     def place(self, stmt: ir.Load | ir.Store | ir.Atomic, frame: Frame) -> int:
         """The address of the element that a statement touches."""
@@ -176,9 +176,9 @@ class Tracing(Chunk):
 
 def trace_zeros(function: ir.Function, args: Args, thread: int, element: range) -> list[Cotangent]:
     """The zeros that one thread of an adjoint adds to the element, with where they come from."""
-    found: list[Cotangent] = []
-    run_thread(function, args, thread, partial(Tracing, cotangents_in(function), found, element))
-    return found
+    zeros: list[Cotangent] = []
+    run_thread(function, args, thread, partial(Tracing, cotangents_in(function), zeros, element))
+    return zeros
 
 
 def cotangents_in(function: ir.Function) -> frozenset[ir.Atom]:

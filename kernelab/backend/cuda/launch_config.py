@@ -147,10 +147,10 @@ def unordered(function: Function) -> str:
 
     Running totals of one element are left out: a block adds them up in one order.
     """
-    known = {*own_atomics(function), *met_by_all(function)}
+    ordered = {*own_atomics(function), *met_by_all(function)}
     adding = [stmt for stmt in walk(function.body) if isinstance(stmt, Atomic) and stmt.kind == "add"]
     for stmt in adding:
-        if stmt not in known and scalar_of(elem_of(stmt.array)).is_float:
+        if stmt not in ordered and scalar_of(elem_of(stmt.array)).is_float:
             return f"kl.config.deterministic is set, and its threads add to elements of `{stmt.array.hint}`"
     return ""
 
