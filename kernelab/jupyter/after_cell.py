@@ -64,13 +64,13 @@ class Rules:
 
     def kernels(self, names: Mapping[str, Any]) -> list[Kernel]:
         """A kernel that calls each function that has got rules since this was last asked."""
-        found = []
+        kernels = []
         for member in _functions(names):
             if member.rules is not None and self.looked.get(member) is not member.rules:
                 self.looked[member] = member.rules
                 kernel = stated_kernel(member)
-                found += [kernel] if isinstance(kernel, Kernel) else []
-        return found
+                kernels += [kernel] if isinstance(kernel, Kernel) else []
+        return kernels
 
 
 def _functions(names: Mapping[str, Any]) -> Iterator[UserFunction]:

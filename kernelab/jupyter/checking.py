@@ -60,13 +60,13 @@ def check(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any
     cell = CellText(request["text"])
     if cell.magic_line is None:
         return {"diagnostics": [], "names": []}
-    found = checked(cell, names)
+    result = checked(cell, names)
     budget = iter(range(MOST_TRIED))
     said = [
-        _described(cell, one, [fix for fix in fixes_of(one) if _helps(cell, one, fix, found, names, budget)])
-        for one in found.diagnostics
+        _described(cell, one, [fix for fix in fixes_of(one) if _helps(cell, one, fix, result, names, budget)])
+        for one in result.diagnostics
     ]
-    return {"diagnostics": said, "names": list(found.definitions)}
+    return {"diagnostics": said, "names": list(result.definitions)}
 
 
 def _helps(

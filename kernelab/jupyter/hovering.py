@@ -56,8 +56,8 @@ def _word_at(cell: CellText, line: int, column: int) -> tuple[str, int, int]:
 
 def _told(cell: CellText, line: int, word: str, names: Mapping[str, Any]) -> Iterator[str]:
     with trial():
-        found, kernels = typed(cell, names)
-        above = [one.span for one in found.definitions.values() if one.span.line <= line]
+        result, kernels = typed(cell, names)
+        above = [one.span for one in result.definitions.values() if one.span.line <= line]
         owner = max(above, key=lambda span: span.line, default=None)
         # A line of a function is a part of the adjoints of all that call it.
         kernels = [kernel for kernel in kernels if kernel.span == owner] or kernels
@@ -86,16 +86,16 @@ def _kinds(kernels: Sequence[Kernel], line: int) -> dict[str, str]:
     if kernel is None:
         return {}
     function = kernel.definition.function
-    found = {var.hint: f"{var.type}, the number of the thread" for var in function.threads}
+    kinds = {var.hint: f"{var.type}, the number of the thread" for var in function.threads}
     vars: list[Var] = []
     for stmt in walk(function.body):
         vars += defs(stmt)
         if isinstance(stmt, For | While):
             vars += [*stmt.carries, *([stmt.index] if isinstance(stmt, For) else [])]
     for var in vars:
-        if var.hint and (var.hint not in found or var.span.line <= line):
-            found[var.hint] = str(var.type)
-    return found | {formal.name: spelt(str(formal.type)) for formal in kernel.definition.signature}
+        if var.hint and (var.hint not in kinds or var.span.line <= line):
+            kinds[var.hint] = str(var.type)
+    return kinds | {formal.name: spelt(str(formal.type)) for formal in kernel.definition.signature}
 
 
 def _of_word(word: str, names: Mapping[str, Any]) -> Iterator[str]:

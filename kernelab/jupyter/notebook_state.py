@@ -31,8 +31,8 @@ PIXELS = 2_000
 
 def arrays(_: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to `arrays`: those that variables of the notebook hold, the latest first, and the style."""
-    found = [(name, value) for name, value in names.items() if issubclass(type(value), array)]
-    shown = [pair for pair in reversed(found) if not pair[0].startswith("_")]
+    pairs = [(name, value) for name, value in names.items() if issubclass(type(value), array)]
+    shown = [pair for pair in reversed(pairs) if not pair[0].startswith("_")]
     return {
         "arrays": list(map(_described, shown[:MOST])),
         "more": max(0, len(shown) - MOST),
@@ -77,8 +77,8 @@ def last_tape(names: Mapping[str, Any]) -> tuple[str, Tape | None]:
 
 def tape(_: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to `tape`: the forms of the last one, as a cell would show it, live where that can be."""
-    name, found = last_tape(names)
-    forms = {} if found is None else hooks.widget(found, {}) or hooks.display(found)
+    name, last = last_tape(names)
+    forms = {} if last is None else hooks.widget(last, {}) or hooks.display(last)
     return {"name": name, "forms": forms}
 
 

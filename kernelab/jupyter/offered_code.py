@@ -35,8 +35,8 @@ def _kernel_at(cell: CellText, line: int) -> str:
     """The name of the last def that begins at a line or above."""
     if cell.magic_line is None:
         return ""
-    found = (re.match(r"def +(\w+)", text) for text in reversed(cell.lines[: line + 1]))
-    return next((match[1] for match in found if match), "")
+    matches = (re.match(r"def +(\w+)", text) for text in reversed(cell.lines[: line + 1]))
+    return next((match[1] for match in matches if match), "")
 
 
 def _launches(tape: Tape, kernel: str) -> list[int]:

@@ -164,6 +164,6 @@ def _of_diagnostic(diagnostic: Diagnostic, place: Callable[[Span], Place | None]
 
 def _places(diagnostic: Diagnostic, place: Callable[[Span], Place | None]) -> Iterator[Place]:
     for span in (diagnostic.span, *(other.span for other in diagnostic.related)):
-        found = None if span is None else place(span)
-        if found is not None:
-            yield found
+        where = None if span is None else place(span)
+        if where is not None:
+            yield where

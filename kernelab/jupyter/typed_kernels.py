@@ -26,20 +26,20 @@ from kernelab.views.kernel.kernel_facts import parts_of
 
 def typed(cell: CellText, names: Mapping[str, Any]) -> tuple[Checked, list[Kernel]]:
     """What is said of a cell, and its kernels in order; functions that nobody calls stand for theirs."""
-    found = checked(cell, names)
-    kernels = [_kernel(one) for one in found.definitions.values() if isinstance(one, KernelDefinition)]
+    result = checked(cell, names)
+    kernels = [_kernel(one) for one in result.definitions.values() if isinstance(one, KernelDefinition)]
     functions = uncalled(
-        (one for one in found.definitions.values() if isinstance(one, UserFunction)), kernels
+        (one for one in result.definitions.values() if isinstance(one, UserFunction)), kernels
     )
-    made = (stated_kernel(function) for function in functions)
-    kernels += [kernel for kernel in made if isinstance(kernel, Kernel)]
-    return found, sorted(kernels, key=lambda kernel: kernel.span.line)
+    stated = (stated_kernel(function) for function in functions)
+    kernels += [kernel for kernel in stated if isinstance(kernel, Kernel)]
+    return result, sorted(kernels, key=lambda kernel: kernel.span.line)
 
 
 def _kernel(definition: KernelDefinition) -> Kernel:
-    made = Kernel.of(definition.name, lambda: definition)
-    made.definition = definition
-    return made
+    kernel = Kernel.of(definition.name, lambda: definition)
+    kernel.definition = definition
+    return kernel
 
 
 # ----------------------------------------------------------------------------------------------------- forms
@@ -63,11 +63,11 @@ def forms(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any
     if cell.magic_line is None:
         return {"text": "", "lines": [], "whole": True}
     with trial():
-        found, kernels = typed(cell, names)
+        result, kernels = typed(cell, names)
         shown = [line for kernel in kernels for line in (*form_of(kernel, form), FormLine(""))][:-1]
-    source = found.source
+    source = result.source
     lines = [line.span.line - 1 if line.span and line.span.source is source else None for line in shown]
-    return {"text": "\n".join(line.text for line in shown), "lines": lines, "whole": not found.has_errors}
+    return {"text": "\n".join(line.text for line in shown), "lines": lines, "whole": not result.has_errors}
 
 
 FORMS = tuple(name for name in PANES if name not in ("source", "lines"))
@@ -114,16 +114,16 @@ def marks(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any
     if cell.magic_line is None:
         return {"marks": []}
     with trial():
-        found, kernels = typed(cell, names)
+        result, kernels = typed(cell, names)
         told: dict[tuple[int, str, str], None] = {}
         for kernel in kernels:
             parts = parts_of(kernel)
             for (source, line), facts in Places(parts).facts.items():
-                if source is found.source:
+                if source is result.source:
                     told |= {(line - 1, kind, text): None for kind, text in _said(facts)}
             told |= {(line - 1, kind, text): None for line, kind, text in of_runs(kernel, parts, names)}
             for span, word in zeros(kernel):
-                if span.source is found.source:
+                if span.source is result.source:
                     told[span.line - 1, "zero", f"the derivative of {word} is zero"] = None
     return {"marks": [{"line": line, "kind": kind, "text": text} for line, kind, text in sorted(told)]}
 
@@ -158,10 +158,10 @@ SIGNS: Mapping[str, str] = {
 
 def adjoint_lines(kernels: Sequence[Kernel], line: int) -> list[str]:
     """The lines of the adjoints that a line of the cell becomes, without their common indentation."""
-    found = []
+    lines = []
     for kernel in kernels:
         adjoint = parts_of(kernel).adjoint
         if adjoint is not None and kernel.span.line != line:
             here = (one for one in adjoint.lines if one.span.line == line and not one.is_comment)
-            found += [one.text for one in here if one.span.source is kernel.source]
-    return textwrap.dedent("\n".join(found)).splitlines()
+            lines += [one.text for one in here if one.span.source is kernel.source]
+    return textwrap.dedent("\n".join(lines)).splitlines()

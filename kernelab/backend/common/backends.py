@@ -471,12 +471,8 @@ def replay(messages: Sequence[Message], words: Numpy, prints: int) -> None:
     while position < len(words):
         message = messages[int(words[position])]
         end = position + 1 + len(message.types)
-        kept = words[position + 1 : end]
-        output.add(message, [_value(kept[k : k + 1], type) for k, type in enumerate(message.types)])
+        kept = zip(words[position + 1 : end, None].view(np.uint8), message.types, strict=True)
+        output.add(message, [word[: type.dtype.itemsize].view(type.dtype)[0] for word, type in kept])
         position = end
     output.prints = max(output.prints, prints)
     output.flush()
-
-
-def _value(word: Numpy, type: Scalar) -> Any:
-    return word.view(np.uint8)[: type.dtype.itemsize].view(type.dtype)[0]

@@ -176,15 +176,11 @@ def _slot(frame: Frame, origin: Origin, name: str, present: Sequence[Side]) -> S
     if weak_type is not None:
         return Slot(name, weak_type.scalar, origin, weak_type.weak)
     scalars = [_weak_type(side.value) for side in present]
-    if len({_kind(scalar) for scalar in scalars} & {"bool", "number"}) > 1:
+    if len({scalar == bool_ for scalar in scalars}) > 1:
         raise mixed(name, present)
     floats = [scalar for scalar in scalars if scalar.is_float]
     widest = max(floats or scalars, key=lambda scalar: scalar.bits)
     return Slot(name, widest, origin, widest != bool_)
-
-
-def _kind(scalar: Scalar) -> str:
-    return "bool" if scalar == bool_ else "number"
 
 
 def _weak_type(value: Meaning | None) -> Scalar:

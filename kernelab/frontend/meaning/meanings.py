@@ -399,11 +399,11 @@ def describe(meaning: Meaning) -> str:
         case ArrayRef():
             part = "row" if meaning.is_row else "slice"
             return f"a {part} of {meaning.var.hint}, {Array(meaning.elem, meaning.ndim)}"
-        case TupleOf(_, Struct() as struct) | StructArrayRef(struct=struct) if _is_one(meaning):
+        case TupleOf(_, Struct() as struct):
             return str(struct)
         case StructArrayRef(name, struct, _, indices):
-            whole = str(StructArray(struct, meaning.ndim))
-            return f"a row of {name}, {whole}" if indices else whole
+            whole = str(StructArray(struct, meaning.ndim) if meaning.ndim else struct)
+            return f"a row of {name}, {whole}" if indices and meaning.ndim else whole
         case NoArray(type):
             return f"an {type} that is not set"
         case StructRef(struct):
@@ -426,10 +426,6 @@ def describe(meaning: Meaning) -> str:
             return f"the derivative of {describe(function).removeprefix('the ')}"
         case Poison():
             return "an earlier mistake"
-
-
-def _is_one(meaning: Meaning) -> bool:
-    return not isinstance(meaning, StructArrayRef) or meaning.ndim == 0
 
 
 def is_struct(meaning: Meaning | None) -> bool:

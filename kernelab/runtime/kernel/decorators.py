@@ -227,7 +227,8 @@ def func_native(
 
 
 def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool) -> Decorator:
-    if getattr(forward_fn, "__kernelab_kernel__", None) is not None or not _is_function(forward_fn):
+    is_function = isinstance(forward_fn, Function) or hasattr(forward_fn, "__kernelab_function__")
+    if hasattr(forward_fn, "__kernelab_kernel__") or not is_function:
         name = getattr(forward_fn, "__name__", repr(forward_fn))
         message = f"{name} is not a function for kernels, so it can have no custom derivative"
         raise KernelTypeError(Diagnostic(message, None, "func", hint="decorate it with @func"))
@@ -242,10 +243,6 @@ def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool) -> Decorat
         return function
 
     return decorate
-
-
-def _is_function(value: Any) -> bool:
-    return isinstance(value, Function) or getattr(value, "__kernelab_function__", None) is not None
 
 
 def struct(cls: Any) -> type[Instance]:

@@ -205,7 +205,7 @@ class Kernel(KernelHints, Displayed):
         if definition not in self._instances:
             self._instances[definition] = kernel = Kernel.of(self.name, lambda: definition)
             kernel.definition = definition
-            kernel.origin = Part(_instance_of, (self, tuple(types)))
+            kernel.origin = Part(Kernel.instance, (self, tuple(types)))
         return self._instances[definition]
 
     @property
@@ -468,10 +468,6 @@ def _member(cell: Cell, name: str) -> "Made":
 def _kernel(text: Text, early: Parsed | None, options: Mapping[str, Any]) -> Kernel:
     function = text.function()
     return Kernel.of_def(function, function.__globals__, options, early)
-
-
-def _instance_of(kernel: Kernel, types: Sequence[AnyType | None]) -> Kernel:
-    return kernel.instance(types)
 
 
 def kernels_of(text: str, label: str, names: Mapping[str, Any] | None = None) -> dict[str, Kernel]:

@@ -22,13 +22,10 @@ def norms_view(norms: Norms) -> Node:
     if not steps:
         return words("No gradient reaches an array that requires one.")
     title = words(Run("norms of the adjoints", "strong"), f", {counted(len(steps), 'step')}", level=1)
-    turns = [step for before, step in zip((None, *steps), steps, strict=False) if _turns(before, step)]
+    trends = zip(("", *(step.trend for step in steps)), steps, strict=False)
+    turns = [step for before, step in trends if step.trend and step.trend != before]
     said = [words(Run("⚠ ", "bad"), _sentence(step)) for step in turns[:LAST]]
     return Below((title, *said, _plot(steps), _table(steps, turns)))
-
-
-def _turns(before: NormStep | None, step: NormStep) -> bool:
-    return bool(step.trend) and (before is None or before.trend != step.trend)
 
 
 def _sentence(step: NormStep) -> str:
