@@ -30,8 +30,7 @@ from kernelab.views.kernel.kernel_facts import (
 from kernelab.views.pages import display
 from kernelab.views.pages.markup import Node
 from kernelab.views.tape.arrays import array_view, picked_view
-from kernelab.views.tape.measures_view import norms_view, profile_view
-from kernelab.views.tape.tape_view import svg_of, tape_view
+from kernelab.views.tape.tape_view import norms_view, profile_view, svg_of, tape_view
 
 DISPLAYS: dict[type, Callable[[Any], Node]] = {
     Kernel: view,

@@ -21,7 +21,7 @@ from kernelab.views.pages import markup
 from kernelab.views.pages.markup import Below, Cell, Node, Run, Style, Table, cell, counted, words, written
 from kernelab.views.tape.arrays import array_view
 from kernelab.views.tape.digest import Digest
-from kernelab.views.tape.measures_view import norms_view
+from kernelab.views.tape.tape_view import norms_view
 
 FEW = 3.0
 """Of so few digits that are left a reader is warned."""

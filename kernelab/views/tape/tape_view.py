@@ -1,4 +1,4 @@
-"""A tape as a picture and a table: one row for each record, with its reads, writes and overwrites.
+"""A tape as a picture and a table, a row for each record; norms of its adjoints; times of its kernels.
 
 Pure functions from a tape to markup; must not know how a tape records or sweeps.
 """
@@ -8,14 +8,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from kernelab import hooks
+from kernelab.autodiff.tape.measures import KernelTime, Norms, NormStep, Profile
 from kernelab.autodiff.tape.tape import Tape
-from kernelab.errors import running_shell
+from kernelab.errors import Span, running_shell
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import names_of_memories
 from kernelab.runtime.memory.memory import Allocation
 from kernelab.views.kernel.code_view import spill
-from kernelab.views.pages.markup import Below, Cell, Drawing, Node, Run, Table, Words, cell, ends_of, words
+from kernelab.views.pages import markup
+from kernelab.views.pages.markup import Below, Cell, Drawing, Node, Run, Table, Words, cell, counted, words
+from kernelab.views.pages.picture import curves
 from kernelab.views.tape.digest import TapeData
 from kernelab.views.tape.timeline import timeline
 
@@ -90,7 +95,7 @@ def tape_view(tape: Tape) -> Node:
     saved = f", {_size(tape.saved_bytes)} saved from being overwritten" if tape.saved_bytes else ""
     title = words(Run(f"tape of {len(data)} record{'s' * (len(data) != 1)}", "strong"), saved, level=1)
     picture = Drawing("", timeline(data), ())
-    rows = ends_of(len(data), partial(_row, data), SHOWN_FIRST, SHOWN_LAST)
+    rows = markup.ends_of(len(data), partial(_row, data), SHOWN_FIRST, SHOWN_LAST)
     spills = (
         words(Run(f"{kernel.name}, beyond the memory for loops: ", "dim"), spill(kernel.spilled))
         for kernel in dict.fromkeys(record.kernel for record in tape.launches)
@@ -150,3 +155,95 @@ def _arrays(data: TapeData, parameters: Sequence[str], arrays: Sequence[int]) ->
         described = parameter or f"{dtype}, shape {' × '.join(map(str, shape))}"
         runs[Run(described, "dim") if name is None else Run(f"{name}{dot}{field}")] = None
     return Cell(tuple(run for one in runs for run in (Run(", "), one))[1:])
+
+
+# ----------------------------------------------------------------------------------------------------- norms
+
+
+FIRST, LAST, SHOWN = 12, 6, 40
+"""Of many steps, how many have rows at the ends, and how many at most."""
+
+CHARACTERS = 60
+"""How many characters a plot in a terminal takes."""
+
+
+def norms_view(norms: Norms) -> Node:
+    """A sentence for each place where the gradient leaves its bounds, the plot, and the table."""
+    steps = norms.steps
+    if not steps:
+        return words("No gradient reaches an array that requires one.")
+    title = words(Run("norms of the adjoints", "strong"), f", {counted(len(steps), 'step')}", level=1)
+    trends = zip(("", *(step.trend for step in steps)), steps, strict=False)
+    turns = [step for before, step in trends if step.trend and step.trend != before]
+    said = [words(Run("⚠ ", "bad"), _sentence(step)) for step in turns[:LAST]]
+    return Below((title, *said, _norms_plot(steps), _norms_table(steps, turns)))
+
+
+def _sentence(step: NormStep) -> str:
+    verb = step.trend if step.trend in ("vanishes", "explodes") else f"is {step.trend}"
+    loop = "" if step.iteration is None else f", iteration {step.iteration}"
+    where = str(step.place) if step.line is None else f"{step.line}: {_line_text(step.line)}"
+    return f"the gradient {verb} in record {step.record + 1}, {step.title}{loop} ({where})"
+
+
+def _line_text(line: Span) -> str:
+    return line.source.line(line.line).strip()
+
+
+def _norms_plot(steps: Sequence[NormStep]) -> Drawing:
+    sizes = np.array([step.norm for step in steps], np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        powers = np.where(np.isfinite(sizes) & (sizes > 0), np.log10(sizes), np.nan)
+    alt = "the power of ten of the largest norm of the adjoints after each step, from the loss on"
+    title = "log10 of the largest norm of the adjoints, from the loss on"
+    return Drawing(title, curves([powers[:, None]], ("",), alt, len(steps) - 1), (_bars(powers),))
+
+
+def _bars(powers: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
+    """The same in characters, for a terminal; blank where there is no power."""
+    some = powers[np.linspace(0, len(powers) - 1, min(len(powers), CHARACTERS)).astype(int)]
+    finite = some[np.isfinite(some)]
+    low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 0.0)
+    marks = "▁▂▃▄▅▆▇█"
+    bars = [" " if np.isnan(one) else marks[int(7 * (one - low) / ((high - low) or 1.0))] for one in some]
+    return f"{''.join(bars)}  from 1e{high:+.1f} to 1e{low:+.1f}"
+
+
+NORMS_HEAD = ("step", "record", "iteration", "norm", "", "where", "source")
+
+
+def _norms_table(steps: Sequence[NormStep], turns: Sequence[NormStep]) -> Table:
+    kept = [i for i, step in enumerate(steps) if i < FIRST or i >= len(steps) - LAST or step in turns]
+    kept = list(range(len(steps))) if len(steps) <= SHOWN else kept
+    rows: list[tuple[Cell, ...]] = []
+    for before, i in zip((-1, *kept), kept, strict=False):
+        if i > before + 1:
+            rows.append(markup.left_out(f"{i - before - 1} more", len(NORMS_HEAD)))
+        rows.append(_step_row(i, steps[i]))
+    return Table("", NORMS_HEAD, tuple(rows))
+
+
+def _step_row(i: int, step: NormStep) -> tuple[Cell, ...]:
+    name = step.title.removeprefix("the launch of ").strip("`")
+    iteration = "" if step.iteration is None else str(step.iteration)
+    where, source = (str(step.place), "") if step.line is None else (str(step.line), _line_text(step.line))
+    numbers = cell(str(i + 1), is_number=True), cell(f"{step.record + 1} {name}", "name")
+    shown = cell(iteration, is_number=True), cell(f"{step.norm:.4g}", is_number=True)
+    return *numbers, *shown, cell(step.trend, "bad"), cell(where, "dim"), cell(source)
+
+
+# --------------------------------------------------------------------------------------------------- profile
+
+
+def profile_view(profile: Profile) -> Node:
+    """A row for each kernel, the one that takes the longest first."""
+    if not profile.kernels:
+        return words("This tape has recorded no launches.")
+    head = ("kernel", "launches", "forward ms", "backward ms", "bytes", "GB/s")
+    return Table("time of the launches, run again on copies", head, tuple(map(_time_row, profile.kernels)))
+
+
+def _time_row(one: KernelTime) -> tuple[Cell, ...]:
+    backward = "" if one.backward is None else f"{one.backward * 1e3:.3f}"
+    numbers = f"{one.launches:,}", f"{one.forward * 1e3:.3f}", backward, f"{one.nbytes:,}", f"{one.rate:.2f}"
+    return cell(one.name, "name"), *(cell(number, is_number=True) for number in numbers)
