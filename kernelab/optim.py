@@ -27,7 +27,7 @@ from kernelab.errors import (
 )
 from kernelab.guidance.bad_calls import telling
 from kernelab.guidance.hint_tables import OPTIMISERS, face
-from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of, size_of
+from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.host.create import zeros
@@ -289,11 +289,8 @@ def _require_gradient(k: int, param: array, grad: Any) -> None:
 
 def _flat(values: array) -> array:
     """All numbers of a contiguous array in one row, components too."""
-    if values.ndim == 1 and isinstance(values.dtype, Scalar):
-        return values
-    scalar = scalar_of(values.dtype)
-    count = values.size * size_of(values.dtype)
-    return array.over(values.allocation, values.offset, (count,), (scalar.dtype.itemsize,), scalar)
+    is_row = values.ndim == 1 and isinstance(values.dtype, Scalar)
+    return values if is_row else values.view(scalar_of(values.dtype)).flatten()
 
 
 def _kept(param: array) -> array:

@@ -212,21 +212,14 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
     _require_numbers(target)
     if source.ndim != target.ndim or shape_of(source.dtype) != shape_of(target.dtype):
         count = None if count is None else count * math.prod(shape_of(source.dtype))
-        source, target = _numbers(source.contiguous()), _numbers(target)
+        source, target = source.contiguous(), target.view(scalar_of(target.dtype)).flatten()
+        source = source.view(scalar_of(source.dtype)).flatten()
         if count is None and source.size != target.size:
             message = f"{source.size} numbers cannot be cast into an array that has room for {target.size}"
             raise KernelValueError(Diagnostic(message, code="count", hint="say how many elements: count=..."))
     if count is not None:
         source, target = _first(source, count), _first(target.flatten(), count)
     apply("array_cast", cast_function(target.dtype), [source], (target,))
-
-
-def _numbers(values: array) -> array:
-    """The numbers of a contiguous array in one row, as a view."""
-    row = values.flatten()
-    if not isinstance(row.dtype, Scalar):
-        row = row.view(scalar_of(row.dtype)).flatten()
-    return row
 
 
 # ------------------------------------------------------------------------------------------ parts
