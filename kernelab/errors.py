@@ -59,6 +59,14 @@ def with_article(name: object) -> str:
     return f"{'an' if str(name)[:1].lower() in 'aeio' else 'a'} {name}"
 
 
+_PLURALS = {"entry": "entries", "index": "indices", "launch": "launches"}
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: "1 entry", "2 entries"."""
+    return f"{number} {noun if number == 1 else _PLURALS.get(noun, noun + 's')}"
+
+
 def near(name: str, names: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
     """A hint for a name that is not there: the most similar one of some names, else `otherwise`."""
     close = difflib.get_close_matches(name, names, 1, cutoff)

@@ -9,7 +9,7 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, ParamSpec, TypeVar
 
-from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.errors import Diagnostic, KernelTypeError, counted
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,7 +64,7 @@ def misfit(
     elif missing:
         message = f"{name}() needs {' and '.join(missing)}"
     else:
-        count = f"{len(placed)} argument{'s' * (len(placed) != 1)}"
+        count = counted(len(placed), "argument")
         message = f"{name}() takes {count} by position, not {len(arguments)}"
     written = ", ".join(p.name if p.name in needed else f"{p.name}=..." for p in parameters)
     hint = next((instead[key] for key in missing if key in instead), f"write {name}({written})")

@@ -7,9 +7,9 @@ from typing import Any
 from kernelab.autodiff.inspect.thread_run import ThreadRun
 from kernelab.autodiff.tape.measures import Profile
 from kernelab.backend.cpu.interpreter import Seen
+from kernelab.errors import counted
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.views.kernel.code_view import Parts
-from kernelab.views.pages.markup import counted
 
 LEAST = 0.05
 """The share of a run from which on a line is told of."""
@@ -27,7 +27,7 @@ def of_runs(kernel: Kernel, parts: Parts, names: Mapping[str, Any]) -> Iterator[
     for profile in [one for one in values if type(one) is Profile][:1]:
         for time in (one for one in profile.kernels if one.name == kernel.name):
             back = "" if time.backward is None else f" and {1e3 * time.backward:.3g} ms back"
-            launches = counted(time.launches, "launch", "launches")
+            launches = counted(time.launches, "launch")
             text = f"{1e3 * time.forward:.3g} ms forward{back}, in the profile of {launches}"
             yield kernel.span.line, "cost", text
 

@@ -12,14 +12,14 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.autograd import jacobian_fd
-from kernelab.errors import Diagnostic, KernelError, KernelValueError
+from kernelab.errors import Diagnostic, KernelError, KernelValueError, counted
 from kernelab.guidance.bad_calls import telling
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.launch import launch
 from kernelab.runtime.ops.function_calls import is_function
 from kernelab.views.pages.display import View, show_now
-from kernelab.views.pages.markup import Run, counted, words, written
+from kernelab.views.pages.markup import Run, words, written
 
 __all__ = ["NotYet", "check"]
 

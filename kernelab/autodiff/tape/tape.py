@@ -48,7 +48,7 @@ from kernelab.autodiff.tape.seeds import (
 )
 from kernelab.autodiff.transforms.levels import Level
 from kernelab.backend.cuda.launch_config import BLOCK, config_of
-from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, NotFiniteError, Related
+from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, NotFiniteError, Related, counted
 from kernelab.guidance.bad_calls import telling
 from kernelab.hooks import Displayed
 from kernelab.runtime.array.array import array
@@ -175,7 +175,7 @@ class Tape(Observed, Habits, Displayed):
 
     def __repr__(self) -> str:
         saved = f", {self.saved_bytes:,} bytes saved" if self.saved_bytes else ""
-        return f"<tape of {len(self)} record{'s' * (len(self) != 1)}{saved}>"
+        return f"<tape of {counted(len(self), 'record')}{saved}>"
 
     # -------------------------------------------------------------------------------------- recording
 
@@ -203,8 +203,7 @@ class Tape(Observed, Habits, Displayed):
     def _warn_entered_again(self, before: Place) -> None:
         place = caller()
         message = Diagnostic(
-            f"this tape already holds {len(self)} record{'s' * (len(self) != 1)}; "
-            "entering it again adds more",
+            f"this tape already holds {counted(len(self), 'record')}; entering it again adds more",
             place.span,
             "entered-again",
             hint="open a new Tape() in this cell, or call reset() first",

@@ -15,7 +15,7 @@ from typing import Any
 
 from kernelab.backend.cuda import nvrtc
 from kernelab.backend.cuda.driver import Driver, fault, wait_until
-from kernelab.errors import BuildError, Diagnostic, KernelError, LaunchError
+from kernelab.errors import BuildError, Diagnostic, KernelError, LaunchError, counted
 
 _INSTALL = "pip install 'kernelab[cuda]' installs cuda-python and NVRTC; until then use device=\"cpu\""
 _NO_DRIVER = 'install NVIDIA\'s driver, and look at nvidia-smi; until then use device="cpu"'
@@ -79,7 +79,7 @@ def open_driver(ordinal: int) -> "NvidiaDriver":
         (why,) = problem.diagnostics
         raise LaunchError(Diagnostic(f"{absent}: {why.message}", code="device", hint=why.hint)) from problem
     if not 0 <= ordinal < count:
-        have = "no CUDA device" if not count else f"{count} CUDA device{'s' * (count > 1)}"
+        have = "no CUDA device" if not count else counted(count, "CUDA device")
         hint = 'use device="cpu"' if not count else f'use one of "cuda:0" to "cuda:{count - 1}"'
         raise LaunchError(Diagnostic(f"{absent}: this machine has {have}", hint=hint))
     return NvidiaDriver(ordinal)

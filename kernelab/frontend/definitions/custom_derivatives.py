@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from kernelab.errors import Diagnostic, Related, Span
+from kernelab.errors import Diagnostic, Related, Span, counted
 from kernelab.frontend.definitions.adjoint_targets import (
     Adjoints,
     bars,
@@ -28,7 +28,7 @@ from kernelab.frontend.definitions.definitions import Template, template
 from kernelab.frontend.definitions.functions import UserFunction, as_meaning, lower_rule
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.meaning.annotations import annotation
-from kernelab.frontend.meaning.frame import BrokenCall, Mistake, counted, evaluated
+from kernelab.frontend.meaning.frame import BrokenCall, Mistake, evaluated
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     Bound,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span
+from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span, counted
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.meaning import array_views, unsupported
@@ -280,7 +280,7 @@ class GenericKernel:
         wanted = open_ndim(argument.annotation)
         ndim = type.ndim if isinstance(type, Array | StructArray) else 0
         if wanted is not None and wanted != ndim:
-            expected = f"an array of {wanted} dimension{'s' * (wanted != 1)}"
+            expected = f"an array of {counted(wanted, 'dimension')}"
             message = f"argument `{argument.arg}` of kernel `{self.name}` expects {expected}, not {type}"
             raise LaunchError(Diagnostic(message, self.template.places(argument), "ndim"))
 

@@ -14,12 +14,12 @@ from functools import partial
 import numpy as np
 
 from kernelab.errors import Diagnostic
+from kernelab.errors import counted as numbered
 from kernelab.frontend.expressions import places, struct_values
 from kernelab.frontend.expressions.control import LoopHead, branch, loop, truth
 from kernelab.frontend.expressions.joins import FLAGS, RETURNED, WATCH
 from kernelab.frontend.meaning import array_views, unsupported
 from kernelab.frontend.meaning.frame import Frame, Mistake, Poisoned
-from kernelab.frontend.meaning.frame import counted as numbered
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     Meaning,

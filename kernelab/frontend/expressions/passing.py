@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from kernelab.builtins.language_words import BY_COUNT, LIBRARY_TEXT, LIBRARY_WORDS
-from kernelab.errors import Related, Source
+from kernelab.errors import Related, Source, counted
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.meaning import array_views
 from kernelab.frontend.meaning.byref import HandedCall
-from kernelab.frontend.meaning.frame import Frame, Mistake, Poisoned, Recursion, counted
+from kernelab.frontend.meaning.frame import Frame, Mistake, Poisoned, Recursion
 from kernelab.frontend.meaning.meanings import (
     Argument,
     Arguments,

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from kernelab.errors import counted
 from kernelab.frontend.meaning import array_views, unsupported
 from kernelab.frontend.meaning.array_views import index
-from kernelab.frontend.meaning.frame import Frame, counted
+from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import ArrayRef, HostArray, Meaning, TupleOf, Typed, Weak, describe
 from kernelab.frontend.meaning.promote import cast, convert, spelled
 from kernelab.lang.build import constant, integer, zero

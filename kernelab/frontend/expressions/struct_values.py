@@ -15,12 +15,12 @@ from typing import assert_never
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, Span
+from kernelab.errors import Diagnostic, Span, counted
 from kernelab.frontend.expressions import places
 from kernelab.frontend.expressions.places import COMPONENTS, Component, Groups
 from kernelab.frontend.meaning import array_views
 from kernelab.frontend.meaning.array_views import index
-from kernelab.frontend.meaning.frame import Frame, Mistake, NotSet, Poisoned, counted
+from kernelab.frontend.meaning.frame import Frame, Mistake, NotSet, Poisoned
 from kernelab.frontend.meaning.meanings import (
     Arguments,
     ArrayRef,

@@ -7,12 +7,12 @@ from functools import reduce
 from itertools import product
 from typing import get_args
 
-from kernelab.errors import Related
+from kernelab.errors import Related, counted
 from kernelab.frontend.expressions import places, struct_values
 from kernelab.frontend.expressions.passing import in_order
 from kernelab.frontend.meaning import array_views
 from kernelab.frontend.meaning.array_views import index_of
-from kernelab.frontend.meaning.frame import Frame, counted
+from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import (
     Argument,
     Arguments,

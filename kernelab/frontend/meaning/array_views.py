@@ -13,9 +13,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kernelab.errors import Diagnostic, Span
+from kernelab.errors import Diagnostic, Span, counted
 from kernelab.frontend.meaning import unsupported
-from kernelab.frontend.meaning.frame import Frame, Mistake, counted
+from kernelab.frontend.meaning.frame import Frame, Mistake
 from kernelab.frontend.meaning.meanings import (
     Argument,
     Arguments,

@@ -146,12 +146,6 @@ class Frame:
             self.env, self.set_at = outside
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 index`, `2 indices`, `3 arguments`."""
-    plural = {"index": "indices"}.get(noun, noun + "s")
-    return f"{number} {noun if number == 1 else plural}"
-
-
 # ------------------------------------------------------------------------------------------------ evaluation
 
 

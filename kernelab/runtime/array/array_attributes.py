@@ -11,7 +11,14 @@ from functools import lru_cache
 from typing import Any, TypeVar, get_args
 
 from kernelab import hooks
-from kernelab.errors import Diagnostic, KernelAttributeError, KernelError, KernelTypeError, KernelValueError
+from kernelab.errors import (
+    Diagnostic,
+    KernelAttributeError,
+    KernelError,
+    KernelTypeError,
+    KernelValueError,
+    counted,
+)
 from kernelab.guidance.hint_tables import ARRAYS, FIXED, KERNELS, Offers
 from kernelab.host.single import Single
 from kernelab.runtime.context.conversion import array_type, value_type
@@ -199,7 +206,7 @@ class Ranked:
         self._make = make
         self.ndim = ndim
         self.__name__ = self.__kernelab_name__ = name = f"{word}{ndim}d"
-        axes = f"{ndim} dimension{'s' * (ndim > 1)}"
+        axes = counted(ndim, "dimension")
         self.__doc__ = f"``{name}{says} {axes}, ``{name}[float]`` annotates."
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelError, KernelTypeError, TapeError
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError, TapeError, counted
 from kernelab.host.traced import Origins, follow, traced, untraced
 from kernelab.host.values import frozen, value_of
 from kernelab.lang.rounding import rounded, widened
@@ -62,9 +62,7 @@ class Instance:
         object.__setattr__(self, "_element", False)
         object.__setattr__(self, "_without", frozenset())
         if len(values) > len(struct.fields):
-            message = (
-                f"{struct} has {len(struct.fields)} field{'s' * (len(struct.fields) != 1)}, not {len(values)}"
-            )
+            message = f"{struct} has {counted(len(struct.fields), 'field')}, not {len(values)}"
             hint = f"they are {', '.join(f'{entry.name}: {entry.type}' for entry in struct.fields)}"
             raise KernelTypeError(Diagnostic(message, code="field", hint=hint))
         by_name = dict(zip((entry.name for entry in struct.fields), values, strict=False))

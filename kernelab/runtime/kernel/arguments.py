@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, LaunchError, Span, near
+from kernelab.errors import Diagnostic, LaunchError, Span, counted, near
 from kernelab.frontend import GenericKernel, KernelDefinition
 from kernelab.frontend.definitions.kernels import Formal
 from kernelab.host.traced import untraced
@@ -156,7 +156,7 @@ class Parameter:
             raise self.wrong(f"an array of {source.dtype}", hint, "dtype")
         if source.ndim != wanted.ndim:
             hint = f"its shape is {source.shape}; reshape or slice it, or annotate {self.name}: {source.type}"
-            raise self.wrong(f"an array of {dimensions(source.ndim)}", hint, "ndim")
+            raise self.wrong(f"an array of {counted(source.ndim, 'dimension')}", hint, "ndim")
         return source
 
     def _described_by_itself(self, argument: Any) -> HostArray:
@@ -262,8 +262,7 @@ def parameters(kernel: str, params: Sequence[Var]) -> tuple[Parameter, ...]:
 def wrong_count(kernel: str, params: Sequence[Parameter | Formal], count: int, span: Span) -> LaunchError:
     """The error of a launch with more or fewer arguments than the kernel has parameters."""
     signature = ", ".join(f"{p.name}: {p.type}" for p in params)
-    arguments = "1 argument" if len(params) == 1 else f"{len(params)} arguments"
-    message = f"kernel `{kernel}` takes {arguments}, not {count}"
+    message = f"kernel `{kernel}` takes {counted(len(params), 'argument')}, not {count}"
     if count < len(params):
         message += f"; `{params[count].name}` is missing"
     return LaunchError(Diagnostic(message, span, "count", hint=f"its signature is {kernel}({signature})"))
@@ -272,12 +271,7 @@ def wrong_count(kernel: str, params: Sequence[Parameter | Formal], count: int, s
 def _expected(type: Value | Array) -> str:
     if not isinstance(type, Array):
         return f"{'an' if str(type).startswith('int') else 'a'} {type}"
-    return f"an array of {type.elem} with {dimensions(type.ndim)}"
-
-
-def dimensions(ndim: int) -> str:
-    """A number of dimensions as messages say it."""
-    return "1 dimension" if ndim == 1 else f"{ndim} dimensions"
+    return f"an array of {type.elem} with {counted(type.ndim, 'dimension')}"
 
 
 def _number_hint(argument: Any, wanted: Scalar) -> str:

@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelValueError, LaunchError, Span, a_thing, type_name, with_article
+from kernelab.errors import (
+    Diagnostic,
+    KernelValueError,
+    LaunchError,
+    Span,
+    a_thing,
+    counted,
+    type_name,
+    with_article,
+)
 from kernelab.frontend.definitions.kernels import Formal, GenericKernel
 from kernelab.host.values import type_of
 from kernelab.lang.rounding import is_float_dtype
@@ -32,7 +41,7 @@ from kernelab.runtime.context.conversion import array_type, scalar_of_dtype, val
 from kernelab.runtime.host.create import from_dlpack
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import structarray
-from kernelab.runtime.kernel.arguments import Formals, dimensions, wrong_count
+from kernelab.runtime.kernel.arguments import Formals, wrong_count
 from kernelab.runtime.memory.device import CPU
 
 
@@ -76,7 +85,9 @@ def _parts(kernel: str, formal: Formal, argument: Any) -> Sequence[Any]:
         case StructArray(elem, ndim):
             elements = _borrowed(argument, elem)
             if elements is None or elements.dtype != elem or elements.ndim != ndim:
-                raise _wrong(kernel, formal, argument, f"an array of {elem} with {dimensions(ndim)}")
+                raise _wrong(
+                    kernel, formal, argument, f"an array of {elem} with {counted(ndim, 'dimension')}"
+                )
             return elements.leaves
         case _:
             return (argument,)
@@ -133,7 +144,7 @@ def _described(argument: Any, wanted: Any) -> tuple[str, str]:
 def types_of(kernel: GenericKernel, arguments: Sequence[Any]) -> list[AnyType | None]:
     """The type of each argument for an open parameter; raises LaunchError for one that has none."""
     if len(arguments) != len(kernel.names):
-        count = "1 argument" if len(kernel.names) == 1 else f"{len(kernel.names)} arguments"
+        count = counted(len(kernel.names), "argument")
         message = f"kernel `{kernel.name}` takes {count}, not {len(arguments)}"
         hint = f"its parameters are {', '.join(kernel.names)}"
         raise LaunchError(Diagnostic(message, kernel.span, "count", hint=hint))

@@ -16,7 +16,7 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.backend.cuda.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG, LaunchConfig, config_of
-from kernelab.errors import Diagnostic, LaunchError
+from kernelab.errors import Diagnostic, LaunchError, counted
 from kernelab.guidance.bad_calls import no_argument, show_signature, telling
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.array.array import Gathered, array, duplicate
@@ -232,7 +232,7 @@ def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> list[All
 def _warn_of_rank(kernel: Kernel, grid: Grid) -> None:
     """A grid of another rank runs, padded or flattened, but is hardly what was meant."""
     unpacked, rank = kernel.plan.coordinates, len(grid.extents)
-    dimensions = f"this grid has {rank} dimension{'s' * (rank != 1)}"
+    dimensions = f"this grid has {counted(rank, 'dimension')}"
     message = f"`{kernel.name}` unpacks {unpacked} thread indices, and {dimensions}"
     hint = f"launch it with dim=({', '.join('nmkl'[:unpacked])})"
     if unpacked == 1:

@@ -13,7 +13,7 @@ from typing import Any
 
 from kernelab.backend.cuda.launch_config import Scratch, current_stream
 from kernelab.backend.cuda.synchronisation import PendingGraph, PendingLaunch
-from kernelab.errors import Diagnostic, LaunchError
+from kernelab.errors import Diagnostic, LaunchError, counted
 from kernelab.guidance.bad_calls import telling
 from kernelab.lang.types import uint8
 from kernelab.runtime.array.array import array
@@ -159,8 +159,7 @@ class Graph:
         self._lent, space.backend.lent = space.backend.lent, []
 
     def __repr__(self) -> str:
-        count = len(self._launches)
-        return f"<graph of {count} launch{'es' * (count != 1)} on {self.device}>"
+        return f"<graph of {counted(len(self._launches), 'launch')} on {self.device}>"
 
     def __len__(self) -> int:
         return len(self._launches)

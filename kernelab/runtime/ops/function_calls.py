@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kernelab import hooks
-from kernelab.errors import Diagnostic, KernelError, KernelTypeError, LaunchError, near
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError, LaunchError, counted, near
 from kernelab.frontend import UserFunction, one_thread
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.meaning.meanings import Argument, BuiltinRef, FunctionRef, Meaning, TupleType, Weak
@@ -194,8 +194,7 @@ def bound(function: UserFunction, positional: Sequence[Any], named: Mapping[str,
     values = {**function.default_values(), **named}
     missing = [name for name in rest if name not in values]
     if len(positional) > len(names) or missing:
-        count = "1 argument" if len(names) == 1 else f"{len(names)} arguments"
-        message = f"takes {count}, not {len(positional) + len(named)}"
+        message = f"takes {counted(len(names), 'argument')}, not {len(positional) + len(named)}"
         message += f"; `{missing[0]}` is missing" if missing else ""
         raise _refused(function, message, f"write {function.name}({', '.join(names)})")
     return [*positional, *(values[name] for name in rest)]

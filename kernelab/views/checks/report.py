@@ -21,7 +21,7 @@ from kernelab.autodiff.inspect.contributions import Contributions
 from kernelab.autodiff.inspect.precision import LineDigits, Precision
 from kernelab.autodiff.inspect.thread_run import ThreadRun
 from kernelab.autodiff.jacobians.jacobian import Jacobians
-from kernelab.errors import Source, Span
+from kernelab.errors import Source, Span, counted
 from kernelab.views.checks.heatmap import jacobians_view, panels, text_lines
 from kernelab.views.pages import display, figures, markup
 from kernelab.views.pages.markup import (
@@ -36,7 +36,6 @@ from kernelab.views.pages.markup import (
     Table,
     Words,
     cell,
-    counted,
     words,
 )
 from kernelab.views.pages.picture import svg
@@ -173,12 +172,12 @@ def _code(span: Span) -> Code:
 
 def tape_report_view(report: TapeReport) -> Node:
     """A verdict for each launch of a tape, and what is known of those that failed."""
-    count = counted(len(report.launches), "launch", "launches")
+    count = counted(len(report.launches), "launch")
     table = Table("", TAPE_HEAD, tuple(_launch_row(launch) for launch in report.launches))
     verdict = Run("✓ PASS", "good") if report else Run("✗ FAIL", "bad")
     outcome = ""
     if (whole := report.whole) is not None:
-        products, entries = counted(whole.products, "product"), counted(whole.entries, "entry", "entries")
+        products, entries = counted(whole.products, "product"), counted(whole.entries, "entry")
         outcome = f": end to end, {products} of its adjoint agree with float64 differences, of {entries}"
     elif (bad := report.first_bad()) is not None:
         outcome = f": launch {bad.index + 1}, {bad.kernel}, is the first that is wrong"
@@ -230,7 +229,7 @@ def _verdict(report: GradcheckReport) -> Words:
     if failed:
         rest = f"{failed} of {counted(len(report.pairs), 'pair')} of input and output failed"
         return words(Run("✗ FAIL", "bad"), title + rest, level=1)
-    entries = counted(sum(pair.entries for pair in report.pairs), "entry", "entries")
+    entries = counted(sum(pair.entries for pair in report.pairs), "entry")
     directions = [pair.directions for pair in report.pairs if pair.directions]
     rest = f"adjoint and float64 differences agree in {entries}"
     if directions:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelab.autodiff.inspect.thread_graph import Operation, ThreadGraph
-from kernelab.errors import NOWHERE, Source, Span
+from kernelab.errors import NOWHERE, Source, Span, counted
 from kernelab.views.kernel.code_view import Parts, Places
 from kernelab.views.kernel.layered import HEIGHT, Layout, layout
 from kernelab.views.pages.markup import (
@@ -28,7 +28,6 @@ from kernelab.views.pages.markup import (
     Run,
     Table,
     cell,
-    counted,
     ends_of,
     render,
     words,

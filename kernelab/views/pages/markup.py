@@ -135,11 +135,6 @@ class Fold:
 Node = Words | Code | Table | Drawing | Beside | Below | Fold
 
 
-def counted(number: int, one: str, several: str = "") -> str:
-    """A number with its noun: ``1 entry``, ``2 entries``."""
-    return f"{number} {one if number == 1 else several or one + 's'}"
-
-
 def written(value: Any) -> str:
     """A number with six digits, a vector or matrix by its rows."""
     if np.ndim(value):

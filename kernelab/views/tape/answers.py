@@ -13,12 +13,12 @@ from kernelab.autodiff.inspect.thread_run import MOST, ThreadRun, trace_record, 
 from kernelab.autodiff.inspect.zero_lines import ZeroLine
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.backend.cpu.interpreter import Seen
-from kernelab.errors import NOWHERE, KernelError
+from kernelab.errors import NOWHERE, KernelError, counted
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.program import Pullback
 from kernelab.views.kernel.kernel_facts import view
 from kernelab.views.pages import markup
-from kernelab.views.pages.markup import Below, Cell, Node, Run, Style, Table, cell, counted, words, written
+from kernelab.views.pages.markup import Below, Cell, Node, Run, Style, Table, cell, words, written
 from kernelab.views.tape.arrays import array_view
 from kernelab.views.tape.digest import Digest
 from kernelab.views.tape.tape_view import norms_view
@@ -99,7 +99,7 @@ def contributions_view(gradient: Contributions) -> Node:
     threads = {(part.record, part.thread) for part in gradient.parts if part.thread is not None}
     launches = {record for record, _ in threads}
     counts = f"{counted(len(gradient.parts), 'part')}, by {counted(len(threads), 'thread')}"
-    counts += f" of {counted(len(launches), 'launch', 'launches')}"
+    counts += f" of {counted(len(launches), 'launch')}"
     rows = [_contributions_view_row(part, cell(written(part.value))) for part in largest[:SHOWN]]
     if len(largest) > SHOWN:
         rows.append(markup.left_out(f"{len(largest) - SHOWN} smaller", len(PARTS)))

@@ -13,13 +13,13 @@ import numpy as np
 from kernelab import hooks
 from kernelab.autodiff.tape.measures import KernelTime, Norms, NormStep, Profile
 from kernelab.autodiff.tape.tape import Tape
-from kernelab.errors import Span, running_shell
+from kernelab.errors import Span, counted, running_shell
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import names_of_memories
 from kernelab.runtime.memory.memory import Allocation
 from kernelab.views.kernel.code_view import spill
 from kernelab.views.pages import markup
-from kernelab.views.pages.markup import Below, Cell, Drawing, Node, Run, Table, Words, cell, counted, words
+from kernelab.views.pages.markup import Below, Cell, Drawing, Node, Run, Table, Words, cell, words
 from kernelab.views.pages.picture import curves
 from kernelab.views.tape.digest import TapeData
 from kernelab.views.tape.timeline import timeline
@@ -93,7 +93,7 @@ def tape_view(tape: Tape) -> Node:
         return words("This tape is empty: launch kernels inside `with tape:` to record them.")
     data = TapeData.of(tape, names_now)
     saved = f", {_size(tape.saved_bytes)} saved from being overwritten" if tape.saved_bytes else ""
-    title = words(Run(f"tape of {len(data)} record{'s' * (len(data) != 1)}", "strong"), saved, level=1)
+    title = words(Run(f"tape of {counted(len(data), 'record')}", "strong"), saved, level=1)
     picture = Drawing("", timeline(data), ())
     rows = markup.ends_of(len(data), partial(_row, data), SHOWN_FIRST, SHOWN_LAST)
     spills = (
