@@ -303,14 +303,17 @@ def _forward_jacobian(
     has_aux: bool = False,
     chunk_size: int | None = None,
     randomness: Randomness = "error",
+    closes: bool = True,
 ) -> Function:
-    """Implement `jacfwd`; `asked` is the public function that the user called."""
+    """Implement `jacfwd`; `asked` is what the user called, and without `closes` all blocks are arrays."""
     _require_chunk(chunk_size)
     _require_randomness(randomness)
 
     @wraps(func)
     def jacobian(*args: Any) -> Any:
         inputs = opened(func, args, argnums)
+        if not closes:
+            inputs = inputs.as_arrays()
         chosen = positions(func, inputs.args, argnums)
         apart = taken_apart(func, inputs.args, chosen)
         value, columns, aux = transforms.columns(
@@ -347,7 +350,8 @@ def hessian(func: Function, argnums: Argnums = 0) -> Function:
     @_made(hessian, func, argnums)
     def second(*args: Any) -> Any:
         inputs = opened(func, args, argnums)
-        blocks = _forward_jacobian("hessian", jacrev(func, argnums), argnums, randomness="same")(*inputs.args)
+        outer = _forward_jacobian("hessian", jacrev(func, argnums), argnums, randomness="same", closes=False)
+        blocks = outer(*inputs.args)
         apart = taken_apart(func, inputs.args, positions(func, inputs.args, argnums))
         full = [scalar_shape(apart.args[n]) for n in apart.chosen]
         shapes = zip(

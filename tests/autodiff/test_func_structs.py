@@ -136,6 +136,18 @@ def test_second_order_by_a_struct(k: dict[str, Any], p: Any) -> None:
     assert again["k"]["k"].numpy() == 16.0
 
 
+def test_second_order_by_a_struct_of_numbers_and_vectors() -> None:
+    text = "@struct\nclass Body:\n    mass: float\n    v: vec3\n\n"
+    text += "def kinetic(b: Body, s: float):\n    return 0.5 * s * b.mass * dot(b.v, b.v)\n"
+    k = kl.compile(text)
+    b = k["Body"](2.0, kl.vec3(1.0, 2.0, 3.0))
+    found = kl.func.hessian(k["kinetic"])(b, 1.0)
+    assert (found["mass"]["mass"], found["v"]["v"].list()) == (0.0, (2.0 * np.eye(3)).ravel().tolist())
+    assert found["mass"]["v"].list() == found["v"]["mass"].list() == [1.0, 2.0, 3.0]
+    (by_mass, by_scale), _ = (kl.func.hessian(k["kinetic"], (0, 1))(b, 1.0)[0][key] for key in ("mass", "v"))
+    assert (by_mass["v"].list(), by_scale) == ([1.0, 2.0, 3.0], 7.0)
+
+
 def test_a_struct_that_all_lanes_share(k: dict[str, Any], p: Any) -> None:
     many = kl.array([[3.0, 5.0], [1.0, 2.0]], dtype=float)
     found = kl.func.vmap(kl.func.grad(loss(k)), (None, 0))(p, many)

@@ -4,7 +4,7 @@ Inside of another transform results stay arrays, so that no derivative ends in a
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,10 @@ class Opened:
     numbers: frozenset[int]
     closes: bool
     is_of_kernels: bool
+
+    def as_arrays(self) -> "Opened":
+        """The same arguments with results that stay arrays."""
+        return replace(self, closes=False, is_of_kernels=False)
 
     def closed(self, result: Any) -> Any:
         """A result with its arrays of one element as values."""
