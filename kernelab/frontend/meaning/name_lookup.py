@@ -225,7 +225,8 @@ class Scope:
             return words[word]
         if meaning_of(full, value) is not None:
             return self._value(full, value, may_change=not library)
-        hint = (OF_MODULES.hint(name) or NAMES.hint(name) if library else "") or _instead(value)
+        known = library or _is_of(module.module, ("random",))
+        hint = (OF_MODULES.hint(name) or NAMES.hint(name) if known else "") or _instead(value)
         raise Unknown(f"{full} has no meaning in a kernel", hint)
 
     def note(self, name: str, value: Any) -> None:
