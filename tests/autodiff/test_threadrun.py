@@ -254,6 +254,9 @@ def test_each_subexpression_stands_beside_its_value_in_float64() -> None:
     row = next(line for line in shown if "  1.0 - cos(x[i]) =" in line)
     assert header.split()[-3:] == ["in", "float64", "digits"]
     assert row.split()[-3:] == ["4.76837e-07", "5e-07", "1.3"]
+    gap = kl.compile("def gap(x: float):\n    return sqrt(x + 1.0) - sqrt(x)\n")["gap"]
+    names = [one.name for one in kl.trace(gap, 1e6, compare="float64", expressions=True).primal]
+    assert names == ["x", "x + 1.0", "sqrt(x + 1.0)", "sqrt(x)", "sqrt(x + 1.0) - sqrt(x)", "result[0]"]
     with pytest.raises(kl.KernelValueError, match="compare='float16' is no precision"):
         kl.trace(RECORDED["cosine"], 0, 1, [x, 2.0, y], compare="float16")
 

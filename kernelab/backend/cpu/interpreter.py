@@ -23,6 +23,7 @@ from kernelab.errors import Span, text_of
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Function, Loop, Var, While
+from kernelab.lang.ops import COPY
 from kernelab.lang.types import Array, bytes_of, is_differentiable, scalar_of
 from kernelab.passes.access.independence import changed
 
@@ -367,7 +368,7 @@ class Watched(Chunk):
                 self.note(stmt, out.hint, frame.values(share), "+=")
             case ir.Let(out) if out.hint:
                 self.note(stmt, out.hint, frame.values(out))
-            case ir.Let(out) if self.expressions and is_differentiable(out.type):
+            case ir.Let(out, op) if self.expressions and op is not COPY and is_differentiable(out.type):
                 self.note(stmt, text_of(stmt.span), frame.values(out))
             case ir.Load(out, array, indices, held=None):
                 name = f"{array.hint}{self.index(indices, frame)}"
