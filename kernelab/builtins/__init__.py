@@ -13,7 +13,10 @@ from kernelab.builtins import arithmetic, convert, scalar
 from kernelab.builtins import componentwise, matrix, vector
 
 # isort: split
-from kernelab.builtins import decompositions, geometry, random, rotations, transform
+from kernelab.builtins import rotations
+
+# isort: split
+from kernelab.builtins import decompositions, geometry, random, transform
 from kernelab.builtins.table import define
 from kernelab.lang import ops
 
