@@ -8,18 +8,23 @@ import type { Store } from "./store";
 const ROW = 24,
   HEAD = 40,
   MOST_HEIGHT = 384;
-/** The room for what stands left of the lanes, with and without the columns of grid and time. */
+/** The room for what stands left of the lanes, with the columns of grid and time, and without them in a narrow view. */
 const LABELS = 300,
   FEW_LABELS = 150,
-  NARROW = 560;
+  FEWEST_LABELS = 104,
+  NARROW = 600;
 /** The width before it is in the page, or while another tab is open. */
 const USUAL = 800;
-/** How wide lanes are that all fit, and those of which some are out of sight. */
-const NARROWEST = 44,
-  WIDEST = 130,
-  SCROLLED = 72;
-/** What stays free between the names of neighbouring lanes. */
-const GAP = 8;
+/** How wide lanes are that all fit, and those of which some are out of sight; in a narrow view they have less. */
+const LANES = { narrowest: 44, scrolled: 72 },
+  NARROW_LANES = { narrowest: 26, scrolled: 40 },
+  WIDEST = 130;
+/** From which width on a lane has room for the numbers of versions, and where the names of lanes may begin in a narrow view. */
+const NUMBERED = 30,
+  NAMES = 80;
+/** How wide a letter of a name is, and what stays free between the names of neighbouring lanes. */
+const LETTER = 7.4,
+  GAP = 8;
 const OUTCOMES = { saved: "kept", tainted: "⚠ lost", refused: "⛔ refused" };
 
 export class Timeline {
@@ -71,13 +76,15 @@ export class Timeline {
   }
 
   private get labels(): number {
-    return this.isNarrow ? FEW_LABELS : LABELS;
+    if (!this.isNarrow) return LABELS;
+    return Math.round(Math.min(FEW_LABELS, Math.max(FEWEST_LABELS, 0.37 * this.width)));
   }
 
   private get lane(): number {
-    const room = (this.width || USUAL) - this.labels;
-    const share = room / Math.max(1, this.store.data.memories.length);
-    return share < NARROWEST ? SCROLLED : Math.min(WIDEST, share);
+    const room = (this.width || USUAL) - this.labels - (this.isNarrow ? GAP : 0);
+    const share = room / Math.max(1, this.store.data.memories.length),
+      { narrowest, scrolled } = this.isNarrow ? NARROW_LANES : LANES;
+    return share < narrowest ? scrolled : Math.min(WIDEST, share);
   }
 
   update(): void {
@@ -203,32 +210,44 @@ export class Timeline {
     const { store } = this;
     const names = [];
     for (let m = lanes[0]; m < lanes[1]; m++) {
-      if (x(m) < this.labels) continue; // its lane is out of sight, only the end of its name would show
-      const mark = store.hasGradient(m) ? "∇" : "";
-      const room = Math.floor((lane - GAP) / 7.4) - mark.length;
-      const about = `${store.name(m)}: ${bytes(store.data.memories[m]![1])}${mark ? ", requires gradients" : ""}`;
-      names.push(
-        svg(
-          "g",
-          { class: "klt-name", "data-memory": m },
-          svg("title", {}, about),
-          svg(
-            "text",
-            { x: x(m), y: 17, "text-anchor": "middle", class: store.isNamed(m) ? "klt-code" : "klt-code klt-guess" },
-            shorten(store.name(m), room) + mark,
-          ),
-          svg("text", { x: x(m), y: 31, "text-anchor": "middle", class: "klt-dim" }, cut(this.layoutOf(m), room)),
-        ),
-      );
+      if (x(m) < this.labels || x(m) > width) continue; // its lane is out of sight, only the end of its name would show
+      names.push(this.nameOf(m, x(m), width, lane));
     }
     return svg(
       "g",
       {},
       svg("rect", { class: "klt-headband", x: 0, y: 0, width, height: HEAD - 2 }),
-      ...names,
+      ...(this.isNarrow ? [] : names),
       svg("rect", { class: "klt-headband", x: 0, y: 0, width: this.labels - 4, height: HEAD - 2 }),
+      ...(this.isNarrow ? names : []),
       svg("text", { x: 34, y: 24, class: "klt-dim" }, "launch"),
       ...this.columns(24, "grid", store.data.times.some((time) => time >= 0) ? "time" : ""),
+    );
+  }
+
+  /** The name above a lane, with its extents; where lanes are narrow the names of neighbours stand at two heights instead. */
+  private nameOf(memory: number, x: number, width: number, lane: number): SVGElement {
+    const { store } = this,
+      isShared = lane < LANES.narrowest,
+      mark = store.hasGradient(memory) ? "∇" : "",
+      half = isShared ? Math.min(lane - GAP / 2, width - x, x - NAMES) : (lane - GAP) / 2,
+      room = Math.floor((2 * half) / LETTER);
+    const about = `${store.name(memory)}: ${this.layoutOf(memory)}, ${bytes(store.data.memories[memory]![1])}${mark ? ", requires gradients" : ""}`;
+    return svg(
+      "g",
+      { class: "klt-name", "data-memory": memory },
+      svg("title", {}, about),
+      svg(
+        "text",
+        {
+          x,
+          y: isShared && memory % 2 ? 31 : 17,
+          "text-anchor": "middle",
+          class: store.isNamed(memory) ? "klt-code" : "klt-code klt-guess",
+        },
+        shorten(store.name(memory), room - mark.length) + mark,
+      ),
+      ...(isShared ? [] : [svg("text", { x, y: 31, "text-anchor": "middle", class: "klt-dim" }, cut(this.layoutOf(memory), room))]),
     );
   }
 
@@ -246,14 +265,14 @@ export class Timeline {
   }
 
   private row(record: number, x: (m: number) => number, y: (r: number) => number): SVGElement {
-    const { store } = this,
+    const { store, labels } = this,
       step = store.step(record),
       at = y(record);
     const reads = new Set(step.reads.map(([, array]) => store.memoryOf(array)));
     const writes = new Map(store.versions[record]);
     const touched = [...reads, ...writes.keys()];
     const marks = [svg("line", { class: "klt-span", x1: x(Math.min(...touched)), x2: x(Math.max(...touched)), y1: at, y2: at })];
-    for (const memory of new Set(touched)) marks.push(...mark(x(memory), at, reads.has(memory), writes.get(memory)));
+    for (const memory of new Set(touched)) marks.push(...mark(x(memory), at, reads.has(memory), writes.get(memory), this.lane >= NUMBERED));
     const scopes = store.depthOf(record);
     const problem = store.overwritesOf(record).some((one) => one.outcome !== "saved");
     return svg(
@@ -277,7 +296,7 @@ export class Timeline {
       svg(
         "text",
         { x: 34 + 4 * Math.min(scopes, 4), y: at + 4, class: step.kind === "launch" ? "klt-code klt-title" : "klt-code" },
-        cut((problem ? "⚠ " : "") + step.title, 14),
+        cut((problem ? "⚠ " : "") + step.title, Math.min(14, Math.floor((labels - 38) / LETTER))),
       ),
       ...this.columns(at + 4, (step.grid ?? []).join("×"), duration(store.data.times[record] ?? -1)),
       svg("title", {}, this.spoken(record)),
@@ -323,6 +342,8 @@ export class Timeline {
   private bracket(one: Overwrite, x: number, from: number, to: number): SVGElement {
     const bow = x + Math.min(18, this.lane / 3);
     const label = one.outcome === "saved" ? `kept ${bytes(one.bytes)}` : OUTCOMES[one.outcome];
+    const goesOut = bow + LETTER * label.length > (this.width || USUAL),
+      where = goesOut ? { x: x - 9, "text-anchor": "end" } : { x: bow + 3 };
     return svg(
       "g",
       { class: `klt-overwrite klt-${one.outcome}` },
@@ -331,7 +352,7 @@ export class Timeline {
         d: `M${x + 5} ${from} H${bow - 3} Q${bow} ${from} ${bow} ${from + 3} V${to - 3} Q${bow} ${to} ${bow - 3} ${to} H${x + 9}`,
       }),
       svg("path", { d: `M${x + 12} ${to - 4} L${x + 7} ${to} L${x + 12} ${to + 4}` }),
-      svg("text", { x: bow + 3, y: to - ROW / 2 + 4 }, label),
+      svg("text", { ...where, y: to - ROW / 2 + 4 }, label),
     );
   }
 
@@ -388,11 +409,11 @@ export class Timeline {
 }
 
 /** A circle reads, a square writes, a square with a hole does both; the number is the version written. */
-function mark(x: number, y: number, reads: boolean, version: number | undefined): SVGElement[] {
+function mark(x: number, y: number, reads: boolean, version: number | undefined, isNumbered: boolean): SVGElement[] {
   if (version === undefined) return [svg("circle", { class: "klt-read", cx: x, cy: y, r: 4.5 })];
   const made = [svg("rect", { class: "klt-write", x: x - 5, y: y - 5, width: 10, height: 10, rx: 1 })];
   if (reads) made.push(svg("circle", { class: "klt-hole", cx: x, cy: y, r: 2.6 }));
-  made.push(svg("text", { class: "klt-version", x: x - 9, y: y + 3.5, "text-anchor": "end" }, `v${version}`));
+  if (isNumbered) made.push(svg("text", { class: "klt-version", x: x - 9, y: y + 3.5, "text-anchor": "end" }, `v${version}`));
   return made;
 }
 

@@ -72,6 +72,30 @@ test("a tape that is followed shows the arrays of its last launch, until the rea
   expect(heads()).toContain(0);
 });
 
+test("a narrow view shows six arrays, each with its name, and neither grid nor time", () => {
+  const model = new FakeModel(
+    JSON.stringify(
+      tape(1, {
+        memories: Array.from({ length: 6 }, () => ["", 4, true]),
+        arrays: Array.from({ length: 6 }, (_, i) => [i, 0]),
+        names: ["a", "b", "c", "d", "e", "f"].map((name, i) => [i, name]),
+        steps: [[0, [0, 1, 2], [3, 4, 5]]],
+      }),
+    ),
+  );
+  open(model);
+  const scroller = el.querySelector<HTMLElement>(".klt-scroller")!;
+  const drawn = (width: number) => {
+    Object.defineProperty(scroller, "clientWidth", { get: () => width, configurable: true });
+    press(".klt-scroller", "Home");
+    return [...el.querySelectorAll(".klt-name text:first-of-type")].map((name) => name.textContent);
+  };
+  expect(drawn(270)).toEqual(["a∇", "b∇", "c∇", "d∇", "e∇", "f∇"]);
+  expect(words(".klt-picture")).not.toContain("grid");
+  expect(drawn(900)).toEqual(["a∇", "b∇", "c∇", "d∇", "e∇", "f∇"]);
+  expect(words(".klt-picture")).toContain("grid");
+});
+
 test("a tape that is followed is followed to the end again after its view was wider for a moment", () => {
   const observers: (() => void)[] = [];
   vi.stubGlobal(
