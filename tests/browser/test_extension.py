@@ -278,7 +278,7 @@ def test_the_panel_shows_the_tape_of_a_running_cell_and_checks_and_follows_noteb
     page.screenshot(path=tmp_path / "before.png")
     page.goto(page.url.split("?")[0])
     expect(rows).to_have_count(2)
-    expect(page.locator(".kernelab-forms")).to_be_visible()
+    expect(page.locator("#jp-main-dock-panel .kernelab-forms")).to_be_visible()
 
 
 def run_cells(page: Any, *cells: int) -> None:

@@ -1,6 +1,6 @@
 // The JupyterLab extension: what `%%kernel` cells show while one writes them.
 
-import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { ILabShell, ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette, ISessionContextDialogs, WidgetTracker } from "@jupyterlab/apputils";
 import type { CodeEditor } from "@jupyterlab/codeeditor";
 import { EditorExtensionRegistry, IEditorExtensionRegistry, IEditorLanguageRegistry } from "@jupyterlab/codemirror";
@@ -46,12 +46,13 @@ function ofCell(links: Links, settings: Settings, rendermime: IRenderMimeRegistr
   return [highlight, diagnostics(check, settings.delay), hover((request) => ask("hover", request), rendermime), beside, moved];
 }
 
-/** The view of forms beside the notebook, made when it is first asked for, and again with the layout. */
+/** The view of forms beside the notebook, made when it is first asked for, and again with the layout; Notebook 7 has room for one document. */
 function ofForms(
   app: JupyterFrontEnd,
   links: Links,
   languages: IEditorLanguageRegistry,
   restorer: ILayoutRestorer | null,
+  hasMain: boolean,
   trans: TranslationBundle,
 ): Command {
   let forms: Forms | null = null;
@@ -62,8 +63,8 @@ function ofForms(
       panel = links.tracker.currentWidget;
     if (!forms || forms.isDisposed) {
       forms = new Forms(links, languages, trans);
-      app.shell.add(forms, "main", { mode: "split-right", ref: panel?.id, activate: false });
-      if (!forms.isAttached) app.shell.add(forms, "right", { rank: 800 }); // Notebook 7 has room for one document
+      if (hasMain) app.shell.add(forms, "main", { mode: "split-right", ref: panel?.id, activate: false });
+      else app.shell.add(forms, "right", { rank: 800 });
       await tracker.add(forms);
     }
     if (!forms.isVisible) app.shell.activateById(forms.id);
@@ -101,7 +102,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
   description: "What cells of kernels show while they are written.",
   autoStart: true,
   requires: [IEditorExtensionRegistry, IEditorLanguageRegistry, INotebookTracker, IRenderMimeRegistry],
-  optional: [ISettingRegistry, ICommandPalette, ITranslator, ILayoutRestorer, IStatusBar, ISessionContextDialogs, ILauncher],
+  optional: [ISettingRegistry, ICommandPalette, ITranslator, ILayoutRestorer, IStatusBar, ISessionContextDialogs, ILauncher, ILabShell],
   activate: (
     app: JupyterFrontEnd,
     editors: IEditorExtensionRegistry,
@@ -115,6 +116,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     bar: IStatusBar | null,
     dialogs: ISessionContextDialogs | null,
     launcher: ILauncher | null,
+    lab: ILabShell | null,
   ) => {
     const trans = (translator ?? nullTranslator).load("kernelab");
     const links = new Links(tracker),
@@ -131,7 +133,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
           : null,
     });
     offer(app, links, palette, {
-      "show-forms": ofForms(app, links, languages, restorer, trans),
+      "show-forms": ofForms(app, links, languages, restorer, lab !== null, trans),
       "show-side": ofSide(app, links, warnings, restorer, bar, trans),
       ...ofChecks(links, trans),
       ...ofCheckedMode(links, dialogs, trans),
