@@ -152,11 +152,19 @@ def front_end() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A running JupyterLab: its address, the token that opens it, the folder that it serves."""
+    """A running JupyterLab: its address, the token that opens it, the folders of notebooks and settings."""
 
     url: str
     token: str
     root: Path
+    home: Path
+
+    def labextension(self, *arguments: str) -> str:
+        """What `jupyter labextension` prints."""
+        command = [sys.executable, "-m", "jupyterlab.labextensions", *arguments]
+        environment = _lab_environment(self.home)
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return ran.stdout + ran.stderr
 
 
 @pytest.fixture(scope="session")
@@ -169,7 +177,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 @contextmanager
 def running_lab(home: Path, root: Path) -> Iterator[Lab]:
     """A JupyterLab that serves ``root`` and keeps what it writes in ``home``; both are empty folders."""
-    server = Lab(f"http://127.0.0.1:{_free_port()}", secrets.token_hex(16), root)
+    server = Lab(f"http://127.0.0.1:{_free_port()}", secrets.token_hex(16), root, home)
     _never_ask_about_news(home / "settings")
     offer_our_extension(home)
     log = home / "lab.log"
@@ -347,15 +355,28 @@ class NotebookPage:
 
 # Nothing of a test stays in the page: its documents and views, its kernels, an open side panel, a dark theme.
 EMPTY_THE_PAGE = """async () => {
-  const { shell, commands, serviceManager } = window.jupyterapp;
-  for (const widget of [...shell.widgets("main")]) {
-    const session = widget.sessionContext?.session?.id;
-    widget.dispose();
-    if (session) void serviceManager.sessions.shutdown(session);
-  }
+  const { shell, commands, serviceManager: { sessions } } = window.jupyterapp;
+  for (const widget of [...shell.widgets("main")]) widget.dispose();
+  const next = await window.next;
+  await sessions.refreshRunning();
+  for (const { id } of [...sessions.running()]) if (id !== next?.id) void sessions.shutdown(id);
   shell.collapseRight();
   const theme = "JupyterLab Light";
   if (document.body.dataset.jpThemeName !== theme) await commands.execute("apputils:change-theme", { theme });
+}"""
+
+# A kernel takes longer to start than most tests: that of the next notebook starts while this one is shown.
+# It answers before its notebook is open, for saved widgets are given up where that takes seconds.
+OPEN_WITH_A_KERNEL = """async ([path, kernel]) => {
+  const { commands, serviceManager: { sessions } } = window.jupyterapp;
+  const start = name =>
+    sessions.startNew({ path: `${performance.now()}`, name: "", type: "notebook", kernel: { name } });
+  const session = await (kernel === "python3" && window.next || start(kernel));
+  await session.kernel.info;
+  await session.setPath(path);
+  session.dispose();
+  if (kernel === "python3") window.next = start(kernel);
+  await commands.execute("docmanager:open", { path });
 }"""
 
 
@@ -418,10 +439,10 @@ def open_notebook(
     lab, own, count = lab_page.lab, [], itertools.count()
     failed = request.session.testsfailed
 
-    def open_one(*cells: str | Path, address: str = "") -> NotebookPage:
+    def open_one(*cells: str | Path, address: str = "", kernel: str = "python3") -> NotebookPage:
         name = f"{request.node.name}-{next(count)}.ipynb"
         if not address:
-            return _open_in(lab_page.empty(), lab, name, cells)
+            return _open_in(lab_page.empty(), lab, name, cells, kernel)
         own.append(new_page(lab_page.browser))
         return show_notebook(lab, own[-1], name, cells, address)
 
@@ -434,11 +455,9 @@ def open_notebook(
         lab_page.discard()
 
 
-def _open_in(page: "Page", lab: Lab, name: str, cells: tuple[str | Path, ...]) -> NotebookPage:
-    _write_notebook(lab.root / name, cells)
-    page.evaluate(
-        "path => window.jupyterapp.commands.execute('docmanager:open', { path }).then(() => null)", name
-    )
+def _open_in(page: "Page", lab: Lab, name: str, cells: tuple[str | Path, ...], kernel: str) -> NotebookPage:
+    _write_notebook(lab.root / name, cells, kernel)
+    page.evaluate(OPEN_WITH_A_KERNEL, [name, kernel])
     return _ready(page)
 
 
