@@ -1,7 +1,6 @@
-// The commands of the palette and the menu; shortcuts and the menu's order stand in schema/plugin.json.
+// What the commands of the palette and the menu do.
 
-import type { JupyterFrontEnd } from "@jupyterlab/application";
-import { type ICommandPalette, InputDialog, type ISessionContext, type ISessionContextDialogs, Notification } from "@jupyterlab/apputils";
+import { InputDialog, type ISessionContext, type ISessionContextDialogs, Notification } from "@jupyterlab/apputils";
 import { NotebookActions, type NotebookPanel } from "@jupyterlab/notebook";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { nextDiagnostic } from "@codemirror/lint";
@@ -10,20 +9,7 @@ import { holdsKernels } from "./cells";
 import { atCursor, fixesAtCursor } from "./diagnostics";
 import { editorOf, type Links } from "./links";
 import type { Requests } from "./messages";
-
-export interface Command {
-  label: string;
-  run: () => unknown;
-}
-
-/** Offer commands while a notebook is in front. */
-export function offer(app: JupyterFrontEnd, links: Links, palette: ICommandPalette | null, commands: Record<string, Command>): void {
-  for (const [name, { label, run }] of Object.entries(commands)) {
-    const command = `kernelab:${name}`;
-    app.commands.addCommand(command, { label, execute: run, isEnabled: () => links.tracker.currentWidget !== null });
-    palette?.addItem({ command, category: "kernelab" });
-  }
-}
+import type { Commands } from "./places";
 
 /** The editor of the active cell, if that is one of kernels. */
 export function inFront(links: Links): EditorView | null {
@@ -33,7 +19,7 @@ export function inFront(links: Links): EditorView | null {
 }
 
 /** What checks and traces: the kernel offers the code, which runs in a cell of its own, where it can be changed. */
-export function ofChecks(links: Links, trans: TranslationBundle): Record<string, Command> {
+export function ofChecks(links: Links, trans: TranslationBundle): Pick<Commands, "check-kernel" | "check-tape" | "trace-thread"> {
   const offered = (command: Requests["code"]["command"]) => async () => {
     const panel = links.tracker.currentWidget,
       state = inFront(links)?.state;
@@ -47,9 +33,9 @@ export function ofChecks(links: Links, trans: TranslationBundle): Record<string,
     else Notification.warning(got?.why ?? nobody(trans), { autoClose: 5000 });
   };
   return {
-    "check-kernel": { label: trans.__("Check the gradients of this kernel"), run: offered("check-kernel") },
-    "check-tape": { label: trans.__("Check the tape"), run: offered("check-tape") },
-    "trace-thread": { label: trans.__("Trace a thread of this kernel"), run: offered("trace-thread") },
+    "check-kernel": offered("check-kernel"),
+    "check-tape": offered("check-tape"),
+    "trace-thread": offered("trace-thread"),
   };
 }
 
@@ -68,7 +54,11 @@ async function runBelow({ content, sessionContext }: NotebookPanel, code: string
 const CHECKED = "%load_ext kernelab\nimport kernelab\nkernelab.config.check = 'full'\ndel kernelab";
 
 /** Begin anew with a kernel in which every launch is checked. */
-export function ofCheckedMode(links: Links, dialogs: ISessionContextDialogs | null, trans: TranslationBundle): Record<string, Command> {
+export function ofCheckedMode(
+  links: Links,
+  dialogs: ISessionContextDialogs | null,
+  trans: TranslationBundle,
+): Pick<Commands, "restart-checked"> {
   const restart = (context: ISessionContext) => (dialogs ? dialogs.restart(context) : context.restartKernel().then(() => true));
   const run = async () => {
     const context = links.tracker.currentWidget?.sessionContext;
@@ -76,31 +66,25 @@ export function ofCheckedMode(links: Links, dialogs: ISessionContextDialogs | nu
     const done = await context.session?.kernel?.requestExecute({ code: CHECKED, store_history: false }).done;
     if (done?.content.status !== "ok") Notification.error(trans.__("This kernel has no kernelab"));
   };
-  return { "restart-checked": { label: trans.__("Restart the kernel in checked mode…"), run } };
+  return { "restart-checked": run };
 }
 
 /** What leads through the problems of a cell. */
-export function ofProblems(links: Links, trans: TranslationBundle): Record<string, Command> {
+export function ofProblems(links: Links, trans: TranslationBundle): Pick<Commands, "next-problem" | "apply-fix"> {
   return {
-    "next-problem": {
-      label: trans.__("Next problem in this kernel cell"),
-      run: () => {
-        const view = inFront(links);
-        if (!view || !nextDiagnostic(view)) return;
-        view.focus();
-        const [problem] = atCursor(view.state);
-        if (problem) view.dispatch({ effects: EditorView.announce.of(problem.message) });
-      },
+    "next-problem": () => {
+      const view = inFront(links);
+      if (!view || !nextDiagnostic(view)) return;
+      view.focus();
+      const [problem] = atCursor(view.state);
+      if (problem) view.dispatch({ effects: EditorView.announce.of(problem.message) });
     },
-    "apply-fix": {
-      label: trans.__("Apply a fix at the cursor"),
-      run: async () => {
-        const view = inFront(links),
-          fixes = view ? fixesAtCursor(view) : [];
-        const titles = fixes.map(({ title }) => title);
-        const chosen = titles.length < 2 ? titles[0] : (await InputDialog.getItem({ title: trans.__("Which fix?"), items: titles })).value;
-        fixes.find(({ title }) => title === chosen)?.apply();
-      },
+    "apply-fix": async () => {
+      const view = inFront(links),
+        fixes = view ? fixesAtCursor(view) : [];
+      const titles = fixes.map(({ title }) => title);
+      const chosen = titles.length < 2 ? titles[0] : (await InputDialog.getItem({ title: trans.__("Which fix?"), items: titles })).value;
+      fixes.find(({ title }) => title === chosen)?.apply();
     },
   };
 }

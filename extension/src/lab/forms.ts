@@ -26,6 +26,16 @@ const lit = StateField.define<DecorationSet>({
   provide: (field) => EditorView.decorations.from(field),
 });
 
+const labels = (trans: TranslationBundle): Record<Form, string> => ({
+  adjoint: trans.__("adjoint"),
+  tangent: trans.__("tangent"),
+  textbook: trans.__("textbook"),
+  cpp: "C++",
+  cuda: "CUDA",
+  ptx: "PTX",
+  sass: trans.__("machine code"),
+});
+
 export class Forms extends Widget {
   private readonly choice: HTMLSelectElement;
   private readonly told = html("p", { class: "kernelab-told", role: "status" });
@@ -47,7 +57,7 @@ export class Forms extends Widget {
     this.choice = html(
       "select",
       { "aria-label": trans.__("form"), change: () => void this.load() },
-      ...Object.entries(FORMS).map(([form, [label]]) => html("option", { value: form }, label)),
+      ...Object.entries(labels(trans)).map(([form, label]) => html("option", { value: form }, label)),
     );
     const place = html("div", { class: "kernelab-forms-text" });
     this.node.append(html("header", {}, this.choice), this.told, place);
@@ -95,7 +105,7 @@ export class Forms extends Widget {
     this.lines = got.lines;
     this.shown.dispatch({ changes: { from: 0, to: this.shown.state.doc.length, insert: got.text }, effects: setLit.of([]) });
     this.follow();
-    const spec = this.languages.findByName(FORMS[form][1]),
+    const spec = this.languages.findByName(FORMS[form]),
       language = spec && (await this.languages.getLanguage(spec.name));
     if (!this.isDisposed) this.shown.dispatch({ effects: this.language.reconfigure(language?.support ?? []) });
   }

@@ -51,16 +51,8 @@ export interface ArrayFacts {
   picture: string | null;
 }
 
-/** As `%%kernel --show` names them, with what a reader sees and the language. */
-export const FORMS = {
-  adjoint: ["adjoint", "python"],
-  tangent: ["tangent", "python"],
-  textbook: ["textbook", "python"],
-  cpp: ["C++", "C++"],
-  cuda: ["CUDA", "C++"],
-  ptx: ["PTX", ""],
-  sass: ["machine code", ""],
-} as const;
+/** The language of each form, as `%%kernel --show` names them. */
+export const FORMS = { adjoint: "python", tangent: "python", textbook: "python", cpp: "C++", cuda: "C++", ptx: "", sass: "" } as const;
 export type Form = keyof typeof FORMS;
 
 export interface Requests {

@@ -5,7 +5,6 @@ import { Notification } from "@jupyterlab/apputils";
 import type { Cell } from "@jupyterlab/cells";
 import { NotebookActions, type NotebookPanel } from "@jupyterlab/notebook";
 import type { TranslationBundle } from "@jupyterlab/translation";
-import { LabIcon } from "@jupyterlab/ui-components";
 import { Widget } from "@lumino/widgets";
 import { html } from "../dom";
 import { nobody } from "./commands";
@@ -14,12 +13,6 @@ import type { Place, Replies } from "./messages";
 import { SideTape } from "./side_tape";
 import { arraysShown, checksShown, type Notebook, replace, warningsShown } from "./side_view";
 import type { Warnings } from "./warnings";
-
-export const NABLA = new LabIcon({
-  name: "kernelab:nabla",
-  svgstr:
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path class="jp-icon3" fill="#616161" fill-rule="evenodd" d="M2 4h20L12 21.5zM7 7.5l5.3 9.3 5-9.3z"/></svg>',
-});
 
 /** How long a cell runs before a tape that it makes is looked for, in milliseconds. */
 const LOOK = 500;
@@ -43,12 +36,7 @@ export class Side extends Widget {
     private trans: TranslationBundle,
   ) {
     super();
-    this.id = "kernelab-side";
     this.addClass("kernelab-side");
-    this.title.icon = NABLA;
-    this.title.caption = trans.__("kernelab: tape, checks, warnings and arrays");
-    this.node.setAttribute("role", "region");
-    this.node.setAttribute("aria-label", this.title.caption);
     this.tape = new SideTape(trans);
     this.node.append(this.style, this.told, this.warned, this.tape.element, this.checked, this.listed);
     (globalThis as { kernelabGo?: (place: string) => void }).kernelabGo = (place) => void this.find(place);
@@ -74,6 +62,10 @@ export class Side extends Widget {
     void this.refresh();
   }
 
+  protected override onAfterAttach(): void {
+    void this.refresh();
+  }
+
   private get panel(): NotebookPanel | null {
     return this.links.tracker.currentWidget;
   }
@@ -84,7 +76,9 @@ export class Side extends Widget {
     const asked = ++this.asked,
       link = this.links.of(this.panel);
     const [got, tape, checks] = await Promise.all([link?.ask("arrays", {}), link?.ask("tape", {}), link?.ask("checks", {})]);
-    if (asked === this.asked) this.draw(got ?? null, tape ?? null, checks ?? null);
+    if (asked !== this.asked) return;
+    this.draw(got ?? null, tape ?? null, checks ?? null);
+    this.watch(); // what was answered about the tape may be older than what was shown
   }
 
   /** While cells run: show the tape that they make as soon as there is one. */
@@ -95,7 +89,7 @@ export class Side extends Widget {
 
   private async look(): Promise<void> {
     const { panel } = this,
-      got = this.isVisible ? await this.links.of(panel)?.ask("tape", {}) : null;
+      got = this.isVisible ? await this.links.of(panel)?.ask("tape", {}, "tape of a run") : null;
     const isNew = got && panel === this.panel && (await this.tape.show(panel, got));
     if (!isNew) this.watch();
   }
