@@ -1,0 +1,79 @@
+"""JupyterLab before the first notebook, in the reader's language and with the reader's settings."""
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+from tests.browser.test_extension import DECAY
+from tests.conftest import ROOT, Lab, new_page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+# Every text that the sources give to the translator: one number, and another.
+TEXTS = re.compile(r'trans\s*\.(?:__|_n)\(\s*"((?:[^"\\]|\\.)*)"(?:,\s*"((?:[^"\\]|\\.)*)")?')
+LOADED = (
+    "performance.getEntriesByType('resource').filter(({ name }) => name.includes('/kernelab/static/')).length"
+)
+LABELS = """() => {
+  const { commands } = window.jupyterapp;
+  const ours = commands.listCommands().filter(name => name.startsWith("kernelab:"));
+  return ours.map(name => commands.label(name));
+}"""
+COLOUR = "rgb(1, 2, 3)"
+SETTINGS = {"marks": False, "colours": {"operation": COLOUR}}
+
+
+def in_quotes() -> str:
+    """A language in which each text stands in quotation marks, as JupyterLab's server gives one."""
+    words: dict[str, object] = {
+        "": {"domain": "kernelab", "language": "eo", "plural_forms": "nplurals=2; plural=(n != 1);"}
+    }
+    for source in sorted((ROOT / "extension" / "src" / "lab").glob("*.ts")):
+        for one, many in TEXTS.findall(source.read_text(encoding="utf-8")):
+            words[one] = [f"«{text}»" for text in (one, many) if text]
+    assert len(words) > 40
+    return json.dumps({"data": {"kernelab": words}, "message": ""})
+
+
+def test_little_is_loaded_before_the_first_notebook_and_every_text_is_the_translators(
+    lab: Lab, browser: "Browser", front_end: Path
+) -> None:
+    path = lab.home / "settings" / "kernelab" / "plugin.jupyterlab-settings"
+    path.parent.mkdir()
+    path.write_text(json.dumps(SETTINGS))
+    page = new_page(browser)
+    page.route("**/api/translations/**", lambda route: route.fulfill(body=in_quotes()))
+    page.goto(f"{lab.url}/lab?token={lab.token}&reset")
+    page.wait_for_function("window.jupyterapp")
+    page.evaluate("window.jupyterapp.restored.then(() => null)")
+    labels = page.evaluate(LABELS)
+    assert len(labels) == 9
+    assert all(label.startswith("«") for label in labels)
+    at_the_start = page.evaluate(LOADED)
+
+    page.locator(".jp-LauncherCard", has_text="«Lessons of kernelab»").click()
+    expect(page.locator(".jp-Dialog-header")).to_have_text("«Open which lesson?»")
+    page.locator(".jp-Dialog select").select_option(index=0)
+    page.keyboard.press("Enter")
+    expect(page.locator(".jp-NotebookPanel .jp-MarkdownOutput h1").first).to_be_visible()
+    assert page.evaluate(LOADED) > at_the_start
+
+    page.evaluate(
+        "source => window.jupyterapp.shell.currentWidget.model.sharedModel.cells"
+        ".find(cell => cell.cell_type === 'code').setSource(source)",
+        DECAY,
+    )
+    expect(page.locator(".kernelab-operation").first).to_have_css("color", COLOUR)
+    expect(page.locator(".kernelab-gutter")).to_have_count(0)
+    page.evaluate("window.jupyterapp.commands.execute('kernelab:show-side').then(() => 0)")
+    page.evaluate("window.jupyterapp.commands.execute('kernelab:show-forms').then(() => 0)")
+    side = page.get_by_role("region", name="«kernelab: tape, checks, warnings and arrays»")
+    expect(side.get_by_role("status").first).to_have_text("«Nobody answers: run %load_ext kernelab.»")
+    forms = page.get_by_label("«form»", exact=True)
+    expect(forms.locator("option").first).to_have_text("«adjoint»")
+    page.context.close()
+    path.unlink()
