@@ -33,7 +33,7 @@ BIN := $(VENV)/bin
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .NOTPARALLEL:
-.PHONY: help lab test check oracle test-interop fuzz sanitize planted lint format bench builtins clean compiler must-compile browser frontend
+.PHONY: help lab test check oracle test-interop fuzz sanitize planted lint format bench builtins clean compiler must-compile browser frontend environment
 .PHONY: test-nvrtc test-gpu bench-gpu matrix dist lessons docs picture binder-check
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -46,14 +46,14 @@ lab: $(VENV)/.with-lab compiler frontend
 
 # loadgroup: the tests that share one JupyterLab stay in one process.
 test: $(VENV)/.with-test must-compile browser frontend
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n logical --maxprocesses=4 --dist=loadgroup $(ARGS)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n logical --dist=loadgroup $(ARGS)
 
 # What most changes break first. Kernels that were built once are kept for the next run.
 CHECKED := tests/test_tiny.py tests/test_layers.py tests/test_public_names.py tests/lang tests/frontend tests/conformance \
     tests/contract tests/codegen
 check: export KERNELAB_TEST_CACHE = $(CURDIR)/.pytest_cache/kernels
 check: $(VENV)/.with-test must-compile
-	$(BIN)/python -m pytest -n logical --maxprocesses=4 -m "not slow" $(CHECKED) $(ARGS)
+	$(BIN)/python -m pytest -n logical -m "not slow" $(CHECKED) $(ARGS)
 
 # make dist ARGS="--url https://host/us/kernelab" states the address of the repository.
 dist: $(VENV)/.with-test must-compile frontend
@@ -137,6 +137,9 @@ test-gpu: $(VENV)/.with-test $(VENV)/.with-cuda must-compile
 # --dry tries the program on a simulated device: (make bench-gpu ARGS="--dry --shrink 1000000").
 bench-gpu: $(VENV)/.with-bench $(VENV)/.with-cuda must-compile
 	$(BIN)/python benchmarks/gpu.py --warp-python $(BIN)/python --write benchmarks/GPU.md $(ARGS)
+
+# What lint and test need, so that they may run at the same time.
+environment: $(VENV)/.with-test $(VENV)/.with-dev
 
 # The extra `test` holds what `lab` holds.
 $(VENV)/.with-test: pyproject.toml

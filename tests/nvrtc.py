@@ -29,7 +29,7 @@ from tests.support.usage import Usage, told, usages
 BATCH = 8
 """So many texts are compiled as one."""
 
-USUAL = ("-q", "-n", "logical", "--maxprocesses=4", "--dist=loadgroup", "-m", "not browser")
+USUAL = ("-q", "-n", "logical", "--dist=loadgroup", "-m", "not browser")
 
 # The plugin keeps the kernels of a test until its end, and with them their libraries.
 UNLOADING = (
