@@ -23,7 +23,9 @@ def executed(path: Path, blanks: list[Any] | None = None) -> Any:
         cell.pop("outputs", None)
         if cell.cell_type == "code":
             cell.outputs = []
-    client = NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(path.parent)}})
+    client = NotebookClient(
+        notebook, timeout=240, coalesce_streams=True, resources={"metadata": {"path": str(path.parent)}}
+    )
     with client.setup_kernel(env=os.environ | {LIVE: "0"}):  # what is stored are the static forms
         for index, cell in enumerate(notebook.cells):
             if blanks is not None and is_answer(cell):
