@@ -281,7 +281,7 @@ def _element(name: str, index: Index) -> str:
 # ------------------------------------------------------------------------------------------------ lost digits
 
 
-STEP, WIDE, TEXT = 22, 86, 190
+STEP, WIDE, TEXT = 22, 86, 230
 """The height of a line, the width of a column of heat, and where the text begins, in pixels."""
 
 
@@ -326,14 +326,14 @@ def _text(source: Source, lines: list[LineDigits]) -> list[str]:
 def _svg(source: Source, lines: list[LineDigits], most: float) -> str:
     shown = _shown(source, lines)
     longest = max(len(source.line(number)) for number, _ in shown)
-    width, height = TEXT + 30 + 8 * longest, STEP * (len(shown) + 1) + 6
+    width, height = TEXT + 8 * (longest + 1), STEP * (len(shown) + 1) + 6
     parts = [_words(8, 0, "line"), _words(50, 0, "forward"), _words(50 + WIDE, 0, "backward")]
     for k, (number, line) in enumerate(shown, 1):
         parts.append(_words(8, k, str(number)))
         for column, loss in enumerate((line.forward, line.backward) if line else ()):
             if loss is not None:
                 parts.append(_heat(50 + WIDE * column, k, loss, most))
-        parts.append(_words(TEXT + 40, k, source.line(number).rstrip()))
+        parts.append(_words(TEXT, k, source.line(number).rstrip()))
     style = 'style="font:13px ui-monospace,monospace;color:inherit;max-width:100%"'
     return svg(width, height, style, f"digits lost at each line of {source.label}", "".join(parts))
 
