@@ -258,7 +258,7 @@ def _fold(op: Op, args: tuple[ir.Atom, ...], type: Value) -> ir.Atom | None:
     for arg in args:
         if not isinstance(arg, ir.Const) or not isinstance(arg.type, Scalar):
             return None
-        values.append(arg.type(arg.value))
+        values.append(rounded(arg.value, arg.type.dtype)[()])
     with np.errstate(all="ignore"):
         result = computed(op.numpy, values, type.dtype).item()
     # A NaN or an infinity stays visible as the operation that made it.

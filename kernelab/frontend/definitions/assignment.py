@@ -14,10 +14,10 @@ from kernelab.frontend.expressions import places, struct_values
 from kernelab.frontend.expressions.expressions import binary, number
 from kernelab.frontend.expressions.joins import WATCH
 from kernelab.frontend.expressions.places import Part
-from kernelab.frontend.expressions.words import accumulate, threads
+from kernelab.frontend.expressions.words import accumulate
 from kernelab.frontend.meaning import array_views, unsupported
 from kernelab.frontend.meaning.annotations import annotation
-from kernelab.frontend.meaning.frame import Frame, Poisoned
+from kernelab.frontend.meaning.frame import Frame, Poisoned, threads
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     BuiltinRef,

@@ -125,8 +125,9 @@ def _lower(
     for stmt in tree.body:
         cell.statement(stmt)
     cell.classify()
-    rules = custom_derivatives.attach_all(cell.rules, cell.scope, cell.places, cell.functions, cell.collect)
-    cell.notes += rules
+    if cell.rules:
+        attached = cell.rules, cell.scope, cell.places, cell.functions, cell.collect
+        cell.notes += custom_derivatives.attach_all(*attached)
     cell.lower()
     return cell.lowered()
 
@@ -164,7 +165,7 @@ class _Cell:
 
     def statement(self, stmt: ast.stmt) -> None:
         match stmt:
-            case ast.FunctionDef() if custom_derivatives.decorator(stmt) is not None:
+            case ast.FunctionDef(decorator_list=[_, *_]) if custom_derivatives.decorator(stmt) is not None:
                 self.rules.append(stmt)
             case ast.FunctionDef():
                 self.define(stmt)
@@ -413,9 +414,8 @@ class _Cell:
         self.errors += [error for error in errors if error not in self.errors]
 
     def lowered(self) -> Lowered:
-        assert self.errors or is_trial() or self.definitions.keys() >= self.templates.keys(), (
-            "a def was dropped without a reason"
-        )
+        are_all_there = self.definitions.keys() >= self.templates.keys()
+        assert self.errors or are_all_there or is_trial(), "a def was dropped without a reason"
         notes, errors = _by_line(self.notes), _by_line(self.errors)
         return Lowered(self.definitions, self.assigned, notes, errors, self.named)
 

@@ -7,12 +7,12 @@ from functools import reduce
 from itertools import product
 from typing import get_args
 
-from kernelab.errors import Related, counted
+from kernelab.errors import counted
 from kernelab.frontend.expressions import places, struct_values
 from kernelab.frontend.expressions.passing import in_order
 from kernelab.frontend.meaning import array_views
 from kernelab.frontend.meaning.array_views import index_of
-from kernelab.frontend.meaning.frame import Frame
+from kernelab.frontend.meaning.frame import Frame, threads
 from kernelab.frontend.meaning.meanings import (
     Argument,
     Arguments,
@@ -28,7 +28,7 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.meaning.promote import as_number, cast, convert, materialise, operate
 from kernelab.lang import ops
 from kernelab.lang.build import integer
-from kernelab.lang.ir import Atom, AtomicKind, Const, Print, Var
+from kernelab.lang.ir import Atom, AtomicKind, Const, Print
 from kernelab.lang.types import (
     HALVES,
     Mat,
@@ -39,7 +39,6 @@ from kernelab.lang.types import (
     Vec,
     bool_,
     float32,
-    int32,
     scalar_of,
     shape_of,
 )
@@ -48,34 +47,6 @@ from kernelab.lang.types import (
 def thread_index(frame: Frame, node: ast.Call) -> Typed:
     """`tid()` as one index."""
     return threads(frame, node, ("i",))[0]
-
-
-def threads(frame: Frame, node: ast.Call, hints: tuple[str, ...]) -> tuple[Typed, ...]:
-    """The thread indices that `tid()` gives, as many as there are hints."""
-    if not frame.is_kernel:
-        raise frame.error(
-            node,
-            f"tid() stands in a kernel only, and {frame.name} is a function",
-            hint="a def that returns a value is a function: return nothing, or pass the index to it",
-        )
-    if node.args or node.keywords:
-        raise frame.error(
-            node, "tid() takes no arguments", hint="write i = tid(), or i, j = tid()«/tid\\(.*?\\)/tid()/»"
-        )
-    if len(hints) > 4:
-        raise frame.error(node, f"tid() gives 1 to 4 indices, not {len(hints)}")
-    if not frame.threads:
-        frame.threads = tuple(Var(int32, hint, frame.places(node)) for hint in hints)
-        frame.threads_span = frame.places(node)
-    if len(frame.threads) != len(hints):
-        related = (Related("the other tid() is here", frame.threads_span),) if frame.threads_span else ()
-        raise frame.error(
-            node,
-            f"tid() gives {counted(len(frame.threads), 'index')} in one place and {len(hints)} in another",
-            hint="call tid() once",
-            related=related,
-        )
-    return tuple(Typed(var) for var in frame.threads)
 
 
 def length(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:

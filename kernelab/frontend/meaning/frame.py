@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelab.errors import Diagnostic, Related, Span
-from kernelab.frontend.meaning.meanings import ArrayRef, LateSum, Meaning, Origin, Poison
+from kernelab.errors import Diagnostic, Related, Span, counted
+from kernelab.frontend.meaning.meanings import ArrayRef, LateSum, Meaning, Origin, Poison, Typed
 from kernelab.frontend.meaning.name_lookup import SPECIAL, Scope
 from kernelab.frontend.meaning.scope import Facts
 from kernelab.frontend.meaning.source import Place, Places
@@ -19,7 +19,7 @@ from kernelab.frontend.meaning.trial import NOT_RUN, may_run
 from kernelab.lang.build import Builder
 from kernelab.lang.ir import Var
 from kernelab.lang.structs import AnyType
-from kernelab.lang.types import Scalar
+from kernelab.lang.types import Scalar, int32
 
 
 class Mistake(Exception):
@@ -144,6 +144,37 @@ class Frame:
             yield
         finally:
             self.env, self.set_at = outside
+
+
+# ------------------------------------------------------------------------------------------- thread indices
+
+
+def threads(frame: Frame, node: ast.Call, hints: tuple[str, ...]) -> tuple[Typed, ...]:
+    """The thread indices that `tid()` gives, as many as there are hints."""
+    if not frame.is_kernel:
+        raise frame.error(
+            node,
+            f"tid() stands in a kernel only, and {frame.name} is a function",
+            hint="a def that returns a value is a function: return nothing, or pass the index to it",
+        )
+    if node.args or node.keywords:
+        raise frame.error(
+            node, "tid() takes no arguments", hint="write i = tid(), or i, j = tid()«/tid\\(.*?\\)/tid()/»"
+        )
+    if len(hints) > 4:
+        raise frame.error(node, f"tid() gives 1 to 4 indices, not {len(hints)}")
+    if not frame.threads:
+        frame.threads = tuple(Var(int32, hint, frame.places(node)) for hint in hints)
+        frame.threads_span = frame.places(node)
+    if len(frame.threads) != len(hints):
+        related = (Related("the other tid() is here", frame.threads_span),) if frame.threads_span else ()
+        raise frame.error(
+            node,
+            f"tid() gives {counted(len(frame.threads), 'index')} in one place and {len(hints)} in another",
+            hint="call tid() once",
+            related=related,
+        )
+    return tuple(Typed(var) for var in frame.threads)
 
 
 # ------------------------------------------------------------------------------------------------ evaluation
