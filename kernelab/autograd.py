@@ -3,7 +3,6 @@
 A thin face: the computation is in `kernelab.autodiff`, what is shown in `kernelab.views`.
 """
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,14 +25,13 @@ from kernelab.errors import (
     Diagnostic,
     GradientError,
     KernelTypeError,
-    KernelWarning,
     a_thing,
 )
 from kernelab.guidance.bad_calls import telling
 from kernelab.guidance.hint_tables import face
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import look_at
-from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.context.recorder import warn_at
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.memory.device import get_device
 from kernelab.runtime.memory.streams import configured
@@ -181,12 +179,9 @@ def jacobian_fd(
 
 
 def _warn_of_host(subject: Subject, outputs: Sequence[str]) -> None:
-    place = caller()
     message = f"the differences of {subject.name} leave out what the host computes: {', '.join(outputs)} "
     message += "follows the inputs through NumPy or numbers"
-    hint = "compute with kernels what is to be differentiated"
-    warning = Diagnostic(message, place.span, "host", "warning", hint=hint)
-    warnings.warn_explicit(warning.render(), KernelWarning, place.filename, place.line)
+    warn_at(message, "host", "compute with kernels what is to be differentiated")
 
 
 @telling()

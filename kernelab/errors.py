@@ -8,6 +8,7 @@ diagnostics.  Everything else in the package raises these.
 import difflib
 import re
 import sys
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -169,6 +170,14 @@ class Diagnostic:
             parts.append(f"  {other.message}")
             parts += _excerpt(other.span, "")
         return "\n".join(parts)
+
+    def warn(self) -> None:
+        """Warn, with KernelWarning, at the line of the span; without one, where the caller was called."""
+        if self.span is None:
+            warnings.warn(self.render(), KernelWarning, stacklevel=3)
+        else:
+            label, line = self.span.source.label, self.span.line
+            warnings.warn_explicit(self.render(), KernelWarning, label, line)
 
 
 _MARKED = re.compile("«(.*?)»", re.DOTALL)

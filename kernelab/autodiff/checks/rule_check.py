@@ -6,7 +6,6 @@ will stand; a replay is compared with the results.  A function that takes arrays
 that overwrites what it has read needs what only a launch can keep: its grad function is left to `gradcheck`.
 """
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +29,7 @@ from kernelab.autodiff.checks.rule_samples import (
     with_results,
 )
 from kernelab.autodiff.checks.slopes import ROUNDINGS, slopes
-from kernelab.errors import Diagnostic, KernelError, KernelWarning, Related
+from kernelab.errors import Diagnostic, KernelError, Related
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import Const, Custom, CustomRules, For, Function, Native, RuleName, While, walk
 from kernelab.lang.types import Array, is_differentiable, shape_of
@@ -73,9 +72,7 @@ def check_rules(function: Function) -> None:
             _seen.add(stmt.rules)
             for diagnostic in mistakes(stmt.rules):
                 if diagnostic.span is not None:
-                    warnings.warn_explicit(
-                        diagnostic.render(), KernelWarning, diagnostic.span.source.label, diagnostic.span.line
-                    )
+                    diagnostic.warn()
 
 
 def leave_unchecked(function: Function) -> None:

@@ -8,7 +8,6 @@ one through a NumPy view changes what the tape computed behind its back.  The ne
 leaves a mark on the tape; only if an adjoint has to pass the mark is it an error.
 """
 
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,12 +16,12 @@ from typing import ClassVar, Literal, Protocol
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.moves import Simple
 from kernelab.autodiff.records.snapshots import Copied, Snapshot
-from kernelab.errors import Diagnostic, KernelMemoryError, KernelWarning, Related, TapeError
+from kernelab.errors import Diagnostic, KernelMemoryError, Related, TapeError
 from kernelab.lang.types import uint8
 from kernelab.passes.access.access_regions import Box, Region
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import checksum, itemsize
-from kernelab.runtime.context.recorder import Place, called, caller, name_in_caller, name_of_memory
+from kernelab.runtime.context.recorder import Place, called, caller, name_in_caller, name_of_memory, warn
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.dispatch import may_keep
 from kernelab.runtime.launch.footprint import box_and_whole, overwrites
@@ -210,18 +209,14 @@ class Watch(Snapshot):
             return
         if self.guard.policy != "warn":
             raise TapeError(self._overwritten_since(self._lost))
-        warnings.warn_explicit(
-            self._overwritten_since(self._lost).render(), KernelWarning, self._lost.filename, self._lost.line
-        )
+        warn(self._overwritten_since(self._lost), self._lost)
 
     def _note_overwrite(self, outcome: Outcome, nbytes: int = 0) -> None:
         place = self.guard.writer or caller()
         self.guard.note(Noted(self.elements, self.reader, place, outcome, nbytes))
 
     def _warn(self) -> None:
-        place = caller()
-        message = self._overwritten().render()
-        warnings.warn_explicit(message, KernelWarning, place.filename, place.line)
+        warn(self._overwritten())
 
     def _name(self) -> str:
         name = name_in_caller(self.elements)
@@ -301,8 +296,7 @@ class Marked(Snapshot):
         if self._guard.policy == "error":
             raise TapeError(self._overwritten())
         self.release()
-        place = caller()
-        warnings.warn_explicit(self._overwritten().render(), KernelWarning, place.filename, place.line)
+        warn(self._overwritten())
 
     def exposed(self) -> None:
         """A view does no harm by itself."""

@@ -6,7 +6,6 @@ them.  A tape asks in `backward` what of this matters (`tape.cuts`); a transform
 Knows arrays and lines; must not know records.
 """
 
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -16,13 +15,13 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 
 from kernelab.autodiff.records.moves import FILLS
-from kernelab.errors import Diagnostic, KernelWarning, Related
+from kernelab.errors import Diagnostic, Related
 from kernelab.host.traced import Origins, origins
 from kernelab.host.values import HostValue
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import Place, called, caller
+from kernelab.runtime.context.recorder import Place, called, caller, warn
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.memory.memory import Allocation
 
@@ -206,8 +205,7 @@ class Cut:
 
     def warn(self) -> None:
         """Warn at the line, with advice."""
-        message = self.describe().render()
-        warnings.warn_explicit(message, KernelWarning, self.place.filename, self.place.line)
+        warn(self.describe(), self.place)
 
 
 _ON_THE_TAPE = "kl.map, operators of arrays, copy or a kernel"

@@ -6,7 +6,6 @@ with Tape() as tape:
 tape.backward(l)                                          # x.grad, y.grad
 """
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import Token
@@ -48,13 +47,13 @@ from kernelab.autodiff.tape.seeds import (
 )
 from kernelab.autodiff.transforms.levels import Level
 from kernelab.backend.cuda.launch_config import BLOCK, config_of
-from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, NotFiniteError, Related, counted
+from kernelab.errors import Diagnostic, KernelValueError, NotFiniteError, Related, counted
 from kernelab.guidance.bad_calls import telling
 from kernelab.hooks import Displayed
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import put
 from kernelab.runtime.context.garbage import put_off
-from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller
+from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller, warn
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.signature import structs_in
 from kernelab.runtime.launch.footprint import grid_of
@@ -209,7 +208,7 @@ class Tape(Observed, Habits, Displayed):
             hint="open a new Tape() in this cell, or call reset() first",
             related=(Related("it was entered before here:", before.span),),
         )
-        warnings.warn_explicit(message.render(), KernelWarning, place.filename, place.line)
+        warn(message, place)
 
     def __len__(self) -> int:
         return len(self._recording.records)

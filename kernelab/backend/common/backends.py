@@ -248,8 +248,7 @@ def tell_of_negative(sites: Iterable[Site]) -> None:
         if span.line not in span.source.told:
             span.source.told.add(span.line)
             hint += '; kl.config.negative_index = "error" makes it an error'
-            shown = Diagnostic(message, span, "negative-index", "warning", hint=hint).render()
-            warnings.warn_explicit(shown, KernelWarning, span.source.label, span.line)
+            Diagnostic(message, span, "negative-index", "warning", hint=hint).warn()
 
 
 def memory_error(name: str, thread: str) -> KernelError:

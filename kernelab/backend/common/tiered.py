@@ -199,5 +199,4 @@ class Tiered:
     def _warn(self, problem: Exception) -> None:
         message = f"`{self._name}` could not be built with full optimisation: {problem}"
         hint = "it goes on as it was built at first, with the same results, slower"
-        shown = Diagnostic(message, None, "background", "warning", hint=hint).render()
-        warnings.warn(shown, KernelWarning, stacklevel=2)
+        Diagnostic(message, None, "background", "warning", hint=hint).warn()

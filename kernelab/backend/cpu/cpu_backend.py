@@ -12,7 +12,6 @@ import ctypes
 import os
 import struct
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from functools import cache, cached_property, reduce
@@ -67,7 +66,7 @@ from kernelab.codegen.vectors.vector_emitter import emit_vectors, is_long
 from kernelab.codegen.vectors.vector_gain import operations_an_element
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
 from kernelab.codegen.vectors.vector_values import Refused
-from kernelab.errors import BuildError, Diagnostic, KernelWarning
+from kernelab.errors import BuildError, Diagnostic
 from kernelab.lang.ir import Const, For, Function, While, walk
 from kernelab.lang.types import int64
 from kernelab.settings import settings
@@ -127,8 +126,7 @@ class VectorTier:
         except BuildError as problem:
             message = f"the vector code of `{self._function.name}` could not be built: {problem}"
             hint = "it goes on with scalar code, with the same results, slower"
-            shown = Diagnostic(message, None, "vector-code", "warning", hint=hint).render()
-            warnings.warn(shown, KernelWarning, stacklevel=2)
+            Diagnostic(message, None, "vector-code", "warning", hint=hint).warn()
             return None
 
 

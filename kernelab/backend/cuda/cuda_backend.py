@@ -8,7 +8,6 @@ launch ABI; must not know arrays or tapes.
 
 import math
 import struct
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -55,7 +54,7 @@ from kernelab.codegen.cpp.entry import (
 )
 from kernelab.codegen.cpp.targets import Cuda
 from kernelab.codegen.cpp.wide_accumulators import met_by_all, wide
-from kernelab.errors import BuildError, Diagnostic, KernelMemoryError, KernelWarning, LaunchError
+from kernelab.errors import BuildError, Diagnostic, KernelMemoryError, LaunchError
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Function
 from kernelab.lang.types import HALVES, Array, scalar_of
@@ -348,14 +347,14 @@ class CudaEntry:
         )
         hint = "add up in float32, and convert the sums; on the CPU they are taken in float64"
         self._narrow = []
-        _warn("sums", message, hint)
+        Diagnostic(message, None, "sums", "warning", hint=hint).warn()
 
     def _warn_of_one_thread(self, why: str) -> None:
         if not self._has_warned:
             self._has_warned = True
             message = f"`{self.info.name}` runs on one thread of {self._backend.name}: {why}"
             hint = "that gives what the CPU gives, slowly; sums by atomics may come in any order"
-            _warn("order", message, hint)
+            Diagnostic(message, None, "order", "warning", hint=hint).warn()
 
     def _launch(self, slots: Sequence[int], dims: Dims, limit: int, place: object) -> PendingLaunch:
         """Start, and say what is under way."""
@@ -364,8 +363,3 @@ class CudaEntry:
         loaded = self._loaded.now(may_load=backend.pending.captured is None)
         backend.driver.launch(loaded, *dims, packed, block[1], stream)
         return PendingLaunch(self.info, slots, block, stream, place)
-
-
-def _warn(code: str, message: str, hint: str) -> None:
-    shown = Diagnostic(message, None, code, "warning", hint=hint).render()
-    warnings.warn(shown, KernelWarning, stacklevel=3)

@@ -7,7 +7,6 @@ a leaf can say what is missing.  ``record_tape=False`` says that nothing is miss
 """
 
 import sys
-import warnings
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from functools import cache
 from threading import get_ident
 from typing import Any, Self
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelWarning, Related
+from kernelab.errors import Diagnostic, KernelTypeError, Related
 from kernelab.lang.structs import has_derivative
 from kernelab.runtime.array.layout import Strided
 from kernelab.runtime.context.conversion import described
-from kernelab.runtime.context.recorder import Place, caller, user_frame, warn_at
+from kernelab.runtime.context.recorder import Place, caller, user_frame, warn, warn_at
 from kernelab.runtime.memory.memory import Allocation, zeros_beside
 
 
@@ -85,9 +84,7 @@ def tell_what_is_missing(memory: Allocation) -> None:
     """Warn, once, that a backward pass could not reach an array whose gradient is asked for."""
     missing, memory.missing = memory.missing, None
     if missing is not None:
-        message = missing if isinstance(missing, Diagnostic) else missing(memory)
-        place = caller()
-        warnings.warn_explicit(message.render(), KernelWarning, place.filename, place.line)
+        warn(missing if isinstance(missing, Diagnostic) else missing(memory))
 
 
 # -------------------------------------------------------------------------------------------------- gradients

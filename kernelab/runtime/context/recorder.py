@@ -198,8 +198,13 @@ def warn_at(message: str, code: str, hint: str, place: Place | None = None, span
     The message shows that line, or the `span` of a kernel's text.
     """
     place = caller() if place is None else place
-    shown = Diagnostic(message, place.span if span is None else span, code, "warning", hint=hint).render()
-    warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
+    warn(Diagnostic(message, place.span if span is None else span, code, "warning", hint=hint), place)
+
+
+def warn(diagnostic: Diagnostic, place: Place | None = None) -> None:
+    """The same of a diagnostic, whatever line its message shows."""
+    place = caller() if place is None else place
+    warnings.warn_explicit(diagnostic.render(), KernelWarning, place.filename, place.line)
 
 
 _TOLD: set[tuple[str, Place]] = set()

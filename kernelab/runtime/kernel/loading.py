@@ -8,7 +8,6 @@ launches pay nothing.
 
 import ast
 import sys
-import warnings
 from collections import ChainMap, UserDict
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelSyntaxError, KernelValueError, KernelWarning, Source
+from kernelab.errors import Diagnostic, KernelSyntaxError, KernelValueError, Source
 from kernelab.frontend import (
     Constant,
     Definition,
@@ -170,8 +169,7 @@ class Module:
         message = (
             "mark_modified changes nothing: kernels keep the values that they captured when first needed"
         )
-        said = Diagnostic(message, None, "module", "warning", hint="define the kernels again")
-        warnings.warn(said.render(), KernelWarning, stacklevel=2)
+        Diagnostic(message, None, "module", "warning", hint="define the kernels again").warn()
 
 
 def definition_of(
@@ -211,8 +209,7 @@ def warn_of(notes: Sequence[Diagnostic]) -> None:
     """
     for note in notes:
         if note.severity == "warning" and note.code != "adjoint" and note.span is not None:
-            place = note.span
-            warnings.warn_explicit(note.render(), KernelWarning, place.source.label, place.line)
+            note.warn()
 
 
 def _annotated(

@@ -6,9 +6,9 @@ Knows programs and arrays; must not know kernels, recorders or tapes.
 """
 
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from kernelab.errors import (
     Diagnostic,
     KernelIndexError,
     KernelValueError,
-    KernelWarning,
     NotFiniteError,
     Related,
     Span,
@@ -28,7 +27,7 @@ from kernelab.lang.types import int32
 from kernelab.passes.common.race_marks import UNMARKED, unseen
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray
-from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.context.recorder import caller, warn_at
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.dispatch import Culprit, Tracing
 from kernelab.runtime.kernel.program import Positions, Program
@@ -202,14 +201,8 @@ def warn_of_sizes(program: Program, name: str, grid: Grid, arguments: Sequence[A
     what, shape = taken[0]
     sizes = f"{_threads(grid)}, and {what} has {_many(shape, 'element')}"
     hint = f"launch it with dim={_dim(shape)}, or pass the part of {what} that is meant"
-
-    def warn() -> None:
-        place = caller()
-        message = f"the launch of `{name}` has {sizes}: the others are left out"
-        shown = Diagnostic(message, place.span, "grid", "warning", hint=hint).render()
-        warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
-
-    program.once(("leaves out", sizes), warn)
+    message = f"the launch of `{name}` has {sizes}: the others are left out"
+    program.once(("leaves out", sizes), partial(warn_at, message, "grid", hint))
 
 
 def _with_sizes(

@@ -16,7 +16,7 @@ import numpy as np
 
 from kernelab.backend.common.backends import Entry, thread_text
 from kernelab.codegen.cpp.entry import GRID_SLOTS
-from kernelab.errors import Diagnostic, KernelRaceError, Related, Span
+from kernelab.errors import Diagnostic, KernelRaceError, Related, Span, counted
 from kernelab.lang.types import int64, scalar_of, with_scalar
 from kernelab.passes.common.race_marks import (
     UNMARKED,
@@ -116,8 +116,8 @@ class Races(tuple[Race, ...]):
     def __repr__(self) -> str:
         if not self:
             return f"no races in this launch of `{self.kernel}`"
-        count = "1 race" if len(self) == 1 else f"{len(self)} races"
-        return "\n\n".join([f"{count} in this launch of `{self.kernel}`", *map(str, self)])
+        title = f"{counted(len(self), 'race')} in this launch of `{self.kernel}`"
+        return "\n\n".join([title, *map(str, self)])
 
 
 @dataclass(frozen=True, slots=True)
