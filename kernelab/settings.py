@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
+
+T = TypeVar("T")
 
 Policy = Literal["save", "warn", "error"]
 """What a tape does where an array is overwritten that an adjoint needs."""
@@ -53,13 +55,18 @@ settings = SETTINGS.get
 
 
 @contextmanager
-def changed_settings(**changed: Any) -> Iterator[None]:
-    """Replace some of the settings of the current context for a while."""
-    before = SETTINGS.set(replace(SETTINGS.get(), **changed))
+def during(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """A context in which a variable of the current context has another value."""
+    before = variable.set(value)
     try:
         yield
     finally:
-        SETTINGS.reset(before)
+        variable.reset(before)
+
+
+def changed_settings(**changed: Any) -> AbstractContextManager[None]:
+    """Replace some of the settings of the current context for a while."""
+    return during(SETTINGS, replace(SETTINGS.get(), **changed))
 
 
 def change_settings(**changed: Any) -> None:

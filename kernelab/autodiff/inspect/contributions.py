@@ -30,7 +30,7 @@ from kernelab.lang.ir import Atom, Function, Var
 from kernelab.lang.types import Array, Scalar, bfloat16, float16, is_differentiable, scalar_of
 from kernelab.passes.common.copying import Copier, inline
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import RECORDER, caller
+from kernelab.runtime.context.recorder import caller, unrecorded
 from kernelab.runtime.host.create import clone, ones_like
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Pullback
@@ -230,14 +230,11 @@ class _Sweep:
     def run(self, seeds: Seeds) -> Contributions:
         seeded(seeds, frozenset(), self.adjoints)
         self.keep(None, "the cotangent of the sweep", "", [], np.zeros_like(self.now()))
-        token = RECORDER.set(None)
-        try:
+        with unrecorded():
             plan = BackwardPlan(self.records, seeds)
             for i in range(len(self.records) - 1, self.last(plan), -1):
                 if i in plan.live:
                     self.pull(i)
-        finally:
-            RECORDER.reset(token)
         parts = tuple(part for part in self.parts if np.any(part.value != 0))
         return Contributions(self.position, self.now(), parts)
 

@@ -29,7 +29,7 @@ from kernelab.passes.common.copying import widen
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import readable
 from kernelab.runtime.context.conversion import described
-from kernelab.runtime.context.recorder import RECORDER
+from kernelab.runtime.context.recorder import unrecorded
 from kernelab.runtime.kernel.arguments import Reference, ordered, require_arguments_readable
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Groups, Pullback
@@ -181,14 +181,11 @@ def _arguments(record: LaunchRecord, again: Mapping[int, array] | None) -> list[
 def arriving(records: Sequence[Record], seeds: Seeds, k: int) -> Adjoints:
     """The adjoints that a sweep from some cotangents has when it comes to record `k`."""
     adjoints = seeded(seeds, frozenset(), Adjoints())
-    token = RECORDER.set(None)
-    try:
+    with unrecorded():
         plan = BackwardPlan(records, seeds)
         for i in range(len(records) - 1, k, -1):
             if i in plan.live:
                 records[i].pull(adjoints)
-    finally:
-        RECORDER.reset(token)
     return adjoints
 
 

@@ -34,6 +34,7 @@ from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.launch.launch import Call
 from kernelab.runtime.memory.memory import Allocation, set_aside, youngest
+from kernelab.settings import during
 
 
 def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
@@ -434,13 +435,10 @@ class CheckpointRecord(Flowing):
         inner = Replaying()
         for memory, is_computed in self.followed.items():
             (inner.has_written if is_computed else inner.has_read)(memory)
-        token = RECORDER.set(inner)
-        try:
+        with during(RECORDER, inner):
             with as_the_user_has_it():
                 result = self.work.func(*self.work.arguments)
             inner.ends()
-        finally:
-            RECORDER.reset(token)
         return inner, [elements for elements in arrays_in(result) if not inner.signature.is_outside(elements)]
 
     def _sweep(

@@ -21,7 +21,7 @@ from kernelab.hooks import Displayed
 from kernelab.lang.rounding import widened
 from kernelab.lang.types import bytes_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import RECORDER, Place
+from kernelab.runtime.context.recorder import Place, unrecorded
 from kernelab.runtime.kernel.program import Pullback
 from kernelab.runtime.launch.races import copies_of, with_copies
 from kernelab.runtime.launch.scoped import synchronize
@@ -128,11 +128,8 @@ class Profile(Displayed):
 
 def sweep_on_copies(records: Sequence[Record], seeds: Seeds, puller: Puller) -> None:
     """Take adjoints back through records without publishing any."""
-    token = RECORDER.set(None)
-    try:
+    with unrecorded():
         sweep(BackwardPlan(records, seeds, shared=()), seeded(seeds, frozenset(), Adjoints()), puller)
-    finally:
-        RECORDER.reset(token)
 
 
 class Measurement:

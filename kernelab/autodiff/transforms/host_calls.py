@@ -10,10 +10,11 @@ import numpy as np
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
 from kernelab.lang.types import is_differentiable, scalar_of, shape_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import RECORDER, caller, in_rule, unrecorded
+from kernelab.runtime.context.recorder import IN_RULE, RECORDER, caller, unrecorded
 from kernelab.runtime.host.create import clone, zeros_like
 from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.memory.memory import youngest
+from kernelab.settings import during
 
 Function = Callable[..., Any]
 
@@ -50,7 +51,7 @@ class HostCall:
         """The same unrecorded: other arrays that the function uses are told to who follows them."""
         with unrecorded():
             copies = self._copies(arrays)
-            with in_rule(youngest()):
+            with during(IN_RULE, youngest()):
                 return self._results(copies, arrays)
 
     def _copies(self, arrays: Sequence[array]) -> list[Any]:

@@ -7,7 +7,7 @@ import linecache
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +16,7 @@ from typing import Any
 
 from kernelab.errors import Diagnostic, KernelWarning, Source, Span, label_of, running_shell
 from kernelab.host.traced import Origins
+from kernelab.settings import during
 
 Elements = Any
 """An array; its class reports to the recorder."""
@@ -120,16 +121,6 @@ def tell_outside(arrays: Iterable[Elements], by_host: bool = False) -> Origins:
             for elements in arrays:
                 origins += recorder.used_outside(elements, by_host)
     return origins
-
-
-@contextmanager
-def in_rule(youngest: int) -> Iterator[None]:
-    """A context in which a Python function with a derivative of its own runs (`IN_RULE`)."""
-    token = IN_RULE.set(youngest)
-    try:
-        yield
-    finally:
-        IN_RULE.reset(token)
 
 
 @contextmanager
@@ -281,11 +272,6 @@ def came_in(elements: Elements, data: Any) -> None:
         recorder.came_in(elements, data)
 
 
-@contextmanager
-def unrecorded() -> Iterator[None]:
+def unrecorded() -> AbstractContextManager[None]:
     """A context in which no tape records."""
-    token = RECORDER.set(None)
-    try:
-        yield
-    finally:
-        RECORDER.reset(token)
+    return during(RECORDER, None)

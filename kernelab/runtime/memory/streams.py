@@ -7,8 +7,8 @@ their drivers; must not know arrays or kernels.
 """
 
 import ctypes
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import Token
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.memory.device import DEFAULT, Device, get_cuda_devices, get_device
 from kernelab.runtime.memory.memory import Allocation, copy_bytes
 from kernelab.runtime.memory.spaces import OPEN, Capture, DeviceAllocation, Space
+from kernelab.settings import during
 
 Kind = TypeVar("Kind")
 
@@ -200,7 +201,8 @@ class ScopedStream:
         before = get_stream(stream.device)
         if self._sync_enter:
             stream.wait_stream(before)
-        self._tokens.append((before, _flow(stream), DEFAULT.set(stream.device)))
+        streams = STREAMS.set(_streams_with(stream))
+        self._tokens.append((before, streams, DEFAULT.set(stream.device)))
         return stream
 
     def __exit__(self, *_: object) -> None:
@@ -230,7 +232,7 @@ def set_stream(stream: Stream, device: Device | str | None = None, sync: bool = 
         _require_same(get_device(device), place, "a stream is set")
     if sync:
         stream.wait_stream(get_stream(place))
-    _flow(stream)
+    STREAMS.set(_streams_with(stream))
     _KEPT[place.name] = stream
 
 
@@ -284,38 +286,22 @@ def stream_of(argument: object) -> Stream:
     return _require(Stream, argument)
 
 
-@contextmanager
-def flowing(stream: Stream | None) -> Iterator[None]:
+def flowing(stream: Stream | None) -> AbstractContextManager[None]:
     """Run launches in a stream within; None changes nothing."""
-    if stream is None:
-        yield
-        return
-    token = _flow(stream)
-    try:
-        yield
-    finally:
-        STREAMS.reset(token)
+    return nullcontext() if stream is None else during(STREAMS, _streams_with(stream))
 
 
-@contextmanager
-def configured(config: LaunchConfig) -> Iterator[None]:
+def configured(config: LaunchConfig) -> AbstractContextManager[None]:
     """Run launches with a launch configuration within; the default leaves that of a launch around them."""
-    if config is DEFAULT_CONFIG:
-        yield
-        return
-    token = LAUNCH_CONFIG.set(config)
-    try:
-        yield
-    finally:
-        LAUNCH_CONFIG.reset(token)
+    return nullcontext() if config is DEFAULT_CONFIG else during(LAUNCH_CONFIG, config)
 
 
 def _event(argument: Event) -> Event:
     return _require(Event, argument)
 
 
-def _flow(stream: Stream) -> Token[Any]:
-    return STREAMS.set({**STREAMS.get(), stream.device.name: stream.number})
+def _streams_with(stream: Stream) -> Mapping[str, int]:
+    return {**STREAMS.get(), stream.device.name: stream.number}
 
 
 def _cuda(device: Device | str | None, what: str) -> tuple[Device, Space]:
