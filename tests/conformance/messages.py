@@ -43,7 +43,8 @@ def _once() -> Iterator[tuple[str, Rejection, Diagnostic]]:
     known = templates()
     for name, one in rejections().items():
         told = one.told()[0]
-        template = next((each.text for each in known if each.fits(told.message)), told.message)
+        fitting = [each.text for each in known if each.fits(told.message)]
+        template = max(fitting, key=lambda text: len(text.replace("\0", "")), default=told.message)
         if template not in seen:
             seen.add(template)
             yield name.partition(":")[0].rpartition(" ")[0], one, told
