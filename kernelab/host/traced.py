@@ -123,8 +123,8 @@ def _traced_array(values: Any, sources: Origins) -> Any:
 
 
 def _of_kind(values: Any, sources: Origins) -> Origins:
-    """The origins of an array: only floats and complex numbers have derivatives."""
-    return sources if not sources or values.dtype.kind in "fc" else CONSTANT
+    """The origins of an array: integers and truth values have no derivatives; text and objects may have."""
+    return CONSTANT if sources and values.dtype.kind in "biu" else sources
 
 
 def _made(kind: Any, base: Any, value: Any, sources: Origins) -> Any:

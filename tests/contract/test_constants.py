@@ -1,7 +1,8 @@
-"""A constant that is changed after a kernel was compiled with it: a launch says so, once."""
+"""Constants of kernels: a launch tells of one that has changed, backward of one that the tape computed."""
 
 import math
 import warnings
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,8 +50,8 @@ def names() -> dict[str, Any]:
     return {"gain": 2.0, "cfg": cfg, "axis": np.zeros(3, np.float32), "math": math, "pi": math.pi}
 
 
-def launch(kernel: kl.Kernel) -> None:
-    kernel[1](kl.ones(1, dtype=float))
+def launch(kernel: kl.Kernel, x: kl.array | None = None) -> None:
+    kernel[1](kl.ones(1, dtype=float) if x is None else x)
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -152,3 +153,69 @@ def test_a_decorated_kernel_looks_at_its_module(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(globals(), "scale", 5.0)
     with pytest.warns(kl.KernelWarning, match=r"`decorated` was compiled with scale = 2\.0"):
         launch(decorated)
+
+
+# ------------------------------------------------------------------- constants that the host took from arrays
+
+
+def scaled_by(name: str, factor: Any) -> kl.Kernel:
+    axis = np.array([0.0, 1.0, 0.0], np.float32) * factor
+    return kl.compile(TEXT, {**names(), "gain": factor, "cfg": SimpleNamespace(gain=factor), "axis": axis})[
+        name
+    ]
+
+
+def by_kernel(name: str) -> Callable[[Any, Any], Any]:
+    def scaled(x: Any, factor: Any) -> Any:
+        y = kl.clone(x)
+        launch(scaled_by(name, factor), y)
+        return y
+
+    return scaled
+
+
+def by_function(x: Any, factor: Any) -> Any:
+    return kl.compile("def scaled(v: float):\n    return gain * v", {"gain": factor})["scaled"](x)
+
+
+def by_map(x: Any, factor: Any) -> Any:
+    return kl.map(lambda v: v * factor, x)
+
+
+WAYS = [*map(by_kernel, CHANGES), by_function, by_map]
+
+
+def squared(way: Callable[[Any, Any], Any], take: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: way(x, take(x * 1.0)).sum()
+
+
+def number_of(x: Any) -> Any:
+    return x.numpy()[0]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_constant_that_a_tape_computed_is_reported(way: Callable[[Any, Any], Any]) -> None:
+    x, tape = kl.ones(1, dtype=float, requires_grad=True), kl.Tape()
+    with tape:
+        loss = squared(way, number_of)(x)
+    with pytest.warns(kl.KernelWarning, match="no gradient flows from .* back to"):
+        tape.backward(loss)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_so_is_one_that_a_function_computes_which_is_differentiated(way: Callable[[Any, Any], Any]) -> None:
+    with pytest.warns(kl.KernelWarning, match="no gradient flows from .* back to"):
+        kl.func.grad(squared(way, number_of))(kl.ones(1, dtype=float))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_one_of_a_detached_clone_is_silent(way: Callable[[Any, Any], Any]) -> None:
+    def detached(x: Any) -> Any:
+        return number_of(kl.clone(x, requires_grad=False))
+
+    x, tape = kl.ones(1, dtype=float, requires_grad=True), kl.Tape()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with tape:
+            loss = squared(way, detached)(x)
+        tape.backward(loss)

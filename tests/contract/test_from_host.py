@@ -206,6 +206,8 @@ def test_in_a_loop_it_is_reported_once() -> None:
         lambda s, q: kl.zeros(3).assign(2.0 * q.numpy()),
         lambda s, q: kl.array((q.numpy() - q.numpy().mean()) / q.numpy().std()),
         lambda s, q: kl.array(np.stack([q.numpy()] * 2)[0]),
+        lambda s, q: kl.array(q.numpy().astype(object).astype(np.float32)),
+        lambda s, q: kl.array(q.numpy().astype("U32").astype(np.float32)),
         lambda s, q: kl.array(np.linalg.solve(np.eye(3), q.numpy()), dtype=float),
         lambda s, q: kl.array(np.where(q.numpy() > 2.0, q.numpy(), 0.0), dtype=float),
         lambda s, q: kl.clone(kl.array(2.0 * q.numpy())),

@@ -58,10 +58,10 @@ ADJOINT = "adjoint"
 
 @dataclass(frozen=True, slots=True)
 class PassedOn:
-    """A number with origins that a record, counted from 0, was given for a parameter."""
+    """A number with origins that a record, counted from 0, was given for a parameter; or captured: None."""
 
     record: int
-    position: int
+    position: int | None
     taken: tuple[Taken, ...]
 
 
@@ -121,7 +121,7 @@ class Provenance:
         if not self._known or not (isinstance(elem, Struct) or is_differentiable(elem)):
             return None
         references = _origins(data)
-        sources = self._that_are_here(references)
+        sources = self.known(references)
         if any(taken.elements.allocation is elements.allocation for taken in sources) and how == "array":
             return None  # another view of the same memory
         if not sources and (references or how in FILLS or not _is_array_of_floats(data)):
@@ -140,18 +140,21 @@ class Provenance:
             values = HostValues(place, record, ADJOINT, taken, len(self._taken))
             self.arrays.setdefault(memory, []).append(values)
 
-    def passed_on(self, record: int, numbers: Iterable[tuple[int, Any]]) -> None:
-        """Note the numbers with origins among those that a record was given, by position."""
+    def passed_on(self, record: int, numbers: Iterable[tuple[int, Any]], captured: Origins) -> None:
+        """Note the numbers with origins among those that a record was given, by position, or has captured."""
         for position, value in numbers:
             sources = self.sources(value)
             if sources:
                 self.numbers.append(PassedOn(record, position, sources))
+        if known := self.known(captured):
+            self.numbers.append(PassedOn(record, None, known))
 
     def sources(self, data: Any) -> tuple[Taken, ...]:
         """The arrays known here from which the host took the numbers in data."""
-        return self._that_are_here(_origins(data)) if self._known else ()
+        return self.known(_origins(data)) if self._known else ()
 
-    def _that_are_here(self, references: Origins) -> tuple[Taken, ...]:
+    def known(self, references: Origins) -> tuple[Taken, ...]:
+        """Those of some origins that are known here."""
         takings = (origin() for origin in references)
         return tuple(taken for taken in takings if taken in self._known)
 

@@ -308,8 +308,9 @@ class Recording(Witness, Recorder):
         plan = call.kernel.plan
         versions = plan.straight.versions(memories)
         self.guard.swept = False
-        if plan.numbers and self.provenance.has_taken:
-            self.provenance.passed_on(len(self.records), [(i, call.arguments[i]) for i in plan.numbers])
+        if (plan.numbers or plan.origins) and self.provenance.has_taken:
+            numbers = [(i, call.arguments[i]) for i in plan.numbers]
+            self.provenance.passed_on(len(self.records), numbers, plan.origins)
         record = LaunchRecord(call, outline, residuals, versions, place)
         self.records.append(record)
         if isinstance(pullback, Pullback) and pullback.needed:

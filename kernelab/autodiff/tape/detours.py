@@ -178,5 +178,6 @@ def _numbers(host: Provenance, sources: _Sources, leading: Collection[int]) -> I
         if number.record not in leading or not isinstance(record, LaunchRecord):
             continue
         taken = sources.of_number(number)
-        if taken is not None and record.would_reach_number(number.position):
+        reaches = number.position is None or record.would_reach_number(number.position)
+        if taken is not None and reaches:
             yield number_from_host(record.title, record.place, taken)

@@ -301,6 +301,8 @@ def _warn_of_arguments(host: Provenance, call: Call) -> None:
         sources = host.sources(argument)
         if sources and would_reach(call, (i,), call.kernel.plan.floats):
             host.tell(number_from_host(title, place, sources[0], in_transform=True))
+    for taken in host.known(call.kernel.plan.origins)[:1]:
+        host.tell(number_from_host(title, place, taken, in_transform=True))
 
 
 def _argument(argument: Any, packed: bytes) -> Argument:

@@ -13,7 +13,7 @@ import numpy as np
 from kernelab.errors import Diagnostic, LaunchError, Span, counted, near
 from kernelab.frontend import GenericKernel, KernelDefinition
 from kernelab.frontend.definitions.kernels import Formal
-from kernelab.host.traced import untraced
+from kernelab.host.traced import Origins, untraced
 from kernelab.host.values import refuse_mask
 from kernelab.lang.ir import Var
 from kernelab.lang.rounding import rounded
@@ -425,7 +425,8 @@ class Plan:
     it is one of floats, and `of_inputs` whether the kernel leaves it as it is besides.  `numbers` are the
     floats and vectors for which a one-element array may stand.  `coordinates` counts the thread indices that
     it unpacks.  `formals` are the parameters as written, where a struct is among them: all else counts its
-    leaves.  `constants` are what it captured, where a launch is to look whether that has changed.
+    leaves.  `constants` are what it captured, where a launch is to look whether that has changed, and
+    `origins` what the host took to make what it captured.
     `late_sums` are pairs of arrays that may not share memory, each with the error otherwise.  `check` is what
     the kernel's options say of checks.
     """
@@ -445,5 +446,6 @@ class Plan:
     coordinates: int
     formals: Formals | None
     constants: Constants | None
+    origins: Origins
     late_sums: LateSums
     check: Check | None

@@ -23,6 +23,7 @@ from kernelab.frontend import (
 )
 from kernelab.frontend.meaning.source import parse
 from kernelab.hooks import Displayed
+from kernelab.host.traced import origins
 from kernelab.lang.ir import Custom, Function, walk
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import Array, is_differentiable
@@ -315,6 +316,7 @@ class Kernel(KernelHints, Displayed):
             coordinates=len(self.primal.threads),
             formals=signature if has_structs and not self._by_leaves else None,
             constants=constants_of(self.definition),
+            origins=origins(*[one.value for one in self.definition.constants]),
             late_sums=self._late_sums(),
             check=self.definition.options.get("check"),
         )

@@ -22,7 +22,6 @@ from kernelab.backend.cuda.launch_config import config_of
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing
 from kernelab.frontend import UserFunction, result_types
 from kernelab.frontend.meaning.meanings import Weak
-from kernelab.host.traced import origins
 from kernelab.lang.structs import AnyType, has_derivative
 from kernelab.lang.types import Array, Scalar, Value, int32, scalar_of, shape_of
 from kernelab.runtime.array.array import array
@@ -48,7 +47,6 @@ from kernelab.runtime.ops.operands import (
     is_operand,
     made_once,
     mistakes_raised,
-    named_in,
     pattern,
     plain,
     refuse_structs,
@@ -110,19 +108,7 @@ def map(
         return kernel
     with configured(config_of(block_dim, 0)):
         results = _into(name, callee, operands, outs)
-        _tell_captured(func, results)
     return results[0] if len(results) == 1 else list(results)
-
-
-def _tell_captured(func: Any, outputs: Sequence[Any]) -> None:
-    """Numbers of the host that the function captured are constants to a tape, which may have made them."""
-    recorder = RECORDER.get()
-    if recorder is None or not inspect.isfunction(func):
-        return
-    captured = named_in(func)
-    if origins(captured):
-        for results in outputs:
-            recorder.came_in(results, captured)
 
 
 def _into(name: str, callee: UserFunction, operands: Sequence[Any], outs: tuple[Any, ...] | None) -> Any:

@@ -24,7 +24,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, Launc
 from kernelab.frontend import UserFunction, errors_of, lower_python, lower_source
 from kernelab.frontend.meaning.frame import BrokenCall
 from kernelab.frontend.meaning.promote import default_scalar
-from kernelab.host.traced import follow, untraced
+from kernelab.host.traced import follow, origins, untraced
 from kernelab.host.values import type_of, value_of
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import (
@@ -120,12 +120,12 @@ def function_of(title: str, text: str, names: tuple[tuple[str, Any], ...] = ()) 
 
 def _python(func: Callable[..., Any]) -> UserFunction:
     code: Any = func.__code__
-    used = named_in(func)
+    used = _named_in(func)
     key = tuple((name, _same(value, _attributes_in(code))) for name, value in used.items())
     return _lowered(Keyed((code, repr(func.__defaults__), key), (func, used)))
 
 
-def named_in(func: Callable[..., Any]) -> dict[str, Any]:
+def _named_in(func: Callable[..., Any]) -> dict[str, Any]:
     """The values of the names in a function's text, from its surroundings."""
     names = {**func.__globals__, **closure(func)}
     return {name: names[name] for name in dict.fromkeys(_names_of(func.__code__)) if name in names}
@@ -174,9 +174,10 @@ _DEEPEST = 4
 def _same(value: Any, words: tuple[str, ...], depth: int = 0) -> Any:
     """A key of a captured value: equal keys mean the same value for a text of these words."""
     if isinstance(value, bool | int | float | np.generic):
-        return type(value), repr(value)
+        return type(value), repr(value), origins(value)
     if isinstance(value, np.ndarray):
-        return value.dtype.str, value.shape, value.tobytes() if value.size <= LARGEST else id(value)
+        content = value.tobytes() if value.size <= LARGEST else id(value)
+        return value.dtype.str, value.shape, content, origins(value)
     if depth == _DEEPEST or isinstance(value, UserFunction | Kernel):
         return id(value)
     parts = (word for word in words if hasattr(value, word))
