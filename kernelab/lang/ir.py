@@ -479,7 +479,7 @@ def flows(stmt: Stmt) -> Iterator[tuple[Atom, Var]]:
             assert_never(stmt)
 
 
-_NESTED = (If, For, While, Custom)
+_NESTED = frozenset((If, For, While, Custom))
 """The statements with blocks: others, most of a program, need no second look."""
 
 
@@ -492,7 +492,7 @@ def walk(block: Block) -> Iterator[Stmt]:
     """Every statement of a block and of the blocks inside it, outer before inner, in order."""
     for stmt in block.stmts:
         yield stmt
-        if isinstance(stmt, _NESTED):
+        if stmt.__class__ in _NESTED:
             for inner in blocks(stmt):
                 yield from walk(inner)
 
@@ -507,6 +507,6 @@ def reads(block: Block) -> Iterator[Atom]:
     yield from block.yields
     for stmt in block.stmts:
         yield from atoms(stmt)
-        if isinstance(stmt, _NESTED):
+        if stmt.__class__ in _NESTED:
             for inner in blocks(stmt):
                 yield from reads(inner)

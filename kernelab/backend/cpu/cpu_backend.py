@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from functools import cache, cached_property, reduce
-from math import prod
+from math import inf, prod
 from operator import add, or_
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -226,7 +226,7 @@ def _load(path: Path) -> ctypes.CDLL:
 class CpuEntry:
     """A function of a loaded library; large launches run its vector code, on several cores, if they may."""
 
-    __slots__ = ("_library", "_prints", "_run", "_split", "_vectors", "info")
+    __slots__ = ("_fewest", "_library", "_prints", "_run", "_split", "_vectors", "info")
 
     def __init__(
         self,
@@ -239,6 +239,7 @@ class CpuEntry:
         self._prints = bool(info.messages)
         self._vectors = vectors
         self._split = split
+        self._fewest = inf if vectors is None or split is None else min(vectors.fewest, split.fewest)
         self._library = library
         self._run = library[info.symbol]
 
@@ -250,13 +251,8 @@ class CpuEntry:
     def __call__(self, args: Args, /, limit: int = 0, room: int = 0, left: Sequence[Part] = ()) -> None:
         """Run threads of the grid; raises a KernelError, or what a signal's handler raised meanwhile."""
         vectors = None
-        if self._vectors is not None and self._split is not None:
-            threads = prod(_grid(args))
-            if threads >= self._vectors.fewest:
-                vectors = self._vectors.run()
-            is_whole = not left or left[0] == ALL
-            if threads >= self._split.fewest and is_whole and not settings().deterministic:
-                left = self._split.parts(args, 1 if vectors is None else LANES)
+        if (threads := prod(_grid(args))) >= self._fewest:
+            vectors, left = self._for_many(threads, args, left)
         if len(left) > 1:
             self._run_parts(Launch(self._run, vectors, args, limit, room), left)
             return
@@ -282,6 +278,15 @@ class CpuEntry:
         free.append(block)
         if wrapped:
             backends.tell_of_wrapped(self.info, wrapped)
+
+    def _for_many(self, threads: int, args: Args, left: Sequence[Part]) -> tuple[Run | None, Sequence[Part]]:
+        """The vector code of a large launch, if it runs that, and the parts in which it runs."""
+        assert self._vectors is not None and self._split is not None
+        vectors = self._vectors.run() if threads >= self._vectors.fewest else None
+        is_whole = not left or left[0] == ALL
+        if threads >= self._split.fewest and is_whole and not settings().deterministic:
+            left = self._split.parts(args, 1 if vectors is None else LANES)
+        return vectors, left
 
     def _run_parts(self, launch: "Launch", parts: Sequence[Part]) -> None:
         split = self._split

@@ -6,7 +6,6 @@ with the memory that it writes, where both sides require gradients; a tape that 
 a leaf can say what is missing.  ``record_tape=False`` says that nothing is missing.
 """
 
-import sys
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, Related
 from kernelab.lang.structs import has_derivative
 from kernelab.runtime.array.layout import Strided
 from kernelab.runtime.context.conversion import described
-from kernelab.runtime.context.recorder import Place, caller, user_frame, warn, warn_at
+from kernelab.runtime.context.recorder import Place, caller, warn, warn_at
 from kernelab.runtime.memory.memory import Allocation, zeros_beside
 
 
@@ -65,19 +64,17 @@ def note_origin(
             refs.append(weakref.ref(memory))
     if not refs:
         return
-    frame = user_frame(sys._getframe(3))  # behind `run`, and what has called it
-    code, instruction, thread = frame.f_code, frame.f_lasti, get_ident()
+    place, thread = caller(3), get_ident()  # behind this, `run`, and what has called it
     for memory in written:
-        memory.origin = (memory.version, kernel, code, instruction, thread, refs)
+        memory.origin = (memory.version, kernel, place, thread, refs)
 
 
 def origin_of(memory: Allocation) -> Origin | None:
     """The unrecorded launch that computed the memory, if any."""
     if memory.origin is None:
         return None
-    _, kernel, code, instruction, thread, refs = memory.origin
-    lines = (line for start, stop, line in code.co_lines() if start <= instruction < stop)
-    return Origin(kernel, Place(code.co_filename, next(lines, None) or code.co_firstlineno), thread, refs)
+    _, kernel, place, thread, refs = memory.origin
+    return Origin(kernel, place, thread, refs)
 
 
 def tell_what_is_missing(memory: Allocation) -> None:

@@ -137,12 +137,13 @@ class Strided:
     @property
     def is_contiguous(self) -> bool:
         """Whether the elements stand in memory in order and without gaps."""
-        if self.ndim == 1:
-            return self.shape[0] < 2 or self.strides[0] == itemsize(self.dtype)
+        shape = self.shape
+        if len(shape) == 1:
+            return shape[0] < 2 or self.strides[0] == itemsize(self.dtype)
         return self.size == 0 or all(
             stride == dense
             for extent, stride, dense in zip(
-                self.shape, self.strides, contiguous_strides(self.shape, itemsize(self.dtype)), strict=True
+                shape, self.strides, contiguous_strides(shape, itemsize(self.dtype)), strict=True
             )
             if extent > 1
         )

@@ -164,10 +164,15 @@ class Place:
 
 def caller(depth: int = 0) -> Place:
     """The line of the user's code that called into kernelab, `depth` frames of which need no look."""
-    frame = user_frame(sys._getframe(1 + depth))
+    nearest = sys._getframe(1 + depth)
+    cached = _PLACES.get((id(nearest.f_code), nearest.f_lasti))  # no code but the user's is there
+    return _place_of(user_frame(nearest)) if cached is None else cached[1]
+
+
+def _place_of(frame: FrameType) -> "Place":
     code, at = frame.f_code, frame.f_lasti
     cached = _PLACES.get((id(code), at))
-    if cached is not None and cached[0] is code:
+    if cached is not None:
         return cached[1]
     if len(_PLACES) == _MOST_PLACES:
         _PLACES.clear()
@@ -178,7 +183,7 @@ def caller(depth: int = 0) -> Place:
 
 _MOST_PLACES = 4096
 _PLACES: dict[tuple[int, int], tuple[CodeType, "Place"]] = {}
-"""The lines of instructions: to find one takes the longer the more code stands before it."""
+"""The lines of instructions, by code, which this keeps: to find one is slow in long code."""
 
 _place = lru_cache(_MOST_PLACES)(Place)
 

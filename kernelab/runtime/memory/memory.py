@@ -11,12 +11,12 @@ import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType
 from typing import Any, Protocol
 
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError
+from kernelab.runtime.context.recorder import Place
 from kernelab.runtime.memory.address_ranges import Ranges
 
 Elements = Any
@@ -25,8 +25,8 @@ Elements = Any
 Change = Callable[[], Elements]
 """Finds the array of the elements that are about to change: asked for only where that matters."""
 
-Note = tuple[int, str, CodeType, int, int, "list[weakref.ref[Allocation]]"]
-"""What an unrecorded launch leaves (`origin`): version, kernel, place in the code, thread, memory it read."""
+Note = tuple[int, str, Place, int, "list[weakref.ref[Allocation]]"]
+"""What an unrecorded launch leaves (`origin`): version, kernel, line, thread, memory that it read."""
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
