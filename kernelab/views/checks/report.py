@@ -381,8 +381,9 @@ def install() -> None:
     jacobians.__str__ = lambda self: "\n".join(text_lines(panels(self)))
     # In place of IPython's own form for dicts.
     jacobians._repr_pretty_ = lambda self, printer, cycle: printer.text(str(self))
-    for cls in (Precision, ThreadRun, Contributions):
-        cls.__str__ = _text_of  # type: ignore[method-assign, assignment]
+    printed: tuple[Any, ...] = (Precision, ThreadRun, Contributions)
+    for kind in printed:
+        kind.__str__ = _text_of
 
 
 def _text_of(shown: Any) -> str:
