@@ -5,6 +5,7 @@ and `%` follow Python, also for floats.  Between vectors and matrices: see `vect
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -237,7 +238,7 @@ def floordiv_float(a: Float, b: Float) -> Float:
     """The quotient rounded down, as in Python: ``1.0 // 0.1`` is 9.  ``a // 0.0`` is ``a / 0.0``."""
 
 
-def _pow_base(y: Expr, a: Expr, b: Expr) -> Expr | float:
+def _pow_base(a: Expr, b: Expr) -> Expr | float:
     """dy/da = b a^(b-1), without a power where the exponent is a small constant."""
     match b.atom:
         case Const(1):
@@ -259,7 +260,7 @@ def _pow_exponent(y: Expr, a: Expr) -> Expr:
     name="pow",
     symbol="**",
     singular=True,
-    partials=lambda y, a, b: (_pow_base(y, a, b), _pow_exponent(y, a)),
+    partials=lambda y, a, b: (_pow_base(a, b), _pow_exponent(y, a)),
     domain=((0.3, 3.0), (-2.0, 2.0)),
 )
 def pow_(x: Float, y: Float) -> Float:
@@ -276,7 +277,7 @@ def pow_(x: Float, y: Float) -> Float:
     singular=True,
     domain=((0.3, 3.0), (-4.0, 4.0)),
     numpy=lambda a, n: np.power(a, np.asarray(n).astype(np.asarray(a).dtype)),
-    partials=lambda y, a, n: (_pow_base(y, a, n.apply(str(a.type))), None),
+    partials=lambda y, a, n: (_pow_base(a, n.apply(str(a.type))), None),
 )
 def pow_int(x: Float, y: Int) -> Float:
     """The power ``x ** y`` with a whole exponent, which is rounded to the type of ``x``; ``x ** 0`` is 1."""
@@ -327,33 +328,20 @@ def not_(a: Bool) -> Bool:
     """Whether ``a`` does not hold."""
 
 
-@piecewise_constant(
-    cpp="({a} & {b})",
-    numpy=np.bitwise_and,
-    symbol="&",
-    tags=COMMUTATIVE,
-    domain=(0.0, 9.0),
-    by_component=EACH,
-)
+_bitwise = partial(piecewise_constant, tags=COMMUTATIVE, domain=(0.0, 9.0), by_component=EACH)
+
+
+@_bitwise(cpp="({a} & {b})", numpy=np.bitwise_and, symbol="&")
 def bit_and(a: Whole, b: Whole) -> Whole:
     """The bits set in both."""
 
 
-@piecewise_constant(
-    cpp="({a} | {b})", numpy=np.bitwise_or, symbol="|", tags=COMMUTATIVE, domain=(0.0, 9.0), by_component=EACH
-)
+@_bitwise(cpp="({a} | {b})", numpy=np.bitwise_or, symbol="|")
 def bit_or(a: Whole, b: Whole) -> Whole:
     """The bits set in at least one."""
 
 
-@piecewise_constant(
-    cpp="({a} ^ {b})",
-    numpy=np.bitwise_xor,
-    symbol="^",
-    tags=COMMUTATIVE,
-    domain=(0.0, 9.0),
-    by_component=EACH,
-)
+@_bitwise(cpp="({a} ^ {b})", numpy=np.bitwise_xor, symbol="^")
 def bit_xor(a: Whole, b: Whole) -> Whole:
     """The bits set in exactly one."""
 

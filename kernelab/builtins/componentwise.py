@@ -132,56 +132,39 @@ def where_vector(cond: Bool, value_if_true: AnyVecN, value_if_false: AnyVecN) ->
     """The value for which ``cond`` decides; both are computed, and the derivative follows the one chosen."""
 
 
-@piecewise_constant(
-    expand=lambda a, b: reduce(and_, map(eq, parts(a), parts(b))),
-    numpy=lambda a, b: np.all(a == b, axis=-1),
-    name="eq",
-    symbol="==",
-    tags=COMMUTATIVE,
-    matrices=lambda a, b: np.all(a == b, axis=(-2, -1)),
-)
+def _of_components(test: Any, join: Any, whole: Any, **record: Any) -> Callable[..., Any]:
+    """The decorator of a test of components, joined to one truth value; `whole` joins those of NumPy."""
+    of_numbers = test.overloads[0].numpy
+    return piecewise_constant(
+        expand=lambda *operands: reduce(join, map(test, *map(parts, operands))),
+        numpy=lambda *operands: whole(of_numbers(*operands), axis=-1),
+        matrices=lambda *operands: whole(of_numbers(*operands), axis=(-2, -1)),
+        name=test.name,
+        **record,
+    )
+
+
+@_of_components(eq, and_, np.all, symbol="==", tags=COMMUTATIVE)
 def eq_vectors(a: AnyVecN, b: AnyVecN) -> Bool:
     """Whether all components are equal."""
 
 
-@piecewise_constant(
-    expand=lambda a, b: reduce(or_, map(ne, parts(a), parts(b))),
-    numpy=lambda a, b: np.any(a != b, axis=-1),
-    name="ne",
-    symbol="!=",
-    tags=COMMUTATIVE,
-    matrices=lambda a, b: np.any(a != b, axis=(-2, -1)),
-)
+@_of_components(ne, or_, np.any, symbol="!=", tags=COMMUTATIVE)
 def ne_vectors(a: AnyVecN, b: AnyVecN) -> Bool:
     """Whether any components differ."""
 
 
-@piecewise_constant(
-    expand=lambda v: reduce(or_, map(isnan, parts(v))),
-    numpy=lambda v: np.isnan(v).any(axis=-1),
-    name="isnan",
-    matrices=lambda m: np.isnan(m).any(axis=(-2, -1)),
-)
+@_of_components(isnan, or_, np.any)
 def isnan_vector(a: VecN) -> Bool:
     """Whether any component is not a number."""
 
 
-@piecewise_constant(
-    expand=lambda v: reduce(or_, map(isinf, parts(v))),
-    numpy=lambda v: np.isinf(v).any(axis=-1),
-    name="isinf",
-    matrices=lambda m: np.isinf(m).any(axis=(-2, -1)),
-)
+@_of_components(isinf, or_, np.any)
 def isinf_vector(a: VecN) -> Bool:
     """Whether any component is infinite."""
 
 
-@piecewise_constant(
-    expand=lambda v: reduce(and_, map(isfinite, parts(v))),
-    numpy=lambda v: np.isfinite(v).all(axis=-1),
-    name="isfinite",
-    matrices=lambda m: np.isfinite(m).all(axis=(-2, -1)),
-)
+@_of_components(isfinite, and_, np.all)
 def isfinite_vector(a: VecN) -> Bool:
     """Whether every component is neither infinite nor NaN."""
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from kernelab.builtins.arithmetic import and_, chain, le, where
 from kernelab.builtins.composite import composite
-from kernelab.builtins.matrix import inverse, transpose
+from kernelab.builtins.matrix import inverse, masked, skew_rows, transpose
 from kernelab.builtins.scalar import abs_
 from kernelab.builtins.table import (
     Mat22,
@@ -279,8 +279,7 @@ def _spin(axis: Sequence[Expr]) -> Expr:
     nothing = axis[0].const(0)
     if len(axis) == 1:
         return matrix([[nothing, -axis[0]], [axis[0], nothing]])
-    x, y, z = axis
-    return matrix([[nothing, -z, y], [z, nothing, -x], [-y, x, nothing]])
+    return matrix(skew_rows(axis, nothing))
 
 
 def _rate(stretch: Expr, axis: Sequence[Expr], derivative: Expr) -> list[Expr]:
@@ -336,7 +335,7 @@ def _svd_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
 
 def _qr3_jvp(y: Expr, operands: Any, dots: Any) -> Expr:
     q, r = _split(y, *[operands[0].type] * 2)
-    change = _masked(dots[0], transpose(q) * dots[0] * inverse(r))
+    change = masked(dots[0], transpose(q) * dots[0] * inverse(r))
     entries = rows(change)
     turns = {(j, i): -entries[i][j] for i in range(3) for j in range(i)}
     turn = _skewed(3, turns, entries[0][0].const(0))
@@ -352,13 +351,7 @@ def _qr3_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
         return z[i][j] if i <= j else x[i][j] - x[j][i] + z[j][i]
 
     moved = matrix([[entry(i, j) for j in range(3)] for i in range(3)])
-    return (_masked(w, q * moved * transpose(inverse(r))),)
-
-
-def _masked(incoming: Expr, value: Expr) -> Expr:
-    """The value, but 0 where all of the incoming derivative is 0: of a singular matrix it is not finite."""
-    kept: Expr = where(incoming.eq(incoming.const(0)), value.const(0), value)
-    return kept
+    return (masked(w, q * moved * transpose(inverse(r))),)
 
 
 # ------------------------------------------------------------------------- the records

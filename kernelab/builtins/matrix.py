@@ -150,7 +150,8 @@ def ddot(a: NumMatNM, b: NumMatNM) -> Number:
     """The inner product of matrices: the sum of the products of the entries."""
 
 
-def _skew_rows(v: Sequence[Any], zero: Any) -> list[list[Any]]:
+def skew_rows(v: Sequence[Any], zero: Any) -> list[list[Any]]:
+    """The rows of the matrix that does what the cross product with a vector does."""
     x, y, z = v
     return [[zero, -z, y], [z, zero, -x], [-y, x, zero]]
 
@@ -160,8 +161,8 @@ def _unskew(w: Expr) -> Expr:
 
 
 @builtin(
-    expand=lambda v: matrix(_skew_rows(parts(v), v.wrap(0))),
-    numpy=lambda v: stacked_rows(_skew_rows(components_of(v), np.zeros_like(v[..., 0]))),
+    expand=lambda v: matrix(skew_rows(parts(v), v.wrap(0))),
+    numpy=lambda v: stacked_rows(skew_rows(components_of(v), np.zeros_like(v[..., 0]))),
     exact=True,
     derivative=Linear(lambda w, v: (_unskew(w),)),
 )
@@ -224,7 +225,7 @@ def determinant(a: MatNN) -> Float:
     """The determinant; its derivative is the matrix of cofactors."""
 
 
-def _masked(incoming: Expr, value: Expr) -> Expr:
+def masked(incoming: Expr, value: Expr) -> Expr:
     """The value, but 0 where the incoming derivative is 0: the inverse of a singular matrix is not finite."""
     kept: Expr = where(incoming.eq(zero_of(incoming)), zero_of(value), value)
     return kept
@@ -232,13 +233,13 @@ def _masked(incoming: Expr, value: Expr) -> Expr:
 
 def _inverse_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
     turned = transpose(y)
-    return (_masked(w, -(turned * w * turned)),)
+    return (masked(w, -(turned * w * turned)),)
 
 
 @builtin(
     expand=lambda m: matrix(_inverse(rows(m))),
     numpy=lambda m: stacked_rows(_inverse(entries_of(m))),
-    derivative=Rules(lambda y, x, dots: _masked(dots[0], -(y * dots[0] * y)), _inverse_vjp),
+    derivative=Rules(lambda y, x, dots: masked(dots[0], -(y * dots[0] * y)), _inverse_vjp),
     exact=True,
 )
 def inverse(a: MatNN) -> MatNN:

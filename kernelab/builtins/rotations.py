@@ -131,7 +131,7 @@ def quat_slerp(m: Any, a: QuatF, b: QuatF, t: Float) -> QuatF:
     return [x * first + y * second for x, y in zip(a, b, strict=True)]
 
 
-def matrix_entries(m: Any, q: Sequence[Any]) -> list[list[Any]]:
+def matrix_entries(q: Sequence[Any]) -> list[list[Any]]:
     """The rows of the matrix that turns as a unit quaternion does."""
     one, none = 1.0 + 0.0 * q[3], 0.0 * q[3]
     axes = [[one if i == j else none for i in range(3)] for j in range(3)]
@@ -142,7 +142,7 @@ def matrix_entries(m: Any, q: Sequence[Any]) -> list[list[Any]]:
 @composite()
 def quat_to_matrix(m: Any, quat: QuatF) -> Mat33:
     """The matrix that turns as the unit quaternion ``quat`` does."""
-    return matrix_entries(m, quat)
+    return matrix_entries(quat)
 
 
 def quaternion_of(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
@@ -281,7 +281,7 @@ def quat_twist_angle_signed(m: Any, axis: Vec3, q: QuatF) -> Float:
 
 def _to_matrix(m: Any, t: Sequence[Any]) -> list[list[Any]]:
     zero = t[0] * 0.0
-    turned = matrix_entries(m, t[3:])
+    turned = matrix_entries(t[3:])
     return [*([*row, x] for row, x in zip(turned, t[:3], strict=True)), [zero, zero, zero, zero + 1.0]]
 
 

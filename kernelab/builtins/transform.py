@@ -21,7 +21,7 @@ def _sum(*vectors: Sequence[Any]) -> list[Any]:
     return first
 
 
-def _multiplied(m: Any, rows: Sequence[Sequence[Any]], v: Sequence[Any]) -> list[Any]:
+def _multiplied(rows: Sequence[Sequence[Any]], v: Sequence[Any]) -> list[Any]:
     return [dotted(row[:3], v) for row in rows[:3]]
 
 
@@ -82,13 +82,13 @@ def transform_vector(m: Any, xform: TransformF, vec: Vec3) -> Vec3:
 )
 def transform_point_by_matrix(m: Any, mat: Mat44, point: Vec3) -> Vec3:
     """``point`` moved by the first three rows of ``mat``, whose last column is the translation."""
-    return _sum(_multiplied(m, mat, point), [row[3] for row in mat[:3]])
+    return _sum(_multiplied(mat, point), [row[3] for row in mat[:3]])
 
 
 @composite(name="transform_vector", exact=True)
 def transform_vector_by_matrix(m: Any, mat: Mat44, vec: Vec3) -> Vec3:
     """The direction ``vec`` turned by the upper left corner of ``mat``."""
-    return _multiplied(m, mat, vec)
+    return _multiplied(mat, vec)
 
 
 @composite(exact=True)

@@ -83,7 +83,7 @@ def first_racing(line: Line) -> int | None:
     def differs(count: int) -> bool:
         level = Reordered(BASE)
         turned = line.run(count, level)
-        if not level.found:
+        if not level.has_met:
             return False
         usual = line.run(count)
         return any(first_difference(usual.of(a), turned.of(a)) for a in line.targets(count))

@@ -27,15 +27,15 @@ class Raced:
 
 
 class Reordered(Level):
-    """Runs programs whose threads may meet with the last thread first; `found` says whether there was one."""
+    """Runs programs whose threads may meet with the last thread first; `has_met` says if there was one."""
 
     def __init__(self, parent: Level) -> None:
         super().__init__(parent)
-        self.found = False
+        self.has_met = False
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         if program.meets and int(np.prod(grid, dtype=np.int64)) > 1:
-            self.found = True
+            self.has_met = True
             program = program.turned
         self.parent.run(program, grid, arguments)
 
@@ -49,7 +49,7 @@ def races(subject: Subject, labels: Sequence[str] = ()) -> dict[Key, Raced]:
         return {}
     level = Reordered(BASE)
     turned = subject.start().go(level)
-    if not level.found:
+    if not level.has_met:
         return {}
     usual = subject.start().go(BASE)
     targets = subject.targets(usual, labels)

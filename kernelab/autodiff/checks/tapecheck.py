@@ -28,6 +28,7 @@ from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.backward import BackwardPlan
 from kernelab.autodiff.tape.cuts import passive_cuts
+from kernelab.autodiff.tape.seeds import final_arrays
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.levels import duplicate
 from kernelab.autodiff.transforms.trees import is_whole, refusal
@@ -333,11 +334,9 @@ def _ends(records: Sequence[Record]) -> list[array]:
 
     A loss is the only final array with gradients that holds one number: other branches lead elsewhere.
     """
-    last_read = {source.allocation: k for k, record in enumerate(records) for source in record.read}
-    written = {target: k for k, record in enumerate(records) for target in record.written}
-    floats = [target for target in written if is_differentiable(target.dtype)]
-    final = [target for target in floats if written[target] >= last_read.get(target.allocation, -1)]
-    traced = [target for target in floats if target.requires_grad]
+    written = dict.fromkeys(target for record in records for target in record.written)
+    traced = [target for target in written if is_differentiable(target.dtype) and target.requires_grad]
+    final = [target for target in final_arrays(records) if is_differentiable(target.dtype)]
     asked = [target for target in final if target.requires_grad]
     losses = [target for target in asked if target.size == 1 and target.dtype == scalar_of(target.dtype)]
     return losses if len(losses) == 1 else asked or traced or final

@@ -239,10 +239,10 @@ class Whole(Witnesses):
             jacobians = columns(*self.arguments, self.only)
         except KernelError:  # what has an adjoint may have no tangent: then there is one witness less
             return None
-        known = [jacobians.get(key) for key in self.keys]
+        by_pair = zip(map(jacobians.get, self.keys), self.pairs, strict=True)
         return [
             np.full(pair.adjoint.shape, np.nan) if one is None else one.numpy().astype(np.float64)
-            for one, pair in zip(known, self.pairs, strict=True)
+            for one, pair in by_pair
         ]
 
 

@@ -8,7 +8,7 @@ meant, so each is one line of information.  The memory itself remembers its pass
 left: whatever else is written there ends the sum.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.recording import Recording
-from kernelab.autodiff.records.records import LaunchRecord
+from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.backward import BackwardPlan
 from kernelab.errors import (
     Diagnostic,
@@ -215,25 +215,25 @@ def _set(bar: array, cotangent: Cotangent) -> None:
 
 def final_ones(recording: Recording) -> dict[array, Cotangent]:
     """Ones for all that a tape computes last; raises TapeError where that is nothing."""
-    final = [target for target in _final(recording) if target.requires_grad]
+    final = [target for target in final_arrays(recording.records) if target.requires_grad]
     if not final:
         hint = "launch kernels inside `with tape:`, into arrays with requires_grad=True"
         raise refusal("loss", "this tape has computed nothing that requires gradients", hint)
     return {target: np.ones((), np.float64) for target in final}
 
 
-def _final(recording: Recording) -> list[array]:
+def final_arrays(records: Sequence[Record]) -> list[array]:
     """The arrays that no record reads any more after it has written them."""
     last_read: dict[Allocation, int] = {}
     written: dict[array, int] = {}
-    for i, record in enumerate(recording.records):
+    for i, record in enumerate(records):
         last_read |= {source.allocation: i for source in record.read}
         written |= dict.fromkeys(record.written, i)
     return [target for target, i in written.items() if i >= last_read.get(target.allocation, -1)]
 
 
 def _final_gradients(recording: Recording) -> dict[array, Cotangent]:
-    final = [target for target in _final(recording) if target.allocation.adjoint is not None]
+    final = [target for target in final_arrays(recording.records) if target.allocation.adjoint is not None]
     if not final:
         hint = "pass the loss, or cotangents (grads={y: ones_like(y)}), or fill the .grad of the results"
         raise refusal("loss", "backward() has nothing to start from", hint)

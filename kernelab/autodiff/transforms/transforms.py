@@ -30,7 +30,6 @@ from kernelab.autodiff.transforms.trees import (
     parts,
     rebuilt,
     refusal,
-    require_like,
     scalar_shape,
     scalars,
     shaped,
@@ -412,20 +411,3 @@ def chunks(count: int, size: int | None, nbytes: int) -> list[range]:
 
 def _count(elements: array) -> int:
     return int(np.prod(scalar_shape(elements), dtype=np.int64))
-
-
-__all__ = [
-    "Apart",
-    "Exact",
-    "Function",
-    "at_vector",
-    "columns",
-    "gradients",
-    "in_float64",
-    "push",
-    "record",
-    "require_like",
-    "rows",
-    "taken_apart",
-    "together_by_argument",
-]

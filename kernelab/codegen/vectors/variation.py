@@ -31,12 +31,12 @@ def variations(function: ir.Function) -> dict[ir.Var, Variation]:
     """The variation of each value of a function; arrays are left out."""
     walker = _Variations()
     for var in function.params:
-        walker.known[var] = UNIFORM
+        walker.kinds[var] = UNIFORM
     for thread in function.threads:
-        walker.known[thread] = UNIFORM
-    walker.known[function.threads[-1]] = LINEAR
+        walker.kinds[thread] = UNIFORM
+    walker.kinds[function.threads[-1]] = LINEAR
     walker.block(function.body)
-    return walker.known
+    return walker.kinds
 
 
 def border_tests(function: ir.Function, variation: Mapping[ir.Var, Variation]) -> frozenset[ir.Atom]:
@@ -56,17 +56,17 @@ def border_tests(function: ir.Function, variation: Mapping[ir.Var, Variation]) -
 
 class _Variations:
     def __init__(self) -> None:
-        self.known: dict[ir.Var, Variation] = {}
+        self.kinds: dict[ir.Var, Variation] = {}
 
     def of(self, atom: ir.Atom) -> Variation:
-        return UNIFORM if isinstance(atom, ir.Const) else self.known[atom]
+        return UNIFORM if isinstance(atom, ir.Const) else self.kinds[atom]
 
     def most(self, atoms: Iterable[ir.Atom]) -> Variation:
         """Uniform where all are, else varying."""
         return UNIFORM if all(self.of(atom) == UNIFORM for atom in atoms) else VARYING
 
     def define(self, outs: Sequence[ir.Var], variation: Variation) -> None:
-        self.known |= dict.fromkeys(outs, variation)
+        self.kinds |= dict.fromkeys(outs, variation)
 
     def block(self, block: ir.Block) -> None:
         for stmt in block.stmts:
@@ -75,11 +75,11 @@ class _Variations:
     def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
             case ir.Let():
-                self.known[stmt.out] = self.operation(stmt)
+                self.kinds[stmt.out] = self.operation(stmt)
             case ir.Load(out, _, indices, held=held):
-                self.known[out] = self.most(indices) if held is None else self.of(held)
+                self.kinds[out] = self.most(indices) if held is None else self.of(held)
             case ir.Atomic(out, held=held):
-                self.known[out] = VARYING if held is None else self.of(held)
+                self.kinds[out] = VARYING if held is None else self.of(held)
             case ir.If():
                 self.choice(stmt)
             case ir.For() | ir.While():
@@ -94,9 +94,9 @@ class _Variations:
     def operation(self, stmt: ir.Let) -> Variation:
         if stmt.op is SHAPE:
             return UNIFORM
-        kinds = [self.of(arg) for arg in stmt.args]
-        if stmt.out.type == int32 and sum(kinds) == LINEAR:
-            is_shift = stmt.op.name == "add" or (stmt.op.name == "sub" and kinds[0] == LINEAR)
+        operands = [self.of(arg) for arg in stmt.args]
+        if stmt.out.type == int32 and sum(operands) == LINEAR:
+            is_shift = stmt.op.name == "add" or (stmt.op.name == "sub" and operands[0] == LINEAR)
             return LINEAR if is_shift else VARYING
         return self.most(stmt.args)
 
@@ -104,23 +104,23 @@ class _Variations:
         self.block(stmt.then)
         self.block(stmt.orelse)
         for out, yes, no in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
-            self.known[out] = self.most((stmt.cond, yes, no))
+            self.kinds[out] = self.most((stmt.cond, yes, no))
 
     def loop(self, stmt: ir.Loop) -> None:
         if isinstance(stmt, ir.For):
-            self.known[stmt.index] = UNIFORM
+            self.kinds[stmt.index] = UNIFORM
         diverges = self.diverges(stmt)
         for carry, init in zip(stmt.carries, stmt.inits, strict=True):
-            self.known[carry] = VARYING if diverges else self.most((init,))
+            self.kinds[carry] = VARYING if diverges else self.most((init,))
         while True:
             self.block(stmt.body)
             pairs = zip(stmt.carries, stmt.body.yields, strict=True)
-            changed = [c for c, y in pairs if self.most((c, y)) != self.known[c]]
+            changed = [c for c, y in pairs if self.most((c, y)) != self.kinds[c]]
             if not changed:
                 break
             self.define(changed, VARYING)
         for out, carry in zip(stmt.outs, stmt.carries, strict=True):
-            self.known[out] = self.known[carry]
+            self.kinds[out] = self.kinds[carry]
 
     def diverges(self, stmt: ir.Loop) -> bool:
         """Whether threads of a group may leave a loop at different times."""

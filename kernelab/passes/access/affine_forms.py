@@ -271,7 +271,7 @@ class _Path:
     def __init__(self) -> None:
         self.lets: dict[Atom, Let] = {}
         self.choices: dict[Atom, tuple[Atom, ...]] = {}
-        self.known: dict[tuple[Atom, Var], Step | None] = {}
+        self.steps: dict[tuple[Atom, Var], Step | None] = {}
 
     def follow(self, block: Block, stop: Atom | None) -> None:
         self.lets |= {stmt.out: stmt for stmt in block.stmts if isinstance(stmt, Let)}
@@ -285,9 +285,9 @@ class _Path:
 
     def step(self, value: Atom, carry: Var, inside: set[Atom]) -> Step | None:
         """The amount added to `carry` to give `value`, if it is the same in every iteration."""
-        if (value, carry) not in self.known:
-            self.known[value, carry] = self._step(value, carry, inside)
-        return self.known[value, carry]
+        if (value, carry) not in self.steps:
+            self.steps[value, carry] = self._step(value, carry, inside)
+        return self.steps[value, carry]
 
     def _step(self, value: Atom, carry: Var, inside: set[Atom]) -> Step | None:
         if value is carry:

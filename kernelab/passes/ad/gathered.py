@@ -172,8 +172,8 @@ def _is_scattered(array: ir.Var, stmts: Sequence[ir.Stmt], added: Sequence[Addit
     touching = [stmt for stmt in stmts if array in ir.atoms(stmt)]
     if len(touching) < 2 or scalar_of(elem_of(array)) != float32:
         return False
-    known = {addition.stmt for addition in added}
-    return all(isinstance(stmt, ir.Atomic) and stmt.kind == "add" and stmt in known for stmt in touching)
+    additions = {addition.stmt for addition in added}
+    return all(isinstance(stmt, ir.Atomic) and stmt.kind == "add" and stmt in additions for stmt in touching)
 
 
 def _pays(function: ir.Function, result: Gathered) -> bool:
@@ -403,18 +403,18 @@ class _Gathering:
 
 
 class _Share(Copier):
-    """Computes what a thread adds, by the statements before the addition; branches in `known` are taken."""
+    """Computes what a thread adds, by what comes before the addition; the branches `taken` are not tested."""
 
     def __init__(
         self,
         builder: Builder,
         env: dict[ir.Var, ir.Atom],
         addition: Addition,
-        known: Collection[ir.If],
+        taken: Collection[ir.If],
     ) -> None:
         super().__init__(builder, env)
         self.addition = addition
-        self.known = known
+        self.taken = taken
 
     def total(self, block: ir.Block, before: ir.Atom | None) -> ir.Atom:
         """The sum of what there was before and what the thread adds in a block."""
@@ -433,7 +433,7 @@ class _Share(Copier):
 
     def branch(self, stmt: ir.If, is_then: bool, before: ir.Atom | None) -> ir.Atom:
         taken = stmt.then if is_then else stmt.orelse
-        if stmt in self.known:
+        if stmt in self.taken:
             return self.total(taken, before)
         cond = self.atom(stmt.cond)
         if not is_then:

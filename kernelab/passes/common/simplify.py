@@ -183,7 +183,7 @@ def simplify(function: ir.Function, merged: bool = True) -> ir.Function:
 
 
 class _Simplifier(Copier):
-    """`_known` holds, a dictionary an open block, the pure expressions computed so far.
+    """`_computed` holds, a dictionary an open block, the pure expressions computed so far.
 
     `_same` has the first Var with the value of one that stays apart from it.
     """
@@ -194,27 +194,27 @@ class _Simplifier(Copier):
         self._same: dict[ir.Atom, ir.Atom] = {}
 
     def function(self, function: ir.Function) -> ir.Function:
-        self._known: list[dict[_Key, ir.Atom]] = [{}]
+        self._computed: list[dict[_Key, ir.Atom]] = [{}]
         return super().function(function)
 
     def block(self, block: ir.Block) -> ir.Block:
-        self._known.append({})
+        self._computed.append({})
         try:
             return super().block(block)
         finally:
-            self._known.pop()
+            self._computed.pop()
 
     def let(self, stmt: ir.Let) -> None:
         args = self.atoms(stmt.args)
         key = (stmt.op, stmt.out.type, *[_identity(self._same.get(arg, arg)) for arg in args])
-        earlier = next((scope[key] for scope in reversed(self._known) if key in scope), None)
+        earlier = next((scope[key] for scope in reversed(self._computed) if key in scope), None)
         if earlier is not None and (self.merged or not is_differentiable(stmt.out.type)):
             self.env[stmt.out] = earlier
             return
         value = self.builder.let(stmt.op, args, type_of(stmt.out), stmt.out.hint)
         self.env[stmt.out] = value
         if earlier is None:
-            self._known[-1][key] = value
+            self._computed[-1][key] = value
         else:
             self._same[value] = earlier
 
@@ -308,7 +308,7 @@ class _Forwarder(Copier):
         super().__init__()
         self.shared = aliases(function, groups)
         self.merged = merged
-        self.known: dict[_Element, ir.Atom] = {}
+        self.elements: dict[_Element, ir.Atom] = {}
         self.loaded: set[ir.Atom] = set()
 
     def stmt(self, stmt: ir.Stmt) -> None:
@@ -316,7 +316,7 @@ class _Forwarder(Copier):
         match stmt:
             case ir.Store(array, indices, value):
                 self.forget(array)
-                self.known[self.element(array, indices)] = self.atom(value)
+                self.elements[self.element(array, indices)] = self.atom(value)
             case ir.Atomic(_, _, array):
                 self.forget(array)
             case ir.Native():
@@ -331,9 +331,9 @@ class _Forwarder(Copier):
                 pass
 
     def block(self, block: ir.Block) -> ir.Block:
-        before = dict(self.known)
+        before = dict(self.elements)
         copied = super().block(block)
-        self.known = before
+        self.elements = before
         return copied
 
     def loop(self, stmt: ir.For | ir.While) -> None:
@@ -342,14 +342,14 @@ class _Forwarder(Copier):
 
     def load(self, stmt: ir.Load) -> None:
         element = self.element(stmt.array, stmt.indices)
-        value = self.known.get(element)
+        value = self.elements.get(element)
         is_apart = not self.merged and value in self.loaded and is_differentiable(stmt.out.type)
         if value is not None and not is_apart:
             self.env[stmt.out] = value
             self._share_name(value, stmt)
             return
         super().load(replace(stmt, held=value) if value is not None else stmt)
-        self.known[element] = self.atom(stmt.out)
+        self.elements[element] = self.atom(stmt.out)
         self.loaded.add(self.atom(stmt.out))
 
     def _share_name(self, value: ir.Atom, stmt: ir.Load) -> None:
@@ -366,7 +366,7 @@ class _Forwarder(Copier):
 
     def forget(self, array: ir.Var) -> None:
         lost = self.shared[array]
-        self.known = {element: value for element, value in self.known.items() if element[0] not in lost}
+        self.elements = {element: value for element, value in self.elements.items() if element[0] not in lost}
 
     def forget_changed(self, block: ir.Block) -> None:
         for array in block_effects(block).changed:
