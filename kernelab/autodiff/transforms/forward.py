@@ -7,7 +7,7 @@ from operator import add
 
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues
 from kernelab.autodiff.transforms.host_calls import HostCall
-from kernelab.autodiff.transforms.levels import Level, active_with, fresh
+from kernelab.autodiff.transforms.levels import Level, active_with, carried, fresh
 from kernelab.autodiff.transforms.reverse import Move, Ran
 from kernelab.errors import KernelError
 from kernelab.lang.types import scalar_of
@@ -65,7 +65,7 @@ class Forward(Level):
         return memory in self.dots
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        moving = {i for i in program.floats if self._moves(arguments[i])}
+        moving = {i for i in program.floats if carried(arguments[i], self.dots, self.kept)}
         if not moving:
             self.parent.run(program, grid, arguments)
             return
@@ -83,13 +83,8 @@ class Forward(Level):
             self.parent.forget(dot)
         self.parent.forget(memory)
 
-    def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
+    def _call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         moving = [k for k, elements in enumerate(arguments) if self.carries(elements.allocation)]
-        if not moving:
-            return self.parent.call_host(call, arguments)
-        if call.back is None:
-            with self.active():
-                return call.run(arguments)
         results = self.parent.call_host(call, arguments)
         back, dots = call.reversed(len(results)), {k: self._flat(self.dot(arguments[k])) for k in moving}
         for n, result in enumerate(results):
@@ -112,16 +107,6 @@ class Forward(Level):
         scalar = scalar_of(copy.dtype)
         size = itemsize(scalar)
         return array.over(copy.allocation, 0, (copy.allocation.nbytes // size,), (size,), scalar)
-
-    def _moves(self, argument: Argument) -> bool:
-        """Whether an argument has a tangent."""
-        match argument:
-            case array():
-                return argument.allocation in self.dots
-            case KeptValues(kept):
-                return kept in self.kept
-            case _:
-                return False
 
     def _tangent(self, argument: Argument) -> Argument:
         match argument:

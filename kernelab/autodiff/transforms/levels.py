@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, packed
+from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues, packed
 from kernelab.autodiff.records.hazards import Witness
 from kernelab.autodiff.records.provenance import Provenance, array_from_host, number_from_host
 from kernelab.autodiff.records.records import would_reach
@@ -96,7 +96,15 @@ class Level(Witness, Recorder):
 
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         """Run a Python function of arrays that has a derivative of its own; its results, in new arrays."""
-        return self.parent.call_host(call, arguments)
+        if not any(self.carries(elements.allocation) for elements in arguments):
+            return self.parent.call_host(call, arguments)
+        if call.back is None:
+            with self.active():
+                return call.run(arguments)
+        return self._call_host(call, arguments)
+
+    def _call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
+        raise NotImplementedError
 
     def stand_in(self, elements: array) -> array:
         """The array with which programs compute here in place of another."""
@@ -456,6 +464,17 @@ def active_with(initial: Container[int], program: Program, groups: Sequence[Posi
     """
     together = program.changed.union(*groups)
     return tuple(i for i in program.floats if i in initial or i in together)
+
+
+def carried(argument: Argument, memories: Container[Allocation], kept: Container[Kept]) -> bool:
+    """Whether an argument is an array in one of the memories, or what one of some residuals holds."""
+    match argument:
+        case array():
+            return argument.allocation in memories
+        case KeptValues(residual):
+            return residual in kept
+        case _:
+            return False
 
 
 def within(arguments: Sequence[Argument], among: Sequence[int], memories: Container[Allocation]) -> Positions:

@@ -28,7 +28,7 @@ from kernelab.autodiff.records.adjoint_buffers import (
 from kernelab.autodiff.records.records import LaunchEntry
 from kernelab.autodiff.records.snapshots import Snapshot, room
 from kernelab.autodiff.transforms.host_calls import HostCall
-from kernelab.autodiff.transforms.levels import BASE, Level, active_with, fresh
+from kernelab.autodiff.transforms.levels import BASE, Level, active_with, carried, fresh
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, LaunchConfig
 from kernelab.errors import KernelTypeError
@@ -215,7 +215,7 @@ class Reverse(Level):
         self._snapshots: dict[Hashable, weakref.ref[LevelSnapshot]] = {}
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        tracked = {i for i in program.floats if self._is_tracked(arguments[i])}
+        tracked = {i for i in program.floats if carried(arguments[i], self.tracked, self._appended)}
         if not tracked:
             self.parent.run(program, grid, arguments)
             return
@@ -271,15 +271,6 @@ class Reverse(Level):
             if source.allocation in self.tracked:
                 self._track(one.allocation)
 
-    def _is_tracked(self, argument: Argument) -> bool:
-        match argument:
-            case array():
-                return argument.allocation in self.tracked
-            case KeptValues(kept):
-                return kept in self._appended
-            case _:
-                return False
-
     def followed(self) -> Collection[Allocation]:
         return self.tracked
 
@@ -298,12 +289,7 @@ class Reverse(Level):
             self.entries.append(Move(dest, src, add))
             self._track(dest.allocation)
 
-    def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
-        if not any(self.carries(elements.allocation) for elements in arguments):
-            return self.parent.call_host(call, arguments)
-        if call.back is None:
-            with self.active():
-                return call.run(arguments)
+    def _call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         kept = [self.parent.copy(elements) for elements in arguments]
         results = self.parent.call_host(call, kept)
         kept += [self.parent.copy(result) for result in results]

@@ -295,16 +295,19 @@ class Body(Writer):
     # -------------------------------------------------------------------------------------- choices
 
     def choice(self, stmt: ir.If) -> None:
-        if not stmt.then.stmts and not stmt.orelse.stmts:
-            for out, yes, no in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
-                self.declare(out, f"{self.atom(stmt.cond)} ? {self.value(out, yes)} : {self.value(out, no)}")
+        if self.selects(stmt, self.atom(stmt.cond)):
             return
-        for out in stmt.outs:
-            self.declare(out)
         cond, first, second = sides(stmt)
         self.arm(stmt, first, f"if ({self.condition(cond, stmt.cond)})")
         if second.stmts or second.yields:
             self.arm(stmt, second, "else")
+
+    def selects(self, stmt: ir.If, cond: str) -> bool:
+        """Declare the outs; whether each is one of two values that are there, and nothing else happens."""
+        is_all = not stmt.then.stmts and not stmt.orelse.stmts
+        for out, yes, no in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
+            self.declare(out, f"{cond} ? {self.value(out, yes)} : {self.value(out, no)}" if is_all else None)
+        return is_all
 
     def arm(self, stmt: ir.If, block: ir.Block, head: str) -> None:
         with self.braces(head):

@@ -197,12 +197,8 @@ class VectorBody(VectorWriter):
             super().choice(stmt)
             return
         cond = self.vector(stmt.cond)
-        if not stmt.then.stmts and not stmt.orelse.stmts:
-            for out, yes, no in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
-                self.declare(out, f"{cond} ? {self.vector(yes)} : {self.vector(no)}")
+        if self.selects(stmt, cond):
             return
-        for out in stmt.outs:
-            self.declare(out)
         masks = [self.temporary(bool_, "mask", self.masked(holds)) for holds in (cond, f"!{cond}")]
         arms = [*zip((stmt.then, stmt.orelse), masks, reversed(masks), strict=True)]
         if self.is_at_border(stmt):
