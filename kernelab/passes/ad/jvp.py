@@ -66,12 +66,12 @@ def tangent_of(function: ir.Function, active: Iterable[str]) -> ir.Function:
 
 
 class _Tangent(Accompanying):
-    """Gives each value that varies its tangent for a companion; `dots` are the arrays of tangents."""
+    """Gives each value that varies its tangent for a companion."""
 
     def __init__(self, varied: frozenset[ir.Var], dots: dict[ir.Var, ir.Var]) -> None:
         super().__init__()
         self.varied = varied
-        self.dots = dict(dots)
+        self.beside.update(dots)
         self.companions.update(dots.items())
 
     def is_accompanied(self, atom: ir.Atom) -> bool:
@@ -86,21 +86,16 @@ class _Tangent(Accompanying):
         self.companions[var] = moved
         return moved
 
+    def array_beside(self, stmt: ir.Alloc) -> ir.Alloc:
+        return replace(stmt, out=ir.Var(stmt.out.type, f"{stmt.out.hint}_dot", stmt.out.span))
+
     def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case ir.Alloc(out, shape, span) if out in self.varied:
-                super().stmt(stmt)
-                self.dots[out] = ir.Var(out.type, f"{out.hint}_dot", out.span)
-                self.builder.emit(ir.Alloc(self.dots[out], shape, span))
-            case ir.Store(array, indices, value, span) if array in self.dots:
-                super().stmt(stmt)
-                value_dot = self.companion(value)
-                self.builder.emit(ir.Store(self.dots[array], self.atoms(indices), value_dot, span))
             case ir.Native(_, _, args) if any(arg in self.varied for arg in args):
                 refuse_native(stmt, "jvp")
-            case ir.Append(array, value, span) if array in self.dots:
+            case ir.Append(array, value, span) if array in self.beside:
                 super().stmt(stmt)
-                self.builder.emit(ir.Append(self.dots[array], self.companion(value), span))
+                self.builder.emit(ir.Append(self.beside[array], self.companion(value), span))
             case _:
                 super().stmt(stmt)
 
@@ -117,16 +112,9 @@ class _Tangent(Accompanying):
     def expr(self, atom: ir.Atom) -> Expr:
         return Expr(self.builder, self.atom(atom))
 
-    def load(self, stmt: ir.Load) -> None:
-        super().load(stmt)
-        if stmt.array in self.dots:
-            moved = self.new_companion(stmt.out)
-            indices = self.atoms(stmt.indices)
-            self.builder.emit(ir.Load(moved, self.dots[stmt.array], indices, stmt.span))
-
     def atomic(self, stmt: ir.Atomic) -> None:
         super().atomic(stmt)
-        if stmt.array not in self.dots:
+        if stmt.array not in self.beside:
             return
         if stmt.kind in EXTREMA:
             self.extremum(stmt)
@@ -136,12 +124,12 @@ class _Tangent(Accompanying):
             moved, value_dot = self.new_companion(stmt.out), self.companion(stmt.value)
             indices = self.atoms(stmt.indices)
             self.builder.emit(
-                ir.Atomic(moved, stmt.kind, self.dots[stmt.array], indices, value_dot, stmt.span)
+                ir.Atomic(moved, stmt.kind, self.beside[stmt.array], indices, value_dot, stmt.span)
             )
 
     def extremum(self, stmt: ir.Atomic) -> None:
         """The tangent of an element becomes that of the value which replaces it."""
-        dots, indices = self.dots[stmt.array], self.atoms(stmt.indices)
+        dots, indices = self.beside[stmt.array], self.atoms(stmt.indices)
         value_dot, old_dot = self.companion(stmt.value), self.new_companion(stmt.out)
         value, old = self.atom(stmt.value), self.atom(stmt.out)
         self.builder.emit(ir.Load(old_dot, dots, indices, stmt.span))
@@ -178,9 +166,9 @@ class _Tangent(Accompanying):
             if is_float(arg):
                 extra.append(self.companion(arg))
             elif isinstance(arg, ir.Var) and is_float_array(arg):
-                if arg not in self.dots:
+                if arg not in self.beside:
                     absent.append(len(args) + len(extra))
-                extra.append(self.dots.get(arg, copied))
+                extra.append(self.beside.get(arg, copied))
         tangents = iter(insert(self.builder, rules.jvp, [*args, *extra], absent))
         return [next(tangents) if is_float(result) else None for result in rules.function.body.yields]
 

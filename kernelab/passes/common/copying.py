@@ -167,12 +167,13 @@ class Copier:
 class Accompanying(Copier):
     """A `Copier` that gives some values a companion, such as a tangent, through branches, loops and stacks.
 
-    `companions` are those of the values of the original.
+    `companions` are those of the values of the original, `beside` the arrays that hold those of elements.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.companions: dict[ir.Atom, ir.Atom] = {}
+        self.beside: dict[ir.Var, ir.Var] = {}
         self._pushed: dict[ir.Stack, list[int]] = {}
 
     def is_accompanied(self, atom: ir.Atom) -> bool:
@@ -187,8 +188,24 @@ class Accompanying(Copier):
         """A Var that becomes the companion of a value."""
         raise NotImplementedError
 
+    def array_beside(self, stmt: ir.Alloc) -> ir.Alloc:
+        """The local array that holds the companions of the elements of another."""
+        raise NotImplementedError
+
+    def place(self, stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[ir.Atom, ...]:
+        """The indices of the companion of an element."""
+        return self.atoms(stmt.indices)
+
     def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
+            case ir.Alloc(out) if self.is_accompanied(out):
+                super().stmt(stmt)
+                added = self.array_beside(stmt)
+                self.beside[out] = added.out
+                self.builder.emit(added)
+            case ir.Store(array, _, value, span) if array in self.beside:
+                super().stmt(stmt)
+                self.builder.emit(ir.Store(self.beside[array], self.place(stmt), self.companion(value), span))
             case ir.Save(stack, atoms, span):
                 moved = self._pushed[stack] = self._accompanied(atoms)
                 self.builder.emit(ir.Save(stack, self._both(atoms, moved), span))
@@ -209,6 +226,12 @@ class Accompanying(Copier):
         head, body = self.head(stmt), self._region(stmt.body, moved)
         outs = self._fresh_both(stmt.outs, moved)
         self.builder.emit(replace(stmt, outs=outs, carries=carries, inits=inits, body=body, **head))
+
+    def load(self, stmt: ir.Load) -> None:
+        super().load(stmt)
+        if stmt.array in self.beside:
+            companion, array = self.new_companion(stmt.out), self.beside[stmt.array]
+            self.builder.emit(ir.Load(companion, array, self.place(stmt), stmt.span))
 
     def _accompanied(self, atoms: Sequence[ir.Atom]) -> list[int]:
         return [i for i, atom in enumerate(atoms) if self.is_accompanied(atom)]

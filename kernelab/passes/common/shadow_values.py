@@ -26,7 +26,7 @@ from typing import Literal
 
 from kernelab.errors import Span
 from kernelab.lang import ir
-from kernelab.lang.build import TRUE, integer, type_of
+from kernelab.lang.build import TRUE, elem_of, integer, type_of
 from kernelab.lang.ops import Zero
 from kernelab.lang.types import Array, int32, int64, is_differentiable, size_of, uint64, with_scalar
 from kernelab.passes.common.copying import Accompanying
@@ -248,9 +248,9 @@ def dependencies(function: ir.Function) -> ir.Function:
     """The function with, for each array of floats, an array of bits: an axis more, of its components."""
     writer = _Dependencies()
     arrays = [p for p in function.params if isinstance(p.type, Array) and is_differentiable(p.type)]
-    writer.bits = {param: _bits_of(param) for param in arrays}
+    writer.beside = {param: _bits_of(param) for param in arrays}
     writer.stmts(function.body)
-    params = (*function.params, *(writer.bits[array] for array in arrays))
+    params = (*function.params, *(writer.beside[array] for array in arrays))
     body = writer.builder.close()
     return simplify(replace(function, name=f"{function.name}_dependencies", params=params, body=body))
 
@@ -261,11 +261,7 @@ def _bits_of(array: ir.Var) -> ir.Var:
 
 
 class _Dependencies(Accompanying):
-    """Gives each float its bits for a companion; `bits` are the arrays of bits."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bits: dict[ir.Var, ir.Var] = {}
+    """Gives each float its bits for a companion."""
 
     def is_accompanied(self, atom: ir.Atom) -> bool:
         return is_differentiable(atom.type)
@@ -287,38 +283,24 @@ class _Dependencies(Accompanying):
     def place(self, stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[ir.Atom, ...]:
         return (*self.atoms(stmt.indices), ir.Const(stmt.component or 0, int32))
 
+    def array_beside(self, stmt: ir.Alloc) -> ir.Alloc:
+        return ir.Alloc(_bits_of(stmt.out), (*stmt.shape, size_of(elem_of(stmt.out))), stmt.span)
+
     def stmt(self, stmt: ir.Stmt) -> None:
-        match stmt:
-            case ir.Print():
-                pass
-            case ir.Alloc(out, shape, span) if is_differentiable(out.type):
-                super().stmt(stmt)
-                assert isinstance(out.type, Array)
-                self.bits[out] = _bits_of(out)
-                self.builder.emit(ir.Alloc(self.bits[out], (*shape, size_of(out.type.elem)), span))
-            case ir.Store(array, _, value, span) if array in self.bits:
-                super().stmt(stmt)
-                self.builder.emit(ir.Store(self.bits[array], self.place(stmt), self.companion(value), span))
-            case _:
-                super().stmt(stmt)
+        if not isinstance(stmt, ir.Print):
+            super().stmt(stmt)
 
     def let(self, stmt: ir.Let) -> None:
         super().let(stmt)
         if not isinstance(stmt.op.derivative, Zero) and is_differentiable(stmt.out.type):
             self.companions[stmt.out] = self.united(stmt.args)
 
-    def load(self, stmt: ir.Load) -> None:
-        super().load(stmt)
-        if stmt.array in self.bits:
-            bits = self.new_companion(stmt.out)
-            self.builder.emit(ir.Load(bits, self.bits[stmt.array], self.place(stmt), stmt.span))
-
     def atomic(self, stmt: ir.Atomic) -> None:
-        if stmt.array not in self.bits:
+        if stmt.array not in self.beside:
             super().atomic(stmt)
             return
         before = self.new_companion(stmt.out)
-        bits, place = self.bits[stmt.array], self.place(stmt)
+        bits, place = self.beside[stmt.array], self.place(stmt)
         self.builder.emit(ir.Load(before, bits, place, stmt.span))
         super().atomic(stmt)
         united = self.builder.apply("bit_or", before, self.companion(stmt.value))
