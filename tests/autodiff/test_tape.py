@@ -116,6 +116,18 @@ def test_scopes_group_records_and_empty_ones_go_away() -> None:
         tape.record_scope_end()
 
 
+def test_each_launch_knows_its_line_however_deep_in_kernelab_it_runs() -> None:
+    x, y = leaf(3), result()
+    with kl.Tape() as tape:
+        for _ in range(2):
+            kl.launch(square, 1, [x], [y])
+            kl.launch(square, 1, [x], [y], device="cpu")
+            square[1](x, y)
+    first = tape.launches[0].place.line
+    assert [one.place.line - first for one in tape.launches] == [0, 1, 2, 0, 1, 2]
+    assert {one.place.filename for one in tape.launches} == {__file__}
+
+
 def test_a_launch_can_be_recorded_after_it_was_made() -> None:
     x, y = leaf(3), result()
     tape = kl.Tape()
