@@ -103,8 +103,8 @@ def test_the_keyboard_reaches_everything_in_the_dark_theme_too(
 def test_a_click_on_an_element_of_a_gradient_leads_to_the_launch_and_the_thread_that_added_to_it(
     open_notebook: Open, front_end: Path
 ) -> None:
-    small = SHOW.replace("64", "4").replace('"warn"', '"save"')
-    record = "with tape:\n    square[4](x, y)\n    total[4](y, loss)\ntape.backward(loss)"
+    small = SHOW.replace("64", "4").replace('"warn"', '"save"').replace("\nkl.show(tape)", "")
+    record = "with tape:\n    square[4](x, y)\n    total[4](y, loss)\ntape.backward(loss)\ntape"
     notebook = open_notebook(LOAD, KERNELS, small, record)
     notebook.run_all()
     shown = notebook.page.locator(".klt")
@@ -117,6 +117,9 @@ def test_a_click_on_an_element_of_a_gradient_leads_to_the_launch_and_the_thread_
     answer.get_by_role("button", name="3: trace this thread").click()
     expect(shown.locator(".klt-facts h5")).to_contain_text("square")
     expect(answer).to_contain_text("thread 3 of square")
+    shown.get_by_role("tab", name="backward").click()
+    shown.get_by_role("button", name="measure on copies").click()
+    expect(shown.locator(".klt-now")).to_contain_text("step 1 of 2: back through launch 2, total")
 
 
 def is_dark(color: str) -> bool:
