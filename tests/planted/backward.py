@@ -80,9 +80,9 @@ BACKWARD = (
     ),
     Fault(
         "what a write destroys is not copied",
-        RUNTIME,
-        "ctypes.memmove(address, low, high - low)",
-        "pass",
+        AUTODIFF,
+        "Copied(needed, ctypes.string_at(low, high - low))",
+        "Copied(needed, bytes(high - low))",
         CHECK,
     ),
     Fault(
