@@ -343,6 +343,54 @@ def test_a_number_inside_a_checkpoint_is_reported() -> None:
     assert len(told_of(lambda x, s, q, y: kl.checkpoint(scale, x, s))) == 1
 
 
+def into_a_checkpoint(x: Any, s: Any, q: Any, y: Any) -> Any:
+    factor = 0.1 * s.item()
+    return kl.checkpoint(lambda x: x * factor, x)
+
+
+def into_a_checkpoint_as_a_constant(x: Any, s: Any, q: Any, y: Any) -> Any:
+    factor = 0.1 * s.item()
+    return kl.checkpoint(lambda x: kl.map(lambda v: v * factor, x), x)
+
+
+def into_a_checkpoint_without_origin(x: Any, s: Any, q: Any, y: Any) -> Any:
+    held = filled_one_by_one(q)
+    return kl.checkpoint(lambda x: x * kl.array(held), x)
+
+
+def out_of_a_checkpoint(x: Any, s: Any, q: Any, y: Any) -> Any:
+    factors = []
+
+    def doubled(x: Any) -> Any:
+        twice = 2.0 * x
+        factors.append(0.1 * twice.numpy())
+        return twice
+
+    return kl.checkpoint(doubled, x) * factors[0]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        into_a_checkpoint,
+        into_a_checkpoint_as_a_constant,
+        into_a_checkpoint_without_origin,
+        out_of_a_checkpoint,
+    ],
+)
+def test_a_number_that_enters_or_leaves_a_checkpoint_is_reported(use: Use) -> None:
+    assert len(told_of(use)) == 1
+
+
+def test_data_of_a_checkpoint_that_were_there_before_a_look_are_silent() -> None:
+    def weighted(x: Any) -> Any:
+        twice = x * kl.array(np.array([1.0, 2.0, 3.0], np.float32))
+        assert twice.numpy().max() > 0.0
+        return twice
+
+    assert told_of(lambda x, s, q, y: kl.checkpoint(weighted, x)) == []
+
+
 # ------------------------------------------------------------------------------------------ by order
 
 

@@ -68,12 +68,13 @@ class PassedOn:
 class Provenance:
     """The host's reads of arrays that gradients depend on, and the places where such values came back."""
 
-    def __init__(self) -> None:
+    def __init__(self, outer: Sequence[Taken] = ()) -> None:
+        self.outer = outer
         self.arrays: WeakKeyDictionary[Allocation, list[HostValues]] = WeakKeyDictionary()
         self.numbers: list[PassedOn] = []
         self.differentiated: list[Taken] = []
         self._taken: dict[tuple[Allocation, Place, int], Taken] = {}
-        self._known: set[Taken] = set()
+        self._known: set[Taken] = set(outer)
         self._told: set[object] = set()
 
     def clear(self) -> None:
@@ -92,8 +93,8 @@ class Provenance:
 
     @property
     def takings(self) -> Sequence[Taken]:
-        """The reads by the host, in order."""
-        return list(self._taken.values())
+        """The reads by the host, in order, those before the recording around this one first."""
+        return [*self.outer, *self._taken.values()]
 
     def take(self, elements: array, record: int = 0) -> Origins:
         """Note that the host takes the values of an array; their origins."""
@@ -126,7 +127,7 @@ class Provenance:
             return None  # another view of the same memory
         if not sources and (references or how in FILLS or not _is_array_of_floats(data)):
             return None
-        values = HostValues(caller(), record, how, sources, len(self._taken))
+        values = HostValues(caller(), record, how, sources, len(self.outer) + len(self._taken))
         self.arrays.setdefault(elements.allocation, []).append(values)
         return values
 
@@ -137,7 +138,7 @@ class Provenance:
         self.differentiated += taken
         self._known.update(taken)
         for memory in bars:
-            values = HostValues(place, record, ADJOINT, taken, len(self._taken))
+            values = HostValues(place, record, ADJOINT, taken, len(self.outer) + len(self._taken))
             self.arrays.setdefault(memory, []).append(values)
 
     def passed_on(self, record: int, numbers: Iterable[tuple[int, Any]], captured: Origins) -> None:

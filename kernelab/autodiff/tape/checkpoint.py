@@ -18,6 +18,7 @@ from typing import Any
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.hazards import Guard
 from kernelab.autodiff.records.moves import Flowing
+from kernelab.autodiff.records.provenance import Provenance, Taken
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.snapshots import Snapshot
 from kernelab.autodiff.tape.backward import BackwardPlan, Puller, ends_on_the_way, sweep
@@ -187,6 +188,7 @@ class Observer(Recorder):
     def __init__(self, recording: Recording, place: Place) -> None:
         self._recording = recording
         self._place = place
+        self._taken = len(recording.provenance.takings)
         self.signature = Signature(getattr(recording, "signature", None))
         self._keeps: dict[bytes, Snapshot] = {}
         self._read: set[bytes] = set()
@@ -231,6 +233,8 @@ class Observer(Recorder):
                 keeps,
                 self.signature,
                 self._followed,
+                self._recording.provenance,
+                self._taken,
             ),
             inside - {r.allocation for r in created},
         )
@@ -324,7 +328,7 @@ class Observer(Recorder):
         """Values that the host reads may decide what the function does."""
         for leaf in leaves_of(elements):
             self.reads(leaf)
-        return ()
+        return self._recording.looked_at(elements)
 
     def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
         """Note what decides, which the second run reads again."""
@@ -354,8 +358,9 @@ class Replaying(Recording):
 
     copies_again = True
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Sequence[Taken]) -> None:
         super().__init__(Guard("save"))
+        self.provenance, self.is_plain = Provenance(taken), not taken
         self.signature = Signature()
 
     def launch(self, call: Call) -> None:
@@ -388,6 +393,7 @@ class CheckpointRecord(Flowing):
     """The record of a function: `results` are new arrays that it returned, `outside` those that it changed.
 
     The tape followed some memory before, which it had computed or only read: that may not change unseen.
+    Of the numbers that `host` knows, the first `taken` were taken before.
     """
 
     work: Work
@@ -399,6 +405,8 @@ class CheckpointRecord(Flowing):
     keeps: tuple[Snapshot, ...]
     signature: Signature
     followed: dict[Allocation, bool]
+    host: Provenance
+    taken: int
 
     @property
     def place(self) -> Place:
@@ -432,7 +440,7 @@ class CheckpointRecord(Flowing):
             yield inner, results
 
     def _run(self) -> tuple[Replaying, list[array]]:
-        inner = Replaying()
+        inner = Replaying(self.host.takings[: self.taken])
         for memory, is_computed in self.followed.items():
             (inner.has_written if is_computed else inner.has_read)(memory)
         with during(RECORDER, inner):

@@ -61,11 +61,13 @@ class _Sources:
         self.steps = steps
         self._takings = host.takings
         all_taken = [*self._takings, *host.differentiated]
-        carrying = carried_at(steps, {taken.record for taken in all_taken})
+        own = set(all_taken).difference(host.outer)
+        carrying = carried_at(steps, {taken.record for taken in own})
         self._that_matter = {
             taken
             for taken in all_taken
-            if taken.elements.requires_grad or taken.elements.allocation in carrying[taken.record]
+            if taken.elements.requires_grad
+            or (taken in own and taken.elements.allocation in carrying[taken.record])
         }
 
     def of_array(self, memory: Allocation, values: HostValues) -> Taken | None:
