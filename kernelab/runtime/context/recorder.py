@@ -166,10 +166,9 @@ def caller(depth: int = 0) -> Place:
     """The line of the user's code that called into kernelab, `depth` frames of which need no look."""
     nearest = sys._getframe(1 + depth)
     cached = _PLACES.get((id(nearest.f_code), nearest.f_lasti))  # no code but the user's is there
-    return _place_of(user_frame(nearest)) if cached is None else cached[1]
-
-
-def _place_of(frame: FrameType) -> "Place":
+    if cached is not None:
+        return cached[1]
+    frame = user_frame(nearest)
     code, at = frame.f_code, frame.f_lasti
     cached = _PLACES.get((id(code), at))
     if cached is not None:
