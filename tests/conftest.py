@@ -249,7 +249,7 @@ def _lab_environment(home: Path) -> dict[str, str]:
 
 
 def _wait_until_it_answers(server: Lab, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE / 1000
     while not _answers(server):
         if process.poll() is not None or time.monotonic() > deadline:
             pytest.fail(f"JupyterLab did not start:\n{log.read_text()}", pytrace=False)

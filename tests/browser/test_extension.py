@@ -32,22 +32,6 @@ def square(x: array[float], y: array[vec3], length: float):
 """
 
 
-def test_a_kernel_cell_is_coloured_and_a_cell_of_python_is_not(open_notebook: Open, front_end: Path) -> None:
-    page = open_notebook(KERNEL, "tid = sin = float").page
-    assert page.evaluate("window.jupyterapp.isPluginActivated('kernelab:plugin')")
-    cell = page.locator(".jp-CodeCell").first
-    expect(cell.locator(".kernelab-magic")).to_have_text("%%kernel")
-    expect(cell.locator(".kernelab-option")).to_have_text("--quiet")
-    expect(cell.locator(".kernelab-unknown-option")).to_have_text("--quite")
-    expect(cell.locator(".kernelab-type")).to_have_text(["array", "float", "array", "vec3", "float", "vec3"])
-    expect(cell.locator(".kernelab-operation")).to_have_text(["tid", "sin"])
-    expect(page.locator(".jp-CodeCell").nth(1).locator("[class*=kernelab]")).to_have_count(0)
-    page.locator(".jp-CodeCell").nth(1).locator(".cm-content").click()
-    page.keyboard.press("Control+Home")
-    page.keyboard.type("%%kernel\n")
-    expect(page.locator(".jp-CodeCell").nth(1).locator(".kernelab-magic")).to_have_count(1)
-
-
 MISTAKES = """%%kernel --quiet
 def square(x: array[float], y: array[float]):
     i = tid()
@@ -65,24 +49,40 @@ def type_at_the_end(page: Any, cell: int, text: str) -> None:
     page.keyboard.type(text)
 
 
-def test_an_error_is_underlined_as_one_types_and_its_fix_applied_by_click_and_by_keyboard(
+def test_kernel_cells_are_coloured_and_an_error_is_underlined_as_one_types_and_fixed_by_click_and_keyboard(
     open_notebook: Open, front_end: Path
 ) -> None:
-    notebook = open_notebook("%load_ext kernelab", MISTAKES)
+    notebook = open_notebook(KERNEL, "tid = sin = float", MISTAKES)
     page = notebook.page
+    assert page.evaluate("window.jupyterapp.isPluginActivated('kernelab:plugin')")
+    cell = page.locator(".jp-CodeCell").first
+    expect(cell.locator(".kernelab-magic")).to_have_text("%%kernel")
+    expect(cell.locator(".kernelab-option")).to_have_text("--quiet")
+    expect(cell.locator(".kernelab-unknown-option")).to_have_text("--quite")
+    expect(cell.locator(".kernelab-type")).to_have_text(["array", "float", "array", "vec3", "float", "vec3"])
+    expect(cell.locator(".kernelab-operation")).to_have_text(["tid", "sin"])
+    expect(page.locator(".jp-CodeCell").nth(1).locator("[class*=kernelab]")).to_have_count(0)
+    page.locator(".jp-CodeCell").nth(1).locator(".cm-content").click()
+    page.keyboard.press("Control+Home")
+    page.keyboard.type("%%kernel\n")
+    expect(page.locator(".jp-CodeCell").nth(1).locator(".kernelab-magic")).to_have_count(1)
     notebook.run_in_kernel("%load_ext kernelab")
-    expect(underlined(page, 1)).to_have_text("sine")
-    underlined(page, 1).hover()
+    expect(underlined(page, 2)).to_have_text("sine")
+    underlined(page, 2).hover()
     message = page.locator(".cm-tooltip .kernelab-message")
     expect(message).to_contain_text("the name sine is not known here")
     expect(message).to_contain_text("did you mean sin?")
     page.get_by_role("button", name="write sin").click()
-    expect(underlined(page, 1)).to_have_count(0)
-    type_at_the_end(page, 1, "\ny[i] = cosi(x[i])")
-    expect(underlined(page, 1)).to_have_text("cosi")
+    expect(underlined(page, 2)).to_have_count(0)
+    type_at_the_end(page, 2, "\ny[i] = cosi(x[i])")
+    expect(underlined(page, 2)).to_have_text("cosi")
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("F8")
+    mistaken = page.locator(".jp-CodeCell").nth(2)
+    expect(mistaken.locator(".cm-announced")).to_contain_text("the name cosi is not known here")
     page.keyboard.press("Control+.")
-    expect(underlined(page, 1)).to_have_count(0)
-    expect(page.locator(".jp-CodeCell").nth(1)).to_contain_text("y[i] = cos(x[i])")
+    expect(underlined(page, 2)).to_have_count(0)
+    expect(mistaken).to_contain_text("y[i] = cos(x[i])")
 
 
 def test_cells_are_checked_while_another_runs_and_after_the_kernel_has_been_restarted(
@@ -114,7 +114,7 @@ def decay(x: array[float], y: array[float], n: int):
     y[i] += s"""
 
 
-def test_hovering_tells_types_and_derivatives_and_lines_have_marks(
+def test_hovering_tells_types_lines_have_marks_and_the_adjoint_beside_follows_the_cursor_and_what_is_typed(
     open_notebook: Open, front_end: Path
 ) -> None:
     notebook = open_notebook("%load_ext kernelab", DECAY)
@@ -133,14 +133,6 @@ def test_hovering_tells_types_and_derivatives_and_lines_have_marks(
     expect(told).to_contain_text("adjoint of line 6")
     page.mouse.move(0, 0)
     expect(told).to_have_count(0)
-
-
-def test_the_adjoint_beside_the_notebook_follows_the_cursor_and_what_is_typed(
-    open_notebook: Open, front_end: Path
-) -> None:
-    notebook = open_notebook("%load_ext kernelab", DECAY)
-    page = notebook.page
-    notebook.run_in_kernel("%load_ext kernelab")
     page.locator(".jp-CodeCell").nth(1).locator(".cm-line").nth(6).click()
     page.evaluate("window.jupyterapp.commands.execute('kernelab:show-forms')")
     forms = page.locator(".kernelab-forms")
@@ -165,25 +157,7 @@ with kl.Tape(overwrite="warn") as tape:
     x.fill_(3.0)"""
 
 
-def test_an_overwrite_is_told_at_both_lines_of_its_cell_until_it_is_mended(
-    open_notebook: Open, front_end: Path
-) -> None:
-    kernel = MISTAKES.replace("sine(x[i])", "x[i] * x[i]")
-    notebook = open_notebook("%load_ext kernelab\nimport kernelab as kl", kernel, OVERWRITE)
-    page = notebook.page
-    notebook.run_all()
-    cell = page.locator(".jp-CodeCell").nth(2)
-    expect(cell.locator(".kernelab-warned")).to_have_count(2)
-    expect(cell.locator(".kernelab-warning").last).to_contain_text("overwritten here, but the gradient of")
-    type_at_the_end(page, 2, "")
-    page.keyboard.press("Home")
-    page.keyboard.type("pass # ")
-    expect(cell.locator(".kernelab-warning").first).to_contain_text(", line 5: overwritten here")
-    notebook.run_all()
-    expect(cell.locator(".kernelab-warned")).to_have_count(0)
-
-
-def test_the_panel_lists_arrays_and_warnings_of_the_notebook_in_front_and_leads_to_their_lines(
+def test_an_overwrite_is_told_at_both_lines_until_it_is_mended_and_the_panel_leads_there_and_lists_arrays(
     open_notebook: Open, front_end: Path
 ) -> None:
     kernel = MISTAKES.replace("sine(x[i])", "x[i] * x[i]")
@@ -193,6 +167,12 @@ def test_the_panel_lists_arrays_and_warnings_of_the_notebook_in_front_and_leads_
     side = page.get_by_role("region", name="kernelab: tape, checks, warnings and arrays")
     expect(side.get_by_role("status").first).to_have_text("Nobody answers: run %load_ext kernelab.")
     run_cells(page, 0, 1, 2)
+    cell = page.locator(".jp-CodeCell").nth(2)
+    expect(cell.locator(".kernelab-warned")).to_have_count(2)
+    expect(cell.locator(".kernelab-warning").first).to_contain_text(", line 5: overwritten here")
+    expect(cell.locator(".kernelab-warning").last).to_contain_text(
+        "overwritten here, but the gradient of `square` needs the old values"
+    )
     facts = side.locator(".kernelab-facts")
     expect(facts).to_have_text(
         ["y float32[2] ∇norm 1.414no gradient yet", "x float32[2] ∇norm 4.243no gradient yet"]
@@ -211,7 +191,9 @@ def test_the_panel_lists_arrays_and_warnings_of_the_notebook_in_front_and_leads_
     page.keyboard.type("# ")
     places.last.click()
     expect(places.last).to_contain_text("edited since")
+    expect(cell.locator(".kernelab-warned")).to_have_count(2)
     run_cells(page, 2, 3)
+    expect(cell.locator(".kernelab-warned")).to_have_count(0)
     expect(places).to_have_count(0)
     expect(facts).to_have_count(0)
     expect(status).not_to_contain_text("warning")

@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, expect
 import kernelab as kl
 from kernelab.views.kernel.kernel_facts import view
 from kernelab.views.pages import page as html
+from tests.browser.test_extension import run_cells
 
 LOAD = "%load_ext kernelab\nimport numpy as np\nimport kernelab as kl"
 SPRING = """%%kernel
@@ -77,36 +78,28 @@ def test_a_cell_shows_its_kernel_and_hovering_a_line_lights_what_comes_from_it(o
     assert background(panes.nth(0).locator(".l4")) == lit
 
 
-def test_a_mistake_in_a_cell_shows_its_line_with_a_caret_and_nothing_of_the_machinery(
+def test_a_check_shows_its_table_and_a_mistake_and_an_index_outside_show_their_lines_and_no_machinery(
     open_notebook: Open,
 ) -> None:
-    notebook = open_notebook(LOAD, MISTAKE)
-    notebook.run_all()
-    shown = output(notebook.page, 1)
-    expect(shown).to_contain_text("Cell In[2], line 4")
-    expect(shown).to_contain_text("^^^^^^^^^")
-    text = shown.inner_text()
-    assert "KernelTypeError" in text
-    assert "Traceback" not in text
-    assert "site-packages" not in text
-
-
-def test_a_gradient_check_shows_its_table_and_a_launch_names_the_index_that_is_outside(
-    open_notebook: Open,
-) -> None:
-    notebook = open_notebook(LOAD, SPRING, CHECK, OUTSIDE)
-    notebook.run_all()
-    table = output(notebook.page, 2)
+    page = open_notebook(LOAD, SPRING, CHECK, OUTSIDE, MISTAKE).page
+    run_cells(page, 0, 1, 2, 3, 4)
+    table = output(page, 2)
     expect(table.locator("h4")).to_contain_text("PASS")
     expect(table.locator("td").first).to_contain_text("pass")
     sides = {cell: alignment(table.locator(cell).nth(2)) for cell in ("th", "td")}
     assert sides == {"th": "right", "td": "right"}
     assert {alignment(table.locator(cell).nth(1)) for cell in ("th", "td")} == {"left"}
-    shown = output(notebook.page, 3)
-    expect(shown).to_contain_text("KernelIndexError")
-    expect(shown).to_contain_text("Cell In[2], line 4")
-    expect(shown).to_contain_text("Cell In[4], line 1")
-    assert "site-packages" not in shown.inner_text()
+    outside = output(page, 3)
+    expect(outside).to_contain_text("KernelIndexError")
+    expect(outside).to_contain_text("Cell In[2], line 4")
+    expect(outside).to_contain_text("Cell In[4], line 1")
+    mistake = output(page, 4)
+    expect(mistake).to_contain_text("KernelTypeError")
+    expect(mistake).to_contain_text("Cell In[5], line 4")
+    expect(mistake).to_contain_text("^^^^^^^^^")
+    expect(mistake).not_to_contain_text("Traceback")
+    for shown in (outside, mistake):
+        assert "site-packages" not in shown.inner_text()
 
 
 def test_a_saved_notebook_that_nobody_trusts_still_links_lines_by_their_numbers(

@@ -71,7 +71,7 @@ def test_launches_and_an_overwrite_appear_while_the_cell_runs_and_questions_are_
     expect(shown.locator(".klt-now")).to_contain_text("8.000")
 
 
-def test_the_keyboard_reaches_everything_in_the_dark_theme_too(
+def test_the_keyboard_reaches_everything_in_the_dark_theme_and_a_restart_of_the_kernel_is_told(
     open_notebook: Open, lab: Lab, front_end: Path
 ) -> None:
     (lab.root / "go-on").touch()
@@ -98,6 +98,15 @@ def test_the_keyboard_reaches_everything_in_the_dark_theme_too(
     expect(shown.locator(".klt-facts")).to_contain_text("1 square")
     page.keyboard.press("Enter")
     expect(shown.locator(".klt-answer")).to_contain_text("array of 64 float32")
+    expect(shown.locator(".klt-offline")).to_be_empty()
+    page.evaluate(
+        "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart().then(() => null)"
+    )
+    expect(shown.locator(".klt-offline")).to_contain_text("the kernel that recorded this tape has ended")
+    rows(shown).nth(0).locator("text.klt-title").click()
+    shown.get_by_role("button", name="kernel and arguments").click()
+    expect(shown.locator(".klt-answer")).to_contain_text("No answer")
+    expect(rows(shown)).to_have_count(3)
 
 
 def test_a_click_on_an_element_of_a_gradient_leads_to_the_launch_and_the_thread_that_added_to_it(
@@ -148,23 +157,3 @@ def test_a_saved_tape_is_there_again_without_the_kernel_that_recorded_it(
     again.get_by_role("button", name="kernel and arguments").click()
     expect(again.locator(".klt-answer")).to_contain_text("No answer")
     expect(again.locator(".klt-offline")).to_contain_text("not connected: no kernel answers")
-
-
-def test_a_tape_whose_kernel_is_restarted_stays_and_says_that_it_is_not_connected(
-    open_notebook: Open, lab: Lab, front_end: Path
-) -> None:
-    (lab.root / "go-on").touch()
-    notebook = open_notebook(LOAD, KERNELS, SHOW, RECORD)
-    page = notebook.page
-    notebook.run_all()
-    shown = page.locator(".klt")
-    expect(rows(shown)).to_have_count(3)
-    expect(shown.locator(".klt-offline")).to_be_empty()
-    page.evaluate(
-        "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart().then(() => null)"
-    )
-    expect(shown.locator(".klt-offline")).to_contain_text("the kernel that recorded this tape has ended")
-    rows(shown).nth(0).locator("text.klt-title").click()
-    shown.get_by_role("button", name="kernel and arguments").click()
-    expect(shown.locator(".klt-answer")).to_contain_text("No answer")
-    expect(rows(shown)).to_have_count(3)
