@@ -74,8 +74,8 @@ export function ofProblems(links: Links, trans: TranslationBundle): Pick<Command
   return {
     "next-problem": () => {
       const view = inFront(links);
-      if (!view || !nextDiagnostic(view)) return;
-      view.focus();
+      if (!view) return;
+      if (nextDiagnostic(view)) view.focus();
       const [problem] = atCursor(view.state);
       if (problem) view.dispatch({ effects: EditorView.announce.of(problem.message) });
     },
