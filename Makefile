@@ -7,7 +7,7 @@
 #   make frontend  the TypeScript of the widgets and the JupyterLab extension (with node, or one that pip brings)
 #   make lessons  runs the lessons of the course and stores what they show   (make lessons ARGS=3)
 #   make docs    the documentation site, into build/site   (no network is needed to read it)
-#   make picture   the moving picture of the README, taken in JupyterLab
+#   make picture   the moving picture of the README and those of the extension, taken in JupyterLab
 #   make binder-check  all of the Binder image that needs no docker
 #   make oracle  derivatives beside JAX's    make test-interop  arrays and gradients shared with PyTorch and JAX
 #   make bench   kernelab beside others       make clean    remove all that make and the tools created
@@ -86,7 +86,7 @@ docs:
 	$(VENV)/bin/python scripts/check_site.py build/site
 
 picture: $(VENV)/.with-test must-compile browser frontend
-	$(BIN)/python -m pytest tests/browser/moving_picture.py
+	$(BIN)/python -m pytest tests/browser/moving_picture.py tests/browser/pictures.py
 
 # Uses the last commit, and two environments of its own.
 binder-check:
