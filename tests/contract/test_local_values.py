@@ -61,6 +61,17 @@ def k(v: array[vec3d], x: array[float64]):
     gradients_are_right(text, 2, v=V, x=X)
 
 
+def test_an_element_of_a_view_in_a_tuple_is_written_where_it_stands() -> None:
+    text = """
+def k(x: array2d[float64], y: array[float64]):
+    i = tid()
+    rows = (x[0], x[1])
+    rows[0][i] = rows[0][i] * rows[1][i]
+    y[i] = rows[0][i] * rows[0][i] + rows[1][i]
+"""
+    gradients_are_right(text, 3, x=[[0.7, -0.4, 1.3], [0.2, -0.9, 0.6]], y=[0.0] * 3)
+
+
 def test_a_copy_of_a_vector_keeps_what_it_was_when_the_original_changes() -> None:
     text = """
 def k(v: array[vec3d], y: array[float64]):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.errors import TapeError
 
 TEXT = """
 def scale_{name}(x: array[{name}], w: array[{name}], y: array[{name}]):
@@ -42,6 +43,19 @@ def test_a_second_sweep_adds_the_whole_gradient_again(kernels: dict[str, Any]) -
 
 def test_views_keep_shares_of_their_own(kernels: dict[str, Any]) -> None:
     assert gradient(kernels, "float16", 6, parts=2) == 6.0
+
+
+def test_a_numpy_view_that_is_alive_changes_nothing_and_its_writes_are_seen(kernels: dict[str, Any]) -> None:
+    x, w = (kl.full(2, 3.0, dtype=kl.bfloat16, requires_grad=True) for _ in range(2))
+    y = kl.zeros(2, dtype=kl.bfloat16, requires_grad=True)
+    view = x.numpy()
+    with kl.Tape() as tape:
+        kernels["scale_bfloat16"][2](x, w, y)
+    tape.backward(grads={y: kl.ones_like(y)})
+    assert (x.grad.numpy().tolist(), w.grad.numpy().tolist()) == ([3.0, 3.0], [6.0, 0.0])
+    view[0] = 5.0
+    with pytest.raises(TapeError, match="`x` was changed through a NumPy view"):
+        tape.backward(grads={y: kl.ones_like(y)})
 
 
 def test_in_a_checkpoint_they_add_up_too(kernels: dict[str, Any]) -> None:

@@ -56,6 +56,14 @@ def smallest(x: array[float], y: array[float]):
     i = tid()
     y[i] = min(x[i], 0.5) * x[i]
 
+def smallest_component(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = min(vec3(x[i], 0.5, 1.0))
+
+def direction(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = normalize(vec3(x[i], 0.0, 0.0))[0]
+
 def racing(x: array[float], y: array[float]):
     i = tid()
     y[i % 2] = x[i] * x[i]
@@ -170,6 +178,9 @@ def test_a_wrong_rule_is_named_at_its_line(kernels: dict[str, Any], name: str, n
         ("bent", [1.0, 1e-12], "    y[i] = abs(t) * 3.0"),
         ("jumping", [0.3, 0.5], "    if t > 1.0:"),
         ("smallest", [0.3, 0.5], "    y[i] = min(x[i], 0.5) * x[i]"),
+        ("smallest_component", [0.3, 0.5], "    y[i] = min(vec3(x[i], 0.5, 1.0))"),
+        # By the same amount to both sides: differences grow as the step shrinks.
+        ("direction", [1.0, 0.0], "    y[i] = normalize(vec3(x[i], 0.0, 0.0))[0]"),
     ],
 )
 def test_a_kink_is_named_at_its_line(

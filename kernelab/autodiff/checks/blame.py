@@ -278,28 +278,29 @@ def _wrong_record(events: Sequence[Event]) -> Blame | None:
 
 
 def _mistaken(shape: operation_check.Shape, events: Sequence[Event]) -> Blame | None:
-    points, owners = _points(events)
+    points, owners, threads = _points(events)
     wrong = operation_check.mistake(shape, points)
     if wrong is None:
         return None
     event = events[int(owners[wrong.point])]
     assert isinstance(event.stmt, Let)
-    name, at = _called(event.stmt), ", ".join(number(values[wrong.point]) for values in points)
+    name, operands = _called(event.stmt), [number(values[wrong.point]) for values in points]
     if "surrogate" in shape.op.tags:
         message = f"{name} has the derivative 0, whatever it is given: that is what it is for"
         return Blame("surrogate", message, event.stmt.span)
-    message = (
-        f"the adjoint of {name} is {wrong.claimed:.6g} where its differences are {wrong.slope:.6g}, at {at}"
-    )
-    return Blame("builtin", message, event.stmt.span)
+    if wrong.jumps:
+        return Blame("kink", _bent(name, operands, int(threads[wrong.point])), event.stmt.span)
+    message = f"the adjoint of {name} is {wrong.claimed:.6g} where its differences are {wrong.slope:.6g}, at "
+    return Blame("builtin", message + ", ".join(operands), event.stmt.span)
 
 
-def _points(events: Sequence[Event]) -> tuple[list[Numpy], Numpy]:
-    """The operands of some events of one operation, a point a row, and which event each row is of."""
+def _points(events: Sequence[Event]) -> tuple[list[Numpy], Numpy, Numpy]:
+    """The operands of events of one operation, a point a row; and which event and thread each row is of."""
     points = [np.concatenate(values) for values in zip(*(event.operands for event in events), strict=True)]
     owners = np.repeat(np.arange(len(events)), [len(event.threads) for event in events])
+    threads = np.concatenate([event.threads for event in events])
     some = np.unique(np.linspace(0, len(owners) - 1, MOST_POINTS).astype(int))
-    return [values[some] for values in points], owners[some]
+    return [values[some] for values in points], owners[some], threads[some]
 
 
 def _infinite(here: Sequence[Event], ahead: Sequence[Event]) -> Blame | None:
@@ -386,9 +387,12 @@ def _told(event: Event, before: Numpy, after: Numpy) -> str:
     # A componentwise operation is named by the component, any other by the whole operand.
     matching = (values.shape == event.result.shape for values in event.operands)
     places = (tuple(where) if same else where[0] for same in matching)
-    inputs = " and ".join(number(x[place]) for x, place in zip(event.operands, places, strict=True))
-    thread = int(event.threads[where[0]])
-    return f"{_called(event.stmt)} of {inputs}, in thread {thread}, has a kink or a jump within the step"
+    operands = [number(x[place]) for x, place in zip(event.operands, places, strict=True)]
+    return _bent(_called(event.stmt), operands, int(event.threads[where[0]]))
+
+
+def _bent(name: str, operands: Sequence[str], thread: int) -> str:
+    return f"{name} of {' and '.join(operands)}, in thread {thread}, has a kink or a jump within the step"
 
 
 def _called(stmt: Let) -> str:

@@ -27,6 +27,9 @@ STEP = 1e-5
 TOLERANCE = 1e-3
 """Relative; where the differences to both sides disagree by more there is a kink, and nothing to compare."""
 
+JUMP = 0.9
+"""How much of what a step changes half of it changes where an operation jumps; where it is smooth, half."""
+
 ROUNDING = 1e-11
 """What differences may be off besides, relative to the result."""
 
@@ -51,12 +54,16 @@ def _is_float(atom: Atom) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """An adjoint that differs from differences: at which point, by which operand, and the two values."""
+    """An adjoint that differs from differences: at which point, by which operand, and the two values.
+
+    Where the operation `jumps`, it has no derivative, and there is nothing that its adjoint could be.
+    """
 
     point: int
     operand: int
     claimed: float
     slope: float
+    jumps: bool
 
 
 def has_derivative(shape: Shape) -> bool:
@@ -84,9 +91,9 @@ def _compared(
     """The first point at which an adjoint is not the slope of differences along a direction."""
     along = STEP * size * _drawn(1 + k, points[k].shape[1:])
     with np.errstate(all="ignore"):
-        here, ahead, behind = (
+        here, ahead, behind, halfway = (
             _sums(seed * value(shape, [*points[:k], points[k] + moved, *points[k + 1 :]]))
-            for moved in (0.0, along, -along)
+            for moved in (0.0, along, -along, along / 2)
         )
         slope, claimed = (ahead - behind) / 2, _sums(bar * along)
         noise = ROUNDING * np.abs(here) + np.finfo(np.float64).tiny
@@ -98,7 +105,8 @@ def _compared(
         return None
     at = int(np.argmax(wrong))
     length = float(_sums(np.abs(along))[at] * (seed[at] if seed.ndim == 1 else 1.0))
-    return Mistake(at, k, float(claimed[at]) / length, float(slope[at]) / length)
+    jumps = bool(abs(halfway - here)[at] > JUMP * abs(ahead - here)[at])
+    return Mistake(at, k, float(claimed[at]) / length, float(slope[at]) / length, jumps)
 
 
 def _drawn(seed: int, shape: Sequence[int]) -> Numpy:
