@@ -7,6 +7,7 @@ launch, and in the example of ARCHITECTURE.md from its text to its gradient.  La
 with the function that they stand in; what only runs because a module is imported does not count.
 """
 
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -41,11 +42,14 @@ def walked(run: Callable[[], Any]) -> tuple[int, int]:
         elif event == "call" and not loading:
             codes.add(code)
 
+    gc.collect()
+    gc.disable()  # what is dropped elsewhere is not part of the call
     sys.setprofile(note)
     try:
         run()
     finally:
         sys.setprofile(None)
+        gc.enable()
     functions = {(code.co_filename, code.co_qualname.partition(".<locals>")[0]) for code in codes}
     return len({name for name, _ in functions}), len(functions)
 

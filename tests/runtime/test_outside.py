@@ -291,6 +291,7 @@ def test_tensors_share_memory_and_wait_for_each_other(
 
     monkeypatch.setattr("kernelab.runtime.array.exchange.import_module", lambda _: Torch)
     monkeypatch.setattr("kernelab.runtime.host.foreign.import_module", lambda _: Torch)
+    monkeypatch.setattr("kernelab.backend.cuda.synchronisation.import_module", lambda _: Torch)
     y.stream = used
     mine, out = kl.from_torch(x), kl.from_torch(y)
     x.write([1, 2, 3])

@@ -267,7 +267,8 @@ class CpuEntry:
                 free.append(block)
                 return
             code = code and status[CODE]
-            status[LIMIT] = status[ROOM] = 0
+            if not code:  # the error of a launch states its limits, and its block does not serve again
+                status[LIMIT] = status[ROOM] = 0
         else:
             code = block.run(Launch(self._run, vectors, args, limit, room), left[0] if left else ALL)
         if self._prints and status[PRINTS]:
