@@ -382,7 +382,8 @@ OPEN_WITH_A_KERNEL = """async ([path, kernel]) => {
   await session.setPath(path);
   session.dispose();
   if (kernel === "python3") window.next = start(kernel);
-  await commands.execute("docmanager:open", { path });
+  // Not awaited: Chromium may collect the promise of a command, and what it opens is waited for anyway.
+  void commands.execute("docmanager:open", { path });
 }"""
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
 import kernelab as kl
 from kernelab.backend.cuda.nvrtc import compile_to_ptx
@@ -13,6 +12,7 @@ from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cuda
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.views.kernel.kernel_facts import differentiable
+from tests.support.course import client_of
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -20,8 +20,8 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 def executed(path: Path) -> Any:
     notebook = nbformat.read(path, 4)
-    resources = {"metadata": {"path": str(path.parent)}}
-    NotebookClient(notebook, timeout=240, kernel_name="python3", resources=resources).execute()
+    with client_of(notebook, path.parent) as client:
+        client.execute()
     return notebook
 
 

@@ -4,7 +4,9 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import nbformat
@@ -23,10 +25,8 @@ def executed(path: Path, blanks: list[Any] | None = None) -> Any:
         cell.pop("outputs", None)
         if cell.cell_type == "code":
             cell.outputs = []
-    client = NotebookClient(
-        notebook, timeout=240, coalesce_streams=True, resources={"metadata": {"path": str(path.parent)}}
-    )
-    with client.setup_kernel(env=os.environ | {LIVE: "0"}):  # what is stored are the static forms
+    environment = os.environ | {LIVE: "0"}  # what is stored are the static forms
+    with client_of(notebook, path.parent) as client, client.setup_kernel(env=environment):
         for index, cell in enumerate(notebook.cells):
             if blanks is not None and is_answer(cell):
                 blanks.append(_checked_blank(client, index))
@@ -39,6 +39,19 @@ def executed(path: Path, blanks: list[Any] | None = None) -> Any:
             for output in cell.outputs:
                 output.get("data", {}).pop(WIDGET, None)
     return notebook
+
+
+@contextmanager
+def client_of(notebook: Any, folder: Path) -> Iterator[NotebookClient]:
+    """Who runs a notebook in a folder; its kernel has sockets, as another process might take its ports."""
+    resources = {"metadata": {"path": str(folder)}}
+    client = NotebookClient(
+        notebook, timeout=240, coalesce_streams=True, resources=resources, kernel_name="python3"
+    )
+    manager = client.create_kernel_manager()
+    with TemporaryDirectory(prefix="kernel-") as sockets:
+        manager.transport, manager.ip = "ipc", f"{sockets}/socket"
+        yield client
 
 
 def _is_noise(output: Any) -> bool:
