@@ -82,6 +82,8 @@ lessons: $(VENV)/.with-test must-compile
 docs: VENV := .venv-docs
 docs:
 	scripts/setup.sh environment docs
+	$(VENV)/bin/python -m kernelab.builtins.reference > docs/builtins.md
+	$(VENV)/bin/python -m tests.support.modules > docs/modules.md
 	$(VENV)/bin/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet -c docs -d build/doctrees . build/site
 	$(VENV)/bin/python scripts/check_site.py build/site
 
@@ -164,5 +166,5 @@ frontend: $(VENV)/.with-lab
 	@scripts/setup.sh frontend
 
 clean:
-	rm -rf $(VENV) .venv-oracle .venv-interop .venv-docs build dist extension/node_modules extension/lib extension/labextension kernelab/jupyter/static .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oracle .venv-interop .venv-docs build dist extension/node_modules extension/lib extension/labextension kernelab/jupyter/static docs/builtins.md docs/modules.md .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

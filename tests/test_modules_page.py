@@ -1,11 +1,6 @@
 from tests.support.modules import FOLDERS, PACKAGE, modules, page
 
 
-def test_the_map_of_modules_says_what_the_modules_say() -> None:
-    written = (PACKAGE.parent / "docs" / "modules.md").read_text(encoding="utf-8")
-    assert written == page(), "write it again: python -m tests.support.modules > docs/modules.md"
-
-
 def test_the_map_has_every_folder() -> None:
     folders = {path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")}
     assert folders == set(FOLDERS)

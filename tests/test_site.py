@@ -7,7 +7,11 @@ from pathlib import Path
 import kernelab as kl
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+BUILT = {ROOT / name for name in re.findall(r" > (docs/\w+\.md)$", MAKEFILE, re.MULTILINE)}
+"""The pages that `make docs` writes from the package."""
+FOUND = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
+PAGES = sorted(page for page in FOUND if page not in BUILT)
 _FENCES = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -23,7 +27,10 @@ def _navigation() -> Iterator[Path]:
         for line in tree.splitlines():
             entry = re.sub(r".*<(.*)>", r"\1", line)
             if entry and not entry.startswith(":"):
-                found = [path for suffix in (".md", ".ipynb") for path in index.parent.glob(entry + suffix)]
+                written = {index.parent / f"{entry}.md"} & BUILT
+                found = written or [
+                    path for suffix in (".md", ".ipynb") for path in index.parent.glob(entry + suffix)
+                ]
                 assert found, f"the navigation names {entry}, and there is none"
                 yield from (path.resolve() for path in found)
 
@@ -31,7 +38,7 @@ def _navigation() -> Iterator[Path]:
 def test_each_page_and_notebook_is_once_in_the_navigation() -> None:
     entries = sorted(_navigation())
     notebooks = (ROOT / "notebooks").rglob("*.ipynb")
-    pages = [page for page in (*PAGES, *notebooks) if page != ROOT / "docs" / "index.md"]
+    pages = [page for page in (*PAGES, *BUILT, *notebooks) if page != ROOT / "docs" / "index.md"]
     assert entries == sorted(page for page in pages if ".ipynb_checkpoints" not in page.parts)
 
 
@@ -54,9 +61,15 @@ def test_files_that_pages_name_exist() -> None:
         for page in PAGES
         if page.name != "CHANGELOG.md"
         for name in named.findall(_prose(page))
-        if not (ROOT / name).exists()
+        if not (ROOT / name).exists() and ROOT / name not in BUILT
     ]
     assert gone == []
+
+
+def test_pages_that_are_built_are_not_in_the_repository() -> None:
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert {ROOT / "docs" / "builtins.md", ROOT / "docs" / "modules.md"} == BUILT
+    assert {page.relative_to(ROOT).as_posix() for page in BUILT} <= {*ignored}
 
 
 def test_the_tests_of_the_contract_exist() -> None:

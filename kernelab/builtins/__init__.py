@@ -6,7 +6,7 @@ Importing this package fills the table.
 from dataclasses import replace
 
 # ruff: noqa: F401 (a module registers its records where it is imported)
-# The order is that of the families in docs/builtins.md.
+# The order is that of the families in the reference.
 from kernelab.builtins import arithmetic, convert, scalar
 
 # isort: split

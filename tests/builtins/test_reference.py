@@ -1,5 +1,3 @@
-from pathlib import Path
-
 from kernelab.builtins.language_words import WORDS, said_of
 from kernelab.builtins.reference import SHOWN, reference
 from kernelab.frontend.meaning.name_lookup import SPECIAL, language
@@ -8,7 +6,6 @@ from kernelab.lang.types import type_named
 from kernelab.runtime.host.host_words import ONLY_IN_KERNELS
 
 PAGE = reference()
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_every_operation_that_is_no_constructor_has_a_heading() -> None:
@@ -41,8 +38,3 @@ def test_families_are_the_titles_of_the_modules_of_records() -> None:
     titles = [line[3:] for line in PAGE.splitlines() if line.startswith("## ")]
     assert titles[:3] == ["Operators", "Conversions, constructors and components", "Scalar mathematics"]
     assert {"Vectors", "Matrices", "Random numbers and noise", "Words"} <= set(titles)
-
-
-def test_the_page_in_the_documentation_is_current() -> None:
-    written = (ROOT / "docs" / "builtins.md").read_text(encoding="utf-8")
-    assert written == PAGE, "write it again: python -m kernelab.builtins.reference > docs/builtins.md"

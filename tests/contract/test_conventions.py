@@ -1,17 +1,16 @@
 """Where mathematics leaves a choice, the convention holds and stands in the docs of the operation."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from kernelab.builtins.reference import reference
 from kernelab.lang import ops
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
 from tests.support.derivatives import gradients, run
 from tests.support.lowering import lowered
 
-REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "builtins.md"
+REFERENCE = reference()
 
 KINKS = {
     "abs(x[i])": (0.0, 0.0),
@@ -64,4 +63,4 @@ SAID = {
 @pytest.mark.parametrize(("name", "convention"), SAID.items())
 def test_the_convention_stands_in_the_docs(name: str, convention: str) -> None:
     assert any(convention in op.doc for op in ops.overloads(name))
-    assert convention in REFERENCE.read_text(encoding="utf-8")
+    assert convention in REFERENCE

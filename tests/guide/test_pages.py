@@ -79,7 +79,7 @@ def _trimmed(printed: str) -> list[str]:
 
 
 def test_every_page_that_shows_cells_is_run_or_written_by_a_test() -> None:
-    written, for_devices, navigation = {"builtins", "language", "modules"}, {"devices"}, {"index"}
+    written, for_devices, navigation = {"language"}, {"devices"}, {"index"}
     # They need a cluster, PyTorch or JAX: tests/test_distributed.py and interop/ make the same calls.
     # Marimo, papermill and the others of notebook-tools were tried by hand, with the versions that it names.
     neighbours = {"distributed", "interop", "notebook-tools"}

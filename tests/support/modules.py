@@ -1,6 +1,6 @@
-"""The map of the package, `docs/modules.md`: every module by what its own docstring says first.
+"""The map of the package: every module by what its own docstring says first.
 
-Write it again with ``python -m tests.support.modules > docs/modules.md``.
+``python -m tests.support.modules`` prints it; `make docs` makes a page of it.
 """
 
 import ast
