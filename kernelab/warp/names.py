@@ -105,11 +105,8 @@ def is_conditional_graph_supported() -> bool:
 
 
 def can_access(target_device: Device | str, peer_device: Device | str) -> bool:
-    """Whether the first device gets bytes of the second without passing through the host."""
-    target, peer = get_device(target_device), get_device(peer_device)
-    if target == peer or target.space is None or peer.space is None:
-        return target == peer
-    return target.space.driver.reaches(peer.space.driver)
+    """Whether the first device gets bytes of the second without passing through the host: of itself alone."""
+    return get_device(target_device) == get_device(peer_device)
 
 
 def is_mempool_access_supported(target_device: Device | str, peer_device: Device | str) -> bool:

@@ -58,15 +58,6 @@ def test_numbers_keep_their_width(asked: list[str]) -> None:
     assert {tuple(told[1:]) for told in pools} == {(release_threshold, 2**64 - 1)}
 
 
-def test_memory_is_opened_to_one_other_device_for_reading_and_writing(asked: list[str]) -> None:
-    device, both = 1, 3
-    assert [told[1:] for told in numbers(asked, "cuMemPoolSetAccess")] == [[device, 0, both, 1]]
-    ((_, mine, source, other, nbytes, _),) = numbers(asked, "cuMemcpyPeerAsync")
-    assert mine != other and (source, nbytes) == (0x5000, 12)
-    entered = dict.fromkeys(context for (context,) in numbers(asked, "cuCtxSetCurrent"))
-    assert [mine, other] == list(entered)[:2]
-
-
 def test_memory_of_a_capture_is_handed_out_beside_it(asked: list[str]) -> None:
     relaxed = 2
     ((stream, mode),) = numbers(asked, "cuStreamBeginCapture")

@@ -18,7 +18,6 @@ GIVES = {
     "cuGraphInstantiate": [0xE],
     "cuMemAllocAsync": [0xA],
     "cuMemHostAlloc": [0],
-    "cuDeviceCanAccessPeer": [1],
     "cuModuleLoadData": [0],
     "cuModuleGetFunction": [0],
     "cuFuncGetAttribute": [1024],
@@ -156,26 +155,3 @@ def test_code_that_the_driver_does_not_load_names_the_versions(
     monkeypatch.setitem(FAILS, "cuModuleLoadData", getattr(real.CUresult, code))
     with pytest.raises(BuildError, match=f"(?s)NVRTC is 13.5, and the driver {said}"):
         driver.load(b"", "f_entry")
-
-
-def test_a_copy_between_devices_names_both_contexts_and_opens_the_pool_once(told: Told) -> None:
-    here, there = nvidia.NvidiaDriver(0), nvidia.NvidiaDriver(1)
-    assert here.reaches(there) and here.reaches(there)
-    here.fetch(8, there, 16, 4)
-    opened = told.since("cuDeviceCanAccessPeer")
-    assert [call[0] for call in opened] == [
-        *("cuDeviceCanAccessPeer", "cuDeviceGetDefaultMemPool", "cuMemPoolSetAccess", "cuMemcpyPeerAsync")
-    ]
-    (access,) = opened[2][2]
-    assert access.location.id == 0 and opened[2][3] == 1
-    assert opened[3] == ("cuMemcpyPeerAsync", 8, 0, 16, 0, 4, here.own_stream)
-
-
-def test_copies_of_pinned_memory_do_not_wait(told: Told) -> None:
-    driver = nvidia.NvidiaDriver(0)
-    driver.start_upload(8, 1, 4)
-    driver.start_download(1, 8, 4)
-    assert told.since("cuMemcpyHtoDAsync") == [
-        ("cuMemcpyHtoDAsync", 8, 1, 4, driver.own_stream),
-        ("cuMemcpyDtoHAsync", 1, 8, 4, driver.own_stream),
-    ]

@@ -115,9 +115,6 @@ class FakeCuda:
         known = {"CAPABILITY_MAJOR": 9, "CAPABILITY_MINOR": 0, "PROCESSOR_COUNT": 2, "PAGE_TABLES": 0}
         return next(value for name, value in known.items() if attribute.name.endswith(name))
 
-    def cuDeviceCanAccessPeer(self, device: int, other: int) -> int:
-        return 0
-
     def cuCtxSynchronize(self) -> None:
         self.sim.wait_for_all()
 

@@ -52,15 +52,6 @@ class WatchedGpu(NvidiaDriver):
     def copy(self, target: int, source: int, nbytes: int) -> None:
         self._noted("across", super().copy, target, source, nbytes)
 
-    def fetch(self, target: int, other: Driver, source: int, nbytes: int) -> None:
-        self._noted("peer", super().fetch, target, other, source, nbytes)
-
-    def start_upload(self, address: int, source: int, nbytes: int) -> None:
-        self._noted("pinned up", super().start_upload, address, source, nbytes)
-
-    def start_download(self, target: int, address: int, nbytes: int) -> None:
-        self._noted("pinned down", super().start_download, target, address, nbytes)
-
     def _noted(self, name: str, copy: Callable[..., None], *arguments: object) -> None:
         """Copy, and note it once: not also the copies that it consists of."""
         self.copies.append(name)

@@ -42,7 +42,6 @@ DRIVER cuDeviceGetAttribute(int* to, int what, int device) {
   *to = what == 75 ? 9 : what == 76 ? 0 : what == 16 ? 132 : 0;  // sm_90 of 132 processors
   return said("cuDeviceGetAttribute", what, device);
 }
-DRIVER cuDeviceCanAccessPeer(int* to, int device, int other) { return *to = 1, said("cuDeviceCanAccessPeer", device, other); }
 DRIVER cuDeviceGetDefaultMemPool(ptr* to, int device) { return *to = (ptr)0x900, said("cuDeviceGetDefaultMemPool", device); }
 DRIVER cuMemPoolSetAttribute(ptr pool, int what, u64* value) { return said("cuMemPoolSetAttribute", pool, what, *value); }
 DRIVER cuMemPoolGetAttribute(ptr pool, int what, u64* to) { return *to = 1000 + what, said("cuMemPoolGetAttribute", pool, what); }
@@ -71,9 +70,6 @@ DRIVER cuMemcpyDtoHAsync(void* to, u64 from, size_t nbytes, ptr stream) {
   return memset(to, 7, nbytes), inside("cuMemcpyDtoHAsync", from, nbytes, stream);
 }
 DRIVER cuMemcpyDtoDAsync(u64 to, u64 from, size_t nbytes, ptr stream) { return inside("cuMemcpyDtoDAsync", to, from, nbytes, stream); }
-DRIVER cuMemcpyPeerAsync(u64 to, ptr mine, u64 from, ptr other, size_t nbytes, ptr stream) {
-  return inside("cuMemcpyPeerAsync", to, mine, from, other, nbytes, stream);
-}
 DRIVER cuMemsetD8Async(u64 to, unsigned char value, size_t count, ptr stream) { return inside("cuMemsetD8Async", to, value, count, stream); }
 DRIVER cuMemsetD16Async(u64 to, unsigned short value, size_t count, ptr stream) { return inside("cuMemsetD16Async", to, value, count, stream); }
 DRIVER cuMemsetD32Async(u64 to, unsigned value, size_t count, ptr stream) { return inside("cuMemsetD32Async", to, value, count, stream); }

@@ -46,8 +46,6 @@ class SimulatedDriver:
     architecture = "sm_80"
     processors = 2
     hurries = False
-    reachable = True
-    """Whether copies come straight from another device."""
 
     _shared: "list[ctypes.Array[ctypes.c_char]]" = []  # noqa: RUF012 (of all devices)
     _numbers = itertools.count(LEGACY + 1)
@@ -135,37 +133,6 @@ class SimulatedDriver:
         self._require_mine(source, nbytes)
         self.copies.append("across")
         self._put(lambda: ctypes.memmove(target, source, nbytes))
-
-    def reaches(self, other: Driver) -> bool:
-        return self.reachable and isinstance(other, SimulatedDriver)
-
-    def fetch(self, target: int, other: Driver, source: int, nbytes: int) -> None:
-        assert isinstance(other, SimulatedDriver) and other is not self
-        self._require_mine(target, nbytes)
-        other._require_mine(source, nbytes)
-        self.copies.append("peer")
-
-        def move() -> None:
-            with other._working():
-                ctypes.memmove(target, source, nbytes)
-
-        self._put(move)
-
-    def start_upload(self, address: int, source: int, nbytes: int) -> None:
-        self._require_mine(address, nbytes)
-        self._require_locked(source)
-        self.copies.append("pinned up")
-        self._put(lambda: ctypes.memmove(address, source, nbytes))
-
-    def start_download(self, target: int, address: int, nbytes: int) -> None:
-        self._require_mine(address, nbytes)
-        self._require_locked(target)
-        self.copies.append("pinned down")
-        self._put(lambda: ctypes.memmove(target, address, nbytes))
-
-    def _require_locked(self, address: int) -> None:
-        places = [(ctypes.addressof(held), len(held)) for held in SimulatedDriver._shared]
-        assert any(low <= address < low + size for low, size in places), "memory that is not locked in place"
 
     def fill(self, address: int, pattern: bytes, count: int) -> None:
         assert len(pattern) in (1, 2, 4) and address % len(pattern) == 0

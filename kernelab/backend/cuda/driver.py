@@ -74,18 +74,6 @@ class Driver(Protocol):
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device, between ranges that do not overlap."""
 
-    def reaches(self, other: "Driver") -> bool:
-        """Whether bytes of another device come here without passing through the host."""
-
-    def fetch(self, target: int, other: "Driver", source: int, nbytes: int) -> None:
-        """Copy from another device, which this one reaches, in its own stream: the other's does not wait."""
-
-    def start_upload(self, address: int, source: int, nbytes: int) -> None:
-        """Begin to copy from memory that `shared` has made; it is to stay as it is until that has ended."""
-
-    def start_download(self, target: int, address: int, nbytes: int) -> None:
-        """Begin to copy to memory that `shared` has made."""
-
     def fill(self, address: int, pattern: bytes, count: int) -> None:
         """Write one, two or four bytes so often."""
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from kernelab.backend.cuda import nvrtc
-from kernelab.backend.cuda.driver import Driver, fault, wait_until
+from kernelab.backend.cuda.driver import fault, wait_until
 from kernelab.errors import BuildError, Diagnostic, KernelError, LaunchError, counted
 
 _INSTALL = "pip install 'kernelab[cuda]' installs cuda-python and NVRTC; until then use device=\"cpu\""
@@ -138,7 +138,6 @@ class NvidiaDriver:
         self._ordinal = ordinal
         self._capturing = False
         self._aside: Any = None
-        self._reached: dict[int, bool] = {}
         self._device = _done(self._api.cuDeviceGet(ordinal), "opening the device", self.name)
         self._context = _done(
             self._api.cuDevicePrimaryCtxRetain(self._device), "opening the device", self.name
@@ -247,47 +246,16 @@ class NvidiaDriver:
 
     def upload(self, address: int, source: int, nbytes: int) -> None:
         """Copy from the host, whose bytes the driver has taken when this returns."""
-        self.start_upload(address, source, nbytes)
+        self._do("copying", self._api.cuMemcpyHtoDAsync, address, source, nbytes, self._stream)
         if self._reads_the_host and not self._capturing:
             self.wait()
 
     def download(self, target: int, address: int, nbytes: int) -> None:
-        self.start_download(target, address, nbytes)
-        self.wait()
-
-    def start_upload(self, address: int, source: int, nbytes: int) -> None:
-        self._do("copying", self._api.cuMemcpyHtoDAsync, address, source, nbytes, self._stream)
-
-    def start_download(self, target: int, address: int, nbytes: int) -> None:
         self._do("copying", self._api.cuMemcpyDtoHAsync, target, address, nbytes, self._stream)
+        self.wait()
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         self._do("copying", self._api.cuMemcpyDtoDAsync, target, source, nbytes, self._stream)
-
-    def reaches(self, other: Driver) -> bool:
-        """Whether the driver knows a way between the two; then the other's memory is opened to this one."""
-        if not isinstance(other, NvidiaDriver):
-            return False
-        if other._ordinal not in self._reached:
-            doing = "asking for the way to another device"
-            reached = bool(self._do(doing, self._api.cuDeviceCanAccessPeer, self._device, other._device))
-            if reached:
-                other.open_to(self._ordinal)
-            self._reached[other._ordinal] = reached
-        return self._reached[other._ordinal]
-
-    def open_to(self, ordinal: int) -> None:
-        """Give another device access to the memory of the pool."""
-        doing, access = "opening the memory to another device", self._api.CUmemAccessDesc()
-        access.location.type = self._api.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-        access.location.id = ordinal
-        access.flags = self._api.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-        self._do(doing, self._api.cuMemPoolSetAccess, self._pool(doing), [access], 1)
-
-    def fetch(self, target: int, other: Driver, source: int, nbytes: int) -> None:
-        assert isinstance(other, NvidiaDriver)
-        places = (target, self._context, source, other._context)
-        self._do("copying between devices", self._api.cuMemcpyPeerAsync, *places, nbytes, self._stream)
 
     def fill(self, address: int, pattern: bytes, count: int) -> None:
         ways = {1: self._api.cuMemsetD8Async, 2: self._api.cuMemsetD16Async, 4: self._api.cuMemsetD32Async}

@@ -90,14 +90,14 @@ class EventPool:
         self._driver = driver
         self._idle: list[int] = []
 
-    def hold(self, stream: int, other: int, waiting: Driver | None = None) -> None:
-        """Make a stream, of the device `waiting` if one is given, wait for another of this device."""
+    def hold(self, stream: int, other: int) -> None:
+        """Make a stream wait for another one."""
         try:
             event = self._idle.pop()
         except IndexError:
             event = self._driver.open_event(timed=False)
         self._driver.record(event, other)
-        (waiting or self._driver).hold(stream, event)
+        self._driver.hold(stream, event)
         self._idle.append(event)
 
 
@@ -172,10 +172,6 @@ class StreamSync:
             self._driver.wait_for_all()
         else:
             self.events.hold(stream, other)
-
-    def follow(self, other: "StreamSync") -> None:
-        """Make the device's own stream wait for the work so far of another device's own stream."""
-        other.events.hold(0, 0, waiting=self._driver)
 
 
 def _streams(partners: Iterable[Partner]) -> set[int]:
@@ -311,7 +307,6 @@ class PendingLaunches:
         self._blocks: list[Block] = []
         self.captured: list[PendingLaunch] | None = None
         """The launches of the capture that goes on; None where there is none."""
-        self._joined: list[PendingLaunches] = []
         self._turn = threading.RLock()
         self.lost: Diagnostic | None = None
         """Why the device is of no use any more; None while it is."""
@@ -350,12 +345,6 @@ class PendingLaunches:
         if self.lost is not None:
             raise LostError(self.lost)
 
-    def join(self, other: "PendingLaunches") -> None:
-        """Say that this device and another have exchanged bytes: who waits for one waits for both."""
-        for one, its in ((self, other), (other, self)):
-            if its not in one._joined:
-                one._joined.append(its)
-
     def move(self, stream: int) -> None:
         """Count launches of a stream as the device's own stream's, which waits for them."""
         with self._turn:
@@ -377,10 +366,6 @@ class PendingLaunches:
 
         Raises KernelInterrupt where the user interrupts, after stopping the pending launches.
         """
-        if self._joined:
-            joined, self._joined = self._joined, []  # those come back here, and find none
-            for other in joined:
-                other.synchronize()
         if not self._pending:
             return
         with self._turn:

@@ -78,7 +78,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
     ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory
     where the dtype fits); ``array(ptr=, dtype=, shape=, strides=)`` looks at an address, which must stay
     valid for `capacity` bytes (`deleter` gets both at the end).  `grad` is the array of the gradient;
-    `pinned` locks memory of the host for copies to a CUDA device; `retain_grad` changes nothing.
+    `pinned` locks memory of the host in place; `retain_grad` changes nothing.
     ``array(dtype=float)``, ``array(dtype=vec3, ndim=2)`` and ``array[float]`` are annotations.  Raises
     KernelTypeError where data and dtype do not go together.
 

@@ -424,7 +424,7 @@ class Exchange(Gradients):
 
     @property
     def pinned(self) -> bool:
-        """Whether the memory is the host's, locked in place for copies to a device and from there."""
+        """Whether the memory is the host's, and locked in place."""
         return self.allocation.is_pinned
 
     def _pin(self) -> None:

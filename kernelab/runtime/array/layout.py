@@ -172,7 +172,7 @@ class Strided:
         view = self._view(self.allocation.buffer())
         if not self.allocation.writable:
             view.flags.writeable = False
-        if self.allocation.is_steady:
+        if self.allocation.space is None:
             _set_host(self, view)
         return view
 

@@ -41,13 +41,13 @@ def laid_out(shape: tuple[int, ...], elem: Any, strides: Sequence[int] | None) -
 
 
 def allocate_on(place: Device, nbytes: int, *, cleared: bool, pinned: bool = False) -> Allocation:
-    """New memory of a device, or pinned on the host where a device can make use of it.
+    """New memory of a device, or of the host, pinned where there is a device.
 
     Raises KernelMemoryError.
     """
     if place.space is not None:
         return place.space.allocate(nbytes, cleared=cleared)
-    memory = allocate_pinned(nbytes, cleared=cleared) if pinned else None
+    memory = allocate_pinned(nbytes) if pinned else None
     return allocate(nbytes, cleared=cleared) if memory is None else memory
 
 
@@ -168,30 +168,16 @@ def _other_extents(dest: Strided, src: Strided) -> Diagnostic:
 
 
 def move(dest: Strided, src: Strided) -> None:
-    """Copy elements of equal shape and dtype where a device is involved: without the host, if devices can."""
+    """Copy elements of equal shape and dtype where a device is involved: within one, without the host."""
     into, source = dest.allocation, src.allocation
-    if into is not source and into.takes_from(source):
-        if dest.is_contiguous and src.is_contiguous:
-            copy_bytes(into, dest.offset, source, src.offset, src.size * itemsize(src.dtype))
-            return
-        if into.space is not None and source.space not in (None, into.space) and _packed(dest, src):
-            return
+    if into is not source and into.space is source.space and dest.is_contiguous and src.is_contiguous:
+        copy_bytes(into, dest.offset, source, src.offset, src.size * itemsize(src.dtype))
+        return
     if device_copy(dest, src):
         return
     values = src.seen()
     dest.blank()[...] = values.copy() if into is source else values
     into.publish()
-
-
-def _packed(dest: Strided, src: Strided) -> bool:
-    """Copy elements between devices as one stretch, for which they are gathered there and spread out here."""
-    source = src if src.is_contiguous else gathered(src)
-    if source is None:
-        return False
-    landed = dest if dest.is_contiguous else room_for(dest)
-    nbytes = src.size * itemsize(src.dtype)
-    copy_bytes(landed.allocation, landed.offset, source.allocation, source.offset, nbytes)
-    return landed is dest or device_copy(dest, landed)
 
 
 def require_writable(target: Strided) -> None:
@@ -267,15 +253,10 @@ def _are_together(dest: Strided, src: Strided) -> bool:
 
 def gathered(src: Strided) -> Strided | None:
     """The elements without gaps in memory of their own, of the same device; None where the host has to."""
-    dense = room_for(src)
+    size, shape = itemsize(src.dtype), src.shape
+    memory = allocate(src.size * size, cleared=False, beside=src.allocation)
+    dense = src.over(memory, 0, shape, contiguous_strides(shape, size), src.dtype)
     return dense if device_copy(dense, src) else None
-
-
-def room_for(elements: Strided) -> Strided:
-    """An array like another, without gaps, in new memory of the same device."""
-    size, shape = itemsize(elements.dtype), elements.shape
-    memory = allocate(elements.size * size, cleared=False, beside=elements.allocation)
-    return elements.over(memory, 0, shape, contiguous_strides(shape, size), elements.dtype)
 
 
 def _run(what: str, scalar: Scalar, dest: Strided, *others: Strided) -> bool:

@@ -40,7 +40,7 @@ class Options(TypedDict, total=False):
     """The options of a new array besides its data, shape and dtype.
 
     `strides` in bytes, where they are not contiguous; `n` for a shape of one dimension.  `pinned` locks
-    memory of the host in place, where there is a CUDA device: `copy` between the two then returns at once.
+    memory of the host in place, where there is a CUDA device.
     `retain_grad` says nothing: gradients are kept.
     """
 

@@ -24,7 +24,6 @@ from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.memory.device import CPU
 from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space
-from kernelab.runtime.memory.streams import has_copies, settle_within
 from kernelab.settings import settings
 
 MOST_KNOWN = 16
@@ -78,8 +77,6 @@ class Placed:
                 self._run(by_name, args, limit, room)
                 return
             self._require_no_capture()
-            if has_copies():
-                settle_within(reach_of(self._layout, slots).values())
         entry = self._cpu or self.on_cpu()
         if limit or room or left:
             entry(args, limit, room, left)

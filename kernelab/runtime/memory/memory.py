@@ -180,14 +180,7 @@ class Allocation:
         return None
 
     is_pinned = False
-    """Whether the bytes are the host's, locked in place for copies to a device and from there."""
-
-    is_steady = True
-    """Whether the host may keep a view of the bytes without asking for it again."""
-
-    def takes_from(self, source: "Allocation") -> bool:
-        """Whether a device copies bytes from some memory to this one without the host, by `copy_from`."""
-        return False
+    """Whether the bytes are the host's, and locked in place."""
 
     @property
     def host_address(self) -> int:
@@ -393,7 +386,7 @@ def copy_bytes(dest: Allocation, start: int, source: Allocation, at: int, nbytes
     """Copy bytes between places that do not overlap, on any devices."""
     if dest.space is source.space is None:
         ctypes.memmove(dest.address + start, source.address + at, nbytes)
-    elif dest.takes_from(source):
+    elif dest.space is source.space:
         dest.copy_from(start, source, at, nbytes)  # type: ignore[attr-defined]
     else:
         dest.buffer()

@@ -203,7 +203,6 @@ class DeviceAllocation(Allocation):
     __slots__ = ("_filled", "_mirror", "_newer", "_sum", "partners", "space", "used")
 
     space: Space
-    is_steady = False
 
     def __init__(
         self,
@@ -362,38 +361,14 @@ class DeviceAllocation(Allocation):
         self.changed_there()
         self._filled = pattern if whole else None
 
-    def takes_from(self, source: Allocation) -> bool:
-        """Whether the bytes come within the device, from one that it reaches, or from pinned memory."""
-        if isinstance(source, DeviceAllocation):
-            other = source.space
-            return other is self.space or self.space.driver.reaches(other.driver)
-        return source.is_pinned and not source.is_exposed and self.space.capture is None
-
-    def copy_from(self, start: int, source: Allocation, at: int, nbytes: int) -> None:
-        """Copy bytes that `takes_from` allows; source and destination do not overlap."""
-        if not isinstance(source, DeviceAllocation):
-            source.copy_to(self, start, at, nbytes)  # type: ignore[attr-defined]
-            return
-        if source.space is not self.space:
-            for space in (self.space, source.space):
-                space.require_free(f"an array is copied from {source.space.name} to {self.space.name}")
+    def copy_from(self, start: int, source: "DeviceAllocation", at: int, nbytes: int) -> None:
+        """Copy bytes of other memory of the device, or others of this one."""
         self.flush()
         source.flush()
-        if nbytes and source.space is self.space:
+        if nbytes:
             with self.alone(source):
                 self.space.driver.copy(self.address + start, source.address + at, nbytes)
-        elif nbytes:
-            self._fetch_from(start, source, at, nbytes)
         self.changed_there()
-
-    def _fetch_from(self, start: int, source: "DeviceAllocation", at: int, nbytes: int) -> None:
-        """Copy from another device: it ends what it does to the bytes first, and waits for the copy."""
-        mine, other = self.space, source.space
-        with self.alone(), source.alone():
-            mine.stream_sync.follow(other.stream_sync)
-            mine.driver.fetch(self.address + start, other.driver, source.address + at, nbytes)
-            other.stream_sync.follow(mine.stream_sync)
-        mine.backend.pending.join(other.backend.pending)
 
 
 def space_of(memory: Allocation) -> Space | None:

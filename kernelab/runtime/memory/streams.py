@@ -1,18 +1,14 @@
-"""CUDA streams and events, and page-locked host memory: work on a device that runs while the host goes on.
+"""CUDA streams and events, and page-locked memory of the host.
 
 A launch has been put into its stream when it returns; memory that several streams use is ordered by
-`backend/cuda/synchronisation.py`.  Whoever looks at page-locked memory as the host first waits for the copies
-under way; while NumPy holds a view, which cannot wait, copies end before they return.  Knows spaces and
-their drivers; must not know arrays or kernels.
+`backend/cuda/synchronisation.py`.  Knows spaces and their drivers; must not know arrays or kernels.
 """
 
-import ctypes
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Token
 from typing import Any, TypeVar
 
-from kernelab.backend.common.reach import Reach
 from kernelab.backend.cuda.driver import Driver
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LAUNCH_CONFIG, STREAMS, LaunchConfig
 from kernelab.backend.cuda.synchronisation import LEGACY
@@ -20,7 +16,7 @@ from kernelab.errors import Diagnostic, KernelMemoryError, LaunchError, a_thing,
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.memory.device import DEFAULT, Device, get_cuda_devices, get_device
 from kernelab.runtime.memory.memory import Allocation, copy_bytes
-from kernelab.runtime.memory.spaces import OPEN, Capture, DeviceAllocation, Space
+from kernelab.runtime.memory.spaces import OPEN, Capture, Space
 from kernelab.settings import during
 
 Kind = TypeVar("Kind")
@@ -331,140 +327,41 @@ def _require(kind: type[Kind], argument: object) -> Kind:
 # ----------------------------------------------------------------------------------------- page-locked memory
 
 
-_BUSY: "dict[PinnedAllocation, None]" = {}
-"""Those with copies under way; they live until those are known to have ended."""
-
-
 class PinnedAllocation(Allocation):
     """Page-locked memory of the host, handed out by the driver of a device and given back to it."""
 
-    __slots__ = ("_copies", "_keeper")
+    __slots__ = ("_keeper",)
 
     is_pinned = True
-    is_steady = False
 
     def __init__(self, keeper: Space, nbytes: int) -> None:
         address, _ = keeper.driver.shared(max(nbytes, 1))
         super().__init__(address, nbytes, None)
         self._keeper = keeper
-        self._copies: dict[Space, int] = {}
 
     def __del__(self) -> None:
-        if not hasattr(self, "_copies"):
-            return  # there was no memory
-        if self._keeper.takes_back:
-            for space, event in self._copies.items():
-                space.driver.close_event(event)
+        if hasattr(self, "_keeper") and self._keeper.takes_back:  # there was memory
             self._keeper.driver.unshare(self.address)
 
-    @property
-    def host_address(self) -> int:
-        """The host's address of the first byte, after all copies have ended."""
-        self.settle()
-        return self.address
 
-    def buffer(self) -> Any:
-        """The bytes as a buffer, once nothing is copied any more."""
-        self.settle()
-        return super().buffer()
-
-    def expose(self) -> Any:
-        """The bytes as a buffer for others, likewise."""
-        self.settle()
-        return super().expose()
-
-    def image(self) -> Any:
-        """The bytes as a buffer that nobody reads."""
-        return super().buffer()
-
-    def takes_from(self, source: Allocation) -> bool:
-        """Whether a device copies its bytes here while the host goes on."""
-        return isinstance(source, DeviceAllocation) and not self.is_exposed and source.space.capture is None
-
-    def copy_from(self, start: int, source: DeviceAllocation, at: int, nbytes: int) -> None:
-        """Begin to copy bytes of a device to here."""
-        source.flush()
-        with source.alone():
-            self._begin(source.space)
-            source.space.driver.start_download(self.address + start, source.address + at, nbytes)
-            self._begun(source.space)
-
-    def copy_to(self, dest: DeviceAllocation, start: int, at: int, nbytes: int) -> None:
-        """Begin to copy bytes from here to a device."""
-        dest.flush()
-        with dest.alone():
-            self._begin(dest.space)
-            dest.space.driver.start_upload(dest.address + start, self.address + at, nbytes)
-            self._begun(dest.space)
-        dest.changed_there()
-
-    def _begin(self, space: Space) -> None:
-        """Make a device wait for other uses of the bytes."""
-        for other, event in self._copies.items():
-            if other is not space:
-                space.driver.hold(0, event)
-                space.backend.pending.join(other.backend.pending)
-
-    def _begun(self, space: Space) -> None:
-        if space not in self._copies:
-            self._copies[space] = space.driver.open_event(timed=False)
-        space.driver.record(self._copies[space], 0)
-        _BUSY[self] = None
-
-    def settle(self) -> None:
-        """Wait for the copies under way, and raise what went wrong in launches before them."""
-        while self._copies:
-            space, event = next(iter(self._copies.items()))
-            space.require_free("the host looks at an array")
-            space.backend.pending.require_alive()
-            space.backend.pending.synchronize()
-            space.driver.wait_for(event)
-            del self._copies[space]
-            space.driver.close_event(event)
-        _BUSY.pop(self, None)
-
-    @property
-    def has_landed(self) -> bool:
-        """Whether all copies have ended."""
-        return all(space.driver.happened(event) for space, event in self._copies.items())
-
-
-def has_copies() -> bool:
-    """Whether copies may be under way."""
-    return bool(_BUSY)
-
-
-def settle_within(reaches: Iterable[Reach]) -> None:
-    """Wait for copies under way of some memory: the CPU is about to run a kernel on it."""
-    used = list(reaches)
-    for memory in list(_BUSY):
-        if any(reach.low < memory.address + memory.nbytes and memory.address < reach.high for reach in used):
-            memory.settle()
-
-
-def allocate_pinned(nbytes: int, *, cleared: bool) -> PinnedAllocation | None:
-    """New pinned memory, of zeros even where nobody asks; None where there is no CUDA device.
+def allocate_pinned(nbytes: int) -> PinnedAllocation | None:
+    """New pinned memory, of zeros; None where there is no CUDA device.
 
     Raises KernelMemoryError where the system locks no more memory.
     """
     if not OPEN and not get_cuda_devices():
         return None
-    for memory in [memory for memory in _BUSY if memory.has_landed]:
-        del _BUSY[memory]
     try:
-        pinned = PinnedAllocation(next(iter(OPEN.values())), nbytes)
+        return PinnedAllocation(next(iter(OPEN.values())), nbytes)
     except KernelMemoryError as problem:
         message = f"the system locks no {nbytes / 1e9:,.3f} GB of the host's memory in place"
         hint = "make a smaller array, or a usual one: leave pinned=True away"
         raise KernelMemoryError(Diagnostic(message, code="memory", hint=hint)) from problem
-    if cleared:
-        ctypes.memset(pinned.address, 0, nbytes)
-    return pinned
 
 
 def pinned_like(memory: Allocation) -> PinnedAllocation | None:
     """A pinned copy of memory of the host; None for a device's, and where there is no device."""
-    pinned = allocate_pinned(memory.nbytes, cleared=False) if memory.space is None else None
+    pinned = allocate_pinned(memory.nbytes) if memory.space is None else None
     if pinned is not None:
         pinned.folded = memory.folded
         copy_bytes(pinned, 0, memory, 0, memory.nbytes)
