@@ -6,161 +6,12 @@ The types and operations of the kernel language are names of this module too: ``
 """
 
 import sys as _sys
-import typing as _typing
 from importlib import import_module as _import_module
 from types import ModuleType as _Module
 from typing import Any as _Any
 
 from kernelab import hooks as _hooks
 from kernelab.runtime.context.garbage import put_off as _put_off_garbage
-
-if _typing.TYPE_CHECKING:
-    from IPython.core.interactiveshell import InteractiveShell as _Shell
-
-    from kernelab import autograd as autograd
-    from kernelab import func as _func
-    from kernelab import optim as optim
-    from kernelab import teach as teach
-    from kernelab import types as types
-    from kernelab import utils as utils
-    from kernelab import words as _words
-    from kernelab.autodiff.tape.checkpoint import checkpoint
-    from kernelab.autodiff.tape.tape import Tape
-    from kernelab.config import _Config
-    from kernelab.errors import (
-        BuildError,
-        GradientError,
-        KernelAssertionError,
-        KernelAttributeError,
-        KernelError,
-        KernelIndexError,
-        KernelInterrupt,
-        KernelKeyError,
-        KernelMemoryError,
-        KernelNameError,
-        KernelRaceError,
-        KernelSyntaxError,
-        KernelTypeError,
-        KernelValueError,
-        KernelWarning,
-        KernelZeroDivisionError,
-        LaunchError,
-        MissingPackageError,
-        NotFiniteError,
-        TapeError,
-    )
-    from kernelab.exploring import explore
-    from kernelab.language import Function
-    from kernelab.runtime.array.array_attributes import ref
-    from kernelab.runtime.host.create import (
-        array,
-        array1d,
-        array2d,
-        array3d,
-        array4d,
-        clone,
-        copy,
-        empty,
-        empty_like,
-        from_dlpack,
-        from_numpy,
-        full,
-        full_like,
-        ones,
-        ones_like,
-        zeros,
-        zeros_like,
-    )
-    from kernelab.runtime.host.foreign import (
-        device_from_torch,
-        device_to_torch,
-        dtype_from_numpy,
-        dtype_from_torch,
-        dtype_to_numpy,
-        dtype_to_torch,
-        from_ptr,
-        from_torch,
-        to_dlpack,
-        to_torch,
-    )
-    from kernelab.runtime.host.host_words import adjoint, constant, static
-    from kernelab.runtime.kernel import decorators as _decorators
-    from kernelab.runtime.kernel.decorators import (
-        compile,
-        func_grad,
-        func_jvp,
-        func_native,
-        func_replay,
-        kernel,
-        overload,
-        struct,
-    )
-    from kernelab.runtime.kernel.kernel import Kernel
-    from kernelab.runtime.launch.command import Launch
-    from kernelab.runtime.launch.launch import find_races, launch
-    from kernelab.runtime.launch.scoped import (
-        Graph,
-        ScopedCapture,
-        ScopedDevice,
-        ScopedTimer,
-        capture_begin,
-        capture_end,
-        capture_launch,
-        get_preferred_device,
-        is_cpu_available,
-        is_cuda_available,
-        set_device,
-        synchronize,
-    )
-    from kernelab.runtime.memory.device import Device, get_device, get_devices
-    from kernelab.runtime.memory.streams import (
-        Event,
-        ScopedStream,
-        Stream,
-        get_event_elapsed_time,
-        get_stream,
-        record_event,
-        set_stream,
-        synchronize_event,
-        synchronize_stream,
-        wait_event,
-        wait_stream,
-    )
-    from kernelab.runtime.ops.elementwise import map
-    from kernelab.runtime.ops.indexed import (
-        indexedarray,
-        indexedarray1d,
-        indexedarray2d,
-        indexedarray3d,
-        indexedarray4d,
-    )
-    from kernelab.showing import contributions, graph, precision, show, trace
-    from kernelab.views.live.live_views import animation, live, progress
-    from kernelab.words import *
-
-    class _Functions:
-        """`kl.func`: a decorator, and the module of the transforms."""
-
-        @_typing.overload
-        def __call__(self, function: _typing.Callable[..., _Any], **options: _Any) -> _Any: ...
-        @_typing.overload
-        def __call__(self, function: None = None, **options: _Any) -> _decorators.Decorator: ...
-        def __call__(self, function: _Any = None, **options: _Any) -> _Any: ...
-
-        custom_vjp = staticmethod(_func.custom_vjp)
-        grad = staticmethod(_func.grad)
-        value_and_grad = staticmethod(_func.value_and_grad)
-        jvp = staticmethod(_func.jvp)
-        vjp = staticmethod(_func.vjp)
-        jacrev = staticmethod(_func.jacrev)
-        jacfwd = staticmethod(_func.jacfwd)
-        hessian = staticmethod(_func.hessian)
-        hvp = staticmethod(_func.hvp)
-        as_numpy = staticmethod(_func.as_numpy)
-        vmap = staticmethod(_func.vmap)
-
-    func: _Functions
-    config: _Config
 
 __version__ = "0.1.0"
 
@@ -203,7 +54,10 @@ _HOMES = {
     "showing": "contributions graph precision show trace",
     "views.live.live_views": "animation live progress",
 }
-"""The modules that hold the public names; each is imported when one of its names is first used."""
+"""The modules that hold the public names; each is imported when one of its names is first used.
+
+Type checkers find the names in `kernelab/__init__.pyi`, which is generated from this table.
+"""
 
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
@@ -266,14 +120,14 @@ def _live(shown: _Any, static: dict[str, str]) -> dict[str, _Any]:
 _offer_magic()
 
 
-def load_ipython_extension(shell: "_Shell") -> None:
+def load_ipython_extension(shell: _Any) -> None:
     """Load the extension; called by ``%load_ext kernelab``."""
     from kernelab.jupyter import load
 
     load(shell)
 
 
-def unload_ipython_extension(shell: "_Shell") -> None:
+def unload_ipython_extension(shell: _Any) -> None:
     """Unload the extension; called by ``%unload_ext kernelab``."""
     from kernelab.jupyter import unload
 
@@ -286,20 +140,18 @@ def _imported(module: str) -> _Module:
     return _import_module(module)
 
 
-if not _typing.TYPE_CHECKING:  # a type checker knows the names, and that there are no others
-
-    def __getattr__(name: str) -> _Any:
-        """Return a public name, a word of the language, or a module of kernelab, found once."""
-        if name in _FACES:
-            return _imported(f"kernelab.{name}")
-        if name.startswith("__"):  # Python asks for __path__ and the like
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        if name in _HOME_OF:
-            found = getattr(_imported(f"kernelab.{_HOME_OF[name]}"), name)
-        else:
-            found = _imported("kernelab.language").word(name)
-        globals()[name] = found
-        return found
+def __getattr__(name: str) -> _Any:
+    """Return a public name, a word of the language, or a module of kernelab, found once."""
+    if name in _FACES:
+        return _imported(f"kernelab.{name}")
+    if name.startswith("__"):  # Python asks for __path__ and the like
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _HOME_OF:
+        found = getattr(_imported(f"kernelab.{_HOME_OF[name]}"), name)
+    else:
+        found = _imported("kernelab.language").word(name)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:
@@ -308,27 +160,10 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *words, *_FACES, "__version__"})
 
 
-__all__: list[str] = [
-    "BuildError", "Device", "Event", "Function", "GradientError", "Graph", "Kernel", "KernelAssertionError",
-    "KernelAttributeError", "KernelError", "KernelIndexError", "KernelInterrupt", "KernelKeyError",
-    "KernelMemoryError", "KernelNameError", "KernelRaceError", "KernelSyntaxError", "KernelTypeError",
-    "KernelValueError", "KernelWarning", "KernelZeroDivisionError", "Launch", "LaunchError",
-    "MissingPackageError", "NotFiniteError", "ScopedCapture", "ScopedDevice", "ScopedStream", "ScopedTimer",
-    "Stream", "Tape", "TapeError", "adjoint", "animation", "array", "array1d", "array2d", "array3d",
-    "array4d", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min",
-    "atomic_or", "atomic_sub", "atomic_xor", "capture_begin", "capture_end", "capture_launch", "checkpoint",
-    "clone", "compile", "constant", "contributions", "copy", "device_from_torch", "device_to_torch",
-    "dtype_from_numpy", "dtype_from_torch", "dtype_to_numpy", "dtype_to_torch", "empty", "empty_like",
-    "explore", "find_races", "from_dlpack", "from_numpy", "from_ptr", "from_torch", "full", "full_like",
-    "func", "func_grad", "func_jvp", "func_native", "func_replay", "get_device", "get_devices",
-    "get_event_elapsed_time", "get_preferred_device", "get_stream", "graph", "indexedarray",
-    "indexedarray1d", "indexedarray2d", "indexedarray3d", "indexedarray4d", "is_cpu_available",
-    "is_cuda_available", "kernel", "launch", "live", "map", "ones", "ones_like", "overload", "precision",
-    "printf", "progress", "record_event", "ref", "set_device", "set_stream", "show", "static", "struct",
-    "synchronize", "synchronize_event", "synchronize_stream", "tid", "to_dlpack", "to_torch", "trace",
-    "wait_event", "wait_stream", "zeros", "zeros_like",
-]  # fmt: skip
+_WORDS = (
+    "atomic_add atomic_and atomic_cas atomic_exch atomic_max atomic_min atomic_or atomic_sub atomic_xor "
+    "printf tid"
+)
+"""The words of the language that are public names, too, so that ``from kernelab import *`` brings them."""
 
-if _typing.TYPE_CHECKING:
-    __all__ += ["config"]
-    __all__ += _words.__all__
+__all__ = sorted([*_HOME_OF, "func", *_WORDS.split()])

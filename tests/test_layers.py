@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-import kernelab
-
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "kernelab"
 
@@ -434,19 +432,6 @@ def test_a_name_loads_what_it_needs(used: str, late: tuple[str, ...]) -> None:
     loaded = loaded_after(f"import kernelab as kl\n{used}")
     assert loaded & {f"kernelab.{module}" for module in late} == set()
     assert loaded & {"scipy", "matplotlib", "IPython", "ipywidgets", "numpy.random", "cProfile"} == set()
-
-
-def test_a_name_is_found_where_a_type_checker_finds_it() -> None:
-    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    checked = next(node for node in tree.body if isinstance(node, ast.If))
-    imports = [node for node in checked.body if isinstance(node, ast.ImportFrom)]
-    homes = {alias.name: node.module for node in imports for alias in node.names}
-    found = {
-        name: f"kernelab.{module}" for module, names in kernelab._HOMES.items() for name in names.split()
-    }
-    assert {
-        name: home for name, home in homes.items() if name in kernelab.__all__ and name != "func"
-    } == found
 
 
 def test_loading_a_name_leaves_the_garbage_collector_as_it_was() -> None:

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -107,10 +108,10 @@ def test_a_checker_understands_kernels_arrays_and_words_and_finds_misspelt_ones(
     assert found == set(range(first, first + 4)), told.stdout + told.stderr
 
 
-def test_the_stub_of_the_words_is_current() -> None:
-    stub = ROOT / "kernelab" / "words.pyi"
-    command = "python -m tests.support.stubs > kernelab/words.pyi"
-    assert stub.read_text(encoding="utf-8") == stubs.stub(), command
+@pytest.mark.parametrize(("name", "text"), [("words", stubs.stub), ("__init__", stubs.package)])
+def test_the_stubs_are_current(name: str, text: Callable[[], str]) -> None:
+    stub = ROOT / "kernelab" / f"{name}.pyi"
+    assert stub.read_text(encoding="utf-8") == text(), "python -m tests.support.stubs"
 
 
 def test_the_stub_has_every_name_of_the_package() -> None:
