@@ -1,6 +1,7 @@
 """Kernel value types by name, and vectors and matrices of any size: ``kl.types.vector(6, float)``."""
 
 import builtins
+from collections.abc import Callable
 from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
@@ -24,7 +25,6 @@ from kernelab.lang.types import (
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.array_attributes import is_any, shaped_annotation
 from kernelab.runtime.context.conversion import is_whole, itemsize, value_type
-from kernelab.runtime.host.struct_instances import Instance
 
 scalar_types = tuple(scalar for scalar in SCALARS if scalar is not bool_)
 int_types = tuple(scalar for scalar in scalar_types if scalar.is_int)
@@ -98,57 +98,14 @@ def types_equal(a: Any, b: Any) -> bool:
     return value_type(a) == value_type(b)
 
 
-def type_is_int(type: Any) -> bool:
-    """Whether this is a type of integers."""
-    meaning = _meaning(type)
-    return isinstance(meaning, Scalar) and meaning.is_int
-
-
-def type_is_float(type: Any) -> bool:
-    """Whether this is a type of floats."""
-    meaning = _meaning(type)
-    return isinstance(meaning, Scalar) and meaning.is_float
-
-
 def type_is_scalar(type: Any) -> bool:
     """Whether this is a type of integers or floats."""
     return type_is_int(type) or type_is_float(type)
 
 
-def type_is_vector(type: Any) -> bool:
-    """Whether this is a type of vectors, and not of quaternions or transforms."""
-    meaning = _meaning(type)
-    return isinstance(meaning, Vec) and not isinstance(meaning, Quat | Transform)
-
-
-def type_is_matrix(type: Any) -> bool:
-    """Whether this is a type of matrices."""
-    return isinstance(_meaning(type), Mat)
-
-
-def type_is_quaternion(type: Any) -> bool:
-    """Whether this is a type of quaternions."""
-    return isinstance(_meaning(type), Quat)
-
-
-def type_is_transformation(type: Any) -> bool:
-    """Whether this is a type of transforms."""
-    return isinstance(_meaning(type), Transform)
-
-
-def type_is_composite(type: Any) -> bool:
-    """Whether values of this type have components: vectors, matrices, quaternions and transforms."""
-    return isinstance(_meaning(type), Vec | Mat)
-
-
 def type_is_value(type: Any) -> bool:
     """Whether this is a type of numbers, or of values with components."""
     return isinstance(_meaning(type), Scalar | Vec | Mat)
-
-
-def type_is_struct(type: Any) -> bool:
-    """Whether this is a struct."""
-    return isinstance(_meaning(type), Struct)
 
 
 def type_is_array(type: Any) -> bool:
@@ -161,44 +118,9 @@ def is_array(value: Any) -> bool:
     return isinstance(value, array | Array | StructArray)
 
 
-def is_int(value: Any) -> bool:
-    """Whether this is an integer, of Python, NumPy or kernelab."""
-    return not isinstance(value, builtins.type) and type_is_int(type(value))
-
-
-def is_float(value: Any) -> bool:
-    """Whether this is a number with a fraction, of Python, NumPy or kernelab."""
-    return not isinstance(value, builtins.type) and type_is_float(type(value))
-
-
 def is_scalar(value: Any) -> bool:
-    """Whether this is an integer or a float."""
+    """Whether this is an integer or a float, of Python, NumPy or kernelab."""
     return is_int(value) or is_float(value)
-
-
-def is_vector(value: Any) -> bool:
-    """Whether this is a vector, and not a quaternion or transform."""
-    return type_is_vector(type_of(value))
-
-
-def is_matrix(value: Any) -> bool:
-    """Whether this is a matrix."""
-    return type_is_matrix(type_of(value))
-
-
-def is_quaternion(value: Any) -> bool:
-    """Whether this is a quaternion."""
-    return type_is_quaternion(type_of(value))
-
-
-def is_transformation(value: Any) -> bool:
-    """Whether this is a transform."""
-    return type_is_transformation(type_of(value))
-
-
-def is_composite(value: Any) -> bool:
-    """Whether this value has components: a vector, matrix, quaternion or transform."""
-    return type_of(value) is not None
 
 
 def is_value(value: Any) -> bool:
@@ -206,9 +128,42 @@ def is_value(value: Any) -> bool:
     return is_scalar(value) or is_composite(value)
 
 
-def is_struct(value: Any) -> bool:
-    """Whether this is an instance of a struct."""
-    return isinstance(value, Instance)
+Test = Callable[[Any], bool]
+
+
+def _tests(name: str, what: str, holds: Test) -> tuple[Test, Test]:
+    """``type_is_name`` and ``is_name``: whether something is a type of such values, or is such a value."""
+
+    def of_type(type: Any) -> bool:
+        return holds(_meaning(type))
+
+    def of_value(value: Any) -> bool:
+        return not isinstance(value, builtins.type) and holds(_meaning(type_of(value) or type(value)))
+
+    of_type.__name__, of_value.__name__ = f"type_is_{name}", f"is_{name}"
+    of_type.__doc__, of_value.__doc__ = (
+        f"Whether this is a type of {what}.",
+        f"Whether this is one of {what}.",
+    )
+    return of_type, of_value
+
+
+type_is_int, is_int = _tests("int", "integers", lambda type: isinstance(type, Scalar) and type.is_int)
+type_is_float, is_float = _tests("float", "floats", lambda type: isinstance(type, Scalar) and type.is_float)
+type_is_vector, is_vector = _tests(
+    "vector",
+    "vectors, and not of quaternions or transforms",
+    lambda type: isinstance(type, Vec) and not isinstance(type, Quat | Transform),
+)
+type_is_matrix, is_matrix = _tests("matrix", "matrices", lambda type: isinstance(type, Mat))
+type_is_quaternion, is_quaternion = _tests("quaternion", "quaternions", lambda type: isinstance(type, Quat))
+type_is_transformation, is_transformation = _tests(
+    "transformation", "transforms", lambda type: isinstance(type, Transform)
+)
+type_is_composite, is_composite = _tests(
+    "composite", "vectors, matrices, quaternions and transforms", lambda type: isinstance(type, Vec | Mat)
+)
+type_is_struct, is_struct = _tests("struct", "structs", lambda type: isinstance(type, Struct))
 
 
 def _meaning(type: Any) -> Any:
