@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from tests.support.lesson import shown
 
 Host = np.ndarray[Any, Any]
 
@@ -255,6 +256,18 @@ def test_second_derivatives_pass_through_a_derivative_of_arrays() -> None:
     agree(kl.func.hessian(smooth)(b, a), second, 2e-3)
 
 
+def test_second_derivatives_pass_through_a_rule_of_numpy_that_has_a_rule() -> None:
+    def twice(x: Any, y_bar: Any, by_x: Any) -> tuple[Host, Host]:
+        return (y_bar * by_x * -np.sin(x.numpy())).numpy(), by_x.numpy() * np.cos(x.numpy())
+
+    slope = kl.func.custom_vjp(lambda x, y_bar: y_bar.numpy() * np.cos(x.numpy()), twice)
+    wave = kl.func.custom_vjp(lambda x: np.sin(x.numpy()), slope)
+    x = kl.array(RIGHT, dtype=float)
+    wanted = np.diag(2.0 * np.cos(2.0 * RIGHT))
+    for second in (kl.func.hessian, lambda f: kl.func.jacrev(kl.func.grad(f))):
+        agree(second(lambda x: (wave(x) * wave(x)).sum())(x), wanted)
+
+
 def test_second_derivatives_through_numpy_are_not_silent() -> None:
     a, b = arrays()
     for second in (
@@ -325,3 +338,16 @@ def test_a_derivative_that_does_not_fit_is_an_error(back: Any, message: str) -> 
 def test_structs_and_other_results_are_refused() -> None:
     with pytest.raises(kl.KernelTypeError, match="returned a str"):
         kl.func.custom_vjp(lambda x: "x", lambda x, y_bar: None)(kl.zeros(1))
+
+
+def cubed_host(x: Any) -> Host:
+    x *= 2.0  # the rule knows nothing of it
+    return np.asarray(x.numpy() ** 3)
+
+
+def test_gradcheck_names_the_line_at_which_a_function_changes_its_argument() -> None:
+    cubed = kl.func.custom_vjp(cubed_host, lambda x, y_bar: 3.0 * x**2 * y_bar)
+    x = kl.array([1.0, 2.0], requires_grad=True)
+    line = cubed_host.__code__.co_firstlineno + 1
+    told = f"cubed_host changes its copy of `x` in test_custom_vjp.py, line {line}"
+    assert told in shown(kl.autograd.gradcheck, cubed, inputs=[x])

@@ -6,6 +6,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.autodiff.inspect.zero_lines import ZeroLine
+from kernelab.backend.cpu.zero_trace import UNUSED
 
 kernels: dict[str, Any] = kl.compile("""
 def relu(x: array[float], y: array[float]):
@@ -132,6 +133,14 @@ def test_vectors_are_explained_alike() -> None:
     v = kl.array([(1.0, 2.0, 3.0)] * 2, dtype=kl.vec3, requires_grad=True)
     tape, loss = recorded("lengths", v)
     assert zeros(tape, v, 0, loss) == [(0, "y[i] = max(dot(v[i], v[i]) - 100.0, 0.0)", TAKEN)]
+
+
+@pytest.mark.parametrize(("body", "reason"), [("max(q.z, 0.0)", TAKEN), ("q.x", UNUSED)])
+def test_a_component_that_is_zero_is_explained_beside_others(body: str, reason: str) -> None:
+    turn = kl.compile(f"def turn(q: vec3):\n    return q.x * q.y + {body}\n")["turn"]
+    (zero,) = (found := kl.contributions(turn, kl.vec3(1.0, 2.0, -3.0))).zeros
+    assert (zero.component, zero.reason, _text(zero)) == ((2,), reason, f"return q.x * q.y + {body}")
+    assert f"component z: {reason}" in str(found)
 
 
 def test_a_zero_is_followed_through_later_launches() -> None:

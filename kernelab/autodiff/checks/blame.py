@@ -242,7 +242,12 @@ def _host_mistake(call: HostCall, arrays: Sequence[array]) -> str | None:
         ):
             continue
         told = f"{name_of(call.back)} gives {given:.4g} for {argument_name(call.func, place)}, along a "
-        return told + f"direction, where differences of {name_of(call.func)} give {close:.4g}"
+        told += f"direction, where differences of {name_of(call.func)} give {close:.4g}"
+        for at, line in call.overwrites(arrays).items():
+            where = Place(call.func.__code__.co_filename, line)
+            told += f"; {name_of(call.func)} changes its copy of {argument_name(call.func, at)} in {where}, "
+            told += f"and {name_of(call.back)} gets what it was before"
+        return told
     return None
 
 

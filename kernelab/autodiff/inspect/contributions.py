@@ -66,8 +66,8 @@ class Contribution:
 class Contributions:
     """All that was added to one element of a gradient, in the order of the sweep, and what it came to.
 
-    Where nothing was, `zeros` are the lines at which the products became zero, else those of other ways on
-    which the derivative is zero by construction.
+    `zeros` are the lines at which the products became zero, where all are or those of one component are, and
+    those of other ways on which the derivative is zero by construction.
     """
 
     index: tuple[int, ...]
@@ -108,11 +108,18 @@ def contributions(
     if scalar_of(primal.dtype) in (float16, bfloat16):
         raise _refused("gradients of halves are added up over launches in float32", "use arrays of float32")
     seeds, records = tape.cotangents(loss, grads), tuple(tape)
-    result = _Sweep(records, primal, position).run(seeds)
-    if result.parts:
-        return replace(result, zeros=tuple(dead_ends_behind(records, primal.allocation)))
+    result, memory = _Sweep(records, primal, position).run(seeds), primal.allocation
     offset = primal.offset + sum(k * stride for k, stride in zip(position, primal.strides, strict=True))
-    zeros = tuple(zero_lines(records, seeds, primal.allocation, offset))
+    if result.parts:
+        dead, size = np.argwhere(result.total == 0), result.total.itemsize
+        zeros = tuple(
+            replace(zero, component=tuple(map(int, at)))
+            for at in (dead if result.total.ndim else ())
+            for start in [offset + size * int(np.ravel_multi_index(tuple(at), result.total.shape))]
+            for zero in zero_lines(records, seeds, memory, start, size)
+        )
+        return replace(result, zeros=(*zeros, *dead_ends_behind(records, memory)))
+    zeros = tuple(zero_lines(records, seeds, memory, offset, result.total.nbytes))
     if not zeros and not BackwardPlan(records, seeds, shared=()).reached:
         raise _refused("no gradient reaches an array", "backward says where the chain ends")
     return replace(result, zeros=zeros)

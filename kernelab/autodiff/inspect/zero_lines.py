@@ -14,10 +14,11 @@ from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.backward import BackwardPlan, sweep
 from kernelab.autodiff.tape.seeds import Seeds, seeded
 from kernelab.backend.cpu.interpreter import can_be_pointed
-from kernelab.backend.cpu.zero_trace import Cotangent, births, changes_and_skips, trace_zeros
+from kernelab.backend.cpu.zero_trace import UNUSED, Cotangent, births, changes_and_skips, trace_zeros
 from kernelab.errors import Span
 from kernelab.lang.ir import For, Function, While
 from kernelab.passes.common.copying import inline
+from kernelab.passes.common.scalarise import scalarise
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.program import Pullback
 from kernelab.runtime.memory.memory import Allocation
@@ -28,7 +29,10 @@ MOST_THREADS, MOST_ELEMENTS = 3, 24
 
 @dataclass(frozen=True, slots=True)
 class ZeroLine:
-    """A line at which a product with a gradient became zero: in which record and thread, and why."""
+    """A line at which a product with a gradient became zero: in which record and thread, and why.
+
+    `component` is the index of the one component of a vector or matrix that is zero.
+    """
 
     record: int
     title: str
@@ -36,25 +40,31 @@ class ZeroLine:
     thread: tuple[int, ...] | None
     line: Span | None
     reason: str
+    component: tuple[int, ...] = ()
 
 
-def zero_lines(records: Sequence[Record], seeds: Seeds, memory: Allocation, offset: int) -> list[ZeroLine]:
-    """The lines at which the gradient of an element at an offset in a memory became zero, the last first."""
+def zero_lines(
+    records: Sequence[Record], seeds: Seeds, memory: Allocation, offset: int, size: int
+) -> list[ZeroLine]:
+    """The lines at which the gradient of some bytes at an offset in a memory became zero, the last first."""
     lines: dict[tuple[object, ...], ZeroLine] = {}
     search = _Search(records, seeds)
-    waiting, visited = [(memory, offset, -1)], {(memory, offset)}
+    waiting: list[Element] = [(memory, range(offset, offset + size), -1)]
+    visited = {waiting[0][:2]}
     for target, at, reader in waiting:
         for zero in search.of(target, at, reader):
             if isinstance(zero, ZeroLine):
-                lines.setdefault((zero.record, zero.line, zero.reason), zero)
+                line = (zero.line.source, zero.line.line) if zero.line else None
+                lines.setdefault((zero.record, line, zero.reason), zero)
             elif len(visited) < MOST_ELEMENTS and zero[:2] not in visited:
                 visited.add(zero[:2])
                 waiting.append(zero)
-    return sorted(lines.values(), key=lambda zero: -zero.record)
+    told = [zero for zero in lines.values() if zero.reason != UNUSED] or lines.values()
+    return sorted(told, key=lambda zero: -zero.record)
 
 
-Element = tuple[Allocation, int, int]
-"""Some memory, the offset of an element there, and the record that read its cotangent."""
+Element = tuple[Allocation, range, int]
+"""Some memory, the bytes of an element there, and the record that read its cotangent."""
 
 
 class _Search:
@@ -64,7 +74,7 @@ class _Search:
         self.records = records
         self.seeds = seeds
 
-    def of(self, memory: Allocation, offset: int, reader: int) -> Iterator[ZeroLine | Element]:
+    def of(self, memory: Allocation, bytes: range, reader: int) -> Iterator[ZeroLine | Element]:
         """What makes the cotangent of an element zero behind record `reader`, or other zeros to look at."""
         plan = BackwardPlan(self.records, self.seeds, shared=())
         adjoints = seeded(self.seeds, frozenset(), Adjoints())
@@ -74,7 +84,7 @@ class _Search:
             record = records[i]
             is_read = any(one.allocation is memory for one in record.read)
             if i > reader and isinstance(record, LaunchRecord) and is_read:
-                results.extend(self.inside(i, record, memory, offset, adjoints))
+                results.extend(self.inside(i, record, memory, bytes, adjoints))
             if i > reader:
                 record.pull(adjoints)
 
@@ -86,7 +96,7 @@ class _Search:
             yield ZeroLine(reader, record.title, str(record.place), None, None, why)
 
     def inside(
-        self, i: int, record: LaunchRecord, memory: Allocation, offset: int, adjoints: Adjoints
+        self, i: int, record: LaunchRecord, memory: Allocation, bytes: range, adjoints: Adjoints
     ) -> Iterator[ZeroLine | Element]:
         """The zeros of one launch."""
         here = ZeroLine(i, record.title, str(record.place), None, None, "")
@@ -95,13 +105,13 @@ class _Search:
         if memory not in active or not isinstance(pullback, Pullback) or record.is_switched_off:
             yield from _dead_ends(here, record, memory)
             return
-        adjoint = inline(pullback.unmerged.adjoint)
+        adjoint = scalarise(inline(pullback.unmerged.adjoint))
         if not can_be_pointed(adjoint):
             return
         saved = record.saved()  # alive until the runs are over
         args = b"".join(record.adjoint_parts(adjoints, saved))
-        buffer = adjoints.memory[memory]
-        element = range(buffer.address + offset, buffer.address + offset + 1)
+        start = adjoints.memory[memory].address
+        element = range(start + bytes.start, start + bytes.stop)
         with adjoints.unchanged(active):
             changes, skips = changes_and_skips(adjoint, args, element)
         threads = dict.fromkeys(change.thread for change in changes if not np.any(change.value))
@@ -151,7 +161,8 @@ def _told(
             yield replace(here, line=one.span, reason=reason)
         elif one.read is not None and one.read[0].hint in bars:
             memory = bars[one.read[0].hint].allocation
-            yield memory, one.read[1] - adjoints.memory[memory].address, i
+            start = one.read[1] - adjoints.memory[memory].address
+            yield memory, range(start, start + 1), i
 
 
 def _owners(record: LaunchRecord, adjoint: Function, active: set[Allocation]) -> dict[str, array]:

@@ -1,8 +1,10 @@
 """Calls of Python functions whose derivative is another Python function: what each run of them gives."""
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,28 @@ class HostCall:
             copies = self._copies(arrays)
             with during(IN_RULE, youngest()):
                 return self._results(copies, arrays)
+
+    def overwrites(self, arrays: Sequence[array]) -> dict[int, int]:
+        """The lines at which the function first changes its copies of arrays, by their positions."""
+        copies, lines, line = self._copies(arrays), dict[int, int](), 0
+
+        def look(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal line
+            if frame.f_code is not getattr(self.func, "__code__", None):
+                return None
+            for n, before in zip(self.places, arrays, strict=True):
+                if not np.array_equal(copies[n].host(), before.host(), equal_nan=True):
+                    lines.setdefault(n, line)
+            line = frame.f_lineno
+            return look
+
+        tracing = sys.gettrace()
+        sys.settrace(look)
+        try:
+            self._results(copies, arrays)
+        finally:
+            sys.settrace(tracing)
+        return lines
 
     def _copies(self, arrays: Sequence[array]) -> list[Any]:
         return self._whole([clone(one, requires_grad=False) for one in arrays])
@@ -121,7 +145,7 @@ def _adjoint(back: Function, n: int, bar: Any, like: array) -> array:
     values = None if isinstance(bar, array) else np.asarray(bar)
     if values is not None and RECORDER.get() is not None:
         message = f"a second derivative passes through {_name(back)}, which returned {a_thing(bar)}"
-        hint = "compute in it with kernels, arrays and functions of custom_vjp; NumPy has no derivative"
+        hint = f"compute in it with kernels and arrays, or give it a rule: custom_vjp({_name(back)}, ...)"
         raise _refused(GradientError, message, hint)
     if values is None or values.dtype.kind not in "fiu" or (values.shape or (1,)) != shape:
         what = f"{bar.dtype} {bar.shape}" if values is None else f"{a_thing(bar)} of shape {values.shape}"

@@ -282,7 +282,7 @@ class Chunk:
         indices = [frame.places(index)[:live] for index in stmt.indices]
         extents = self.shape(stmt.array)
         if all(((i >= 0) & (i < n)).all() for i, n in zip(indices, extents, strict=False)):
-            return (*self._own_lanes(stmt, frame, live), *indices, *_component(stmt)), live
+            return (*self._own_lanes(stmt, frame, live), *indices, *component_of(stmt)), live
         # An index below zero counts from the end, as in Python; an unsigned one never does.
         signed = [isinstance(atom.type, Scalar) and atom.type.kind == "int" for atom in stmt.indices]
         counted = [
@@ -299,7 +299,7 @@ class Chunk:
             axis = next(k for k, bad in enumerate(outside) if bad[live])
             thread, offender = int(frame.threads[live]), int(indices[axis][live])
             self.fail(Failure(INDEX, self.program.numbers[stmt], thread, offender, extents[axis], axis))
-        return (*self._own_lanes(stmt, frame, live), *(i[:live] for i in counted), *_component(stmt)), live
+        return (*self._own_lanes(stmt, frame, live), *(i[:live] for i in counted), *component_of(stmt)), live
 
     def _own_lanes(self, stmt: ir.Load | ir.Store | ir.Atomic, frame: Frame, live: int) -> tuple[Numpy, ...]:
         """The first index into a local array, which has the threads of the chunk as first axis."""
@@ -394,7 +394,8 @@ class Chunk:
         return going
 
 
-def _component(stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[int, ...]:
+def component_of(stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[int, ...]:
+    """The index of the one component of an element that a statement touches, nothing for all of it."""
     if stmt.component is None:
         return ()
     return tuple(int(k) for k in np.unravel_index(stmt.component, shape_of(elem_of(stmt.array))))

@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 
 from kernelab.backend.common.backends import Args
-from kernelab.backend.cpu.chunk import Chunk
+from kernelab.backend.cpu.chunk import Chunk, component_of
 from kernelab.backend.cpu.interpreter import Change, Pointed, entry, run_thread
 from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.ops import Linear
 from kernelab.lang.types import is_differentiable
+
+UNUSED = "the result does not use it"
+"""Why a use of other components is zero: no reason, where there is another one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +58,8 @@ class Skipping(Pointed):
                     self.left_out(stmt.orelse, frame, span)
                 case ir.Store() | ir.Atomic() if all(map(frame.knows, stmt.indices)):
                     if stmt.array not in self.locals:
-                        hits = self.hits(stmt, [frame.places(index) for index in stmt.indices])
+                        places = [frame.places(index) for index in stmt.indices]
+                        hits = self.hits(stmt, [*places, *component_of(stmt)])
                         self.skips += [Skip(span, int(frame.threads[k])) for k in hits.tolist()]
                 case _:
                     pass
@@ -171,7 +175,8 @@ class Tracing(Chunk):
         indices = [*lane, *(int(frame.places(index)[0]) for index in stmt.indices)]
         extents = elements.shape[: len(indices)]
         pairs = zip(indices, extents, elements.strides, strict=False)
-        return int(elements.ctypes.data + sum((i + n * (i < 0)) * stride for i, n, stride in pairs))
+        start = elements.ctypes.data + (stmt.component or 0) * elements.itemsize
+        return int(start + sum((i + n * (i < 0)) * stride for i, n, stride in pairs))
 
 
 def trace_zeros(function: ir.Function, args: Args, thread: int, element: range) -> list[Cotangent]:
@@ -202,7 +207,8 @@ def births(cotangent: Cotangent, seen: set[int] | None = None) -> Iterator[tuple
     if cotangent.read is not None and not cotangent.inputs:
         yield cotangent, ""
     elif not cotangent.inputs:
-        yield cotangent, "the way that was taken does not use it"
+        is_way = isinstance(cotangent.statement, ir.If | ir.Loop)
+        yield cotangent, "the way that was taken does not use it" if is_way else UNUSED
     elif any(not one.is_zero for one in cotangent.inputs):
         yield cotangent, _reason(cotangent)
     else:

@@ -90,8 +90,8 @@ def contributions_view(gradient: Contributions) -> Node:
     """The element, what it came to, and its parts."""
     element = Run(f"[{', '.join(map(str, gradient.index))}]", "strong")
     title = words("gradient of element ", element, " = ", Run(written(gradient.total), "strong"), level=1)
-    zeros = [_contributions_view_row(zero, cell(zero.reason)) for zero in gradient.zeros[:SHOWN]]
-    first = "other ways, on which it is zero" if gradient.parts else "where it became zero"
+    zeros = [_contributions_view_row(zero, cell(_why(zero))) for zero in gradient.zeros[:SHOWN]]
+    first = "where it is zero, too" if gradient.parts else "where it became zero"
     tables = (Table("", (first, "record", "thread", "line", "source"), tuple(zeros)),) if zeros else ()
     if not gradient.parts:
         return Below((title, words("nothing was added to it"), *tables))
@@ -104,6 +104,11 @@ def contributions_view(gradient: Contributions) -> Node:
     if len(largest) > SHOWN:
         rows.append(markup.left_out(f"{len(largest) - SHOWN} smaller", len(PARTS)))
     return Below((title, words(Run(counts, "dim")), Table("", PARTS, tuple(rows)), *tables))
+
+
+def _why(zero: ZeroLine) -> str:
+    at = "xyzw"[zero.component[0]] if len(zero.component) == 1 and zero.component[0] < 4 else zero.component
+    return f"component {at}: {zero.reason}" if zero.component else zero.reason
 
 
 def _contributions_view_row(part: Contribution | ZeroLine, first: Cell) -> tuple[Cell, ...]:
