@@ -73,6 +73,10 @@ NAMES = Table(r"""
 list: write array[float], or array2d[float]
 str: a kernel has no text: pass an int that stands for it
 double: write «float64»
+real|single|number|Number|numeric: write «float»
+integer|Int|Integer|long: write «int»
+boolean|Bool: write «bool»
+size: write len(x), or x.shape[0]
 i|j|idx|index|thread: write «^{name} = tid()» on a line above, for the number of the thread
 true|True_|TRUE: write «True»
 false|FALSE: write «False»
@@ -98,7 +102,11 @@ sigmoid: write 1.0 / (1.0 + exp(-x))
 rsqrt: write 1.0 / sqrt(x)
 matmul: write a @ b
 divmod: write x // y and x % y
-e: write «exp(1.0)»
+e: write exp(x) for a power of e, «exp(1.0)» for e itself
+π|Pi: write «pi»
+plt|matplotlib|pd: a kernel computes: draw on the host, when it has run
+time: pass it as an argument
+end|endif|endfor|done|fi: a block ends with its indentation: remove it
 self: a kernel is no method: name every argument
 isinstance: the types of a kernel are known before it runs: write one function for each type
 ones: write zeros(n), then a loop that sets every element
@@ -203,6 +211,8 @@ NEAR_THE_ERROR = Table(r"""
 .*<>.*: write !=«/<>/!=/»
 .*!(?!=).*: write not«/!(?!=) */not /»
 .*\?.*: write a if condition else b
+.*=>.*: write >= to compare, = to assign
+.*=<.*: write <=«/=</<=/»
 """)
 """What Python's parser refuses, by the five characters around the place."""
 
@@ -218,7 +228,25 @@ def \w+\(.*\b(float|int|double|array|vec\d) \w+.*: the type stands behind the na
 .*[:)] *\{|\}.*: blocks have no braces: end the line with a colon, and begin the lines of the block 4 spaces
     further in
 print [^(].*: write print("x =", x)«/print (.*)/print(\1)/»
-.*= *if .*: write a if condition else b
+if .*\bthen\b.*: end the condition with a colon«/ *\bthen\b */: /»
+.*= *if .*|.* then .*: write a if condition else b
+do *:.*|repeat .*|loop .*: write for k in range(n):, or while condition:
+(switch|case)\b.*: write if, elif and else
+def .*\w(<\w*>|\[\]).*: write array[float], or array2d[float]
+.*\w\] *:=.*: write =«/:=/=/»
+for \w+ (in|=) *\w+ *(:|to\b|\.\.).*: write for k in range(first, last + 1):
+.*= .* for \w+ in .*: write the loop on a line of its own, and the sum in its block
+.*\w\{\w.*: an element stands in square brackets: write x[i]
+.*\w['′].*: a name has no prime: write dx, or x1
+.*\|[^|]+\|.*: write abs(x)«/\|([^|]+)\|/abs(\1)/»
+.*[\w\]] (mod|div) \w.*: write % for the remainder, // for the quotient«/ mod / % /»
+.*[a-z][²³]\(.*: write sin(x) ** 2
+.*\b(and|or) *[<>=!].*: write the whole condition again behind this word, as in a > 1 or a < -1
+.*\b(and|or|not) *:: a condition is missing between this word and the colon
+.*\((float|int|double)\) *\w.*: write float(x)«/\((float|int)\) *([\w.]+(\[[^]]*\])?)/\1(\2)/»
+.*\b(sin|cos|tan|exp|log|sqrt|abs|tanh|float|int) +\w.*: what a function takes
+    stands in parentheses: write sin(x)
+    «/\b(sin|cos|tan|exp|log|sqrt|abs|tanh|float|int) +([\w.]+(\[[^]]*\])?)/\1(\2)/»
 .*[^;];: a kernel is Python: write x = 0.0«/;$//»
 """)
 """What Python's parser refuses, by the line of the place."""
@@ -234,6 +262,7 @@ OF_PARSER = Table(r"""
 .*cannot assign to function call.*: an element stands in square brackets: write y[i] = ...
     «/(\w)\((.*?)\)( *[-+*]?=)/\1[\2]\3/»
 .*Maybe you meant '=='.*: write == to compare«/(?<![=<>!])=(?!=)/==/»
+.*cannot assign to expression.*: on the left of = stands a name or an element: write == to compare
 .*forgot a comma.*: separate the two by a comma, or by an operator
 .*unterminated string.*: close the text by the quote that opens it
 .*expected 'else' after 'if'.*: write a if condition else b

@@ -83,7 +83,7 @@ MISTAKES = [
     (
         "atomic_add(n, 0, 1)",
         "atomic_add takes an array, its indices and a value",
-        "atomic_add(a, i, value)",
+        "an atomic changes an element of an array",
         "atomic_add(n, 0, 1)",
     ),
     (

@@ -106,8 +106,9 @@ def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
     function = Function(template.name, vars, frame.builder.close(), frame.threads, template.span)
     if (exceeded := too_large(function) or array_views.too_many_locals(function)) is not None:
         return Outcome(None, (exceeded,), tuple(frame.notes))
-    _note_no_effect(frame, function.body, template.body, template.span)
+    _note_no_effect(frame, function.body, template)
     _note_no_thread(frame, template)
+    _note_thread_twice(frame, template)
     kernel = KernelDefinition(
         template.name,
         verify(function),
@@ -295,14 +296,21 @@ def is_generic(template: Template) -> bool:
     return any(is_open(template, argument) for argument in template.arguments)
 
 
-def _note_no_effect(frame: Frame, body: Block, written: Sequence[ast.stmt], span: Span) -> None:
+def _note_no_effect(frame: Frame, body: Block, template: Template) -> None:
     """Warn where a kernel changes nothing, unless it says so, or a line of it has been pointed out."""
-    if all(isinstance(stmt, ast.Pass | ast.Return) or _is_text(stmt) for stmt in written):
+    if all(isinstance(stmt, ast.Pass | ast.Return) or _is_text(stmt) for stmt in template.body):
         return
     if any(note.code in ("unused", "unreached") for note in frame.notes) or _does_something(body):
         return
-    message = f"the kernel {frame.name} changes nothing"
+    message, span = f"the kernel {frame.name} changes nothing", template.span
     hint = "store what it computes into an array parameter: y[i] = ..."
+    names = {argument.arg for argument in template.arguments}
+    for node in nodes(template.node):
+        match node:
+            case ast.Name(name, ast.Store()) if name in names:
+                span = template.places(node)
+                hint = f"{name} is the thread's own number: for a result annotate {name}: array[float], and "
+                hint += f"write {name}[i] = ..., or {name}[0] += ... for a sum"
     frame.notes.append(Diagnostic(message, span, "unused", "warning", hint=hint))
 
 
@@ -317,6 +325,33 @@ def _note_no_thread(frame: Frame, template: Template) -> None:
                 hint = NAMES.hint(name)
                 frame.notes.append(Diagnostic(message, place, "name", "warning", hint=hint))
                 return
+
+
+def _note_thread_twice(frame: Frame, template: Template) -> None:
+    """Warn where two names of the same number, `tid()`, index an array together, as if they were two."""
+    named: set[str] = set()
+    for node in nodes(template.node) if len(frame.threads) == 1 else ():
+        match node:
+            case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
+                pairs = list(zip(targets, values, strict=False))
+            case ast.Assign([target], value):
+                pairs = [(target, value)]
+            case _:
+                continue
+        is_index = [(target, isinstance(value, ast.Call) and _is_tid(value.func)) for target, value in pairs]
+        named |= {target.id for target, is_one in is_index if is_one and isinstance(target, ast.Name)}
+    for node in nodes(template.node) if len(named) > 1 else ():
+        match node:
+            case ast.Subscript(slice=ast.Tuple([ast.Name(i), ast.Name(j), *_])) if {i, j} <= named and i != j:
+                message = f"{i} and {j} are the same number: that of the thread"
+                hint = f"write {i}, {j} = tid(), and launch over dim=(n, m)"
+                place = template.places(node.slice)
+                frame.notes.append(Diagnostic(message, place, "name", "warning", hint=hint))
+                return
+
+
+def _is_tid(function: ast.expr) -> bool:
+    return isinstance(function, ast.Name) and function.id == "tid"
 
 
 def _is_text(stmt: ast.stmt) -> bool:

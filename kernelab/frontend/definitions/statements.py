@@ -266,6 +266,9 @@ def _return(frame: Frame, stmt: ast.Return) -> None:
 
 
 def _assert(frame: Frame, stmt: ast.Assert) -> None:
+    if isinstance(stmt.test, ast.Tuple) and stmt.msg is None:
+        hint = "leave the parentheses out«/\\bassert *\\((.*)\\)/assert \\1/»"
+        raise frame.error(stmt.test, "assert is no function: a pair of values always holds", hint=hint)
     cond = condition(frame, stmt.test)
     match stmt.msg:
         case None:
@@ -291,6 +294,8 @@ def _expression(frame: Frame, stmt: ast.Expr) -> None:
         hint = "assign it to a name, or remove it"
         match stmt.value:
             case ast.Compare(left=ast.Name() | ast.Subscript() as left, ops=[ast.Eq()], comparators=[right]):
+                hint = f"write «{frame.places.text(left)} = {frame.places.text(right)}» to assign"
+            case ast.Compare(ast.Subscript() as left, [ast.Lt()], [ast.UnaryOp(ast.USub(), right)]):
                 hint = f"write «{frame.places.text(left)} = {frame.places.text(right)}» to assign"
         message = "this expression has no effect"
         frame.notes.append(Diagnostic(message, frame.places(stmt.value), "unused", "warning", hint=hint))

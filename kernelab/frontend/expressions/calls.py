@@ -58,7 +58,7 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
             )
         case _:
             text = frame.places.text(node.func)
-            product = f"write {text} * (...)" if isinstance(callee, Weak) else ""
+            product = f"write {text} * (...)" if isinstance(callee, Weak | Typed) else ""
             hint = f"write «{text}[i]»" if isinstance(callee, ArrayRef) else product
             if isinstance(node.func, ast.Attribute):
                 hint = unsupported.hint_of_method(node.func.attr, frame.places.text(node.func.value))

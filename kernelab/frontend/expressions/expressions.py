@@ -8,6 +8,7 @@ import ast
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from kernelab.errors import Diagnostic
 from kernelab.frontend.expressions import calls, operations, places, reads, struct_values
 from kernelab.frontend.expressions.control import branch
 from kernelab.frontend.expressions.joins import THE_VALUE
@@ -214,6 +215,15 @@ def _logical(frame: Frame, node: ast.BoolOp, strict: bool) -> Atom:
     def operand(part: ast.expr) -> Atom:
         if strict and not isinstance(part, ast.BoolOp):
             return _strictly_bool(frame, part)
+        match part, node.values[0]:
+            case ast.Constant(int() | float() as constant), ast.Compare(left, [_], [_]) if not is_truth(
+                Weak(constant)
+            ):
+                message = (
+                    f"{constant} alone is {'true' if constant else 'false'}: it is compared with nothing"
+                )
+                hint = f"write «{frame.places.text(left)} == {constant}»"
+                frame.notes.append(Diagnostic(message, frame.places(part), "condition", "warning", hint=hint))
         return _logical(frame, part, strict) if isinstance(part, ast.BoolOp) else condition(frame, part)
 
     is_and = isinstance(node.op, ast.And)

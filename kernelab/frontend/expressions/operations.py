@@ -56,6 +56,8 @@ def number(frame: Frame, name: str, argument: Argument) -> Weak | Typed:
     if isinstance(argument.value, Weak | Typed):
         return argument.value
     hint = "index the array to take one element" if isinstance(argument.value, ArrayRef) else ""
+    if isinstance(argument.value, TupleOf):
+        hint = f"a tuple is no vector: write vec{len(argument.value.items)}(...) where it is made"
     raise frame.error(argument.node, f"{name} takes numbers, not {describe(argument.value)}", hint=hint)
 
 

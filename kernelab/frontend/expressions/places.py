@@ -368,7 +368,8 @@ def place(frame: Frame, target: ast.expr) -> Place:
     if not isinstance(root, ast.Name) or root.id not in frame.env or not isinstance(base, Typed):
         raise _not_assignable(frame, target, base)
     if isinstance(base.type, Scalar):
-        raise frame.error(target, f"{root.id} is {describe(base)}: it has no components to assign")
+        hint = f"write {root.id} for the number itself; a result needs {root.id}: array[{spelled(base.type)}]"
+        raise frame.error(target, f"{root.id} is {describe(base)}: it has no components to assign", hint=hint)
     return Place(target, root.id, None, (), base.type, component_path(frame, base.type, groups, target))
 
 

@@ -117,7 +117,7 @@ def atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Mea
             raise frame.error(
                 node,
                 f"{name} takes an array, its indices and {'two values' if wanted == 2 else 'a value'}",
-                hint=f"write {name}(a, i, {'compare, ' if wanted == 2 else ''}value)",
+                hint=_atomic_hint(frame, name, arguments, wanted),
             )
     if len(indices) != array.ndim:
         raise frame.error(
@@ -137,6 +137,19 @@ def atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Mea
     _refuse_atomic(frame, name, array.elem, node)
     compare = operands[0] if wanted == 2 else None
     return Typed(frame.builder.atomic(_KINDS[name], array.var, where.indices, operands[-1], compare))
+
+
+def _atomic_hint(frame: Frame, name: str, arguments: Arguments, wanted: int) -> str:
+    """The call with an index, where that alone is missing or stands in brackets."""
+    texts = [frame.places.text(argument.node) for argument in arguments]
+    match [argument.node for argument in arguments[:1]], [argument.value for argument in arguments[:1]]:
+        case [ast.Subscript(array, index)], _ if wanted == 1 == len(texts) - 1:
+            return f"write «{name}({frame.places.text(array)}, {frame.places.text(index)}, {texts[1]})»"
+        case _, [ArrayRef()] if wanted == 1 == len(texts) - 1:
+            return f"write {name}({texts[0]}, i, {texts[1]}), where i is the index of the element"
+        case _, [Typed()] if wanted < len(texts):
+            return f"{texts[0]} is one number: an atomic changes an element of an array"
+    return f"write {name}(a, i, {'compare, ' if wanted == 2 else ''}value)"
 
 
 def _refuse_atomic(frame: Frame, name: str, elem: Value, node: ast.expr) -> None:

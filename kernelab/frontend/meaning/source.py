@@ -51,6 +51,7 @@ def _refuse(source: Source, error: SyntaxError) -> NoReturn:
     span = Span(source, line + first, column, end_line + first, end_column)
     lines = source.text.split("\n")
     hint = _syntax_hint(lines[line - 1], column, error.msg) if line <= len(lines) else ""
+    hint = hint or OF_LINES.hint(lines[max(line - 2, 0)].strip())  # a brace opens what the next line breaks
     # Some messages name another line, as Python counts them.
     message = re.sub(r"(?<=\bline )\d+", lambda number: str(int(number[0]) + first), error.msg)
     raise KernelSyntaxError(Diagnostic(f"this is not Python: {message}", span, "syntax", hint=hint)) from None

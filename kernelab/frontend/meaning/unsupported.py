@@ -234,6 +234,8 @@ def hint_of_value(base: Meaning, attribute: str, text: str) -> str:
             return f"write «{text}.{''.join(_COLOURS[letter] for letter in attribute)}»"
         case Vec() | Mat():
             return _as_call(_METHODS_OF_VECTORS.get(attribute.lower(), attribute), text)
+        case Scalar() if attribute.rstrip("_") in ("grad", "backward", "requires_grad"):
+            return OF_ARRAYS.hint("grad")
         case Scalar():
             return "it is one number already" if attribute in ("item", "value") else _as_call(attribute, text)
         case _:
@@ -276,7 +278,7 @@ def hint_of_operator(name: str, operands: tuple[str, str], kinds: tuple[object, 
             return f"write «dot({left}, {right})»"
         case "div" if all(isinstance(kind, Vec | Mat) for kind in kinds):
             return f"write «cw_div({left}, {right})»"
-        case "pow" if vectors[0]:
+        case "pow" | "bit_xor" if vectors[0]:
             return (
                 f"write «cw_mul({left}, {left})» for the square of each component, or «dot({left}, {left})»"
             )
