@@ -393,7 +393,7 @@ class WrittenMemory:
     def before_write(self, target: array) -> None:
         """Remember which elements are about to be written, and whether others have changed by now."""
         if self.checksum is not None:
-            self._poked = self._has_changed()
+            self._poked = self.is_poked
         self.others = (*self.others, target)
 
     def may_be_unseen(self, own: int) -> bool:
@@ -402,14 +402,15 @@ class WrittenMemory:
 
     def unseen(self, own: int) -> Sequence[array]:
         """The writes since the last note, without the tape's `own` last writes."""
-        if not self._has_changed():
+        if not self.is_poked:
             if not self.others and not self._memory.is_exposed:
                 self.checksum = None  # no view is left
             return self.others[: len(self.others) - own]
         memory = self._memory
         return [array.over(memory, 0, (memory.nbytes,), (1,), uint8)]
 
-    def _has_changed(self) -> bool:
+    @property
+    def is_poked(self) -> bool:
         """Whether bytes changed through a NumPy view, as far as announced writes do not hide it."""
         if self._poked or self.checksum is None or self._known != len(self.others):
             return self._poked

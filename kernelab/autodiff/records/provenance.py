@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
+from kernelab.autodiff.records.hazards import Witness
 from kernelab.autodiff.records.moves import FILLS
 from kernelab.errors import Diagnostic, Related
 from kernelab.host.traced import Origins, origins
@@ -23,7 +24,9 @@ from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, called, caller, warn
 from kernelab.runtime.host.struct_instances import Instance
-from kernelab.runtime.memory.memory import Allocation
+from kernelab.runtime.kernel.arguments import Reference
+from kernelab.runtime.launch.launch import Call
+from kernelab.runtime.memory.memory import Allocation, exposed_memory
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -65,20 +68,33 @@ class PassedOn:
     taken: tuple[Taken, ...]
 
 
-class Provenance:
-    """The host's reads of arrays that gradients depend on, and the places where such values came back."""
+SMALL, LARGE = 1 << 14, 1 << 24
+"""How many bytes are compared at every launch; and where a view of them is older than the recording."""
+
+
+class Provenance(Witness):
+    """The host's reads of arrays that gradients depend on, and the places where such values came back.
+
+    It witnesses the other memory that NumPy may change in place.
+    """
 
     def __init__(self, outer: Sequence[Taken] = ()) -> None:
+        super().__init__()
         self.outer = outer
         self.arrays: WeakKeyDictionary[Allocation, list[HostValues]] = WeakKeyDictionary()
         self.numbers: list[PassedOn] = []
         self.differentiated: list[Taken] = []
         self._taken: dict[tuple[Allocation, Place, int], Taken] = {}
         self._known: set[Taken] = set(outer)
+        self._compared: dict[Allocation, int] = {}
         self._told: set[object] = set()
+        if outer:
+            self._look_around()
 
     def clear(self) -> None:
         """Forget everything."""
+        self._written.clear()
+        self._compared.clear()
         self.arrays.clear()
         self.numbers.clear()
         self.differentiated.clear()
@@ -105,9 +121,50 @@ class Provenance:
         key = elements.allocation, place, elements.allocation.version
         taken = self._taken.get(key)
         if taken is None:
+            if not self._known:
+                self._look_around()
             taken = self._taken[key] = Taken(elements, place, record)
             self._known.add(taken)
         return (ref(taken),)
+
+    def _look_around(self) -> None:
+        """Note what the host may change in place, now that it may do so with values that it has taken."""
+        for known in self._written.values():
+            known.note()
+        for memory in exposed_memory():
+            if memory.nbytes <= LARGE:
+                self.watch(memory)
+
+    def watch(self, memory: Allocation) -> None:
+        """Note what some memory holds that does not depend on what was taken, and the host may change."""
+        if memory not in self._written and memory.space is None:
+            self.has_read(memory)
+            self._written[memory].note()
+
+    def look_at_arguments(self, call: Call, record: int = 0) -> None:
+        """Note the arrays that a launch is about to read and the host has filled in place."""
+        for i in (*call.kernel.plan.floats, *call.kernel.plan.numbers):
+            argument = call.arguments[i]
+            if isinstance(argument, array | Reference):
+                self.look_again(argument if isinstance(argument, array) else argument.array, record)
+
+    def look_again(self, elements: array, record: int = 0) -> None:
+        """Note an array about to be read that the host has filled in place, if it has taken anything."""
+        memory, earlier = elements.allocation, len(self.outer) + len(self._taken)
+        known = self._written.get(memory)
+        if known is None or not earlier or (memory.nbytes > SMALL and self._compared.get(memory) == earlier):
+            return
+        self._compared[memory] = earlier
+        if known.is_poked:
+            known.note()
+            values = HostValues(caller(), record, "view", (), earlier)
+            self.arrays.setdefault(memory, []).append(values)
+
+    def copied(self, dest: array, src: array) -> None:
+        """Note that an array holds what another one held."""
+        self.look_again(src)
+        if src.allocation in self.arrays:
+            self.arrays.setdefault(dest.allocation, []).append(self.arrays[src.allocation][-1])
 
     def is_made_of_takings(self, memory: Allocation) -> bool:
         """Whether some memory holds values that the host has made of what it took."""

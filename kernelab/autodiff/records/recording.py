@@ -200,6 +200,8 @@ class Recording(Witness, Recorder):
         """Run a launch so that its adjoint can follow, and record it."""
         written, plan = self._written, call.kernel.plan
         memories = plan.straight.memories(call.arguments)
+        if self.provenance.has_taken:
+            self.provenance.look_at_arguments(call, len(self.records))
         for memory, is_float, is_input in zip(memories, plan.of_floats, plan.of_inputs, strict=True):
             known = written.get(memory) if is_float else None
             if known is not None:
@@ -261,6 +263,8 @@ class Recording(Witness, Recorder):
         traced = [k for k, elements in enumerate(arguments) if elements.requires_grad]
         if not traced:
             return
+        for elements in arguments:
+            self.provenance.look_again(elements, len(self.records))
         for needed in (*arguments, *results) if call.takes_results(len(results)) else arguments:
             self.marked_read(needed)
 
@@ -346,6 +350,7 @@ class Recording(Witness, Recorder):
         copies = [CopyRecord(*pair, how, caller()) for pair in pairs if is_differentiable(pair[0].dtype)]
         if copies:
             if src.allocation is not dest.allocation:
+                self.provenance.look_again(src, len(self.records))
                 self.look_for_unseen(src)
                 if src.requires_grad:
                     self.has_read(src.allocation)
@@ -366,6 +371,7 @@ class Recording(Witness, Recorder):
         if memory in self._written or memory.requires_grad or self.provenance.is_made_of_takings(memory):
             self.is_plain = False
             return self.provenance.take(elements, len(self.records))
+        self.provenance.watch(memory)
         return ()
 
     def gone_back(self, primals: Sequence[array], bars: Sequence[Allocation]) -> None:

@@ -190,6 +190,7 @@ class Level(Witness, Recorder):
     def launch(self, call: Call) -> None:
         plan = call.kernel.plan
         if self._provenance is not None:
+            self._provenance.look_at_arguments(call)
             _warn_of_arguments(self._provenance, call)
         references = tuple(i for i in plan.numbers if isinstance(call.arguments[i], Reference))
         pairs = zip(call.arguments, call.parts[1:], strict=True)
@@ -219,6 +220,8 @@ class Level(Witness, Recorder):
 
     def copied(self, dest: array, src: array, how: str) -> None:
         self._has_changed(dest)
+        if self._provenance is not None:
+            self._provenance.copied(dest, src)
         for target, source in zip(leaves_of(dest), leaves_of(src), strict=True):
             self.move(target, source)
             self._show_borrowed(target)
@@ -244,10 +247,15 @@ class Level(Witness, Recorder):
         if reason is not None:
             raise GradientError(reason)
         if not self._is_carried(elements.allocation):
+            self._host.watch(elements.allocation)
             return ()
+        return self._host.take(elements)
+
+    @property
+    def _host(self) -> Provenance:
         if self._provenance is None:
             self._provenance = Provenance()
-        return self._provenance.take(elements)
+        return self._provenance
 
     def tells(self, other: Recorder) -> bool:
         return other is self or (self.parent is not self and self.parent.tells(other))
@@ -299,17 +307,20 @@ def _unseen(memory: Allocation) -> Diagnostic:
 def _warn_of_arguments(host: Provenance, call: Call) -> None:
     """Warn of host values computed from differentiated ones, where the launch would differentiate them."""
     title, place = f"the launch of `{call.kernel.name}`", caller()
+    plan = call.kernel.plan
     for i, argument in enumerate(call.arguments):
-        if isinstance(argument, array):
-            writes = host.arrays.get(argument.allocation, [])[-1:] if i in call.kernel.plan.floats else []
-            if writes and not writes[0].taken and would_reach(call, (i,), call.kernel.plan.floats):
+        elements = argument.array if isinstance(argument, Reference) else argument
+        if isinstance(elements, array):
+            is_float = i in plan.floats or i in plan.numbers
+            writes = host.arrays.get(elements.allocation, [])[-1:] if is_float else []
+            if writes and not writes[0].taken and would_reach(call, (i,), plan.floats):
                 taken = host.takings[writes[0].earlier - 1]
-                host.tell(array_from_host(argument, writes[0], taken, (title, place), in_transform=True))
+                host.tell(array_from_host(elements, writes[0], taken, (title, place), in_transform=True))
             continue
         sources = host.sources(argument)
-        if sources and would_reach(call, (i,), call.kernel.plan.floats):
+        if sources and would_reach(call, (i,), plan.floats):
             host.tell(number_from_host(title, place, sources[0], in_transform=True))
-    for taken in host.known(call.kernel.plan.origins)[:1]:
+    for taken in host.known(plan.origins)[:1]:
         host.tell(number_from_host(title, place, taken, in_transform=True))
 
 

@@ -428,6 +428,11 @@ _SHARED: "Ranges[Allocation]" = Ranges()
 """Allocations whose bytes others may hand to us again: borrowed ones, and those that the host has seen."""
 
 
+def exposed_memory() -> list[Allocation]:
+    """The memory of the host's own that it may change unseen."""
+    return [memory for memory in _SHARED.all() if memory.writable and memory.is_exposed]
+
+
 def borrow(values: np.ndarray[Any, Any]) -> Allocation:
     """The allocation that holds the elements of a NumPy array, which it keeps alive.
 
