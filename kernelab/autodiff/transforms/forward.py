@@ -8,9 +8,9 @@ from operator import add
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues
 from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.levels import Level, active_with, carried, fresh
-from kernelab.autodiff.transforms.reverse import Move, Ran
+from kernelab.autodiff.transforms.reverse import Explaining, Move, Ran
 from kernelab.errors import KernelError
-from kernelab.lang.types import scalar_of
+from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import itemsize
 from kernelab.runtime.context.recorder import Place, caller
@@ -20,7 +20,7 @@ from kernelab.runtime.memory.memory import Allocation, zeros_beside
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moved(Ran):
-    """A program that ran in forward mode, with those of its arguments that may have tangents."""
+    """A program that ran in forward mode, with its arguments that may have tangents, and integer arrays."""
 
     program: Program
     arguments: tuple[Argument | None, ...]
@@ -30,7 +30,8 @@ class Moved(Ran):
     @property
     def reached(self) -> list[array]:
         """The arrays from which tangents pass; where values go on without, those that an adjoint reaches."""
-        active = tuple(i for i, argument in enumerate(self.arguments) if argument is not None)
+        given = enumerate(self.arguments)
+        active = tuple(i for i, argument in given if argument is not None and not _is_integer(argument))
         try:
             passed = self.program.pullback(active, self.groups).reached if self.program.dead_ends else active
         except KernelError:  # there is no adjoint: nothing is said
@@ -38,7 +39,11 @@ class Moved(Ran):
         return self._arrays(i for i in passed if i in self.program.reads)
 
 
-class Forward(Level):
+def _is_integer(argument: Argument) -> bool:
+    return isinstance(argument, array) and not is_differentiable(argument.dtype)
+
+
+class Forward(Explaining):
     """Carries tangents: `dots` holds the tangents of each memory that has any, `kept` those of residuals.
 
     A program that appends a value to a residual appends its tangent to another at the same time, so both
@@ -49,7 +54,6 @@ class Forward(Level):
         super().__init__(parent)
         self.dots: dict[Allocation, Allocation] = {}
         self.kept: dict[Kept, Kept] = {}
-        self.entries: list[Moved | Move] = []
 
     def dot(self, primal: array) -> array:
         """The tangent of an array: the same elements of a memory that starts as zeros."""
@@ -68,12 +72,14 @@ class Forward(Level):
         moving = {i for i in program.floats if carried(arguments[i], self.dots, self.kept)}
         if not moving:
             self.parent.run(program, grid, arguments)
+            self._pass(program, arguments)
             return
         groups = program.sharing(arguments)
         active = active_with(moving, program, groups)
         dots = [self._tangent(arguments[i]) for i in active]
-        moved = tuple(argument if i in active else None for i, argument in enumerate(arguments))
-        self.entries.append(Moved(program, moved, groups, caller()))
+        given = enumerate(arguments)
+        moved = tuple(argument if i in active or _is_integer(argument) else None for i, argument in given)
+        self._ran(Moved(program, moved, groups, caller()))
         self.parent.run(program.tangent(active, groups), grid, [*arguments, *dots])
 
     def forget(self, memory: Allocation) -> None:
@@ -124,3 +130,5 @@ class Forward(Level):
         if dest.allocation in self.dots or src.allocation in self.dots:
             self.parent.move(self.dot(dest), self.dot(src), add)
             self.entries.append(Move(dest, src, add))
+        else:
+            self._pass_move(dest, src, add)

@@ -148,6 +148,23 @@ class Run(Ran):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Passed(Ran):
+    """A program that ran on what has come from the inputs through integers: it has derivative zero."""
+
+    program: Program
+    arguments: tuple[array | None, ...]
+    place: Place
+
+    @property
+    def reached(self) -> list[array]:
+        """The arrays that it read."""
+        return self._arrays(self.program.reads)
+
+    def pull(self, level: Level, bars: Adjoints) -> None:
+        """Do nothing: no adjoint passes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Move:
     """A copy, or an addition."""
 
@@ -200,7 +217,38 @@ class HostRun:
             level.move(bars.of(source), bar, add=True)
 
 
-class Reverse(Level):
+class Explaining(Level):
+    """Keeps what ran in `entries`, also on what came from the inputs through integers, to explain zeros."""
+
+    def __init__(self, parent: Level) -> None:
+        super().__init__(parent)
+        self.entries: list[Any] = []
+        self._ended: set[Allocation] = set()
+
+    def _ran(self, entry: Ran) -> None:
+        """Keep a program that ran on what carries derivatives."""
+        self.entries.append(entry)
+        ends = entry.dead_ends
+        self._ended.update(target.allocation for _, _, target in ends if not is_differentiable(target.dtype))
+
+    def _pass(self, program: Program, arguments: Sequence[Argument]) -> None:
+        """Keep a program that ran on nothing that carries derivatives, if it may have to be explained."""
+        if self._ended and any(self._has_ended(arguments[i]) for i in program.reads):
+            arrays = tuple(argument if isinstance(argument, array) else None for argument in arguments)
+            passed = Passed(program, arrays, caller())
+            self.entries.append(passed)
+            self._ended.update(target.allocation for target in passed.written)
+
+    def _has_ended(self, argument: Argument) -> bool:
+        return isinstance(argument, array) and argument.allocation in self._ended
+
+    def _pass_move(self, dest: array, src: array, add: bool) -> None:
+        if src.allocation in self._ended:
+            self.entries.append(Move(dest, src, add))
+            self._ended.add(dest.allocation)
+
+
+class Reverse(Explaining):
     """Remembers what runs on the memories of `tracked`, which grow as results are computed from them.
 
     What programs append is tracked, too: another program may be an adjoint that reads it.
@@ -211,13 +259,13 @@ class Reverse(Level):
         self.tracked: set[Allocation] = set()
         self._appended: set[Kept] = set()
         self._made: dict[int, list[Allocation]] = {}
-        self.entries: list[Run | Move | HostRun] = []
         self._snapshots: dict[Hashable, weakref.ref[LevelSnapshot]] = {}
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         tracked = {i for i in program.floats if carried(arguments[i], self.tracked, self._appended)}
         if not tracked:
             self.parent.run(program, grid, arguments)
+            self._pass(program, arguments)
             return
         groups = program.sharing(arguments)
         active = active_with(tracked, program, groups)
@@ -239,7 +287,7 @@ class Reverse(Level):
             )
         else:
             self.parent.run(program, grid, arguments)
-        self.entries.append(
+        self._ran(
             Run(
                 program,
                 pullback,
@@ -288,6 +336,8 @@ class Reverse(Level):
         if touched and is_differentiable(dest.dtype):
             self.entries.append(Move(dest, src, add))
             self._track(dest.allocation)
+        else:
+            self._pass_move(dest, src, add)
 
     def _call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         kept = [self.parent.copy(elements) for elements in arguments]
