@@ -58,10 +58,18 @@ def test_hints_come_one_by_one_and_a_blank_gets_the_first() -> None:
     assert said[2].endswith("hint: it is y + cos(x), x")
 
 
-@pytest.mark.parametrize("result", [None, ..., (..., 1.0)])
-def test_a_function_that_returns_nothing_yet_is_blank(result: object) -> None:
+@pytest.mark.parametrize("result", [..., (..., 1.0), (None, 1.0)])
+def test_a_function_that_returns_a_gap_is_blank(result: object) -> None:
     with pytest.raises(kl.teach.NotYet, match="still blank"):
         kl.teach.check(lambda x, y: result, of=f, at=[(2.0, 3.0)])
+
+
+def test_a_function_whose_return_was_forgotten_hears_of_it() -> None:
+    def slope(x: float) -> None:
+        result = 2.0 * x  # noqa: F841
+
+    with pytest.raises(kl.teach.NotYet, match=r"slope returns nothing yet; the value after `return`"):
+        kl.teach.check(slope, of=lambda x: x * x, at=[1.0])
 
 
 def test_a_function_that_nbgrader_has_emptied_is_blank() -> None:

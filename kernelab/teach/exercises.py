@@ -84,7 +84,10 @@ def check(
         compared = _comparisons(answer, expected, of, at, (dim, inputs, outputs))
     except NotImplementedError:
         raise _blank(name, hints) from None
-    if any(_is_blank(leaf) for one in compared for leaf in _leaves(one.found)):
+    found = [leaf for one in compared for leaf in _leaves(one.found)]
+    if found and all(leaf is None for leaf in found):
+        raise _blank(name, hints, "returns nothing yet; the value after `return` is its answer")
+    if any(map(_is_blank, found)):
         raise _blank(name, hints)
     numbers = [
         np.abs(leaf) for one in compared for leaf in _leaves(one.expected) if isinstance(leaf, np.ndarray)
@@ -101,10 +104,8 @@ def _is_blank(value: Any) -> bool:
     return value is None or value is Ellipsis
 
 
-def _blank(name: str, hints: Sequence[str]) -> NotYet:
-    message = (
-        f"{name} is still blank: write your answer into the cell above, run that, then run this one again"
-    )
+def _blank(name: str, hints: Sequence[str], state: str = "is still blank") -> NotYet:
+    message = f"{name} {state}: write your answer into the cell above, run that, then run this one again"
     return NotYet(Diagnostic(message, code="exercise", hint=hints[0] if hints else ""))
 
 
