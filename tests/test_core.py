@@ -144,11 +144,14 @@ def test_in_an_environment_of_conda_it_is_conda(tmp_path: Path, monkeypatch: pyt
     assert compiler.advice().endswith("conda install -c conda-forge cxx-compiler")
 
 
-def test_on_windows_kernels_run_on_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
+@pytest.mark.parametrize(("system", "said"), [("win32", "WSL"), ("emscripten", "outside of it")])
+def test_on_windows_and_in_a_browser_kernels_run_on_the_interpreter(
+    system: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setenv("CXX", "g++")
     assert compiler.find_compiler() is None
-    with pytest.raises(compiler.NoCompilerError, match="WSL"):
+    with pytest.raises(compiler.NoCompilerError, match=said):
         compiler.open_compiler()
 
 

@@ -70,10 +70,20 @@ INSTALLERS = {
 """What to type for a C++ compiler, by the program that installs it."""
 
 
+INTERPRETED = {
+    "win32": "for compiled kernels, run kernelab in WSL (Windows Subsystem for Linux)",
+    "emscripten": "a browser starts no compiler; for compiled kernels, run kernelab outside of it",
+}
+"""Systems on which kernels always run on the NumPy interpreter, with what to do for compiled ones.
+
+On Windows nobody has tried what a compiler makes of generated code; in Pyodide no process starts.
+"""
+
+
 def advice() -> str:
     """How to get a C++ compiler on this machine."""
-    if sys.platform == "win32":
-        return "for compiled kernels, run kernelab in WSL (Windows Subsystem for Linux)"
+    if sys.platform in INTERPRETED:
+        return INTERPRETED[sys.platform]
     programs = (("conda",) if os.environ.get("CONDA_PREFIX") else ()) + tuple(INSTALLERS)
     typed = next((INSTALLERS[program] for program in programs if shutil.which(program)), None)
     return "to run at full speed, install a C++ compiler: " + (
@@ -172,10 +182,9 @@ def _run(command: list[str], text: str, environment: dict[str, str]) -> tuple[in
 def find_compiler() -> str | None:
     """The command that KERNELAB_CXX or CXX names, else g++ or clang++ of the path; None if there is none.
 
-    A variable's command is not tried here: see `open_compiler`.  On Windows nobody has tried what a compiler
-    makes of generated code: there is none.
+    A variable's command is not tried here: see `open_compiler`.
     """
-    if sys.platform == "win32":
+    if sys.platform in INTERPRETED:
         return None
     named = _named()
     if named is not None:
