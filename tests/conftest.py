@@ -350,6 +350,15 @@ class NotebookPage:
         """Run every cell and wait until the last has finished."""
         self.page.evaluate("window.jupyterapp.commands.execute('notebook:run-all-cells')")
 
+    def has_lost_widgets(self) -> bool:
+        """Whether JupyterLab gave up a saved widget, once each has come or was given up.
+
+        Its widget manager (jupyterlab_widgets 3.0) calls itself restored when the kernel connects.  What is
+        drawn before it has read the notebook's states stays an error until the notebook is loaded anew.
+        """
+        self.page.wait_for_function(WIDGETS_ARE_SETTLED)
+        return self.page.get_by_text("Error displaying widget: model not found").count() > 0
+
     def run_in_kernel(self, code: str) -> None:
         """Run ``code`` in the notebook's kernel, without a cell, and wait for it."""
         self.page.evaluate(
@@ -358,6 +367,12 @@ class NotebookPage:
             code,
         )
 
+
+WIDGETS_ARE_SETTLED = """() => {
+  const outputs = document.querySelectorAll(".jp-Notebook .jp-OutputArea-output");
+  const shown = [...outputs].map(node => node.textContent);
+  return shown.some(text => text) && !shown.some(text => text.includes("Loading widget..."));
+}"""
 
 # Nothing of a test stays in the page: its documents and views, its kernels, an open side panel, a dark theme.
 EMPTY_THE_PAGE = """async () => {
@@ -466,6 +481,15 @@ def _open_in(page: "Page", lab: Lab, name: str, cells: tuple[str | Path, ...], k
     _write_notebook(lab.root / name, cells, kernel)
     page.evaluate(OPEN_WITH_A_KERNEL, [name, kernel])
     return _ready(page)
+
+
+def reopen(open_notebook: Callable[..., NotebookPage], saved: Path) -> NotebookPage:
+    """A saved notebook, opened with the widgets that its metadata keeps."""
+    for _ in range(5):
+        again = open_notebook(saved)
+        if not again.has_lost_widgets():
+            return again
+    raise AssertionError("JupyterLab lost the saved widgets of a notebook five times")
 
 
 def show_notebook(

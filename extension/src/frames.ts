@@ -8,7 +8,7 @@ import type { Message, Model, Slider } from "./protocol";
 
 const STEPS = 200;
 
-type ViewModel = Model & { get(key: "sliders"): Slider[] | undefined };
+type ViewModel = Model & { get(key: "sliders"): Slider[] | undefined; get(key: "version"): number | undefined };
 
 class Frames {
   private shown = html("div", {});
@@ -17,6 +17,8 @@ class Frames {
   /** The page that comes next, and whether one is being drawn. */
   private next: string | undefined;
   private drawing = false;
+  /** How many changes of the view the latest page has. */
+  private version = 0;
   /** Whether Python has not answered yet, and whether sliders have moved since it was asked. */
   private asked = false;
   private moved = false;
@@ -65,10 +67,20 @@ class Frames {
     this.asked = this.connection.send({ op: "slide", values: this.values });
   }
 
-  private settled = (): void => void this.show(this.model.get("snapshot"));
+  /** JupyterLab may put a state into its model that it asked for before later news came. */
+  private settled = (): void => {
+    const version = this.model.get("version") ?? 0;
+    if (version < this.version) {
+      this.connection.send({ op: "settle" });
+      return;
+    }
+    this.version = version;
+    void this.show(this.model.get("snapshot"));
+  };
 
   private heard = (message: Message): void => {
     if (message.op !== "news") return;
+    this.version = message.version ?? this.version;
     void this.show(message.html ?? "");
     this.asked = false;
     this.ask();

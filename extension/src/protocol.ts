@@ -84,6 +84,7 @@ export interface Message {
   news?: News;
   id?: string;
   html?: string;
+  version?: number;
 }
 
 /** What the front-end sends. */

@@ -6,11 +6,12 @@ class ViewModel extends FakeModel {
   constructor(
     snapshot: string,
     private sliders: object[] = [],
+    public version = 0,
   ) {
     super(snapshot);
   }
   override get(key: string): any {
-    return key === "sliders" ? this.sliders : super.get("snapshot");
+    return { sliders: this.sliders, version: this.version }[key] ?? super.get("snapshot");
   }
 }
 
@@ -28,6 +29,20 @@ test("the latest page is shown, and what comes while one is drawn replaces it", 
   for (const page of ["second", "third", "fourth"]) model.message({ op: "news", html: `<p>${page}</p>` });
   await vi.waitFor(() => expect(el.textContent).toBe("fourth"));
   expect(el.querySelectorAll("p.klt-offline, .klt-frames p:not(.klt-offline)").length).toBe(2);
+});
+
+test("a state older than the latest news is not shown, and Python is asked for the present one", async () => {
+  const model = new ViewModel("<p>1</p>"),
+    { el } = render(model);
+  model.message({ op: "news", html: "<p>2</p>", version: 2 });
+  await vi.waitFor(() => expect(el.textContent).toBe("2"));
+  model.version = 1;
+  model.put("<p>old</p>");
+  expect(model.sent).toEqual([{ op: "settle" }]);
+  model.version = 3;
+  model.put("<p>3</p>");
+  await vi.waitFor(() => expect(el.textContent).toBe("3"));
+  expect(model.sent.length).toBe(1);
 });
 
 test("a slider asks Python once at a time, and then for where it has come to", async () => {

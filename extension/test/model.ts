@@ -37,7 +37,10 @@ export class FakeModel {
     this.emit("msg:custom", content);
   }
   settle(whole: News): void {
-    this.snapshot = JSON.stringify(whole);
+    this.put(JSON.stringify(whole));
+  }
+  put(snapshot: string): void {
+    this.snapshot = snapshot;
     this.emit("change:snapshot");
   }
 }

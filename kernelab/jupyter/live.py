@@ -276,6 +276,7 @@ class ViewWidget(Scripted):
 
     front_end = FRAMES
     snapshot = traitlets.Unicode("").tag(sync=True)
+    version = traitlets.Int(0).tag(sync=True)
     sliders: Any = traitlets.List([]).tag(sync=True)
 
     def __init__(self, view: LiveView) -> None:
@@ -289,17 +290,20 @@ class ViewWidget(Scripted):
         view = self._view()
         if view is None:
             return None
+        version = view.version
         news = view.news()
         if news is not None:
-            self.send({"op": "news", "html": page.render(news)})
+            self.send({"op": "news", "html": page.render(news), "version": version})
         return news is not None
 
     def settle(self) -> None:
         """Put the view into the snapshot."""
         view = self._view()
         if view is not None:
-            self.sliders = list(view.sliders)
-            self.snapshot = page.render(view.node(PIXELS))
+            with self.hold_sync():
+                self.version = view.version
+                self.sliders = list(view.sliders)
+                self.snapshot = page.render(view.node(PIXELS))
 
     def _moved(self, _: Any, question: Any, buffers: Any) -> None:
         view = self._view()
@@ -308,6 +312,9 @@ class ViewWidget(Scripted):
                 view.slide(values)
                 self.refresh()
                 self.settle()
+            case {"op": "settle"}:
+                self.settle()
+                self.send_state(["version", "snapshot"])
             case {"op": "hello"}:
                 self.send({"op": "here"})
 

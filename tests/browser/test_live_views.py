@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.sync_api import expect
 
-from tests.conftest import Lab
+from tests.conftest import Lab, reopen
 
 Open = Callable[..., Any]
 
@@ -75,7 +75,7 @@ def test_a_saved_notebook_shows_the_last_picture_with_widgets_and_without(
     assert ["4 to 5, mean 4.5" in texts[0], "after 5 steps" in texts[1], "steps: 5 in" in texts[2]] == [
         True
     ] * 3
-    again = open_notebook(saved).page.locator(".klt-frames")
+    again = reopen(open_notebook, saved).page.locator(".klt-frames")
     expect(again.nth(0)).to_contain_text("4 to 5, mean 4.5")
     expect(again.nth(1)).to_contain_text("loss 0.0001 after 5 steps")
     expect(again.nth(2).get_by_role("slider")).to_have_count(2)

@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import Locator, expect
 
-from tests.conftest import Lab
+from tests.conftest import Lab, reopen
 
 LOAD = "import warnings\nfrom pathlib import Path\nimport time\nimport kernelab as kl"
 KERNELS = """%%kernel --quiet
@@ -150,7 +150,7 @@ def test_a_saved_tape_is_there_again_without_the_kernel_that_recorded_it(
     stored = json.loads(saved.read_text(encoding="utf-8"))
     output = stored["cells"][2]["outputs"][0]["data"]
     assert {"text/plain", "text/html"} <= output.keys()
-    again = open_notebook(saved).page.locator(".klt")
+    again = reopen(open_notebook, saved).page.locator(".klt")
     expect(rows(again)).to_have_count(3)
     expect(again.locator(".klt-problem code")).to_have_text(["square[64](x, y)", "x.assign(y)"])
     rows(again).nth(0).locator("text.klt-title").click()

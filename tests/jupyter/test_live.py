@@ -239,10 +239,13 @@ def test_the_widget_of_a_live_view_sends_what_is_new_and_goes_with_the_view(comm
     view.update()
     assert widget.refresh()
     (sent,) = [m["content"] for m in widget.comm.messages if m.get("method") == "custom"]
-    assert (sent["op"], "3 to 3" in sent["html"]) == ("news", True)
+    assert (sent["op"], "3 to 3" in sent["html"], sent["version"]) == ("news", True, 1)
     assert "3 to 3" not in widget.snapshot
     widget.settle()
-    assert "3 to 3" in widget.snapshot
+    assert ("3 to 3" in widget.snapshot, widget.version) == (True, 1)
+    widget._moved(widget, {"op": "settle"}, [])  # of a page whose state is older than news that came
+    again = widget.comm.messages[-1]
+    assert (again["method"], again["state"]) == ("update", {"version": 1, "snapshot": widget.snapshot})
     del view
     gc.collect()
     assert widget.refresh() is None

@@ -39,7 +39,7 @@ class LiveView(ABC):
     """What a reader can change: name, low, high and value of each."""
 
     def __init__(self) -> None:
-        self._version = 0
+        self.version = 0
         self._told = 0
         self._kept = 0
         self._output: Any = None
@@ -56,7 +56,7 @@ class LiveView(ABC):
 
     def news(self) -> Node | None:
         """The view, where it has changed since this was last asked."""
-        version = self._version
+        version = self.version
         if version == self._told:
             return None
         self._told = version
@@ -64,7 +64,7 @@ class LiveView(ABC):
 
     def changed(self) -> None:
         """Say that there is news."""
-        self._version += 1
+        self.version += 1
 
     def show(self) -> None:
         """Show the view here, where a notebook is running."""
@@ -74,8 +74,8 @@ class LiveView(ABC):
 
     def keep(self) -> None:
         """Replace the static form by that of the view as it is now: it stands in a saved notebook."""
-        if self._output is not None and self._kept != self._version:
-            self._kept = self._version
+        if self._output is not None and self._kept != self.version:
+            self._kept = self.version
             self._output.update(self._forms(), raw=True)
 
     def _forms(self) -> dict[str, Any]:
