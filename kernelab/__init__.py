@@ -63,29 +63,6 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.s
 
 _FACES = ("autograd", "config", "distributed", "func", "interop", "optim", "teach", "types", "utils")
 
-for _hook, _module in (
-    (_hooks.operate, "runtime.ops.elementwise"),
-    (_hooks.change, "runtime.ops.elementwise"),
-    (_hooks.store, "runtime.ops.elementwise"),
-    (_hooks.total, "runtime.ops.reductions"),
-    (_hooks.matmul, "runtime.ops.reductions"),
-    (_hooks.convert, "runtime.ops.reductions"),
-    (_hooks.pick, "runtime.ops.indexed"),
-    (_hooks.call, "runtime.ops.function_calls"),
-    (_hooks.textbook, "runtime.ops.function_calls"),
-    (_hooks.compile_entry, "runtime.kernel.kernel"),
-    (_hooks.run, "runtime.launch.launch"),
-    (_hooks.launch, "runtime.launch.launch"),
-    (_hooks.check_rules, "autodiff.checks.rule_check"),
-    (_hooks.display, "views"),
-    (_hooks.picture, "views.tape.tape_view"),
-    (_hooks.graph, "warp.tape_graph"),
-    (_hooks.text, "views.kernel.kernel_facts"),
-    (_hooks.error_lines, "views.pages.display"),
-    (_hooks.watch, "views.pages.display"),
-):
-    _hook.module = f"kernelab.{_module}"
-
 
 def _offer_magic() -> None:
     """In a notebook that is running, the first ``%%kernel`` loads the extension where nobody has loaded it.

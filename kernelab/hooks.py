@@ -1,8 +1,8 @@
 """Hooks: functions that lower layers call and higher layers provide.
 
-Arithmetic on arrays runs kernels, and kernels are built on arrays.  The import goes one way only.  The
-package's own module says which module provides each; that is imported at the first call.  The progress of
-long computations is told through one: they must not know who displays it.
+Arithmetic on arrays runs kernels, and kernels are built on arrays.  The import goes one way only: a hook has
+the name of the module that provides its function, which is imported at the first call.  The progress of long
+computations is told through one: they must not know who displays it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,17 +16,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Hook(Generic[P, R]):
-    """A function that a module further to the right provides."""
+    """A function that a module of kernelab provides, further to the right."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.module = ""
+    def __init__(self, module: str) -> None:
+        self.module = module
         self._function: Callable[P, R] | None = None
-
-    @property
-    def is_provided(self) -> bool:
-        """Whether some module has provided the function."""
-        return self._function is not None
 
     def provide(self, function: F) -> F:
         """Call `function` from now on; a decorator."""
@@ -38,7 +32,7 @@ class Hook(Generic[P, R]):
         if function is None:
             import_module(self.module)
             function = self._function
-            assert function is not None, f"{self.module} does not provide {self.name}"
+            assert function is not None, f"{self.module} provides no such function"
         return function(*args, **kwargs)
 
 
@@ -51,65 +45,65 @@ class Displayed:
         return display(self)
 
 
-operate: "Hook[[str, Sequence[Any]], Any]" = Hook("operate")
-"""An operator applied to arrays and numbers, element by element (`elementwise`)."""
+operate: "Hook[[str, Sequence[Any]], Any]" = Hook("kernelab.runtime.ops.elementwise")
+"""An operator applied to arrays and numbers, element by element."""
 
-change: "Hook[[str, Any, Any], Any]" = Hook("change")
-"""An operator such as `+=` applied in place (`elementwise`)."""
+change: "Hook[[str, Any, Any], Any]" = Hook("kernelab.runtime.ops.elementwise")
+"""An operator such as `+=` applied in place."""
 
-store: "Hook[[Any, Any], None]" = Hook("store")
-"""The elements of one array copied into another, cast and broadcast (`reductions`)."""
+store: "Hook[[Any, Any], None]" = Hook("kernelab.runtime.ops.elementwise")
+"""The elements of one array copied into another, cast and broadcast."""
 
-total: "Hook[[Any, int | None, Any, bool], Any]" = Hook("total")
-"""The sum or the mean of an array, or along an axis of it, as an array or into one (`reductions`)."""
+total: "Hook[[Any, int | None, Any, bool], Any]" = Hook("kernelab.runtime.ops.reductions")
+"""The sum or the mean of an array, or along an axis of it, as an array or into one."""
 
-matmul: "Hook[[Any, Any], Any]" = Hook("matmul")
-"""The product of matrices and vectors (`reductions`)."""
+matmul: "Hook[[Any, Any], Any]" = Hook("kernelab.runtime.ops.reductions")
+"""The product of matrices and vectors."""
 
-convert: "Hook[[Any, Any], Any]" = Hook("convert")
-"""A copy of an array with another dtype (`reductions`)."""
+convert: "Hook[[Any, Any], Any]" = Hook("kernelab.runtime.ops.reductions")
+"""A copy of an array with another dtype."""
 
-pick: "Hook[[Any, tuple[Any, ...]], Any]" = Hook("pick")
-"""The elements of an array at indices (`indexed`)."""
+pick: "Hook[[Any, tuple[Any, ...]], Any]" = Hook("kernelab.runtime.ops.indexed")
+"""The elements of an array at indices."""
 
-compile_entry: "Hook[[str, str], Callable[[bytes], None]]" = Hook("compile_entry")
-"""The entry of the kernel with that name in a text (`kernel`)."""
+compile_entry: "Hook[[str, str], Callable[[bytes], None]]" = Hook("kernelab.runtime.kernel.kernel")
+"""The entry of the kernel with that name in a text."""
 
-run: "Hook[[Any, Any, list[Any]], None]" = Hook("run")
-"""A kernel launched on a grid with its arguments (`launch`)."""
+run: "Hook[[Any, Any, list[Any]], None]" = Hook("kernelab.runtime.launch.launch")
+"""A kernel launched on a grid with its arguments."""
 
-call: "Hook[[Any, Sequence[Any], Mapping[str, Any]], Any]" = Hook("call")
-"""A function for kernels called from Python, with arguments by position and by name (`function_calls`)."""
+call: "Hook[[Any, Sequence[Any], Mapping[str, Any]], Any]" = Hook("kernelab.runtime.ops.function_calls")
+"""A function for kernels called from Python, with arguments by position and by name."""
 
-textbook: "Hook[[Any, Iterable[str] | None], Any]" = Hook("textbook")
-"""The derivatives of a function for kernels as textbooks write them (`function_calls`)."""
+textbook: "Hook[[Any, Iterable[str] | None], Any]" = Hook("kernelab.runtime.ops.function_calls")
+"""The derivatives of a function for kernels as textbooks write them."""
 
-launch: "Hook[..., Any]" = Hook("launch")
-"""`kl.launch` (`launch`)."""
+launch: "Hook[..., Any]" = Hook("kernelab.runtime.launch.launch")
+"""`kl.launch`."""
 
-check_rules: "Hook[[Any], None]" = Hook("check_rules")
-"""Warnings of the wrong derivative rules in a program (`rule_check`)."""
+check_rules: "Hook[[Any], None]" = Hook("kernelab.autodiff.checks.rule_check")
+"""Warnings of the wrong derivative rules in a program."""
 
-display: "Hook[[Any], dict[str, Any]]" = Hook("display")
-"""The forms in which a notebook shows an object, by MIME type (`views`)."""
+display: "Hook[[Any], dict[str, Any]]" = Hook("kernelab.views")
+"""The forms in which a notebook shows an object, by MIME type."""
 
-widget: "Hook[[Any, dict[str, str]], dict[str, Any]]" = Hook("widget")
-"""What a running notebook shows of a tape or a live view, given its static forms (the package itself)."""
+widget: "Hook[[Any, dict[str, str]], dict[str, Any]]" = Hook("kernelab")
+"""What a running notebook shows of a tape or a live view, given its static forms."""
 
-picture: "Hook[[Any], str]" = Hook("picture")
-"""A tape as the text of an SVG file (`views`)."""
+picture: "Hook[[Any], str]" = Hook("kernelab.views.tape.tape_view")
+"""A tape as the text of an SVG file."""
 
-graph: "Hook[..., str]" = Hook("graph")
-"""A tape as the text of a DOT file (`tape_graph`)."""
+graph: "Hook[..., str]" = Hook("kernelab.warp.tape_graph")
+"""A tape as the text of a DOT file."""
 
-text: "Hook[[Any], str]" = Hook("text")
-"""A function of the IR as readable text (`views`)."""
+text: "Hook[[Any], str]" = Hook("kernelab.views.kernel.kernel_facts")
+"""A function of the IR as readable text."""
 
-error_lines: "Hook[[Any], list[str]]" = Hook("error_lines")
-"""The lines that a notebook shows of an error (`display`)."""
+error_lines: "Hook[[Any], list[str]]" = Hook("kernelab.views.pages.display")
+"""The lines that a notebook shows of an error."""
 
-watch: "Hook[[Any], Callable[[], Any]]" = Hook("watch")
-"""The display of a long computation, to be called after each step (`display`)."""
+watch: "Hook[[Any], Callable[[], Any]]" = Hook("kernelab.views.pages.display")
+"""The display of a long computation, to be called after each step."""
 
 
 class Progress:
