@@ -2,15 +2,8 @@
 
 from kernelab.guidance.hint_tables import face
 from kernelab.runtime.launch.scoped import ScopedDevice, ScopedTimer
-from kernelab.runtime.ops.reductions import (
-    array_cast,
-    array_inner,
-    array_scan,
-    array_sum,
-    radix_sort_pairs,
-    runlength_encode,
-    segmented_sort_pairs,
-)
+from kernelab.runtime.ops.reductions import array_cast, array_inner, array_scan, array_sum
+from kernelab.runtime.ops.sorting import radix_sort_pairs, runlength_encode, segmented_sort_pairs
 
 __all__ = [
     "ScopedDevice",
