@@ -24,7 +24,8 @@ import numpy as np
 
 import kernelab as kl
 from kernelab.errors import Source
-from kernelab.runtime.kernel.kernel import Kernel, compile_source
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.texts import compile_source
 from kernelab.views.kernel.kernel_facts import view
 
 TEXT = """

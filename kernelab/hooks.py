@@ -66,7 +66,7 @@ convert: "Hook[[Any, Any], Any]" = Hook("kernelab.runtime.ops.reductions")
 pick: "Hook[[Any, tuple[Any, ...]], Any]" = Hook("kernelab.runtime.ops.indexed")
 """The elements of an array at indices."""
 
-compile_entry: "Hook[[str, str], Callable[[bytes], None]]" = Hook("kernelab.runtime.kernel.kernel")
+compile_entry: "Hook[[str, str], Callable[[bytes], None]]" = Hook("kernelab.runtime.kernel.texts")
 """The entry of the kernel with that name in a text."""
 
 run: "Hook[[Any, Any, list[Any]], None]" = Hook("kernelab.runtime.launch.launch")

@@ -32,7 +32,8 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.host.create import zeros
 from kernelab.runtime.host.structarray import structarray
-from kernelab.runtime.kernel.kernel import Kernel, kernels_of
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.memory.spaces import space_of
 

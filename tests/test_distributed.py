@@ -20,7 +20,7 @@ from scipy import sparse
 
 import kernelab as kl
 from kernelab.errors import Source
-from kernelab.runtime.kernel.kernel import compile_source
+from kernelab.runtime.kernel.texts import compile_source
 from kernelab.runtime.memory import spaces
 from tests.support.simulated import SimulatedDriver
 

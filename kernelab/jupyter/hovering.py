@@ -23,8 +23,9 @@ from kernelab.lang import ops
 from kernelab.lang.ir import For, Var, While, defs, walk
 from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, Undefined, VecPattern, Zero
 from kernelab.runtime.array.array import array
-from kernelab.runtime.kernel.kernel import Kernel, compile_source
+from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.loading import short
+from kernelab.runtime.kernel.texts import compile_source
 from kernelab.runtime.ops.function_calls import stated_kernel
 
 Sections = list[tuple[str, str]]

@@ -28,7 +28,8 @@ from kernelab.frontend.definitions.definitions import CHECKS
 from kernelab.frontend.meaning.syntax_trees import module_of
 from kernelab.jupyter.after_cell import Rules
 from kernelab.lang.ir import Call, Function, walk
-from kernelab.runtime.kernel.kernel import Compiled, Kernel, compile_source
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.texts import Compiled, compile_source
 from kernelab.runtime.memory.device import get_device
 from kernelab.runtime.ops.function_calls import stated_kernel
 from kernelab.views.kernel.code_view import DEFAULT, PANES

@@ -8,7 +8,8 @@ import pytest
 
 from kernelab.errors import KernelError, Source
 from kernelab.frontend import lower_source
-from kernelab.runtime.kernel.kernel import Kernel, compile_source
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.texts import compile_source
 from kernelab.views.kernel.kernel_facts import view
 from kernelab.views.pages import markup, page
 

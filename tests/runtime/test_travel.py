@@ -19,7 +19,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import Source
-from kernelab.runtime.kernel.kernel import compile_source
+from kernelab.runtime.kernel.texts import compile_source
 
 GAIN = 3.0
 LENGTHS = [1, 2, 3]

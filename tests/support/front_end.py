@@ -14,7 +14,8 @@ from kernelab.autodiff.checks.rule_check import leave_unchecked
 from kernelab.errors import KernelError, Source
 from kernelab.lang.ir import Function
 from kernelab.lang.verify import verify
-from kernelab.runtime.kernel.kernel import Kernel, compile_source
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.texts import compile_source
 from kernelab.views.kernel.kernel_facts import differentiable, view
 from kernelab.views.pages import markup, page
 from kernelab.views.pages.display import error_lines

@@ -37,8 +37,9 @@ from kernelab.passes.access.access_regions import Box, Region
 from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, caller
-from kernelab.runtime.kernel.kernel import Kernel, kernels_of
+from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Program, Pullback
+from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.launch.footprint import box_and_whole, settled
 from kernelab.runtime.memory.memory import Allocation
 from kernelab.runtime.memory.streams import configured

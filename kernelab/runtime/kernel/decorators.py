@@ -29,7 +29,7 @@ from kernelab.host.single import Single
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.host.struct_instances import Instance, class_of
-from kernelab.runtime.kernel.kernel import Kernel, Made, compile_source
+from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.loading import (
     Parsed,
     closure,
@@ -43,6 +43,7 @@ from kernelab.runtime.kernel.loading import (
     warn_of,
 )
 from kernelab.runtime.kernel.signature import stated
+from kernelab.runtime.kernel.texts import Made, compile_source
 from kernelab.runtime.kernel.travel import Def, Text
 
 Decorator = Callable[[Callable[..., Any]], Any]

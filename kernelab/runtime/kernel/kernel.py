@@ -4,24 +4,16 @@ The one module that composes frontend, passes and backend.  Must not know launch
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Self
 
 from kernelab import hooks
-from kernelab.backend.common.backends import Entry
 from kernelab.errors import Diagnostic, KernelError, KernelTypeError, LaunchError, Source, Span
 from kernelab.frontend import (
     Constant,
-    Definition,
     GenericKernel,
     KernelDefinition,
-    Lowered,
-    StructDefinition,
-    UserFunction,
-    lower_source,
 )
-from kernelab.frontend.meaning.source import parse
 from kernelab.hooks import Displayed
 from kernelab.host.traced import origins
 from kernelab.lang.ir import Custom, Function, walk
@@ -37,8 +29,6 @@ from kernelab.passes.common.copying import lay_out
 from kernelab.passes.common.effects import Effects, effects
 from kernelab.passes.common.simplify import simplify
 from kernelab.runtime.array.array_attributes import KernelHints
-from kernelab.runtime.context.garbage import put_off
-from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.kernel.arguments import (
     LateSums,
     Loaded,
@@ -62,12 +52,6 @@ from kernelab.runtime.kernel.travel import (
     Def,
     Part,
     Text,
-    by_token,
-    captured,
-    require_own_rules,
-    require_version,
-    token_of,
-    version,
 )
 from kernelab.settings import Check, settings
 
@@ -405,101 +389,9 @@ class Kernel(KernelHints, Displayed):
         return kernel
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """The result of compiling a text: its kernels and functions, and what the frontend found besides."""
-
-    definitions: dict[str, "Made"]
-    lowered: Lowered
-
-
-@put_off()
-def compile_source(source: Source, namespace: Mapping[str, Any] | None = None, **options: Any) -> Compiled:
-    """Compile every def of a text, with the names around it; mistakes are collected, not raised.
-
-    `options` are those of the `kernel` decorator, for every kernel of the text.
-    """
-    return _compiled(source, {} if namespace is None else namespace, options).compiled
-
-
-def _compiled(source: Source, names: Mapping[str, Any], options: Mapping[str, Any]) -> "Cell":
-    lowered = lower_source(source, names)
-    definitions = {name: _loaded(definition, options) for name, definition in lowered.definitions.items()}
-    cell = Cell(source, options, Compiled(definitions, lowered))
-    for name, value in definitions.items():
-        if not isinstance(value, type):
-            value.origin = Part(_member, (cell, name))
-    return cell
-
-
-@dataclass(eq=False)
-class Cell:
-    """A text and what was made of it: it pickles as text with the names that it takes from around it."""
-
-    source: Source
-    options: Mapping[str, Any]
-    compiled: Compiled
-    token: str | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        source, every = self.source, self.compiled.definitions.values()
-        functions = [value for value in every if isinstance(value, UserFunction)]
-        require_own_rules(member for function in functions for member in function.members)
-        constants = [one for function in functions for one in function.constants.values()]
-        for value in every:
-            constants += value.constants if isinstance(value, Kernel) else ()
-        names = captured(parse(source), self.compiled.lowered.named, constants, f"the text of {source.label}")
-        text = (source.text, source.label, source.first_line)
-        return _cell, (version(), token_of(self), text, names, {**self.options})
-
-
-def _cell(
-    there: str, token: str, text: tuple[str, str, int], names: Mapping[str, Any], options: Mapping[str, Any]
-) -> Cell:
-    require_version(there, f"the text of {text[1]}")
-    cell: Cell = by_token(token, lambda: _compiled(Source(*text), names, options))
-    return cell
-
-
-def _member(cell: Cell, name: str) -> "Made":
-    if name not in cell.compiled.definitions:
-        cell.compiled.lowered.raise_errors()
-    return cell.compiled.definitions[name]
-
-
 def _kernel(text: Text, early: Parsed | None, options: Mapping[str, Any]) -> Kernel:
     function = text.function()
     return Kernel.of_def(function, function.__globals__, options, early)
-
-
-def kernels_of(text: str, label: str, names: Mapping[str, Any] | None = None) -> dict[str, Kernel]:
-    """The kernels of a text of kernelab's own, by name; raises KernelError where the types do not fit."""
-    compiled = compile_source(Source(text, label), names)
-    compiled.lowered.raise_errors()
-    return {name: value for name, value in compiled.definitions.items() if isinstance(value, Kernel)}
-
-
-@hooks.compile_entry.provide
-def _entry_of(text: str, name: str) -> Entry:
-    return kernels_of(text, "kernelab elements")[name].program.entry
-
-
-Made = Kernel | UserFunction | type[Instance]
-"""What a definition of a text is to its user."""
-
-
-def _loaded(definition: Definition, options: Mapping[str, Any]) -> Made:
-    if isinstance(definition, StructDefinition):
-        return class_of(definition.struct)
-    if isinstance(definition, GenericKernel):
-        definition.options |= options
-        return Kernel.of(definition.name, lambda: definition)
-    if not isinstance(definition, KernelDefinition):
-        return definition
-    chosen = replace(definition, options={**definition.options, **options})
-    kernel = Kernel.of(chosen.name, lambda: chosen)
-    kernel.definition = chosen
-    return kernel
 
 
 def _no_backward(kernel: Kernel) -> Diagnostic:

@@ -28,7 +28,8 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.array.transfers import readable, transfer
 from kernelab.runtime.context.recorder import RECORDER, caller
-from kernelab.runtime.kernel.kernel import Kernel, kernels_of
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.streams import configured

@@ -21,7 +21,8 @@ from kernelab.runtime.array.layout import keys_of, require_inside
 from kernelab.runtime.array.transfers import look_at, readable, tabulate, unreadable
 from kernelab.runtime.context.conversion import HostArray, described
 from kernelab.runtime.context.recorder import RECORDER
-from kernelab.runtime.kernel.kernel import Kernel, kernels_of
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.ops.operands import made_once

@@ -15,7 +15,8 @@ from kernelab.lang.types import Array, Scalar, Value, bool_, scalar_of, shape_of
 from kernelab.runtime.array.array import array, duplicate, require_array
 from kernelab.runtime.context.conversion import described, is_whole
 from kernelab.runtime.context.recorder import caller
-from kernelab.runtime.kernel.kernel import Kernel, kernels_of
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.memory.device import Device
 from kernelab.runtime.ops.elementwise import apply, cast_function, component_indices

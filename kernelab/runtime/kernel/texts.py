@@ -1,0 +1,123 @@
+"""Compiles texts that hold several definitions: the cells of a notebook, and kernelab's own kernels."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kernelab import hooks
+from kernelab.backend.common.backends import Entry
+from kernelab.errors import Source
+from kernelab.frontend import (
+    Definition,
+    GenericKernel,
+    KernelDefinition,
+    Lowered,
+    StructDefinition,
+    UserFunction,
+    lower_source,
+)
+from kernelab.frontend.meaning.source import parse
+from kernelab.runtime.context.garbage import put_off
+from kernelab.runtime.host.struct_instances import Instance, class_of
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.travel import (
+    Part,
+    by_token,
+    captured,
+    require_own_rules,
+    require_version,
+    token_of,
+    version,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The result of compiling a text: its kernels and functions, and what the frontend found besides."""
+
+    definitions: dict[str, "Made"]
+    lowered: Lowered
+
+
+@put_off()
+def compile_source(source: Source, namespace: Mapping[str, Any] | None = None, **options: Any) -> Compiled:
+    """Compile every def of a text, with the names around it; mistakes are collected, not raised.
+
+    `options` are those of the `kernel` decorator, for every kernel of the text.
+    """
+    return _compiled(source, {} if namespace is None else namespace, options).compiled
+
+
+def _compiled(source: Source, names: Mapping[str, Any], options: Mapping[str, Any]) -> "Cell":
+    lowered = lower_source(source, names)
+    definitions = {name: _loaded(definition, options) for name, definition in lowered.definitions.items()}
+    cell = Cell(source, options, Compiled(definitions, lowered))
+    for name, value in definitions.items():
+        if not isinstance(value, type):
+            value.origin = Part(_member, (cell, name))
+    return cell
+
+
+@dataclass(eq=False)
+class Cell:
+    """A text and what was made of it: it pickles as text with the names that it takes from around it."""
+
+    source: Source
+    options: Mapping[str, Any]
+    compiled: Compiled
+    token: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        source, every = self.source, self.compiled.definitions.values()
+        functions = [value for value in every if isinstance(value, UserFunction)]
+        require_own_rules(member for function in functions for member in function.members)
+        constants = [one for function in functions for one in function.constants.values()]
+        for value in every:
+            constants += value.constants if isinstance(value, Kernel) else ()
+        names = captured(parse(source), self.compiled.lowered.named, constants, f"the text of {source.label}")
+        text = (source.text, source.label, source.first_line)
+        return _cell, (version(), token_of(self), text, names, {**self.options})
+
+
+def _cell(
+    there: str, token: str, text: tuple[str, str, int], names: Mapping[str, Any], options: Mapping[str, Any]
+) -> Cell:
+    require_version(there, f"the text of {text[1]}")
+    cell: Cell = by_token(token, lambda: _compiled(Source(*text), names, options))
+    return cell
+
+
+def _member(cell: Cell, name: str) -> "Made":
+    if name not in cell.compiled.definitions:
+        cell.compiled.lowered.raise_errors()
+    return cell.compiled.definitions[name]
+
+
+def kernels_of(text: str, label: str, names: Mapping[str, Any] | None = None) -> dict[str, Kernel]:
+    """The kernels of a text of kernelab's own, by name; raises KernelError where the types do not fit."""
+    compiled = compile_source(Source(text, label), names)
+    compiled.lowered.raise_errors()
+    return {name: value for name, value in compiled.definitions.items() if isinstance(value, Kernel)}
+
+
+@hooks.compile_entry.provide
+def _entry_of(text: str, name: str) -> Entry:
+    return kernels_of(text, "kernelab elements")[name].program.entry
+
+
+Made = Kernel | UserFunction | type[Instance]
+"""What a definition of a text is to its user."""
+
+
+def _loaded(definition: Definition, options: Mapping[str, Any]) -> Made:
+    if isinstance(definition, StructDefinition):
+        return class_of(definition.struct)
+    if isinstance(definition, GenericKernel):
+        definition.options |= options
+        return Kernel.of(definition.name, lambda: definition)
+    if not isinstance(definition, KernelDefinition):
+        return definition
+    chosen = replace(definition, options={**definition.options, **options})
+    kernel = Kernel.of(chosen.name, lambda: chosen)
+    kernel.definition = chosen
+    return kernel
