@@ -300,9 +300,6 @@ def interrupted(name: str) -> KernelInterrupt:
     return KernelInterrupt(Diagnostic(message, None, "interrupted"))
 
 
-# --------------------------------------------------------------------------------- arguments and printed text
-
-
 # ------------------------------------------------------------------------------------------- packed arguments
 
 

@@ -13,7 +13,6 @@ from kernelab.errors import (
     KernelValueError,
     LaunchError,
     Span,
-    a_thing,
     counted,
     type_name,
     with_article,
@@ -37,7 +36,7 @@ from kernelab.lang.types import (
 )
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
-from kernelab.runtime.context.conversion import array_type, scalar_of_dtype, value_type
+from kernelab.runtime.context.conversion import array_type, described, scalar_of_dtype, value_type
 from kernelab.runtime.host.create import from_dlpack
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import structarray
@@ -129,10 +128,9 @@ def _described(argument: Any, wanted: Any) -> tuple[str, str]:
     elif isinstance(argument, type) and isinstance(getattr(argument, "__kernelab_struct__", None), Struct):
         return f"the struct {argument.__name__} itself", f"make one: {argument.__name__}()"
     elif isinstance(argument, np.ndarray):
-        return f"a NumPy array of {argument.dtype}", f"make it with kl.zeros(n, dtype={struct}).numpy()"
+        return described(argument), f"make it with kl.zeros(n, dtype={struct}).numpy()"
     else:
-        shown = f"the {type_name(argument)} {argument}" if isinstance(argument, int | float) else None
-        return shown or f"{a_thing(argument)}", f"make it with {struct}()"
+        return described(argument), f"make it with {struct}()"
     if isinstance(dtype, Struct) and dtype.name == struct.name and dtype != struct:
         return f"{text} of another definition: {difference(struct, dtype)}", AGAIN
     return text, ""

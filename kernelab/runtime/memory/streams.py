@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Token
 from typing import Any, TypeVar
+from weakref import finalize
 
 from kernelab.backend.cuda.driver import Driver
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LAUNCH_CONFIG, STREAMS, LaunchConfig
@@ -22,21 +23,6 @@ from kernelab.settings import during
 Kind = TypeVar("Kind")
 
 
-class _Handle:
-    """A stream or an event of a driver, given back when this object goes."""
-
-    __slots__ = ("_close", "_space", "number")
-
-    def __init__(self, number: int, space: Space, close: Callable[[int], None] | None) -> None:
-        self.number = number
-        self._space = space
-        self._close = close
-
-    def __del__(self) -> None:
-        if self._close is not None and self._space.takes_back:
-            self._close(self.number)
-
-
 class Stream:
     """A queue of a CUDA device: its work runs in order, and concurrently with that of other streams.
 
@@ -48,17 +34,17 @@ class Stream:
         place, space = _cuda(device, "a stream")
         self.device = place
         self._driver, self._space = space.driver, space
+        self.number = space.stream_sync.open() if cuda_stream is None else int(cuda_stream) or LEGACY
+        """The driver's number of it; 0 is the device's own stream."""
         if cuda_stream is None:
-            self._handle = _Handle(space.stream_sync.open(), space, space.close_stream)
-        else:
-            self._handle = _Handle(int(cuda_stream) or LEGACY, space, None)
+            _close_with(self, space, space.close_stream)
 
     @classmethod
     def _own(cls, device: Device | str | None) -> "Stream":
         """The stream in which a device works where nothing else is said."""
         stream = cls.__new__(cls)
         stream.device, space = _cuda(device, "a stream")
-        stream._driver, stream._space, stream._handle = space.driver, space, _Handle(0, space, None)
+        stream._driver, stream._space, stream.number = space.driver, space, 0
         return stream
 
     def __repr__(self) -> str:
@@ -69,11 +55,6 @@ class Stream:
 
     def __hash__(self) -> int:
         return hash((self.device, self.number))
-
-    @property
-    def number(self) -> int:
-        """The driver's number of it; 0 is the device's own stream."""
-        return self._handle.number
 
     @property
     def cuda_stream(self) -> int:
@@ -140,8 +121,9 @@ class Event:
         self.enable_timing = bool(enable_timing)
         self._space = space
         self._driver: Driver = space.driver
-        number = self._driver.open_event(self.enable_timing)
-        self._handle = _Handle(number, space, self._driver.close_event)
+        self.number = self._driver.open_event(self.enable_timing)
+        """The driver's number of it."""
+        _close_with(self, space, self._driver.close_event)
         self._within: Capture | None = None
         """The capture in which it was last recorded: then it happens in a graph."""
 
@@ -154,11 +136,6 @@ class Event:
             message = "this event was recorded while launches were captured: it is a part of their graph"
             hint = "record one behind kl.capture_launch(graph): kl.record_event()"
             raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
-
-    @property
-    def number(self) -> int:
-        """The driver's number of it."""
-        return self._handle.number
 
     @property
     def cuda_event(self) -> int:
@@ -290,6 +267,16 @@ def flowing(stream: Stream | None) -> AbstractContextManager[None]:
 def configured(config: LaunchConfig) -> AbstractContextManager[None]:
     """Run launches with a launch configuration within; the default leaves that of a launch around them."""
     return nullcontext() if config is DEFAULT_CONFIG else during(LAUNCH_CONFIG, config)
+
+
+def _close_with(owner: Stream | Event, space: Space, close: Callable[[int], None]) -> None:
+    """Give a stream or an event of a driver back when the object that holds its number goes."""
+
+    def given_back(number: int) -> None:
+        if space.takes_back:
+            close(number)
+
+    finalize(owner, given_back, owner.number).atexit = False
 
 
 def _event(argument: Event) -> Event:
