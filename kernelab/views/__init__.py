@@ -20,13 +20,7 @@ from kernelab.runtime.kernel import decorators
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.ops.indexed import indexedarray
 from kernelab.views.kernel.graph_view import graph_svg, graph_view
-from kernelab.views.kernel.kernel_facts import (
-    derivation_view,
-    function_view,
-    program_view,
-    view,
-    vjp_view,
-)
+from kernelab.views.kernel.kernel_facts import derivation_view, function_view, program_view, view, vjp_view
 from kernelab.views.pages import display
 from kernelab.views.pages.markup import Node
 from kernelab.views.tape.arrays import array_view, picked_view

@@ -35,13 +35,7 @@ from kernelab.frontend.meaning.frame import Mistake, evaluated
 from kernelab.frontend.meaning.meanings import FunctionRef, KernelRef, Poison, StructRef
 from kernelab.frontend.meaning.name_lookup import Scope, named_in
 from kernelab.frontend.meaning.source import Places, lambda_of, no_text, parse, source_of
-from kernelab.frontend.meaning.syntax_trees import (
-    nodes,
-    parameters,
-    returns_value,
-    states_result,
-    word,
-)
+from kernelab.frontend.meaning.syntax_trees import nodes, parameters, returns_value, states_result, word
 from kernelab.frontend.meaning.trial import adopt, is_trial, may_run
 from kernelab.frontend.meaning.unsupported import refusal_of
 

@@ -17,13 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from kernelab.errors import Diagnostic, Related, Span, counted
-from kernelab.frontend.definitions.adjoint_targets import (
-    Adjoints,
-    bars,
-    float_part,
-    has_floats,
-    is_float,
-)
+from kernelab.frontend.definitions.adjoint_targets import Adjoints, bars, float_part, has_floats, is_float
 from kernelab.frontend.definitions.definitions import Template, template
 from kernelab.frontend.definitions.functions import UserFunction, as_meaning, lower_rule
 from kernelab.frontend.expressions import struct_values

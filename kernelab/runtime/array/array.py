@@ -33,14 +33,7 @@ from kernelab.runtime.array.layout import (
     shaped,
     share_bytes,
 )
-from kernelab.runtime.array.transfers import (
-    allocate_on,
-    laid_out,
-    look_at,
-    transfer,
-    unreadable,
-    write,
-)
+from kernelab.runtime.array.transfers import allocate_on, laid_out, look_at, transfer, unreadable, write
 from kernelab.runtime.context.conversion import (
     HostArray,
     copy_elements,

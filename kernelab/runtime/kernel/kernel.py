@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelError, KernelTypeError, LaunchError, Source, Span
-from kernelab.frontend import (
-    Constant,
-    GenericKernel,
-    KernelDefinition,
-)
+from kernelab.frontend import Constant, GenericKernel, KernelDefinition
 from kernelab.hooks import Displayed
 from kernelab.host.traced import origins
 from kernelab.lang.ir import Custom, Function, walk
@@ -29,14 +25,7 @@ from kernelab.passes.common.copying import lay_out
 from kernelab.passes.common.effects import Effects, effects
 from kernelab.passes.common.simplify import simplify
 from kernelab.runtime.array.array_attributes import KernelHints
-from kernelab.runtime.kernel.arguments import (
-    LateSums,
-    Loaded,
-    Plan,
-    ordered,
-    parameters,
-    straight,
-)
+from kernelab.runtime.kernel.arguments import LateSums, Loaded, Plan, ordered, parameters, straight
 from kernelab.runtime.kernel.loading import (
     Module,
     Parsed,
@@ -48,11 +37,7 @@ from kernelab.runtime.kernel.loading import (
 )
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.kernel.signature import types_of
-from kernelab.runtime.kernel.travel import (
-    Def,
-    Part,
-    Text,
-)
+from kernelab.runtime.kernel.travel import Def, Part, Text
 from kernelab.settings import Check, settings
 
 if TYPE_CHECKING:

@@ -8,15 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import (
-    Diagnostic,
-    KernelValueError,
-    LaunchError,
-    Span,
-    counted,
-    type_name,
-    with_article,
-)
+from kernelab.errors import Diagnostic, KernelValueError, LaunchError, Span, counted, type_name, with_article
 from kernelab.frontend.definitions.kernels import Formal, GenericKernel
 from kernelab.host.values import type_of
 from kernelab.lang.rounding import is_float_dtype

@@ -14,14 +14,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.backend.common.backends import thread_text
-from kernelab.errors import (
-    Diagnostic,
-    KernelIndexError,
-    KernelValueError,
-    NotFiniteError,
-    Related,
-    Span,
-)
+from kernelab.errors import Diagnostic, KernelIndexError, KernelValueError, NotFiniteError, Related, Span
 from kernelab.lang.ir import Atomic, Const, Load, Native, Store, walk
 from kernelab.lang.types import int32
 from kernelab.passes.common.race_marks import UNMARKED, unseen
