@@ -47,6 +47,8 @@ from kernelab.runtime.kernel.texts import Made, compile_source
 from kernelab.runtime.kernel.travel import Def, Text
 
 Decorator = Callable[[Callable[..., Any]], Any]
+Rule = tuple[Callable[..., Any], Mapping[str, Any], bool]
+"""A custom derivative: its def, the names around that, and whether it is compared with differences."""
 
 
 @typing.overload
@@ -71,7 +73,7 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     >>> y.list()
     [4.0, 9.0]
     """
-    names = names_around(2)
+    names = names_around()
     refuse_unknown("kernel", options)
     if function is None:
         return lambda function: _kernel(function, names, options)
@@ -97,7 +99,7 @@ def overload(kernel: Any, types: Sequence[Any] | Mapping[str, Any] | None = None
     [0.1, 0.1]
     """
     if types is None and isinstance(kernel, FunctionType):
-        return _of_stub(kernel, names_around(2))
+        return _of_stub(kernel, names_around())
     if not isinstance(kernel, Kernel) or not isinstance(kernel.loaded, GenericKernel):
         name = getattr(kernel, "__name__", repr(kernel))
         hint = "give one of its parameters the type Any, or launch it as it is"
@@ -123,7 +125,7 @@ def func(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     The options ``name=``, ``module=`` and ``inline=`` are taken; the last two change nothing.
     Raises KernelValueError for any other option.
     """
-    names = names_around(2)
+    names = names_around()
     refuse_unknown("func", options)
     if function is None:
         return lambda function: Function(_require_def(function, "func"), names)
@@ -147,7 +149,7 @@ def compile(
     >>> x.list()
     [2.0, 2.0, 2.0]
     """
-    around = names_around(2) if namespace is None else namespace
+    around = names_around() if namespace is None else namespace
     if not isinstance(text, str):
         message = f"compile takes the text of kernels, not {described(text)}"
         raise KernelTypeError(Diagnostic(message, code="text", hint="decorate a function with @kl.kernel"))
@@ -174,7 +176,7 @@ def func_grad(forward_fn: Any, check: bool = True) -> Decorator:
     >>> float(kl.func.grad(root)(4.0))
     0.25
     """
-    return _rule(forward_fn, names_around(2), check)
+    return _rule(forward_fn, names_around(), check)
 
 
 def func_replay(forward_fn: Any, check: bool = True) -> Decorator:
@@ -182,7 +184,7 @@ def func_replay(forward_fn: Any, check: bool = True) -> Decorator:
 
     Its results are compared with those of `f` when it is first used; ``check=False`` says that they differ.
     """
-    return _rule(forward_fn, names_around(2), check)
+    return _rule(forward_fn, names_around(), check)
 
 
 def func_jvp(forward_fn: Any, check: bool = True) -> Decorator:
@@ -201,7 +203,7 @@ def func_jvp(forward_fn: Any, check: bool = True) -> Decorator:
     >>> [float(number) for number in kl.func.jvp(root, (4.0,), (1.0,))]
     [2.0, 0.25]
     """
-    return _rule(forward_fn, names_around(2), check)
+    return _rule(forward_fn, names_around(), check)
 
 
 def func_native(
@@ -222,7 +224,7 @@ def func_native(
     >>> kl.map(square, kl.array([2.0, 3.0])).list()
     [4.0, 9.0]
     """
-    names = names_around(2)
+    names = names_around()
     parts = {"snippet": snippet, "adj_snippet": adj_snippet, "replay_snippet": replay_snippet, "check": check}
     return lambda function: NativeFunction(function, names, parts)
 
@@ -235,15 +237,18 @@ def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool) -> Decorat
         raise KernelTypeError(Diagnostic(message, None, "func", hint="decorate it with @func"))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        names = ChainMap(closure(function), *maps_of(namespace))
         if isinstance(forward_fn, Function):
-            forward_fn.attach(lambda target: attach(rule_from(function, names, check), target))
-            forward_fn.ruled.append((function, namespace, check))
+            forward_fn.rules.append((function, namespace, check))
         else:
-            attach(rule_from(function, names, check), forward_fn.__kernelab_function__)
+            _attach((function, namespace, check), forward_fn.__kernelab_function__)
         return function
 
     return decorate
+
+
+def _attach(rule: Rule, target: UserFunction) -> None:
+    function, namespace, check = rule
+    attach(rule_from(function, ChainMap(closure(function), *maps_of(namespace)), check), target)
 
 
 def struct(cls: Any) -> type[Instance]:
@@ -263,7 +268,7 @@ def struct(cls: Any) -> type[Instance]:
         message = f"struct decorates a class, not {described(cls)}"
         hint = "write @kl.struct above class Particle: mass: float"
         raise KernelTypeError(Diagnostic(message, code="struct", hint=hint))
-    return class_of(struct_of(cls, names_around(2)))
+    return class_of(struct_of(cls, names_around()))
 
 
 _LOADING = RLock()
@@ -284,8 +289,8 @@ class Function(Single, hooks.Displayed):
         self._lowered: UserFunction | None = None
         self._together: UserFunction | None = None
         self._others = _overloaded(function, namespace.get(function.__name__))
-        self._rules: list[Callable[[UserFunction], None]] = []
-        self.ruled: list[tuple[Callable[..., Any], Mapping[str, Any], bool]] = []
+        self.rules: list[Rule] = []
+        self._attached = 0
         self.origin = Def(_function, function, namespace, self._early)
 
     def __repr__(self) -> str:
@@ -309,7 +314,7 @@ class Function(Single, hooks.Displayed):
     def taken(self) -> dict[str, Any]:
         """What it is made of beside its text."""
         rules = [
-            (Def(_function, rule, names).text(rule.__name__, ()), check) for rule, names, check in self.ruled
+            (Def(_function, rule, names).text(rule.__name__, ()), check) for rule, names, check in self.rules
         ]
         return {"others": self._others, "rules": rules}
 
@@ -335,24 +340,20 @@ class Function(Single, hooks.Displayed):
 
     @property
     def _own(self) -> UserFunction:
-        if self._lowered is None or self._rules:
+        if self._lowered is None or self.awaits_rules:
             with _LOADING, no_trial():
                 if self._lowered is None:
                     self._lowered = self._lower()
                 # A rule names the function that it belongs to: it is attached once that is there.
-                while self._rules:
-                    self._rules[0](self._lowered)
-                    del self._rules[0]
+                while self.awaits_rules:
+                    _attach(self.rules[self._attached], self._lowered)
+                    self._attached += 1
         return self._lowered
 
     @property
     def awaits_rules(self) -> bool:
         """Whether rules have been defined for it that are attached when it is next needed."""
-        return bool(self._rules)
-
-    def attach(self, rule: Callable[[UserFunction], None]) -> None:
-        """Hand the function to `rule` when it is next needed."""
-        self._rules.append(rule)
+        return self._attached < len(self.rules)
 
     def _lower(self) -> UserFunction:
         names = ChainMap(closure(self._python), *maps_of(self._namespace))

@@ -58,7 +58,7 @@ class Kernel(KernelHints, Displayed):
 
         `module` has no meaning here: every kernel is a unit of its own.
         """
-        names, chosen = names_around(2), options or {}
+        names, chosen = names_around(), options or {}
         refuse_unknown("kernel", chosen)
         self._decorate(func, names, {**chosen, "name": key})
 

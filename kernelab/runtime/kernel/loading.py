@@ -38,9 +38,9 @@ from kernelab.runtime.context.recorder import warn_at
 from kernelab.runtime.host.host_words import static
 
 
-def names_around(depth: int) -> Mapping[str, Any]:
-    """The names that the caller's caller sees, or the frame `depth` frames up."""
-    frame = sys._getframe(depth)
+def names_around() -> Mapping[str, Any]:
+    """The names that the caller's caller sees."""
+    frame = sys._getframe(2)
     if frame.f_locals is frame.f_globals:
         return frame.f_globals
     return ChainMap(dict(frame.f_locals), frame.f_globals)
