@@ -327,9 +327,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             view = self._along_first(key)
             if view is not None:
                 return view
-        if key is None or (isinstance(key, tuple) and any(k is None for k in key)):
-            return self._with_new_axes(key if isinstance(key, tuple) else (key,))
-        keys = keys_of(self, key)
+        keys = keys_of(self, key, looks=True)
         if any(is_indices(k) for k in keys):
             return hooks.pick(self, keys)
         try:
@@ -339,7 +337,9 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             raise KernelIndexError(Diagnostic(message, code="index")) from None
         except IndexError as error:
             raise KernelIndexError(Diagnostic(f"{error} (the shape is {self.shape})", code="index")) from None
-        axes = self.ndim - sum(not isinstance(k, slice) for k in keys)
+        axes = sum(k is None or isinstance(k, slice) for k in keys)
+        if axes > 4:
+            raise KernelTypeError(too_many_axes(axes))
         if axes == 0:
             origins = look_at(self)
             values = values if self.allocation.space is None else self.seen()[keys]

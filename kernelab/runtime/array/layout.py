@@ -334,27 +334,6 @@ class Views(Strided):
         strides = contiguous_strides(extents, itemsize(self.dtype))
         return self.over(self.allocation, self.offset, extents, strides, self.dtype)
 
-    def _with_new_axes(self, keys: tuple[Any, ...]) -> Self:
-        """The view that indices select, with an axis of extent 1 where one of them is None."""
-        whole: Any = self
-        part: Self = whole[tuple(k for k in keys if k is not None)]
-        if not isinstance(part, Views) or is_picked(part):
-            raise _no_index(None)
-        shape, strides = list(part.shape), list(part.strides)
-        kept = [k for k in keys if not is_integer(k)]
-        # What stands behind `...`, or behind the last index where there is no `...`, counts from the end.
-        behind = kept[kept.index(Ellipsis) + 1 :] if Ellipsis in kept else []
-        before = kept[: kept.index(Ellipsis)] if Ellipsis in kept else kept
-        for at, k in enumerate(before):
-            if k is None:
-                shape.insert(at, 1)
-                strides.insert(at, itemsize(part.dtype))
-        for at, k in enumerate(reversed(behind)):
-            if k is None:
-                shape.insert(len(shape) - at, 1)
-                strides.insert(len(strides) - at, itemsize(part.dtype))
-        return part.over(part.allocation, part.offset, tuple(shape), tuple(strides), part.dtype)
-
     @property
     def T(self) -> Self:  # noqa: N802 (NumPy's name)
         """A view with the axes reversed."""
@@ -383,21 +362,29 @@ class Views(Strided):
         return self.over(self.allocation, self.offset, shape, strides, self.dtype)
 
 
-def keys_of(elements: Any, key: Index | tuple[Index, ...]) -> tuple[Any, ...]:
-    """An index with a part for every axis; raises KernelTypeError or KernelIndexError where it is none."""
+def keys_of(elements: Any, key: Index | tuple[Index, ...], *, looks: bool = False) -> tuple[Any, ...]:
+    """An index with a part for every axis; raises KernelTypeError or KernelIndexError where it is none.
+
+    Where it only looks, None may stand for a new axis beside slices.
+    """
     keys: tuple[Any, ...] = key if isinstance(key, tuple) else (key,)
     for k in keys:
-        if not (is_integer(k) or isinstance(k, slice) or k is Ellipsis or is_indices(k)):
+        if not (is_integer(k) or isinstance(k, slice) or k is Ellipsis or k is None or is_indices(k)):
             raise _no_index(k)
-    count = sum(k is not Ellipsis for k in keys)
+    count = sum(k is not Ellipsis and k is not None for k in keys)
     if count > elements.ndim:
         message = f"{count} indices for an array of shape {elements.shape}"
         raise KernelIndexError(Diagnostic(message, code="index", hint="give at most one for each axis"))
     rest: tuple[Any, ...] = (slice(None),) * (elements.ndim - count)
     at = next((at for at, k in enumerate(keys) if k is Ellipsis), None)
-    if at is None:
-        return keys + rest
-    return keys[:at] + rest + keys[at + 1 :]
+    whole = keys + rest if at is None else keys[:at] + rest + keys[at + 1 :]
+    if any(k is None for k in keys) and not (looks and _are_slices(whole)):
+        raise _no_index(None)
+    return whole
+
+
+def _are_slices(keys: tuple[Any, ...]) -> bool:
+    return any(isinstance(k, slice) for k in keys) and not any(map(is_indices, keys))
 
 
 def _no_index(key: Any) -> KernelTypeError:
