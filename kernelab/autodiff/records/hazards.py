@@ -11,7 +11,7 @@ leaves a mark on the tape; only if an adjoint has to pass the mark is it an erro
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.moves import Simple
@@ -70,28 +70,13 @@ class Reader:
 Outcome = Literal["saved", "tainted", "refused"]
 
 
-class Overwrite(Protocol):
+@dataclass(slots=True, eq=False)
+class Noted:
     """Elements that an adjoint needs, the line that overwrote them, and what the policy made of it.
 
     Of ``"saved"`` ones `nbytes` were kept; where they were not, gradients are ``"tainted"``, or the write was
-    ``"refused"``.
+    ``"refused"``.  Nothing changes it; like calls it is not declared frozen.
     """
-
-    @property
-    def elements(self) -> array: ...
-    @property
-    def reader(self) -> Reader: ...
-    @property
-    def place(self) -> Place: ...
-    @property
-    def outcome(self) -> Outcome: ...
-    @property
-    def nbytes(self) -> int: ...
-
-
-@dataclass(slots=True, eq=False)
-class Noted:
-    """An overwrite, as a watch notes it.  Nothing changes it; like calls it is not declared frozen."""
 
     elements: array
     reader: Reader
@@ -123,6 +108,8 @@ class SavedWhole(Copied):
     def reader(self) -> Reader:
         return Reader(self.call, self.region, self.reached, self.read_at)
 
+
+Overwrite = Noted | SavedWhole
 
 LISTENERS: list[Callable[[Overwrite], None]] = []
 """A listener that is called at each overwrite, such as a page that shows the cell."""

@@ -135,20 +135,18 @@ def sweep_on_copies(records: Sequence[Record], seeds: Seeds, puller: Puller) -> 
 class Measurement:
     """Takes adjoints through records by `pull`, and notes how large they are, in loops too."""
 
-    def __init__(self, within_loops: bool) -> None:
+    def __init__(self) -> None:
         self.steps: list[NormStep] = []
         self.magnitudes: list[Magnitude] = []
-        self._within_loops = within_loops
         self._first = 0.0
         self._is_finite = True
 
     def pull(self, records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
         """Take the adjoints through a record, and name the line where one turns NaN or infinite first."""
         record, line = records[i], None
-        if self._within_loops:
-            for (span, iteration), norm in self._loops(record, adjoints):
-                self._note(i, record, norm, span, iteration)
-                self.magnitudes.append(Magnitude(i, ((None, norm),), f"{span}, iteration {iteration}"))
+        for (span, iteration), norm in self._loops(record, adjoints):
+            self._note(i, record, norm, span, iteration)
+            self.magnitudes.append(Magnitude(i, ((None, norm),), f"{span}, iteration {iteration}"))
         if self._is_finite:
             try:
                 pull_finite(records, i, adjoints)

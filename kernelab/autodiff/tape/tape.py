@@ -413,7 +413,7 @@ class Tape(Observed, Habits, Displayed):
         under "backward".  Loops of launches of up to 65,536 threads are run again by the interpreter.
         """
         seeds = self._seeds_to_measure(loss, grads)
-        records, measurement = tuple(self._recording.records), Measurement(within_loops=True)
+        records, measurement = tuple(self._recording.records), Measurement()
         self._cotangents = kept(seeds, is_watched=True)
         sweep_on_copies(records, seeds, measurement.pull)
         self._magnitudes, self._sweeps = measurement.magnitudes, self._sweeps + 1
