@@ -28,6 +28,7 @@ from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.backward import BackwardPlan
 from kernelab.autodiff.tape.cuts import passive_cuts
+from kernelab.autodiff.tape.finite import lost_inputs
 from kernelab.autodiff.tape.seeds import final_arrays
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.levels import duplicate
@@ -358,29 +359,20 @@ def _one_by_one(
 
     def alone() -> Iterator[tuple[Any, ...]]:
         for k, record in launches:
-            lost, mask = _lost(record), (choice.masks or {}).get(record.kernel.name)
-            reason = f"what it read from {lost} has been overwritten" if lost else ""
+            mask = (choice.masks or {}).get(record.kernel.name)
+            lost = [record.kernel.plan.parameters[i].name for i in lost_inputs(record)]
+            reason = f"what it read from `{lost[0]}` has been overwritten" if lost else ""
             checks.append(LaunchCheck(k, record.kernel.name, record.place, None, reason))
             if not lost:
                 yield _alone(record), tolerance, replace(selection, mask=mask), fast
 
     reports = iter([*run(gradcheck_launch, alone())])
-    return [one if one.reason else _with(one, next(reports)) for one in checks]
-
-
-def _with(launch: LaunchCheck, report: GradcheckReport | str) -> LaunchCheck:
-    return replace(launch, reason=report) if isinstance(report, str) else replace(launch, report=report)
-
-
-def _lost(record: LaunchRecord) -> str:
-    """The parameter whose values, as the launch read them, are gone; "" if there is none."""
-    plan, arguments = record.kernel.plan, record.call.arguments
-    after = dict(zip(plan.arrays, record.versions, strict=True))
-    saved = {i for i, watch in record.snapshots if watch.saved is not None}
-    for i in plan.read:
-        if i in plan.written or (arguments[i].allocation.version != after[i] and i not in saved):
-            return f"`{plan.parameters[i].name}`"
-    return ""
+    for k, one in enumerate(checks):
+        if not one.reason:
+            report = next(reports)
+            is_refused = isinstance(report, str)
+            checks[k] = replace(one, **{"reason" if is_refused else "report": report})
+    return checks
 
 
 def _alone(record: LaunchRecord) -> Alone:

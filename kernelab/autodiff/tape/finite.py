@@ -6,7 +6,7 @@ launch alone is run again, by a program in which every float is accompanied by w
 finite nothing is said, whatever the arrays hold that do not matter.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from kernelab.lang.types import shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import called, caller
 from kernelab.runtime.kernel.dispatch import Culprit
-from kernelab.runtime.kernel.program import Pullback
+from kernelab.runtime.kernel.program import Program, Pullback
 from kernelab.runtime.launch.checked import turned_here
 from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of, zeros_beside
 
@@ -86,24 +86,14 @@ def _primal_culprit(records: Sequence[Record], live: Sequence[int]) -> Diagnosti
 
 def _culprit(record: LaunchRecord) -> Culprit | None:
     """The place in a launch where a value became NaN or infinite; None if none did or inputs are lost."""
-    plan = record.kernel.plan
     arguments = as_launched(record)
     if arguments is not None:
         return record.call.trace_primal(arguments)
     again = record.pullback.again if isinstance(record.pullback, Pullback) else None
     if again is None:
         return None
-    read = [i for i in plan.read if i in again.reads]
-    inputs = _inputs_again(record, read)
-    if inputs is None:
-        return None
-    return record.call.trace_again(again.tracing, record.residuals, _with_copies(record, inputs, read))
-
-
-def as_launched(record: LaunchRecord) -> dict[int, array] | None:
-    """Arguments to run a launch again as it ran, on copies of what it writes; None where some are lost."""
-    inputs = _inputs(record)
-    return None if inputs is None else _with_copies(record, inputs, record.kernel.plan.read)
+    arguments = as_launched(record, again)
+    return None if arguments is None else record.call.trace_again(again.tracing, record.residuals, arguments)
 
 
 def _is_current(record: LaunchRecord, elements: array) -> bool:
@@ -115,37 +105,30 @@ def _is_current(record: LaunchRecord, elements: array) -> bool:
     )
 
 
-def _inputs(record: LaunchRecord) -> dict[int, array] | None:
-    """Copies of launch inputs that were overwritten later, as they were; None where these are lost."""
-    plan, saved = record.kernel.plan, {i: watch.saved for i, watch in record.snapshots}
+def lost_inputs(record: LaunchRecord, again: Program | None = None) -> Iterator[int]:
+    """The positions of arrays that a launch, or the program `again` of it, reads and whose values are gone.
+
+    What `again` reads the launch has not changed itself.
+    """
+    plan, arguments = record.kernel.plan, record.call.arguments
+    saved = {i for i, watch in record.snapshots if watch.saved is not None}
     # Of a struct, one field may have been overwritten, and memory has one version for all of them.
     spent = {i for i, watch in record.snapshots if watch.spent}
     intact = {i for i, _ in getattr(record.pullback, "needed", ()) if i not in spent}
-    written = [record.call.arguments[i] for i in plan.written]
-    copies: dict[int, array] = {}
-    for i in plan.read:
-        argument = record.call.arguments[i]
-        kept = saved.get(i)
-        if kept is not None:
-            copies[i] = kept
-        elif any(map(argument.overlaps, written)) or not (i in intact or _is_current(record, argument)):
-            return None
-    return copies
+    written = [arguments[i] for i in plan.written] if again is None else ()
+    for i in plan.read if again is None else again.reads.intersection(plan.read):
+        is_there = i in intact or _is_current(record, arguments[i])
+        if i not in saved and (any(map(arguments[i].overlaps, written)) or not is_there):
+            yield i
 
 
-def _inputs_again(record: LaunchRecord, read: Iterable[int]) -> dict[int, array] | None:
-    """The same for arrays at the positions `read`, which the launch must not have changed itself."""
-    plan, saved = record.kernel.plan, {i: watch.saved for i, watch in record.snapshots}
-    copies: dict[int, array] = {}
-    for i in read:
-        kept = saved.get(i)
-        if kept is None and not _is_current(record, record.call.arguments[i]):
-            return None
-        if kept is not None and i in plan.written:
-            return None
-        if kept is not None:
-            copies[i] = kept
-    return copies
+def as_launched(record: LaunchRecord, again: Program | None = None) -> dict[int, array] | None:
+    """Arguments to run a launch, or `again`, as it ran, on copies of what it writes; None if one is lost."""
+    if any(True for _ in lost_inputs(record, again)):
+        return None
+    read = [i for i in record.kernel.plan.read if again is None or i in again.reads]
+    pairs = ((i, watch.saved) for i, watch in record.snapshots if i in read)
+    return _with_copies(record, {i: saved for i, saved in pairs if saved is not None}, read)
 
 
 def _with_copies(record: LaunchRecord, inputs: Mapping[int, array], reads: Iterable[int]) -> dict[int, array]:
