@@ -8,7 +8,7 @@ between is not kept, and its derivative takes the short way.  A write to an arra
 and of the arrays that may share its memory.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from kernelab.lang import ir
@@ -20,120 +20,70 @@ from kernelab.passes.common.effects import Groups, aliases, block_effects
 
 def eliminate(function: ir.Function) -> ir.Function:
     """The function without dead code."""
-    marks = _Marks()
-    marks.index(function.body, None)
-    for atom in function.body.yields:
-        marks.need(atom)
-    marks.spread()
-    body = _Sweeper(marks).block(function.body)
-    return replace(function, body=body)
+    needs: dict[_Node, list[_Node]] = {}
+    _find_needs(function.body, [], needs)
+    effects = (stmt for stmt in ir.walk(function.body) if _has_effect(stmt))
+    needed: set[_Node] = set()
+    waiting: list[_Node] = [*effects, *function.body.yields]
+    while waiting:
+        node = waiting.pop()
+        if node not in needed:
+            needed.add(node)
+            waiting += needs.get(node, ())
+    return replace(function, body=_Sweeper(needed).block(function.body))
 
 
-@dataclass
-class _Marks:
-    """The Vars, statements and slots that are needed."""
+_Node = ir.Atom | ir.Stmt | tuple[ir.Stack, int]
+"""A value, a statement or a position of what a stack holds."""
 
-    vars: set[ir.Var] = field(default_factory=set)
-    stmts: set[ir.Stmt] = field(default_factory=set)
-    slots: set[tuple[ir.Stack, int]] = field(default_factory=set)
-    _definer: dict[ir.Var, ir.Stmt] = field(default_factory=dict)
-    _parent: dict[ir.Stmt, ir.Stmt | None] = field(default_factory=dict)
-    _saves: dict[ir.Stack, list[ir.Save]] = field(default_factory=dict)
-    _work: list[ir.Var] = field(default_factory=list)
 
-    def index(self, block: ir.Block, parent: ir.Stmt | None) -> None:
-        for stmt in block.stmts:
-            self._parent[stmt] = parent
-            self._definer.update(dict.fromkeys((*ir.defs(stmt), *ir.entering(stmt)), stmt))
-            if isinstance(stmt, ir.Save):
-                self._saves.setdefault(stmt.stack, []).append(stmt)
-            for inner in ir.blocks(stmt):
-                self.index(inner, stmt)
-        for stmt in block.stmts:
-            if isinstance(
-                stmt, ir.Store | ir.Atomic | ir.Assert | ir.Print | ir.Append | ir.Call
-            ) or _has_effect(stmt):
-                self.keep(stmt)
-
-    def need(self, atom: ir.Atom) -> None:
-        if isinstance(atom, ir.Var) and atom not in self.vars:
-            self.vars.add(atom)
-            self._work.append(atom)
-
-    def keep(self, stmt: ir.Stmt) -> None:
-        if stmt in self.stmts:
-            return
-        self.stmts.add(stmt)
+def _find_needs(block: ir.Block, around: list[_Node], needs: dict[_Node, list[_Node]]) -> None:
+    """Note what each value and statement of a block needs; its statements need what is `around`."""
+    for stmt in block.stmts:
+        own = needs[stmt] = [*around]
         match stmt:
-            case ir.If(_, cond):
-                self.need(cond)
+            case ir.If(outs, cond, then, orelse):
+                own.append(cond)
+                for out, yes, no in zip(outs, then.yields, orelse.yields, strict=True):
+                    needs[out] = [stmt, yes, no]
             case ir.For() | ir.While():
-                self.keep_loop(stmt)
-            case ir.Save() | ir.Restore():
-                pass
-            case ir.Custom(_, args, _, body):
-                for atom in (*args, *body.yields):
-                    self.need(atom)
-            case _:
-                for atom in ir.atoms(stmt):
-                    self.need(atom)
-        parent = self._parent[stmt]
-        if parent is not None:
-            self.keep(parent)
-
-    def keep_loop(self, stmt: ir.Loop) -> None:
-        if isinstance(stmt, ir.For):
-            self.need(stmt.count)
-        if stmt.stop is not None:
-            self.need(stmt.carries[stmt.stop])
-
-    def spread(self) -> None:
-        while self._work:
-            var = self._work.pop()
-            stmt = self._definer.get(var)
-            if stmt is not None:
-                self.keep(stmt)
-                self.need_source(var, stmt)
-
-    def need_source(self, var: ir.Var, stmt: ir.Stmt) -> None:
-        match stmt:
-            case ir.If(outs, _, then, orelse):
-                position = outs.index(var)
-                self.need(then.yields[position])
-                self.need(orelse.yields[position])
-            case ir.For() | ir.While():
-                self.need_carry(var, stmt)
+                own += [] if stmt.stop is None else [stmt.carries[stmt.stop]]
+                if isinstance(stmt, ir.For):
+                    own.append(stmt.count)
+                    needs[stmt.index] = [stmt]
+                for out, carry, *values in zip(
+                    stmt.outs, stmt.carries, stmt.inits, stmt.body.yields, strict=True
+                ):
+                    needs[out], needs[carry] = [carry], [stmt, *values]
+            case ir.Save(stack, atoms):
+                for i, atom in enumerate(atoms):
+                    needs.setdefault((stack, i), []).extend((stmt, atom))
             case ir.Restore(stack, outs):
-                position = outs.index(var)
-                self.slots.add((stack, position))
-                for save in self._saves.get(stack, ()):
-                    self.keep(save)
-                    self.need(save.atoms[position])
+                needs.update((out, [stmt, (stack, i)]) for i, out in enumerate(outs))
+            case ir.Custom(outs, args, _, body):
+                own += (*args, *body.yields)
+                needs.update((out, [stmt]) for out in outs)
             case _:
-                pass
-
-    def need_carry(self, var: ir.Var, stmt: ir.Loop) -> None:
-        if isinstance(stmt, ir.For) and var is stmt.index:
-            return
-        position = stmt.outs.index(var) if var in stmt.outs else stmt.carries.index(var)
-        self.need(stmt.carries[position])
-        self.need(stmt.inits[position])
-        self.need(stmt.body.yields[position])
+                own += ir.atoms(stmt)
+                for out in ir.defs(stmt):
+                    needs[out] = [stmt]
+        for inner in ir.blocks(stmt):
+            _find_needs(inner, [stmt], needs)
 
 
 class _Sweeper:
-    def __init__(self, marks: _Marks) -> None:
-        self.marks = marks
+    def __init__(self, needed: set[_Node]) -> None:
+        self.needed = needed
 
     def block(self, block: ir.Block, kept: list[int] | None = None) -> ir.Block:
-        stmts = tuple(self.stmt(stmt) for stmt in block.stmts if stmt in self.marks.stmts)
+        stmts = tuple(self.stmt(stmt) for stmt in block.stmts if stmt in self.needed)
         yields = block.yields if kept is None else tuple(block.yields[i] for i in kept)
         return ir.Block(stmts, yields)
 
     def stmt(self, stmt: ir.Stmt) -> ir.Stmt:
         match stmt:
             case ir.If(outs, cond, then, orelse, span):
-                kept = [i for i, out in enumerate(outs) if out in self.marks.vars]
+                kept = [i for i, out in enumerate(outs) if out in self.needed]
                 live = tuple(outs[i] for i in kept)
                 return ir.If(live, cond, self.block(then, kept), self.block(orelse, kept), span)
             case ir.For() | ir.While():
@@ -142,23 +92,25 @@ class _Sweeper:
                 return ir.Custom(outs, args, rules, self.block(body), span)
             case ir.Save(stack, saved, span):
                 return ir.Save(
-                    stack, tuple(a for i, a in enumerate(saved) if (stack, i) in self.marks.slots), span
+                    stack, tuple(a for i, a in enumerate(saved) if (stack, i) in self.needed), span
                 )
             case ir.Restore(stack, outs, span):
                 return ir.Restore(
-                    stack, tuple(v for i, v in enumerate(outs) if (stack, i) in self.marks.slots), span
+                    stack, tuple(v for i, v in enumerate(outs) if (stack, i) in self.needed), span
                 )
             case _:
                 return stmt
 
     def loop(self, stmt: ir.Loop) -> ir.Stmt:
-        kept = [i for i, carry in enumerate(stmt.carries) if carry in self.marks.vars]
+        kept = [i for i, carry in enumerate(stmt.carries) if carry in self.needed]
         return _carrying(replace(stmt, body=self.block(stmt.body)), kept)
 
 
 def _has_effect(stmt: ir.Stmt) -> bool:
-    """Whether it is C++ that is there for its effect, or may have one, or a loop that may run forever."""
+    """Whether a statement does more than to compute values: a loop that may run forever does."""
     match stmt:
+        case ir.Store() | ir.Atomic() | ir.Assert() | ir.Print() | ir.Append() | ir.Call():
+            return True
         case ir.Native():
             return not stmt.outs or bool(stmt.changed)
         case ir.While():
