@@ -16,7 +16,7 @@ from kernelab.backend.common.compiler import open_compiler, processor_features
 from kernelab.backend.cpu import cpu_backend
 from kernelab.backend.cpu.cpu_backend import CpuBackend, VectorTier, build, lanes_of, widths_of
 from kernelab.codegen.cpp.entry import CODE, STATUS_FIELDS, layout_of
-from kernelab.codegen.vectors.vector_gain import operations_an_element
+from kernelab.codegen.vectors.vector_emitter import operations_an_element
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, VECTORS
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.lang import ops

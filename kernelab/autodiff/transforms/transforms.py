@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.provenance import Cut
+from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Vectors, drawing_again
 from kernelab.autodiff.transforms.forward import Forward
 from kernelab.autodiff.transforms.levels import Level, current, fresh
-from kernelab.autodiff.transforms.reverse import Reverse
+from kernelab.autodiff.transforms.reverse import Move, Ran, Reaching, Reverse
 from kernelab.autodiff.transforms.trees import (
     argument_name,
     assembled,
@@ -34,7 +36,6 @@ from kernelab.autodiff.transforms.trees import (
     scalars,
     shaped,
 )
-from kernelab.autodiff.transforms.zeros import tell_of_zeros
 from kernelab.errors import GradientError, KernelValueError
 from kernelab.hooks import steps
 from kernelab.lang.types import Scalar, float64, is_differentiable, scalar_of, with_scalar
@@ -163,7 +164,7 @@ def record(
     with level.active():
         result, aux = call(func, arguments, has_aux)
     outputs = leaves(result, func)
-    tell_of_zeros(func, level, level.entries, outputs, _named(func, chosen, inputs))
+    _tell_of_zeros(func, level, level.entries, outputs, _named(func, chosen, inputs))
     return Recorded(func, result, aux, outputs, inputs, level)
 
 
@@ -181,8 +182,44 @@ def push(
     outputs = leaves(result, func)
     moved = [level.dot(output) for output in outputs]
     if all(_is_zero(parent, dot) for dot in moved):
-        tell_of_zeros(func, level, level.entries, outputs, _named(func, chosen, inputs))
+        _tell_of_zeros(func, level, level.entries, outputs, _named(func, chosen, inputs))
     return result, moved, aux
+
+
+def _tell_of_zeros(
+    func: Function,
+    level: Level,
+    entries: Sequence[Reaching],
+    outputs: Sequence[array],
+    names: Mapping[Allocation, str],
+) -> None:
+    """Warn where values go on to the outputs though the derivative is zero by construction.
+
+    A condition is told of where nothing else leads back to the inputs, which have the given names.
+    """
+    if not any(isinstance(entry, Ran) and entry.program.dead_ends for entry in entries):
+        return
+    names = dict(names)
+    for entry in entries:
+        if isinstance(entry, Move) and entry.src.allocation in names:
+            names.setdefault(entry.dest.allocation, names[entry.src.allocation])
+    live, on_the_way = set(), {out.allocation for out in outputs}
+    for i, entry in reversed([*enumerate(entries)]):
+        if any(target.allocation in on_the_way for target in entry.written):
+            live.add(i)
+            on_the_way.update(source.allocation for source in entry.reached)
+    arrives = not on_the_way.isdisjoint(names)
+    found = zero_chains(entries, live, on_the_way, lambda source: level.carries(source.allocation))
+    together: dict[object, tuple[ZeroChain, list[str]]] = {}  # those that end at one place
+    for memory, zero in {zero.source.allocation: zero for zero in found}.items():
+        if memory in names or not (zero.end.is_condition and arrives):
+            by = names.get(memory) or f"an array that {zero.entry.title} reads"
+            _, several = together.setdefault((zero.end.span, zero.entry.place), (zero, []))
+            several.append(by)
+    for zero, several in together.values():
+        arguments = " and ".join(dict.fromkeys(several))
+        message = f"the derivative of {name_of(func)} with respect to {arguments} is 0"
+        Cut(zero.entry.place, zero.end, partial(zero.explain, message)).warn()
 
 
 def _named(func: Function, chosen: Sequence[int], inputs: Sequence[array]) -> dict[Allocation, str]:
@@ -228,18 +265,8 @@ def at_vector(
         value, grads, _ = gradients(func, [*arrays, *args], range(len(like)), False)
         return [*leaves(value, func), *grads]
 
-    loss, *parts = (result.reshape(-1) for result in in_float64(func, compute, [vector], like))
+    loss, *parts = (result.reshape(-1) for result in Exact(func, [vector], like).run(compute))
     return float(loss[0]), np.concatenate(parts)
-
-
-def in_float64(
-    func: Function,
-    compute: Callable[[Sequence[array]], Sequence[array]],
-    vectors: Sequence[HostArray],
-    like: Sequence[array],
-) -> list[HostArray]:
-    """What `compute` makes, in float64, of arrays like those in `like` with the numbers of each vector."""
-    return Exact(func, vectors, like).run(compute)
 
 
 class Exact:

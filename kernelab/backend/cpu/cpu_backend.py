@@ -62,8 +62,7 @@ from kernelab.codegen.cpp.entry import (
     EntryInfo,
 )
 from kernelab.codegen.cpp.targets import Cpu
-from kernelab.codegen.vectors.vector_emitter import emit_vectors, is_long
-from kernelab.codegen.vectors.vector_gain import operations_an_element
+from kernelab.codegen.vectors.vector_emitter import emit_vectors, is_long, operations_an_element
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.errors import BuildError, Diagnostic
