@@ -276,23 +276,9 @@ class Append:
 
 
 Stmt = (
-    Let
-    | Alloc
-    | Load
-    | Store
-    | Atomic
-    | If
-    | For
-    | While
-    | Assert
-    | Print
-    | Native
-    | Call
-    | Custom
-    | Save
-    | Restore
-    | Append
-)
+    Let | Alloc | Load | Store | Atomic | If | For | While | Assert | Print | Native | Call | Custom
+    | Save | Restore | Append
+)  # fmt: skip
 Loop = For | While
 
 
@@ -364,9 +350,7 @@ def defs(stmt: Stmt) -> tuple[Var, ...]:
     match stmt:
         case Let(out) | Alloc(out) | Load(out) | Atomic(out):
             return (out,)
-        case If(outs) | For(outs) | While(outs) | Native(outs) | Call(outs) | Custom(outs):
-            return outs
-        case Restore(_, outs):
+        case If(outs) | For(outs) | While(outs) | Native(outs) | Call(outs) | Custom(outs) | Restore(_, outs):
             return outs
         case Store() | Assert() | Print() | Save() | Append():
             return ()
@@ -386,17 +370,13 @@ def atoms(stmt: Stmt) -> tuple[Atom, ...]:
         case Atomic(_, _, array, indices, value):
             others = (atom for atom in (stmt.held, stmt.compare) if atom is not None)
             return (array, *indices, value, *others)
-        case If(_, cond):
+        case If(_, cond) | Assert(cond):
             return (cond,)
         case For():
             return (stmt.count, *stmt.inits)
         case While():
             return stmt.inits
-        case Assert(cond):
-            return (cond,)
-        case Print(_, _, values):
-            return values
-        case Save(_, values):
+        case Print(_, _, values) | Save(_, values):
             return values
         case Restore() | Alloc():
             return ()
@@ -504,9 +484,15 @@ def within(stmt: Stmt) -> Iterator[Stmt]:
 
 def reads(block: Block) -> Iterator[Atom]:
     """Every atom that a block reads or yields, in it and in the blocks inside it, as often as it does."""
-    yield from block.yields
     for stmt in block.stmts:
         yield from atoms(stmt)
         if stmt.__class__ in _NESTED:
             for inner in blocks(stmt):
                 yield from reads(inner)
+    yield from block.yields
+
+
+def defined(block: Block) -> Iterator[Var]:
+    """Every Var that is defined in a block and in the blocks inside it."""
+    for stmt in walk(block):
+        yield from (*entering(stmt), *defs(stmt))

@@ -275,17 +275,12 @@ def _copies(stmt: ir.Stmt) -> list[tuple[ir.Atom, ir.Atom]]:
 def _reuse_names(fixed: tuple[ir.Var, ...], body: ir.Block, classes: "_Classes") -> None:
     """The user's `d = a` and, after the last use of that, `d = b` are one name again."""
     representatives: dict[str, list[ir.Var]] = {}
-    for var in (*fixed, *_defined(body)):
+    for var in (*fixed, *ir.defined(body)):
         if not classes.hint(var) or isinstance(var.type, Array):
             continue
         same = representatives.setdefault(classes.hint(var), [])
         if not any(classes.merge(earlier, var) for earlier in same[:MOST_CLASSES]):
             same.append(var)
-
-
-def _defined(block: ir.Block) -> Iterable[ir.Var]:
-    for stmt in ir.walk(block):
-        yield from (*ir.entering(stmt), *ir.defs(stmt))
 
 
 class _Interference:
@@ -349,10 +344,7 @@ class _Interference:
 
     def free(self, body: ir.Block, heads: tuple[ir.Var, ...]) -> Live:
         """The Vars that a body reads from outside: needed until the last iteration."""
-        inner = [body, *(block for stmt in ir.walk(body) for block in ir.blocks(stmt))]
-        used = self.read(a for block in inner for a in block.yields)
-        used |= self.read(a for stmt in ir.walk(body) for a in ir.atoms(stmt))
-        return used & ~self.set_of((*heads, *_defined(body)))
+        return self.read(ir.reads(body)) & ~self.set_of((*heads, *ir.defined(body)))
 
 
 class _Classes:

@@ -259,8 +259,7 @@ class VectorBody(VectorWriter):
 
         A check that fails there leaves the group to scalar code, which may find that it never comes to it.
         """
-        varies = {var for stmt in ir.walk(loop.body) for var in (*ir.defs(stmt), *ir.entering(stmt))}
-        varies |= {*ir.entering(loop)}
+        varies = {*ir.entering(loop), *ir.defined(loop.body)}
         for stmt in _always_run(loop.body):
             is_known = is_uniform or all(self.of(index) != VARYING for index in stmt.indices)
             if not is_known or not varies.isdisjoint(stmt.indices):

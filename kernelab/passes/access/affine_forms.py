@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kernelab.lang.build import Builder, type_of, zero
-from kernelab.lang.ir import Atom, Block, Const, If, Let, Loop, Var, defs, entering, walk
+from kernelab.lang.ir import Atom, Block, Const, If, Let, Loop, Var, defined, entering
 from kernelab.lang.types import Scalar
 
 
@@ -244,8 +244,7 @@ def counters(loop: Loop) -> dict[int, Step]:
     ]
     if not integers:
         return {}
-    inside: set[Atom] = {var for stmt in walk(loop.body) for var in defs(stmt)}
-    inside.update(entering(loop))
+    inside: set[Atom] = {*entering(loop), *defined(loop.body)}
     path = _Path()
     path.follow(loop.body, None if loop.stop is None else loop.body.yields[loop.stop])
     steps = {i: path.step(loop.body.yields[i], loop.carries[i], inside) for i in integers}

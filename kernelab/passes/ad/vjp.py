@@ -17,7 +17,7 @@ from typing import assert_never
 
 from kernelab.hooks import Displayed
 from kernelab.lang import ir
-from kernelab.lang.build import Expr, integer, type_of, zero
+from kernelab.lang.build import Expr, integer, is_float, type_of, zero
 from kernelab.lang.types import Array, int32
 from kernelab.passes.ad.activity import active as find_active
 from kernelab.passes.ad.activity import masked
@@ -27,7 +27,6 @@ from kernelab.passes.ad.derivative_rules import (
     better,
     float_arrays,
     insert,
-    is_float,
     is_one,
     pull,
     refuse_lost_reads,
@@ -473,16 +472,5 @@ class Adjoint(Replay):
 
 def _free(block: ir.Block) -> list[ir.Var]:
     """The Vars that a block reads from outside, in order of use."""
-    used: dict[ir.Atom, None] = {}
-    defined: set[ir.Atom] = set()
-    _collect(block, used, defined)
+    used, defined = dict.fromkeys(ir.reads(block)), {*ir.defined(block)}
     return [atom for atom in used if isinstance(atom, ir.Var) and atom not in defined]
-
-
-def _collect(block: ir.Block, used: dict[ir.Atom, None], defined: set[ir.Atom]) -> None:
-    for stmt in block.stmts:
-        used.update(dict.fromkeys(ir.atoms(stmt)))
-        defined.update(ir.defs(stmt), ir.entering(stmt))
-        for inner in ir.blocks(stmt):
-            _collect(inner, used, defined)
-    used.update(dict.fromkeys(block.yields))
