@@ -30,16 +30,6 @@ SHORT = 1 << 14
 """A loop of at most so many statements in all runs without a poll."""
 
 
-def used(block: ir.Block) -> set[ir.Atom]:
-    """Every atom that is read anywhere in a block."""
-    result: set[ir.Atom] = set(block.yields)
-    for stmt in block.stmts:
-        result.update(ir.atoms(stmt))
-        for inner in ir.blocks(stmt):
-            result |= used(inner)
-    return result
-
-
 def weight(block: ir.Block) -> int:
     """About how many statements run, counting loops of unknown length once."""
     total = 1
@@ -118,9 +108,6 @@ def ordered(
         waiting = [(t, old if value == target else value, s) for t, value, s in waiting]
 
 
-# ----------------------------------------------------------------------------------------------------- writer
-
-
 def early_saves(body: ir.Block) -> frozenset[ir.Stmt]:
     """The saves that a thread passes before it has changed anything: there it can still start anew."""
     saves: set[ir.Stmt] = set()
@@ -130,16 +117,6 @@ def early_saves(body: ir.Block) -> frozenset[ir.Stmt]:
             break
         saves.update(inner for inner in inside if isinstance(inner, ir.Save))
     return frozenset(saves)
-
-
-def record(scalars: Sequence[Scalar], widest: int) -> tuple[list[int], int]:
-    """The offset of each scalar in a saved record, the widest first, and the record's size."""
-    offsets = [0] * len(scalars)
-    end = 0
-    for k in sorted(range(len(scalars)), key=lambda k: -scalars[k].bits):
-        offsets[k] = end
-        end += spelling.size(scalars[k])
-    return offsets, (end + widest - 1) // widest * widest
 
 
 # ---------------------------------------------------------------------------------------------------- writer
@@ -152,7 +129,7 @@ class Writer:
         self.function = function
         self.flavor = flavor
         self.name = Names()
-        self.used = used(function.body)
+        self.used = frozenset(ir.reads(function.body))
         self.totals: dict[ir.Atomic, Total] = {}
         self.wide: dict[ir.Atomic, Wide] = {}
         saves = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Save))
@@ -399,7 +376,7 @@ class Writer:
     # -------------------------------------------------------------------------------- what is saved
 
     def save(self, atoms: Sequence[ir.Atom], is_early: bool) -> None:
-        offsets, size = record([scalar_type(atom) for atom in atoms], self.widest)
+        offsets, size = self.record(atoms)
         site = Site(self.span or NOWHERE)
         self.needs.add("room")
         field, full = (LIMIT, FULL) if is_early else (ROOM, KEPT)
@@ -407,18 +384,32 @@ class Writer:
         taken = self.flavor.taken(size)
         self.check(f"limit - top < {taken} && !room(base, top, limit, {size}, {most})", code, site)
         for atom, offset in zip(atoms, offsets, strict=True):
-            place = self.flavor.kept_at(offset, self.widest)
-            self.line(spelling.store(scalar_type(atom), place, self.atom(atom)))
-            self.need_half(scalar_type(atom))
+            self.keep(atom, self.flavor.kept_at(offset, self.widest))
         self.line(f"top += {taken};")
 
     def restore(self, outs: Sequence[ir.Var]) -> None:
-        offsets, size = record([scalar_type(out) for out in outs], self.widest)
+        offsets, size = self.record(outs)
         self.line(f"top -= {self.flavor.taken(size)};")
         for out, offset in zip(outs, offsets, strict=True):
-            place = self.flavor.kept_at(offset, self.widest)
-            self.declare(out, spelling.load(scalar_type(out), place))
-            self.need_half(scalar_type(out))
+            self.take_back(out, self.flavor.kept_at(offset, self.widest))
+
+    def record(self, atoms: Sequence[ir.Atom]) -> tuple[list[int], int]:
+        """The offset of each value in a saved record, the widest first, and the record's size."""
+        scalars = [scalar_type(atom) for atom in atoms]
+        offsets = [0] * len(scalars)
+        end = 0
+        for k in sorted(range(len(scalars)), key=lambda k: -scalars[k].bits):
+            offsets[k] = end
+            end += spelling.size(scalars[k])
+        return offsets, (end + self.widest - 1) // self.widest * self.widest
+
+    def keep(self, atom: ir.Atom, place: str) -> None:
+        self.line(spelling.store(scalar_type(atom), place, self.atom(atom)))
+        self.need_half(scalar_type(atom))
+
+    def take_back(self, out: ir.Var, place: str) -> None:
+        self.declare(out, spelling.load(scalar_type(out), place))
+        self.need_half(scalar_type(out))
 
     def append(self, array: ir.Var, value: ir.Atom) -> None:
         name, scalar = self.name(array), scalar_type(value)

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from kernelab.codegen.cpp import spelling
-from kernelab.codegen.cpp.entry import LIMIT, ROOM, Site
+from kernelab.codegen.cpp.entry import Site
 from kernelab.codegen.cpp.wide_accumulators import Total, settled_in
-from kernelab.codegen.cpp.writer import record, scalar_type
+from kernelab.codegen.cpp.writer import scalar_type
 from kernelab.codegen.vectors.variation import UNIFORM, VARYING
 from kernelab.codegen.vectors.vector_helpers import VECTORS, Lanes
 from kernelab.codegen.vectors.vector_memory import Place, VectorMemory
@@ -78,8 +78,6 @@ class VectorWriter(VectorMemory):
                     self.line(f"if ({failed}) {self.noted(Site(stmt.span, message))}")
                 else:
                     self.check(failed, "0", Site(stmt.span))
-            case ir.Save(_, atoms):
-                self.save(atoms, stmt in self.early)
             case _:
                 super().stmt(stmt)
 
@@ -235,29 +233,17 @@ class VectorWriter(VectorMemory):
 
     # ------------------------------------------------------------------------------------------ what is saved
 
-    def save(self, atoms: Sequence[ir.Atom], is_early: bool) -> None:
-        offsets, size = self.record(atoms)
-        self.needs.add("room")
-        most = f"status[{LIMIT if is_early else ROOM}]"
-        self.check(f"limit - top < {size} && !room(base, top, limit, {size}, {most})", "0", Site(self.here))
-        for atom, offset in zip(atoms, offsets, strict=True):
-            type = self.vector_type(scalar_type(atom))
-            self.line(
-                f"*({type}u*){spelling.offset('top', offset)} = {spelling.unwrapped(self.vector(atom))};"
-            )
-        self.line(f"top += {size};")
-
-    def restore(self, outs: Sequence[ir.Var]) -> None:
-        offsets, size = self.record(outs)
-        self.line(f"top -= {size};")
-        for out, offset in zip(outs, offsets, strict=True):
-            type = self.vector_type(scalar_type(out))
-            self.declare(out, f"*({type}u*){spelling.offset('top', offset)}")
-
     def record(self, atoms: Sequence[ir.Atom]) -> tuple[list[int], int]:
-        """The offsets of vectors in a saved record, and its size."""
-        offsets, size = record([int32] * len(atoms), 1)
-        return [offset * self.lanes.width for offset in offsets], size * self.lanes.width
+        """The offsets of vectors in a saved record, each lane of 32 bits, and its size."""
+        size = self.lanes.width * spelling.size(int32)
+        return [size * k for k in range(len(atoms))], size * len(atoms)
+
+    def keep(self, atom: ir.Atom, place: str) -> None:
+        type = self.vector_type(scalar_type(atom))
+        self.line(f"*({type}u*){place} = {spelling.unwrapped(self.vector(atom))};")
+
+    def take_back(self, out: ir.Var, place: str) -> None:
+        self.declare(out, f"*({self.vector_type(scalar_type(out))}u*){place}")
 
 
 _PARTS = ("at", "off", "reached")
