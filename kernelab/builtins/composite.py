@@ -17,7 +17,7 @@ import numpy as np
 from kernelab.builtins.arithmetic import and_, bit_xor, eq, le, mod_unsigned, or_, shr, where
 from kernelab.builtins.scalar import abs_, acos, asin, atan2, cbrt, cos, floor, log, sin, sqrt
 from kernelab.builtins.table import builtin, matrix, parts, rows, stacked, stacked_rows, vector
-from kernelab.builtins.vector import length, length_numpy, normalize, normalize_numpy
+from kernelab.builtins.vector import in_scalar, length, length_numpy, normalize, normalize_numpy
 from kernelab.lang.build import Expr, integer
 from kernelab.lang.ir import For, Var
 from kernelab.lang.ops import Derivative, Expanded, KindPattern, MatPattern, Pattern, VecPattern
@@ -65,10 +65,7 @@ class Functions:
         """The components of a vector divided by its length."""
         return parts(normalize(vector(v)))
 
-    @staticmethod
-    def to(x: Expr, scalar: Scalar) -> Expr:
-        """A number converted to another type."""
-        return x if x.type == scalar else x.apply(str(scalar))
+    to = staticmethod(in_scalar)
 
     @staticmethod
     def type_of(x: Expr) -> Scalar:

@@ -258,11 +258,12 @@ def _scaled(components: Sequence[Any], scalar: Scalar, const: Any, where: Any) -
 
 def _scaled_parts(v: Expr) -> tuple[list[Expr], Expr]:
     scalar = _computed_in(scalar_of(v.type))
-    components = [_converted(x, scalar) for x in parts(v)]
+    components = [in_scalar(x, scalar) for x in parts(v)]
     return _scaled(components, scalar, components[0].const, where)
 
 
-def _converted(x: Expr, scalar: Scalar) -> Expr:
+def in_scalar(x: Expr, scalar: Scalar) -> Expr:
+    """A number converted to another type."""
     return x if x.type == scalar else x.apply(str(scalar))
 
 
@@ -273,7 +274,7 @@ def _scaled_arrays(v: Numpy) -> tuple[list[Numpy], Numpy]:
 
 def _length(v: Expr) -> Expr:
     components, back = _scaled_parts(v)
-    return _converted(sqrt(added([x * x for x in components])) * back, scalar_of(v.type))
+    return in_scalar(sqrt(added([x * x for x in components])) * back, scalar_of(v.type))
 
 
 def length_numpy(v: Numpy) -> Numpy:
@@ -306,7 +307,7 @@ def length(a: VecN) -> Float:
 def _normalize(v: Expr) -> Expr:
     components, _ = _scaled_parts(v)
     size = _or_one(sqrt(added([x * x for x in components])))
-    return vector([_converted(x / size, scalar_of(v.type)) for x in components])
+    return vector([in_scalar(x / size, scalar_of(v.type)) for x in components])
 
 
 def normalize_numpy(v: Numpy) -> Numpy:

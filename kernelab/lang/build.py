@@ -26,6 +26,7 @@ from kernelab.lang.types import (
     Vec,
     bool_,
     int32,
+    is_differentiable,
     scalar_of,
     shape_of,
     size_of,
@@ -58,6 +59,11 @@ def type_of(atom: ir.Atom) -> Value:
     """The type of an atom that is a value, not an array."""
     assert not isinstance(atom.type, Array)
     return atom.type
+
+
+def is_float(atom: ir.Atom) -> bool:
+    """Whether it is a number, vector or matrix of floats."""
+    return not isinstance(atom.type, Array) and is_differentiable(atom.type)
 
 
 def elem_of(array: ir.Var) -> Value:

@@ -7,9 +7,9 @@ differ, the tape is halved until the first record is found with which they do.  
 """
 
 import warnings
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -111,12 +111,9 @@ def spoiled(line: Line, writer: int) -> Spoiled | None:
     return Spoiled(k, next(over, lost.elements), writer)
 
 
-def _first(line: Line, is_bad: Any) -> int:
-    good, bad = 0, len(line.records)
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        good, bad = (good, middle) if is_bad(middle) else (middle, bad)
-    return bad - 1
+def _first(line: Line, is_bad: Callable[[int], bool]) -> int:
+    """The first record with which a tape up to there is bad; of one that is as a whole."""
+    return bisect_left(range(1, len(line.records)), True, key=is_bad)
 
 
 def _size(arrays: Sequence[array]) -> int:

@@ -335,7 +335,7 @@ def _at_kink(subject: Subject, asked: Witnesses, k: int, result: PairResult, lim
         f"is {entry.autodiff:.6g} by the adjoint; the slope is {entry.numeric - half:.6g} to the left and "
     )
     text += f"{entry.numeric + half:.6g} to the right"
-    i = next(i for i, source in enumerate(subject.sources) if source is pair.input)
+    i = subject.sources.index(pair.input)
     cause = blame(subject, i, pair.place(at)[1], limit.eps)
     if cause is not None:
         text += f": {cause.told}"
@@ -423,7 +423,7 @@ def _imprecise(
 
 def _explained(subject: Subject, pair: Pair, result: PairResult, limit: Tolerance) -> PairResult:
     """The result with the line at fault, where it can be found."""
-    i = next(i for i, source in enumerate(subject.sources) if source is pair.input)
+    i = subject.sources.index(pair.input)
     worst = np.argsort(-limit.excess(pair), axis=None, kind="stable")[: 1 + len(result.others)]
     columns = dict.fromkeys(pair.place(int(k))[1] for k in worst)
     if result.verdict == "not finite":  # then so are the differences by what the value ignores

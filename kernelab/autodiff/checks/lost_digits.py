@@ -340,7 +340,7 @@ def parted(subject: Subject, labels: Sequence[str], pair: Pair, k: int) -> tuple
         level, bars = compared(subject, labels, pair.output, row)
     except KernelError:  # a run that fails in one of the two precisions
         return "", None
-    i = next(i for i, source in enumerate(subject.sources) if source is pair.input)
+    i = subject.sources.index(pair.input)
     own, claimed, exact = (
         float(each.reshape(-1)[at]) for each, at in ((bars[i], column), (pair.adjoint, k), (pair.exact, k))
     )

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelab.autodiff.checks.screening import directions, faults
-from kernelab.autodiff.jacobians.differences import Floats
+from kernelab.autodiff.jacobians.differences import Floats, numbers, shifted
 from kernelab.autodiff.jacobians.jacobian import Selection, Trace
 from kernelab.autodiff.jacobians.subject import Subject, apart
-from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
+from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE
-from kernelab.autodiff.transforms.trees import scalars
 
 STEPS = 10.0 ** np.arange(-1.0, -8.5, -0.5)
 """The steps, relative to the size of each input element where that exceeds 1."""
@@ -81,7 +80,7 @@ def taylor(subject: Subject, labels: Sequence[str] = ()) -> TaylorReport:
     with apart("taylor_test"):
         adjoint = Trace(subject, labels, Wide(BASE))
         u = [directions(rng, t.count, t.count)[:1] for t in adjoint.targets]
-        starts = [scalars(s.elements).host().astype(np.float64).reshape(-1) for s in subject.sources]
+        starts = [numbers(source.elements) for source in subject.sources]
         v = [directions(rng, len(x), len(x))[0] * np.maximum(1.0, np.abs(x)) for x in starts]
         pulled = [adjoint.products(j, weights) for j, weights in enumerate(u)]
         derivative = float(
@@ -104,13 +103,9 @@ def _values(subject: Subject, v: Sequence[Floats], u: Sequence[Floats]) -> tuple
 
     An output that no step moves has no share in either: it may be large, and would hide the others.
     """
-    shifts = np.concatenate([[0.0], STEPS, -STEPS])
-    started, batch = subject.start(), Batch(BASE, len(shifts))
-    level = Wide(batch)
-    for source, move in zip(started.inputs, v, strict=True):
-        moved = level.wide(source)
-        batch.move(moved, batch.seeds(moved, np.multiply.outer(shifts, move)), add=True)
-    outputs = [batch.numbers(level.wide(out)) for out in started.go(level)]
+    along = {i: move[np.newaxis] for i, move in enumerate(v)}
+    _, looked = shifted(subject, along, (), [0.0, *STEPS, *-STEPS])
+    outputs = [y[:, 0] for y in looked]
     with np.errstate(invalid="ignore", over="ignore"):
         moves = [np.where(y == y[0], 0.0, y - y[0])[1:] for y in outputs]
         weighted = [move * weights[0] for move, weights in zip(moves, u, strict=True)]

@@ -224,7 +224,7 @@ class Whole(Witnesses):
 
     def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
         subject, selection, labels = self.arguments
-        i = next(i for i, source in enumerate(subject.sources) if source is self.pairs[k].input)
+        i = subject.sources.index(self.pairs[k].input)
         wanted = np.flatnonzero(off.any(axis=0)).tolist()
         jacobians = differences(subject, selection, None, scale, {i: wanted}, labels, quotient)
         return jacobians[self.keys[k]].numpy()

@@ -22,6 +22,7 @@ from kernelab.codegen.listing.listing_expressions import Expressions
 from kernelab.errors import KernelTypeError, Span
 from kernelab.hooks import Displayed
 from kernelab.lang import ir
+from kernelab.lang.build import is_float
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.passes.ad.textbook import CallPath, Textbook, textbook_adjoint
 from kernelab.runtime.kernel.kernel import Kernel
@@ -203,7 +204,7 @@ class _Run:
     def operand(self, atom: ir.Atom, frame: Frame) -> int | None:
         """The operation that a value comes from; a number among the parameters becomes one when used."""
         is_new = isinstance(atom, ir.Var) and atom not in self.at and atom in self.book.function.params
-        if isinstance(atom, ir.Var) and is_new and is_number(atom):
+        if isinstance(atom, ir.Var) and is_new and is_float(atom):
             loops, self.loops = self.loops, []
             value = _scalar(frame.values(atom))
             self.hold(atom, self.add("input", atom.hint, atom.hint, value, atom.span))
@@ -212,7 +213,7 @@ class _Run:
 
     def operation(self, stmt: ir.Let, frame: Frame) -> None:
         """Note an operation of floats; what integers and truth values come from is no part of the graph."""
-        if is_number(stmt.out):
+        if is_float(stmt.out):
             operands = [self.operand(arg, frame) for arg in stmt.args]
             args = tuple(self.shown(arg, frame) for arg in stmt.args)
             text = Expressions(lambda var: var.hint, {}).operation(stmt.op, args).text
@@ -231,7 +232,7 @@ class _Run:
 
     def load(self, stmt: ir.Load, element: str, address: int, frame: Frame) -> None:
         """Note an element that is read, and what of this thread wrote it."""
-        if is_number(stmt.out):
+        if is_float(stmt.out):
             before = self.memory.get(address)
             kind: Kind = "input" if before is None else "operation"
             value = _scalar(frame.values(stmt.out))
@@ -307,11 +308,6 @@ class _Run:
 def _scalar(values: Numpy) -> Any:
     """The value of the only thread."""
     return values[0].copy() if values.ndim > 1 else values[0]
-
-
-def is_number(var: ir.Var) -> bool:
-    """Whether it is a float, or a vector or matrix of floats, not an array."""
-    return is_differentiable(var.type) and not isinstance(var.type, Array)
 
 
 class _Followed(Chunk):

@@ -342,7 +342,11 @@ class ThreadArguments:
     @property
     def reverse(self) -> Pullback | KernelTypeError:
         """Reverse mode by all arguments that have derivatives, or why there is none."""
-        return _reverse(self.kernel, self.sharing)
+        active = {*self.kernel.plan.floats, *self.kernel.plan.numbers}
+        if not active:
+            message = "no parameter is a float or an array of floats, so there is no adjoint"
+            return KernelTypeError(Diagnostic(message, self.kernel.span))
+        return pullback_of(self.kernel, active, self.sharing)
 
     def bars(self, reverse: Pullback, adjoints: Mapping[Any, Any] | None) -> dict[int, array]:
         """The adjoints that a sweep starts with, by the positions of the arguments."""
@@ -383,15 +387,6 @@ def _copied(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> dict[Al
         arguments[i] = primal.twin(copies[memory])
         parts[1 + i] = arguments[i].packed
     return copies
-
-
-def _reverse(kernel: Kernel, shared: Groups) -> Pullback | KernelTypeError:
-    plan = kernel.plan
-    active = {*plan.floats, *plan.numbers}
-    if not active:
-        message = "no parameter is a float or an array of floats, so there is no adjoint"
-        return KernelTypeError(Diagnostic(message, kernel.span))
-    return pullback_of(kernel, active, shared)
 
 
 def _bars(

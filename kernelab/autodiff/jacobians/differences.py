@@ -83,14 +83,14 @@ def along(
 ) -> tuple[Floats, list[Floats], list[Floats]]:
     """The steps for one input, all outputs, and their derivatives along each row of `v` times the steps."""
     steps = _steps(subject, i, eps, scale)
-    _, looked = _shifted(subject, i, v * steps, labels, SHIFTS)
+    _, looked = shifted(subject, {i: v * steps}, labels, SHIFTS)
     with np.errstate(invalid="ignore", over="ignore"):
         return steps, [y[0] for y in looked], [extrapolated(y, np.ones(1)) for y in looked]
 
 
 def _steps(subject: Subject, i: int, eps: float | None, scale: float) -> Floats:
     """The larger step for each number of an input."""
-    values = scalars(subject.sources[i].elements).host().astype(np.float64).reshape(-1)
+    values = numbers(subject.sources[i].elements)
     return np.full(len(values), eps) if eps is not None else scale * STEP * np.maximum(1.0, np.abs(values))
 
 
@@ -106,22 +106,22 @@ def _moved(
     """All outputs for each shift and lane, where some numbers of an input are moved, each in its lane."""
     moves = np.zeros((int(lane.max(initial=0)) + 1, subject.sources[i].count))
     moves[lane, wanted] = steps
-    return _shifted(subject, i, moves, labels, shifts)
+    return shifted(subject, {i: moves}, labels, shifts)
 
 
-def _shifted(
-    subject: Subject, i: int, moves: Floats, labels: Sequence[str], shifts: Sequence[float]
+def shifted(
+    subject: Subject, moves: Mapping[int, Floats], labels: Sequence[str], shifts: Sequence[float]
 ) -> tuple[Sequence[Variable], list[Floats]]:
-    """All outputs for each shift and lane, where an input is moved by a row of `moves` in each lane."""
-    lanes = len(moves)
+    """All outputs for each shift and lane, where some inputs are moved by a row of `moves` in each lane."""
+    lanes = len(next(iter(moves.values())))
     started, batch = subject.start(), Batch(BASE, len(shifts) * lanes)
     level = Wide(batch)
-    start = scalars(started.inputs[i]).host().astype(np.float64).reshape(-1)
-    with np.errstate(invalid="ignore", over="ignore"):
-        values = start + np.multiply.outer(np.asarray(shifts), moves)
-    moved = level.wide(started.inputs[i])
     with batch.active():
-        batch.move(moved, batch.seeds(moved, values.reshape(batch.lanes, -1)))
+        for i, rows in moves.items():
+            moved = level.wide(started.inputs[i])
+            shares = np.multiply.outer(np.asarray(shifts), rows).reshape(batch.lanes, -1)
+            with np.errstate(invalid="ignore", over="ignore"):
+                batch.move(moved, batch.seeds(moved, shares), add=True)
         outputs = started.go(level)
     looked = [batch.numbers(level.wide(out)).reshape(len(shifts), lanes, -1) for out in outputs]
     return subject.targets(outputs, labels), looked
@@ -190,7 +190,7 @@ def through_host(subject: Subject, labels: Sequence[str] = ()) -> frozenset[str]
     passed = [float32, *(scalar_of(source.elements.dtype) for source in subject.sources)]  # may be on its way
     eps = max(epsilon(scalar.dtype) for scalar in passed)
     rng = np.random.default_rng(len(subject.sources))
-    starts = [_numbers(source.elements) for source in subject.sources]
+    starts = [numbers(source.elements) for source in subject.sources]
     moves = [4 * np.sqrt(eps) * rng.uniform(0.5, 1.5, len(x)) * np.maximum(1.0, np.abs(x)) for x in starts]
     outputs, here = _run(subject, [0.0 * move for move in moves])
     again = _run(subject, [0.0 * move for move in moves])[1]
@@ -210,10 +210,11 @@ def _run(subject: Subject, moves: Sequence[Floats]) -> tuple[list[array], list[F
         values = scalars(elements).host()
         values[...] = (values + move.reshape(values.shape)).astype(values.dtype)
     outputs = started.go(BASE)
-    return outputs, [_numbers(output) for output in outputs]
+    return outputs, [numbers(output) for output in outputs]
 
 
-def _numbers(elements: array) -> Floats:
+def numbers(elements: array) -> Floats:
+    """The numbers of an array, in float64."""
     return scalars(elements).host().astype(np.float64).reshape(-1)
 
 

@@ -17,8 +17,7 @@ from kernelab.autodiff.transforms.levels import Level
 from kernelab.autodiff.transforms.trees import fields, name_of, refusal, scalar_shape
 from kernelab.autodiff.transforms.trees import leaves as arrays_of
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
-from kernelab.lang.build import elem_of
-from kernelab.lang.ir import Var
+from kernelab.lang.build import elem_of, is_float
 from kernelab.lang.structs import StructArray, leaves
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.array.array import array
@@ -228,17 +227,14 @@ def _no_pair(kernel: Kernel, has_sources: bool, what: str) -> Diagnostic:
     if not has_sources:
         message = f"{nothing}: no argument of {kernel.name} has requires_grad, and elements to vary"
         hint = "create the inputs with requires_grad=True"
-        field = next((var.hint for var in kernel.primal.params if _is_number_of_struct(var)), "")
+        params = kernel.primal.params
+        field = next((var.hint for var in params if "." in var.hint and is_float(var)), "")
         if field:
             hint += f"; for {field}, set requires_grad = True of the struct"
     else:
         message = f"{nothing}: {kernel.name} changes no element of an array of floats"
         hint = "pass what the kernel writes as outputs="
     return Diagnostic(message, kernel.primal.span, what, hint=hint)
-
-
-def _is_number_of_struct(param: Var) -> bool:
-    return "." in param.hint and not isinstance(param.type, Array) and is_differentiable(param.type)
 
 
 # ------------------------------------------------------------------------------------------ functions

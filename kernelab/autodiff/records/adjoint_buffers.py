@@ -5,16 +5,14 @@ not know records or tapes.
 """
 
 import ctypes
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-
-import numpy as np
 
 from kernelab.lang.types import Value
 from kernelab.runtime.array.array import array
 from kernelab.runtime.launch.footprint import Residual
-from kernelab.runtime.memory.memory import Allocation, allocate, zeros_beside
+from kernelab.runtime.memory.memory import Allocation, allocate, copy_bytes, duplicate_of, zeros_beside
 from kernelab.runtime.memory.spaces import Space
 
 Extents = tuple[int, ...]
@@ -169,22 +167,27 @@ class Adjoints:
         if buffer is not None and buffer.space is None and not self._is_shown:
             self.memory.spare.setdefault(buffer.nbytes, []).append(buffer)
 
+    def kept(self, memories: Iterable[Allocation]) -> Callable[[], None]:
+        """Copy the adjoints of some memories; the function puts them back, and drops what is new."""
+        before = set(self.memory)
+        copies = {primal: duplicate_of(self.memory[primal]) for primal in before.intersection(memories)}
+
+        def restore() -> None:
+            for primal, copy in copies.items():
+                copy_bytes(self.memory[primal], 0, copy, 0, copy.nbytes)
+            for primal in set(self.memory) - before:  # zeros until now, and so again
+                del self.memory[primal]
+
+        return restore
+
     @contextmanager
     def unchanged(self, memories: Iterable[Allocation]) -> Iterator[None]:
-        """Restore the adjoints of some memories on the host when the block ends."""
-        saved = {
-            primal: np.array(np.frombuffer(self.memory[primal].seen(), np.uint8))
-            for primal in memories
-            if primal in self.memory
-        }
-        before = set(self.memory)
+        """Restore the adjoints of some memories when the block ends."""
+        restore = self.kept(memories)
         try:
             yield
         finally:
-            for primal, values in saved.items():
-                np.frombuffer(self.memory[primal].buffer(), np.uint8)[:] = values
-            for primal in set(self.memory) - before:  # zeros until now, and so again
-                del self.memory[primal]
+            restore()
 
     def end(self) -> Spare:
         """Drop all adjoints; returns the buffers that may serve again."""

@@ -422,7 +422,15 @@ class CheckpointRecord(Flowing):
     def pull(self, adjoints: Adjoints, puller: Puller | None = None) -> None:
         """Run the function again, with all as it was, and take the adjoints through what it records."""
         with self.again() as (inner, results):
-            self._sweep(inner, results, adjoints, puller)
+            bars = Adjoints()
+            for first, second in zip(self.results, results, strict=True):
+                bars.share(second.allocation, adjoints.show(first.allocation))
+            for elements in (*self.outside, *self.reached):
+                bars.share(elements.allocation, adjoints.show(elements.allocation))
+            seeds = [elements for elements in (*results, *self.outside) if is_differentiable(elements.dtype)]
+            plan = BackwardPlan(tuple(inner.records), seeds, shared=frozenset(bars.memory))
+            warn_of(cut for cut in ends_on_the_way(plan, inner) if not cut.may_be_meant)
+            sweep(plan, bars, puller)
 
     @contextmanager
     def again(self) -> Iterator[tuple["Replaying", list[array]]]:
@@ -448,23 +456,6 @@ class CheckpointRecord(Flowing):
                 result = self.work.func(*self.work.arguments)
             inner.ends()
         return inner, [elements for elements in arrays_in(result) if not inner.signature.is_outside(elements)]
-
-    def _sweep(
-        self,
-        inner: Replaying,
-        again: Sequence[array],
-        adjoints: Adjoints,
-        puller: Puller | None,
-    ) -> None:
-        bars = Adjoints()
-        for first, second in zip(self.results, again, strict=True):
-            bars.share(second.allocation, adjoints.show(first.allocation))
-        for elements in (*self.outside, *self.reached):
-            bars.share(elements.allocation, adjoints.show(elements.allocation))
-        seeds = [elements for elements in (*again, *self.outside) if is_differentiable(elements.dtype)]
-        plan = BackwardPlan(tuple(inner.records), seeds, shared=frozenset(bars.memory))
-        warn_of(cut for cut in ends_on_the_way(plan, inner) if not cut.may_be_meant)
-        sweep(plan, bars, puller)
 
 
 def _alike(again: Sequence[array], before: Sequence[array]) -> bool:

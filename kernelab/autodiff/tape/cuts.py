@@ -11,9 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
-from kernelab.autodiff.records.provenance import (
-    Cut,
-)
+from kernelab.autodiff.records.provenance import Cut
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
 from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
 from kernelab.errors import Diagnostic, Related, TapeError

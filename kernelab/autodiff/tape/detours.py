@@ -9,7 +9,6 @@ from kernelab.autodiff.records.moves import FunctionRecord, OverwriteRecord
 from kernelab.autodiff.records.provenance import (
     Cut,
     HostValues,
-    PassedOn,
     Provenance,
     Taken,
     array_from_host,
@@ -63,7 +62,7 @@ class _Sources:
         all_taken = [*self._takings, *host.differentiated]
         own = set(all_taken).difference(host.outer)
         carrying = carried_at(steps, {taken.record for taken in own})
-        self._that_matter = {
+        self.that_matter = {
             taken
             for taken in all_taken
             if taken.elements.requires_grad
@@ -78,7 +77,7 @@ class _Sources:
             if taken.elements.allocation is memory:
                 if _is_used(memory, self.steps[: taken.record]):
                     return taken
-            elif taken in self._that_matter:
+            elif taken in self.that_matter:
                 return taken
         return None
 
@@ -87,11 +86,7 @@ class _Sources:
         if memory.requires_grad or (values.how == "array" and _is_used(memory, self.steps[: values.record])):
             return None
         earlier = reversed(self._takings[: values.earlier])
-        return next((taken for taken in earlier if taken in self._that_matter), None)
-
-    def of_number(self, number: PassedOn) -> Taken | None:
-        """The read by the host that yielded a number."""
-        return next((taken for taken in number.taken if taken in self._that_matter), None)
+        return next((taken for taken in earlier if taken in self.that_matter), None)
 
 
 # ------------------------------------------------------------------------------ arrays
@@ -179,7 +174,7 @@ def _numbers(host: Provenance, sources: _Sources, leading: Collection[int]) -> I
         record = sources.steps[number.record].record
         if number.record not in leading or not isinstance(record, LaunchRecord):
             continue
-        taken = sources.of_number(number)
+        taken = next((taken for taken in number.taken if taken in sources.that_matter), None)
         reaches = number.position is None or record.would_reach_number(number.position)
         if taken is not None and reaches:
             yield number_from_host(record.title, record.place, taken)

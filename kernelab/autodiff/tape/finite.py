@@ -24,7 +24,7 @@ from kernelab.runtime.context.recorder import called, caller
 from kernelab.runtime.kernel.dispatch import Culprit
 from kernelab.runtime.kernel.program import Program, Pullback
 from kernelab.runtime.launch.checked import turned_here
-from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of, zeros_beside
+from kernelab.runtime.memory.memory import duplicate_of, zeros_beside
 
 
 def check_seeds(records: Sequence[Record], live: Iterable[int], seeds: Seeds) -> None:
@@ -200,8 +200,7 @@ def _lost(target: array, word: str) -> Diagnostic:
 def pull_finite(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
     """Take the adjoints through record `i`; raises NotFiniteError if one is not finite afterwards."""
     record = records[i]
-    over = {a.allocation: a for a in (*record.reached, *record.written)}
-    before = {memory: _kept(adjoints, a) for memory, a in over.items()}
+    restore = adjoints.kept(a.allocation for a in (*record.reached, *record.written))
     if isinstance(record, CheckpointRecord):
         record.pull(adjoints, pull_finite)
     else:
@@ -213,8 +212,7 @@ def pull_finite(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
         word = "" if bar is None else _first(bar.host(), primal)
         if not word:
             continue
-        for memory, kept in before.items():
-            copy_bytes(adjoints.memory[memory], 0, kept, 0, kept.nbytes)
+        restore()
         raise NotFiniteError(_turned(records[:i], record, primal, word, adjoints))
 
 
@@ -250,12 +248,6 @@ def _adjoint_culprit(
         "the line by where(...)",
         related=(Related("it was launched here:", record.place.span),),
     )
-
-
-def _kept(adjoints: Adjoints, primal: array) -> Allocation:
-    bar = adjoints.known(primal)
-    memory = primal.allocation
-    return zeros_beside(memory) if bar is None else duplicate_of(bar.allocation)
 
 
 def _first(values: Any, elements: array) -> str:

@@ -23,7 +23,7 @@ from typing import Literal, NoReturn
 
 from kernelab.errors import Diagnostic, KernelTypeError, Related
 from kernelab.lang import ir
-from kernelab.lang.build import FALSE, Builder, Expr, type_of, zero
+from kernelab.lang.build import FALSE, Builder, Expr, is_float, type_of, zero
 from kernelab.lang.native import Snippet
 from kernelab.lang.ops import Bilinear, Expanded, Linear, Op, Partials, Rules, Undefined, Zero
 from kernelab.lang.types import Array, Scalar, is_differentiable, scalar_of
@@ -179,11 +179,6 @@ def has_tangent(stmt: ir.Custom) -> bool:
 def is_float_array(param: ir.Var) -> bool:
     """Whether it is an array of floats, or of vectors or matrices of them."""
     return isinstance(param.type, Array) and is_differentiable(param.type)
-
-
-def is_float(atom: ir.Atom) -> bool:
-    """Whether it is a number, vector or matrix of floats."""
-    return not isinstance(atom.type, Array) and is_differentiable(atom.type)
 
 
 def float_arrays(rules: ir.CustomRules) -> list[int]:

@@ -18,14 +18,13 @@ from math import prod
 from typing import NamedTuple
 
 from kernelab.lang import ir
-from kernelab.lang.build import Builder, elem_of, integer, type_of, zero
+from kernelab.lang.build import Builder, elem_of, integer, is_float, type_of, zero
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import float32, int32, scalar_of
 from kernelab.passes.access.access_forms import Walker
 from kernelab.passes.access.access_regions import Situation, range_of
 from kernelab.passes.access.affine_forms import Extent, Form, Given, Guard, Thread, is_uniform
 from kernelab.passes.access.independence import changed, independent
-from kernelab.passes.ad.derivative_rules import is_float
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.simplify import simplify
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from kernelab.lang import ir
-from kernelab.lang.build import Expr, type_of, zero
+from kernelab.lang.build import Expr, is_float, type_of, zero
 from kernelab.lang.types import Value, is_differentiable
 from kernelab.passes.ad.activity import refuse_undefined, varied
 from kernelab.passes.ad.derivative_rules import (
@@ -25,7 +25,6 @@ from kernelab.passes.ad.derivative_rules import (
     better,
     has_tangent,
     insert,
-    is_float,
     is_float_array,
     is_one,
     push,

@@ -32,6 +32,7 @@ from kernelab.lang.types import (
     scalar_of,
     size_of,
 )
+from kernelab.passes.ad.derivative_rules import EXTREMA
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.effects import Groups, aliases, block_effects
 from kernelab.passes.common.simplify import forward
@@ -78,8 +79,10 @@ def sites(function: ir.Function, groups: Groups = (), intact: Collection[str] = 
             case ir.Load(_, array) if stmt.held is None and shared[array] & changed:
                 if array.hint not in intact:
                     lost.append(stmt)
-            case ir.Atomic(out, kind) if stmt.held is None and (out in used or _is_extremum(kind, out)):
-                lost.append(stmt)
+            case ir.Atomic(out, kind) if stmt.held is None:
+                # The adjoint must know if the element changed: then this thread's value may have won.
+                if out in used or (kind in EXTREMA and is_differentiable(out.type)):
+                    lost.append(stmt)
             case ir.Restore():
                 lost += [site for site, _ in sources(stmt) if site not in lost]
             case _:
@@ -96,11 +99,6 @@ def sources(stmt: ir.Stmt) -> list[tuple[Site, ir.Var]]:
             return [(Popped(stack, i, out, span), out) for i, out in enumerate(outs)]
         case _:
             return []
-
-
-def _is_extremum(kind: ir.AtomicKind, out: ir.Var) -> bool:
-    """Whether the adjoint must know if the element changed: then this thread's value may have won."""
-    return kind in ("min", "max") and is_differentiable(out.type)
 
 
 def residual_of(site: Site, number: int) -> Residual:

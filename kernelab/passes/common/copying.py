@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, assert_never
 
 from kernelab.lang import ir, ops
-from kernelab.lang.build import Builder, Expr, type_of
+from kernelab.lang.build import Builder, Expr, is_float, type_of
 from kernelab.lang.native import Snippet
 from kernelab.lang.ops import COPY, Expanded, Op
 from kernelab.lang.types import (
@@ -21,7 +21,6 @@ from kernelab.lang.types import (
     Type,
     Value,
     float64,
-    is_differentiable,
     scalar_of,
     type_named,
     with_scalar,
@@ -314,7 +313,7 @@ class _Naming(LayingOut):
 
     def named(self, name: ir.Var, value: ir.Atom) -> ir.Atom:
         """A copy of a float, under a name."""
-        if not is_differentiable(name.type) or isinstance(name.type, Array):
+        if not is_float(name):
             return value
         return self.builder.let(COPY, (value,), type_of(name), name.hint)
 

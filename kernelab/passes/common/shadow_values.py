@@ -26,7 +26,7 @@ from typing import Literal
 
 from kernelab.errors import Span
 from kernelab.lang import ir
-from kernelab.lang.build import TRUE, elem_of, integer, type_of
+from kernelab.lang.build import TRUE, elem_of, integer, is_float, type_of
 from kernelab.lang.ops import Zero
 from kernelab.lang.types import Array, int32, int64, is_differentiable, size_of, uint64, with_scalar
 from kernelab.passes.common.copying import Accompanying
@@ -94,7 +94,7 @@ class _Poisoner(Accompanying):
     def whole(self, function: ir.Function) -> ir.Block:
         with self.builder.at(function.span):
             for param in function.params:
-                if _is_float(param):
+                if is_float(param):
                     mark = self.begins(Site(param.span, value=param.hint), param)
                     self.companions[param] = self.brought(param, mark)
         self.stmts(function.body)
@@ -103,7 +103,7 @@ class _Poisoner(Accompanying):
     # -------------------------------------------------------------------------------------- marks
 
     def is_accompanied(self, atom: ir.Atom) -> bool:
-        return _is_float(atom)
+        return is_float(atom)
 
     def companion(self, atom: ir.Atom) -> ir.Atom:
         return CLEAN if isinstance(atom, ir.Const) else self.companions[atom]
@@ -113,7 +113,7 @@ class _Poisoner(Accompanying):
         return mark
 
     def mark_all(self, atoms: Iterable[ir.Atom]) -> tuple[ir.Atom, ...]:
-        return tuple(self.companion(atom) for atom in atoms if _is_float(atom))
+        return tuple(self.companion(atom) for atom in atoms if is_float(atom))
 
     def begins(self, site: Site, value: ir.Atom) -> ir.Atom:
         """The number that says that `value` turned at this site."""
@@ -142,7 +142,7 @@ class _Poisoner(Accompanying):
             return here
         b, makes = self.builder, self.builder.apply("isnan", value)
         finite: ir.Atom = TRUE
-        for operand in filter(_is_float, operands):
+        for operand in filter(is_float, operands):
             finite = b.apply("and", finite, b.apply("isfinite", self.atom(operand)))
         return b.apply("where", b.apply("or", makes, finite), here, CLEAN)
 
@@ -159,7 +159,7 @@ class _Poisoner(Accompanying):
     def stmt(self, stmt: ir.Stmt) -> None:
         super().stmt(stmt)
         match stmt:
-            case ir.Let(out, op, args, span) if _is_float(out):
+            case ir.Let(out, op, args, span) if is_float(out):
                 value, marks = self.atom(out), self.mark_all(args)
                 here = self.begins(Site(span), value)
                 if op.name == "where":
@@ -175,20 +175,20 @@ class _Poisoner(Accompanying):
                 self.builder.emit(ir.Alloc(self.locals[out], shape, span))
             case ir.Native(outs, _, args, span):
                 before = self.mark_all(args)
-                for out in filter(_is_float, outs):
+                for out in filter(is_float, outs):
                     value = self.atom(out)
                     here = self.born(value, args, self.begins(Site(span), value))
                     self.companions[out] = self.turned(value, self.first(before, here))
-            case ir.Load(out) if _is_float(out):
+            case ir.Load(out) if is_float(out):
                 # What is held of a parameter was read from it, wherever it is kept now.
                 is_own = stmt.held is not None and stmt.array in self.locals
                 held = self.mark_all([stmt.held]) if is_own and stmt.held is not None else ()
                 self.companions[out] = self.turned(self.atom(out), self.first(held, self.load_mark(stmt)))
-            case ir.Store(_, _, value) if _is_float(value):
+            case ir.Store(_, _, value) if is_float(value):
                 copied = self.atom(value)
                 here = CLEAN if self.data else self.begins(Site(stmt.span), copied)
                 self.store_mark(stmt, self.turned(copied, self.first(self.mark_all([value]), here)))
-            case ir.Atomic(out) if _is_float(out):
+            case ir.Atomic(out) if is_float(out):
                 self.mark_atomic(stmt)
 
     def load_mark(self, stmt: ir.Load | ir.Atomic) -> ir.Atom:
@@ -223,10 +223,6 @@ class _Poisoner(Accompanying):
                 first = b.apply("where", b.apply("eq", earlier, CLEAN), mark, earlier)
                 b.store(self.culprits, [self.thread], first)
             b.emit(ir.If((), b.apply("ne", mark, CLEAN), reported.close(), ir.Block(()), stmt.span))
-
-
-def _is_float(atom: ir.Atom) -> bool:
-    return not isinstance(atom.type, Array) and is_differentiable(atom.type)
 
 
 # ----------------------------------------------------------------------------------------------- dependencies
