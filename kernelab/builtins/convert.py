@@ -19,7 +19,6 @@ from kernelab.builtins.table import (
     Element,
     Float,
     Index,
-    Numpy,
     VecM,
     Whole,
     added,
@@ -50,7 +49,7 @@ from kernelab.lang.ops import (
     Zero,
     register_maker,
 )
-from kernelab.lang.rounding import converted
+from kernelab.lang.rounding import Numpy, converted
 from kernelab.lang.types import (
     SCALARS,
     Mat,

@@ -7,6 +7,7 @@ Axes are numbered 0, 1, 2 for x, y, z; three of them say in which order a rotati
 axis turns first, and all stay fixed in space.
 """
 
+import math
 from collections.abc import Sequence
 from operator import add, sub
 from typing import Any
@@ -206,9 +207,6 @@ def quat_from_euler(m: Any, e: Vec3, i: Index, j: Index, k: Index) -> QuatF:
     return product(third, product(second, first))
 
 
-PI = 3.141592653589793
-
-
 @composite(domain=(ANYWHERE, *AXES))
 def quat_to_euler(m: Any, q: QuatF, i: Index, j: Index, k: Index) -> Vec3:
     """The angles that `quat_from_euler` takes for the rotation ``q``: ``e[i]`` is that around axis ``i``.
@@ -230,7 +228,7 @@ def quat_to_euler(m: Any, q: QuatF, i: Index, j: Index, k: Index) -> Vec3:
     total, apart = m.atan2(b, a), m.atan2(d, c)
     first, third = total - apart, total + apart
     third = m.where(proper, third, third * sign)
-    middle = m.where(proper, middle, middle - 0.5 * PI)
+    middle = m.where(proper, middle, middle - 0.5 * math.pi)
     return [m.where(m.equal(i, axis), first, m.where(m.equal(j, axis), middle, third)) for axis in range(3)]
 
 

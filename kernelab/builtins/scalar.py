@@ -18,7 +18,6 @@ from kernelab.builtins.table import (
     Index,
     Int,
     Number,
-    Numpy,
     builtin,
     each,
     or_zero,
@@ -27,6 +26,7 @@ from kernelab.builtins.table import (
 )
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import Expanded, Rules, Zero
+from kernelab.lang.rounding import Numpy
 from kernelab.lang.types import Scalar, scalar_of
 
 UNIT = (-0.95, 0.95)

@@ -32,7 +32,7 @@ from kernelab.lang.ops import (
     VecPattern,
     Zero,
 )
-from kernelab.lang.rounding import computed, rounded
+from kernelab.lang.rounding import Numpy, computed, rounded
 from kernelab.lang.types import (
     SCALARS,
     Array,
@@ -54,9 +54,6 @@ from kernelab.lang.types import (
 )
 
 # ------------------------------------------------- components of vectors and matrices, for expansions
-
-
-Numpy = np.ndarray[Any, Any]
 
 
 def parts(x: Expr) -> list[Expr]:

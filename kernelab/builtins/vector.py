@@ -25,7 +25,6 @@ from kernelab.builtins.table import (
     Float,
     Number,
     NumMatNM,
-    Numpy,
     NumVec3,
     NumVecM,
     NumVecN,
@@ -43,7 +42,7 @@ from kernelab.builtins.table import (
 )
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import Bilinear, Expanded, Rules
-from kernelab.lang.rounding import rounded
+from kernelab.lang.rounding import Numpy, rounded
 from kernelab.lang.types import HALVES, Mat, Scalar, float32, float64, scalar_of
 
 

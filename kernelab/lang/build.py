@@ -278,7 +278,7 @@ def _identity(name: str, args: tuple[ir.Atom, ...], type: Value) -> ir.Atom | No
             x.type == type
         ):
             return x
-        case ("sub", (x, ir.Const(0) as c)) if not _negative_zero(c):
+        case ("sub", (x, ir.Const(0 as value))) if math.copysign(1.0, value) > 0:  # not of -0.0
             return x
         case ("add", (x, ir.Const(0, Scalar() as t))) | ("add", (ir.Const(0, Scalar() as t), x)) if t.is_int:
             return x
@@ -297,10 +297,6 @@ def _identity(name: str, args: tuple[ir.Atom, ...], type: Value) -> ir.Atom | No
             return TRUE
         case _:
             return None
-
-
-def _negative_zero(const: ir.Const) -> bool:
-    return math.copysign(1.0, float(const.value)) < 0
 
 
 Operand = Union["Expr", int, float]

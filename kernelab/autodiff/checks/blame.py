@@ -24,7 +24,7 @@ from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.levels import duplicate
 from kernelab.autodiff.transforms.trees import argument_name, name_of, scalars
 from kernelab.backend.cpu.chunk import Chunk
-from kernelab.backend.cpu.lanes import Frame
+from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.errors import KernelError, Span
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import Custom, CustomRules, Function, Let, Native, Stmt, walk
@@ -35,8 +35,6 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place
 from kernelab.runtime.host.create import zeros_like
 from kernelab.runtime.kernel.program import Program
-
-Numpy = np.ndarray[Any, Any]
 
 MOST_NUMBERS, MOST_STATEMENTS = 1 << 22, 50_000
 """After how many numbers, or statements, a trace ends: what comes later is not looked at."""

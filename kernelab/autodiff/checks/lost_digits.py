@@ -30,7 +30,7 @@ from kernelab.autodiff.transforms.levels import BASE, will_write
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.chunk import Chunk
-from kernelab.backend.cpu.lanes import Frame
+from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.errors import KernelError, Span, text_of
 from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE
@@ -42,8 +42,6 @@ from kernelab.passes.common.dependence import dependences, reached
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.footprint import grid_of
-
-Numpy = np.ndarray[Any, Any]
 
 MOST_NUMBERS = 1 << 23
 """Of a longer run, what comes later is not looked at."""

@@ -7,19 +7,17 @@ runs on the interpreter.  Must not know where the operands come from.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from kernelab.backend.cpu import interpreter
+from kernelab.backend.cpu.lanes import Numpy
 from kernelab.errors import NOWHERE
 from kernelab.lang.build import Builder, type_of
 from kernelab.lang.ir import Atom, Const, Function, Let, Var
 from kernelab.lang.ops import Derivative, Op, Undefined
 from kernelab.lang.types import Array, Value, float64, int32, is_differentiable, scalar_of, shape_of
 from kernelab.passes.ad.vjp import vjp
-
-Numpy = np.ndarray[Any, Any]
 
 STEP = 1e-5
 """How far an operand is moved, relative to its size."""

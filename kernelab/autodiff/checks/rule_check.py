@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 from weakref import WeakSet
 
 import numpy as np
@@ -29,6 +28,7 @@ from kernelab.autodiff.checks.rule_samples import (
     with_results,
 )
 from kernelab.autodiff.checks.slopes import ROUNDINGS, slopes
+from kernelab.backend.cpu.lanes import Numpy
 from kernelab.errors import Diagnostic, KernelError, Related
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import Const, Custom, CustomRules, For, Function, Native, RuleName, While, walk
@@ -38,7 +38,6 @@ from kernelab.passes.ad.vjp import vjp
 from kernelab.passes.common.copying import inline, widen_rules
 from kernelab.passes.common.effects import effects
 
-Numpy = np.ndarray[Any, Any]
 MOST_NAMED = 4
 """From how many cotangents on they are not named."""
 

@@ -12,6 +12,7 @@ from kernelab.autodiff.checks.interpreted import NoisyChunk
 from kernelab.backend.common import backends
 from kernelab.backend.common.backends import Entry
 from kernelab.backend.cpu import interpreter
+from kernelab.backend.cpu.lanes import Numpy
 from kernelab.lang.build import Builder, elem_of, type_of
 from kernelab.lang.ir import Call, Function, Native, Var, walk
 from kernelab.lang.types import Array, int32, scalar_of, shape_of
@@ -21,7 +22,6 @@ from kernelab.passes.common.simplify import simplify
 from kernelab.runtime.memory.device import CPU
 from kernelab.settings import changed_settings
 
-Numpy = np.ndarray[Any, Any]
 Point = Mapping[str, Numpy]
 
 POINTS, ATTEMPTS = 32, 60

@@ -19,6 +19,7 @@ from kernelab.autodiff.jacobians.jacobian import (
     Jacobians,
     Selection,
     Trace,
+    Values,
     jacobians,
     tangents,
 )
@@ -39,7 +40,6 @@ from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of
 from kernelab.runtime.array.array import array
 
-Values = np.ndarray[Any, Any]
 Way = Literal["columns", "rows", "stars"]
 """What is computed together: columns, rows, or columns of a symmetric matrix."""
 

@@ -24,7 +24,6 @@ from kernelab.autodiff.records.hazards import Witness
 from kernelab.autodiff.records.provenance import Provenance, array_from_host, number_from_host
 from kernelab.autodiff.records.records import would_reach
 from kernelab.autodiff.transforms.host_calls import HostCall
-from kernelab.backend.common.backends import Args
 from kernelab.backend.cpu import interpreter
 from kernelab.errors import Diagnostic, GradientError, Related, TapeError
 from kernelab.host.traced import Origins
@@ -384,13 +383,10 @@ class Interpretation:
         """The interpretation of a program, made once."""
         return program.once("interpretation", lambda: Interpretation(program))
 
-    def begin(self, threads: int) -> Callable[[Args, bool], Any] | None:
-        """A function that interprets a launch of so many threads; None where it is time to build."""
+    def begin(self, threads: int) -> interpreter.InterpretedEntry | None:
+        """The entry that interprets a launch of so many threads; None where it is time to build."""
         self._interpreted += self._steps * (1 + threads / AT_ONCE if self._runs_at_once else threads)
-        return self._run if self._interpreted < PATIENCE else None
-
-    def _run(self, args: Args, shares: bool) -> None:
-        self._entry(args)
+        return self._entry if self._interpreted < PATIENCE else None
 
 
 def _steps(block: Block) -> float:
@@ -425,9 +421,12 @@ class Base(Level):
         if shape.threads:
             space = next((space_of(a.allocation) for a in arguments if isinstance(a, array)), None)
             parts = [shape.packed, *(packed(a, shape.threads, space) for a in arguments)]
-            interpreted = program.is_check and not OPEN and Interpretation.of(program).begin(shape.threads)
-            run = interpreted or program.run
-            run(b"".join(parts), program.shares(arguments))
+            may_interpret = program.is_check and not OPEN
+            entry = Interpretation.of(program).begin(shape.threads) if may_interpret else None
+            if entry is not None:
+                entry(b"".join(parts))
+            else:
+                program.run(b"".join(parts), program.shares(arguments))
 
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         return call.run_alone(arguments)

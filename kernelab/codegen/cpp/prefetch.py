@@ -64,30 +64,6 @@ def gathers(function: ir.Function) -> dict[Place, dict[ir.Var, bool]]:
     return by_place if sum(map(len, by_place.values())) <= MOST else {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """How threads follow one another: `thread` is the next, or the first of `width` of them, of a `total`."""
-
-    thread: str
-    total: str
-    width: int
-    descending: bool
-
-    def ahead(self) -> str:
-        """The thread whose elements are asked for."""
-        lane = " + lane" if self.width > 1 else ""
-        return f"({self.thread} {'-' if self.descending else '+'} {AHEAD}{lane})"
-
-    def bound(self, condition: str) -> str:
-        """The thread up to which there is one ahead: none is, but under a condition."""
-        if self.descending:
-            return f"{condition} ? {AHEAD} : {self.total}"
-        return f"{condition} ? {self.total} - {AHEAD + self.width - 1} : 0"
-
-    def within(self, bound: str) -> str:
-        return f"if ({self.thread} {'>=' if self.descending else '<'} {bound})"
-
-
 def prefetches(
     function: ir.Function, names: Names, wide: Mapping[ir.Var, Wide], thread: str, total: str, width: int = 1
 ) -> Prefetches:
@@ -95,7 +71,8 @@ def prefetches(
 
     `thread` is the thread that comes next, or the first of `width` of them, of a `total`.
     """
-    order, by_place = _Order(thread, total, width, function.descending), gathers(function)
+    by_place, last_first = gathers(function), function.descending
+    ahead = f"({thread} {'-' if last_first else '+'} {AHEAD}{' + lane' if width > 1 else ''})"
     declared: list[str] = []
     each: list[str] = []
     lanes: list[str] = []
@@ -109,8 +86,10 @@ def prefetches(
         inside = [f"{index} < {name}_n{k}" for k, index in enumerate(fixed, 1)]
         far = " || ".join(f"(i64){names(one)}_n0 * {names(one)}_s0 >= {FAR}" for one in arrays)
         test = " && ".join([f"{total} <= (i64){name}_n0", *inside, f"({far})"])
-        declared.append(f"const i64 {bound} = {order.bound(test)};")
-        steps = [f"{index} * {name}_s{k}" for k, index in enumerate((order.ahead(), *fixed))]
+        # There is a thread ahead up to the bound: none is, but under a condition.
+        ends = f"{AHEAD} : {total}" if last_first else f"{total} - {AHEAD + width - 1} : 0"
+        declared.append(f"const i64 {bound} = {test} ? {ends};")
+        steps = [f"{index} * {name}_s{k}" for k, index in enumerate((ahead, *fixed))]
         offset = [str(component * spelling.size(scalar))] if component else []
         where = f"({' + '.join([name, *steps, *offset])})"
         index = f"const i64 {at} = {spelling.load(scalar, where)};"
@@ -118,8 +97,9 @@ def prefetches(
         read = " ".join(text for one, text in asked.items() if width == 1 or not arrays[one])
         changed = " ".join(text for one, text in asked.items() if width > 1 and arrays[one])
         loop = f" for (int lane = 0; lane < {width}; ++lane)" if width > 1 else ""
-        each += [f"{order.within(bound)}{loop} {{ {index} {read} }}"] if read else []
-        lanes += [f"{order.within(bound)} {{ {index} {changed} }}"] if changed else []
+        within = f"if ({thread} {'>=' if last_first else '<'} {bound})"
+        each += [f"{within}{loop} {{ {index} {read} }}"] if read else []
+        lanes += [f"{within} {{ {index} {changed} }}"] if changed else []
     return Prefetches(tuple(declared), tuple(each), tuple(lanes))
 
 
