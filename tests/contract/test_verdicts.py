@@ -351,7 +351,7 @@ def test_a_kink_of_any_operation_can_be_told() -> None:
             continue
         points = case.draw(int(rng.integers(99)))
         result = operation_check.value(shape, points)
-        (stmt,) = (s for s in operation_check._kernel(shape).body.stmts if isinstance(s, Let))
+        (stmt,) = (s for s in operation_check._applied(shape).body.stmts if isinstance(s, Let))
         event = blame.Event(stmt, np.arange(len(result)), tuple(points), result)
         told = blame._told(event, result - 1.0, result + 2.0)
         assert told.startswith(f"{blame._called(stmt)} of "), case.name

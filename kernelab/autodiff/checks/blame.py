@@ -18,7 +18,8 @@ import numpy as np
 from kernelab.autodiff.checks import operation_check
 from kernelab.autodiff.checks.interpreted import Interpreted
 from kernelab.autodiff.checks.lost_digits import number
-from kernelab.autodiff.checks.rule_check import evaluate, mistake_at
+from kernelab.autodiff.checks.rule_check import mistake_at
+from kernelab.autodiff.checks.rule_samples import evaluate
 from kernelab.autodiff.jacobians.subject import Subject
 from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.levels import duplicate

@@ -10,13 +10,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from kernelab.autodiff.checks.rule_samples import calling, evaluate
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.lanes import Numpy
-from kernelab.errors import NOWHERE
 from kernelab.lang.build import Builder, type_of
 from kernelab.lang.ir import Atom, Const, Function, Let, Var
 from kernelab.lang.ops import Derivative, Op, Undefined
-from kernelab.lang.types import Array, Value, float64, int32, is_differentiable, scalar_of, shape_of
+from kernelab.lang.types import Value, float64, is_differentiable, scalar_of, shape_of
 from kernelab.passes.ad.vjp import vjp
 
 STEP = 1e-5
@@ -122,46 +122,34 @@ def _sums(values: Numpy) -> Numpy:
 
 def value(shape: Shape, points: Sequence[Numpy]) -> Numpy:
     """What the operation gives at some points."""
-    results = np.zeros((len(points[0]), *shape_of(shape.result)))
-    interpreter.run(_kernel(shape), [len(results)], {**_named(points), "y": results})
-    return results
+    return evaluate(_applied(shape), *points)[0]
 
 
 def adjoints(shape: Shape, points: Sequence[Numpy], seed: Numpy) -> dict[int, Numpy]:
     """The adjoint of each operand that has one, for a cotangent of each result."""
-    floats = [k for k, arg in enumerate(shape.args) if isinstance(arg, Value) and is_differentiable(arg)]
-    bars = {k: np.zeros(points[k].shape) for k in floats}
-    arguments = {**_named(points), "y": value(shape, points), "y_bar": seed.copy()}
-    arguments |= {f"x{k}_bar": bar for k, bar in bars.items()}
-    program = _adjoint(shape, shape.op.derivative)
+    kernel, program = calling(_applied(shape)), _adjoint(shape, shape.op.derivative)
+    values = dict(zip(kernel.params, (*map(np.array, points), value(shape, points)), strict=True))
+    bars = {param: np.zeros(values[param].shape) for param in kernel.params if is_differentiable(param.type)}
+    bars[kernel.params[-1]] = seed.copy()
+    arguments = {param.hint: each for param, each in values.items()}
+    arguments |= {f"{param.hint}_bar": bar for param, bar in bars.items()}
     interpreter.run(program, [len(seed)], {param.hint: arguments[param.hint] for param in program.params})
-    return bars
-
-
-def _named(points: Sequence[Numpy]) -> dict[str, Numpy]:
-    return {f"x{k}": np.array(values) for k, values in enumerate(points)}
+    return {k: bars[param] for k, param in enumerate(kernel.params[:-1]) if param in bars}
 
 
 @lru_cache(256)
-def _kernel(shape: Shape) -> Function:
-    """Thread i applies the operation to element i of each operand."""
-    builder, thread = Builder(), Var(int32, "i", NOWHERE)
-    operands = [
-        Var(Array(type_of(arg) if isinstance(arg, Const) else arg, 1), f"x{k}", NOWHERE)
-        for k, arg in enumerate(shape.args)
-    ]
-    result = Var(Array(shape.result, 1), "y", NOWHERE)
-    args: list[Atom] = [
-        arg if isinstance(arg, Const) else builder.load(operand, [thread])
-        for arg, operand in zip(shape.args, operands, strict=True)
-    ]
-    builder.store(result, [thread], builder.let(shape.op, args, shape.result))
-    return Function("applied", (*operands, result), builder.close(), (thread,), NOWHERE)
+def _applied(shape: Shape) -> Function:
+    """The function that applies the operation."""
+    types = [type_of(arg) if isinstance(arg, Const) else arg for arg in shape.args]
+    params = tuple(Var(type, f"x{k}") for k, type in enumerate(types))
+    pairs = zip(shape.args, params, strict=True)
+    args = [arg if isinstance(arg, Const) else param for arg, param in pairs]
+    builder = Builder()
+    return Function("applied", params, builder.close(builder.let(shape.op, args, shape.result)))
 
 
 @lru_cache(256)
 def _adjoint(shape: Shape, derivative: Derivative) -> Function:
-    """The adjoint of the kernel, as long as the record keeps its derivative."""
-    kernel = _kernel(shape)
-    floats = [param.hint for param in kernel.params if is_differentiable(param.type)]
-    return vjp(kernel, floats).adjoint
+    """The adjoint of a kernel that calls the function, as long as the record keeps its derivative."""
+    kernel = calling(_applied(shape))
+    return vjp(kernel, [param.hint for param in kernel.params if is_differentiable(param.type)]).adjoint

@@ -138,18 +138,6 @@ def mistake_at(rules: CustomRules, points: Sequence[Numpy]) -> Diagnostic | None
     return _Check(rules).grad({p.hint: x for p, x in zip(rules.function.params, points, strict=True)})
 
 
-def evaluate(function: Function, *points: Numpy) -> list[Numpy]:
-    """The results of a function of numbers; each argument holds a point a row.
-
-    Raises BuildError where it is C++ and there is no compiler, and the function's own errors.
-    """
-    kernel = calling(function)
-    named = [(param.hint, x) for param, x in zip(function.params, points, strict=True)]
-    arguments = with_results(kernel, named, len(points[0]))
-    Caller(kernel).run(len(points[0]), arguments)
-    return [arguments[param.hint] for param in kernel.params[len(points) :]]
-
-
 # ------------------------------------------------------------------------------------------ comparisons
 
 

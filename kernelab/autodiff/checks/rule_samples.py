@@ -172,3 +172,15 @@ def with_results(kernel: Function, points: Sequence[tuple[str, Numpy]], threads:
         elem = elem_of(param)
         arguments[param.hint] = np.zeros((threads, *shape_of(elem)), scalar_of(elem).dtype)
     return arguments
+
+
+def evaluate(function: Function, *points: Numpy) -> list[Numpy]:
+    """The results of a function of numbers; each argument holds a point a row.
+
+    Raises BuildError where it is C++ and there is no compiler, and the function's own errors.
+    """
+    kernel = calling(function)
+    named = [(param.hint, x) for param, x in zip(function.params, points, strict=True)]
+    arguments = with_results(kernel, named, len(points[0]))
+    Caller(kernel).run(len(points[0]), arguments)
+    return [arguments[param.hint] for param in kernel.params[len(points) :]]
