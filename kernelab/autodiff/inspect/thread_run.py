@@ -148,11 +148,10 @@ def trace_record(
     linear = int(np.ravel_multi_index(position, launch.grid.extents))
     saved, adjoints = launch.saved(), arriving(records, seeds, k % len(records))
     again, wide = as_launched(launch), None
+    way = Way(reverse.unmerged, launch.grid, linear, keeps, expressions)
     if compare is not None:
-        way = Way(reverse.unmerged, launch.grid, linear, keeps, expressions)
         wide = way.widened(launch.kernel, _arguments(launch, again), launch.bars(adjoints))
-    parts = b"".join(launch.adjoint_parts(adjoints, saved))
-    swept = watch(reverse.unmerged.adjoint, parts, linear, MOST, keeps, expressions)
+    swept = way.watched(reverse.unmerged.adjoint, launch.adjoint_parts(adjoints, saved))
     adjoint = _of_cotangents(swept, launch.kernel.primal)
     if again is None:  # the adjoint computes again what it needs, from what the launch has kept
         kept = {residual.array.hint: "a kept value" for residual in reverse.unmerged.residuals}
@@ -160,8 +159,7 @@ def trace_record(
         rest = [(one, one.name.partition("[")[0]) for one in swept if one not in adjoint]
         primal = [replace(one, name=kept.get(name, one.name)) for one, name in rest if kept.get(name) != ""]
     else:
-        parts = b"".join(launch.call.parts_with(again))
-        primal = watch(launch.kernel.program.unmerged, parts, linear, MOST, keeps, expressions)
+        primal = way.watched(launch.kernel.program.unmerged, launch.call.parts_with(again))
     if wide is not None:
         primal, adjoint = beside(primal, wide[0]), beside(adjoint, wide[1])
     return ThreadRun(launch.kernel.name, position, tuple(primal), tuple(adjoint), record=k % len(records))

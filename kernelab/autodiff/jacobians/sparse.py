@@ -217,18 +217,6 @@ def _colors(colors: Numbers) -> int:
     return int(colors.max(initial=-1)) + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The patterns by one input, for the outputs in order."""
-
-    labels: tuple[str, ...]
-    parts: tuple[Compressed, ...]
-
-    def fits(self, targets: Sequence[Variable]) -> bool:
-        """Whether these outputs are as many and as large: a function may return others than before."""
-        return [part.pattern.shape[0] for part in self.parts] == [target.count for target in targets]
-
-
 class ChangedError(Exception):
     """The entries are not those of the pattern."""
 
@@ -250,13 +238,17 @@ def sparse_jacobians(
     return Jacobians(subject.name, matrices)
 
 
+Parts = tuple[Compressed, ...]
+"""The patterns by one input, for the outputs in order."""
+
+
 class Problem:
     """A subject, which runs in reverse mode only where that is needed."""
 
     def __init__(self, subject: Subject, labels: Sequence[str]) -> None:
         self.subject = subject
         self.labels = labels
-        self.proven: dict[int, Found] = {}
+        self.proven: dict[int, Parts] = {}
         self._ahead: dict[Reading, list[Values]] = {}
 
     @cached_property
@@ -271,26 +263,24 @@ class Problem:
         """Run the tangents of a known pattern: the run shows the outputs of a function, too."""
         if self.subject.outputs is not None:
             return
-        for i, pattern in _kept(self.subject).items():
-            part = pattern.parts[0]
+        for i, (part, *_) in _kept(self.subject).items():
             if part.way != "rows":
                 reading = part.reading(part.way, _dtype(self.subject.sources[i]))
                 self.targets, self._ahead[reading] = self._run(i, reading)
                 return
 
-    def patterns(self, i: int, anew: bool) -> Found:
-        """The patterns by input `i`: those remembered if the outputs are still those, unless `anew`.
+    def patterns(self, i: int, anew: bool) -> Parts:
+        """The patterns by input `i`: those remembered if the outputs are as many and as large, unless `anew`.
 
         Raises NotTraceableError where there are none; `proven` says which were found for these arguments.
         """
         if i in self.proven:
             return self.proven[i]
-        kept = _kept(self.subject)
-        if anew or i not in kept or not kept[i].fits(self.targets):
+        kept, sizes = _kept(self.subject), [target.count for target in self.targets]
+        if anew or i not in kept or [part.pattern.shape[0] for part in kept[i]] != sizes:
             targets, parts = patterns(self.subject, i, self.labels)
             alone = self.subject.is_gradient and len(targets) == 1
-            compressed = tuple(Compressed(part, alone) for part in parts)
-            kept[i] = self.proven[i] = Found(tuple(target.label for target in targets), compressed)
+            kept[i] = self.proven[i] = tuple(Compressed(part, alone) for part in parts)
         return kept[i]
 
     def tangents(self, i: int, reading: "Reading") -> list[Values]:
@@ -314,7 +304,7 @@ def sparse_jacobian(problem: Problem, i: int, j: int, always: bool = True) -> Ja
     anew = False
     while True:
         try:
-            part = problem.patterns(i, anew).parts[j]
+            part = problem.patterns(i, anew)[j]
             if not always and 4 * part.runs > min(source.count, target.count):
                 return None
             way = part.way
@@ -337,16 +327,16 @@ def compressed(problem: Problem, i: int, j: int) -> Compressed | None:
     if source.count * target.count < SMALL:
         return None
     try:
-        part = problem.patterns(i, anew=True).parts[j]
+        part = problem.patterns(i, anew=True)[j]
     except NotTraceableError:
         return None
     lanes = max(_colors(part.columns), _colors(part.rows))
     return part if 4 * lanes <= min(source.count, target.count) else None
 
 
-def _kept(subject: Subject) -> dict[int, Found]:
+def _kept(subject: Subject) -> dict[int, Parts]:
     """The patterns by position of the input that are known for arguments of these shapes."""
-    stored: dict[Any, dict[int, Found]] = subject.beside.setdefault("patterns", {})
+    stored: dict[Any, dict[int, Parts]] = subject.beside.setdefault("patterns", {})
     shapes = tuple(
         (a.shape, a.dtype, a.requires_grad) if isinstance(a, array) else a for a in subject.arguments
     )

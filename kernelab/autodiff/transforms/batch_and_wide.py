@@ -68,19 +68,19 @@ class Batch(Level):
             return
         wide, views = self.widen(target, copy=False), [self.view(source) for source in sources]
         for lane in range(self.lanes):
-            self.parent.tabulate(_lane(wide, lane), [_lane(view, lane) for view in views], compute)
+            self.parent.tabulate(lane_of(wide, lane), [lane_of(view, lane) for view in views], compute)
 
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         if not any(elements.allocation in self.wide for elements in arguments):
             return self.parent.call_host(call, arguments)
         views = [self.view(elements) for elements in arguments]
-        lanes = [self.parent.call_host(call, [_lane(v, lane) for v in views]) for lane in range(self.lanes)]
+        lanes = [self.parent.call_host(call, [lane_of(v, lane) for v in views]) for lane in range(self.lanes)]
         results = []
         for each in zip(*lanes, strict=True):
             results.append(fresh(each[0].shape, each[0].dtype, each[0]))
             view = self.widen(results[-1], copy=False)
             for lane, result in enumerate(each):
-                self.parent.move(_lane(view, lane), result)
+                self.parent.move(lane_of(view, lane), result)
         return results
 
     def stride(self, memory: Allocation) -> int:
@@ -146,7 +146,7 @@ class Batch(Level):
         try:
             self.parent.run(laned.program, laned.grid, [*parts, *laned.numbers])
         except KernelError as error:
-            raise _in_its_lane(error, program, grid, {program.flat.params[i].hint for i in wide}) from None
+            raise _in_itslane_of(error, program, grid, {program.flat.params[i].hint for i in wide}) from None
 
     def left_out(self, call: Call) -> None:
         self._refuse_outside(call.written)
@@ -206,7 +206,7 @@ class Batch(Level):
             raise GradientError(Diagnostic(message, program.function.span, "randomness", hint=hint))
         views = {i: self.widen(argument) for i in wide if isinstance(argument := arguments[i], array)}
         for lane in range(self.lanes):
-            parts = [_lane(views[i], lane) if i in views else a for i, a in enumerate(arguments)]
+            parts = [lane_of(views[i], lane) if i in views else a for i, a in enumerate(arguments)]
             self.parent.run(program, grid, parts)
 
     def _lanes_of(self, wide: bool, argument: Argument) -> Argument:
@@ -336,7 +336,7 @@ def _refuse_kept() -> None:
     raise GradientError(Diagnostic(message, caller().span, "lanes", hint=hint))
 
 
-def _in_its_lane(error: KernelError, program: Program, grid: Extents, wide: Collection[str]) -> KernelError:
+def _in_itslane_of(error: KernelError, program: Program, grid: Extents, wide: Collection[str]) -> KernelError:
     """The error without the axis for the lanes, naming the lane."""
     failure = error.failed
     if not isinstance(failure, Failed):
@@ -347,7 +347,8 @@ def _in_its_lane(error: KernelError, program: Program, grid: Extents, wide: Coll
     return failure.told(thread, wide)
 
 
-def _lane(view: array, lane: int) -> array:
+def lane_of(view: array, lane: int) -> array:
+    """One lane of an array that has an axis for them in front."""
     offset = view.offset + lane * view.strides[0]
     return array.over(view.allocation, offset, view.shape[1:], view.strides[1:], view.dtype)
 

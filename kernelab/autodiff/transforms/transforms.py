@@ -16,7 +16,7 @@ import numpy as np
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.provenance import Cut
 from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
-from kernelab.autodiff.transforms.batch_and_wide import Batch, Vectors, drawing_again
+from kernelab.autodiff.transforms.batch_and_wide import Batch, Vectors, drawing_again, lane_of
 from kernelab.autodiff.transforms.forward import Forward
 from kernelab.autodiff.transforms.levels import Level, current, fresh
 from kernelab.autodiff.transforms.reverse import Move, Ran, Reaching, Reverse
@@ -407,9 +407,7 @@ def _first_lane(level: Batch, value: Any) -> Any:
             return rebuilt(part, iter([first(field) for field in parts(part)]))
         if not isinstance(part, array) or part.allocation not in level.wide:
             return part
-        view = level.view(part)
-        lane = array.over(view.allocation, view.offset, part.shape, part.strides, part.dtype)
-        return level.parent.copy(lane)
+        return level.parent.copy(lane_of(level.view(part), 0))
 
     return mapped(value, first)
 
