@@ -227,7 +227,7 @@ class VectorBody(VectorWriter):
 
     def arm(self, stmt: ir.If, block: ir.Block, head: str, mask: str | None = None) -> None:
         truth = block is stmt.then
-        with self.braces(head), self.where(stmt.cond, truth), self.block(stmt, mask):
+        with self.braces(head), self.where(stmt.cond, truth), self.block(mask):
             self.stmts(block.stmts)
             self.flush()
             self.assign(stmt.outs, block.yields, mask or "")
@@ -244,7 +244,7 @@ class VectorBody(VectorWriter):
             self.declare(carry, self.value(carry, init))
             self.name.alias(out, self.name(carry))
         if is_uniform:
-            with self.braces(self.loop_head(stmt)), self.block(stmt):
+            with self.braces(self.loop_head(stmt)), self.block():
                 self.poll(stmt)
                 self.iterate(stmt, "")
         else:
@@ -296,7 +296,7 @@ class VectorBody(VectorWriter):
             reverse = isinstance(stmt, ir.For) and stmt.reverse
             self.line(f"if (!any({mask})) {'continue' if reverse else 'break'};")
             self.poll(stmt)
-            with self.block(stmt, mask):
+            with self.block(mask):
                 self.iterate(stmt, mask)
             if stmt.stop is not None:
                 self.line(f"{going} &= !{self.name(stmt.carries[stmt.stop])} | !{mask};")

@@ -104,7 +104,7 @@ class VectorMemory(VectorValues):
             self.flush()
 
     @contextmanager
-    def block(self, stmt: ir.Stmt, mask: str | None = None) -> Iterator[None]:
+    def block(self, mask: str | None = None) -> Iterator[None]:
         """The block of a statement, whose effects end with it."""
         outer, self.pending = self.pending, []
         with self.under(self.mask if mask is None else mask):

@@ -15,8 +15,8 @@ from typing import assert_never
 
 from kernelab.lang import ir
 from kernelab.lang.build import Builder, Expr, constant, elem_of, type_of
-from kernelab.lang.ops import SHAPE, Op, resolve
-from kernelab.lang.types import Array, Scalar, Type, Value, Vec, scalar_of, shape_of, size_of
+from kernelab.lang.ops import SHAPE, Op
+from kernelab.lang.types import Array, Scalar, Value, Vec, scalar_of, shape_of, size_of
 
 Components = tuple[ir.Atom, ...]
 
@@ -36,7 +36,6 @@ class _Scalariser(Builder):
     def __init__(self) -> None:
         super().__init__()
         self.env: dict[ir.Var, Components] = {}
-        self._resolved: dict[tuple[str, tuple[Type, ...]], tuple[Op, Value] | None] = {}
 
     # -------------------------------------------------------------------------------------- values
 
@@ -86,16 +85,10 @@ class _Scalariser(Builder):
     # -------------------------------------------------------------------------------------- operations
 
     def apply(self, name: str, *args: ir.Atom, hint: str = "") -> ir.Atom:
-        """As of any builder; expansions ask for components, and for the same few overloads, all the time."""
+        """As of any builder; expansions ask for components all the time."""
         if name == "extract" and (place := self.place(args[0], args[1:])) is not None:
             return self.parts(args[0])[place][0]
-        key = name, tuple(arg.type for arg in args)
-        if key not in self._resolved:
-            self._resolved[key] = resolve(*key)
-        overload = self._resolved[key]
-        assert overload is not None, f"no {name} of {key[1]}"
-        op, type = overload
-        return self.let(op, args, type, hint)
+        return super().apply(name, *args, hint=hint)
 
     def let(self, op: Op, args: Sequence[ir.Atom], type: Value, hint: str = "") -> ir.Atom:
         """Apply an operation; one over vectors becomes what it means for their components."""
