@@ -73,6 +73,7 @@ def example() -> None:
 
 
 def main() -> None:
+    kl.config.kept_memory = 1 << 30  # else a launch asks, now and then, how much is free
     cold = walked(example)
     tape, y = recorded(kl.compile(TEXT)["eighth"])
     ones = {y: kl.ones_like(y)}
