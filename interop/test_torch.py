@@ -104,6 +104,27 @@ def test_a_result_over_the_memory_of_an_argument_is_copied() -> None:
     assert y.data_ptr() != x.data_ptr()
 
 
+def test_results_of_two_calls_in_one_array_are_apart() -> None:
+    buffer = kl.zeros(3)
+
+    def cube(x: Any) -> Any:
+        buffer.assign(x * x * x)
+        return buffer[:]
+
+    f, x = kt.function(cube), torch.tensor([0.5, 1.0, 2.0], requires_grad=True)
+    (f(x) * f(2 * x)).sum().backward()
+    assert x.grad.tolist() == [1.5, 48.0, 1536.0]
+    assert f(x.detach()).tolist() != f(2 * x.detach()).tolist()
+
+
+def test_a_tensor_that_is_no_argument_is_told_to_get_no_gradient() -> None:
+    weights = torch.ones(3, requires_grad=True)
+    f = kt.function(lambda x: x * kl.from_torch(weights))
+    with pytest.warns(kl.KernelWarning, match="no gradient flows to `weights`"):
+        f(torch.ones(3, requires_grad=True))
+    kt.function(lambda x: x * kl.from_torch(weights, requires_grad=False))(torch.ones(3, requires_grad=True))
+
+
 def test_a_compiled_program_breaks_its_graph_and_is_right() -> None:
     f = kt.function(wave)
     compiled = torch.compile(lambda v: f(v * 2.0) + 1.0, backend="eager")

@@ -10,6 +10,7 @@ from kernelab.func import vmap
 from kernelab.interop import Function, Grid, launched, pullback, pushforward, recorded, results_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.host.foreign import from_torch, to_torch
+from kernelab.runtime.memory.memory import youngest
 
 
 def function(f: Function, dim: Grid = None) -> Function:
@@ -81,9 +82,10 @@ class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
 
     @staticmethod
     def forward(f: Function, *tensors: Any) -> Any:
-        arrays = [_shared(t) for t in tensors]
+        arrays, begin = [_shared(t) for t in tensors], youngest()
         results = f.forward(arrays) if isinstance(f, _Traced) else results_of(f(*arrays))
-        shared = [any(result.overlaps(argument) for argument in arrays) for result in results]
+        # Memory from before is that of an argument, or of an array that another call may write, too.
+        shared = [one.allocation.serial < begin or one.allocation.borrowed for one in results]
         tensors_of_results = [to_torch(result, requires_grad=False) for result in results]
         return tuple(t.clone() if again else t for t, again in zip(tensors_of_results, shared, strict=True))
 

@@ -15,7 +15,7 @@ from kernelab.lang.types import SCALARS, Scalar, Value, bfloat16, scalar_of, uin
 from kernelab.runtime.array.array import array, require_array
 from kernelab.runtime.array.exchange import capsule, warn_of_end
 from kernelab.runtime.context.conversion import described, type_of_numpy, value_type
-from kernelab.runtime.context.recorder import called, warn_at
+from kernelab.runtime.context.recorder import ENTERED, called, warn_at
 from kernelab.runtime.host.create import from_dlpack, from_numpy
 from kernelab.runtime.memory.device import CPU, Device, get_device
 
@@ -27,7 +27,8 @@ def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, gra
     With a vector or matrix for a `dtype` the last axes are its components.  `requires_grad` is the tensor's
     unless given; a leaf that requires gradients and has none yet gets zeros, which both sides then share.
     A tensor that PyTorch has computed with gradients is warned of, unless `requires_grad` is given: none goes
-    on to PyTorch's graph.  Raises KernelTypeError where the memory cannot be shared.
+    on to PyTorch's graph.  Within a function that is differentiated each that requires gradients is.
+    Raises KernelTypeError where the memory cannot be shared.
     """
     elem = None if dtype is None else value_type(dtype)
     result = _over_tensor(t, elem)
@@ -37,6 +38,11 @@ def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, gra
             "call t.backward(kl.to_torch(x.grad)) after backward() of the tape, and write from_torch(t, "
             "requires_grad=True) to say so; or pass t.detach() where values are meant to come alone"
         )
+        warn_at(message, "library", hint)
+    elif requires_grad is None and t.requires_grad and ENTERED:
+        name = called(t, "this tensor")
+        message = f"no gradient flows to {name}: it is no argument of the function that is differentiated"
+        hint = "pass it as an argument; if it is meant to be a constant: from_torch(t, requires_grad=False)"
         warn_at(message, "library", hint)
     wanted = bool(t.requires_grad) if requires_grad is None else requires_grad
     if grad is not None:
