@@ -41,6 +41,7 @@ from kernelab.autodiff.transforms.trees import (
     positions,
     rebuilt,
     refusal,
+    require_callable,
     require_like,
     scalar_shape,
 )
@@ -97,6 +98,8 @@ class _Made:
 
 
 def _made(make: Function, *arguments: Any, **options: Any) -> Callable[[Function], Function]:
+    require_callable(arguments[0])
+
     def mark(run: Function) -> Function:
         return _Made(wraps(arguments[0])(run), partial(make, *arguments, **options))
 

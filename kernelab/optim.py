@@ -149,6 +149,8 @@ class Optimizer(ABC):
                     param.grad.zero_()
             with Tape() as tape:
                 loss: array = func(*arguments)
+            if loss is None:
+                raise _refusal(KernelTypeError, "the function returned None", "end it by return loss")
             tape.backward(loss)
             self.step()
             tape.zero()

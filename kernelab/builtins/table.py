@@ -231,7 +231,7 @@ class Builtin:
         return host_value if op.derivative.__class__ is Zero else follow(host_value, *operands)
 
     def _resolved(self, operands: tuple[Any, ...]) -> tuple[Op, Value, list[Type]]:
-        own = [host_type(x) for x in operands]
+        own = [host_type(x, self.name) for x in operands]
         kinds = list(map(_kind_of, operands, own))
         for types in (own, kinds, *_promoted(operands, own), *_promoted(operands, kinds)):
             overload = ops.resolve(self.name, types)
@@ -263,7 +263,7 @@ def _dtype(type: Type) -> np.dtype[Any]:
     return scalar_of(type).dtype
 
 
-def host_type(value: Any) -> Type:
+def host_type(value: Any, operation: str = "sin") -> Type:
     """The kernel type of a host value: Python numbers are 32 bits wide, NumPy arrays vectors or matrices."""
     type = type_of(value)
     if type is not None:
@@ -280,7 +280,7 @@ def host_type(value: Any) -> Type:
     is_array = hasattr(value, "__array_interface__") or isinstance(getattr(value, "dtype", None), Value)
     if is_array and not isinstance(value, np.ndarray | np.generic):
         message = "on the host an operation takes numbers, vectors and matrices, not arrays"
-        raise KernelTypeError(Diagnostic(message, code="host", hint="write kl.map(kl.sin, x), and so on"))
+        raise KernelTypeError(Diagnostic(message, code="host", hint=f"write kl.map(kl.{operation}, x)"))
     array = np.asarray(value)
     scalar = next((s for s in SCALARS if s.dtype == array.dtype), None)
     if scalar is None or array.ndim > 2:

@@ -407,8 +407,13 @@ block_dim: the CPU has no blocks => pass the number to the kernel as an argument
 address|address_of: kernels have no addresses => hand the array and the index over, or use kl.ref
 tensor|asarray|as_tensor|Tensor: arrays are made by array => write kl.array(...)
 arange|linspace|logspace|eye|rand|randint|random|meshgrid|stack|concatenate|cat|tile_like: NumPy makes such
-    arrays => write kl.array(np.linspace(0, 1, 5), dtype=float) and the like
-sum|mean|prod|cumsum: arrays are reduced by kl.utils => write kl.utils.array_sum(x), array_inner, array_scan
+    arrays => write kl.array(np.{name}(...), dtype=float)
+sum|mean: it is a method of arrays => write x.{name}()
+prod|cumsum: arrays are reduced by kl.utils => write kl.utils.array_sum(x), array_inner, array_scan
+relu: it is a maximum => write kl.map(kl.max, x, 0.0)
+plot|imshow: arrays show themselves => write x as the last line of a cell, or plt.{name}(x)
+backward: a tape goes back => write tape.backward(loss)
+minimize: optimisers minimise => write kl.optim.Adam([x], lr=0.1).minimize(f)
 grad|value_and_grad|vmap|jvp|vjp|jacfwd|jacrev|hessian|hvp: transforms are in kl.func => write
     kl.func.{name}
 jacobian|jacobian_fd|gradcheck|gradcheck_tape: it is in kl.autograd => write kl.autograd.{name}

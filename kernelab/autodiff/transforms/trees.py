@@ -185,7 +185,7 @@ def is_whole(value: object) -> bool:
 
 def positions(func: Callable[..., Any], args: Sequence[Any], argnums: int | Sequence[int]) -> tuple[int, ...]:
     """The arguments to differentiate with respect to; an error names the one that has no derivative."""
-    _require_callable(func)
+    require_callable(func)
     one = is_whole(argnums)
     chosen: tuple[Any, ...] = (argnums,) if one else tuple(argnums) if isinstance(argnums, Sequence) else ()
     if not chosen or not all(map(is_whole, chosen)):
@@ -212,16 +212,18 @@ def _require_floats(func: Callable[..., Any], args: Sequence[Any], n: int, argnu
         raise _no_floats(args[n], f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
 
 
-def _require_callable(func: object) -> None:
+def require_callable(func: object) -> None:
+    """Raise KernelTypeError for what no transform can differentiate: a kernel, and what cannot be called."""
     if isinstance(func, Kernel):
         message = f"transforms take a Python function, and {func.name} is a kernel"
         hint = f"def f(x): y = kl.zeros_like(x); {func.name}[x.size](x, y); return y"
         raise refusal(KernelTypeError, message, "function", hint)
     if not callable(func):
         message = f"transforms take a Python function, not {a_thing(func)}"
-        raise refusal(
-            KernelTypeError, message, "function", "write a function of arrays that launches kernels"
+        hint = (
+            "pass the function itself, and its arguments behind: kl.func.grad(f)(x), not kl.func.grad(f(x))"
         )
+        raise refusal(KernelTypeError, message, "function", hint)
 
 
 def _holds_floats(value: Any) -> bool:

@@ -241,6 +241,8 @@ def type_of_numpy(dtype: Any) -> Scalar:
 def _type_instead(dtype: Any) -> str:
     if isinstance(dtype, int):
         return "a shape of several dimensions is one argument: zeros((2, 3))"
+    if isinstance(dtype, float):
+        return "several numbers are one argument: array([1.0, 2.0])"
     if hasattr(dtype, "dtype"):
         return "write dtype=x.dtype for the type of its elements"
     names = ", ".join(scalar.name for scalar in SCALARS)

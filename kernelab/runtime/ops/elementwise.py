@@ -126,6 +126,9 @@ def _into(name: str, callee: UserFunction, operands: Sequence[Any], outs: tuple[
 @hooks.operate.provide
 def operate(symbol: str, operands: Sequence[Any]) -> Any:
     """`a symbol b`, or `symbol a`, for each element; NotImplemented for an operand that is none."""
+    if any(isinstance(operand, list) for operand in operands):
+        message, hint = f"{symbol} does not take an array and a list", "make an array of it: kl.array([...])"
+        raise KernelTypeError(Diagnostic(message, caller().span, "type", hint=hint))
     if not all(is_operand(operand) for operand in operands):
         return NotImplemented
     callee, inputs = _operation(symbol, [plain(operand) for operand in operands])

@@ -41,13 +41,13 @@ def thread_view(run: ThreadRun) -> Node:
     elif run.adjoint:
         parts.append(_table("adjoint, from the last line to the first", run.adjoint))
     else:
-        parts.append(words(Run("no adjoint: ", "dim"), "this thread hands no gradient on"))
+        parts.append(words(Run("no adjoint: ", "dim"), "no gradient is handed on here"))
     return Below(tuple(parts))
 
 
 def _table(title: str, seen: Sequence[Seen]) -> Node:
     if not seen:
-        return words(f"{title}: this thread does nothing")
+        return words(f"{title}: nothing is read, computed or written here")
     several = len({one.span.source for one in seen if one.span != NOWHERE}) > 1
 
     def row(i: int) -> markup.Row:

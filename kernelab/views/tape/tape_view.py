@@ -192,21 +192,20 @@ def _line_text(line: Span) -> str:
 
 def _norms_plot(steps: Sequence[NormStep]) -> Drawing:
     sizes = np.array([step.norm for step in steps], np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        powers = np.where(np.isfinite(sizes) & (sizes > 0), np.log10(sizes), np.nan)
-    alt = "the power of ten of the largest norm of the adjoints after each step, from the loss on"
-    title = "log10 of the largest norm of the adjoints, from the loss on"
-    return Drawing(title, curves([powers[:, None]], ("",), alt, len(steps) - 1), (_bars(powers),))
+    sizes = np.where(np.isfinite(sizes) & (sizes > 0), sizes, np.nan)
+    alt = "the largest norm of the adjoints after each step, from the loss on"
+    title = f"{alt}, on a logarithmic scale"
+    return Drawing(title, curves([sizes[:, None]], ("",), alt, len(steps) - 1, log=True), (_bars(sizes),))
 
 
-def _bars(powers: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
+def _bars(sizes: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
     """The same in characters, for a terminal; blank where there is no power."""
-    some = powers[np.linspace(0, len(powers) - 1, min(len(powers), CHARACTERS)).astype(int)]
+    some = np.log10(sizes[np.linspace(0, len(sizes) - 1, min(len(sizes), CHARACTERS)).astype(int)])
     finite = some[np.isfinite(some)]
     low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 0.0)
     marks = "▁▂▃▄▅▆▇█"
     bars = [" " if np.isnan(one) else marks[int(7 * (one - low) / ((high - low) or 1.0))] for one in some]
-    return f"{''.join(bars)}  from 1e{high:+.1f} to 1e{low:+.1f}"
+    return f"{''.join(bars)}  from {10**high:.3g} to {10**low:.3g}"
 
 
 NORMS_HEAD = ("step", "record", "iteration", "norm", "", "where", "source")
