@@ -33,7 +33,7 @@ def test_a_misspelt_name_is_answered() -> None:
         ("func.jacobian", "write kl.autograd.jacobian"),
         ("optim.adam", "did you mean Adam?"),
         ("types.vektor", "did you mean vector?"),
-        ("utils.sum", "write kl.utils.array_sum"),
+        ("utils.sum", "write x.sum()"),
         ("types.warp_type_to_np_dtype", "write kl.dtype_to_numpy"),
     ],
 )
