@@ -47,6 +47,44 @@ def test_both_modes_take_the_same_side_of_a_kink(expression: str, convention: tu
     assert slopes(expression, at) == (expected, expected)
 
 
+WORDS = "sin cos tan asin acos atan sinh cosh tanh exp log log10 sqrt cbrt erf erfc erfinv erfcinv abs floor"
+FORMS = [f"{word}({{}})" for word in WORDS.split()]
+FORMS += [
+    "{0} * {0}",
+    "{} ** 0.5",
+    "{} ** 2.0",
+    "1.0 / {}",
+    "2.0 ** {}",
+    "max({}, 0.0)",
+    "clamp({}, 0.0, 1.0)",
+]
+POINTS = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 2.0, np.pi / 2, -0.3, np.inf, -np.inf, np.nan])
+
+
+@pytest.mark.parametrize("step", [1, 5])
+def test_the_modes_differ_at_special_points_as_0_and_nan_at_most(step: int) -> None:
+    """Where an infinite slope meets one of 0 a mode may make 0 (docs/wrong-gradients.md), never a number."""
+    pairs = [(outer, FORMS[(k * step + 12) % len(FORMS)]) for k, outer in enumerate(FORMS)]
+    lines = [
+        f"    v{k} = {inner.format(f'z[i, {k}]')}\n    y[i, {k}] = {outer.format(f'v{k}')}\n"
+        for k, (outer, inner) in enumerate(pairs)
+    ]
+    header = "def k(z: array2d[float64], y: array2d[float64]):\n    i = tid()\n"
+    function = lowered(header + "".join(lines), "k")
+    shape = (len(POINTS), len(pairs))
+    arguments = {"z": np.repeat(POINTS[:, None], len(pairs), 1), "y": np.zeros(shape)}
+    seeds = {"z": np.zeros(shape), "y": np.ones(shape)}
+    with np.errstate(all="ignore"):
+        pulled = gradients(vjp(function, ["z", "y"]), shape[:1], arguments, seeds)["z"]
+        dots = {"z_dot": np.ones(shape), "y_dot": np.zeros(shape)}
+        moved = run(jvp(function, ["z", "y"]), shape[:1], arguments | dots)["y_dot"]
+        agree = np.isclose(pulled, moved, 1e-9, 1e-12, equal_nan=True)
+    masked = (np.isnan(pulled) & (moved == 0)) | (np.isnan(moved) & (pulled == 0))
+    wrong = [(pairs[k], POINTS[i], pulled[i, k], moved[i, k]) for i, k in np.argwhere(~(agree | masked))]
+    assert not wrong
+    assert agree.mean() > 0.9
+
+
 SAID = {
     "max": "the first, which has the derivative",
     "min": "the first, which has the derivative",
