@@ -14,6 +14,7 @@ import platform
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from importlib import import_module
 from inspect import getclosurevars, unwrap
 from typing import Any
@@ -126,6 +127,21 @@ class _Sent:
     def __call__(self, *args: Any) -> Any:
         with changed_settings(**asdict(self.settings)):
             return self.f(*args)
+
+
+class _Kept:
+    """A function as it is now, whatever it uses changes here before its tasks run."""
+
+    def __init__(self, f: Function) -> None:
+        self.pickled, self.__name__ = cloudpickle.dumps(f), name_of(f)
+
+    def __call__(self, *args: Any) -> Any:
+        return _loaded(self.pickled)(*args)
+
+
+@lru_cache(16)
+def _loaded(pickled: bytes) -> Any:
+    return cloudpickle.loads(pickled)
 
 
 def map(f: Function, xs: Iterable[Any]) -> list[Any]:
@@ -242,7 +258,7 @@ def vmap(f: Function, x: Any) -> Any:
     """
     require_travel(f)
     client()
-    block = _Sent(_Lanes(f))
+    block = _Sent(_Kept(_Lanes(f)))
     one = block(np.ones((1, *x.shape[1:]), x.dtype))
     whole = x.rechunk(dict.fromkeys(range(1, x.ndim), -1))
     return whole.map_blocks(
@@ -272,7 +288,8 @@ def jacobian(f: Function, x: array, blocks: int = 0, *, rows: bool = False, spar
     `x` and what `f` returns are arrays of numbers of one dimension.  `blocks` is by default the number of
     threads of all workers.  A lazy `dask.array` of outputs by inputs; with `sparse` a matrix of SciPy: its
     pattern is found here, columns or rows that share no entry are computed in one run, the runs by blocks.
-    Where no pattern can be found, every column, or row, is computed, and what is zero left out.
+    Where no pattern can be found, every column, or row, is computed, and what is zero left out.  `x` and what
+    `f` uses count as they are now.
     """
     require_travel(f)
     count = blocks or sum(client().nthreads().values())
@@ -292,7 +309,7 @@ def jacobian(f: Function, x: array, blocks: int = 0, *, rows: bool = False, spar
         return (vstack if rows else hstack)([csr_array(one) for one in matrices], format="csr")
     widths, dtype = tuple(b - a for a, b in block.spans), there.numpy().dtype
     return arrays.from_array(np.reshape(parts, (-1, 1) if rows else (1, -1)), chunks=1).map_blocks(
-        _Sent(block),
+        _Sent(_Kept(block)),
         name=_key(block),
         dtype=dtype,
         chunks=(widths, (size,)) if rows else ((size,), widths),

@@ -211,6 +211,10 @@ def test_sums_have_the_bits_of_sums_in_pairs_also_where_a_worker_dies(workers: C
 def test_vmap_goes_over_the_blocks_of_an_array_of_dask(workers: Client) -> None:
     values = np.random.default_rng(1).normal(size=(6, 3)).astype(np.float32)
     x = dask.array.from_array(values, chunks=(2, 2))
+    weights = kl.ones(3)
+    weighted = kl.distributed.vmap(lambda row: row * weights, x)
+    weights.zero_()  # it counts as it was at the call
+    np.testing.assert_allclose(weighted.compute(), values)
     found = kl.distributed.vmap(wave, x)
     assert (found.shape, found.dtype, found.chunks[0]) == ((6, 3), np.float32, (2, 2, 2))
     np.testing.assert_allclose(found.compute(), np.sin(values) * values, rtol=1e-5, atol=1e-7)
@@ -223,6 +227,7 @@ def test_a_jacobian_is_put_together_of_blocks(workers: Client, rows: bool) -> No
     x = numbers(1, 5)[0]
     here = kl.func.jacrev(wave)(x).numpy()
     blocks = kl.distributed.jacobian(wave, x, 2, rows=rows)
+    x.zero_()  # it counts as it was at the call
     assert blocks.numblocks == ((2, 1) if rows else (1, 2))
     np.testing.assert_allclose(blocks.compute(), here, rtol=1e-6)
 
