@@ -1,5 +1,6 @@
 """The core: what works with NumPy alone, without a compiler or threads, and what is said of what does not."""
 
+import io
 import os
 import subprocess
 import sys
@@ -7,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+import kernelab as kl
 from kernelab.backend.common import build_cache, compiler
 
 ROOT = Path(__file__).resolve().parent.parent
 
 ALONE = """
-import sys, threading, warnings
+import subprocess, sys, threading, warnings
+import numpy
+sys.platform = "SYSTEM"
 notebook = "IPython ipywidgets anywidget traitlets comm ipykernel"
 for name in (notebook + " matplotlib ml_dtypes scipy cuda PIL platformdirs").split():
     sys.modules[name] = None  # from here on, importing it raises ImportError
@@ -20,7 +24,11 @@ for name in (notebook + " matplotlib ml_dtypes scipy cuda PIL platformdirs").spl
 def refuse(self):
     raise RuntimeError("can't start new thread")
 
+def start_nothing(*command, **options):
+    raise OSError("no processes here")
+
 threading.Thread.start = refuse
+subprocess.Popen = start_nothing
 warnings.simplefilter("error")
 warnings.filterwarnings("ignore", message="there is no C")
 import kernelab as kl
@@ -46,12 +54,12 @@ def growing(x: array[float], y: array[float]):
 x = kl.array([2.0, 3.0], dtype=float, requires_grad=True)
 y = kl.zeros(2, requires_grad=True)
 """
-"""The beginning of a program that runs where nothing but NumPy is installed, and no thread starts."""
+"""The beginning of a program that has nothing but NumPy, and where no process and no thread starts."""
 
 
-def alone(text: str) -> list[str]:
+def alone(text: str, system: str = sys.platform) -> list[str]:
     """The lines that the rest of that program prints, without a compiler."""
-    command = [sys.executable, "-c", ALONE + text]
+    command = [sys.executable, "-c", ALONE.replace("SYSTEM", system) + text]
     environment = {"PATH": "", "PYTHONPATH": str(ROOT), "HOME": os.environ.get("HOME", "/")}
     if "SYSTEMROOT" in os.environ:  # Python does not start on Windows without it
         environment["SYSTEMROOT"] = os.environ["SYSTEMROOT"]
@@ -60,8 +68,9 @@ def alone(text: str) -> list[str]:
     return ran.stdout.splitlines()
 
 
-def test_kernels_tapes_and_their_pictures_need_numpy_alone() -> None:
-    found = alone("""
+@pytest.mark.parametrize("system", [sys.platform, "emscripten"], ids=["here", "in a browser"])
+def test_kernels_tapes_and_their_pictures_need_numpy_alone(system: str) -> None:
+    text = """
 for kernel in kernels.values():
     with kl.Tape() as tape:
         kl.launch(kernel, dim=2, inputs=[x], outputs=[y])
@@ -70,13 +79,15 @@ for kernel in kernels.values():
     x.grad.zero_()
 print(sorted(tape._repr_mimebundle_()))
 print(bool(kl.autograd.gradcheck(kernels["square"], 2, inputs=[x], outputs=[y])))
-""")
+print(kl.func.grad(lambda t: t * t * t)(2.0))
+"""
+    found = alone(text, system)
     assert found[:3] == [
         "[4.0, 6.0]",
         "[1024.0, 17496.0]",
         "['image/svg+xml', 'text/html', 'text/plain']",
     ]
-    assert found[-1] == "True"
+    assert found[-2:] == ["True", "12.0"]
 
 
 def test_what_needs_another_package_names_it_and_how_to_get_it() -> None:
@@ -153,6 +164,15 @@ def test_on_windows_and_in_a_browser_kernels_run_on_the_interpreter(
     assert compiler.find_compiler() is None
     with pytest.raises(compiler.NoCompilerError, match=said):
         compiler.open_compiler()
+
+
+def test_a_report_is_printed_where_standard_output_has_no_mark_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="cp1252", write_through=True))
+    kl.teach.check(0.5, 0.5)
+    assert written.getvalue().split() == b"+ the answer is right".split()
 
 
 def test_the_interpreter_loads_where_a_system_has_no_fork() -> None:

@@ -80,9 +80,21 @@ def show(shown: Any, view: Callable[[Any], Node]) -> None:
     if notebook := running_notebook():
         notebook.display(forms, raw=True)
     else:
-        sys.stdout.write(forms["text/plain"] + "\n")
+        _print(forms["text/plain"])
     for listener in LISTENERS:
         listener(shown, forms["text/plain"])
+
+
+_IN_ASCII = str.maketrans("✓✗⚠│─", "+x!|-")
+
+
+def _print(text: str) -> None:
+    """Print a text; in ASCII where standard output lacks its marks, as a pipe or a console of Windows may."""
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError as lacking:
+        text = text.translate(_IN_ASCII).encode(lacking.encoding, "replace").decode(lacking.encoding)
+    sys.stdout.write(text + "\n")
 
 
 def attach(cls: type, view: Callable[[Any], Node]) -> None:
@@ -114,7 +126,7 @@ def show_now(shown: Any) -> None:
         notebook.display(shown)
         return
     forms: dict[str, Any] = getattr(shown, "_repr_mimebundle_", dict)()
-    sys.stdout.write(forms.get("text/plain", repr(shown)) + "\n")
+    _print(forms.get("text/plain", repr(shown)))
 
 
 # ----------------------------------------------------------------------------------------------------- errors
