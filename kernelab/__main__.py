@@ -6,6 +6,7 @@ Knows arguments and exit codes; what it prints is made elsewhere.
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -48,7 +49,7 @@ def _lesson(number: int | None, version: Literal["lesson", "student", "key"]) ->
 
     notebooks = lessons.lessons()
     if number is None:
-        print("\n".join(f"{n:2}  {lessons.title(lessons.read(path))}" for n, path in notebooks.items()))
+        print("\n".join(lessons.title(lessons.read(path)) for path in notebooks.values()))
         print("\nkernelab lesson 1 copies the first into this folder (--student: without the solutions)")
         return 0
     if number not in notebooks:
@@ -60,6 +61,8 @@ def _lesson(number: int | None, version: Literal["lesson", "student", "key"]) ->
         print(f"{error.filename} is there already and may be yours: move or rename it first", file=sys.stderr)
         return 1
     print(f"wrote {copy}; open it with: jupyter lab {copy}")
+    if find_spec("jupyterlab") is None:
+        print("there is no JupyterLab here: pip install jupyterlab, or open it in another editor")
     return 0
 
 
