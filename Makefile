@@ -7,6 +7,7 @@
 #   make frontend  the TypeScript of the widgets and the JupyterLab extension (with node, or one that pip brings)
 #   make lessons  runs the lessons of the course and stores what they show   (make lessons ARGS=3)
 #   make docs    the documentation site, into build/site   (no network is needed to read it)
+#   make lite    the lessons as a site that runs them in the browser, into build/lite/site   (docs/teaching.md)
 #   make picture   the moving picture of the README and those of the extension, taken in JupyterLab
 #   make binder-check  all of the Binder image that needs no docker
 #   make oracle  derivatives beside JAX's    make test-interop  arrays and gradients shared with PyTorch and JAX
@@ -34,7 +35,7 @@ ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .NOTPARALLEL:
 .PHONY: help lab test check oracle test-interop fuzz sanitize planted lint format bench builtins clean compiler must-compile browser frontend environment
-.PHONY: test-nvrtc test-gpu bench-gpu matrix dist lessons docs picture binder-check
+.PHONY: test-nvrtc test-gpu bench-gpu matrix dist lessons docs lite picture binder-check
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -86,6 +87,12 @@ docs:
 	$(VENV)/bin/python -m tests.support.modules > docs/modules.md
 	$(VENV)/bin/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet -c docs -d build/doctrees . build/site
 	$(VENV)/bin/python scripts/check_site.py build/site
+
+# JupyterLite, in an environment of its own: make lite ARGS="--pyodide ARCHIVE" takes Pyodide from a file.
+lite: VENV := .venv-lite
+lite:
+	scripts/setup.sh environment lite
+	$(VENV)/bin/python scripts/lite.py $(ARGS)
 
 picture: $(VENV)/.with-test must-compile browser frontend
 	$(BIN)/python -m pytest tests/browser/moving_picture.py tests/browser/pictures.py
@@ -166,5 +173,5 @@ frontend: $(VENV)/.with-lab
 	@scripts/setup.sh frontend
 
 clean:
-	rm -rf $(VENV) .venv-oracle .venv-interop .venv-docs build dist extension/node_modules extension/lib extension/labextension kernelab/jupyter/static docs/builtins.md docs/modules.md .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oracle .venv-interop .venv-docs .venv-lite build dist extension/node_modules extension/lib extension/labextension kernelab/jupyter/static docs/builtins.md docs/modules.md .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
