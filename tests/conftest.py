@@ -33,14 +33,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
 
-# A kernel's first build takes as long as the compiler does: no deadline for a single example.
+# A first build takes as long as the compiler does, and others may use the machine: nothing is timed.
+untimed = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
 # In continuous integration the same programs are tried every time; elsewhere new ones.
-hypothesis.settings.register_profile(
-    "kernelab", deadline=None, print_blob=True, derandomize="CI" in os.environ
-)
+hypothesis.settings.register_profile("kernelab", **untimed, print_blob=True, derandomize="CI" in os.environ)
 # For planted faults: that a program fails is enough, it need not be small.
 found = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
-hypothesis.settings.register_profile("unshrunk", deadline=None, derandomize=True, database=None, phases=found)
+hypothesis.settings.register_profile("unshrunk", **untimed, derandomize=True, database=None, phases=found)
 hypothesis.settings.load_profile("kernelab")
 
 
