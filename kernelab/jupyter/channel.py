@@ -4,6 +4,7 @@ JupyterLab opens the comm over a subshell where the kernel has them (ipykernel 7
 while a cell runs; elsewhere it is answered after the cell.
 """
 
+import sys
 from typing import Any
 
 from comm import create_comm
@@ -15,6 +16,9 @@ from kernelab.jupyter.requests import ANSWERS, READY, TARGET, VERSION, Message, 
 from kernelab.jupyter.subshells import answer_beside_cells
 from kernelab.views.pages.display import LISTENERS
 
+SWITCH = 0.001
+"""Seconds after which a cell that computes in Python lets a waiting answer go on; by itself it is 0.005."""
+
 
 class Channel:
     """The comms of all pages that show the notebook of one shell."""
@@ -23,6 +27,7 @@ class Channel:
         self.shell = shell
         self.manager: Any = getattr(getattr(shell, "kernel", None), "comm_manager", None)
         self.comms: dict[str, Any] = {}
+        self.usual_switch = sys.getswitchinterval()
         self.problems = Problems(shell, self.tell)
         self.state = State(self.problems)
         self.checks = Checks(self.problems)
@@ -42,6 +47,7 @@ class Channel:
             for comm in (*self.comms.values(), self.ready):
                 comm.close()
             self.comms.clear()
+            sys.setswitchinterval(self.usual_switch)
             self.problems.remove()
             LISTENERS.remove(self.checks.shown)
 
@@ -61,8 +67,14 @@ class Channel:
         answer_beside_cells(comm)
         self.comms[comm.comm_id] = comm
         comm.on_msg(lambda message: comm.send(self._reply(message)))
-        comm.on_close(lambda _: self.comms.pop(comm.comm_id, None))
+        comm.on_close(lambda _: self._closed(comm))
+        sys.setswitchinterval(min(SWITCH, self.usual_switch))
         comm.send({"version": VERSION, "event": "ready"})
+
+    def _closed(self, comm: Any) -> None:
+        self.comms.pop(comm.comm_id, None)
+        if not self.comms:
+            sys.setswitchinterval(self.usual_switch)
 
     def _reply(self, message: Any) -> Message:
         own = {"state": self.state.answer, "checks": self.checks.answer, "where": self.problems.where}
