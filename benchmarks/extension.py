@@ -86,6 +86,12 @@ KEYS = """(() => {
   }, true);
 })();"""
 
+# JupyterLab makes the editors of a large notebook one after another, while the page has nothing else to do.
+IS_COMPLETE = """() => {
+  const { widgets, notebookConfig } = window.jupyterapp.shell.currentWidget.content;
+  return notebookConfig.windowingMode === "full" || widgets.every(cell => !cell.isPlaceholder());
+}"""
+
 NO_MISTAKE = "!document.activeElement.closest('.jp-CodeCell').querySelector('.cm-lintRange-error')"
 
 
@@ -100,6 +106,7 @@ class Bench:
         page = self.browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
         page.add_init_script(WATCH + KEYS)
         notebook = show_notebook(self.lab, page, "bench.ipynb", cells)
+        page.wait_for_function(IS_COMPLETE)
         notebook.run_in_kernel(LOAD)
         return notebook
 
