@@ -7,6 +7,7 @@ from typing import Any
 
 from playwright.sync_api import expect
 
+from tests.browser.test_extension import MISTAKES, underlined
 from tests.browser.test_lab import background
 from tests.browser.test_tape import KERNELS, LOAD
 
@@ -19,11 +20,11 @@ with kl.Tape() as tape:
 tape"""
 
 
-def test_notebook_7_shows_kernels_whose_lines_light_up_and_tapes_that_answer(
+def test_notebook_7_underlines_errors_and_shows_kernels_whose_lines_light_up_and_tapes_that_answer(
     open_notebook: Callable[..., Any], front_end: Path
 ) -> None:
     assert find_spec("notebook") is not None, "Notebook 7 is missing: pip install '.[test]'"
-    notebook = open_notebook(LOAD, SHOWN, RECORD, address="notebooks")
+    notebook = open_notebook(LOAD, SHOWN, RECORD, MISTAKES, address="notebooks")
     page = notebook.page
     notebook.run_all()
     panes = page.locator(".jp-CodeCell").nth(1).locator(".kl-code")
@@ -37,3 +38,5 @@ def test_notebook_7_shows_kernels_whose_lines_light_up_and_tapes_that_answer(
     tape.locator("[role=option]").nth(0).locator("text.klt-title").click()
     tape.get_by_role("button", name="kernel and arguments").click()
     expect(tape.locator(".klt-answer")).to_contain_text("y[i] = x[i] * x[i]")
+    page.locator(".jp-CodeCell").nth(3).scroll_into_view_if_needed()
+    expect(underlined(page, 3)).to_have_text("sine")
