@@ -31,6 +31,17 @@ RECORD = """with tape:
     total[64](y, loss)
 tape.backward(loss)"""
 
+# ipywidgets gives up a model that is not there after two seconds.
+LOST = """
+from IPython.display import display
+of = {"model_id": "nobody", "version_major": 2, "version_minor": 0}
+form = '<div class="kl ">the static form</div>'
+display({"application/vnd.jupyter.widget-view+json": of, "text/html": form}, raw=True)"""
+LOSE = """view => {
+  view.textContent = "Error displaying widget: model not found";
+  view.classList.add("jupyter-widgets");
+}"""
+
 Open = Callable[..., Any]
 
 
@@ -135,11 +146,11 @@ def is_dark(color: str) -> bool:
     return sum(map(int, re.findall(r"\d+", color)[:3])) / 3 < 128
 
 
-def test_a_saved_tape_is_there_again_without_the_kernel_that_recorded_it(
+def test_a_saved_tape_is_there_again_without_the_kernel_that_recorded_it_and_in_static_form_without_its_model(
     open_notebook: Open, lab: Lab, front_end: Path, tmp_path: Path
 ) -> None:
     (lab.root / "go-on").touch()
-    notebook = open_notebook(LOAD, KERNELS, SHOW, RECORD)
+    notebook = open_notebook(LOAD, KERNELS, SHOW, RECORD, LOST)
     page = notebook.page
     notebook.run_all()
     expect(rows(page.locator(".klt"))).to_have_count(3)
@@ -150,7 +161,10 @@ def test_a_saved_tape_is_there_again_without_the_kernel_that_recorded_it(
     stored = json.loads(saved.read_text(encoding="utf-8"))
     output = stored["cells"][2]["outputs"][0]["data"]
     assert {"text/plain", "text/html"} <= output.keys()
-    again = reopen(open_notebook, saved).page.locator(".klt")
+    page = reopen(open_notebook, saved).page
+    expect(page.locator(".jp-OutputArea-output").last).to_have_text("the static form")
+    again = page.locator(".klt")
+    page.locator(".jp-OutputArea-output", has=again).evaluate(LOSE)
     expect(rows(again)).to_have_count(3)
     expect(again.locator(".klt-problem code")).to_have_text(["square[64](x, y)", "x.assign(y)"])
     rows(again).nth(0).locator("text.klt-title").click()

@@ -25,10 +25,11 @@ import type { Commands } from "./places";
 import { type Settings, settingsOf } from "./settings";
 import { Side } from "./side";
 import { Status } from "./status";
+import { keepViews } from "./still_views";
 import { Warnings } from "./warnings";
 
-/** Marks may come later than what is wrong, in milliseconds. */
-const MARKS_AFTER = 150;
+/** Marks come when one has stopped typing, in milliseconds after what is wrong: the kernel answers one question at a time. */
+const MARKS_AFTER = 400;
 
 /** What of JupyterLab the extension uses. */
 export interface Host {
@@ -62,6 +63,8 @@ export function begin(host: Host): Main {
   const links = new Links(tracker),
     settings = settingsOf(registry, plugin, () => links.everywhere(rebuild.of(null)));
   const warnings = new Warnings(links, trans);
+  tracker.forEach(keepViews);
+  tracker.widgetAdded.connect((_, panel) => keepViews(panel));
   const commands: Commands = {
     "show-forms": ofForms(host, links),
     "show-side": ofSide(host, links, warnings),
