@@ -49,7 +49,7 @@ export class Timeline {
     id: string,
   ) {
     this.spacer = html("div", { class: "klt-spacer" });
-    this.picture = svg("svg", { class: "klt-picture" });
+    this.picture = svg("svg", { class: "klt-picture", role: "none" });
     this.scroller = html(
       "div",
       {

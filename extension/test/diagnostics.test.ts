@@ -2,7 +2,7 @@ import { forEachDiagnostic } from "@codemirror/lint";
 import { EditorState } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { diagnostics, fixesAtCursor, lint } from "../src/lab/diagnostics";
+import { diagnostics, fixesAtCursor, lint, selectNext } from "../src/lab/diagnostics";
 import { refresh, whileKernels } from "../src/lab/kernel_cells";
 import type { Diagnostic } from "../src/lab/messages";
 import { examples } from "./examples";
@@ -57,6 +57,19 @@ test("a kernel cell is checked, what is wrong underlined, and its fix applied at
   expect(fix?.title).toBe("write sin");
   fix!.apply();
   expect(view.state.doc.line(3).text).toBe("    sin(x)");
+});
+
+test("the next problem is selected, and behind the last the first; the only one is already", async () => {
+  const { answer } = edited(TEXT);
+  vi.advanceTimersByTime(1);
+  expect(selectNext(view)).toBe(false);
+  const selected = () => (selectNext(view) ? view.state.sliceDoc(view.state.selection.main.from, view.state.selection.main.to) : null);
+  await answer([NAME]);
+  expect([selected(), selected()]).toEqual(["sine", null]);
+  view.dispatch({ effects: refresh.of(null) });
+  vi.advanceTimersByTime(1);
+  await answer([NAME, { ...NAME, start: [1, 9], end: [1, 14] }]);
+  expect([selected(), selected(), selected()]).toEqual(["float", "sine", "float"]);
 });
 
 test("an answer about an older text is dropped", async () => {

@@ -13,7 +13,7 @@ const facts = (shown: HTMLElement) => [...shown.querySelectorAll(".kernelab-fact
 test("an array is shown by name, layout, norms and picture", () => {
   const shown = arraysShown(arrays, 0, new Set(), trans);
   expect(shown.querySelector("h2")!.textContent).toBe("Arrays (2)");
-  expect(facts(shown)).toEqual(["m int32[2, 2]norm 5.477", "x float32[2] ∇norm 5no gradient yet"]);
+  expect(facts(shown)).toEqual(["m int32[2, 2]norm 5.477 ", "x float32[2] ∇norm 5 no gradient yet "]);
   expect([...shown.querySelectorAll(".kernelab-picture")].map((one) => one.querySelectorAll("tbody td").length)).toEqual([6, 2]);
 });
 
@@ -29,7 +29,7 @@ test("what is not finite is marked, what cannot be read says less, and those lef
     picture: null,
   };
   const shown = arraysShown([bare, { ...bare, norm: null, grad_norm: null, requires_grad: false }], 3, new Set(), trans);
-  expect(facts(shown)).toEqual(["<b> float32[] cuda:0 ∇norm nangradient 1235", "<b> float32[] cuda:0"]);
+  expect(facts(shown)).toEqual(["<b> float32[] cuda:0 ∇norm nan gradient 1235 ", "<b> float32[] cuda:0"]);
   expect(shown.querySelector(".kernelab-bad")!.textContent).toBe("norm nan");
   expect(shown.querySelector("details")).toBeNull();
   expect(shown.textContent).toContain("Arrays (5)");

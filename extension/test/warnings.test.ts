@@ -15,7 +15,7 @@ function shown(text: string): string[] {
     warnings.flatMap((one) => saidOf(one, trans)),
     trans,
   ).between(0, doc.length, (from, _, { spec }) => {
-    if (spec.widget) found.push(`${doc.lineAt(from).number - 1}: ${spec.widget.toDOM().title}`);
+    if (spec.widget) found.push(`${doc.lineAt(from).number - 1}: ${spec.widget.toDOM().textContent.slice(2)}`);
   });
   return found;
 }

@@ -49,6 +49,55 @@ def type_at_the_end(page: Any, cell: int, text: str) -> None:
     page.keyboard.type(text)
 
 
+# What screen readers get of each view.
+FIXES = """
+- list:
+  - listitem:
+    - text: "the name sine is not known here hint: did you mean sin?"
+    - 'button "Action: write sin."'
+    - text: kernelab
+"""
+FORMS = """
+- tabpanel "Forms of the kernel":
+  - combobox "form":
+    - option "adjoint" [selected]
+  - status
+  - textbox "derived form of the kernel cell"
+"""
+SIDE = """
+- 'region "kernelab: tape, checks, warnings and arrays"':
+  - status
+  - region "Warnings":
+    - heading "Warnings (1)" [level=2]
+    - list:
+      - listitem:
+        - paragraph: /overwritten here/
+        - button "Cell In[3], line 5 x.fill_(3.0)"
+        - button "Cell In[3], line 4 square[2](x, y)"
+  - region "Tape":
+    - 'heading "Tape: tape" [level=2]'
+    - region "tape":
+      - tablist "views of the tape":
+        - tab "timeline" [selected]
+        - tab "graph"
+        - tab "backward"
+      - log "warnings":
+        - paragraph:
+          - text: /the gradient of x would be wrong/
+          - button "show"
+      - tabpanel "timeline":
+        - listbox "launches on the tape, in order; arrow keys move, Enter shows more":
+          - 'option /1: square; 2 threads/'
+      - region "what is picked"
+  - region "Arrays":
+    - heading "Arrays (2)" [level=2]
+    - list:
+      - listitem:
+        - group:
+          - text: y float32[2] ∇ norm 1.414 no gradient yet
+"""
+
+
 def test_kernel_cells_are_coloured_and_an_error_is_underlined_as_one_types_and_fixed_by_click_and_keyboard(
     open_notebook: Open, front_end: Path
 ) -> None:
@@ -72,6 +121,7 @@ def test_kernel_cells_are_coloured_and_an_error_is_underlined_as_one_types_and_f
     message = page.locator(".cm-tooltip .kernelab-message")
     expect(message).to_contain_text("the name sine is not known here")
     expect(message).to_contain_text("did you mean sin?")
+    expect(page.locator(".cm-tooltip")).to_match_aria_snapshot(FIXES)
     page.get_by_role("button", name="write sin").click()
     expect(underlined(page, 2)).to_have_count(0)
     type_at_the_end(page, 2, "\ny[i] = cosi(x[i])")
@@ -127,6 +177,11 @@ def test_hovering_tells_types_lines_have_marks_and_the_adjoint_beside_follows_th
     assert labels[0] == "reads x"
     assert (labels[1] or "").startswith("keeps s")
     assert labels[2:] == ["the derivative of floor is zero", "adds to y"]
+    cell.locator(".cm-line").nth(3).click()
+    page.keyboard.press("Control+Alt+m")
+    expect(page.get_by_role("alert")).to_have_text("reads x")
+    page.get_by_role("button", name="Hide notification").click()
+    expect(page.get_by_role("alert")).to_have_count(0)
     cell.locator(".kernelab-operation", has_text="sin").hover()
     told = page.locator(".kernelab-hover")
     expect(told).to_contain_text("x_bar += v1_bar * cos(x)")
@@ -138,6 +193,7 @@ def test_hovering_tells_types_lines_have_marks_and_the_adjoint_beside_follows_th
     forms = page.locator(".kernelab-forms")
     lit = forms.locator(".kernelab-lit")
     expect(lit).to_have_text("    s_bar = y_bar[i]")
+    expect(forms).to_match_aria_snapshot(FORMS)
     page.keyboard.press("ArrowUp")
     expect(lit.last).to_contain_text("s_bar = s_bar * sin(s) + s_bar * s * cos(s)")
     forms.locator(".cm-line", has_text="x_bar[i] +=").click()
@@ -155,13 +211,17 @@ x, y = kl.ones(2, dtype=float, requires_grad=True), kl.zeros(2, dtype=float, req
 with kl.Tape(overwrite="warn") as tape:
     square[2](x, y)
     x.fill_(3.0)"""
+GROW = """p, q = kl.array([1e30, 1.0], requires_grad=True), kl.zeros(2, requires_grad=True)
+with kl.Tape() as tape:
+    square[2](p, q)
+tape.backward(grads={q: kl.ones_like(q)}, check_finite=True)"""
 
 
-def test_an_overwrite_is_told_at_both_lines_until_it_is_mended_and_the_panel_leads_there_and_lists_arrays(
+def test_an_overwrite_and_an_infinite_value_are_told_at_their_lines_and_the_panel_leads_there_with_arrays(
     open_notebook: Open, front_end: Path
 ) -> None:
     kernel = MISTAKES.replace("sine(x[i])", "x[i] * x[i]")
-    notebook = open_notebook("%load_ext kernelab\nimport kernelab as kl", kernel, OVERWRITE, "del y, x")
+    notebook = open_notebook("%load_ext kernelab\nimport kernelab as kl", kernel, OVERWRITE, "del y, x", GROW)
     page = notebook.page
     page.evaluate("window.jupyterapp.commands.execute('kernelab:show-side')")
     side = page.get_by_role("region", name="kernelab: tape, checks, warnings and arrays")
@@ -173,17 +233,19 @@ def test_an_overwrite_is_told_at_both_lines_until_it_is_mended_and_the_panel_lea
     expect(cell.locator(".kernelab-warning").last).to_contain_text(
         "overwritten here, but the gradient of `square` needs the old values"
     )
+    expect(page.locator(".cm-announced", has_text="Cell In[3], line 5: overwritten here")).to_have_count(1)
     facts = side.locator(".kernelab-facts")
     expect(facts).to_have_text(
-        ["y float32[2] ∇norm 1.414no gradient yet", "x float32[2] ∇norm 4.243no gradient yet"]
+        ["y float32[2] ∇norm 1.414 no gradient yet", "x float32[2] ∇norm 4.243 no gradient yet"]
     )
+    expect(page.locator("#kernelab-side")).to_match_aria_snapshot(SIDE)
     expect(side.get_by_role("status").first).to_have_text("")
     expect(side.locator(".kernelab-picture td")).to_have_text(["1", "1", "3", "3"])
     places = side.get_by_role("region", name="Warnings").get_by_role("button")
     expect(places).to_contain_text(["Cell In[3], line 5", "Cell In[3], line 4"])
     status = page.locator(".kernelab-status")
     expect(status).to_contain_text("cpu")
-    expect(status).to_contain_text("1 warning")
+    expect(status).to_match_aria_snapshot("- button /∇ cpu .* 1 launch on the tape ⚠ 1 warning/")
     places.last.focus()
     page.keyboard.press("Enter")
     page.wait_for_function(f"{NOTEBOOK}.activeCell.editor.getCursorPosition().line === 3")
@@ -197,6 +259,10 @@ def test_an_overwrite_is_told_at_both_lines_until_it_is_mended_and_the_panel_lea
     expect(places).to_have_count(0)
     expect(facts).to_have_count(0)
     expect(status).not_to_contain_text("warning")
+    run_cells(page, 4)
+    turned = page.locator(".jp-CodeCell").nth(1).get_by_role("note")
+    expect(turned).to_have_text("⚠ a value turns inf here, in thread 0 of the launch of `square`")
+    expect(page.locator(".jp-CodeCell").nth(4).get_by_role("note")).to_contain_text("Cell In[2], line 4: a")
     page.evaluate(f"{KERNEL_OF_PAGE}.restart().then(() => null)")
     expect(side.get_by_role("status").first).to_have_text("Nobody answers: run %load_ext kernelab.")
     expect(status).to_be_hidden()
@@ -245,9 +311,7 @@ def test_the_panel_shows_the_tape_of_a_running_cell_and_checks_and_follows_noteb
     expect(marks.last).to_be_visible()
     page.screenshot(path=tmp_path / "tape.png")
     page.evaluate("window.jupyterapp.commands.execute('kernelab:show-forms').then(() => 0)")
-    page.evaluate(
-        "window.jupyterapp.commands.execute('notebook:create-new', {kernelName: 'python3'}).then(() => 0)"
-    )
+    page.evaluate("window.jupyterapp.commands.execute('notebook:create-new', {kernelName: 'python3'}); 0")
     expect(side.get_by_role("status").first).to_contain_text("Nobody answers")
     expect(rows).to_have_count(0)
     page.locator(".lm-TabBar-tab", has_text="test_the_panel").click()

@@ -51,7 +51,7 @@ def test_little_is_loaded_before_the_first_notebook_and_every_text_is_the_transl
     page.wait_for_function("window.jupyterapp")
     page.evaluate("window.jupyterapp.restored.then(() => null)")
     labels = page.evaluate(LABELS)
-    assert len(labels) == 9
+    assert len(labels) == 10
     assert all(label.startswith("«") for label in labels)
     at_the_start = page.evaluate(LOADED)
 

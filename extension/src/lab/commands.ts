@@ -3,11 +3,11 @@
 import { InputDialog, type ISessionContext, type ISessionContextDialogs, Notification } from "@jupyterlab/apputils";
 import { NotebookActions, type NotebookPanel } from "@jupyterlab/notebook";
 import type { TranslationBundle } from "@jupyterlab/translation";
-import { nextDiagnostic } from "@codemirror/lint";
 import { EditorView } from "@codemirror/view";
 import { holdsKernels } from "./cells";
-import { atCursor, fixesAtCursor } from "./diagnostics";
+import { atCursor, fixesAtCursor, nextProblem } from "./diagnostics";
 import { editorOf, type Links } from "./links";
+import { marksAtCursor } from "./marks";
 import type { Requests } from "./messages";
 import type { Commands } from "./places";
 
@@ -69,13 +69,17 @@ export function ofCheckedMode(
   return { "restart-checked": run };
 }
 
-/** What leads through the problems of a cell. */
-export function ofProblems(links: Links, trans: TranslationBundle): Pick<Commands, "next-problem" | "apply-fix"> {
+/** What leads through the problems of a cell, and tells of its lines without a mouse. */
+export function ofProblems(links: Links, trans: TranslationBundle): Pick<Commands, "next-problem" | "apply-fix" | "tell-marks"> {
   return {
+    "tell-marks": () => {
+      const view = inFront(links);
+      if (view) Notification.info(marksAtCursor(view.state).join("\n") || trans.__("This line has no marks."), { autoClose: 8000 });
+    },
     "next-problem": () => {
       const view = inFront(links);
       if (!view) return;
-      if (nextDiagnostic(view)) view.focus();
+      if (nextProblem(view)) view.focus();
       const [problem] = atCursor(view.state);
       if (problem) view.dispatch({ effects: EditorView.announce.of(problem.message) });
     },

@@ -1,7 +1,8 @@
 // What is wrong in a kernel cell, underlined while one types, with fixes to apply.
 
-import { type Diagnostic as Lint, forEachDiagnostic, linter, setDiagnostics } from "@codemirror/lint";
+import { diagnosticCount, type Diagnostic as Lint, forEachDiagnostic, linter, nextDiagnostic, setDiagnostics } from "@codemirror/lint";
 import type { ChangeSpec, EditorState, Extension, Text } from "@codemirror/state";
+import * as codemirror from "@codemirror/view";
 import { EditorView } from "@codemirror/view";
 import { html } from "../dom";
 import { asking } from "./asking";
@@ -14,13 +15,10 @@ const SEVERITY = { error: "error", warning: "warning", information: "info" } as 
 
 /** What `check` says of the text, asked after `delay` milliseconds. */
 export function diagnostics(check: Check, delay: number): Extension {
-  const show = (view: EditorView, doc: Text, found: Diagnostic[] | null) =>
-    view.dispatch(
-      setDiagnostics(
-        view.state,
-        (found ?? []).map((one) => lint(doc, one)),
-      ),
-    );
+  const show = (view: EditorView, doc: Text, found: Diagnostic[] | null) => {
+    const lints = (found ?? []).map((one) => lint(doc, one));
+    if (lints.length || diagnosticCount(view.state)) view.dispatch(setDiagnostics(view.state, lints));
+  };
   return [linter(null), asking(check, delay, show)];
 }
 
@@ -51,6 +49,20 @@ function apply(view: EditorView, { title, edits }: Fix): void {
   view.dispatch({ changes, userEvent: "input.fix", effects: EditorView.announce.of(title) });
   view.focus();
 }
+
+/** Select what is wrong next, from the beginning behind the last; whether there is another. */
+export function selectNext(view: EditorView): boolean {
+  const { main } = view.state.selection,
+    found: [from: number, to: number][] = [];
+  forEachDiagnostic(view.state, (_, from, to) => found.push([from, to]));
+  const [anchor, head] = found.find(([from]) => from > main.to) ?? found[0] ?? [main.from, main.to];
+  if (anchor === main.from && head === main.to) return false;
+  view.dispatch({ selection: { anchor, head }, scrollIntoView: true });
+  return true;
+}
+
+/** The same with the message in a tooltip, for which the CodeMirror of JupyterLab 4.4 is too old. */
+export const nextProblem = "activateHover" in codemirror ? nextDiagnostic : selectNext;
 
 /** The diagnostics in the line of the cursor, those at the cursor first. */
 export function atCursor(state: EditorState): Lint[] {

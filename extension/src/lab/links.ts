@@ -6,7 +6,7 @@ import { CodeMirrorEditor } from "@jupyterlab/codemirror";
 import { type INotebookTracker, NotebookActions, type NotebookPanel } from "@jupyterlab/notebook";
 import type { Kernel } from "@jupyterlab/services";
 import type { StateEffect } from "@codemirror/state";
-import type { EditorView } from "@codemirror/view";
+import { EditorView } from "@codemirror/view";
 import { Signal } from "@lumino/signaling";
 import { refresh } from "./kernel_cells";
 import { Link } from "./link";
@@ -62,6 +62,12 @@ export class Links {
   /** Tell every editor of a notebook. */
   tell(panel: NotebookPanel, effects: StateEffect<null>): void {
     for (const cell of panel.content.widgets) editorOf(cell)?.dispatch({ effects });
+  }
+
+  /** Say what a screen reader shall hear, from the editor of the cell in front. */
+  announce({ content }: NotebookPanel, words: string): void {
+    const view = content.activeCell && editorOf(content.activeCell);
+    view?.dispatch({ effects: EditorView.announce.of(words) });
   }
 
   /** Tell every editor of every notebook. */

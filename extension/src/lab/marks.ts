@@ -1,6 +1,6 @@
 // Marks beside the lines of a kernel cell: what is read, written, added to, kept for the backward pass, or has no derivative.
 
-import { type Extension, RangeSet, StateEffect, StateField, type Text } from "@codemirror/state";
+import { type EditorState, type Extension, RangeSet, StateEffect, StateField, type Text } from "@codemirror/state";
 import { type EditorView, gutter, GutterMarker } from "@codemirror/view";
 import { html } from "../dom";
 import { asking } from "./asking";
@@ -58,9 +58,20 @@ function placed(doc: Text, marks: Mark[]): RangeSet<Marker> {
   );
 }
 
+/** What the marks of the cursor's line say. */
+export function marksAtCursor(state: EditorState): string[] {
+  const found: string[] = [],
+    { from } = state.doc.lineAt(state.selection.main.head);
+  state.field(marksField, false)?.between(from, from, (_, __, { marks }) => void found.push(...marks.map(({ text }) => text)));
+  return found;
+}
+
 /** What `ask` says of the lines, asked after `delay` milliseconds; while nobody answers what is known stays. */
 export function marks(ask: Ask, delay: number): Extension {
-  const show = (view: EditorView, _: Text, found: Mark[] | null) => found && view.dispatch({ effects: setMarks.of(found) });
+  const show = (view: EditorView, doc: Text, found: Mark[] | null) => {
+    const isOther = found && !RangeSet.eq([view.state.field(marksField)], [placed(doc, found)]);
+    if (isOther) view.dispatch({ effects: setMarks.of(found) });
+  };
   return [
     marksField,
     asking(ask, delay, show),

@@ -68,7 +68,7 @@ function arrayShown(one: ArrayFacts, closed: Set<string>, trans: TranslationBund
     " ",
     html("span", {}, layout),
     ...(one.requires_grad ? [" ", requires] : []),
-    html("small", {}, ...normsOf(one, trans)),
+    html("small", {}, ...normsOf(one, trans).flatMap((norm) => [norm, " "])),
   ];
   if (!one.picture) return html("li", {}, html("div", { class: "kernelab-facts" }, ...facts));
   const picture = html("div", { class: "kernelab-picture" });

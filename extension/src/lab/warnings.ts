@@ -32,20 +32,20 @@ class Words extends WidgetType {
     return other.words === this.words;
   }
   override toDOM(): HTMLElement {
-    return html("span", { class: "kernelab-warning", role: "note", title: this.words }, `⚠ ${this.words}`);
+    return html("div", { class: "kernelab-warning", role: "note" }, `⚠ ${this.words}`);
   }
 }
 
 const LINE = Decoration.line({ class: "kernelab-warned" });
 
-/** The decorations of a cell; a line that has another text by now says so. */
+/** The decorations of a cell, words below their line; a line that has another text by now says so. */
 export function decorated(doc: Text, said: Said[], trans: TranslationBundle): DecorationSet {
   const found: Range<Decoration>[] = said
     .filter(({ line }) => line < doc.lines)
     .flatMap(({ line, text, message }) => {
       const at = doc.line(line + 1),
         words = at.text.trim() === text.trim() ? message : trans.__("edited since: %1", message);
-      return [LINE.range(at.from), Decoration.widget({ widget: new Words(words), side: 1 }).range(at.to)];
+      return [LINE.range(at.from), Decoration.widget({ widget: new Words(words), side: 1, block: true }).range(at.to)];
     });
   return Decoration.set(found, true);
 }
@@ -62,7 +62,7 @@ export class Warnings {
   ) {
     links.events.connect((_, { panel, event }) => {
       if (event.event === "ready" || event.event === "state") return void this.load(panel);
-      if (event.event === "warning") this.known(panel).set(event.key, event);
+      if (event.event === "warning") this.add(panel, [event]);
       else if (event.event === "mended") this.known(panel).delete(event.key);
       else this.forget(panel);
       this.tell(panel);
@@ -110,11 +110,20 @@ export class Warnings {
     return known;
   }
 
+  /** Know of warnings; a screen reader hears of those that are new. */
+  private add(panel: NotebookPanel, found: Warning[]): void {
+    const known = this.known(panel),
+      isNew = found.filter(({ key }) => !known.has(key));
+    for (const one of found) known.set(one.key, one);
+    if (isNew.length) this.links.announce(panel, isNew.map((one) => saidOf(one, this.trans).at(-1)!.message).join("\n"));
+  }
+
   private async load(panel: NotebookPanel): Promise<void> {
     const state = await this.links.of(panel)?.ask("state", {});
     if (!state) return;
     this.states.set(panel, state);
-    this.open.set(panel, new Map(state.problems.map((one) => [one.key, one])));
+    for (const key of this.known(panel).keys()) if (!state.problems.some((one) => one.key === key)) this.known(panel).delete(key);
+    this.add(panel, state.problems);
     this.tell(panel);
   }
 
