@@ -164,13 +164,6 @@ class Lab:
     root: Path
     home: Path
 
-    def labextension(self, *arguments: str) -> str:
-        """What `jupyter labextension` prints."""
-        command = [sys.executable, "-m", "jupyterlab.labextensions", *arguments]
-        environment = _lab_environment(self.home)
-        ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        return ran.stdout + ran.stderr
-
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
