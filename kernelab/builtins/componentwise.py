@@ -108,13 +108,7 @@ def greatest(a: NumVecN) -> Number:
     """The greatest component; where there are several, the first has the derivative."""
 
 
-@builtin(
-    expand=lambda v: each(abs_, v),
-    numpy=np.abs,
-    name="abs",
-    exact=True,
-    derivative=Expanded(),
-)
+@builtin(expand=lambda v: each(abs_, v), numpy=np.abs, name="abs", exact=True, derivative=Expanded())
 def abs_vector(x: NumVecN) -> NumVecN:
     """The absolute value of each component; derivative 0 at 0."""
 

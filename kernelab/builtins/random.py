@@ -61,12 +61,7 @@ def rand_init(m: Any, seed: Seed) -> State:
     return hashed(m, m.to(seed, uint32))
 
 
-@composite(
-    derivative=Zero(),
-    domain=SEEDS,
-    name="rand_init",
-    exact=True,
-)
+@composite(derivative=Zero(), domain=SEEDS, name="rand_init", exact=True)
 def rand_init_at(m: Any, seed: Seed, offset: Seed) -> State:
     """A state of its own for each ``offset``, such as the thread index."""
     return hashed(m, m.to(seed, uint32) + hashed(m, m.to(offset, uint32)))
@@ -98,11 +93,7 @@ def _whole(m: Any, state: Any, low: Any, high: Any) -> Any:
 
 
 @composite(
-    derivative=Zero(),
-    domain=(STATES, (-9.0, 0.0), (1.0, 9.0)),
-    name="randi",
-    tags=("draws 1",),
-    exact=True,
+    derivative=Zero(), domain=(STATES, (-9.0, 0.0), (1.0, 9.0)), name="randi", tags=("draws 1",), exact=True
 )
 def randi_between(m: Any, state: State, low: Seed, high: Seed) -> Seed:
     """A whole number from ``low`` to ``high``, ``high`` excluded; ``low`` where that leaves none."""
@@ -110,11 +101,7 @@ def randi_between(m: Any, state: State, low: Seed, high: Seed) -> Seed:
 
 
 @composite(
-    derivative=Zero(),
-    domain=(STATES, (0.0, 4.0), (5.0, 9.0)),
-    name="randu",
-    tags=("draws 1",),
-    exact=True,
+    derivative=Zero(), domain=(STATES, (0.0, 4.0), (5.0, 9.0)), name="randu", tags=("draws 1",), exact=True
 )
 def randu_between(m: Any, state: State, low: State, high: State) -> State:
     """A whole number from ``low`` to ``high``, ``high`` excluded; ``low`` where that leaves none."""
@@ -127,12 +114,7 @@ def randf(m: Any, state: State) -> Single:
     return _drawn(m, state, 1)[0]
 
 
-@composite(
-    domain=(STATES, (-3.0, 0.0), (1.0, 3.0)),
-    name="randf",
-    tags=("draws 1",),
-    exact=True,
-)
+@composite(domain=(STATES, (-3.0, 0.0), (1.0, 3.0)), name="randf", tags=("draws 1",), exact=True)
 def randf_between(m: Any, state: State, low: Float, high: Float) -> Float:
     """A float from ``low`` to ``high``; the derivative is that of ``low + (high - low) * randf(state)``."""
     return (high - low) * m.to(_drawn(m, state, 1)[0], m.type_of(low)) + low
@@ -315,28 +297,19 @@ def pnoise(m: Any, state: State, x: Float, px: Period) -> Float:
     return _noise(m, state, [x], [px])
 
 
-@composite(
-    domain=(STATES, (-3.0, 3.0), PERIODS, PERIODS),
-    name="pnoise",
-)
+@composite(domain=(STATES, (-3.0, 3.0), PERIODS, PERIODS), name="pnoise")
 def pnoise_2(m: Any, state: State, xy: Vec2, px: Period, py: Period) -> Float:
     """Noise in the plane that repeats after ``px`` and ``py``."""
     return _noise(m, state, xy, (px, py))
 
 
-@composite(
-    domain=(STATES, (-3.0, 3.0), PERIODS, PERIODS, PERIODS),
-    name="pnoise",
-)
+@composite(domain=(STATES, (-3.0, 3.0), PERIODS, PERIODS, PERIODS), name="pnoise")
 def pnoise_3(m: Any, state: State, xyz: Vec3, px: Period, py: Period, pz: Period) -> Float:
     """Noise in space that repeats after ``px``, ``py`` and ``pz``."""
     return _noise(m, state, xyz, (px, py, pz))
 
 
-@composite(
-    domain=(STATES, (-3.0, 3.0), PERIODS, PERIODS, PERIODS, PERIODS),
-    name="pnoise",
-)
+@composite(domain=(STATES, (-3.0, 3.0), PERIODS, PERIODS, PERIODS, PERIODS), name="pnoise")
 def pnoise_4(m: Any, state: State, xyzt: Vec4, px: Period, py: Period, pz: Period, pt: Period) -> Float:
     """Noise in space and time that repeats after ``px``, ``py``, ``pz`` and ``pt``."""
     return _noise(m, state, xyzt, (px, py, pz, pt))

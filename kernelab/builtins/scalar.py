@@ -315,9 +315,7 @@ def radians(x: Float) -> Float:
 
 
 @builtin(
-    expand=lambda a, b, t: a * (1.0 - t) + b * t,
-    partials=lambda y, a, b, t: (1.0 - t, t, b - a),
-    exact=True,
+    expand=lambda a, b, t: a * (1.0 - t) + b * t, partials=lambda y, a, b, t: (1.0 - t, t, b - a), exact=True
 )
 def lerp(a: Float, b: Float, t: Float) -> Float:
     """From ``a`` at ``t = 0`` to ``b`` at ``t = 1``: ``a * (1 - t) + b * t``, also outside of these."""

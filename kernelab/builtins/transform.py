@@ -76,10 +76,7 @@ def transform_vector(m: Any, xform: TransformF, vec: Vec3) -> Vec3:
     return rotated(xform[3:], vec)
 
 
-@composite(
-    name="transform_point",
-    exact=True,
-)
+@composite(name="transform_point", exact=True)
 def transform_point_by_matrix(m: Any, mat: Mat44, point: Vec3) -> Vec3:
     """``point`` moved by the first three rows of ``mat``, whose last column is the translation."""
     return _sum(_multiplied(mat, point), [row[3] for row in mat[:3]])
@@ -142,8 +139,7 @@ def velocity_at_point(m: Any, qd: Vec6, r: Vec3) -> Vec3:
 
 
 @composite(
-    exact=True,
-    derivative=Linear(lambda w, r, s: (_block(w, 0, 0) + _block(w, 3, 3), _block(w, 3, 0))),
+    exact=True, derivative=Linear(lambda w, r, s: (_block(w, 0, 0) + _block(w, 3, 3), _block(w, 3, 0)))
 )
 def spatial_adjoint(m: Any, r: Mat33, s: Mat33) -> Mat66:
     """The matrix of the blocks ``[[r, 0], [s, r]]``; with ``s = skew(p) * r`` it is `transform_twist`."""

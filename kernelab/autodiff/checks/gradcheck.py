@@ -377,11 +377,7 @@ def _along_directions(screened: Screened) -> PairResult:
 
 
 def _judged(
-    subject: Subject,
-    asked: Witnesses,
-    results: Sequence[PairResult],
-    limit: Tolerance,
-    labels: Sequence[str],
+    subject: Subject, asked: Witnesses, results: Sequence[PairResult], limit: Tolerance, labels: Sequence[str]
 ) -> list[PairResult]:
     """The results with a verdict for those that failed."""
     again, tangents = asked.adjoints(BASE), cache(asked.tangents)
@@ -446,11 +442,7 @@ def _verdict(pair: Pair, tangent: Floats | None, limit: Tolerance) -> str:
         return "all differ"
     from_adjoint, from_differences, between = (
         float(np.abs(a - b)[off].max())
-        for a, b in (
-            (tangent, pair.adjoint),
-            (tangent, pair.numeric),
-            (pair.adjoint, pair.numeric),
-        )
+        for a, b in ((tangent, pair.adjoint), (tangent, pair.numeric), (pair.adjoint, pair.numeric))
     )
     if from_adjoint <= 0.01 * between:
         return "both"

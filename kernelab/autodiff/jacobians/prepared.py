@@ -98,16 +98,7 @@ def prepared(subject: Subject, i: int, j: int, seeds: Values) -> PreparedTangent
     dots = fresh((len(seeds), *elements.shape), elements.dtype)
     dots.host()[...] = seeds.reshape(dots.host().shape)
     return PreparedTangents(
-        kernel,
-        laned.program,
-        laned.grid,
-        laned.numbers,
-        program.changed,
-        active,
-        wide,
-        source,
-        target,
-        dots,
+        kernel, laned.program, laned.grid, laned.numbers, program.changed, active, wide, source, target, dots
     )
 
 

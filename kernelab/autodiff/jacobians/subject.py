@@ -271,13 +271,7 @@ def of_function(
     arguments = (*inputs, *outputs)
     of_itself = len(sources) == 1 and not outputs and facts.get(GRADIENT) == sources[0].key
     return Subject(
-        name_of(function),
-        arguments,
-        tuple(sources),
-        targets or None,
-        run,
-        facts,
-        is_gradient=of_itself,
+        name_of(function), arguments, tuple(sources), targets or None, run, facts, is_gradient=of_itself
     )
 
 

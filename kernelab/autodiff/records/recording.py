@@ -25,15 +25,7 @@ from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.access.access_regions import Region
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import (
-    IN_RULE,
-    Place,
-    Recorder,
-    called,
-    caller,
-    unrecorded,
-    warn_at,
-)
+from kernelab.runtime.context.recorder import IN_RULE, Place, Recorder, called, caller, unrecorded, warn_at
 from kernelab.runtime.host.create import zeros_like
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference

@@ -131,12 +131,7 @@ class Batch(Level):
         self._run_wide(program, grid, arguments, wide, distinct)
 
     def _run_wide(
-        self,
-        program: Program,
-        grid: Extents,
-        arguments: Sequence[Argument],
-        wide: Positions,
-        distinct: bool,
+        self, program: Program, grid: Extents, arguments: Sequence[Argument], wide: Positions, distinct: bool
     ) -> None:
         if program.is_opaque:
             self._one_by_one(program, grid, arguments, wide)

@@ -156,10 +156,7 @@ template <class T, class V> FN T atomicAdd(wp::array_t<T>& x, V value) { return 
 template <class T, class V> FN T atomicAdd(wp::absent_t<T>& x, V value) { return T(); }
 """
 
-_ATOMIC_ADD = {
-    "cpu": "T old = *at; *at += value; return old;",
-    "cuda": "return atomicAdd(at, value);",
-}
+_ATOMIC_ADD = {"cpu": "T old = *at; *at += value; return old;", "cuda": "return atomicAdd(at, value);"}
 
 
 def library(target: str) -> str:

@@ -188,11 +188,7 @@ def _nested(outline: Outline) -> tuple[list[str], list[str], int]:
     loops.append(f"{INDENT * (k + 3)}for (i64 rest = {beyond}; rest > 0; --rest, {step}) {{")
     skipped = "thread >= ahead" if outline.descending else "thread < already"
     loops.append(f"{INDENT * (k + 4)}if ({skipped}) continue;")
-    ends = [
-        INDENT * (k + 3) + "}",
-        INDENT * (k + 2) + "}",
-        INDENT * (k + 2) + _poll(outline, spent),
-    ]
+    ends = [INDENT * (k + 3) + "}", INDENT * (k + 2) + "}", INDENT * (k + 2) + _poll(outline, spent)]
     ends += [INDENT * level + "}" for level in range(k + 1, 0, -1)]
     return loops, ends, k + 4
 

@@ -382,11 +382,7 @@ class _Gathering:
         return total
 
     def more(
-        self,
-        at: Sequence[ir.Atom],
-        shifts: Iterable[ir.Atom],
-        addition: Addition,
-        total: ir.Atom | None,
+        self, at: Sequence[ir.Atom], shifts: Iterable[ir.Atom], addition: Addition, total: ir.Atom | None
     ) -> ir.Atom:
         """The total with what a thread adds, where it is known or tested that there is such a thread."""
         b, tests = self.builder, list[ir.Atom]()
@@ -405,11 +401,7 @@ class _Share(Copier):
     """Computes what a thread adds, by what comes before the addition; the branches `taken` are not tested."""
 
     def __init__(
-        self,
-        builder: Builder,
-        env: dict[ir.Var, ir.Atom],
-        addition: Addition,
-        taken: Collection[ir.If],
+        self, builder: Builder, env: dict[ir.Var, ir.Atom], addition: Addition, taken: Collection[ir.If]
     ) -> None:
         super().__init__(builder, env)
         self.addition = addition

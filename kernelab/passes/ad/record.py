@@ -23,15 +23,7 @@ from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import integer, type_of, zero
 from kernelab.lang.ops import ALONG
-from kernelab.lang.types import (
-    Array,
-    Value,
-    int32,
-    int64,
-    is_differentiable,
-    scalar_of,
-    size_of,
-)
+from kernelab.lang.types import Array, Value, int32, int64, is_differentiable, scalar_of, size_of
 from kernelab.passes.ad.derivative_rules import EXTREMA
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.effects import Groups, aliases, block_effects

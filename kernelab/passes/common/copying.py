@@ -15,16 +15,7 @@ from kernelab.lang import ir, ops
 from kernelab.lang.build import Builder, Expr, is_float, type_of
 from kernelab.lang.native import Snippet
 from kernelab.lang.ops import COPY, Expanded, Op
-from kernelab.lang.types import (
-    Array,
-    Mat,
-    Type,
-    Value,
-    float64,
-    scalar_of,
-    type_named,
-    with_scalar,
-)
+from kernelab.lang.types import Array, Mat, Type, Value, float64, scalar_of, type_named, with_scalar
 
 
 class Copier:

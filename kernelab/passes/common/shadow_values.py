@@ -71,12 +71,7 @@ def poison(function: ir.Function, data: bool = False) -> Poisoned:
     culprits = ir.Var(Array(int32, 1), "culprits", function.span)
     poisoner = _Poisoner(thread, culprits, data)
     body = poisoner.whole(function)
-    program = replace(
-        function,
-        params=(*function.params, culprits),
-        body=body,
-        linear=thread,
-    )
+    program = replace(function, params=(*function.params, culprits), body=body, linear=thread)
     return Poisoned(program, tuple(poisoner.sites))
 
 
