@@ -35,7 +35,10 @@ def active(
     Raises KernelTypeError where a derivative is needed that an operation does not have.
     """
     chosen = frozenset(params)
-    edges, passes = list(_edges(function.body, has_grad)), partial(_carries, _own(function, memories))
+    edges, passes = (
+        list(_edges(function.body, has_grad)),
+        partial(_carries, ir.locals_of(function.body) | memories),
+    )
     active = reached(edges, chosen, passes)
     active &= reached(_reversed(edges), [*chosen, *filter(passes, function.body.yields)], passes)
     refuse_undefined(function, active)
@@ -60,19 +63,16 @@ def masked(function: ir.Function, memories: frozenset[ir.Var] = frozenset()) -> 
     selected = [arg for stmt in lets if "selects" in stmt.op.tags for arg in stmt.args]
     if not selected:
         return frozenset()
-    passes = partial(_carries, _own(function, memories))
+    passes = partial(_carries, ir.locals_of(function.body) | memories)
     return reached(_reversed(_edges(function.body, has_grad)), filter(passes, selected), passes)
 
 
 def varied(function: ir.Function, params: frozenset[ir.Var], opaque: Opaque) -> frozenset[ir.Var]:
     """The Vars that depend on the given parameters."""
     appended = {stmt.array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Append)}
-    return reached(_edges(function.body, opaque), params, partial(_carries, _own(function, appended)))
-
-
-def _own(function: ir.Function, more: Iterable[ir.Var]) -> frozenset[ir.Var]:
-    """The arrays that belong to the thread, through which derivatives pass on."""
-    return ir.locals_of(function.body).union(more)
+    return reached(
+        _edges(function.body, opaque), params, partial(_carries, ir.locals_of(function.body) | appended)
+    )
 
 
 def _edges(block: ir.Block, opaque: Opaque) -> Iterator[tuple[Node, Node]]:

@@ -302,10 +302,11 @@ def refuse_lost_reads(function: ir.Function, groups: Groups) -> None:
     stores for its rules is theirs to manage.
     """
     shared = aliases(function, groups)
-    for stmt in ir.walk(function.body):
-        if not isinstance(stmt, ir.Custom):
-            continue
-        changed = _changed_outside(function.body, stmt.rules)
+    customs = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Custom)]
+    for stmt in customs:
+        own = (one for one in customs if one.rules is stmt.rules)
+        inside = {inner for one in own for inner in ir.walk(one.body)}
+        changed = {a for each in ir.walk(function.body) if each not in inside for a in ir.changed(each)}
         for rule in (stmt.rules.grad, stmt.rules.replay):
             for i in sorted(_reads(rule, len(stmt.args))):
                 array = stmt.args[i]
@@ -319,18 +320,6 @@ def _reads(rule: ir.Function | None, count: int) -> set[int]:
     laid_out = _laid_out(rule)
     read = effects(laid_out).reads
     return {i for i, param in enumerate(laid_out.params[:count]) if param in read}
-
-
-def _changed_outside(block: ir.Block, rules: ir.CustomRules) -> frozenset[ir.Var]:
-    """The arrays that a block changes, but for what the function with these rules changes itself."""
-    changed: frozenset[ir.Var] = frozenset()
-    for stmt in block.stmts:
-        if isinstance(stmt, ir.Custom) and stmt.rules is rules:
-            continue
-        changed = changed.union(ir.changed(stmt))
-        for inner in ir.blocks(stmt):
-            changed |= _changed_outside(inner, rules)
-    return changed
 
 
 def refuse_shared_arguments(function: ir.Function, groups: Groups, mode: Literal["grad", "jvp"]) -> None:
@@ -389,9 +378,11 @@ def refuse_unrepeatable(function: ir.Function) -> None:
 
     One that returns a value is run again for it; that must change nothing, and find what it found.
     """
-    changed = block_effects(function.body).changed
-    for stmt, repeated in _natives(function.body, True):
-        if not stmt.outs or not repeated:
+    changed, stmts = block_effects(function.body).changed, [*ir.walk(function.body)]
+    replayed = (stmt for stmt in stmts if isinstance(stmt, ir.Custom) and stmt.rules.replay is not None)
+    apart = {inner for stmt in replayed for inner in ir.walk(stmt.body)}
+    for stmt in stmts:
+        if not isinstance(stmt, ir.Native) or not stmt.outs or stmt in apart:
             continue
         lost = [array for _, array in stmt.arrays if array in changed]
         if lost:
@@ -399,14 +390,3 @@ def refuse_unrepeatable(function: ir.Function) -> None:
             message = f"the backward pass cannot call {name} again: the kernel changes {lost[0].hint}"
             hint = f"give @func_native a replay_snippet that returns what {name} returned"
             raise KernelTypeError(Diagnostic(message, stmt.span, "derivative", hint=hint))
-
-
-def _natives(block: ir.Block, repeated: bool) -> Sequence[tuple[ir.Native, bool]]:
-    natives = []
-    for stmt in block.stmts:
-        inside = repeated and not (isinstance(stmt, ir.Custom) and stmt.rules.replay is not None)
-        if isinstance(stmt, ir.Native):
-            natives.append((stmt, repeated))
-        for inner in ir.blocks(stmt):
-            natives += _natives(inner, inside)
-    return natives
