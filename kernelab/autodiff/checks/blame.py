@@ -131,12 +131,12 @@ class Trace:
             raise _EnoughError
 
 
-class _Tracing(Interpreted):
+class _EventsLevel(Interpreted):
     """Runs programs on the interpreter, in float64, and notes what they compute."""
 
     def __init__(self, hosts: "list[Hosted]") -> None:
         self.trace, self.hosts = Trace(), hosts
-        super().__init__(partial(_Noting, self.trace), MOST_THREADS)
+        super().__init__(partial(_EventsChunk, self.trace), MOST_THREADS)
 
     def function(self, program: Program) -> Function:
         return program.function  # its grad functions still apart
@@ -146,7 +146,7 @@ class _Tracing(Interpreted):
         return super().call_host(call, arguments)
 
 
-class _Noting(Chunk):
+class _EventsChunk(Chunk):
     """Runs some threads, and notes what they compute."""
 
     def __init__(self, trace: Trace, *arguments: Any) -> None:
@@ -187,7 +187,7 @@ def _traced(
     subject: Subject, i: int, column: int, step: float, hosts: list[Hosted] | None = None
 ) -> list[Event]:
     """Run with one number of an input moved by a step, relative to its size, and trace the values."""
-    started, level = subject.start(), _Tracing([] if hosts is None else hosts)
+    started, level = subject.start(), _EventsLevel([] if hosts is None else hosts)
     values = scalars(level.wide(started.inputs[i])).host()
     place = np.unravel_index(column, values.shape)
     values[place] += step * max(1.0, abs(float(values[place])))

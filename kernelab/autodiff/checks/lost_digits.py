@@ -123,7 +123,7 @@ def number(value: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class Computed:
     """What a statement computed for some threads."""
 
     stmt: ir.Let | ir.Load | ir.Atomic
@@ -136,10 +136,10 @@ Key = tuple[ir.Var, int, tuple[int, ...]]
 """A value, the first of the threads that run together, and the numbers of the iterations around it."""
 
 
-class Noting(Chunk):
+class FloatsChunk(Chunk):
     """A run of some threads that hands every float to `note`, and what is decided by floats."""
 
-    def __init__(self, note: Callable[[Key, Noted], None], *arguments: Any) -> None:
+    def __init__(self, note: Callable[[Key, Computed], None], *arguments: Any) -> None:
         super().__init__(*arguments)
         self.note = note
         self.trips: list[int] = []
@@ -150,10 +150,10 @@ class Noting(Chunk):
             before = self.element(stmt.array, places)
             super().stmt(stmt, frame)
             if live == len(frame):
-                noted = Noted(
+                computed = Computed(
                     stmt, frame.threads, [frame.values(stmt.value), before], self.element(stmt.array, places)
                 )
-                self.note((stmt.out, self.threads.start, tuple(self.trips)), noted)
+                self.note((stmt.out, self.threads.start, tuple(self.trips)), computed)
             return
         super().stmt(stmt, frame)
         if not isinstance(stmt, ir.Let | ir.Load) or (isinstance(stmt, ir.Let) and stmt.op is SHAPE):
@@ -162,8 +162,8 @@ class Noting(Chunk):
         floats = [arg for arg in args if is_differentiable(arg.type)]
         if floats or is_differentiable(stmt.out.type):
             operands = [frame.values(arg) for arg in floats]
-            noted = Noted(stmt, frame.threads, operands, frame.values(stmt.out))
-            self.note((stmt.out, self.threads.start, tuple(self.trips)), noted)
+            computed = Computed(stmt, frame.threads, operands, frame.values(stmt.out))
+            self.note((stmt.out, self.threads.start, tuple(self.trips)), computed)
 
     def element(self, array: ir.Var, places: tuple[Any, ...]) -> Numpy:
         """What elements hold, with what accumulators hold for them."""
@@ -210,23 +210,23 @@ class SideBySide(Wide):
             self.parent.run(program.widened, grid, twins)
             return
         wide, widened = widen_all(text)
-        own, names = dict[Key, Noted](), {out: var for var, out in widened.items()}
+        own, names = dict[Key, Computed](), {out: var for var, out in widened.items()}
         adjoint = cotangents(text)
 
-        def keep(key: Key, noted: Noted) -> None:
-            self._room -= noted.result.size
+        def keep(key: Key, computed: Computed) -> None:
+            self._room -= computed.result.size
             self.is_complete &= self._room >= 0
             if self._room >= 0:
-                own[key] = noted
+                own[key] = computed
 
-        def compare(key: Key, noted: Noted) -> None:
+        def compare(key: Key, computed: Computed) -> None:
             first = own.get((names[key[0]], *key[1:])) if key[0] in names else None
             if first is not None:
-                self.see(first, noted, first.stmt.out in adjoint)
+                self.see(first, computed, first.stmt.out in adjoint)
 
         for function, note, operands in ((text, keep, arguments), (wide, compare, twins)):
             parts = [shape.packed, *(packed(each, shape.threads, None) for each in operands)]
-            interpreter.entry(function, chunk=partial(Noting, note))(b"".join(parts))
+            interpreter.entry(function, chunk=partial(FloatsChunk, note))(b"".join(parts))
 
     def _twin(self, argument: Argument, type: Type) -> Argument:
         match argument:
@@ -247,7 +247,7 @@ class SideBySide(Wide):
         if is_differentiable(dest.dtype):
             self.parent.move(*twins, add)
 
-    def see(self, own: Noted, wide: Noted, is_backward: bool) -> None:
+    def see(self, own: Computed, wide: Computed, is_backward: bool) -> None:
         """Compare what a statement computed for the threads that both runs have there."""
         both, at, there = np.intersect1d(own.threads, wide.threads, True, True)
         if not len(both):
@@ -289,7 +289,7 @@ class SideBySide(Wide):
         return loss if loss is not None and loss.lost >= NOTABLE else None
 
 
-def _is_faulty(own: Noted, wide: ir.Let, most: float) -> bool:
+def _is_faulty(own: Computed, wide: ir.Let, most: float) -> bool:
     """Whether an operation on numbers, which are all floats, loses digits that it was given."""
     if own.result.ndim > 1 or len(wide.args) != len(own.operands) or any(x.ndim > 1 for x in own.operands):
         return False

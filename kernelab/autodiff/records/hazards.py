@@ -71,7 +71,7 @@ Outcome = Literal["saved", "tainted", "refused"]
 
 
 @dataclass(slots=True, eq=False)
-class Noted:
+class WatchedOverwrite:
     """Elements that an adjoint needs, the line that overwrote them, and what the policy made of it.
 
     Of ``"saved"`` ones `nbytes` were kept; where they were not, gradients are ``"tainted"``, or the write was
@@ -109,7 +109,7 @@ class SavedWhole(Copied):
         return Reader(self.call, self.region, self.reached, self.read_at)
 
 
-Overwrite = Noted | SavedWhole
+Overwrite = WatchedOverwrite | SavedWhole
 
 LISTENERS: list[Callable[[Overwrite], None]] = []
 """A listener that is called at each overwrite, such as a page that shows the cell."""
@@ -200,7 +200,7 @@ class Watch(Snapshot):
 
     def _note_overwrite(self, outcome: Outcome, nbytes: int = 0) -> None:
         place = self.guard.writer or caller()
-        self.guard.note(Noted(self.elements, self.reader, place, outcome, nbytes))
+        self.guard.note(WatchedOverwrite(self.elements, self.reader, place, outcome, nbytes))
 
     def _warn(self) -> None:
         warn(self._overwritten())
