@@ -165,9 +165,11 @@ class Builder:
         """Write an element of an array."""
         self.emit(ir.Store(array, tuple(indices), value, self.span))
 
-    def atomic_add(self, array: ir.Var, indices: Sequence[ir.Atom], value: ir.Atom) -> ir.Var:
+    def atomic_add(self, array: ir.Var, indices: Sequence[ir.Atom], value: ir.Atom, hint: str = "") -> ir.Var:
         """Add to an element of an array; the result is what it held before."""
-        return self.atomic("add", array, indices, value)
+        out = ir.Var(type_of(value), hint, self.span)
+        self.emit(ir.Atomic(out, "add", array, tuple(indices), value, self.span))
+        return out
 
     def atomic(
         self,
