@@ -242,14 +242,14 @@ RECORD = (
     Fault(
         "the old value of an atomic is kept only for extrema",
         PASSES,
-        "(out in used or _is_extremum(kind, out))",
-        "_is_extremum(kind, out)",
+        "if out in used or (kind in EXTREMA and is_differentiable(out.type)):",
+        "if kind in EXTREMA and is_differentiable(out.type):",
     ),
     Fault(
         "what an extremum found is not kept",
         PASSES,
-        "(out in used or _is_extremum(kind, out))",
-        "out in used",
+        "if out in used or (kind in EXTREMA and is_differentiable(out.type)):",
+        "if out in used:",
     ),
     Fault(
         "a cursor moves on by one an iteration, however many values it makes",

@@ -360,15 +360,15 @@ LATER = (
     Fault(
         "indices are asked for behind the last one",
         CODEGEN,
-        "{self.total} - {AHEAD + self.width - 1} : 0",
-        "{self.total} : 0",
+        "{total} - {AHEAD + width - 1} : 0",
+        "{total} : 0",
         ("tests/codegen/test_prefetch.py",),
     ),
     Fault(
         "indices are asked for before the first one",
         CODEGEN,
-        "{condition} ? {AHEAD} : {self.total}",
-        "{condition} ? 0 : {self.total}",
+        "{AHEAD} : {total}",
+        "0 : {total}",
         ("tests/codegen/test_prefetch.py",),
     ),
     Fault(
