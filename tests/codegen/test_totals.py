@@ -247,6 +247,41 @@ def test_what_comes_together_in_a_loop_of_each_thread_does_not_saturate(
     assert [float(value) for value in s.list()] == [6144, 6144]
 
 
+def test_small_parts_reach_vectors_of_three_of_any_layout() -> None:
+    kernels = kl.compile("""
+    @struct
+    class Mass:
+        at: vec3
+        kg: float
+    def whole(x: array[float], of: array[int], s: array2d[vec3]):
+        i = tid()
+        s[of[i], 1] += vec3(x[i], -x[i], 3.0 * x[i])
+        s[of[i], 0].y += x[i]
+    def padded(x: array[float], of: array[int], s: array[Mass]):
+        i = tid()
+        s[of[i]].at += vec3(x[i], -x[i], 3.0 * x[i])
+        s[of[i]].kg += x[i]
+    """)
+    n, four = 1 << 20, kl.vec3(4096.0, 4096.0, 4096.0)
+    x, of = kl.full(n, 2.0**-20), kl.array(np.arange(n) % 2 * 600, dtype=int)
+    for rows in (700, 20_000, 600_000):
+        layouts = [
+            kl.full((rows, 2), four, dtype=kl.vec3),
+            kl.full((2 * rows, 2), four, dtype=kl.vec3)[::-2],
+            kl.full((2, rows), four, dtype=kl.vec3).transpose(),
+        ]
+        expected = np.full((rows, 2, 3), 4096.0)
+        expected[[0, 600]] = [[4096.0, 4096.5, 4096.0], [4096.5, 4095.5, 4097.5]]
+        for s in layouts:
+            kl.launch(kernels["whole"], n, [x, of, s])
+            np.testing.assert_array_equal(s.numpy(), expected)
+        masses = kl.zeros(rows, dtype=kernels["Mass"])
+        masses.numpy()["at"] = 4096.0
+        kl.launch(kernels["padded"], n, [x, of, masses])
+        np.testing.assert_array_equal(masses.numpy()["at"], expected[:, 1])
+        assert masses.numpy()["kg"][[0, 1, 600]].tolist() == [0.5, 0.0, 0.5]
+
+
 @pytest.mark.parametrize("backend", ["cpu", "interp"])
 def test_small_parts_reach_large_elements_of_any_layout(
     backend: str, monkeypatch: pytest.MonkeyPatch

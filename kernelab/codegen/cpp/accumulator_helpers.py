@@ -2,7 +2,9 @@
 
 On a CPU the float64s come in blocks of 64, each made when it is first needed, so that a launch pays for what
 it adds to and not for the size of the array.  A small array has one float64 for each element from the
-beginning: an addition then needs no test of its size.  Where there is no memory, the addition is a plain one.
+beginning: an addition then needs no test of its size.  Those of a vector of three stand in four places: it
+crosses no cache line, and one instruction adds to all of it.  Where there is no memory, the addition is a
+plain one.
 In a field of packed records, whose stride is no multiple of its size, an element can begin at any byte.
 A total that all threads share is settled by a whole launch, and handed over by a part (`share32`).
 
@@ -31,12 +33,17 @@ MOST = 1 << 26
 _BESIDE = f"""\
 extern "C" void* calloc(unsigned long, unsigned long);
 extern "C" void free(void*);
-struct Sums {{ double* dense; double** blocks; i64 places; int shift; bool few; }};
-static Sums sums_of(i64 bytes, int shift, double additions, double enough) {{
-  const i64 places = bytes >> shift;
+struct Sums {{ void* made; double* dense; double** blocks; i64 places; int shift; bool few, padded; }};
+static Sums sums_of(i64 bytes, int shift, double additions, double enough, bool triples) {{
+  const i64 scalars = bytes >> shift, places = triples ? bytes / 3 + 1 : scalars;
   const bool few = additions >= 0 && additions < enough;
-  const bool dense = places <= (additions >= places ? {MOST} : {DENSE});
-  return {{dense && !few ? (double*)calloc(places, 8) : 0, 0, places, shift, few}};
+  const bool dense = !few && places <= (additions >= scalars ? {MOST} : {DENSE});
+  void* const made = dense ? calloc(places + 4, 8) : 0;
+  if (!made) return {{0, 0, 0, scalars, shift, few, false}};
+  return {{made, (double*)(((i64)made + 31) & -32), 0, places, shift, few, triples}};
+}}
+__attribute__((always_inline)) static inline i64 place_of(const Sums& sums, i64 offset) {{
+  return sums.padded ? offset / 3 : offset >> sums.shift;
 }}
 static double* beside(Sums& sums, i64 place) {{
   if (!sums.blocks && !(sums.blocks = (double**)calloc((sums.places >> 6) + 1, 8))) return 0;
@@ -48,9 +55,8 @@ static double* beside(Sums& sums, i64 place) {{
 
 _WIDEN = """\
 __attribute__((always_inline)) static inline void widen{name}(char* at, float value, double* dense,
-                                                             Sums& sums, i64 offset) {{
+                                                             Sums& sums, i64 place) {{
   {type}* const element = ({type}*)at;
-  const i64 place = offset >> sums.shift;
   if (dense) {{
     dense[place] += value;
     return;
@@ -63,20 +69,36 @@ __attribute__((always_inline)) static inline void widen{name}(char* at, float va
 }}
 """
 
+_WIDEN_TRIPLE = """\
+typedef float Three __attribute__((vector_size(16)));
+typedef double WideThree __attribute__((vector_size(32), aligned(8), may_alias));
+__attribute__((always_inline)) static inline void widen_triple32(char* at, float x, float y, float z,
+                                                                 double* dense, Sums& sums, i64 place) {
+  if (sums.padded) {
+    *(WideThree*)(dense + place) += __builtin_convertvector((Three{x, y, z, 0.0f}), WideThree);
+    return;
+  }
+  const i64 next = 4 >> sums.shift;
+  widen32(at, x, dense, sums, place);
+  widen32(at + 4, y, dense, sums, place + next);
+  widen32(at + 8, z, dense, sums, place + 2 * next);
+}
+"""
+
 _SPREAD = """\
-static void settle_all{name}(char* low, int shift, const double* sums, i64 count) {{
+static void settle_all{name}(char* low, int shift, bool padded, const double* sums, i64 count) {{
   for (i64 i = 0; i < count; ++i) {{
-    {type}* const element = ({type}*)(low + (i << shift));
+    {type}* const element = ({type}*)(low + (padded ? 3 * i + (i & 3) : i << shift));
     if (sums[i]) *element = {settled}({wide}(*element) + sums[i]){close};
   }}
 }}
 static void spread{name}(char* low, Sums& sums) {{
-  if (sums.dense) settle_all{name}(low, sums.shift, sums.dense, sums.places);
+  if (sums.dense) settle_all{name}(low, sums.shift, sums.padded, sums.dense, sums.places);
   for (i64 k = 0; sums.blocks && k <= sums.places >> 6; ++k) {{
-    if (sums.blocks[k]) settle_all{name}(low + (k << 6 << sums.shift), sums.shift, sums.blocks[k], 64);
+    if (sums.blocks[k]) settle_all{name}(low + (k << 6 << sums.shift), sums.shift, false, sums.blocks[k], 64);
     free(sums.blocks[k]);
   }}
-  free(sums.dense);
+  free(sums.made);
   free(sums.blocks);
 }}
 """
@@ -119,6 +141,7 @@ def _helpers() -> Iterator[tuple[str, str]]:
     for type in (_FLOAT, _half("16"), _half("b16")):
         yield f"widen{type['name']}", _WIDEN.format_map(type)
         yield f"spread{type['name']}", _SPREAD.format_map(type)
+    yield "widen_triple32", _WIDEN_TRIPLE
 
 
 CPU_HELPERS: Mapping[str, str] = dict(_helpers())
@@ -126,6 +149,7 @@ CPU_HELPERS: Mapping[str, str] = dict(_helpers())
 USES: Mapping[str, tuple[str, ...]] = {
     "share32": ("settle32",),
     "widen32": ("beside",),
+    "widen_triple32": ("widen32",),
     "widen16": ("from16", "to16", "beside"),
     "spread16": ("from16", "to16", "odd32"),
     "widenb16": ("fromb16", "tob16", "beside"),

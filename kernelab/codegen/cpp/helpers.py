@@ -393,7 +393,7 @@ poll fail fail_index note wrapped room more from16 to16 round16 odd32 add16 add8
 ahead already box warp_add32 settle16 settle32 share32 fromb16 tob16 roundb16 addb16 settleb16 odd32i
 calloc beside widen32 widen16 widenb16 spread32 spread16 spreadb16
 from0 from1 from2 from3 upto0 upto1 upto2 upto3
-Sums sums_of settle_all32 settle_all16 settle_allb16
+Sums sums_of place_of widen_triple32 Three WideThree settle_all32 settle_all16 settle_allb16
 """
 
 RESERVED = frozenset(

@@ -105,10 +105,10 @@ def prefetches(
 
 def _accumulators(name: str, base: str, step: str, wide: Wide) -> tuple[str, str]:
     """The lines that say where the accumulators of an array stand, or its elements where it has none."""
-    dense, shift = wide.dense, f"{wide.sums}.shift"
+    dense, sums = wide.dense, wide.sums
     return (
-        f"char* const {base} = {dense} ? (char*)({dense} + (({name} - {wide.low}) >> {shift})) : {name};",
-        f"const i64 {step} = {dense} ? ({name}_s0 >> {shift}) * 8 : {name}_s0;",
+        f"char* const {base} = {dense} ? (char*)({dense} + place_of({sums}, {name} - {wide.low})) : {name};",
+        f"const i64 {step} = {dense} ? place_of({sums}, {name}_s0) * 8 : {name}_s0;",
     )
 
 

@@ -14,7 +14,7 @@ at the array in between.
 Where a launch runs in parts, a running total that all threads share is one of each part (`shared_totals`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,7 +23,7 @@ from kernelab.codegen.cpp.helpers import Names
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import Array, Scalar, bfloat16, bytes_of, float16, float32, scalar_of
+from kernelab.lang.types import Array, Scalar, bfloat16, bytes_of, float16, float32, scalar_of, size_of
 from kernelab.passes.access.independence import is_apart
 
 FEW = 1 << 20
@@ -220,6 +220,7 @@ class Wide:
     """The locals of the accumulators of an array: `sums`, and `low`, the first byte that an element can have.
 
     `dense` are the float64s of all elements, null where there are blocks of them or none.
+    `triples` says that elements are vectors of three float32.
     `additions` is the expression for how many the launch makes at most, below zero where that is not known;
     with fewer than `enough` float32 loses nothing.
     """
@@ -231,6 +232,7 @@ class Wide:
     scalar: Scalar
     ndim: int
     itemsize: int
+    triples: bool
     additions: str
     enough: int
 
@@ -251,7 +253,9 @@ class Wide:
         first, last = (" + ".join([name, *(part.format(sign) for part in reach)]) for sign in "<>")
         strides = " | ".join(f"{name}_s{k}" for k in range(self.ndim))
         size = self.scalar.bits // 8
+        whole = " && ".join(f"{name}_s{k} % {self.itemsize} == 0" for k in range(self.ndim))
         counts = f"({strides}) % {size} ? 0 : {size.bit_length() - 1}, {self.additions}, {self.enough}"
+        counts += f", {whole}" if self.triples else ", false"
         return (
             f"char* const {self.low} = {first};",
             f"Sums {self.sums} = sums_of({last} + {self.itemsize} - {self.low}, {counts});",
@@ -259,7 +263,16 @@ class Wide:
         )
 
     def added(self, pointer: str, value: str) -> str:
-        return f"{self.adds}({pointer}, {value}, {self.dense}, {self.sums}, {pointer} - {self.low});"
+        return f"{self.adds}({pointer}, {value}, {self.dense}, {self.sums}, {self.place(pointer)});"
+
+    def added_triple(self, pointer: str, values: Sequence[str]) -> str:
+        """The statement that adds to all three components of the element at `pointer`."""
+        given = f"{pointer}, {', '.join(values)}"
+        return f"widen_triple32({given}, {self.dense}, {self.sums}, {self.place(pointer)});"
+
+    def place(self, pointer: str) -> str:
+        offset = f"{pointer} - {self.low}"
+        return f"place_of({self.sums}, {offset})" if self.triples else f"({offset}) >> {self.sums}.shift"
 
     @property
     def settled(self) -> str:
@@ -272,7 +285,9 @@ def wide_of(function: ir.Function, array: ir.Var, names: Names) -> Wide:
     name, scalar = names(array), scalar_of(array.type.elem)
     sums, low, dense = (names.fresh(f"{name}_{part}") for part in ("wide", "low", "dense"))
     additions, enough = _additions(function, array, names), FEW if scalar == float32 else 0
-    return Wide(name, sums, low, dense, scalar, array.type.ndim, bytes_of(array.type.elem), additions, enough)
+    ndim, itemsize = array.type.ndim, bytes_of(array.type.elem)
+    triples = scalar == float32 and size_of(array.type.elem) == 3
+    return Wide(name, sums, low, dense, scalar, ndim, itemsize, triples, additions, enough)
 
 
 def _additions(function: ir.Function, array: ir.Var, names: Names) -> str:

@@ -132,6 +132,8 @@ class Writer:
         self.used = frozenset(ir.reads(function.body))
         self.totals: dict[ir.Atomic, Total] = {}
         self.wide: dict[ir.Atomic, Wide] = {}
+        self.widened: list[tuple[ir.Atomic, str, str, Line]] = []
+        """The last additions to accumulators: what adds, the addresses, the values and their lines."""
         saves = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Save))
         saved = (spelling.size(scalar_type(atom)) for stmt in saves for atom in stmt.atoms)
         self.widest = max(saved, default=1)  # the size of every record is a multiple of it
@@ -270,11 +272,23 @@ class Writer:
             self.line(total.moved(unwrapped(pointer)))
             self.line(f"{total.name} += {self.atom(stmt.value)};")
         elif stmt in self.wide:
-            self.line(self.wide[stmt].added(unwrapped(pointer), self.atom(stmt.value)))
+            self.widen(stmt, unwrapped(pointer), self.atom(stmt.value))
         else:
             self.change(stmt, scalar, pointer)
         if stmt.held is not None:
             self.declare(stmt.out, self.atom(stmt.held))
+
+    def widen(self, stmt: ir.Atomic, pointer: str, value: str) -> None:
+        """Add to the accumulator of an element: to three in a row, those of one vector, at once."""
+        wide = self.wide[stmt]
+        self.line(wide.added(pointer, value))
+        self.widened = [*self.widened[-2:], (stmt, pointer, value, self.written[-1])]
+        stmts, pointers, values, lines = zip(*self.widened, strict=True)
+        in_a_row = (*self.written[-3:],) == lines and len({(one.array, one.indices) for one in stmts}) == 1
+        if wide.triples and in_a_row and [one.component for one in stmts] == [0, 1, 2]:
+            del self.written[-3:]
+            self.needs.add("widen_triple32")
+            self.line(wide.added_triple(pointers[0], values))
 
     def change(self, stmt: ir.Atomic, scalar: Scalar, pointer: str) -> None:
         """Change an element in memory at once."""

@@ -202,7 +202,7 @@ class VectorWriter(VectorMemory):
                     scalar = scalar_of(elem_of(stmt.array))
                     at = spelling.unwrapped(place.of_lane(spelling.size(scalar)))
                     if stmt in self.wide:
-                        self.line(self.wide[stmt].added(at, value))
+                        self.widen(stmt, at, value)
                     else:
                         self.line(spelling.plain("add", scalar, f"({at})", value, None, None)[0][0])
 
