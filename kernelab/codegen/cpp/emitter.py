@@ -29,6 +29,7 @@ from kernelab.codegen.cpp.entry import (
     message_of,
 )
 from kernelab.codegen.cpp.helpers import PRELUDE, USES, Names, identifier
+from kernelab.codegen.cpp.late_values import late_values
 from kernelab.codegen.cpp.prefetch import Prefetches, prefetches
 from kernelab.codegen.cpp.targets import Flavor, Outline, polled
 from kernelab.codegen.cpp.wide_accumulators import Wide, total_of, totals, wide_of
@@ -113,8 +114,18 @@ class Body(Writer):
         """The whole entry."""
         shell = self.flavor.shell(self.outline())
         self.depth = shell.depth
+        if self.flavor.target == "cpu":
+            self.keep_late_values()
         self.stmts(self.function.body.stmts)
         return [*map(Line, shell.head), *self.written, *map(Line, shell.tail)]
+
+    def keep_late_values(self) -> None:
+        for type, values in late_values(self.function.body).items():
+            name = self.name.fresh("late")
+            self.line(f"volatile {type} {name}[{len(values)}];")
+            self.late.update(values)
+            for place, var in enumerate(values):
+                self.name.alias(var, f"{name}[{place}]")
 
     def outline(self) -> Outline:
         function = self.function

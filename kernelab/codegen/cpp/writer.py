@@ -130,6 +130,7 @@ class Writer:
         self.flavor = flavor
         self.name = Names()
         self.used = frozenset(ir.reads(function.body))
+        self.late: set[ir.Var] = set()  # what `late_values` has declared
         self.totals: dict[ir.Atomic, Total] = {}
         self.wide: dict[ir.Atomic, Wide] = {}
         self.widened: list[tuple[ir.Atomic, str, str, Line]] = []
@@ -183,8 +184,8 @@ class Writer:
         return self.name(atom)
 
     def declare(self, var: ir.Var, value: str | None = None) -> None:
-        type = spelling.value_type(scalar_type(var))
-        self.line(f"{type} {self.name(var)}{'' if value is None else f' = {unwrapped(value)}'};")
+        type = "" if var in self.late else f"{spelling.value_type(scalar_type(var))} "
+        self.line(f"{type}{self.name(var)}{'' if value is None else f' = {unwrapped(value)}'};")
 
     def assign(self, targets: Sequence[ir.Var], values: Sequence[ir.Atom]) -> None:
         """Give all targets their values at once, though C++ does it one after the other."""
