@@ -1,6 +1,7 @@
 """Names of Warp's: those that mean little here run, those that are missing say why."""
 
 import math
+import re
 
 import pytest
 
@@ -100,14 +101,14 @@ def test_errors_can_be_caught_by_warps_names() -> None:
         ("dense_solve", "write it as a kernel"),
         ("handle", "kl.uint64"),
         ("linspace", "np.linspace"),
-        ("mean", "kl.utils.array_sum"),
+        ("mean", "x.mean()"),
         ("vmap", "kl.func.vmap"),
         ("gradcheck", "kl.autograd.gradcheck"),
         ("no_grad", "only what a Tape records"),
     ],
 )
 def test_a_name_that_is_missing_says_why(name: str, why: str) -> None:
-    with pytest.raises(AttributeError, match=f"(?s)kernelab has no {name}: .*{why}"):
+    with pytest.raises(AttributeError, match=f"(?s)kernelab has no {name}: .*{re.escape(why)}"):
         getattr(kl, name)
 
 

@@ -194,3 +194,19 @@ def changed_by_a_fill(x: Any, q: Any, y: Any) -> None:
 @pytest.mark.parametrize("use", [before_anything_is_taken, looked_at_alone, changed_by_a_fill])
 def test_a_view_through_which_nothing_came_is_silent(use: Use, mode: str) -> None:
     assert MODES[mode](use) == []
+
+
+def test_an_array_kept_from_a_function_under_vmap_is_not_looked_at() -> None:
+    kept = []
+
+    def function(x: Any) -> Any:
+        q = kl.zeros(3)
+        kernels["square"][3](x, q)
+        kept.append((q, q.ptr))
+        return kl.clone(q)
+
+    kl.func.vmap(function)(kl.ones((2, 3)))
+    with kl.Tape():
+        x, q = kl.ones(3, requires_grad=True), kl.zeros(3, requires_grad=True)
+        kernels["square"][3](x, q)
+        assert q.numpy().tolist() == [1.0, 1.0, 1.0]

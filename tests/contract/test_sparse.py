@@ -104,9 +104,7 @@ def test_a_hessian_that_all_columns_of_meet_in_one_row_takes_two_lanes() -> None
     (found,) = kl.autograd.jacobian(gradient, inputs=[x], sparse=True).values()
     dense = kl.func.hessian(arrow)(x).numpy().reshape(n, n)
     np.testing.assert_allclose(found.numpy(), dense, rtol=1e-5, atol=1e-5)
-    parts = [
-        part for kept in gradient.__kernelab_beside__.found["patterns"].values() for part in kept[0].parts
-    ]
+    parts = [part for kept in gradient.__kernelab_beside__.found["patterns"].values() for part in kept[0]]
     assert [(part.lanes, part.runs) for part in parts] == [(n, 2)]
     again = kl.autograd.jacobian(gradient, inputs=[x], sparse=True)[0, 0]
     np.testing.assert_array_equal(again.numpy(), found.numpy())

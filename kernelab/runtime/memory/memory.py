@@ -197,6 +197,11 @@ class Allocation:
         """Whether the host holds such a view, or ever did."""
         return self.borrowed or self._exposure is not None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether `end` was called: what holds the bytes may not be looked at any more."""
+        return self._exposure is not None and not isinstance(self._exposure, weakref.ref)
+
     def expose(self) -> Any:
         """The bytes as a buffer; while it or a view of it lives, the allocation counts as exposed."""
         exposure = self._exposure() if self._exposure is not None else None
@@ -430,7 +435,7 @@ _SHARED: "Ranges[Allocation]" = Ranges()
 
 def exposed_memory() -> list[Allocation]:
     """The memory of the host's own that it may change unseen."""
-    return [memory for memory in _SHARED.all() if memory.writable and memory.is_exposed]
+    return [one for one in _SHARED.all() if one.writable and not one.has_ended and one.is_exposed]
 
 
 def borrow(values: np.ndarray[Any, Any]) -> Allocation:
