@@ -1,8 +1,9 @@
 # Two commands do everything on a fresh Debian or Ubuntu with python3 and make:
 #   make lab     set up, then JupyterLab on the first notebook   (make lab ARGS=--no-browser)
-#   make test    set up, then every test                         (make test ARGS="-k tape")
+#   make test    set up, then the tests                          (make test ARGS="-k tape")
 #   make check   the tests of the language and its derivatives alone, in less than a minute
 # The others:
+#   make test-long   the tests that take longest: more random programs, more lessons, more of JupyterLab
 #   make lint    ruff, mypy, eslint          make format   what ruff, eslint and prettier can mend
 #   make frontend  the TypeScript of the widgets and the JupyterLab extension (with node, or one that pip brings)
 #   make lessons  runs the lessons of the course and stores what they show   (make lessons ARGS=3)
@@ -34,7 +35,7 @@ BIN := $(VENV)/bin
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .NOTPARALLEL:
-.PHONY: help lab test check oracle test-interop fuzz sanitize planted lint format bench builtins clean compiler must-compile browser frontend environment
+.PHONY: help lab test test-long check oracle test-interop fuzz sanitize planted lint format bench builtins clean compiler must-compile browser frontend environment
 .PHONY: test-nvrtc test-gpu bench-gpu matrix dist lessons docs lite picture binder-check
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -46,15 +47,17 @@ lab: $(VENV)/.with-lab compiler frontend
 	    --LabApp.default_url=/lab/tree/$(NOTEBOOK) $(ALLOW_ROOT) $(ARGS)
 
 # loadgroup: the tests that share one JupyterLab stay in one process.
-test: $(VENV)/.with-test must-compile browser frontend
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n logical --dist=loadgroup $(ARGS)
+test: TESTS := not long
+test-long: TESTS := long
+test test-long: $(VENV)/.with-test must-compile browser frontend
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n logical --dist=loadgroup -m "$(TESTS)" $(ARGS)
 
 # What most changes break first. Kernels that were built once are kept for the next run.
 CHECKED := tests/test_tiny.py tests/test_layers.py tests/test_public_names.py tests/lang tests/frontend tests/conformance \
     tests/contract tests/codegen
 check: export KERNELAB_TEST_CACHE = $(CURDIR)/.pytest_cache/kernels
 check: $(VENV)/.with-test must-compile
-	$(BIN)/python -m pytest -n logical -m "not slow" $(CHECKED) $(ARGS)
+	$(BIN)/python -m pytest -n logical -m "not slow and not long" $(CHECKED) $(ARGS)
 
 # make dist ARGS="--url https://host/us/kernelab" states the address of the repository.
 dist: $(VENV)/.with-test must-compile frontend

@@ -12,9 +12,15 @@ from kernelab.teach import lessons
 from tests.support.course import executed, is_answer, numbers_of, shown
 
 COURSE = lessons.lessons()
+FIRST = (1, 7)
+"""The lessons that run with every test: of functions of numbers, and of all tools for wrong gradients."""
+RUN = [
+    pytest.param(path, id=path.stem, marks=() if number in FIRST else pytest.mark.long)
+    for number, path in COURSE.items()
+]
 
 
-@pytest.mark.parametrize("path", COURSE.values(), ids=[path.stem for path in COURSE.values()])
+@pytest.mark.parametrize("path", RUN)
 def test_a_lesson_shows_what_it_has_stored_and_its_checks_tell_answers_from_blanks(path: Path) -> None:
     blanks: list[dict[str, str]] = []
     notebook = executed(path, blanks)

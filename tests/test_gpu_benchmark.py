@@ -144,6 +144,7 @@ def test_a_system_that_hangs_is_ended_and_started_again(worker: Any, monkeypatch
     assert system.ask(measure="work") == {"primal": 1.0}
 
 
+@pytest.mark.long
 def test_the_whole_program_runs_on_a_simulated_device(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "--dry", "--shrink", "1000000"]
     command += ["--repeat", "1", "--write", str(tmp_path / "gpu.md")]

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -16,6 +18,7 @@ def started(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_the_tests_that_tell_most_pass_through_the_calls_of_cuda_python() -> None:
     done = started("--dry", "--quick", "-p", "no:cacheprovider", "-k", "graph or captured or residuals")
     assert done.returncode == 0, done.stdout

@@ -47,7 +47,9 @@ def examples(count: int, **options: Any) -> settings:
     )
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize(
+    "shard", [0, 1, *(pytest.param(k, marks=pytest.mark.long) for k in range(2, SHARDS))]
+)
 def test_meaning_adjoint_tangent_differences_and_unrolled_loops_agree(shard: int) -> None:
     count = Counter[str]()
 
@@ -64,6 +66,7 @@ def test_meaning_adjoint_tangent_differences_and_unrolled_loops_agree(shard: int
     assert count["unrolled"] >= 0.25 * count["tried"], "too few programs with loops to write out"
 
 
+@pytest.mark.long
 @hypothesis.seed(7)
 @examples(24, database=None)
 @given(programs(), st.sampled_from(list(LAYOUTS)))
@@ -71,6 +74,7 @@ def test_derivatives_of_the_tangent_agree(text: str, layout: str) -> None:
     checked(text, layout, 0, second_order)
 
 
+@pytest.mark.long
 @hypothesis.seed(8)
 @examples(12, database=None)
 @given(programs(), st.sampled_from(list(LAYOUTS)), st.integers(0, 2))
@@ -78,6 +82,7 @@ def test_the_tangent_of_the_adjoint_is_the_adjoint_of_the_tangent(text: str, lay
     checked(text, layout, point, forward_over_reverse)
 
 
+@pytest.mark.long
 @hypothesis.seed(9)
 @examples(12, database=None)
 @given(programs(), st.sampled_from(list(LAYOUTS)), st.integers(0, 2))
@@ -99,6 +104,7 @@ def drawn(count: int, seed: int) -> list[str]:
     return texts
 
 
+@pytest.mark.long
 def test_programs_use_every_feature_of_the_language() -> None:
     texts = drawn(320, seed=0)
     found = sum((features(text) for text in texts), Counter[str]())
@@ -151,11 +157,13 @@ def test_machine_code_equals_the_interpreter() -> None:
     compare(drawn(24, seed=1), GRID, lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9))
 
 
+@pytest.mark.long
 def test_machine_code_equals_the_interpreter_to_the_last_bit_without_the_mathematical_library() -> None:
     # One thread: several would accumulate into shared elements in another order.
     compare([exact(text) for text in drawn(16, seed=2)], (1,), np.testing.assert_array_equal)
 
 
+@pytest.mark.long
 @pytest.mark.nvrtc
 def test_random_programs_compile_for_cuda() -> None:
     primals = [lowered(text, "program") for text in drawn(6, seed=3)]

@@ -33,6 +33,7 @@ def test_where_numpy_or_an_unrecorded_launch_interferes_the_gradient_is_exact_or
     check()
 
 
+@pytest.mark.long
 def test_transforms_of_such_programs_are_exact_too() -> None:
     @hypothesis.seed(3)
     @settings(max_examples=20, deadline=None, database=None)

@@ -60,6 +60,7 @@ with tier(mode == "vector"):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "text", "mode", "extent", "n", "said"),
     [

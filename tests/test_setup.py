@@ -227,6 +227,7 @@ def test_set_up_names_the_package_manager_that_is_there(program: str, typed: str
     assert f"Type: {typed}\n" in result.stderr
 
 
+@pytest.mark.long
 def test_set_up_adds_pip_to_an_environment_without_it_and_keeps_what_is_there(tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", with_pip=False)
     kept = tmp_path / "venv" / "kept"

@@ -56,6 +56,7 @@ def programs(text: str) -> list[Function]:
     return [kernel.primal, reverse.primal, reverse.adjoint, kernel.jvp(names)]
 
 
+@pytest.mark.long
 @pytest.mark.nvrtc
 def test_every_program_compiles_for_cuda() -> None:
     for text in KERNELS.values():

@@ -280,6 +280,7 @@ def stencils(draw: Any) -> tuple[str, tuple[int, ...]]:
     return "\n".join(lines) + "\n", shape
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*no gradient flows to an array")
 def test_random_stencils_have_the_gradients_of_scalar_code(
     monkeypatch: pytest.MonkeyPatch, ran: list[int]

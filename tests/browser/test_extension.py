@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.conftest import Lab
@@ -164,6 +165,7 @@ def decay(x: array[float], y: array[float], n: int):
     y[i] += s"""
 
 
+@pytest.mark.long
 def test_hovering_tells_types_lines_have_marks_and_the_adjoint_beside_follows_the_cursor_and_what_is_typed(
     open_notebook: Open, front_end: Path
 ) -> None:
@@ -277,6 +279,7 @@ with tape:
 tape.backward(grads={y: kl.ones_like(y)})"""
 
 
+@pytest.mark.long
 def test_the_panel_shows_the_tape_of_a_running_cell_and_checks_and_follows_notebook_and_reload(
     open_notebook: Open, lab: Lab, front_end: Path, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.test_extension import MISTAKES, type_at_the_end, underlined
@@ -28,6 +29,7 @@ with kl.Tape() as tape:
 tape"""
 
 
+@pytest.mark.long
 def test_the_extension_is_quiet_beside_a_kernel_that_does_not_know_kernelab(
     open_notebook: Open, lab: Lab, front_end: Path
 ) -> None:
@@ -55,6 +57,7 @@ def test_the_extension_is_quiet_beside_a_kernel_that_does_not_know_kernelab(
     assert not wrong
 
 
+@pytest.mark.long
 def test_everything_essential_works_while_the_extension_is_disabled(
     open_notebook: Open, lab: Lab, front_end: Path
 ) -> None:

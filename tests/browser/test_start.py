@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.test_extension import DECAY
@@ -39,6 +40,7 @@ def in_quotes() -> str:
     return json.dumps({"data": {"kernelab": words}, "message": ""})
 
 
+@pytest.mark.long
 def test_little_is_loaded_before_the_first_notebook_and_every_text_is_the_translators(
     lab: Lab, browser: "Browser", front_end: Path
 ) -> None:

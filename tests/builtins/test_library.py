@@ -80,6 +80,7 @@ def test_small_counts_have_the_probabilities_of_poisson() -> None:
     np.testing.assert_allclose([(counts == k).mean() for k in range(3)], wanted, atol=0.02)
 
 
+@pytest.mark.long
 def test_octaves_add_finer_and_weaker_flows_and_differentiate_also_in_their_ratio() -> None:
     rng = np.random.default_rng(1)
     x = kl.array(rng.uniform(-3, 3, (4, 2)), dtype=kl.vec2, requires_grad=True)

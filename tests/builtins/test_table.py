@@ -86,6 +86,7 @@ def test_operands_of_its_types_get_the_record_and_no_earlier_overload() -> None:
     assert [case.name for case in CASES if not is_reachable(case)] == []
 
 
+@pytest.mark.long
 def test_the_expansion_into_scalars_means_what_the_numpy_oracle_says() -> None:
     assert mistakes([case for case in CASES if rounds_as_the_oracle(case)], expansion_is_the_oracle) == []
 
@@ -149,6 +150,7 @@ def test_the_adjoint_is_the_transpose_of_the_tangent() -> None:
     assert mistakes(DIFFERENTIABLE, adjoint_is_the_transpose) == []
 
 
+@pytest.mark.long
 @DERIVED
 def test_the_tangent_of_the_adjoint_is_what_differences_of_the_adjoint_say() -> None:
     wide = [case for case in DIFFERENTIABLE if scalar_of(case.result) == float64]

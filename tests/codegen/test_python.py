@@ -96,6 +96,7 @@ def test_the_text_run_as_python_does_what_the_program_does(animal: zoo.Animal) -
     check_all_programs(lowered(animal.text, animal.name), animal.grid, arguments)
 
 
+@pytest.mark.long
 @given(plain_programs())
 @settings(max_examples=40)
 def test_the_text_of_any_program_run_as_python_does_what_the_program_does(text: str) -> None:

@@ -97,6 +97,7 @@ def test_the_text_run_as_python_is_the_derivative_that_runs(animal: zoo.Animal) 
     check(raw(animal.text, animal.name), animal.grid, arguments)
 
 
+@pytest.mark.long
 @given(plain_programs())
 @settings(max_examples=40)
 def test_the_text_of_any_program_run_as_python_is_the_derivative_that_runs(text: str) -> None:
@@ -196,6 +197,7 @@ def parses(latex: str) -> None:
     MathTextParser("path").parse(f"${latex}$")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("text", "name"), ANIMAL_KERNELS, ids=[name for _, name in ANIMAL_KERNELS])
 def test_every_program_is_latex_too(text: str, name: str) -> None:
     derivation = kl.compile(text)[name].textbook()

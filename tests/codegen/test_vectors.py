@@ -57,6 +57,7 @@ def arguments_for(function: Function, threads: int, seed: int) -> dict[str, Any]
     return {**floats, "n": rng.integers(0, 4, threads).astype(np.int32)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", WIDTHS)
 def test_random_programs_and_their_adjoints_compute_what_scalar_code_does(width: int) -> None:
     texts = [exact(text).replace("float64", "float32") for text in drawn(plain_programs(), 60, seed=1)]

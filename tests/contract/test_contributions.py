@@ -213,6 +213,7 @@ def test_what_cannot_be_taken_apart_is_refused(springs: tuple[kl.Tape, kl.array,
         kl.contributions(tape, x, 0, other)
 
 
+@pytest.mark.long
 def test_parts_add_up_whatever_a_program_overwrites_and_every_launch_tells_its_threads() -> None:
     threads: set[Any] = set()
 

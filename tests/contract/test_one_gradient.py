@@ -52,6 +52,7 @@ def test_the_zoo_has_one_gradient(animal: Animal) -> None:
     assert report.whole is not None
 
 
+@pytest.mark.long
 def test_random_tapes_have_one_gradient() -> None:
     checked = 0
 

@@ -71,6 +71,7 @@ def shown(text: str) -> None:
             page.render(node)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CELLS)
 def test_the_work_grows_with_the_text(name: str) -> None:
     shown(CELLS[name](range(10)))  # what is made once, such as tables of words

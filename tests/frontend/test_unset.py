@@ -126,6 +126,7 @@ def test_a_variable_that_is_set_on_every_path_is_accepted(body: str) -> None:
     assert cell(HEAD.rstrip() + body, N=3).errors == ()
 
 
+@pytest.mark.long
 def test_random_kernels_are_refused_or_fail_where_python_fails_and_agree_elsewhere() -> None:
     accepted = loud = 0
     for seed in range(250):

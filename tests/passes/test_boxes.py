@@ -215,6 +215,7 @@ def drawn() -> dict[str, Any]:
     return made
 
 
+@pytest.mark.long
 def test_random_indices_stay_in_their_boxes(drawn: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(12)
     small = settled = 0

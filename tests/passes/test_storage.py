@@ -67,6 +67,7 @@ def test_every_storage_gives_the_gradient_of_random_programs_to_the_last_bit() -
             np.testing.assert_array_equal(saved, other)
 
 
+@pytest.mark.long
 def test_random_programs_may_choose_for_each_loop() -> None:
     words = itertools.cycle([", adjoint='checkpoint'", ", adjoint='recompute'", "", ", adjoint='save'"])
     for number, text in enumerate(drawn(15, seed=13)):
@@ -74,6 +75,7 @@ def test_random_programs_may_choose_for_each_loop() -> None:
         np.testing.assert_array_equal(of_program(chosen, number, "checkpoint"), of_program(text, number))
 
 
+@pytest.mark.long
 def test_machine_code_gives_the_same_gradient_for_every_storage() -> None:
     primals = [lowered(exact(text), "program") for text in drawn(8, seed=12)]
     named = {
