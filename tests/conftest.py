@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import hypothesis
 import pytest
@@ -78,15 +78,38 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(4, (os.cpu_count() or 1) + 1)
 
 
+TOGETHER = {
+    "browser": (
+        "tests/browser/",
+        "tests/jupyter/test_live.py",
+        "tests/test_front_end.py",
+        "tests/test_misuse.py",
+        "tests/test_setup.py::test_the_wheel",
+    ),
+    "cluster": ("tests/test_distributed.py",),
+}
+"""Tests of one process: the first builds the front-end and starts the only JupyterLab."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep together what shares something: under pytest 9.2 the groups of pytest-xdist 3.8 do nothing."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return next((name for name, paths in TOGETHER.items() if nodeid.startswith(paths)), nodeid)
+
+    return Together(config, log)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        used = set(getattr(item, "fixturenames", ()))
-        if {"browser", "lab"} & used:
+        if {"browser", "lab"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("browser")
-        # One process builds the front-end, and starts the only JupyterLab.
-        if {"browser", "lab", "front_end"} & used:
-            item.add_marker(pytest.mark.xdist_group("browser"))
 
 
 # ------------------------------------------------------------------------------------------ golden files

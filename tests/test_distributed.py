@@ -25,7 +25,6 @@ from kernelab.runtime.memory import spaces
 from tests.support.simulated import SimulatedDriver
 
 pytestmark = [
-    pytest.mark.xdist_group("dask"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

@@ -86,8 +86,6 @@ def test_all_brings_what_the_extras_of_its_parts_bring() -> None:
     assert set(lines_of("all")) == {line for name in parts for line in lines_of(name)}
 
 
-# In the process that may build the front-end: its files are not to appear meanwhile.
-@pytest.mark.xdist_group("browser")
 def test_the_wheel_holds_the_whole_package_and_nothing_else(tmp_path: Path) -> None:
     build = run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)], PATH="")
     assert build.returncode == 0, build.stderr
