@@ -407,8 +407,14 @@ OPEN_WITH_A_KERNEL = """async ([path, kernel]) => {
   const { commands, serviceManager: { sessions } } = window.jupyterapp;
   const start = name =>
     sessions.startNew({ path: `${performance.now()}`, name: "", type: "notebook", kernel: { name } });
-  const session = await (kernel === "python3" && window.next || start(kernel));
-  await session.kernel.info;
+  // A kernel whose ports another process has taken never answers: then another is started.
+  const answers = session =>
+    Promise.race([session.kernel.info.then(() => true), new Promise(resolve => setTimeout(resolve, 60000))]);
+  let session = await (kernel === "python3" && window.next || start(kernel));
+  while (!(await answers(session))) {
+    void session.shutdown();
+    session = await start(kernel);
+  }
   await session.setPath(path);
   session.dispose();
   if (kernel === "python3") window.next = start(kernel);
