@@ -98,7 +98,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadScopeScheduling
 
-    class Together(LoadScopeScheduling):  # type: ignore[misc]
+    class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return next((name for name, paths in TOGETHER.items() if nodeid.startswith(paths)), nodeid)
 
