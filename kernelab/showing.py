@@ -1,4 +1,4 @@
-"""Looks into kernels, functions and tapes: `trace`, `graph`, `contributions` and `show`."""
+"""Inspects kernels, functions and tapes: `trace`, `graph`, `contributions` and `show`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -105,7 +105,7 @@ class Problem:
 
 
 class _Point:
-    """A function of one number that has run at a point, and the way back to its gradient there."""
+    """A function with one number as its result that has run at a point, and its backward pass there."""
 
     def __init__(self, of: Problem, before: tuple[Any, ...], x: Any, after: tuple[Any, ...]) -> None:
         self.at = (*before, np.array(x, np.float64))

@@ -1,4 +1,4 @@
-"""What is said after a cell: names that it changed under compiled kernels, and its mistakes.
+"""Messages after a cell has run: names it changed that compiled kernels captured, and its mistakes.
 
 A failed cell leaves an earlier kernel of the same name, or a kernel read as plain Python.  Knows what
 kernels and functions captured, the text and the error of a cell, and the names of the notebook; must not

@@ -1,4 +1,4 @@
-"""What stands at a place of a cell: the type of a name, an operation and its derivative, a line's adjoint.
+"""Hover text for a place of a cell: the type of a name, an operation and its derivative, a line's adjoint.
 
 Knows the language and the kernels of a text; Shift-Tab and the pointer of JupyterLab get the same answer.
 """

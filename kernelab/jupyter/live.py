@@ -1,4 +1,4 @@
-"""The widgets: of a tape, which shows launches as they are recorded, and of a view that follows an array.
+"""Widgets: a tape that is drawn while it records, and a view that follows an array.
 
 The widget of a tape holds a digest of it, never the tape itself: what is shown must not keep arrays alive.
 News go out as messages; the whole goes into `snapshot` when nothing is new, which is what a saved notebook

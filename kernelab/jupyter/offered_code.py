@@ -1,4 +1,4 @@
-"""The code by which a command of JupyterLab checks or traces a kernel, to be put into a cell."""
+"""Code that commands of JupyterLab insert into a cell to check or to trace a kernel."""
 
 import re
 from collections.abc import Mapping

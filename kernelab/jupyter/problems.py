@@ -1,4 +1,4 @@
-"""What went wrong at lines of cells: told to pages at each of its lines, and taken back where it is mended.
+"""Diagnostics at the lines of cells: sent to pages, and withdrawn where they are fixed.
 
 A problem is an overwrite of elements that a gradient needs, or a diagnostic of a cell's error, such as the
 line where a value turned NaN.  It is mended when a cell of one of its lines has run again without it.

@@ -1,4 +1,4 @@
-"""What the last traced or profiled run tells of the lines of a kernel: their shares, and what loops kept."""
+"""Marks from the last traced or profiled run: each line's share of the cost, and what loops kept."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The kernels of a text that nobody has run, in every form that a kernel is shown in.
+"""Compiles the kernels of a text that has not run, and shows each in every form.
 
 Knows kernels and their views; runs and defines nothing, and is called in a trial.
 """

@@ -1,4 +1,4 @@
-"""One thread, looked at: values line by line, adjoints on the way back, and nothing that changes."""
+"""The trace of one thread: values line by line, adjoints in reverse order, and no array changed."""
 
 from typing import Any
 

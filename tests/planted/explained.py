@@ -132,7 +132,7 @@ EXPLAINED = (
         PRECISION,
     ),
     Fault(
-        "lost digits are looked for on the way back only",
+        "lost digits are looked for in the backward pass only",
         AUTODIFF,
         "if back is not None and forth is not None and 2.0 * forth.lost >= back.lost:",
         "if False:",

@@ -1,4 +1,4 @@
-"""The bytes that the arrays of a launch reach, and what keeps its threads from running at once.
+"""The byte ranges that the arrays of a launch reach, and overlaps that keep its threads from running at once.
 
 Knows packed arguments; must not know where a launch runs.
 """

@@ -1,4 +1,4 @@
-"""Asks for elements some threads ahead whose indices stand in other arrays: no processor foresees these.
+"""Prefetches elements at indices read from other arrays, some threads ahead: processors cannot predict these.
 
     d = x[b[s]] - x[a[s]]        while thread s runs, x[b[s + 16]] and x[a[s + 16]] are on their way
 

@@ -1,4 +1,4 @@
-"""Lowers the words that are no operations: `tid`, `len`, `cast`, atomics, `expect_eq`, `print`."""
+"""Lowers words that are no operations: `tid`, `len`, `cast`, atomics, `expect_eq`, `print`."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Trials: a text is lowered only to say what is wrong with it, while cells may run in another thread.
+"""Trials: lowers a text only to find its errors, while cells may run in another thread.
 
 In a trial nothing of the user's runs, and no function of the notebook changes: those that the text names are
 copied.  What could be known only by running something is unknown, and nothing is said of it.

@@ -1,4 +1,4 @@
-"""What depends on what in a function: values, arrays and what stacks hold, by data and by the way taken."""
+"""Dependence analysis: which values, arrays and stacks depend on which, by data and by control flow."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product

@@ -1,4 +1,4 @@
-"""What `array` is besides its elements: operators, an annotation, read-only and missing attributes.
+"""Attributes of `array` other than its elements: operators, annotations, and messages for missing attributes.
 
 ``==`` compares elements: the package itself compares arrays by ``is``, and as keys of a dict they count by
 identity.  The frontend reads annotations from the text of a kernel; here Python only evaluates the same

@@ -1,4 +1,4 @@
-"""Which bytes of an allocation nobody has written yet: kept of what `empty` makes in checked mode.
+"""Tracks which bytes of an allocation have never been written: memory from `empty`, in checked mode.
 
 Knows memory; must not know kernels.  As a witness of the memory it hears of whatever is written through
 kernelab, and copies hand it on.  Where others may write, through a view of NumPy's or an address, all counts

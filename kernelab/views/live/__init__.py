@@ -1,1 +1,1 @@
-"""Views that follow what they are of while a cell runs."""
+"""Views that update while a cell runs."""

@@ -1,4 +1,4 @@
-"""Views that follow what they are of: arrays, curves, and loops; and animations, which play by themselves.
+"""Views that update while a cell runs: arrays, curves and loops; and animations, which play by themselves.
 
     view = kl.live(x)               the picture of x
     for k in range(1000):

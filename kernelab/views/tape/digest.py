@@ -1,4 +1,4 @@
-"""A tape as plain data, from which all its forms are drawn: table, SVG, DOT, and the widget of a page.
+"""A tape as plain data, the source of all its forms: table, SVG, DOT, and the widget of a page.
 
     {"epoch": 0, "from": 0,
      "memories": [["x", 4000, true], ...],             columns: name, bytes, whether it has gradients
