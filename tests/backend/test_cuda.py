@@ -16,8 +16,8 @@ import pytest
 from kernelab.backend.common.backends import Args, Entry, Part, StorageFull, pack, slots_of
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cuda.cuda_backend import CudaBackend, CudaEntry
-from kernelab.backend.cuda.driver import Driver
 from kernelab.backend.cuda.launch_config import Workspace
+from kernelab.backend.cuda.nvidia import Driver
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import TILE, layout_of
 from kernelab.codegen.cpp.targets import Cuda

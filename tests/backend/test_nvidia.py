@@ -8,7 +8,7 @@ import pytest
 from cuda.bindings import driver
 
 from kernelab.backend.cuda import nvidia, nvrtc
-from kernelab.backend.cuda.driver import FAULTS, LOST, LostError, fault
+from kernelab.backend.cuda.faults import FAULTS, LOST, LostError, fault
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cuda
 from kernelab.errors import BuildError, KernelMemoryError, LaunchError

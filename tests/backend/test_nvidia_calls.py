@@ -69,7 +69,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
 
 
 def test_a_capture_hands_memory_out_in_a_stream_apart(told: Told) -> None:
-    driver = nvidia.NvidiaDriver(0)
+    driver = nvidia.Driver(0)
     own = driver.own_stream
     driver.begin_capture()
     address = driver.allocate(256)
@@ -102,13 +102,13 @@ def test_a_capture_hands_memory_out_in_a_stream_apart(told: Told) -> None:
 def test_memory_is_of_whole_words_which_atomics_of_narrow_numbers_change(
     told: Told, nbytes: int, allocated: int
 ) -> None:
-    driver = nvidia.NvidiaDriver(0)
+    driver = nvidia.Driver(0)
     driver.allocate(nbytes)
     assert told.since("cuMemAllocAsync") == [("cuMemAllocAsync", allocated, driver.own_stream)]
 
 
 def test_uploads_and_launches_do_not_wait(told: Told) -> None:
-    driver = nvidia.NvidiaDriver(0)
+    driver = nvidia.Driver(0)
     assert driver.owns(5)
     driver.upload(8, 1, 4)
     event = driver.own_stream
@@ -121,7 +121,7 @@ def test_uploads_and_launches_do_not_wait(told: Told) -> None:
 
 
 def test_a_wait_ends_with_one_of_the_drivers_which_alone_shows_what_kernels_print(told: Told) -> None:
-    driver = nvidia.NvidiaDriver(0)
+    driver = nvidia.Driver(0)
     stream = driver.open_stream()
     assert driver.finished(stream)
     assert told.calls[-1] == ("cuStreamSynchronize", stream)
@@ -131,7 +131,7 @@ def test_a_block_has_no_more_threads_than_the_kernel_has_registers_for(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(GIVES, "cuFuncGetAttribute", [96])
-    driver = nvidia.NvidiaDriver(0)
+    driver = nvidia.Driver(0)
     driver.launch(driver.load(b"", "f_entry"), 7, 256, bytes(16), 5)
     (launched,) = [call for call in told.calls if call[0] == "cuLaunchKernel"]
     assert launched[2:8] == (7, 1, 1, 96, 1, 1)
@@ -151,7 +151,7 @@ def test_code_that_the_driver_does_not_load_names_the_versions(
 ) -> None:
     monkeypatch.setattr(nvrtc, "version", lambda: "13.5")
     monkeypatch.setitem(GIVES, "cuDriverGetVersion", [served])
-    driver = nvidia.NvidiaDriver(0)
+    driver = nvidia.Driver(0)
     monkeypatch.setitem(FAILS, "cuModuleLoadData", getattr(real.CUresult, code))
     with pytest.raises(BuildError, match=f"(?s)NVRTC is 13.5, and the driver {said}"):
         driver.load(b"", "f_entry")

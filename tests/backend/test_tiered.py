@@ -16,7 +16,7 @@ import pytest
 import kernelab as kl
 from kernelab.backend.common.tiered import BETTER, LULL, Worker
 from kernelab.backend.cuda import nvrtc
-from kernelab.backend.cuda.driver import fault
+from kernelab.backend.cuda.faults import fault
 from kernelab.errors import BuildError, Diagnostic, KernelWarning
 from kernelab.runtime.memory.spaces import OPEN, Space
 from tests.support.simulated import SimulatedDriver

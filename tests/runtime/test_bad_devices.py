@@ -8,7 +8,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend.cuda import nvrtc
-from kernelab.backend.cuda.driver import LostError, fault
+from kernelab.backend.cuda.faults import LostError, fault
 from kernelab.errors import BuildError, KernelMemoryError, LaunchError
 from kernelab.runtime.memory.spaces import OPEN, Space
 from tests.support.simulated import SimulatedDriver

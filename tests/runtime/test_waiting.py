@@ -9,7 +9,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend.cuda import synchronisation
-from kernelab.backend.cuda.driver import LostError, fault
+from kernelab.backend.cuda.faults import LostError, fault
 from kernelab.errors import KernelIndexError, KernelInterrupt
 from kernelab.runtime.memory.spaces import OPEN
 from tests.support.devices import opened

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kernelab.backend.cuda.driver import Driver
+from kernelab.backend.cuda.nvidia import Driver
 from kernelab.runtime.memory.spaces import OPEN, Space
 
 

@@ -1,4 +1,4 @@
-"""Asks `NvidiaDriver` for everything once, in a process of its own; see `tests.backend.test_libcuda`."""
+"""Asks `nvidia.Driver` for everything once, in a process of its own; see `tests.backend.test_libcuda`."""
 
 import ctypes
 import sys

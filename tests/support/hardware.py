@@ -5,26 +5,15 @@ Both note what they are asked to launch and to copy, and which memory they have 
 
 import os
 from collections.abc import Callable
-from typing import Protocol
 
-from kernelab.backend.cuda.driver import Driver
-from kernelab.backend.cuda.nvidia import NvidiaDriver
+from kernelab.backend.cuda.nvidia import Driver
 from tests.support.simulated import SimulatedDriver
 
 VARIABLE = "KERNELAB_TEST_GPU"
 ON_GPU = os.environ.get(VARIABLE) == "1"
 
 
-class Watched(Driver, Protocol):
-    """A driver that notes what it does."""
-
-    taken: dict[int, int]
-    launches: list[tuple[int, int]]
-    copies: list[str]
-    replays: int
-
-
-class WatchedGpu(NvidiaDriver):
+class WatchedGpu(Driver):
     """The first GPU of this machine, with a stream of its own for each object."""
 
     def __init__(self) -> None:
@@ -68,6 +57,9 @@ class WatchedGpu(NvidiaDriver):
     ) -> None:
         self.launches.append((blocks, threads))
         super().launch(function, blocks, threads, slots, status, stream)
+
+
+Watched = WatchedGpu | SimulatedDriver
 
 
 def open_device(nbytes: int = 64 << 20) -> Watched:

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from kernelab.backend.common.backends import Entry, pack, slots_of
-from kernelab.backend.cuda.driver import Driver, fault
+from kernelab.backend.cuda.faults import fault
+from kernelab.backend.cuda.nvidia import Driver
 from kernelab.backend.cuda.synchronisation import LEGACY
 from kernelab.codegen.cpp.entry import layout_of
 from kernelab.lang.ir import Function
@@ -40,7 +41,7 @@ GRAIN = 256
 
 
 class SimulatedDriver:
-    """One simulated device with `nbytes` of memory; satisfies `kernelab.backend.cuda.driver.Driver`."""
+    """One simulated device with `nbytes` of memory; with the methods of `nvidia.Driver`."""
 
     name = "simulated device"
     architecture = "sm_80"

@@ -25,7 +25,6 @@ from kernelab.backend.common.backends import (
 from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.reach import overlapping, repeated
 from kernelab.backend.common.tiered import BETTER, Pending, Tiered
-from kernelab.backend.cuda.driver import Driver
 from kernelab.backend.cuda.launch_config import (
     LAUNCH_CONFIG,
     Scratch,
@@ -38,6 +37,7 @@ from kernelab.backend.cuda.launch_config import (
     threads_of,
     unordered,
 )
+from kernelab.backend.cuda.nvidia import Driver
 from kernelab.backend.cuda.synchronisation import PendingLaunch, PendingLaunches, StreamSync, fields
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import (

@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Self
 
 from kernelab.backend.common.reach import reach_of
-from kernelab.backend.cuda.driver import Driver
+from kernelab.backend.cuda.nvidia import Driver
 from kernelab.codegen.cpp.accumulator_helpers import MOST_THREADS
 from kernelab.codegen.cpp.entry import GRID_SLOTS, TILE, EntryInfo, Layout, Param, layout_of
 from kernelab.codegen.cpp.snippets import has_device_words

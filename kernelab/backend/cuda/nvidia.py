@@ -3,10 +3,15 @@
 A device works in its primary context, which PyTorch and CuPy use too, and where nothing else is said in one
 stream there.  Memory comes from the device's stream-ordered pool.  cuda-python is loaded when a device is
 first asked for, and never before.  Must not know kernels or arrays.
+
+Addresses are numbers, and so are streams and events; the stream 0 is the device's own, in which memory is
+handed out, given back, copied and cleared.  An upload has taken the host's bytes when it returns, a download
+has brought them; all else is only started.  Events are known to all devices.
 """
 
 import ctypes
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,7 +19,7 @@ from importlib import import_module
 from typing import Any
 
 from kernelab.backend.cuda import nvrtc
-from kernelab.backend.cuda.driver import fault, wait_until
+from kernelab.backend.cuda.faults import fault
 from kernelab.errors import BuildError, Diagnostic, KernelError, LaunchError, counted
 
 _INSTALL = "pip install 'kernelab[cuda]' installs cuda-python and NVRTC; until then use device=\"cpu\""
@@ -30,6 +35,9 @@ _UNTIMED = 2
 
 _WORD = 4
 """Atomics of numbers of 8 and 16 bits compare and swap the word of so many bytes around them."""
+
+_PATIENCE = 1e-3
+"""For how many seconds the host waits without a pause."""
 
 
 class NoDriverError(KernelError):
@@ -70,7 +78,7 @@ def version() -> tuple[int, int] | None:
     return number // 1000, number % 1000 // 10
 
 
-def open_driver(ordinal: int) -> "NvidiaDriver":
+def open_driver(ordinal: int) -> "Driver":
     """The device of that number; raises LaunchError that says what is missing."""
     absent = f"there is no device 'cuda:{ordinal}'"
     try:
@@ -82,7 +90,7 @@ def open_driver(ordinal: int) -> "NvidiaDriver":
         have = "no CUDA device" if not count else counted(count, "CUDA device")
         hint = 'use device="cpu"' if not count else f'use one of "cuda:0" to "cuda:{count - 1}"'
         raise LaunchError(Diagnostic(f"{absent}: this machine has {have}", hint=hint))
-    return NvidiaDriver(ordinal)
+    return Driver(ordinal)
 
 
 def _done(returned: Any, doing: str, device: str) -> Any:
@@ -115,12 +123,20 @@ class _Loaded:
     most: int
 
 
+def _wait_until(ended: Callable[[], bool]) -> None:
+    """Wait for the device so that Python handles signals meanwhile."""
+    began = time.monotonic()
+    while not ended():
+        if time.monotonic() - began > _PATIENCE:
+            time.sleep(_PATIENCE / 10)
+
+
 class _Graph:
     """An executable graph, destroyed with this object."""
 
     __slots__ = ("_driver", "executable")
 
-    def __init__(self, driver: "NvidiaDriver", executable: Any) -> None:
+    def __init__(self, driver: "Driver", executable: Any) -> None:
         self._driver = driver
         self.executable = executable
 
@@ -129,8 +145,8 @@ class _Graph:
             self._driver.destroy(self.executable)
 
 
-class NvidiaDriver:
-    """One CUDA device; satisfies `kernelab.backend.cuda.driver.Driver`, which says what each method does."""
+class Driver:
+    """One CUDA device and the context in which kernelab uses it; tests have a class with the same methods."""
 
     def __init__(self, ordinal: int) -> None:
         self._api = api()
@@ -172,22 +188,27 @@ class NvidiaDriver:
 
     @property
     def identity(self) -> str:
+        """The versions and options that determine, with the text, the result of `compile`."""
         return f"{self.architecture} {nvrtc.version()}"
 
     @property
     def own_stream(self) -> int:
+        """By what number other libraries know the stream 0."""
         return int(self._stream)
 
     # ---------------------------------------------------------------------------------------- code
 
     @property
     def hurries(self) -> bool:
+        """Whether `compile` has a quick mode that is worth running first."""
         return nvrtc.hurries()
 
     def compile(self, text: str, quickly: bool = False) -> bytes:
+        """Machine code, made in any thread, `quickly` with little optimisation; raises BuildError."""
         return nvrtc.compile_for(text, self.architecture, quickly)
 
     def load(self, code: bytes, symbol: str) -> object:
+        """A function of machine code, to launch; it stays loaded."""
         doing = "loading a kernel"
         try:
             module = self._do(doing, self._api.cuModuleLoadData, code)
@@ -200,6 +221,7 @@ class NvidiaDriver:
     # ---------------------------------------------------------------------------------------- memory
 
     def allocate(self, nbytes: int) -> int:
+        """The address of new memory of the device; raises KernelMemoryError."""
         doing = f"allocating {nbytes:,} bytes"
         whole = max(-(-nbytes // _WORD) * _WORD, _WORD)
         address = int(self._do(doing, self._api.cuMemAllocAsync, whole, self._for_memory))
@@ -217,6 +239,7 @@ class NvidiaDriver:
         return self._aside
 
     def free(self, address: int) -> None:
+        """Give memory of the device back."""
         self._do("freeing memory", self._api.cuMemFreeAsync, address, self._for_memory)
 
     def memory(self) -> tuple[int, int]:
@@ -231,7 +254,7 @@ class NvidiaDriver:
         return int(free) + reserved - used, int(total)
 
     def owns(self, address: int) -> bool:
-        """Whether the driver knows an address as one of this device: of its memory, not of pinned memory."""
+        """Whether an address is of this device's memory, whoever has allocated it; pinned memory is not."""
         self._enter()
         kinds, device = self._api.CUpointer_attribute, self._api.CUmemorytype.CU_MEMORYTYPE_DEVICE
         wanted = {
@@ -245,30 +268,35 @@ class NvidiaDriver:
         return True
 
     def upload(self, address: int, source: int, nbytes: int) -> None:
-        """Copy from the host, whose bytes the driver has taken when this returns."""
+        """Copy from the host's address `source`, whose bytes the driver has taken when this returns."""
         self._do("copying", self._api.cuMemcpyHtoDAsync, address, source, nbytes, self._stream)
         if self._reads_the_host and not self._capturing:
             self.wait()
 
     def download(self, target: int, address: int, nbytes: int) -> None:
+        """Copy to the host's address `target`."""
         self._do("copying", self._api.cuMemcpyDtoHAsync, target, address, nbytes, self._stream)
         self.wait()
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy within the device, between ranges that do not overlap."""
         self._do("copying", self._api.cuMemcpyDtoDAsync, target, source, nbytes, self._stream)
 
     def fill(self, address: int, pattern: bytes, count: int) -> None:
+        """Write one, two or four bytes so often."""
         ways = {1: self._api.cuMemsetD8Async, 2: self._api.cuMemsetD16Async, 4: self._api.cuMemsetD32Async}
         value = int.from_bytes(pattern, sys.byteorder)
         self._do("filling memory", ways[len(pattern)], address, value, count, self._stream)
 
     def shared(self, nbytes: int) -> tuple[int, int]:
+        """Zeroed memory of the host that the device reads and writes too: its address on either side."""
         nbytes, doing = max(nbytes, 1), "allocating shared memory"
         host = int(self._do(doing, self._api.cuMemHostAlloc, nbytes, _MAPPED))
         ctypes.memset(host, 0, nbytes)
         return host, int(self._do(doing, self._api.cuMemHostGetDevicePointer, host, 0))
 
     def unshare(self, address: int) -> None:
+        """Give memory that `shared` has made back, by the host's address."""
         self._do("freeing memory", self._api.cuMemFreeHost, address)
 
     # ---------------------------------------------------------------------------------------- running
@@ -276,10 +304,10 @@ class NvidiaDriver:
     def launch(
         self, function: object, blocks: int, threads: int, slots: bytes, status: int, stream: int = 0
     ) -> None:
-        """Start a function; the driver copies its arguments before it returns.
+        """Start a function on a row of blocks; the driver copies its arguments before it returns.
 
-        A block has fewer threads where it would need more registers than there are: those of the device then
-        run more of the grid's.
+        `status` is the device's address of the status block.  A block has fewer threads where it would need
+        more registers than there are: those of the device then run more of the grid's.
         """
         assert isinstance(function, _Loaded)
         packed = ctypes.create_string_buffer(slots, len(slots))
@@ -298,6 +326,7 @@ class NvidiaDriver:
         )
 
     def finished(self, stream: int = 0) -> bool:
+        """Whether all that was started in a stream has ended; raises DriverError if the device failed."""
         ended = self._ready(self._api.cuStreamQuery, stream or self._stream)
         if ended:
             # Nothing is left to wait for, but what kernels have printed is shown by a wait alone.
@@ -313,21 +342,26 @@ class NvidiaDriver:
         return True
 
     def wait(self, stream: int = 0) -> None:
-        """Return when all that was started has ended; an interrupt ends the wait."""
-        wait_until(lambda: self.finished(stream))
+        """Return when all that was started in a stream has ended; an interrupt ends the wait."""
+        _wait_until(lambda: self.finished(stream))
 
     def wait_for_all(self) -> None:
+        """Return when all streams of the device have come to their end, those of other libraries too."""
         self._do("running a kernel", self._api.cuCtxSynchronize)
 
     # ---------------------------------------------------------------------------------------- graphs
 
     def begin_capture(self) -> None:
-        """Capture the device's own stream; other calls, of any thread, stay possible."""
+        """Begin to capture the work of the device's own stream; other calls, of any thread, stay possible.
+
+        Memory can be allocated and freed as before; nothing can be waited for or downloaded.
+        """
         mode = self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         self._do("capturing launches", self._api.cuStreamBeginCapture, self._stream, mode)
         self._capturing = True
 
     def end_capture(self) -> object:
+        """End the capture and return an executable graph, which lives as long as it is referenced."""
         self._capturing = False
         graph = self._do("capturing launches", self._api.cuStreamEndCapture, self._stream)
         try:
@@ -336,6 +370,7 @@ class NvidiaDriver:
             self._api.cuGraphDestroy(graph)
 
     def replay(self, graph: object, stream: int = 0) -> None:
+        """Launch a graph."""
         assert isinstance(graph, _Graph)
         self._do("starting a graph", self._api.cuGraphLaunch, graph.executable, stream or self._stream)
 
@@ -347,32 +382,37 @@ class NvidiaDriver:
     # ---------------------------------------------------------------------------------------- order
 
     def open_stream(self) -> int:
-        """A stream that does not wait for the legacy default stream."""
+        """A new stream, which does not wait for the legacy default stream."""
         return int(self._do("opening a stream", self._api.cuStreamCreate, _NON_BLOCKING))
 
     def close_stream(self, stream: int) -> None:
+        """Give a stream back, once it has come to its end."""
         self._do("closing a stream", self._api.cuStreamDestroy, stream)
 
     def open_event(self, timed: bool) -> int:
-        """A new event; one that notes no time costs less."""
+        """A new event, which has happened; a timed one notes when, and costs more."""
         return int(self._do("opening an event", self._api.cuEventCreate, 0 if timed else _UNTIMED))
 
     def close_event(self, event: int) -> None:
+        """Give an event back."""
         self._do("closing an event", self._api.cuEventDestroy, event)
 
     def record(self, event: int, stream: int) -> None:
+        """Record an event: it happens when the work so far of a stream has ended."""
         self._do("recording an event", self._api.cuEventRecord, event, stream or self._stream)
 
     def hold(self, stream: int, event: int) -> None:
+        """Make the later work of a stream wait for the last record of an event."""
         self._do("waiting for an event", self._api.cuStreamWaitEvent, stream or self._stream, event, 0)
 
     def happened(self, event: int) -> bool:
+        """Whether the work before the last record of an event has ended."""
         return self._ready(self._api.cuEventQuery, event)
 
     def wait_for(self, event: int) -> None:
         """Return when an event has happened; an interrupt ends the wait."""
-        wait_until(lambda: self.happened(event))
+        _wait_until(lambda: self.happened(event))
 
     def elapsed(self, start: int, end: int) -> float:
-        """Milliseconds, to half a microsecond."""
+        """The milliseconds between two timed events, both of which have happened, to half a microsecond."""
         return float(self._do("reading events", self._api.cuEventElapsedTime, start, end))

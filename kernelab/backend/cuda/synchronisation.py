@@ -20,7 +20,8 @@ from kernelab.backend.common.backends import (
     tell_of_wrapped,
     thread_text,
 )
-from kernelab.backend.cuda.driver import Driver, LostError
+from kernelab.backend.cuda.faults import LostError
+from kernelab.backend.cuda.nvidia import Driver
 from kernelab.codegen.cpp.entry import (
     CODE,
     FULL,

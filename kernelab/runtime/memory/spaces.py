@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from kernelab.backend.cuda.cuda_backend import CudaBackend
-from kernelab.backend.cuda.driver import Driver, LostError
+from kernelab.backend.cuda.faults import LostError
+from kernelab.backend.cuda.nvidia import Driver
 from kernelab.backend.cuda.synchronisation import Partner
 from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError, LaunchError
 from kernelab.runtime.context.conversion import checksum

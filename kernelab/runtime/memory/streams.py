@@ -10,8 +10,8 @@ from contextvars import Token
 from typing import Any, TypeVar
 from weakref import finalize
 
-from kernelab.backend.cuda.driver import Driver
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LAUNCH_CONFIG, STREAMS, LaunchConfig
+from kernelab.backend.cuda.nvidia import Driver
 from kernelab.backend.cuda.synchronisation import LEGACY
 from kernelab.errors import Diagnostic, KernelMemoryError, LaunchError, a_thing, with_article
 from kernelab.runtime.context.recorder import caller
