@@ -351,3 +351,93 @@ def test_gradcheck_names_the_line_at_which_a_function_changes_its_argument() -> 
     line = cubed_host.__code__.co_firstlineno + 1
     told = f"cubed_host changes its copy of `x` in test_custom_vjp.py, line {line}"
     assert told in shown(kl.autograd.gradcheck, cubed, inputs=[x])
+
+
+# ------------------------------------------------------------------- record_func, under transforms
+
+
+TAPE = kl.Tape()
+
+
+def cubed(x: Any, by_numpy: bool = False) -> Any:
+    """A cube that the host computes, with its derivative, by hand."""
+    y = kl.zeros_like(x)
+    y.assign(x.numpy() ** 3)
+
+    def cubed_back() -> None:
+        if by_numpy:
+            x.grad.numpy()[:] += 3.0 * x.numpy() ** 2 * y.grad.numpy()
+        else:
+            x.grad += 3.0 * x * x * y.grad
+
+    TAPE.record_func(cubed_back, [x, y])
+    return y
+
+
+def of_a_recorded_function(x: Any, by_numpy: bool = False) -> Any:
+    """x**7; what the host read is overwritten on the way."""
+    square = x * x
+    y = cubed(square, by_numpy)
+    square.fill_(2.0)
+    y *= x
+    return y
+
+
+@pytest.mark.parametrize("by_numpy", [True, False])
+def test_record_func_under_transforms(by_numpy: bool) -> None:
+    x, ones = kl.array([0.5, -1.0], dtype=float), kl.ones(2, dtype=float)
+    slopes = 7.0 * x.numpy() ** 6
+
+    def total(x: Any) -> Any:
+        return of_a_recorded_function(x, by_numpy).sum()
+
+    agree(kl.func.grad(total)(x), slopes)
+    agree(kl.func.vjp(total, x)[1](kl.array([2.0], dtype=float))[0], 2.0 * slopes)
+    agree(kl.func.jvp(total, (x,), (ones,))[1], [slopes.sum()])
+    for jacobian in (kl.func.jacrev, kl.func.jacfwd):
+        agree(jacobian(lambda x: of_a_recorded_function(x, by_numpy))(x), np.diag(slopes))
+    x.requires_grad = True
+    found = kl.autograd.jacobian(lambda x: of_a_recorded_function(x, by_numpy), inputs=[x])
+    agree(np.asarray(found[0, 0]), np.diag(slopes))
+
+
+def test_second_derivatives_differentiate_a_recorded_function() -> None:
+    x = kl.array([0.5, -1.0], dtype=float)
+    hessian = kl.func.hessian(lambda x: cubed(x * 2.0).sum())
+    agree(hessian(x), np.diag(48.0 * x.numpy()))
+    with pytest.raises(kl.GradientError, match=r"several directions at once[\s\S]*x\.grad\.numpy"):
+        kl.func.hessian(lambda x: cubed(x, by_numpy=True).sum())(x)
+
+
+def test_where_record_func_cannot_work_custom_vjp_is_named() -> None:
+    x = kl.array([[0.5, -1.0]], dtype=float, requires_grad=True)
+    with pytest.raises(kl.GradientError, match="differ between the lanes of a vmap"):
+        kl.func.vmap(cubed)(x)
+    with pytest.raises(kl.GradientError, match=r"lanes of a vmap[\s\S]*kl\.func\.custom_vjp"):
+        kl.func.vmap(lambda x: TAPE.record_func(lambda: None, [x]))(x)
+    with pytest.raises(kl.GradientError, match=r"gradcheck checks a function of kl\.func\.custom_vjp"):
+        kl.autograd.gradcheck(lambda x: cubed(x).sum(), inputs=[x], show_summary=False)
+    third = kl.array([3.0], dtype=float)
+
+    def hidden(x: Any) -> Any:
+        scale, y = third * x, kl.zeros(1, dtype=float)
+
+        def back() -> None:
+            x.grad += scale * y.grad
+
+        TAPE.record_func(back, [x, y])
+        return y
+
+    with pytest.raises(kl.GradientError, match=r"`scale`[\s\S]*name it in arrays="):
+        kl.func.jvp(hidden, (third,), (third,))
+
+
+def test_without_record_func_the_hosts_part_is_still_told() -> None:
+    def through(x: Any) -> Any:
+        y = kl.zeros(1, dtype=float)
+        y.assign(x.numpy() * 3.0)
+        return x + y
+
+    with pytest.warns(kl.KernelWarning, match="no gradient flows from `y` back to `x`") as told:
+        assert kl.func.grad(through)(kl.ones(1, dtype=float))[0] == 1.0
+    assert "y.assign(x.numpy() * 3.0)" in str(told[0].message)

@@ -54,6 +54,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import put
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller, warn
+from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.signature import structs_in
 from kernelab.runtime.launch.footprint import grid_of
@@ -250,12 +251,18 @@ class Tape(Observed, Habits, Displayed):
         It finds the gradients of what it differentiates in their ``.grad``, and adds to the ``.grad`` of what
         that was computed from.  `arrays` are all arrays that it handles so; while it runs, they hold what
         they hold now, unless `overwrite` forbids to save what is overwritten: then `mark_read` the arrays
-        whose values it needs, to hear of later writes.  Raises TapeError for what cannot be called.
+        whose values it needs, to hear of later writes.  In a function that a transform runs it is noted for
+        the transform, whatever the tape; it then has to be linear in the gradients.  Raises TapeError for
+        what cannot be called, GradientError in `vmap`.
         """
         if not callable(backward):
             raise refusal("function", *no_function(backward))
-        if RECORDER.get() not in (None, self._recording):
-            message = "record_func adds to a tape, and this function runs for a checkpoint or a transform"
+        recorder = RECORDER.get()
+        if isinstance(recorder, Level):
+            recorder.record_func(backward, tuple(leaf for each in arrays for leaf in leaves_of(each)))
+            return
+        if recorder not in (None, self._recording):
+            message = "record_func adds to a tape, and this function runs for a checkpoint"
             raise refusal("nested", message, "make the function by kl.func.custom_vjp")
         self._recording.add_function(backward, tuple(arrays))
 

@@ -397,6 +397,11 @@ class Wide(Level):
             self.parent.move(self.stand_in(results[-1]), exact)
         return results
 
+    def record_func(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
+        message = "a check runs this function in float64, and the host saw the values before that"
+        hint = "gradcheck_tape runs none again; gradcheck checks a function of kl.func.custom_vjp(f, back)"
+        raise GradientError(Diagnostic(message, caller().span, "float64", hint=hint))
+
     def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
         self.parent.tabulate(target, [self.stand_in(source) for source in sources], compute)
 

@@ -1,13 +1,13 @@
 """The level of forward mode: carries tangents beside the arrays, and notes what ran, to explain zeros."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues
-from kernelab.autodiff.transforms.host_calls import HostCall
-from kernelab.autodiff.transforms.levels import Level, active_with, carried, fresh
+from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
+from kernelab.autodiff.transforms.levels import BASE, Level, active_with, carried, fresh
 from kernelab.autodiff.transforms.reverse import Explaining, Move, Ran
 from kernelab.errors import KernelError
 from kernelab.lang.types import is_differentiable, scalar_of
@@ -93,19 +93,36 @@ class Forward(Explaining):
         moving = [k for k, elements in enumerate(arguments) if self.carries(elements.allocation)]
         results = self.parent.call_host(call, arguments)
         back, dots = call.reversed(len(results)), {k: self._flat(self.dot(arguments[k])) for k in moving}
-        for n, result in enumerate(results):
-            scalar, along = scalar_of(result.dtype), self.dot(result)
-            for e in range(result.allocation.nbytes // itemsize(scalar)):
+        self._set_dots(results, self._transposed(back, [*arguments, *results], dots, results))
+        return results
+
+    def _record_func(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
+        moving = [k for k, elements in enumerate(arrays) if self.carries(elements.allocation)]
+        dots = {k: self._flat(self.dot(arrays[k])) for k in moving}
+        self._set_dots(arrays, self._transposed(of_recorded(backward, arrays, BASE), arrays, dots, arrays))
+
+    def _transposed(
+        self, back: HostCall, values: Sequence[array], dots: Mapping[int, array], results: Sequence[array]
+    ) -> list[array]:
+        """The tangents of results, by what takes their adjoints back to those of values with tangents."""
+        tangents = [fresh(result.shape, result.dtype, result) for result in results]
+        for n, tangent in enumerate(tangents):
+            scalar = scalar_of(tangent.dtype)
+            for e in range(tangent.allocation.nbytes // itemsize(scalar)):
                 seeds = [fresh(one.shape, one.dtype, one) for one in results]
                 seeds[n].host().reshape(-1)[e] = 1
-                bars = self.parent.call_host(back, [*arguments, *results, *seeds])
+                bars = self.parent.call_host(back, [*values, *seeds])
                 parts = [(self._flat(bars[k]), dot) for k, dot in dots.items()]
                 with self.parent.active():
                     slope = reduce(add, ((bar * dot).sum() for bar, dot in parts))
                 offset = e * itemsize(scalar)
-                element = array.over(along.allocation, offset, (1,), (itemsize(scalar),), scalar)
+                element = array.over(tangent.allocation, offset, (1,), (itemsize(scalar),), scalar)
                 self.parent.move(element, slope)
-        return results
+        return tangents
+
+    def _set_dots(self, results: Sequence[array], tangents: Sequence[array]) -> None:
+        for result, tangent in zip(results, tangents, strict=True):
+            self.parent.move(self.dot(result), tangent)
 
     def _flat(self, elements: array) -> array:
         """The numbers of an array in a row, in memory of their own."""

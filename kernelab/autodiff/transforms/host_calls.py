@@ -2,10 +2,11 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import IN_RULE, RECORDER, caller, unrecorded
 from kernelab.runtime.host.create import clone, zeros_like
 from kernelab.runtime.host.structarray import structarray
-from kernelab.runtime.memory.memory import youngest
+from kernelab.runtime.memory.memory import Allocation, youngest, zeros_beside
 from kernelab.settings import during
 
 Function = Callable[..., Any]
@@ -133,6 +134,64 @@ class HostCall:
             hint = "let it take the arguments, then the results or not, then a cotangent for each result"
             raise _refused(GradientError, message, hint)
         return False
+
+
+class Place(Protocol):
+    """The protocol of the level at which a function of `record_func` runs."""
+
+    def copy(self, elements: array) -> array: ...
+
+    def move(self, dest: array, src: array) -> None: ...
+
+
+def of_recorded(backward: Callable[[], object], arrays: Sequence[array], base: Place) -> HostCall:
+    """The call of a function of `record_func`: of what `arrays` held, and their adjoints; gives the new ones.
+
+    Where no level runs it, `base` copies.
+    """
+    count, versions = len(arrays), [elements.allocation.version for elements in arrays]
+
+    def adjoints(*given: array) -> list[array]:
+        level: Any = RECORDER.get() or base
+        changed = [
+            (elements, value)
+            for elements, value, version in zip(arrays, given, versions, strict=False)
+            if elements.allocation.version != version
+        ]
+        with _published(arrays):
+            aside = [(elements, level.copy(elements)) for elements, _ in changed]
+            for elements, value in changed:
+                level.move(elements, value)
+            for elements, seed in zip(arrays, given[count:], strict=True):
+                level.move(elements.grad, seed)
+            backward()
+            whole: list[Any] = [elements.grad for elements in arrays]
+            bars = [clone(bar, requires_grad=False) for bar in whole]
+            for elements, now in aside:
+                level.move(elements, now)
+        return bars
+
+    return HostCall(adjoints, None, (None,) * 2 * count, tuple(range(2 * count)))
+
+
+PUBLISHED: list[Allocation] = []
+"""The memory whose adjoints the function that runs now finds in `.grad`."""
+
+
+@contextmanager
+def _published(arrays: Sequence[array]) -> Iterator[None]:
+    """Within it, arrays have gradients of their own, which begin as zeros."""
+    memories = {elements.allocation for elements in arrays}
+    before = [(memory, memory.requires_grad, memory.adjoint) for memory in memories]
+    for memory in memories:
+        memory.requires_grad, memory.adjoint = True, zeros_beside(memory)
+    try:
+        PUBLISHED.extend(memories)
+        yield
+    finally:
+        del PUBLISHED[-len(memories) :]
+        for memory, required, adjoint in before:
+            memory.requires_grad, memory.adjoint = required, adjoint
 
 
 def _adjoint(back: Function, n: int, bar: Any, like: array) -> array:

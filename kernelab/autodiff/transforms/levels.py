@@ -14,6 +14,7 @@ and a program goes through all of them, innermost first.  Nothing here knows whi
 import math
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import get_ident
 from typing import Any, TypeVar
 
@@ -21,9 +22,9 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues, packed
 from kernelab.autodiff.records.hazards import Witness
-from kernelab.autodiff.records.provenance import Provenance, array_from_host, number_from_host
+from kernelab.autodiff.records.provenance import Cut, Provenance, array_from_host, number_from_host
 from kernelab.autodiff.records.records import would_reach
-from kernelab.autodiff.transforms.host_calls import HostCall
+from kernelab.autodiff.transforms.host_calls import PUBLISHED, HostCall
 from kernelab.backend.cpu import interpreter
 from kernelab.errors import Diagnostic, GradientError, Related, TapeError
 from kernelab.host.traced import Origins
@@ -55,6 +56,8 @@ from kernelab.runtime.memory.spaces import OPEN, space_of
 
 Key = TypeVar("Key")
 
+BY_CUSTOM_VJP = "write both as functions of arrays: kl.func.custom_vjp(f, back) runs them lane by lane"
+
 
 class Level(Witness, Recorder):
     """The place where programs run; also the recorder of a user's launches and copies."""
@@ -63,6 +66,7 @@ class Level(Witness, Recorder):
         super().__init__()
         self.parent = parent
         self._provenance: Provenance | None = None
+        self._untold: dict[Allocation, Cut] = {}  # until the function has run: `record_func` may follow
         self._unchanged: dict[Allocation, Place | None] = {}  # what is not to change, and where it first did
         self._thread = self._rule = 0
 
@@ -103,6 +107,26 @@ class Level(Witness, Recorder):
         return self._call_host(call, arguments)
 
     def _call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
+        raise NotImplementedError
+
+    def record_func(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
+        """Note a function that takes adjoints back through what the host computed: see `Tape.record_func`.
+
+        Raises GradientError where the host cannot have computed it.
+        """
+        for elements in arrays:
+            self._untold.pop(elements.allocation, None)
+            reason = self.unreadable(elements)
+            if reason is not None:
+                raise GradientError(replace(reason, hint=BY_CUSTOM_VJP))
+            if self._provenance is not None:
+                self._provenance.arrays.pop(elements.allocation, None)
+        if self.parent is not self:
+            self.parent.record_func(backward, arrays)
+        if any(self.carries(elements.allocation) for elements in arrays):
+            self._record_func(backward, arrays)
+
+    def _record_func(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
         raise NotImplementedError
 
     def stand_in(self, elements: array) -> array:
@@ -183,8 +207,14 @@ class Level(Witness, Recorder):
         finally:
             ENTERED.remove(self)
             RECORDER.reset(token)
+            self._tell()
         for memory in self._written:
             self.look(memory)
+
+    def _tell(self) -> None:
+        """Warn of values of the host that came from what is differentiated."""
+        while self._untold:
+            self._host.tell(self._untold.pop(next(iter(self._untold))))
 
     def launch(self, call: Call) -> None:
         plan = call.kernel.plan
@@ -265,15 +295,18 @@ class Level(Witness, Recorder):
         A look by the host of another thread harms only where lanes differ, or its values come back.
         """
         is_rule = self._thread == get_ident()
-        if is_rule and IN_RULE.get() == self._rule:
-            return ()  # kernelab itself looks
+        if is_rule and (IN_RULE.get() == self._rule or elements.allocation in PUBLISHED):
+            return ()  # kernelab itself looks, or a function at its own arrays
         matters = self._is_carried(elements.allocation) and (is_rule or not by_host)
         if not matters and self.unreadable(elements) is None:
             return self.looked_at(elements) if by_host else ()
-        name = called(elements, "an array")
-        where = "a function of custom_vjp, which does not take it" if is_rule else "another thread"
-        message = f"{name} of this transform is used in {where}: no derivative follows"
-        hint = "pass it as an argument" if is_rule else "compute with it in the thread that runs the function"
+        where, hint = "another thread", "compute with it in the thread that runs the function"
+        if is_rule:
+            where = "a function of custom_vjp or record_func that is not given it"
+            hint = "pass it as an argument, or name it in arrays="
+        message = (
+            f"{called(elements, 'an array')} of this transform is used in {where}: no derivative follows"
+        )
         raise GradientError(Diagnostic(message, caller().span, "outside", hint=hint))
 
     def _is_carried(self, memory: Allocation) -> bool:
@@ -288,9 +321,9 @@ class Level(Witness, Recorder):
         if self._provenance is not None:
             values = self._provenance.came_in(elements, data, how=how)
             if values is not None and values.taken:
-                self._provenance.tell(
-                    array_from_host(elements, values, values.taken[0], None, in_transform=True)
-                )
+                cut = array_from_host(elements, values, values.taken[0], None, in_transform=True)
+                told = cut.describe()  # while the variables have their names
+                self._untold.setdefault(elements.allocation, replace(cut, describe=lambda: told))
 
 
 def _unseen(memory: Allocation) -> Diagnostic:

@@ -27,7 +27,7 @@ from kernelab.autodiff.records.adjoint_buffers import (
 )
 from kernelab.autodiff.records.records import LaunchEntry
 from kernelab.autodiff.records.snapshots import Snapshot, room
-from kernelab.autodiff.transforms.host_calls import HostCall
+from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
 from kernelab.autodiff.transforms.levels import BASE, Level, active_with, carried, fresh
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, LaunchConfig
@@ -218,6 +218,28 @@ class HostRun:
             level.move(bars.of(source), bar, add=True)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FunctionRun:
+    """A function of `record_func`, which changes the adjoints of arrays; `kept` is what these held."""
+
+    call: HostCall
+    arrays: tuple[array, ...]
+    kept: tuple[array, ...]
+
+    @property
+    def reached(self) -> tuple[array, ...]:
+        return self.arrays
+
+    @property
+    def written(self) -> tuple[array, ...]:
+        return self.arrays
+
+    def pull(self, level: Level, bars: Adjoints) -> None:
+        given = [level.copy(bars.of(elements)) for elements in self.arrays]
+        for elements, bar in zip(self.arrays, level.call_host(self.call, [*self.kept, *given]), strict=True):
+            level.move(bars.of(elements), bar)
+
+
 class Explaining(Level):
     """Keeps what ran in `entries`, also on what came from the inputs through integers, to explain zeros."""
 
@@ -348,6 +370,12 @@ class Reverse(Explaining):
         for result in results:
             self._track(result.allocation)
         return results
+
+    def _record_func(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
+        call, kept = of_recorded(backward, arrays, BASE), tuple(map(self.parent.copy, arrays))
+        self.entries.append(FunctionRun(call, arrays, kept))
+        for elements in arrays:
+            self._track(elements.allocation)
 
     def _snapshot(
         self, elements: array, region: Region, grid: Extents, arguments: Sequence[Argument]
