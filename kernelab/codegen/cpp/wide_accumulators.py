@@ -43,7 +43,7 @@ def wide(function: ir.Function) -> tuple[ir.Atomic, ...]:
     """
     if function.aliased:
         return ()
-    looked_at, may_repeat = _looked_at(function), _totals(function)
+    looked_at, may_repeat = arrays_looked_at(function), _totals(function)
     sums = (stmt for stmt in _repeated(function, function.body) if may_repeat.get(stmt, True))
     return tuple(stmt for stmt in sums if _is_sum(stmt, looked_at))
 
@@ -63,7 +63,7 @@ def _sums(function: ir.Function) -> Iterator[tuple[ir.Atomic, tuple["_Turns", ..
     """Those additions, each with the turns in which its element changes."""
     if function.aliased:
         return
-    looked_at, own = _looked_at(function), function.linear
+    looked_at, own = arrays_looked_at(function), function.linear
     told_apart: set[ir.Atom] = {*function.threads} if own is None else {*function.threads, own}
     for stmt, turns in _steady(function.body, (_Turns(told_apart, ()),)):
         if _is_sum(stmt, looked_at):
@@ -118,7 +118,7 @@ def _repeated(
 
 
 @lru_cache(16)
-def _looked_at(function: ir.Function) -> frozenset[ir.Var]:
+def arrays_looked_at(function: ir.Function) -> frozenset[ir.Var]:
     """The arrays whose elements matter before the launch ends, and those that belong to a thread."""
     used = frozenset(atom for atom in ir.reads(function.body) if isinstance(atom, ir.Var))
     arrays = set()

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from kernelab.backend.common.backends import Args, Entry
 from kernelab.backend.common.tiered import AHEAD, Pending
-from kernelab.codegen.cpp.wide_accumulators import totals, wide
+from kernelab.codegen.cpp.wide_accumulators import arrays_looked_at, totals, wide
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Block, Const, Custom, Function, Load, Native, Storage, Store, Var, defs, walk
 from kernelab.lang.rounding import epsilon
@@ -184,17 +184,29 @@ class Program:
         return needed if has_rules else read
 
     def sharing(self, arguments: Sequence[Any]) -> Groups:
-        """The arguments that are arrays with bytes in common which it changes, in disjoint groups."""
+        """The arguments that are arrays with bytes in common which it changes, in disjoint groups.
+
+        Arrays that are only added to share what they like: sums reach memory in any order.
+        """
         arrays = {i: argument for i in self.arrays if isinstance(argument := arguments[i], array)}
         if not self.changed or len({argument.allocation for argument in arrays.values()}) == len(arrays):
             return ()
         layouts = tuple([argument.packed for argument in arrays.values()])
         groups = self._sharing.get(layouts)
         if groups is None:
-            groups = self._sharing[layouts] = groups_sharing(arrays, self.changed)
+            groups = groups_sharing(arrays, self.changed)
+            groups = tuple(group for group in groups if not self._only_added_to.issuperset(group))
+            self._sharing[layouts] = groups
             if len(self._sharing) > _REMEMBERED:
                 del self._sharing[next(iter(self._sharing))]
         return groups
+
+    @cached_property
+    def _only_added_to(self) -> frozenset[int]:
+        if any(isinstance(stmt, Custom) for stmt in walk(self.function.body)):  # a rule may do anything
+            return frozenset()
+        looked_at = arrays_looked_at(self.flat)
+        return frozenset(i for i in self.arrays if self.flat.params[i] not in looked_at)
 
     # -------------------------------------------------------------------------------------- how it runs
 
