@@ -15,9 +15,17 @@ def scale_{name}(x: array[{name}], w: array[{name}], y: array[{name}]):
 """
 
 
+BOTH = """
+def both(a: array[float16], b: array[float16], s: array[float16], t: array[float16]):
+    i = tid()
+    s[0] += a[0]
+    t[0] += b[0]
+"""
+
+
 @pytest.fixture(scope="module")
 def kernels() -> dict[str, Any]:
-    return kl.compile("".join(TEXT.format(name=name) for name in ("float16", "bfloat16", "float32")))
+    return kl.compile("".join(TEXT.format(name=name) for name in ("float16", "bfloat16", "float32")) + BOTH)
 
 
 def gradient(kernels: dict[str, Any], name: str, launches: int, sweeps: int = 1, parts: int = 1) -> float:
@@ -100,6 +108,74 @@ def test_in_lanes_they_add_up_too(kernels: dict[str, Any]) -> None:
     f, ones = summed(kernels, "bfloat16", 600), kl.ones((600, 2), dtype=kl.bfloat16)
     found = kl.func.vmap(lambda w: kl.func.vjp(f, w)[1](ones)[0])(kl.ones((3, 1), dtype=kl.bfloat16))
     assert found.numpy().astype(float).tolist() == [[1200.0]] * 3
+
+
+def read_often(kernels: dict[str, Any], what: str) -> Any:
+    """A function whose result reads, in 600 launches, what another launch has written, or parts of it."""
+    ones, launch = kl.ones(2, dtype=kl.bfloat16), kernels["scale_bfloat16"]
+
+    def f(w: Any) -> Any:
+        y = kl.zeros((600, 2), dtype=kl.bfloat16, requires_grad=True)
+        x = w if what == "an input, by parts" else kl.zeros(2, dtype=kl.bfloat16, requires_grad=True)
+        if x is not w:
+            launch[2](w, ones, x)
+        for k in range(600):
+            if what == "overwritten between" and k == 300:
+                launch[2](w, ones, x)
+            launch[2](ones, x[k % 2 :] if "part" in what else x, y[k])
+        return y
+
+    return f
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("a result", [1200.0, 0.0]),
+        ("a result, by parts", [600.0, 600.0]),
+        ("an input, by parts", [600.0, 600.0]),
+        ("overwritten between", [1200.0, 0.0]),
+    ],
+)
+def test_so_do_those_of_results_and_of_parts(
+    what: str, expected: list[float], kernels: dict[str, Any]
+) -> None:
+    f, w = read_often(kernels, what), kl.ones(2, dtype=kl.bfloat16, requires_grad=True)
+    with kl.Tape() as tape:
+        y = f(w)
+    tape.backward(grads={y: kl.ones_like(y)})
+    (pulled,) = kl.func.vjp(f, kl.ones(2, dtype=kl.bfloat16))[1](kl.ones_like(y))
+    assert w.grad.numpy().tolist() == pulled.numpy().tolist() == expected
+
+
+def test_a_gradient_that_is_published_on_the_way_has_all_shares(kernels: dict[str, Any]) -> None:
+    """That of `x[1:]`, read first by the launch in the middle, while shares of all of `x` add up."""
+    w, ones = (kl.ones(2, dtype=kl.bfloat16, requires_grad=grad) for grad in (True, False))
+    x, y = (kl.zeros(shape, dtype=kl.bfloat16, requires_grad=True) for shape in (2, (601, 2)))
+    with kl.Tape() as tape:
+        kernels["scale_bfloat16"][2](w, ones, x)
+        kernels["scale_bfloat16"][1](x[1:], ones, y[600])
+        for k in range(600):
+            kernels["scale_bfloat16"][2](x, ones, y[k])
+    tape.backward(grads={y: kl.ones_like(y)})
+    assert x.grad.numpy().astype(float).tolist() == [600.0, 600.0]  # 601 is no bfloat16
+    assert w.grad.numpy().tolist() == x.grad.numpy().tolist()
+
+
+def test_so_do_those_of_one_launch_whose_arguments_share_memory(kernels: dict[str, Any]) -> None:
+    """By tape and transform: what is only added to needs no order."""
+
+    def f(w: Any) -> Any:
+        s = kl.zeros(1, dtype=kl.float16, requires_grad=True)
+        kernels["both"][4000](w, w, s, s)
+        return s
+
+    w = kl.ones(1, dtype=kl.float16, requires_grad=True)
+    with kl.Tape() as tape:
+        s = f(w)
+    tape.backward(grads={s: np.ones(1)})
+    (pulled,) = kl.func.vjp(f, w)[1](kl.ones(1, dtype=kl.float16))
+    assert s.list() == w.grad.list() == pulled.list() == [8000.0]
 
 
 def test_derivatives_of_such_sums_are_right(kernels: dict[str, Any]) -> None:

@@ -312,6 +312,8 @@ def sweep(plan: BackwardPlan, adjoints: Adjoints, puller: Puller | None = None) 
             if narrow is not None:
                 narrow.take(i, adjoints)
         if i in after:
+            if narrow is not None:
+                narrow.give(adjoints, memories={one.elements.allocation for one in after[i]})
             for publication in after[i]:
                 publish(publication.elements, adjoints)
         if i in retired:

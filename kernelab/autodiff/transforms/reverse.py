@@ -5,13 +5,14 @@ launches add to are summed in float32:
 
     w (bfloat16) read by 1000 launches     w_bar += each launch's share, in float32; rounded once, at the end
 
-A bfloat16 that sums ones stops at 256, a float16 at 2048.  Only memory that nothing here writes, seen
-through one array, is treated so: nothing reads its adjoint before the backward pass is over.  The sums are
+A bfloat16 that sums ones stops at 256, a float16 at 2048.  A sum ends with the first launch that reads what
+was written: the adjoint of the write finds it rounded.  Each view has sums of its own.  The sums are
 programs, run at the level of the backward pass, so lanes and derivatives of it are those of any other
 program.  Knows levels; must not know functions.
 """
 
 import weakref
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -416,6 +417,9 @@ class Reverse(Explaining):
 
 INDICES = ("i", "j", "k", "l")
 
+FEW = 16
+"""The additions that a half bears, where summing them wider would cost as much as they do."""
+
 TEXT = """
 def take_share({arrays}):
     {at} = tid()
@@ -439,24 +443,32 @@ class Reaching(Protocol):
 
 
 class NarrowSums:
-    """The float32 sums of a backward pass, by the entry that reaches their arrays."""
+    """The float32 sums of a backward pass.
 
-    def __init__(self, reached: Mapping[int, Sequence[array]]) -> None:
+    `reached` has their arrays, by the entry that reaches them, and whether it is the first to do so.
+    """
+
+    def __init__(self, reached: Mapping[int, Sequence[tuple[array, bool]]]) -> None:
         self._reached = reached
         self._sums: dict[array, array] = {}
 
     def take(self, i: int, adjoints: Adjoints, level: Level = BASE) -> None:
-        """Move what entry `i` has added out of the adjoints."""
-        for elements in self._reached.get(i, ()):
+        """Move what entry `i` has added out of the adjoints; round what is complete with it."""
+        for elements, is_first in self._reached.get(i, ()):
             if adjoints.reach(elements):
                 bar = scalars(adjoints.of(elements))
                 if elements not in self._sums:
                     self._sums[elements] = fresh(bar.shape, float32, bar)
                 _run("take_share", level, bar, self._sums[elements])
+            if is_first:
+                self.give(adjoints, level, (elements.allocation,))
 
-    def give(self, adjoints: Adjoints, level: Level = BASE) -> None:
-        """Round the sums, once, into the adjoints."""
-        for elements, total in self._sums.items():
+    def give(
+        self, adjoints: Adjoints, level: Level = BASE, memories: Collection[Allocation] | None = None
+    ) -> None:
+        """Round the sums, of some memories or of all, into the adjoints."""
+        for elements in [one for one in self._sums if memories is None or one.allocation in memories]:
+            total = self._sums.pop(elements)
             _run("give_sum", level, scalars(adjoints.of(elements)), total)
             level.forget(total.allocation)
 
@@ -468,30 +480,31 @@ def has_halves(type: Array) -> bool:
 
 
 def narrow_sums(
-    entries: Sequence[Reaching], live: Iterable[int], but: Collection[Allocation] = ()
+    entries: Sequence[Reaching], live: Collection[int], but: Collection[Allocation] = ()
 ) -> NarrowSums | None:
-    """The sums worth keeping: of halves that several entries reach, and none writes; None if no halves."""
-    sums: dict[Allocation, list[tuple[int, array]]] = {}
+    """The sums worth keeping: of halves that several entries reach between two writes; None if no halves."""
+    groups: dict[Hashable, list[tuple[int, array]]] = {}
     halves: dict[int, bool] = {}  # by type: there is one object for each type of arrays
-    for i in live:
-        for elements in entries[i].reached:
+    writes = Counter[Allocation]()
+    for i, entry in enumerate(entries):
+        written = {target.allocation for target in entry.written}
+        for elements in entry.reached if i in live else ():
             key = id(elements.type)
             if key not in halves:
                 halves[key] = has_halves(elements.type)
-            if halves[key]:
-                sums.setdefault(elements.allocation, []).append((i, elements))
-    if not sums:
-        return None
-    written = {target.allocation for entry in entries for target in entry.written}
-    reached: dict[int, list[array]] = {}
-    for memory, several in sums.items():
-        first = several[0][1]
-        alike = len({(elements.ptr, elements.shape, elements.strides) for _, elements in several}) == 1
+            memory = elements.allocation
+            if halves[key] and memory not in written and memory not in but:
+                view = elements.ptr, elements.shape, elements.strides
+                groups.setdefault((view, writes[memory]), []).append((i, elements))
+        writes.update(written)
+    reached: dict[int, list[tuple[array, bool]]] = {}
+    for several in groups.values():
+        places, first = dict.fromkeys(i for i, _ in several), several[0][1]
         fits = first.size and scalars(first).ndim <= len(INDICES)
-        if alike and fits and len(several) > 1 and memory not in written and memory not in but:
-            for i in dict.fromkeys(i for i, _ in several):
-                reached.setdefault(i, []).append(first)
-    return NarrowSums(reached)
+        if fits and len(several) > (FEW if writes[first.allocation] else 1):
+            for i in places:
+                reached.setdefault(i, []).append((first, i == several[0][0]))
+    return NarrowSums(reached) if groups else None
 
 
 def _run(name: str, level: Level, bar: array, total: array) -> None:
