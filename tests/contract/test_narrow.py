@@ -20,6 +20,18 @@ def both(a: array[float16], b: array[float16], s: array[float16], t: array[float
     i = tid()
     s[0] += a[0]
     t[0] += b[0]
+
+def written_too(w: array[bfloat16], y: array[bfloat16]):
+    i = tid()
+    if i == 0:
+        w[1] = w[0] * w[2]
+    y[i] = w[2]
+
+def by_one_thread(w: array[bfloat16], y: array[bfloat16]):
+    i = tid()
+    if i == 0:
+        w[0] = w[0] * w[1]
+    y[i] = y[i] * y[i]
 """
 
 
@@ -176,6 +188,24 @@ def test_so_do_those_of_one_launch_whose_arguments_share_memory(kernels: dict[st
     tape.backward(grads={s: np.ones(1)})
     (pulled,) = kl.func.vjp(f, w)[1](kl.ones(1, dtype=kl.float16))
     assert s.list() == w.grad.list() == pulled.list() == [8000.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "threads", "is_told"),
+    [("written_too", 4000, True), ("written_too", 200, False), ("by_one_thread", 4000, False)],
+)
+def test_a_sum_that_has_to_be_rounded_at_each_addition_is_told(
+    name: str, threads: int, is_told: bool, kernels: dict[str, Any], recwarn: pytest.WarningsRecorder
+) -> None:
+    """The store in between sets the adjoint to zero, so that it is not added up beside."""
+    w, y = (kl.ones(size, dtype=kl.bfloat16, requires_grad=True) for size in (3, threads))
+    with kl.Tape() as tape:
+        kernels[name][threads](kl.clone(w), v := kl.clone(y))
+    tape.backward(grads={v: kl.ones_like(v)})
+    told = [
+        str(each.message) for each in recwarn if "stops growing after some 256 additions" in str(each.message)
+    ]
+    assert len(told) == is_told and all("y[i] = w[2]" in each for each in told)
 
 
 def test_derivatives_of_such_sums_are_right(kernels: dict[str, Any]) -> None:

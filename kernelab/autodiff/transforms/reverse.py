@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import Any, Protocol
 
 from kernelab.autodiff.records.adjoint_buffers import (
@@ -131,6 +132,7 @@ class Run(Ran):
             return
         if isinstance(self.pullback, KernelTypeError):
             raise self.refused(self.pullback)
+        self.pullback.tell_rounded_sums(prod(self.grid))
         with configured(self.config):
             level.run(self.pullback.adjoint, self.grid, self._adjoint_arguments(self.pullback, bars))
 

@@ -7,10 +7,11 @@
 Expects a scalarised function whose threads are independent: a load at a uniform place then is uniform.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import assert_never
 
+from kernelab.codegen.cpp.wide_accumulators import arrays_looked_at
 from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import bool_, int32
@@ -35,6 +36,8 @@ def variations(function: ir.Function) -> dict[ir.Var, Variation]:
     for thread in function.threads:
         walker.kinds[thread] = UNIFORM
     walker.kinds[function.threads[-1]] = LINEAR
+    if function.linear is not None:
+        walker.kinds[function.linear] = VARYING
     walker.block(function.body)
     return walker.kinds
 
@@ -52,6 +55,35 @@ def border_tests(function: ir.Function, variation: Mapping[ir.Var, Variation]) -
         ):
             tests.add(stmt.out)
     return frozenset(tests)
+
+
+def met_in_place(function: ir.Function) -> Iterator[ir.Atomic]:
+    """The additions of all threads to one element which is also read or stored: each is rounded there.
+
+    Those in branches that the thread indices alone decide are left out: one thread may take them.
+    """
+    looked_at, kinds = arrays_looked_at(function), variations(function)
+    tests = {stmt.out: stmt.args for stmt in ir.walk(function.body) if isinstance(stmt, ir.Let)}
+
+    def is_uniform(atom: ir.Atom) -> bool:
+        return isinstance(atom, ir.Const) or kinds[atom] == UNIFORM
+
+    def of_places(atom: ir.Atom) -> bool:
+        args = tests.get(atom, (atom,)) if isinstance(atom, ir.Var) else ()
+        varying = [arg for arg in args if not is_uniform(arg)]
+        return bool(varying) and all(isinstance(arg, ir.Var) and kinds[arg] == LINEAR for arg in varying)
+
+    def within(block: ir.Block) -> Iterator[ir.Atomic]:
+        for stmt in block.stmts:
+            if isinstance(stmt, ir.Atomic):
+                is_kept = stmt.array not in looked_at and not function.aliased
+                if stmt.kind == "add" and not is_kept and all(map(is_uniform, stmt.indices)):
+                    yield stmt
+            elif not isinstance(stmt, ir.If) or not of_places(stmt.cond):
+                for inner in ir.blocks(stmt):
+                    yield from within(inner)
+
+    return within(function.body)
 
 
 class _Variations:

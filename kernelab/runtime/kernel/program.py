@@ -11,11 +11,14 @@ from typing import Any, TypeVar
 
 from kernelab.backend.common.backends import Args, Entry
 from kernelab.backend.common.tiered import AHEAD, Pending
+from kernelab.backend.cpu.split import MOST_THREADS
 from kernelab.codegen.cpp.wide_accumulators import arrays_looked_at, totals, wide
+from kernelab.codegen.vectors.variation import met_in_place
+from kernelab.errors import Diagnostic
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Block, Const, Custom, Function, Load, Native, Storage, Store, Var, defs, walk
 from kernelab.lang.rounding import epsilon
-from kernelab.lang.types import Array, int32, is_differentiable, scalar_of
+from kernelab.lang.types import Array, bfloat16, float16, float32, int32, is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Region, regions
 from kernelab.passes.access.dead_ends import DeadEnd, dead_ends
 from kernelab.passes.access.independence import Contest, adds_once, contests, independent, may_meet
@@ -38,6 +41,9 @@ from kernelab.runtime.memory.spaces import Space
 Positions = tuple[int, ...]
 Groups = tuple[Positions, ...]
 Made = TypeVar("Made")
+
+GROWS_TO = {bfloat16: 1 << 8, float16: 1 << 11, float32: 1 << 24}
+"""The sum of ones at which another one is lost."""
 
 _REMEMBERED = 64
 """For how many layouts of its arguments a program knows which of them share bytes."""
@@ -404,7 +410,7 @@ class Pullback:
         self.primal = Program(derived.primal, text=lambda: self.unmerged.primal)
         adjoint = program.unlike(derived.adjoint)
         self.adjoint = Program(adjoint, lambda: self._frugal, text=lambda: self.unmerged.adjoint)
-        count = len(program.function.params)
+        self._count = count = len(program.function.params)
         read = self.adjoint.regions_read
         self.needed = tuple((i, program.narrower(read[i])) for i in range(count) if i in self.adjoint.reads)
         self.reached = tuple(i for k, i in enumerate(active) if count + k in self.adjoint.changed)
@@ -419,6 +425,35 @@ class Pullback:
         function = replace(function, aliased=bool(shared))
         derived: Vjp = vjp(function, names(self.active), shared, storage, names(self._intact), **form)
         return derived
+
+    def tell_rounded_sums(self, threads: int) -> None:
+        """Warn, once, where so many threads add to one element that its gradient stops growing."""
+        if threads <= self._bears:
+            return
+        self._bears = MOST_THREADS
+        function = scalarise(self.adjoint.flat)
+        for stmt in met_in_place(function):
+            scalar = scalar_of(elem_of(stmt.array))
+            if stmt.array in function.params and threads > GROWS_TO.get(scalar, MOST_THREADS):
+                name = stmt.array.hint.removesuffix("_bar")
+                message = (
+                    f"in {scalar} the gradient of `{name}` stops growing after some {GROWS_TO[scalar]:,} "
+                )
+                message += (
+                    f"additions: {threads:,} threads read one element of it, and `{name}` is written, too"
+                )
+                hint = f"use float32, or write to another array than `{name}`"
+                Diagnostic(message, stmt.span, "sums", "warning", hint=hint).warn()
+                return
+
+    @cached_property
+    def _bears(self) -> int:
+        scalars = (
+            scalar_of(elem_of(param))
+            for param in self.adjoint.function.params[self._count :]
+            if isinstance(param.type, Array)
+        )
+        return min((GROWS_TO.get(scalar, MOST_THREADS) for scalar in scalars), default=MOST_THREADS)
 
     @cached_property
     def vjp(self) -> Vjp:
