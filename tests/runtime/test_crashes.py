@@ -1,5 +1,9 @@
 """Programs that once ended the whole process, or wrote outside of an array, end with an error at the line."""
 
+import threading
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -141,6 +145,37 @@ def k(x: array[float], y: array[float]):
     kl.compile(text.format(" + ".join(["inner(x[0])"] * 16)))
     with pytest.raises(KernelValueError, match="the local arrays of k are too large"):
         kl.compile(text.format(" + ".join(["inner(x[0])"] * 17)))
+
+
+_SQUARE = "    a{0} = zeros(4000)\n    a{0}[{0}] = x[{0}]\n    s += a{0}[int(x[0]) + {0}] * a{0}[{0}]\n"
+LARGE_LOCALS = "def squares(x: array[float], y: array[float]):\n    s = 0.0\n{}    y[0] = s\n".format(
+    "".join(_SQUARE.format(k) for k in range(16))
+)
+
+
+def on_a_small_stack(work: Callable[[], Any]) -> Any:
+    done: list[Any] = []
+    before = threading.stack_size(1 << 18)
+    try:
+        thread = threading.Thread(target=lambda: done.append(work()))
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    return done[0]
+
+
+def test_local_arrays_do_not_fill_the_stack_of_a_thread() -> None:
+    kernel = kl.compile(LARGE_LOCALS)["squares"]
+
+    def swept() -> list[float]:
+        x, y = kl.array(np.arange(16.0), dtype=float, requires_grad=True), kl.zeros(1, requires_grad=True)
+        with kl.Tape() as tape:
+            kl.launch(kernel, dim=1, inputs=[x], outputs=[y])
+        tape.backward(y)
+        return x.grad.numpy().tolist()
+
+    assert on_a_small_stack(swept) == [2.0 * k for k in range(16)]
 
 
 RECORD = np.dtype([("id", "u1"), ("n", "<f4")])

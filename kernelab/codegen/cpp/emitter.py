@@ -29,7 +29,6 @@ from kernelab.codegen.cpp.entry import (
     message_of,
 )
 from kernelab.codegen.cpp.helpers import PRELUDE, USES, Names, identifier
-from kernelab.codegen.cpp.late_values import late_values
 from kernelab.codegen.cpp.prefetch import Prefetches, prefetches
 from kernelab.codegen.cpp.targets import Flavor, Outline, polled
 from kernelab.codegen.cpp.wide_accumulators import Wide, total_of, totals, wide_of
@@ -112,17 +111,17 @@ class Body(Writer):
 
     def lines(self) -> list[Line]:
         """The whole entry."""
-        shell = self.flavor.shell(self.outline())
+        shell = self.flavor.shell(self.outline(), self.own_memory.size)
+        self.needs |= {"own", "fail"} if self.own_memory.size else set()
         self.depth = shell.depth
-        if self.flavor.target == "cpu":
-            self.keep_late_values()
+        self.keep_late_values()
         self.stmts(self.function.body.stmts)
         return [*map(Line, shell.head), *self.written, *map(Line, shell.tail)]
 
     def keep_late_values(self) -> None:
-        for type, values in late_values(self.function.body).items():
+        for type, values in self.own_memory.late.items():
             name = self.name.fresh("late")
-            self.line(f"volatile {type} {name}[{len(values)}];")
+            self.line(self.own_memory.late_array(type, name))
             self.late.update(values)
             for place, var in enumerate(values):
                 self.name.alias(var, f"{name}[{place}]")

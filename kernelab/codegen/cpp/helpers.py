@@ -138,6 +138,10 @@ __attribute__((noinline, cold)) static i64 poll(i64* status) {{
   return -1;
 }}
 """,
+    "own": """\
+extern "C" void* malloc(unsigned long);
+extern "C" void free(void*);
+""",
     # Inlined, so that the three stay in registers; only the call of realloc is left.
     "room": """\
 extern "C" void* realloc(void*, unsigned long);
@@ -389,7 +393,7 @@ __half __float_as_uint __uint_as_float __float_as_int __double_as_longlong __ldg
 
 OURS = """
 i64 u64 args given status budget thread turn total start release rest width end base top limit
-poll fail fail_index note wrapped room more from16 to16 round16 odd32 add16 add8 realloc free say said
+poll fail fail_index note wrapped own room more from16 to16 round16 odd32 add16 add8 realloc free say said
 ahead already box warp_add32 settle16 settle32 share32 fromb16 tob16 roundb16 addb16 settleb16 odd32i
 calloc beside widen32 widen16 widenb16 spread32 spread16 spreadb16
 from0 from1 from2 from3 upto0 upto1 upto2 upto3

@@ -18,7 +18,7 @@ LATE = 50
 """So many statements lie between a value and where it is read."""
 
 MOST = 1 << 16
-"""The values that the stack of a thread surely holds."""
+"""The most values that wait so."""
 
 
 def late_values(block: ir.Block) -> Mapping[str, Sequence[ir.Var]]:

@@ -7,14 +7,27 @@ and polls between chunks of threads; on a CUDA device each thread of the device 
 the grid.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from kernelab.codegen.cpp import spelling, wide_accumulators
-from kernelab.codegen.cpp.entry import BOX, DONE, GRID_SLOTS, TILE, WRAPPED, Message, Param, device_call
+from kernelab.codegen.cpp.entry import (
+    BOX,
+    DONE,
+    GRID_SLOTS,
+    MEMORY,
+    TILE,
+    WRAPPED,
+    Message,
+    Param,
+    device_call,
+)
 from kernelab.codegen.cpp.helpers import BUDGET, CPU_HELPERS, CUDA_HELPERS
+from kernelab.codegen.cpp.late_values import late_values
+from kernelab.codegen.cpp.own_memory import ON_STACK, OwnMemory
 from kernelab.codegen.cpp.prefetch import Prefetches
 from kernelab.codegen.cpp.wide_accumulators import Total, Wide
 from kernelab.lang.ir import Atomic, AtomicKind, Function
@@ -70,12 +83,17 @@ def _indented(lines: list[str], depth: int) -> list[str]:
 # ------------------------------------------------------------------------------------------ CPU
 
 
-def cpu_shell(outline: Outline) -> Shell:
-    """One function that runs every thread of the grid and returns status[0]."""
+def cpu_shell(outline: Outline, own: int) -> Shell:
+    """One function that runs every thread of the grid and returns status[0]; threads own so many bytes."""
     sums = [line for total in outline.totals for line in total.declared]
-    setup = [*outline.unpack]
+    setup, release = [], list[str]()
+    if own:
+        setup.append(f"char* const own = (char*)malloc({own});")
+        setup.append(f"if (!own) {{ fail(status, {MEMORY}, 0, 0); return {MEMORY}; }}")
+        release.append("free(own);")
+    setup += outline.unpack
     setup += [] if outline.arena is None else ["char *base = 0, *top = 0, *limit = 0;"]
-    release = [] if outline.arena is None else ["free(base);"]
+    release += [] if outline.arena is None else ["free(base);"]
     release += [total.settled for total in outline.totals]
     for name, param in outline.residuals:
         setup.append(f"i64* const {name}_handle = (i64*)args[{param.slot}];")
@@ -343,6 +361,10 @@ class Flavor(ABC):
         """The distance by which a record of so many bytes moves the top of the arena."""
         return str(size)
 
+    def own_memory(self, function: Function) -> OwnMemory:
+        """The memory that each thread has for itself."""
+        return OwnMemory(function, late_values(function.body), ON_STACK)
+
     def wide(self, function: Function) -> tuple[Atomic, ...]:
         """The additions that may go to a float64 accumulator of each element."""
         return wide_accumulators.wide(function)
@@ -356,8 +378,8 @@ class Flavor(ABC):
         """The statements that print, and the helpers that they call; `number` is the message's own."""
 
     @abstractmethod
-    def shell(self, outline: Outline) -> Shell:
-        """The text around the body of a thread."""
+    def shell(self, outline: Outline, own: int) -> Shell:
+        """The text around the body of a thread, which owns so many bytes from malloc."""
 
 
 class Cpu(Flavor):
@@ -379,8 +401,8 @@ class Cpu(Flavor):
             return [f"{head};"], {"say"}
         return [f"if (i64* said = {head}) {{ {' '.join(kept)} }}"], {"say"}
 
-    def shell(self, outline: Outline) -> Shell:
-        return cpu_shell(outline)
+    def shell(self, outline: Outline, own: int) -> Shell:
+        return cpu_shell(outline, own)
 
 
 _WRAPPING = {"add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "neg": "-{}"}
@@ -455,6 +477,10 @@ class Cuda(Flavor):
     def taken(self, size: int) -> str:
         return f"{size} * (i64)width"
 
+    def own_memory(self, function: Function) -> OwnMemory:
+        # A device thread has memory of its own, and its compiler sees to the registers.
+        return OwnMemory(function, {}, math.inf)
+
     def wide(self, function: Function) -> tuple[Atomic, ...]:
         return ()
 
@@ -464,7 +490,7 @@ class Cuda(Flavor):
     def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
         return [device_call(message, values)], set()
 
-    def shell(self, outline: Outline) -> Shell:
+    def shell(self, outline: Outline, own: int) -> Shell:
         return cuda_shell(outline)
 
 

@@ -9,10 +9,12 @@ import math
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.entry import FULL, KEPT, LIMIT, MEMORY, ROOM, Line, Site
 from kernelab.codegen.cpp.helpers import Names
+from kernelab.codegen.cpp.own_memory import OwnMemory
 from kernelab.codegen.cpp.spelling import unwrapped
 from kernelab.codegen.cpp.targets import INDENT, Flavor
 from kernelab.codegen.cpp.wide_accumulators import Total, Wide
@@ -130,7 +132,7 @@ class Writer:
         self.flavor = flavor
         self.name = Names()
         self.used = frozenset(ir.reads(function.body))
-        self.late: set[ir.Var] = set()  # what `late_values` has declared
+        self.late: set[ir.Var] = set()  # what has been declared of `late_values`
         self.totals: dict[ir.Atomic, Total] = {}
         self.wide: dict[ir.Atomic, Wide] = {}
         self.widened: list[tuple[ir.Atomic, str, str, Line]] = []
@@ -155,6 +157,10 @@ class Writer:
         self.positions: ChainMap[tuple[ir.Var, int, ir.Atom], str] = ChainMap()
         self.in_memory: dict[ir.Var, dict[tuple[tuple[ir.Atom, ...], int | None], ir.Var]] = {}
         """The variables loaded from each array, by element and component, where memory still holds them."""
+
+    @cached_property
+    def own_memory(self) -> OwnMemory:
+        return self.flavor.own_memory(self.function)
 
     # ---------------------------------------------------------------------------------------- lines
 
@@ -227,9 +233,8 @@ class Writer:
         name = self.name.family(
             stmt.out, ["_data", *(f"_{letter}{k}" for letter in "ns" for k in range(ndim))]
         )
-        count = math.prod(stmt.shape) * inner
-        self.line(f"{spelling.memory_type(scalar)} {name}_data[{count}] = {{}};")
-        self.line(f"char* const {name} = (char*){name}_data;")
+        for line in self.own_memory.zeros(name, stmt):
+            self.line(line)
         sizes = [math.prod(stmt.shape[k + 1 :]) * inner * spelling.size(scalar) for k in range(ndim)]
         extents = ", ".join(f"{name}_n{k} = {extent}" for k, extent in enumerate(stmt.shape))
         strides = ", ".join(f"{name}_s{k} = {size}" for k, size in enumerate(sizes))
