@@ -148,7 +148,12 @@ def _flip(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
-@pytest.mark.parametrize("damage", [_truncate, _empty, _flip])
+def _be_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o700)
+
+
+@pytest.mark.parametrize("damage", [_truncate, _empty, _flip, _be_a_pipe])
 def test_a_damaged_library_is_built_again(damage: Callable[[Path], None], folder: Path) -> None:
     builder = Builder()
     builder.get(Cache())

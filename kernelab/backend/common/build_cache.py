@@ -236,6 +236,8 @@ def _seal(path: Path) -> None:
 
 def _is_intact(path: Path) -> bool:
     try:
+        if not path.is_file():  # a pipe would be read for ever
+            return False
         _require_private(path)
         data = path.read_bytes()
     except OSError:
