@@ -444,6 +444,27 @@ def test_a_thread_builds_while_another_launches() -> None:
     assert list(built) == ["saxpy"]
 
 
+def test_an_exception_that_is_set_in_another_thread_ends_its_launch(entries: dict[str, Entry]) -> None:
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            launch(entries["endless"], kernels.endless(), (1,), y=np.zeros(1, np.float32))
+        except BaseException as error:  # noqa: BLE001  it is compared below
+            raised.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    assert thread.ident is not None
+    inside = {CpuEntry.__call__.__code__, cpu_backend._Block.run.__code__}
+    while sys._current_frames()[thread.ident].f_code not in inside:
+        threading.Event().wait(0.001)
+    set_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    assert set_in(ctypes.c_ulong(thread.ident), ctypes.py_object(KeyboardInterrupt)) == 1
+    thread.join(60)
+    assert [isinstance(error, KeyboardInterrupt) for error in raised] == [True]
+
+
 def test_a_launch_lets_other_threads_of_python_run(entries: dict[str, Entry]) -> None:
     def stop(process: int) -> None:
         signal.pthread_kill(process, signal.SIGALRM)
