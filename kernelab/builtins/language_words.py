@@ -121,8 +121,12 @@ WORDS: dict[str, tuple[str, str]] = {
 
 def said_of(word: str) -> str:
     """The signature and documentation of a word, in the form of an operation's; "" for other names."""
-    said = [meaning for name, meaning in (*WORDS.items(), *library_functions()) if name == word]
-    return "\n\n".join(f"{written}\n    {meaning}" for written, meaning in said)
+    return "\n\n".join(f"{written}\n    {meaning}" for written, meaning in ways_of(word))
+
+
+def ways_of(word: str) -> list[tuple[str, str]]:
+    """How a word is written, and what it does, for each way to write it; empty for other names."""
+    return [said for name, said in (*WORDS.items(), *library_functions()) if name == word]
 
 
 @cache

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from kernelab.builtins.language_words import said_of
-from kernelab.builtins.table import Builtin
+from kernelab.builtins.language_words import said_of, ways_of
+from kernelab.builtins.table import Builtin, signature
 from kernelab.codegen.listing.listing_expressions import spelt
 from kernelab.errors import KernelError, Source
 from kernelab.frontend import UserFunction
@@ -109,7 +109,7 @@ def _of_word(word: str, names: Mapping[str, Any]) -> Iterator[str]:
     if sections:
         yield "\n\n".join(f"{title}\n```python\n{text}\n```" for title, text in sections)
     elif isinstance(language().get(word), BuiltinRef):
-        yield f"```\n{operation(word)}\n```"
+        yield operation_in_markdown(word)
     elif meaning is not None and not isinstance(meaning, BuiltinRef):
         yield f"`{word}` of the notebook: {short(value)}"
 
@@ -120,6 +120,23 @@ def operation(word: str) -> str:
         return said_of(word)
     rule = derivative(word)
     return f"{Builtin(word).__doc__}" + (f"\n\n{rule}" if rule else "")
+
+
+def operation_in_markdown(word: str) -> str:
+    """The same with its code as code; signatures of which the same is said stand together."""
+    ways = [(signature(op), op.doc) for op in ops.overloads(word)]
+    written: dict[str, list[str]] = {}
+    for head, said in ways or ways_of(word):
+        written.setdefault(said, []).append(head)
+    blocks = [f"{_code(heads)}\n{said}" for said, heads in written.items()]
+    if ways and (rule := derivative(word)):
+        told, *lines = rule.splitlines()
+        blocks.append(f"{told}\n{_code([line.strip() for line in lines])}" if lines else told)
+    return "\n\n".join(blocks)
+
+
+def _code(lines: Sequence[str]) -> str:
+    return "\n".join(("```python", *lines, "```"))
 
 
 def described(shown: object) -> Sections | None:

@@ -13,7 +13,7 @@ from kernelab.errors import KernelError
 from kernelab.frontend.meaning.meanings import BuiltinRef, TypeRef
 from kernelab.frontend.meaning.name_lookup import PREFIXES, language
 from kernelab.jupyter.cell_text import CellText
-from kernelab.jupyter.hovering import Sections, described, kinds_at, operation
+from kernelab.jupyter.hovering import Sections, described, kinds_at, operation, operation_in_markdown
 
 MAGIC = "%%kernel"
 ARRAY_ATTRIBUTES = ("ndim", "shape", "size")
@@ -106,12 +106,13 @@ def _answer(reply: Reply, code: str, cursor_pos: int, names: Mapping[str, Any]) 
     word = token_at_cursor(code, cursor_pos).rpartition(".")[2]
     before = code[:cursor_pos].split("\n")
     kinds = kinds_at(CellText(code), len(before), names)
-    text = f"{word}: {kinds[word]}" if word in kinds else ""
-    if not text and isinstance(language().get(word), BuiltinRef):
-        text = operation(word)
-    if not text:
+    if word in kinds:
+        data = {"text/plain": f"{word}: {kinds[word]}"}
+    elif isinstance(language().get(word), BuiltinRef) and (text := operation(word)):
+        data = {"text/plain": text, "text/markdown": operation_in_markdown(word)}
+    else:
         return reply
-    return {"status": "ok", "found": True, "data": {"text/plain": text}, "metadata": {}}
+    return {"status": "ok", "found": True, "data": data, "metadata": {}}
 
 
 def explain(data: Any, info: Any = None) -> Sections | None:

@@ -115,6 +115,7 @@ def test_an_operation_is_told_with_its_derivative(word: str, line: str) -> None:
     text = f"%%kernel\ndef f(x: array[float]):\n    {word}"
     told = hover({"text": text, "position": [2, 5]}, {})
     assert line in told["markdown"]
+    assert not any("``" in code for code in told["markdown"].split("```")[1::2])
     assert [told["start"], told["end"]] == [[2, 4], [2, 4 + len(word)]]
 
 
