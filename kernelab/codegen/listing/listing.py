@@ -144,7 +144,7 @@ def _printer(function: ir.Function, only_adds: bool) -> "_Printer":
     return _Printer(name, folded, Expressions(name, folded), used, only_adds)
 
 
-BACKWARDS = "# backwards: each use of a value adds its share to the cotangent"
+BACKWARDS = "# backwards: each use adds its share"
 """The comment between the two halves of an adjoint as textbooks write it."""
 
 CHAIN = 6
