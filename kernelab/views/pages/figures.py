@@ -85,7 +85,7 @@ MOST_CELLS = 900
 
 STYLE = (
     ".kl .kl-over{position:relative;display:inline-block;line-height:0;max-width:100%}"
-    ".kl .kl-over>img{max-width:100%;height:auto}"
+    ".kl .kl-drawing .kl-over>img,.kl .kl-over>img{max-width:100%;height:auto}"
     ".kl .kl-over>.kl-hover{position:absolute;left:0;top:0;width:100%;height:100%}"
     ".kl .kl-hover rect{fill:transparent}"
     ".kl .kl-hover rect:hover{fill:rgba(128,128,128,.35)}"
