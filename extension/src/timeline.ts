@@ -387,7 +387,7 @@ export class Timeline {
       ArrowRight: memory === null ? 0 : Math.min(lanes - 1, memory + 1),
       ArrowLeft: memory === null ? null : memory - 1,
     };
-    if (event.key === "Escape") this.selection.pick(null, null);
+    if (event.key === "Escape" && (record ?? memory) !== null) this.selection.pick(null, null);
     else if (event.key in jumps) this.reveal(Math.min(end, Math.max(0, jumps[event.key]!)));
     else if (event.key in sideways) this.selection.pick(record, (sideways[event.key] ?? -1) < 0 ? null : sideways[event.key]!);
     else return;

@@ -4,7 +4,7 @@ import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { ISessionContextDialogs, WidgetTracker } from "@jupyterlab/apputils";
 import type { CodeEditor } from "@jupyterlab/codeeditor";
 import type { IEditorLanguageRegistry } from "@jupyterlab/codemirror";
-import type { INotebookTracker } from "@jupyterlab/notebook";
+import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import type { IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import type { ISettingRegistry } from "@jupyterlab/settingregistry";
 import type { IStatusBar } from "@jupyterlab/statusbar";
@@ -18,6 +18,7 @@ import { Forms } from "./forms";
 import { highlight } from "./highlight";
 import { hover } from "./hover";
 import { rebuild, whileKernels } from "./kernel_cells";
+import { IN_OUTPUTS, leaveByEscape } from "./leaving";
 import { Links } from "./links";
 import { marks } from "./marks";
 import type { Kind, Replies, Requests } from "./messages";
@@ -59,12 +60,16 @@ export interface Main {
 
 /** Begin to listen to notebooks and their kernels. */
 export function begin(host: Host): Main {
-  const { plugin, tracker, registry, rendermime, dialogs, trans } = host;
+  const { plugin, app, tracker, registry, rendermime, dialogs, trans } = host;
   const links = new Links(tracker),
     settings = settingsOf(registry, plugin, () => links.everywhere(rebuild.of(null)));
   const warnings = new Warnings(links, trans);
-  tracker.forEach(keepViews);
-  tracker.widgetAdded.connect((_, panel) => keepViews(panel));
+  const follow = (panel: NotebookPanel) => {
+    keepViews(panel);
+    leaveByEscape(app, tracker, panel.node, IN_OUTPUTS);
+  };
+  tracker.forEach(follow);
+  tracker.widgetAdded.connect((_, panel) => follow(panel));
   const commands: Commands = {
     "show-forms": ofForms(host, links),
     "show-side": ofSide(host, links, warnings),
@@ -103,6 +108,7 @@ function ofForms({ app, languages, trans, shown, hasMain }: Host, links: Links):
       panel = links.tracker.currentWidget;
     if (!forms || forms.isDisposed) {
       forms = new Forms(links, languages, trans);
+      leaveByEscape(app, links.tracker, forms.node);
       if (hasMain) app.shell.add(forms, "main", { mode: "split-right", ref: panel?.id, activate: false });
       else app.shell.add(forms, "right", { rank: 800 });
       await shown.add(forms);
@@ -115,6 +121,7 @@ function ofForms({ app, languages, trans, shown, hasMain }: Host, links: Links):
 /** The panel at the right, and the item of the status bar that opens it. */
 function ofSide({ app, trans, bar, place }: Host, links: Links, warnings: Warnings): () => void {
   place.addWidget(new Side(app, links, warnings, trans));
+  leaveByEscape(app, links.tracker, place.node);
   const run = () => app.shell.activateById(place.id),
     item = new Status(links, warnings, trans, run);
   bar?.registerStatusItem("kernelab:status", {
