@@ -4,7 +4,6 @@ A thin face: the computation is in `kernelab.autodiff`, what is shown in `kernel
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -21,6 +20,7 @@ from kernelab.autodiff.jacobians.subject import Key, Subject, apart, of_function
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.autodiff.transforms.trees import refusal
 from kernelab.backend.cuda.launch_config import config_of
+from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import (
     Diagnostic,
     GradientError,

@@ -10,7 +10,6 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +25,7 @@ from kernelab.backend.common.compiler import (
 )
 from kernelab.backend.cuda.nvrtc import PACKAGES, compile_to_ptx
 from kernelab.codegen.cpp.entry import Line, Unit
+from kernelab.data_classes import dataclass
 from kernelab.errors import BuildError
 
 PROBE = (

@@ -10,12 +10,12 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, Literal, Self
 
 from kernelab import hooks
+from kernelab.data_classes import dataclass, field
 
 Severity = Literal["error", "warning", "information"]
 

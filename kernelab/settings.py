@@ -4,8 +4,9 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
+
+from kernelab.data_classes import dataclass, replace
 
 T = TypeVar("T")
 

@@ -35,14 +35,15 @@ COMPOSED = frozenset({"frontend", "passes", "codegen", "backend"})
 COMPOSER = "kernelab.runtime.kernel.kernel"
 NOTEBOOK_PACKAGES = frozenset({"IPython", "ipywidgets", "anywidget", "traitlets", "comm", "ipykernel"})
 
-LANGUAGE = frozenset({"hooks", "errors", "lang"})
+LANGUAGE = frozenset({"data_classes", "hooks", "errors", "lang"})
 CORE = LANGUAGE | {"host", "builtins", "guidance", "settings"} | COMPOSED
 LEFT_OF: dict[str, frozenset[str]] = {
+    "data_classes": frozenset(),
     "hooks": frozenset(),
-    "errors": frozenset({"hooks"}),
-    "settings": frozenset(),
-    "guidance": frozenset({"hooks", "errors"}),
-    "lang": frozenset({"hooks", "errors"}),
+    "errors": frozenset({"data_classes", "hooks"}),
+    "settings": frozenset({"data_classes"}),
+    "guidance": frozenset({"data_classes", "hooks", "errors"}),
+    "lang": frozenset({"data_classes", "hooks", "errors"}),
     "host": LANGUAGE,
     "builtins": LANGUAGE | {"host"},
     "frontend": LANGUAGE | {"host", "builtins", "guidance"},

@@ -14,12 +14,12 @@ the function; it is not advanced.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from kernelab.builtins.composite import composite
 from kernelab.builtins.table import Float, Vec2, Vec3, Vec4, added
+from kernelab.data_classes import dataclass
 from kernelab.lang.ops import VecPattern, Zero
 from kernelab.lang.types import Scalar, float32, int32, uint32
 

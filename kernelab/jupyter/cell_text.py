@@ -4,9 +4,9 @@ Knows the text alone; must not know what it means.
 """
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 
+from kernelab.data_classes import dataclass
 from kernelab.errors import Source, Span
 from kernelab.guidance.quick_fixes import Edit
 

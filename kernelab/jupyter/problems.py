@@ -7,12 +7,12 @@ line where a value turned NaN.  It is mended when a cell of one of its lines has
 import itertools
 import linecache
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 
 from kernelab.autodiff.records.hazards import LISTENERS, Overwrite
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnosed, Diagnostic, Span, label_of
 from kernelab.jupyter.inspection import is_kernel_cell
 

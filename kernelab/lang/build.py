@@ -7,12 +7,12 @@ atoms Python's operators.  It folds only what is exact, so a program keeps its m
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import product
 from typing import Any, Union
 
 import numpy as np
 
+from kernelab.data_classes import dataclass
 from kernelab.errors import NOWHERE, Span
 from kernelab.lang import ir, ops
 from kernelab.lang.ops import Op

@@ -35,11 +35,11 @@ comes from; a derived statement inherits the span of its primal.  `component` of
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, assert_never
 
 from kernelab import hooks
+from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import NOWHERE, Span
 from kernelab.hooks import Displayed
 from kernelab.lang.native import Access, Snippet

@@ -6,9 +6,9 @@ that the compiler refuses what the reading has overlooked.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
+from kernelab.data_classes import dataclass
 from kernelab.errors import Span
 from kernelab.lang.types import Type, Value
 

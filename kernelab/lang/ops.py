@@ -13,12 +13,12 @@ This module knows the shape of the record and the overload sets by name; the rec
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, assert_never
 
 import numpy as np
 
+from kernelab.data_classes import dataclass, field
 from kernelab.lang.types import (
     LARGEST,
     Array,

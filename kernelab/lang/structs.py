@@ -7,11 +7,11 @@ was compiled with the old one keeps it.  Knows types and their layout in memory;
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from kernelab.data_classes import dataclass, field
 from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, is_differentiable, scalar_of, shape_of
 
 

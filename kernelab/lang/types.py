@@ -7,12 +7,12 @@ dtype of an array.  That they can be called, tested for and inherited from is th
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from kernelab.data_classes import dataclass, field
 from kernelab.lang.rounding import BFLOAT16
 
 Kind = Literal["bool", "int", "uint", "float"]

@@ -5,13 +5,13 @@ What is right it asks of differences, or of a reference that the exercise gives.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kernelab import hooks
 from kernelab.autograd import jacobian_fd
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelError, KernelValueError, counted
 from kernelab.guidance.bad_calls import telling
 from kernelab.runtime.array.array import array

@@ -8,7 +8,6 @@ digraph tape {
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from math import prod
 from os import PathLike
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from kernelab import hooks
 from kernelab.autodiff.tape.tape import Tape
+from kernelab.data_classes import dataclass
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import name_in_caller
 from kernelab.views.tape.digest import Digest, TapeData

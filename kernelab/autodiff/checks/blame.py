@@ -9,7 +9,6 @@ Must not know reports.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,6 +25,7 @@ from kernelab.autodiff.transforms.levels import duplicate
 from kernelab.autodiff.transforms.trees import argument_name, name_of, scalars
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame, Numpy
+from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError, Span
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import Custom, CustomRules, Function, Let, Native, Stmt, walk

@@ -9,7 +9,6 @@ differ, the tape is halved until the first record is found with which they do.  
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.trees import scalar_shape, scalars
+from kernelab.data_classes import dataclass
 from kernelab.errors import KernelWarning
 from kernelab.runtime.array.array import array
 

@@ -12,7 +12,6 @@ every entry looked at.
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
@@ -39,6 +38,7 @@ from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.reverse import Run
 from kernelab.autodiff.transforms.trees import refusal
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, GradientError, KernelValueError, Related, Span
 from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.launch.launch import find_races

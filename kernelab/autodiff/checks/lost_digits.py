@@ -7,7 +7,6 @@ nearly equal numbers are subtracted; a comparison that comes out otherwise loses
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -31,6 +30,7 @@ from kernelab.autodiff.transforms.trees import scalars
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame, Numpy
+from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError, Span, text_of
 from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE

@@ -5,7 +5,6 @@ runs on the interpreter.  Must not know where the operands come from.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from kernelab.autodiff.checks.rule_samples import calling, evaluate
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.lanes import Numpy
+from kernelab.data_classes import dataclass
 from kernelab.lang.build import Builder, type_of
 from kernelab.lang.ir import Atom, Const, Function, Let, Var
 from kernelab.lang.ops import Derivative, Op, Undefined

@@ -1,7 +1,6 @@
 """Checks whether results depend on thread order: runs programs with the last thread first."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,6 +8,7 @@ from kernelab.autodiff.jacobians.subject import Key, Subject
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents
 from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.autodiff.transforms.trees import scalars
+from kernelab.data_classes import dataclass
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.kernel.program import Program

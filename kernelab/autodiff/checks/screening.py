@@ -12,7 +12,6 @@ not know reports.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,6 +23,7 @@ from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.reverse import Run
+from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError, Span
 from kernelab.lang.ir import Custom, Native, walk
 

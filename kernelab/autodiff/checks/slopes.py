@@ -7,10 +7,11 @@ Where the slopes to the two sides stay apart however small the step is, there is
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from kernelab.data_classes import dataclass
 
 Numpy = np.ndarray[Any, Any]
 

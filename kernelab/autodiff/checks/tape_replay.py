@@ -6,7 +6,6 @@ Knows records, levels and tapes; must not know how derivatives are compared.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kernelab.autodiff.records.coverage import WHOLE, box_in
@@ -16,6 +15,7 @@ from kernelab.autodiff.tape.checkpoint import CheckpointRecord, checkpoint
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.autodiff.transforms.reverse import Reverse
+from kernelab.data_classes import dataclass
 from kernelab.lang.ir import Atomic, Store, Var, walk
 from kernelab.lang.types import HALVES, Value, bfloat16, float16, is_differentiable, scalar_of
 from kernelab.runtime.array.array import Gathered, array

@@ -5,7 +5,6 @@ read; if that has been overwritten since and was not saved, it is not checkable,
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import starmap
 from typing import Any, cast
 
@@ -33,6 +32,7 @@ from kernelab.autodiff.tape.seeds import final_arrays
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.levels import duplicate
 from kernelab.autodiff.transforms.trees import is_whole, refusal
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, GradientError, KernelError, KernelTypeError, KernelValueError, a_thing
 from kernelab.hooks import steps
 from kernelab.lang.types import is_differentiable, scalar_of

@@ -11,7 +11,6 @@ domain of f are left out.  Must not know views.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from kernelab.autodiff.jacobians.jacobian import Selection, Trace
 from kernelab.autodiff.jacobians.subject import Subject, apart
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE
+from kernelab.data_classes import dataclass
 
 STEPS = 10.0 ** np.arange(-1.0, -8.5, -0.5)
 """The steps, relative to the size of each input element where that exceeds 1."""

@@ -7,7 +7,6 @@ vector.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -39,6 +38,7 @@ from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.autodiff.transforms.trees import refusal
+from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError, KernelValueError
 
 DOUBLE = float(np.finfo(np.float64).eps)

@@ -5,7 +5,6 @@ change of the element noted; another record contributes the difference of the el
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from operator import index as as_index
 from typing import Any
 
@@ -22,6 +21,7 @@ from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.autodiff.transforms.trees import name_of
 from kernelab.backend.cpu.interpreter import Change, can_be_pointed, changes_of
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError, a_thing
 from kernelab.frontend.definitions.kernels import Formal
 from kernelab.guidance.bad_calls import telling

@@ -1,7 +1,6 @@
 """Digits lost by line: a kernel or a tape in its own precision beside float64, forwards and backwards."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kernelab.autodiff.checks.lost_digits import Loss, SideBySide, compared
@@ -11,6 +10,7 @@ from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.tape.seeds import values_of
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
+from kernelab.data_classes import dataclass
 from kernelab.errors import NOWHERE, Diagnostic, KernelTypeError, Source, Span, TapeError
 from kernelab.guidance.bad_calls import telling
 from kernelab.runtime.array.array import array

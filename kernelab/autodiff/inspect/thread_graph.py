@@ -7,7 +7,6 @@ the primal, then backwards, where each use of a value adds its share to the cota
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -19,6 +18,7 @@ from kernelab.backend.cpu.interpreter import run_thread
 from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.codegen.listing.listing import statements_of
 from kernelab.codegen.listing.listing_expressions import Expressions
+from kernelab.data_classes import dataclass, field
 from kernelab.errors import KernelTypeError, Span
 from kernelab.hooks import Displayed
 from kernelab.lang import ir

@@ -5,7 +5,6 @@ of the launch would write.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +19,7 @@ from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.backend.cpu.interpreter import Seen, watch
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError, TapeError
 from kernelab.lang.ir import Function
 from kernelab.lang.rounding import epsilon

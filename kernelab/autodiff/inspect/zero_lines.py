@@ -5,7 +5,6 @@ again by the interpreter; a cotangent that it read as zero is followed into the 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from kernelab.autodiff.tape.backward import BackwardPlan, sweep
 from kernelab.autodiff.tape.seeds import Seeds, seeded
 from kernelab.backend.cpu.interpreter import can_be_pointed
 from kernelab.backend.cpu.zero_trace import UNUSED, Cotangent, births, changes_and_skips, trace_zeros
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Span
 from kernelab.lang.ir import For, Function, While
 from kernelab.passes.common.copying import inline

@@ -7,7 +7,6 @@ how to run a subject on moved inputs; must not know derivatives.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.trees import scalars
+from kernelab.data_classes import dataclass
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import float32, scalar_of
 from kernelab.runtime.array.array import array

@@ -6,7 +6,6 @@ of the input's adjoint.  Entries that are left out are NaN; `evaluated` masks th
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from kernelab.autodiff.transforms.levels import BASE, Level, fresh
 from kernelab.autodiff.transforms.reverse import Reverse, Run
 from kernelab.autodiff.transforms.transforms import chunks, unit_vectors
 from kernelab.autodiff.transforms.trees import is_whole, refusal
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelKeyError, KernelValueError, MissingPackageError, missing
 from kernelab.hooks import steps
 from kernelab.lang.rounding import epsilon

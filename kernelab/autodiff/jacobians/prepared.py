@@ -5,7 +5,6 @@ them: the vectors stand in memory once and for all, only what the kernel changes
 made for is left to the levels.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from kernelab.autodiff.jacobians.subject import Subject
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents
 from kernelab.autodiff.transforms.batch_and_wide import with_lanes
 from kernelab.autodiff.transforms.levels import BASE, fresh
+from kernelab.data_classes import dataclass
 from kernelab.errors import KernelIndexError
 from kernelab.lang.types import Array
 from kernelab.runtime.array.array import array

@@ -7,7 +7,6 @@ whole.  That of a gradient is symmetric, and may need fewer columns still.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -36,6 +35,7 @@ from kernelab.autodiff.jacobians.prepared import PreparedTangents, is_plain, pre
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.batch_and_wide import Batch
 from kernelab.autodiff.transforms.levels import BASE
+from kernelab.data_classes import dataclass
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of
 from kernelab.runtime.array.array import array

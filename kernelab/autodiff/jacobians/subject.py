@@ -8,7 +8,6 @@ import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from kernelab.autodiff.transforms.levels import Level
 from kernelab.autodiff.transforms.trees import fields, name_of, refusal, scalar_shape
 from kernelab.autodiff.transforms.trees import leaves as arrays_of
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
 from kernelab.lang.build import elem_of, is_float
 from kernelab.lang.structs import StructArray, leaves

@@ -7,8 +7,8 @@ not know records or tapes.
 import ctypes
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from kernelab.data_classes import dataclass
 from kernelab.lang.types import Value
 from kernelab.runtime.array.array import array
 from kernelab.runtime.launch.footprint import Residual

@@ -10,12 +10,12 @@ leaves a mark on the tape; only if an adjoint has to pass the mark is it an erro
 
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.moves import Simple
 from kernelab.autodiff.records.snapshots import Copied, Snapshot
+from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import Diagnostic, KernelMemoryError, Related, TapeError
 from kernelab.lang.types import uint8
 from kernelab.passes.access.access_regions import Box, Region

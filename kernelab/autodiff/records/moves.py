@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.snapshots import Snapshot
+from kernelab.data_classes import dataclass
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import device_add, device_clear
 from kernelab.runtime.context.conversion import HostArray

@@ -7,7 +7,6 @@ Knows arrays and lines; must not know records.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -16,6 +15,7 @@ import numpy as np
 
 from kernelab.autodiff.records.hazards import Witness
 from kernelab.autodiff.records.moves import FILLS
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, Related
 from kernelab.host.traced import Origins, origins
 from kernelab.host.values import HostValue

@@ -6,7 +6,6 @@ entry of a level (`transforms.reverse`).
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
@@ -17,6 +16,7 @@ from kernelab.autodiff.records.moves import cleared
 from kernelab.autodiff.records.snapshots import Copied, Snapshot
 from kernelab.backend.cpu import cpu_backend
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelTypeError, Related
 from kernelab.lang.types import bytes_of
 from kernelab.passes.access.dead_ends import DeadEnd

@@ -8,10 +8,10 @@ decide what happens in place of a copy.
 """
 
 import ctypes
-from dataclasses import dataclass
 
 import numpy as np
 
+from kernelab.data_classes import dataclass
 from kernelab.passes.access.access_regions import Box
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray, checksum, itemsize

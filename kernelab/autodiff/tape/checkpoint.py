@@ -11,7 +11,6 @@ run that does anything else than the first is an error: no gradient of it could 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -23,6 +22,7 @@ from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.snapshots import Snapshot
 from kernelab.autodiff.tape.backward import BackwardPlan, Puller, ends_on_the_way, sweep
 from kernelab.autodiff.tape.cuts import warn_of
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelTypeError, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable

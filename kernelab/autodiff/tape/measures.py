@@ -4,7 +4,6 @@ Nothing that the user has changes.  Knows records and sweeps; must not know the 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from time import perf_counter_ns
 
 import numpy as np
@@ -16,6 +15,7 @@ from kernelab.autodiff.tape.backward import BackwardPlan, Puller, sweep
 from kernelab.autodiff.tape.finite import pull_finite
 from kernelab.autodiff.tape.seeds import Seeds, seeded
 from kernelab.backend.cpu.loop_norms import has_measurable_loops, loop_norms
+from kernelab.data_classes import dataclass
 from kernelab.errors import NotFiniteError, Span
 from kernelab.hooks import Displayed
 from kernelab.lang.rounding import widened

@@ -9,7 +9,6 @@ left: whatever else is written there ends the sum.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,6 +17,7 @@ from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.backward import BackwardPlan
+from kernelab.data_classes import dataclass
 from kernelab.errors import (
     Diagnostic,
     KernelAttributeError,

@@ -1,7 +1,6 @@
 """The level of forward mode: carries tangents beside the arrays, and notes what ran, to explain zeros."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
@@ -9,6 +8,7 @@ from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, K
 from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
 from kernelab.autodiff.transforms.levels import BASE, Level, active_with, carried, fresh
 from kernelab.autodiff.transforms.reverse import Explaining, Move, Ran
+from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError
 from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.runtime.array.array import array

@@ -4,7 +4,6 @@ Inside of another transform results stay arrays, so that no derivative ends in a
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from kernelab.autodiff.transforms.levels import BASE, current
 from kernelab.autodiff.transforms.transforms import Apart
 from kernelab.autodiff.transforms.trees import is_whole, mapped, scalar_shape, shaped
+from kernelab.data_classes import dataclass, replace
 from kernelab.frontend import UserFunction
 from kernelab.host.values import HostValue, type_of
 from kernelab.lang.structs import StructArray

@@ -14,7 +14,6 @@ program.  Knows levels; must not know functions.
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import Any, Protocol
@@ -33,6 +32,7 @@ from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
 from kernelab.autodiff.transforms.levels import BASE, Level, active_with, carried, fresh
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, LaunchConfig
+from kernelab.data_classes import dataclass
 from kernelab.errors import KernelTypeError
 from kernelab.lang.types import HALVES, Array, Scalar, float32, is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Box, Region

@@ -6,7 +6,6 @@ function must not change its arguments, and returns arrays; `requires_grad` play
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, wraps
 from itertools import accumulate
 from typing import Any
@@ -36,6 +35,7 @@ from kernelab.autodiff.transforms.trees import (
     scalars,
     shaped,
 )
+from kernelab.data_classes import dataclass
 from kernelab.errors import GradientError, KernelValueError
 from kernelab.hooks import steps
 from kernelab.lang.types import Scalar, float64, is_differentiable, scalar_of, with_scalar

@@ -12,7 +12,6 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
@@ -31,6 +30,7 @@ from kernelab.codegen.cpp.entry import (
     Site,
     thread_position,
 )
+from kernelab.data_classes import dataclass
 from kernelab.errors import (
     NOWHERE,
     BuildError,

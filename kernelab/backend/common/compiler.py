@@ -14,12 +14,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from kernelab.codegen.cpp.entry import Unit
 from kernelab.codegen.cpp.snippets import complaints
+from kernelab.data_classes import dataclass
 from kernelab.errors import BuildError, Diagnostic, KernelSyntaxError, Related
 
 LOG = logging.getLogger(__name__)

@@ -5,9 +5,9 @@ Knows packed arguments; must not know where a launch runs.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kernelab.codegen.cpp.entry import GRID_SLOTS, EntryInfo, Layout, Param
+from kernelab.data_classes import dataclass
 from kernelab.lang.types import Array, bytes_of
 
 

@@ -5,7 +5,6 @@ failed have no effects any more, nor do those after them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn, assert_never
 
 import numpy as np
@@ -26,6 +25,7 @@ from kernelab.codegen.cpp.entry import (
 )
 from kernelab.codegen.cpp.wide_accumulators import totals, wide
 from kernelab.codegen.cpp.writer import early_saves
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of, type_of
@@ -104,6 +104,8 @@ class Bounds:
     used: int = 0
 
 
+_UNBOUNDED = Bounds()
+
 PIECE = 256
 """About how many bytes it takes to hold what lanes append at once, beside the values."""
 
@@ -125,7 +127,7 @@ class Chunk:
         arrays: Mapping[ir.Var, Numpy],
         sums: Sums,
         threads: range,
-        bounds: Bounds = Bounds(),
+        bounds: Bounds = _UNBOUNDED,
     ) -> None:
         self.program = program
         self.arrays = arrays

@@ -8,7 +8,6 @@ the error reported is the one a run thread by thread meets first.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeGuard
 
@@ -19,6 +18,7 @@ from kernelab.backend.common.backends import Args, Output, Part
 from kernelab.backend.cpu.chunk import Bounds, Chunk, Failure, Program
 from kernelab.backend.cpu.lanes import Frame, Numpy, Sums
 from kernelab.codegen.cpp.entry import GRID_SLOTS, MEMORY, EntryInfo, layout_of
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Span, text_of
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of

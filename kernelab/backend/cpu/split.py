@@ -9,7 +9,6 @@ order of the parts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate, product
 from math import prod
@@ -18,6 +17,7 @@ from kernelab.backend.common.backends import Args, Part, slots_of
 from kernelab.backend.common.reach import overlapping, repeated
 from kernelab.codegen.cpp.entry import GRID_SLOTS, EntryInfo
 from kernelab.codegen.cpp.wide_accumulators import shared_totals, wide
+from kernelab.data_classes import dataclass
 from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import int32

@@ -5,7 +5,6 @@ is.  Knows programs and packed arguments; must not know tapes.
 """
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from kernelab.backend.common.backends import Args
 from kernelab.backend.cpu.chunk import Chunk, component_of
 from kernelab.backend.cpu.interpreter import Change, Pointed, entry, run_thread
 from kernelab.backend.cpu.lanes import Frame, Numpy
+from kernelab.data_classes import dataclass, field
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.ops import Linear

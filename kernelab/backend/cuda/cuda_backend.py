@@ -9,7 +9,6 @@ launch ABI; must not know arrays or tapes.
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from kernelab.backend.common.backends import (
     Args,
@@ -54,6 +53,7 @@ from kernelab.codegen.cpp.entry import (
 )
 from kernelab.codegen.cpp.targets import Cuda
 from kernelab.codegen.cpp.wide_accumulators import met_by_all, wide
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import BuildError, Diagnostic, KernelMemoryError, LaunchError
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Function

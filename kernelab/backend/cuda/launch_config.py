@@ -16,7 +16,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
 
@@ -26,6 +25,7 @@ from kernelab.codegen.cpp.accumulator_helpers import MOST_THREADS
 from kernelab.codegen.cpp.entry import GRID_SLOTS, TILE, EntryInfo, Layout, Param, layout_of
 from kernelab.codegen.cpp.snippets import has_device_words
 from kernelab.codegen.cpp.wide_accumulators import met_by_all
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Append, Atomic, Function, Native, walk

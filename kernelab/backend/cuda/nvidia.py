@@ -13,13 +13,13 @@ import ctypes
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from kernelab.backend.cuda import nvrtc
 from kernelab.backend.cuda.faults import fault
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import BuildError, Diagnostic, KernelError, LaunchError, counted
 
 _INSTALL = "pip install 'kernelab[cuda]' installs cuda-python and NVRTC; until then use device=\"cpu\""

@@ -9,7 +9,6 @@ wait for each other around everything that is done there.  Knows the driver; mus
 import ctypes
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Protocol
 
@@ -36,6 +35,7 @@ from kernelab.codegen.cpp.entry import (
     WRAPPED,
     EntryInfo,
 )
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelError, KernelIndexError
 
 # ---------------------------------------------------------------------------------------------------- streams

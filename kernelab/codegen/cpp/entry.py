@@ -17,8 +17,7 @@ only keeps the values, and the host formats them (`kernelab.backend.common.backe
 printf.
 """
 
-from dataclasses import dataclass
-
+from kernelab.data_classes import dataclass
 from kernelab.errors import Span
 from kernelab.lang.ir import Append, Function, Print, Save, walk
 from kernelab.lang.types import Array, Scalar, Type, bool_, size_of

@@ -7,11 +7,11 @@ What is asked for changes nothing: a wrong index asks for bytes that nobody need
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.helpers import Names
 from kernelab.codegen.cpp.wide_accumulators import Wide
+from kernelab.data_classes import dataclass
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.types import int32, int64, scalar_of

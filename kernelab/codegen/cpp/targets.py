@@ -10,7 +10,6 @@ the grid.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from kernelab.codegen.cpp import spelling, wide_accumulators
@@ -30,6 +29,7 @@ from kernelab.codegen.cpp.late_values import late_values
 from kernelab.codegen.cpp.own_memory import ON_STACK, OwnMemory
 from kernelab.codegen.cpp.prefetch import Prefetches
 from kernelab.codegen.cpp.wide_accumulators import Total, Wide
+from kernelab.data_classes import dataclass, field
 from kernelab.lang.ir import Atomic, AtomicKind, Function
 from kernelab.lang.ops import ALONG, Op
 from kernelab.lang.types import HALVES, Scalar, bfloat16, bool_, float16, float32, float64, int32, int64

@@ -15,11 +15,11 @@ Where a launch runs in parts, a running total that all threads share is one of e
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from kernelab.codegen.cpp.entry import GRID_SLOTS
 from kernelab.codegen.cpp.helpers import Names
+from kernelab.data_classes import dataclass
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.ops import SHAPE

@@ -10,13 +10,13 @@ The text is for reading: it is not run, and it leaves out checks of integer divi
 import keyword
 import re
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import assert_never
 
 from kernelab.codegen.listing.folding import Folded, coalesce, fold, leaves, split, tidy
 from kernelab.codegen.listing.latex import latex
 from kernelab.codegen.listing.listing_expressions import NOT, Expressions, is_start_at_zero, spelt
+from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import NOWHERE, Span
 from kernelab.hooks import Displayed
 from kernelab.lang import ir

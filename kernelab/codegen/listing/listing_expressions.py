@@ -5,11 +5,11 @@ Knows the symbols of the table and Python's precedence; must not know statements
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from kernelab.codegen.listing.folding import Folded
+from kernelab.data_classes import dataclass
 from kernelab.lang.ir import Atom, Const, If, Let, Load, Stmt, Var
 from kernelab.lang.ops import COPY, SHAPE, Op
 from kernelab.lang.types import Scalar, scalar_of, shape_of, size_of

@@ -7,9 +7,9 @@ vectors: one that is wider than those of the processor would stay in memory.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kernelab.codegen.cpp import spelling
+from kernelab.data_classes import dataclass
 from kernelab.lang.ops import Op
 from kernelab.lang.types import Scalar, bool_, float32, int32, uint32
 

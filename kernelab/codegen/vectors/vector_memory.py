@@ -7,7 +7,6 @@ fails has changed nothing.
 from collections import ChainMap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.entry import Site
@@ -16,6 +15,7 @@ from kernelab.codegen.vectors.launch_rule import LaunchRanges, extent_of
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation
 from kernelab.codegen.vectors.vector_helpers import VECTORS, Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, VectorValues
+from kernelab.data_classes import dataclass
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.entry import Site
@@ -12,6 +11,7 @@ from kernelab.codegen.vectors.variation import UNIFORM, VARYING
 from kernelab.codegen.vectors.vector_helpers import VECTORS, Lanes
 from kernelab.codegen.vectors.vector_memory import Place, VectorMemory
 from kernelab.codegen.vectors.vector_values import Refused
+from kernelab.data_classes import dataclass, replace
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.types import Scalar, bool_, float32, int32, scalar_of

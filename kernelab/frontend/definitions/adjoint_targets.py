@@ -11,8 +11,8 @@ What is no float has no adjoint: in `b_bar` it is what it is in `b`.
 import ast
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic
 from kernelab.frontend.definitions.definitions import Template, template
 from kernelab.frontend.meaning.meanings import (

@@ -6,9 +6,9 @@ decorators `@kernel` and `@func` say otherwise.  A mistake in one def leaves the
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kernelab.data_classes import dataclass, field
 from kernelab.errors import (
     Diagnostic,
     KernelError,

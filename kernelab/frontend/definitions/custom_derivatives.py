@@ -13,9 +13,9 @@ The adjoint of an array is an array, which it gets as one more argument.
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
+from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import Diagnostic, Related, Span, counted
 from kernelab.frontend.definitions.adjoint_targets import Adjoints, bars, float_part, has_floats, is_float
 from kernelab.frontend.definitions.definitions import Template, template

@@ -3,11 +3,11 @@
 import ast
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from kernelab.data_classes import dataclass, field
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.definitions.statements import block
 from kernelab.frontend.expressions.expressions import any_expr

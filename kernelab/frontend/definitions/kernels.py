@@ -2,11 +2,11 @@
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span, counted
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
 from kernelab.frontend.expressions import struct_values

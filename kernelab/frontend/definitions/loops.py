@@ -8,11 +8,11 @@ for i in range(3)           the same with 0, 1 and 2, where the body has static(
 
 import ast
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic
 from kernelab.errors import counted as numbered
 from kernelab.frontend.expressions import places, struct_values

@@ -9,9 +9,9 @@ snippet does not see to that itself, the snippet is run once more over an array 
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, Source, Span, a_thing
 from kernelab.frontend.definitions.custom_derivatives import Rules
 from kernelab.frontend.definitions.definitions import Template

@@ -2,9 +2,9 @@
 
 import ast
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
+from kernelab.data_classes import dataclass
 from kernelab.frontend.expressions import operations, passing, reads, struct_values, words
 from kernelab.frontend.expressions.operations import number
 from kernelab.frontend.expressions.passing import call_function, in_order, in_order_of

@@ -8,8 +8,8 @@ The bodies come as functions, so this module knows nothing of statements.
 
 import ast
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 
+from kernelab.data_classes import dataclass, field
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.expressions.joins import (
     BREAK,

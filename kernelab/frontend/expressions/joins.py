@@ -7,8 +7,8 @@ nothing reads: definite assignment has been checked on the syntax tree.
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, Related, Span
 from kernelab.frontend.meaning import array_views
 from kernelab.frontend.meaning.frame import Frame, Mistake, WeakType

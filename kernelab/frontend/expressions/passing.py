@@ -2,10 +2,10 @@
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 
 from kernelab.builtins.language_words import BY_COUNT, LIBRARY_TEXT, LIBRARY_WORDS
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Related, Source, counted
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.meaning import array_views

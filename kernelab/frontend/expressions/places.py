@@ -5,9 +5,9 @@ A component write is a functional insert into the variable or the element that h
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import product
 
+from kernelab.data_classes import dataclass
 from kernelab.errors import counted
 from kernelab.frontend.meaning import array_views, unsupported
 from kernelab.frontend.meaning.array_views import index

@@ -10,11 +10,11 @@ Of an element of an array of structs only the leaves that are used are loaded.
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
 
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, Span, counted
 from kernelab.frontend.expressions import places
 from kernelab.frontend.expressions.places import COMPONENTS, Component, Groups

@@ -2,11 +2,11 @@
 
 import ast
 import re
-from dataclasses import dataclass, field
 from functools import reduce
 from itertools import product
 from typing import get_args
 
+from kernelab.data_classes import dataclass, field
 from kernelab.errors import counted
 from kernelab.frontend.expressions import places, struct_values
 from kernelab.frontend.expressions.passing import in_order

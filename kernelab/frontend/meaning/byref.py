@@ -12,9 +12,9 @@ derivatives need no rule.  Works on the syntax tree, before anything is known of
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import permutations
 
+from kernelab.data_classes import dataclass, field
 from kernelab.errors import Diagnostic
 from kernelab.frontend.meaning.meanings import HandsBack
 from kernelab.frontend.meaning.name_lookup import is_word

@@ -5,12 +5,12 @@ Methods, base classes and fields of the struct itself are refused.
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelTypeError, Source, Span, with_article
 from kernelab.frontend.meaning.annotations import annotation
 from kernelab.frontend.meaning.frame import Mistake

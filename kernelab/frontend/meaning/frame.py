@@ -7,9 +7,9 @@ stored in `WeakTypes`, and the next attempt starts with it.
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
+from kernelab.data_classes import dataclass, field
 from kernelab.errors import Diagnostic, Related, Span, counted
 from kernelab.frontend.meaning.meanings import ArrayRef, LateSum, Meaning, Origin, Poison, Typed
 from kernelab.frontend.meaning.name_lookup import SPECIAL, Scope

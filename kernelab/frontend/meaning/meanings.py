@@ -6,13 +6,13 @@ at run time is an atom of the IR (`Typed`) or an array parameter (`ArrayRef`).
 
 import ast
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from enum import EnumType
 from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 
+from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import Diagnostic, Span
 from kernelab.lang.ir import Atom, Const, Function, Var
 from kernelab.lang.structs import AnyType, Struct, StructArray, leaves

@@ -9,7 +9,6 @@ import difflib
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from enum import Enum, EnumType
 from functools import cache
 from types import ModuleType
@@ -19,6 +18,7 @@ import numpy as np
 
 from kernelab.builtins.language_words import LIBRARY_WORDS as LIBRARY
 from kernelab.builtins.language_words import WORDS as DOCUMENTED
+from kernelab.data_classes import dataclass, field
 from kernelab.frontend.meaning import unsupported
 from kernelab.frontend.meaning.meanings import (
     BuiltinRef,

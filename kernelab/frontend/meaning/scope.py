@@ -12,11 +12,11 @@ return.  Expects the loops of `syntax_trees.plain_loops`.  Knows no types and no
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
 from kernelab.builtins.language_words import DRAWS
+from kernelab.data_classes import dataclass, field
 from kernelab.frontend.meaning.syntax_trees import (
     LoopElse,
     LoopEnd,

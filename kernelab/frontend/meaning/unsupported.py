@@ -4,9 +4,9 @@ import ast
 import builtins
 import types
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic
 from kernelab.frontend.meaning.meanings import ArrayRef, BuiltinRef, Meaning, Typed
 from kernelab.frontend.meaning.source import Places

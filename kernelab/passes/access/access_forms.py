@@ -10,9 +10,9 @@ loop runs at most follows from the guards on which it goes on.
 Values, that is what the leaves are at a launch, are the business of `access_regions`.
 """
 
-from dataclasses import dataclass
 from typing import Literal, assert_never
 
+from kernelab.data_classes import dataclass
 from kernelab.lang import ir
 from kernelab.lang.ops import TRIPS
 from kernelab.lang.types import Array, bool_, int32, int64

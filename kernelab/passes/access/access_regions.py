@@ -12,10 +12,10 @@ Index arithmetic counts as exact only while it stays within 32 bits.  Negative i
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
 
+from kernelab.data_classes import dataclass, field, replace
 from kernelab.lang.ir import Function
 from kernelab.passes.access.access_forms import Access, accesses
 from kernelab.passes.access.affine_forms import (

@@ -13,9 +13,9 @@ integers wrap, so this is exact.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from kernelab.data_classes import dataclass
 from kernelab.lang.build import Builder, type_of, zero
 from kernelab.lang.ir import Atom, Block, Const, If, Let, Loop, Var, defined, entering
 from kernelab.lang.types import Scalar

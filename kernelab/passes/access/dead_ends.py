@@ -10,8 +10,8 @@ integer by one kernel can be followed into the next.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import type_of

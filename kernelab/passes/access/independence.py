@@ -17,9 +17,9 @@ Part of this proof is in the text, part needs the grid and the numbers of a laun
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 
+from kernelab.data_classes import dataclass, field
 from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE
 from kernelab.passes.access.access_forms import Access, accesses

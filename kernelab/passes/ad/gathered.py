@@ -11,12 +11,12 @@ each is tested.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
+from kernelab.data_classes import dataclass, replace
 from kernelab.lang import ir
 from kernelab.lang.build import Builder, elem_of, integer, is_float, type_of, zero
 from kernelab.lang.ops import SHAPE

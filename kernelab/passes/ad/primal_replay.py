@@ -17,9 +17,9 @@ Everything is written without regard to what is needed; `simplify` removes saved
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal, assert_never
 
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import Builder, constant, integer, type_of, zero

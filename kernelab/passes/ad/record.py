@@ -16,9 +16,9 @@ site then: a stack cannot be taken from while it is replayed for a sweep that ha
 
 import itertools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import integer, type_of, zero

@@ -15,8 +15,8 @@ then goes backwards.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 
+from kernelab.data_classes import dataclass, replace
 from kernelab.lang import ir
 from kernelab.lang.build import Expr, Place, integer, type_of, zero
 from kernelab.lang.ops import COPY, Op, resolve

@@ -12,9 +12,9 @@ nobody reads, loops that only fed them, adjoints that stay zero.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import assert_never
 
+from kernelab.data_classes import dataclass, replace
 from kernelab.hooks import Displayed
 from kernelab.lang import ir
 from kernelab.lang.build import Expr, integer, is_float, type_of, zero

@@ -7,9 +7,9 @@ Arrays count as a whole: which of their elements are meant is the business of `a
 """
 
 from collections.abc import Callable, Collection, Iterable, Set
-from dataclasses import dataclass
 from functools import cache
 
+from kernelab.data_classes import dataclass
 from kernelab.errors import Source
 from kernelab.lang import ir
 

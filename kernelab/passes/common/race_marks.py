@@ -17,9 +17,9 @@ the text.  Sums and prints of the kernel are kept and left out; what C++ snippet
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
 from typing import Literal
 
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.types import Array, int64, with_scalar

@@ -21,9 +21,9 @@ selection (`where`, `min`) counts as depending on both sides.  Expects a scalari
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import TRUE, elem_of, integer, is_float, type_of

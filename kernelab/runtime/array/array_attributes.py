@@ -6,11 +6,11 @@ text.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar, get_args
 
 from kernelab import hooks
+from kernelab.data_classes import dataclass
 from kernelab.errors import (
     Diagnostic,
     KernelAttributeError,

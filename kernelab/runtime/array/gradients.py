@@ -8,11 +8,11 @@ a leaf can say what is missing.  ``record_tape=False`` says that nothing is miss
 
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from threading import get_ident
 from typing import Any, Self
 
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelTypeError, Related
 from kernelab.lang.structs import has_derivative
 from kernelab.runtime.array.layout import Strided

@@ -9,11 +9,11 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelWarning, Source, Span, label_of, running_shell
 from kernelab.host.traced import Origins
 from kernelab.settings import during

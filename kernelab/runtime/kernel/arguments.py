@@ -5,11 +5,11 @@ Every message names the argument and points at the parameter in the kernel's tex
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, LaunchError, Span, counted, near
 from kernelab.frontend import GenericKernel, KernelDefinition
 from kernelab.frontend.definitions.kernels import Formal

@@ -7,7 +7,6 @@ first runs there.  Knows packed launches and spaces; must not know kernels.
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from kernelab.backend.common.reach import reach_of
 from kernelab.backend.cuda.cuda_backend import Compiled, CudaEntry
 from kernelab.backend.cuda.launch_config import current_stream
 from kernelab.codegen.cpp.entry import EntryInfo, layout_of
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, LaunchError, Span
 from kernelab.lang.ir import Function
 from kernelab.passes.common.shadow_values import Poisoned

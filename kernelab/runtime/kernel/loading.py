@@ -10,12 +10,12 @@ import ast
 import sys
 from collections import ChainMap, UserDict
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
 
+from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import Diagnostic, KernelSyntaxError, KernelValueError, Source
 from kernelab.frontend import (
     Constant,

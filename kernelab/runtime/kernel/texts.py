@@ -1,11 +1,11 @@
 """Compiles texts that hold several definitions: the cells of a notebook, and kernelab's own kernels."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 from kernelab import hooks
 from kernelab.backend.common.backends import Entry
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Source
 from kernelab.frontend import (
     Definition,

@@ -12,13 +12,13 @@ import textwrap
 import weakref
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
+from kernelab.data_classes import dataclass, field
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.frontend import Constant, UserFunction, annotations_of
 from kernelab.frontend.definitions.custom_derivatives import Rules

@@ -7,13 +7,13 @@ Knows programs and arrays; must not know kernels, recorders or tapes.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from kernelab.backend.common.backends import thread_text
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelIndexError, KernelValueError, NotFiniteError, Related, Span
 from kernelab.lang.ir import Atomic, Const, Load, Native, Store, walk
 from kernelab.lang.types import int32

@@ -10,12 +10,12 @@ import functools
 import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kernelab.backend.common.backends import free
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.lang.types import bytes_of, int64
 from kernelab.passes.access.access_regions import Box, Region, Situation, covers

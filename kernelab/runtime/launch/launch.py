@@ -7,7 +7,6 @@ a kernel before it is launched stands in its `Plan`, and arrays carry their pack
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
 from typing import Any, Never, Protocol
@@ -16,6 +15,7 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.backend.cuda.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG, LaunchConfig, config_of
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, LaunchError, counted
 from kernelab.guidance.bad_calls import no_argument, show_signature, telling
 from kernelab.lang.types import Array, is_differentiable

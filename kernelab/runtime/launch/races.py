@@ -8,7 +8,6 @@ nothing runs.  Knows programs and arrays; must not know launches' recorders or t
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple, Self
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from kernelab.backend.common.backends import Entry, thread_text
 from kernelab.codegen.cpp.entry import GRID_SLOTS
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelRaceError, Related, Span, counted
 from kernelab.lang.types import int64, scalar_of, with_scalar
 from kernelab.passes.common.race_marks import (

@@ -3,10 +3,10 @@
 import os
 import re
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 from kernelab.backend.common import backends
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.runtime.memory.memory import MemorySpace
 from kernelab.runtime.memory.spaces import OPEN, Space

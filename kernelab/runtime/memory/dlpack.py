@@ -7,9 +7,9 @@ header, version 0: strides and offsets there count elements.  Knows ctypes; must
 import ctypes
 import math
 import sys
-from dataclasses import dataclass
 from typing import Any
 
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang.types import SCALARS, Scalar
 

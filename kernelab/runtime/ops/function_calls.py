@@ -7,12 +7,12 @@ as by `map`; where any argument is an array, results are arrays, and tapes and t
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from kernelab import hooks
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelError, KernelTypeError, LaunchError, counted, near
 from kernelab.frontend import UserFunction, one_thread
 from kernelab.frontend.expressions import struct_values

@@ -10,7 +10,6 @@ matrix, a struct.  Must not know launches.
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from dis import get_instructions
 from functools import lru_cache
 from itertools import chain
@@ -20,6 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError, Source, label_of
 from kernelab.frontend import UserFunction, errors_of, lower_python, lower_source
 from kernelab.frontend.meaning.frame import BrokenCall

@@ -8,12 +8,12 @@ the text form needs nothing.  Must not know how the numbers were computed.
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians
+from kernelab.data_classes import dataclass
 from kernelab.lang.types import size_of
 from kernelab.views.pages import figures
 from kernelab.views.pages.figures import Panel, Values

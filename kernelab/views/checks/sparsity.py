@@ -5,7 +5,6 @@ markup; figures are Matplotlib's, made without pyplot.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from kernelab.autodiff.jacobians.jacobian import Jacobian
 from kernelab.autodiff.jacobians.pattern import Pattern
 from kernelab.autodiff.jacobians.sparse import Compressed
+from kernelab.data_classes import dataclass, replace
 from kernelab.views.pages import figures
 from kernelab.views.pages.markup import Drawing, Node
 

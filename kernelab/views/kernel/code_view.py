@@ -13,7 +13,6 @@ import keyword
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
@@ -21,6 +20,7 @@ from operator import attrgetter
 from kernelab.codegen.cpp.entry import Line as GeneratedLine
 from kernelab.codegen.cpp.entry import Unit
 from kernelab.codegen.listing.listing import Derivation, Line, Listing, Saving
+from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import NOWHERE, BuildError, Source, Span
 from kernelab.frontend.meaning.syntax_trees import module_of
 from kernelab.lang.ir import Function, walk

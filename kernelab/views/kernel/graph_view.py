@@ -10,12 +10,12 @@ through it.  Pure functions from a graph to markup.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from kernelab.autodiff.inspect.thread_graph import Operation, ThreadGraph
+from kernelab.data_classes import dataclass, field
 from kernelab.errors import NOWHERE, Source, Span, counted
 from kernelab.views.kernel.code_view import Parts, Places
 from kernelab.views.kernel.layered import HEIGHT, Layout, layout

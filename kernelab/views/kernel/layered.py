@@ -6,8 +6,9 @@ within a layer by barycentres, points in the layers that an edge passes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from kernelab.data_classes import dataclass
 
 GAP, PASSING, HEIGHT, BETWEEN = 16.0, 10.0, 52.0, 34.0
 """Distances: between boxes, the width of an edge that passes, the height of a box, between layers."""

@@ -8,7 +8,6 @@ its value, or the largest of a block where there are too many.
 import base64
 import io
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from html import escape
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.data_classes import dataclass
 from kernelab.errors import MissingPackageError, missing
 from kernelab.views.pages import display
 from kernelab.views.pages.markup import Node

@@ -13,10 +13,11 @@ module knows neither kernels nor HTML.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 import numpy as np
+
+from kernelab.data_classes import dataclass
 
 Style = Literal["", "strong", "dim", "keyword", "comment", "number", "string", "name", "good", "bad"]
 

@@ -10,11 +10,12 @@ import math
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
+
+from kernelab.data_classes import dataclass
 
 Values = np.ndarray[Any, Any]
 Color = tuple[int, int, int, int]

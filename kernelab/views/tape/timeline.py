@@ -9,9 +9,9 @@ follow the page where it says what they are, else the reader's preference for li
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 
+from kernelab.data_classes import dataclass
 from kernelab.views.pages.picture import svg
 from kernelab.views.tape.digest import NOBODY, TapeData
 
