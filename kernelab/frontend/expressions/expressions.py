@@ -68,7 +68,12 @@ def any_expr(frame: Frame, node: ast.expr) -> Meaning | None:
     """The value of an expression, None for a call that returns nothing."""
     if node in frame.refused:
         raise Poisoned
-    with frame.builder.at(frame.places(node)):
+    builder = frame.builder
+    before, builder.span = (
+        builder.span,
+        frame.places(node),
+    )  # a context manager takes far longer
+    try:
         match node:
             case ast.Constant(value=bool() | int() | float() as value):
                 return Weak(value)
@@ -94,6 +99,8 @@ def any_expr(frame: Frame, node: ast.expr) -> Meaning | None:
                 return TupleOf(tuple(frame.value(element) for element in elements))
             case _:
                 raise Poisoned
+    finally:
+        builder.span = before
 
 
 def number(frame: Frame, node: ast.expr) -> Weak | Typed:

@@ -7,7 +7,8 @@ becomes that float.  Two float widths, or two int widths, are a mistake.
 import ast
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, Literal
 
 import numpy as np
 
@@ -200,7 +201,8 @@ def operate(
         if folded is not None:
             return folded
     origin: Origin = ("expression", name, frame.places(node))
-    resolved = _resolve(name, operands, frame.weak_types.by_origin.get(origin))
+    by_origin = frame.weak_types.by_origin
+    resolved = _resolve(name, operands, by_origin.get(origin) if by_origin else None)
     if resolved is None:
         raise _no_overload(frame, name, operands, node, parts)
     op, type, types = resolved
@@ -244,58 +246,63 @@ def _take(frame: Frame, operand: Weak | Typed, type: Value, node: ast.expr) -> A
     return cast(frame, operand.atom, type)
 
 
+Kind = tuple[Value, Literal["own", "weak", "literal"]]
+"""The type of an operand, and whether it gives way: a literal, or a variable that only literals went into."""
+
+
+def _kind(operand: Weak | Typed) -> Kind:
+    if isinstance(operand, Weak):
+        return default_scalar(operand.number), "literal"
+    return operand.type, "weak" if operand.is_weak else "own"
+
+
 def _resolve(
     name: str, operands: Operands, weak_type: WeakType | None
-) -> tuple[Op, Value, list[Value]] | None:
+) -> tuple[Op, Value, tuple[Value, ...]] | None:
     width = weak_type.scalar if weak_type is not None and weak_type.scalar.is_float else None
-    for types in _plans(name, operands, width):
+    return _resolved(name, tuple(map(_kind, operands)), width)
+
+
+@lru_cache(4096)
+def _resolved(
+    name: str, kinds: tuple[Kind, ...], width: Scalar | None
+) -> tuple[Op, Value, tuple[Value, ...]] | None:
+    for types in _plans(name, kinds, width):
         overload = ops.resolve(name, types)
         if overload is not None:
-            return *overload, types
+            return *overload, tuple(types)
     return None
 
 
-def _plans(name: str, operands: Operands, width: Scalar | None) -> Iterator[list[Value]]:
+def _plans(name: str, kinds: Sequence[Kind], width: Scalar | None) -> Iterator[list[Value]]:
     """The types that operands may take, the least conversion first; `width` is that of weak floats."""
-    typed = [o for o in operands if isinstance(o, Typed)]
-    strong = {scalar_of(o.type) for o in typed if not o.is_weak}
+    strong = {scalar_of(type) for type, how in kinds if how == "own"}
     floats = {s for s in strong if s.is_float}
     ints = {s for s in strong if s.is_int}
     if len(floats) > 1:
-        yield [_own(o, float32, int32) for o in operands]
+        yield [_own(kind, float32, int32) for kind in kinds]
         return
-    any_float = bool(floats) or any(_is_weak_float(o) for o in operands)
-    weak = [o.type for o in typed if o.is_weak and isinstance(o.type, Scalar)]
+    any_float = bool(floats) or any(how != "own" and scalar_of(type).is_float for type, how in kinds)
+    weak = [type for type, how in kinds if how == "weak" and isinstance(type, Scalar)]
     widest = max((s for s in weak if s.is_float), key=lambda s: s.bits, default=float32)
     float_type = _sole(floats) or width or widest
     int_type = _sole(ints) or max((s for s in weak if s.is_int), key=lambda s: s.bits, default=int32)
-    yield [_own(o, float_type, int_type) for o in operands]
-    yield [_own(o, float_type, float_type) for o in operands]
-    only_for_floats = len(ints) <= 1 and ops.resolve(name, [int32] * len(operands)) is None
+    yield [_own(kind, float_type, int_type) for kind in kinds]
+    yield [_own(kind, float_type, float_type) for kind in kinds]
+    only_for_floats = len(ints) <= 1 and ops.resolve(name, [int32] * len(kinds)) is None
     if any_float or only_for_floats:
         wide = float64 if not any_float and any(s.bits == 64 for s in ints) else float_type
-        yield [_as_float(o, wide) for o in operands]
+        yield [wide if isinstance(type, Scalar) and type != bool_ else type for type, _ in kinds]
     if int_type != int32:
         # As in `randi(state, 0, 10)`, where the state alone is unsigned.
-        yield [_own(o, float_type, int32) for o in operands]
+        yield [_own(kind, float_type, int32) for kind in kinds]
 
 
-def _own(operand: Weak | Typed, float_type: Scalar, int_type: Scalar) -> Value:
-    kind = default_scalar(operand.number) if isinstance(operand, Weak) else operand.type
-    if (isinstance(operand, Typed) and not operand.is_weak) or not isinstance(kind, Scalar) or kind == bool_:
-        return kind
-    return float_type if kind.is_float else int_type
-
-
-def _as_float(operand: Weak | Typed, float_type: Scalar) -> Value:
-    kind = default_scalar(operand.number) if isinstance(operand, Weak) else operand.type
-    return float_type if isinstance(kind, Scalar) and kind != bool_ else kind
-
-
-def _is_weak_float(operand: Weak | Typed) -> bool:
-    return (isinstance(operand, Weak) and isinstance(operand.number, float)) or (
-        isinstance(operand, Typed) and operand.is_weak and scalar_of(operand.type).is_float
-    )
+def _own(kind: Kind, float_type: Scalar, int_type: Scalar) -> Value:
+    type, how = kind
+    if how == "own" or not isinstance(type, Scalar) or type == bool_:
+        return type
+    return float_type if type.is_float else int_type
 
 
 def _sole(scalars: set[Scalar]) -> Scalar | None:

@@ -5,9 +5,10 @@ that lowering knows.
 import ast
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from threading import RLock
-from typing import Literal
+from typing import Any, Literal
 
 _PARSING = RLock()
 """Python 3.11 counts the depth of the trees that it builds for all threads together: where two build at
@@ -55,7 +56,10 @@ def nodes(tree: ast.AST) -> list[ast.AST]:
         cls = node.__class__
         if cls in _LEAVES:
             continue
-        for name in _INNER.get(cls, cls._fields):
+        if cls in _INNER:
+            tree_nodes += _INNER[cls](node)
+            continue
+        for name in cls._fields:
             value = getattr(node, name, None)
             if value.__class__ is list:
                 tree_nodes += [item for item in value if isinstance(item, ast.AST)]
@@ -66,8 +70,14 @@ def nodes(tree: ast.AST) -> list[ast.AST]:
 
 _LEAVES = frozenset({ast.Name, ast.Constant, ast.Load, ast.Store, *ast.operator.__subclasses__()})
 
-_INNER = {ast.BinOp: ("left", "right"), ast.Attribute: ("value",), ast.Subscript: ("value", "slice")}
-"""The fields of frequent nodes that hold more than an operator, or whether a name is read or assigned."""
+_INNER: dict[type[ast.AST], Callable[[Any], Iterable[ast.AST]]] = {
+    ast.BinOp: attrgetter("left", "right"),
+    ast.Subscript: attrgetter("value", "slice"),
+    ast.Attribute: lambda node: (node.value,),
+    ast.Assign: lambda node: (*node.targets, node.value),
+    ast.Call: lambda node: (node.func, *node.args, *node.keywords),
+}
+"""What frequent nodes hold beside an operator, or whether a name is read or assigned."""
 
 
 def blocks(stmt: ast.stmt) -> tuple[list[ast.stmt], ...]:
@@ -229,6 +239,9 @@ class LoopElse(ast.If):
 class _PlainLoops(ast.NodeTransformer):
     def __init__(self) -> None:
         self._elses = 0
+
+    def visit(self, node: ast.AST) -> Any:
+        return node if isinstance(node, ast.expr) else super().visit(node)  # no statement is in there
 
     def visit_While(self, node: ast.While) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)

@@ -64,6 +64,8 @@ def _diagnostic(name: str, node: ast.AST, places: Places) -> Diagnostic:
 
 def refused(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     """The outermost refused constructs inside a statement or expression, each with its entry of SYNTAX."""
+    if node.__class__ in _NAMES:
+        return
     refusal = _refusal(node)
     if refusal is not None:
         yield node, refusal
@@ -76,6 +78,8 @@ _BY_PARTS = (ast.For, ast.Compare, ast.Constant, ast.Subscript, ast.keyword, ast
 """The classes of nodes that are refused for what is in them."""
 
 _LEAVES = (ast.Name, ast.Constant, ast.operator, ast.expr_context)
+_NAMES = frozenset({ast.Name, ast.Load, ast.Store})
+"""Leaves that are never refused."""
 
 
 def _refusal(node: ast.AST) -> str | None:
@@ -127,6 +131,8 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, _LEAVES):
         return
     match node:
+        case ast.BinOp(left=left, op=operator, right=right):
+            yield from (left, operator, right)
         case ast.Expr(value=ast.Constant(value=str() | types.EllipsisType())):
             return
         case ast.Return(value=ast.Constant(value=None)):
