@@ -9,6 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[2] / "kernelab"
 
 FOLDERS = (
+    "data_classes",
     "guidance",
     "lang",
     "host",
