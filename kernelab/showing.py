@@ -87,7 +87,8 @@ def contributions(tape: Any, *given: Any, **named: Any) -> Contributions:
     ``contributions(tape, x, index, loss, grads)`` is of an array `x` in ``tape.backward(loss, grads)``;
     ``contributions(g, 2.0, 3.0, argnums=0)`` of the argument at that position of a function for kernels that
     returns a number; ``contributions(f, x, index=i, argnums=0)`` of an element of `x` in the gradient of
-    the sum of what a Python function returns.  Raises TapeError where there is no such
+    the sum of what a Python function returns.  Where the argument is a struct, ``field="k"`` names the field.
+    Raises TapeError where there is no such
     gradient, and what a call raises.
 
     >>> text = "def square(x: array[float], y: array[float]):\n    y[tid()] = x[tid()] * x[tid()]"

@@ -340,3 +340,33 @@ def test_every_use_of_an_element_is_booked_on_its_own_line(name: str, first: int
     told = [seen.span.line for seen in trace.adjoint if (seen.name, seen.sign) == (target, "+=")]
     assert told == [first + 2, first + 1, first]
     assert (first + 1, 1000.0) in shares
+
+
+def test_a_field_of_a_struct_is_named() -> None:
+    text = "@kl.struct\nclass S:\n    k: float\n    m: vec2\n\n"
+    text += "def g(s: S, x: float):\n    return s.k * x * s.m.y\n"
+    names = kl.compile(text, {"kl": kl})
+    s = names["S"]()
+    s.k, s.m = 2.0, kl.vec2(0.5, 3.0)
+    assert kl.contributions(names["g"], s, 4.0, field="k").total == 12.0
+    np.testing.assert_array_equal(kl.contributions(names["g"], s, 4.0, field="m").total, [0.0, 8.0])
+    with pytest.raises(kl.TapeError, match=r"argument 0 is a struct: name a field, field='k' or 'm'"):
+        kl.contributions(names["g"], s, 4.0)
+
+
+def test_an_array_of_a_struct_is_named() -> None:
+    text = "@kl.struct\nclass S:\n    k: array[float]\n\n"
+    text += "def h(s: S, y: array[float]):\n    i = tid()\n    y[i] = s.k[i] * s.k[0]\n"
+    names = kl.compile(text, {"kl": kl})
+    s = names["S"]()
+    s.k = kl.array([1.0, 2.0, 3.0], dtype=float)
+
+    def f(s: Any) -> Any:
+        y = kl.zeros(3, dtype=float)
+        names["h"][3](s, y)
+        return y
+
+    found = kl.contributions(f, s, field="k", index=0)
+    assert (found.total, len(found.parts)) == (7.0, 3)
+    with pytest.raises(kl.TapeError, match="name an array of the struct"):
+        kl.contributions(f, s)

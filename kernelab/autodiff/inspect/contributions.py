@@ -32,6 +32,7 @@ from kernelab.passes.common.copying import Copier, inline
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import caller, unrecorded
 from kernelab.runtime.host.create import clone, ones_like
+from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Pullback
 from kernelab.runtime.launch.launch import Call, run
@@ -125,34 +126,58 @@ def contributions(
     return replace(result, zeros=zeros)
 
 
-def of_call(function: Any, *values: Any, argnums: int = 0, **named: Any) -> Contributions:
-    """The contributions to the derivative of a `@func` with respect to one argument, at some values."""
+def of_call(function: Any, *values: Any, argnums: int = 0, field: str = "", **named: Any) -> Contributions:
+    """The contributions to the derivative of a `@func` with respect to one argument, at some values.
+
+    Of a struct, they are those of the field ``"k"``, or ``"body.m"`` of a struct in it.
+    """
     call = as_launch(function, varied_inputs(function, values), named)
-    if not 0 <= argnums < len(call.inputs) or not isinstance(call.inputs[argnums], array):
+    kernel, given = _by_use(call.kernel), leaves_among([*call.inputs, *call.outputs])
+    leaves = dict(zip((formal.name for formal in kernel.definition.signature), given, strict=True))
+    name = call.kernel.definition.signature[argnums].name if 0 <= argnums < len(call.inputs) else ""
+    primal = leaves.get(f"{name}.{field}" if field else name)
+    if not isinstance(primal, array):
+        fields = [leaf for leaf, value in leaves.items() if isinstance(value, array) and "." in leaf]
+        mine = [leaf.removeprefix(f"{name}.") for leaf in fields if leaf.startswith(f"{name}.")]
         hint = "argnums is the position of a float, a vector or a matrix, counted from 0"
-        raise _refused(f"argument {argnums} of `{call.kernel.name}` has no gradient", hint)
+        if mine:
+            hint = f"argument {argnums} is a struct: name a field, field={' or '.join(map(repr, mine))}"
+        what = f"argument {argnums}" + (f", field {field!r}," if field else "")
+        raise _refused(f"{what} of `{call.kernel.name}` has no gradient", hint)
     if len(call.outputs) != 1 or not isinstance(call.outputs[0].dtype, Scalar):
         raise _refused(f"`{call.kernel.name}` does not return one number", "write a function of it that does")
     with Tape() as tape:
-        run(_by_use(call.kernel), 1, leaves_among([*call.inputs, *call.outputs]))
-    return contributions(tape, call.inputs[argnums], 0, call.outputs[0])
+        run(kernel, 1, given)
+    return contributions(tape, primal, 0, call.outputs[0])
 
 
 def of_python(
-    function: Callable[..., Any], *args: Any, index: int | Sequence[int] = 0, argnums: int = 0
+    function: Callable[..., Any],
+    *args: Any,
+    index: int | Sequence[int] = 0,
+    argnums: int = 0,
+    field: str = "",
 ) -> Contributions:
     """The contributions to the gradient of a Python function with respect to one element of an argument.
 
+    The argument is an array, or a struct of which `field` is one.
+
     What it returns is an array, and the gradient is that of the sum of its elements.
     """
-    if not 0 <= argnums < len(args) or not isinstance(args[argnums], array):
-        raise _refused(f"argument {argnums} of {name_of(function)} is no array", _OF_FUNCTION)
-    primal = clone(args[argnums], requires_grad=True)
+    chosen = args[argnums] if 0 <= argnums < len(args) else None
+    whole = chosen.copy() if field and isinstance(chosen, Instance) else None
+    elements = chosen if whole is None else getattr(whole, field)
+    if not isinstance(elements, array):
+        hint = 'name an array of the struct: field="k"' if isinstance(chosen, Instance) else _OF_FUNCTION
+        raise _refused(f"argument {argnums} of {name_of(function)} is no array", hint)
+    primal = clone(elements, requires_grad=True)
+    if whole is not None:
+        setattr(whole, field, primal)
     tape = Tape()
     tape._recording = following = _Following(Guard("save"))
     try:
         with tape:
-            result = function(*args[:argnums], primal, *args[argnums + 1 :])
+            result = function(*args[:argnums], primal if whole is None else whole, *args[argnums + 1 :])
         if not isinstance(result, array):
             raise _refused(f"{name_of(function)} returned {a_thing(result)}, not an array", _OF_FUNCTION)
         return contributions(tape, primal, index, grads={result: ones_like(result)})
@@ -317,7 +342,10 @@ class _Sweep:
 
 
 def _position(primal: array, index: int | Sequence[int]) -> tuple[int, ...]:
-    indices = tuple(map(as_index, index)) if isinstance(index, Sequence) else (as_index(index),)
+    try:
+        indices = tuple(map(as_index, index)) if isinstance(index, Sequence) else (as_index(index),)
+    except TypeError:
+        raise _refused(f"an index is an int, or a tuple of ints, not {a_thing(index)}", _CALL) from None
     pairs = list(zip(indices, primal.shape, strict=False))
     if len(indices) != primal.ndim or not all(-n <= k < n for k, n in pairs):
         message = f"there is no element {list(indices)} in an array of shape {primal.shape}"
