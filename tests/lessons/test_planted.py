@@ -185,6 +185,46 @@ slope = kl.func.grad(energy)(kl.ones(4, dtype=float))
 }
 
 
+DOUBLE = "def double(x: array[float], y: array[float]):\n    y[tid()] = 2.0 * x[tid()]\n"
+PASSED_ON = """
+x = kl.ones(3, dtype=float, requires_grad=True)
+y = kl.zeros(3, dtype=float{})
+for k in range(2):
+    with kl.Tape() as tape:
+        double[3](x, y){}
+        loss = {}
+    tape.backward(loss)
+"""
+TRAINED = ", requires_grad=True"
+SAID |= {
+    "2 loss of the host": (
+        DOUBLE,
+        PASSED_ON.format(TRAINED, "", "kl.array([np.mean(y.numpy() ** 2)], dtype=float)  # !"),
+    ),
+    "2 loss of the host, as a leaf": (
+        DOUBLE,
+        PASSED_ON.format(TRAINED, "", "kl.array([np.mean(y.numpy() ** 2)], requires_grad=True)  # !"),
+    ),
+    "2 result without gradients": (DOUBLE, PASSED_ON.format("", "  # !", "(y * y).sum()")),
+    "2 logarithm of zero": (
+        DOUBLE.replace("2.0 * x[tid()]", "-log(x[tid()] - 1.0)  # !"),
+        PASSED_ON.format(TRAINED, "", "y.sum()").replace("(loss)", "(loss, check_finite=True)"),
+    ),
+    "4 state passed on by NumPy": (
+        DOUBLE,
+        PASSED_ON.format(TRAINED, "", "kl.array(y.numpy(), dtype=float, requires_grad=True).sum()  # !"),
+    ),
+    "4 steps counted": (
+        "def f(dt: float):\n    n = int(1.0 / dt)  # !\n    s = float(n)\n    return s\n",
+        "slope = kl.func.grad(f)(0.1)",
+    ),
+    "5 wrapped in two dimensions": (
+        "def f(u: array2d[float], v: array2d[float]):\n    i, j = tid()\n    v[i, j] = u[i, j - 1]  # !\n",
+        "f[3, 3](kl.ones((3, 3), dtype=float), kl.zeros((3, 3), dtype=float))",
+    ),
+}
+
+
 @pytest.mark.parametrize("planted", SAID)
 def test_a_mistake_is_named_by_what_the_program_says(planted: str) -> None:
     lesson = Lesson(*SAID[planted])
@@ -246,6 +286,12 @@ def test_lost_digits_are_no_values_of_the_host() -> None:
     assert kl.autograd.gradcheck(
         kl.compile(text)["valley"], inputs=[-0.5, 1.0], show_summary=False, raise_exception=False
     )
+    text = "def var(a: float, b: float, c: float):\n    m = (a + b + c) / 3.0\n"
+    text += "    return (a * a + b * b + c * c) / 3.0 - m * m\n"
+    values = [1.0e4, 1.0e4 + 1.0, 1.0e4 + 2.0]
+    assert kl.autograd.gradcheck(
+        kl.compile(text)["var"], inputs=values, show_summary=False, raise_exception=False
+    )
 
 
 DEAD = {
@@ -267,6 +313,13 @@ def test_a_dead_unit_is_named_by_contributions(planted: str) -> None:
     assert reason in str(found)
 
 
+ROOT = """
+def root(a: float):
+    z = 1.0
+    while abs(z * z - a) > 1.0e9:  # !
+        z = 0.5 * (z + a / z)
+    return z
+"""
 COUNTED = """
 def logistic(x: float, steps: int):
     for k in range(steps):
@@ -280,13 +333,14 @@ def logistic(x: float, steps: int):
     [
         (STOPPING.format("speed * speed / clamp(grip, 0.0, 0.5)"), "stopping, 20.0, 0.8, argnums=1"),
         (COUNTED, "logistic, 0.3, 5"),
+        (ROOT, "root, 2.0"),
         (
             FLOW.format("i + 1 < len(u)", "clamp(a[i], 0.0, 0.5) * (u[i + 1] - u[i])"),
             "temperatures, a, index=2",
         ),
         (FLOW.format("i + 1 < len(u)", "round(a[i]) * (u[i + 1] + a[0])"), "temperatures, a, index=0"),
     ],
-    ids=["1 clamp", "8 rounding", "5 clamp", "5 rounding beside"],
+    ids=["1 clamp", "8 rounding", "9 tolerance", "5 clamp", "5 rounding beside"],
 )
 def test_a_zero_of_a_function_is_named_by_contributions(kernels: str, program: str) -> None:
     lesson = Lesson(kernels, HEAT * ("temperatures" in program))

@@ -194,7 +194,7 @@ def _play(record: Record) -> Play:
             block = Block(record)
             return Play(block.play, (*block.outside, *arrays, *record.outside), written, block.kernels)
         case _:
-            raise NotReplayableError(f"{record.title} is known by its adjoint only")
+            raise NotReplayableError(f"{record.title}, of {record.place}, is known by its adjoint only")
 
 
 class Block:

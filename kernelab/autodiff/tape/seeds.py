@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.provenance import array_from_host
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.backward import BackwardPlan
@@ -23,6 +24,7 @@ from kernelab.errors import (
     KernelAttributeError,
     KernelKeyError,
     KernelTypeError,
+    Related,
     TapeError,
     a_thing,
 )
@@ -138,7 +140,7 @@ def seeds_of(
         raise _unrecorded(recording, loss)
     seeds: dict[array, Cotangent] = {}
     if loss is not None:
-        seeds[_checked_loss(loss)] = np.ones((), np.float64)
+        seeds[_checked_loss(loss, recording)] = np.ones((), np.float64)
     if grads is not None:
         if not isinstance(grads, Mapping) or not grads:
             what = "nothing" if isinstance(grads, Mapping) else a_thing(grads)
@@ -248,6 +250,15 @@ def _is_written(recording: Recording, target: array) -> bool:
     )
 
 
+def _made_by_host(recording: Recording, target: array) -> TapeError | None:
+    """The error for an array that the host made of values with gradients; None where it did not."""
+    made = recording.provenance.arrays.get(target.allocation, ())
+    values = next((one for one in made if one.taken), None)
+    if values is None:
+        return None
+    return TapeError(array_from_host(target, values, values.taken[0], None).describe())
+
+
 def _unrecorded(recording: Recording, target: array) -> TapeError:
     idle = recording.idle.get(target.allocation)
     if idle is not None:
@@ -255,13 +266,15 @@ def _unrecorded(recording: Recording, target: array) -> TapeError:
         message = f"{called(target, 'the array')} was not computed: the launch of `{name}` had no threads"
         hint = "launch it over at least one thread: an extent of its dim was 0 here"
         return TapeError(Diagnostic(message, place.span, "unrecorded", hint=hint))
+    if (by_host := _made_by_host(recording, target)) is not None:
+        return by_host
     count = len(recording.records)
     recorded = f"none of its {count} records did" if count else "it has recorded nothing"
     message = f"this tape did not see how {called(target, 'the array')} was computed: {recorded}"
     return refusal("unrecorded", message, "launch the kernel that writes it inside `with tape:`")
 
 
-def _checked_loss(loss: Any) -> array:
+def _checked_loss(loss: Any, recording: Recording) -> array:
     if not isinstance(loss, array):
         raise refusal("loss", *no_loss(loss))
     if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not is_differentiable(loss.dtype):
@@ -274,9 +287,32 @@ def _checked_loss(loss: Any) -> array:
         )
         raise refusal("loss", message, hint)
     if not loss.requires_grad:
-        name = called(loss, "the loss")
-        raise refusal("loss", f"{name} does not require gradients", "create it with requires_grad=True")
+        raise _made_by_host(recording, loss) or _without_gradients(loss, recording)
     return loss
+
+
+def _without_gradients(loss: array, recording: Recording) -> TapeError:
+    """The error for a loss that does not require gradients: where the arrays with gradients end."""
+    ends: dict[Allocation, tuple[array, Record]] = {}
+    for record in recording.records:
+        read, _, written = record.flow()
+        begin = next((ends[source.allocation] for source in read if source.allocation in ends), None)
+        for target in written:
+            if begin is None and any(source.requires_grad for source in read):
+                ends.setdefault(target.allocation, (target, record))
+            elif begin is not None:
+                ends.setdefault(target.allocation, begin)
+            if target.requires_grad:
+                ends.pop(target.allocation, None)
+    first: array = loss
+    related: tuple[Related, ...] = ()
+    if loss.allocation in ends:
+        first, record = ends[loss.allocation]
+        what = f"{record.title} computes {called(first, 'it')} of arrays that do, here:"
+        related = (Related(what, record.place.span),)
+    hint = f"create {'it' if first is loss else called(first, 'that')} with requires_grad=True"
+    message = f"{called(loss, 'the loss')} does not require gradients"
+    return TapeError(Diagnostic(message, caller().span, "loss", hint=hint, related=related))
 
 
 def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:
