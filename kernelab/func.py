@@ -34,6 +34,7 @@ from kernelab.autodiff.transforms.host_numbers import (
 from kernelab.autodiff.transforms.levels import BASE, Level, current
 from kernelab.autodiff.transforms.transforms import Apart, taken_apart, together_by_argument
 from kernelab.autodiff.transforms.trees import (
+    chosen_by,
     cotangents_of,
     is_whole,
     leaves,
@@ -47,6 +48,7 @@ from kernelab.autodiff.transforms.trees import (
 )
 from kernelab.autodiff.transforms.vmap import map_lanes
 from kernelab.errors import GradientError, KernelTypeError, KernelValueError, a_thing
+from kernelab.guidance.bad_calls import telling
 from kernelab.guidance.hint_tables import face
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array, require_array
@@ -178,6 +180,8 @@ def value_and_grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
     (9.0, 6.0)
     """
 
+    chosen_by(func, argnums)
+
     @_made(value_and_grad, func, argnums, has_aux)
     def value_and_gradient(*args: Any) -> Any:
         inputs = opened(func, args, argnums)
@@ -265,6 +269,7 @@ def jacrev(
            [0., 6.]], dtype=float32)
     """
     _require_chunk(chunk_size)
+    chosen_by(func, argnums)
 
     @_made(jacrev, func, argnums, has_aux, chunk_size=chunk_size)
     def jacobian(*args: Any) -> Any:
@@ -295,6 +300,7 @@ def jacfwd(
     array([[4., 0.],
            [0., 6.]], dtype=float32)
     """
+    chosen_by(func, argnums)
     made = _made(jacfwd, func, argnums, has_aux, chunk_size=chunk_size, randomness=randomness)
     return made(_forward_jacobian("jacfwd", func, argnums, has_aux, chunk_size, randomness))
 
@@ -350,6 +356,8 @@ def hessian(func: Function, argnums: Argnums = 0) -> Function:
     2.0
     """
 
+    chosen_by(func, argnums)
+
     @_made(hessian, func, argnums)
     def second(*args: Any) -> Any:
         inputs = opened(func, args, argnums)
@@ -400,6 +408,7 @@ def as_numpy(func: Function, *like: array, dtype: Any = float) -> Function:
     return value_and_gradient
 
 
+@telling(in_axes="write in_dims=0", out_axes="write out_dims=0")
 def vmap(
     func: Function,
     in_dims: Any = 0,

@@ -16,7 +16,10 @@ R = TypeVar("R")
 
 
 def telling(**instead: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A decorator: a call with wrong arguments raises KernelTypeError; `instead` has hints for some names."""
+    """A decorator: a call with wrong arguments raises KernelTypeError; `instead` has hints for some names.
+
+    A hint for ``positional`` is for a call with too many arguments.
+    """
 
     def decorate(func: Callable[P, R]) -> Callable[P, R]:
         @wraps(func)
@@ -48,7 +51,7 @@ def misfit(
     func: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any], instead: Mapping[str, str]
 ) -> KernelTypeError:
     """The error for a call that Python refuses, with the signature of the function."""
-    name = func.__qualname__.removesuffix(".__init__").rpartition("<locals>.")[2]
+    name = func.__qualname__.removesuffix(".__init__").rpartition(".")[2]
     accepted = signature(func).parameters
     parameters = [p for p in accepted.values() if p.name != "self"]
     arguments = arguments["self" in accepted :]
@@ -66,6 +69,7 @@ def misfit(
     else:
         count = counted(len(placed), "argument")
         message = f"{name}() takes {count} by position, not {len(arguments)}"
+        missing = ["positional"]
     written = ", ".join(p.name if p.name in needed else f"{p.name}=..." for p in parameters)
     hint = next((instead[key] for key in missing if key in instead), f"write {name}({written})")
     return KernelTypeError(Diagnostic(message, code="call", hint=hint))

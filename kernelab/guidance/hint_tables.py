@@ -116,7 +116,7 @@ complex: use a vec2 for the real and the imaginary part
 input: pass it as an argument
 enumerate|zip|reversed: write for e in x, for k, e in enumerate(x), for a, b in zip(x, y), or a loop over
     range(n)
-np|numpy|torch|jnp: write sin, sqrt, ... without a prefix
+np|numpy|torch|jnp|jax|tf|F: write sin, where, max, ... without a prefix
 threadIdx|blockIdx|blockDim|thread_id|get_global_id|cuda: write i = tid()
     «/(thread_id|get_global_id)\(.*\)/tid()/»
 """)
@@ -145,6 +145,7 @@ mod: in Warp {} has the sign of the left operand; here of the right one, as in P
 """Operations that give another number in Warp."""
 
 OF_ARRAYS = Table(r"""
+at: write y[i] = value, or y[i] += value
 append: an array keeps its length: count on the side, k = atomic_add(count, 0, 1), and write x[k]
 T: write x[j, i]
 grad: gradients belong to the host: tape.backward(), then x.grad
@@ -291,6 +292,9 @@ backward: launch on a tape, and ask it: with kl.Tape() as tape: ..., then tape.b
 detach: write kl.clone(x, requires_grad=False)
 clone: write kl.clone(x)
 requires_grad_: write x.requires_grad = True
+at: write x[i] = value, or a kernel where a gradient is needed
+block_until_ready: write kl.synchronize()
+len|length: write len(x)
 grad_fn: a tape knows what was computed: show it as the value of a cell
 is_leaf: every array with requires_grad=True gets a gradient
 zero_grad: write tape.zero(), or x.grad.zero_()
@@ -406,7 +410,8 @@ handle: handles of meshes and volumes are not part of the language => write kl.u
 block_dim: the CPU has no blocks => pass the number to the kernel as an argument
 address|address_of: kernels have no addresses => hand the array and the index over, or use kl.ref
 tensor|asarray|as_tensor|Tensor: arrays are made by array => write kl.array(...)
-arange|linspace|logspace|eye|rand|randint|random|meshgrid|stack|concatenate|cat|tile_like: NumPy makes such
+random: NumPy draws such numbers => write kl.array(np.random.default_rng(0).normal(size=n), dtype=float)
+arange|linspace|logspace|eye|rand|randint|meshgrid|stack|concatenate|cat|tile_like: NumPy makes such
     arrays => write kl.array(np.{name}(...), dtype=float)
 sum|mean: it is a method of arrays => write x.{name}()
 prod|cumsum: arrays are reduced by kl.utils => write kl.utils.array_sum(x), array_inner, array_scan

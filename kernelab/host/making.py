@@ -82,7 +82,8 @@ def made_of(type: Vec | Mat, /, *components: Any) -> Any:
     size = math.prod(type.shape)
     if joined.size != size:
         message = f"{type} takes 0, 1 or {size} components, not {joined.size}"
-        raise KernelTypeError(Diagnostic(message, code="count"))
+        hint = f"give {size} numbers, or one for all of them: {type}(0.0)"
+        raise KernelTypeError(Diagnostic(message, code="count", hint=hint))
     return follow(value_of(type, joined.reshape(type.shape)), *components)
 
 

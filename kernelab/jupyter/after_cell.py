@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from kernelab.errors import Diagnostic, KernelError, Source, Span
 from kernelab.frontend import UserFunction
 from kernelab.frontend.meaning.name_lookup import language
+from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.decorators import Function
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.loading import current, same, short
@@ -164,7 +165,8 @@ class Mistakes:
         self.kept = {name: kept for name, kept in self.kept.items() if names.get(name) is kept[0]}
         if not re.match(r"\s*%%kernel\b", cell.text):
             used = [name for name in self.kept if re.search(rf"\b{name}\b", cell.text)]
-            return [*_without_magic(cell, error), *(_kept(name, *self.kept.pop(name)) for name in used)]
+            misread = [*_without_magic(cell, error), *_called_attribute(cell, error, names)]
+            return [*misread, *(_kept(name, *self.kept.pop(name)) for name in used)]
         if error is not None:
             for name in re.findall(r"(?m)^def +(\w+)", cell.text):
                 one = names.get(name)
@@ -177,6 +179,22 @@ def _kept(name: str, kernel: Kernel, failed: str) -> Diagnostic:
     message = f"`{name}` is still the kernel of {kernel.source.label}: the new one in {failed} has a mistake"
     hint = f"mend {failed}, and run that again"
     return Diagnostic(message, kernel.span, "stale", "warning", hint=hint)
+
+
+def _called_attribute(cell: Source, error: object, names: Mapping[str, Any]) -> Iterator[Diagnostic]:
+    """What to say where an attribute of an array was called, as a method of PyTorch's tensors is."""
+    if not (isinstance(error, TypeError) and "object is not callable" in str(error)):
+        return
+    for called in re.finditer(r"\b(\w+)\.(shape|size|ndim|dtype|strides|T)\(", cell.text):
+        if isinstance(names.get(called[1]), array):
+            line = cell.text.count("\n", 0, called.start()) + 1
+            column = called.start(2) - cell.text.rfind("\n", 0, called.start()) - 1
+            place = Span(cell, line, column, line, column + len(called[2]))
+            message = f"the {called[2]} of an array is no function"
+            hint = f"write {called[1]}.{called[2]}, without parentheses"
+            hint += f"; {called[1]}.shape[0] is its first extent" if called[2] in ("shape", "size") else ""
+            yield Diagnostic(message, place, "call", "information", hint=hint)
+            return
 
 
 def _without_magic(cell: Source, error: object) -> Iterator[Diagnostic]:

@@ -52,7 +52,7 @@ class Batch(Level):
     def unreadable(self, elements: array) -> Diagnostic | None:
         if elements.allocation not in self.wide:
             return self.parent.unreadable(elements)
-        hint = "compute with them in kernels, and return the array"
+        hint = "compute with them in kernels, or in a function of kl.func.custom_vjp, and return the array"
         if self.asked == "vmap":
             message = "the values of this array differ between the lanes of a vmap: they cannot be read here"
         else:

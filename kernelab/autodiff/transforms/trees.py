@@ -183,14 +183,21 @@ def is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def positions(func: Callable[..., Any], args: Sequence[Any], argnums: int | Sequence[int]) -> tuple[int, ...]:
-    """The arguments to differentiate with respect to; an error names the one that has no derivative."""
+def chosen_by(func: Callable[..., Any], argnums: int | Sequence[int]) -> tuple[int, ...]:
+    """The positions that `argnums` names; raises KernelTypeError for what names none."""
     require_callable(func)
     one = is_whole(argnums)
     chosen: tuple[Any, ...] = (argnums,) if one else tuple(argnums) if isinstance(argnums, Sequence) else ()
     if not chosen or not all(map(is_whole, chosen)):
         message = f"argnums={argnums!r} chooses no argument of {name_of(func)}"
-        raise refusal(KernelTypeError, message, "argnums", "pass a position, such as 0, or a tuple of them")
+        hint = "pass a position, such as 0, or a tuple of them; the arguments stand behind: grad(f)(x, y)"
+        raise refusal(KernelTypeError, message, "argnums", hint)
+    return chosen
+
+
+def positions(func: Callable[..., Any], args: Sequence[Any], argnums: int | Sequence[int]) -> tuple[int, ...]:
+    """The arguments to differentiate with respect to; an error names the one that has no derivative."""
+    chosen = chosen_by(func, argnums)
     for n in chosen:
         _require_floats(func, args, n, argnums)
     places = tuple(n % len(args) for n in chosen)

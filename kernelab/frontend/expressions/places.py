@@ -411,7 +411,8 @@ def component_path(frame: Frame, type: Value, groups: Groups, target: ast.expr) 
     if not groups:
         return ()
     if isinstance(type, Scalar):
-        raise frame.error(target, f"{spelled(type)} has no components to assign")
+        hint = "one number has one index fewer: write y[i, j], and annotate y: array2d[float], for a table"
+        raise frame.error(target, f"{spelled(type)} has no components to assign", hint=hint)
     if isinstance(type, Mat):
         refuse_component(frame, Typed(zero(type)), groups[0], target)
     if array_views.has_slice(groups[0]) and len(groups) == 1:

@@ -166,8 +166,10 @@ def _conversion(frame: Frame, value: Meaning, type: Value, node: Place) -> str:
             return f"take one component, such as {text}[0]" if typed.type != type else ""
         case ((Weak() | Typed()), _):
             return f"write «{type}({text})»"
-        case (ArrayRef(), _):
+        case (ArrayRef(_, ()), _):
             return f"write «{text}[i]», where i = tid()"
+        case (ArrayRef(), _):
+            return f"take one element of it, such as {text.removesuffix(']')}, j], where i, j = tid()"
         case TupleOf(items, None), Vec(_, n) if len(items) == n and text.startswith("("):
             return f"write «{type}{text}»"
         case TupleOf(), _ if isinstance(node, ast.Tuple):

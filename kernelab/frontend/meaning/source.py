@@ -60,8 +60,10 @@ def _refuse(source: Source, error: SyntaxError) -> NoReturn:
 def _syntax_hint(line: str, column: int, message: str) -> str:
     """The hint for a syntax error of Python in a line; empty where nothing is known."""
     if line.rstrip().endswith(("++", "--")):
-        sign = line.rstrip()[-1]
-        return f"write {line.strip()[:-2].strip()} {sign}= 1«/ *[+-][+-] *$/ {sign}= 1/»"
+        sign, before = line.rstrip()[-1], line.strip()[:-2].strip()
+        if "=" in before:
+            return f"write {before.rpartition('=')[2].strip()} {sign}= 1 on a line of its own"
+        return f"write {before} {sign}= 1«/ *[+-][+-] *$/ {sign}= 1/»"
     near = line[max(0, column - 2) : column + 3]
     return NEAR_THE_ERROR.hint(near) or OF_LINES.hint(line.strip()) or OF_PARSER.hint(message)
 

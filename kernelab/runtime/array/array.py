@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
-from kernelab.guidance.bad_calls import telling
+from kernelab.guidance.bad_calls import no_argument, telling
 from kernelab.hooks import Displayed
 from kernelab.host.traced import traced
 from kernelab.host.values import frozen, value_of
@@ -294,6 +294,9 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         return self._total(np.mean, axis, options)
 
     def _total(self, by_numpy: Any, axis: int | None, options: dict[str, Any]) -> "array":
+        unknown = next((name for name in options if name in ("dim", "keepdim")), None)
+        if unknown is not None:
+            raise no_argument(by_numpy.__name__, unknown, ["axis", "out"], {"dim": "write axis=0"})
         out = options.get("out")
         if options and not isinstance(out, array):  # what NumPy's function of that name passes
             return by_numpy(np.asarray(self), axis, **options)  # type: ignore[no-any-return]
@@ -312,6 +315,9 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
 
     def __int__(self) -> int:
         return int(self.item())
+
+    def __round__(self, digits: int | None = None) -> float:
+        return round(self.item(), digits)  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))

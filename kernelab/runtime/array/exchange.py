@@ -14,6 +14,7 @@ import numpy as np
 from kernelab import hooks
 from kernelab.backend.cuda.synchronisation import ANY, LEGACY, Partner, TorchStream
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
+from kernelab.guidance.bad_calls import telling
 from kernelab.host.traced import traced
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
@@ -400,6 +401,7 @@ class Exchange(Gradients):
         space = self.allocation.space
         return (CPU, 0) if space is None else (CUDA, _ordinal(space))
 
+    @telling(positional="write x.reshape(...) for another shape: view reads the bytes as another type")
     def view(self, dtype: Any) -> Self:
         """The same bytes read as elements of another type.
 

@@ -395,11 +395,13 @@ def _no_index(key: Any) -> KernelTypeError:
         hint = "None makes an axis of extent 1 beside slices: x[:, None]"
     elif isinstance(key, str):
         hint = "only arrays of structs have fields"
-    elif kind == np.bool_:
+    elif str(kind) == "bool":
         hint = "give the places where it is true: x[np.flatnonzero(mask)]"
     else:
         hint = "index the NumPy view instead: x.numpy()[...]"
-    message = f"an array is indexed by integers, slices, and arrays of integers, not {described(key)}"
+    what = described(key)
+    what += f" of {kind}" if what == "an array" else ""
+    message = f"an array is indexed by integers, slices, and arrays of integers, not {what}"
     return KernelTypeError(Diagnostic(message, hint=hint, code="index"))
 
 

@@ -270,7 +270,7 @@ def _inputs(callee: UserFunction, values: Sequence[Any]) -> list[Any]:
     """The arguments of a map: arrays as arrays, numbers as NumPy scalars of the type that they get."""
     if not any(goes_through(value) for value in values):
         message = "map() needs an array to go through, and was given none"
-        raise KernelTypeError(Diagnostic(message, code="map", hint="write kl.map(func, x, ...)"))
+        raise KernelTypeError(Diagnostic(message, code="map", hint="write kl.map(func, kl.array(...))"))
     with mistakes_raised():
         signature = callee.signature()
     needed = [parameter for parameter in signature if parameter.default is None]
