@@ -259,7 +259,8 @@ def keys(bench: Bench) -> Iterator[Key]:
 
 def handled(events: Sequence[Event]) -> list[float]:
     """Milliseconds of the processor that the task of each key has used, from a trace of Chromium."""
-    pressed = [one for one in events if one["args"].get("data", {}).get("type") == "keydown"]
+    heard = (one for one in events if one["name"] == "EventDispatch")
+    pressed = [one for one in heard if one["args"]["data"]["type"] == "keydown"]
     tasks = [one for one in events if one["name"].endswith("RunTask") and "tdur" in one]
     found = []
     for key in pressed:
