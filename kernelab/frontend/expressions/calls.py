@@ -7,7 +7,7 @@ from functools import partial
 from kernelab.data_classes import dataclass
 from kernelab.frontend.expressions import operations, passing, reads, struct_values, words
 from kernelab.frontend.expressions.operations import number
-from kernelab.frontend.expressions.passing import call_function, in_order, in_order_of
+from kernelab.frontend.expressions.passing import call_function, in_order
 from kernelab.frontend.meaning import annotations, array_views, unsupported
 from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import (
@@ -41,7 +41,7 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
         case TypeRef(type) if type == bool_ and (there := _has_elements(frame, arguments)) is not None:
             return there
         case TypeRef(type):
-            return operations.construct(frame, type, in_order_of(frame, type, arguments, node), node)
+            return operations.construct(frame, type, in_order(frame, type, arguments, node), node)
         case StructRef(struct):
             return struct_values.construct(frame, struct, arguments, node)
         case FunctionRef(function):
@@ -74,8 +74,7 @@ def _operation(frame: Frame, name: str, arguments: Arguments, node: ast.Call) ->
         hint = "write zeros(n) for an array of the thread's own, or vec3(...)" if "array" in name else ""
         raise frame.error(node, f"{name} cannot be called here", "name", hint)
     operands, parts = _operands(frame, name, arguments, node)
-    if operations.changes_variables(name, len(operands)):
-        operations.change_variables(frame, name, operands, parts, node)
+    if operations.change_variables(frame, name, operands, parts, node):
         return None
     result = operate(frame, name, operands, node, parts)
     operations.advance(frame, name, node)

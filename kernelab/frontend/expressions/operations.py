@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from kernelab.errors import Diagnostic, Severity
-from kernelab.frontend.expressions.passing import beside_type
+from kernelab.frontend.expressions.passing import in_order
 from kernelab.frontend.meaning import annotations
 from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import (
@@ -64,7 +64,8 @@ def number(frame: Frame, name: str, argument: Argument) -> Weak | Typed:
 def shaped_value(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
     """`vector(...)`, `matrix(...)` and `identity(...)`, whose keywords say which type is meant."""
     if name in annotations.ROTATIONS:
-        arguments = beside_type(frame, name, arguments, node)
+        words = [a for a in arguments if a.keyword == "dtype"]
+        arguments = [*in_order(frame, name, [a for a in arguments if a not in words], node), *words]
     named = {a.keyword: a.value for a in arguments if a.keyword is not None}
     named |= _extent_of(name, named, arguments)
     is_identity = name in annotations.IDENTITIES
@@ -382,17 +383,13 @@ def _part(frame: Frame, whole: Typed, start: int, type: Value) -> Typed:
     return Typed(frame.builder.joined(type, numbers))
 
 
-def changes_variables(name: str, count: int) -> bool:
-    """Whether a call with so many arguments changes variables that are named by some of them."""
-    where = filled(name, count)
-    return bool(where.stop > where.start)
-
-
 def change_variables(
     frame: Frame, name: str, values: Sequence[Weak | Typed], parts: Sequence[ast.expr], node: ast.Call
-) -> None:
-    """Give the variables that a call names the results of the operation."""
+) -> bool:
+    """Give the variables that a call names the results of the operation; False where it names none."""
     targets = parts[filled(name, len(values))]
+    if not targets:
+        return False
     in_place = targets == parts[:1]
     operands = values if in_place else values[: -len(targets)]
     result = operate(frame, name, operands, node, parts[: len(operands)])
@@ -412,6 +409,7 @@ def change_variables(
             raise frame.error(target, f"{name} fills a variable of type {item.type}, not {describe(before)}")
         frame.env[target.id] = item
         frame.set_at[target.id] = frame.places(target)
+    return True
 
 
 def _holds(before: Weak | Typed, type: Value) -> bool:

@@ -280,49 +280,11 @@ _OF_WORDS: dict[str, Names] = {
 }
 
 
-def in_order(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Arguments:
-    """The arguments of an operation or a word, those with names where they belong."""
-    return _sorted(frame, name, list(_of(name)), arguments, node)
-
-
-def beside_type(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Arguments:
-    """The same of `transformation(p=p, q=q, dtype=float)`, where words that say the type stay behind."""
-    words = [a for a in arguments if a.keyword == "dtype"]
-    return [*in_order(frame, name, [a for a in arguments if a.keyword != "dtype"], node), *words]
-
-
-def in_order_of(frame: Frame, type: Value, arguments: Arguments, node: ast.Call) -> Arguments:
-    """The same of what a value of a type is made of."""
-    return _sorted(frame, str(type), list(_of_type(type)), arguments, node)
-
-
-def _of(name: str) -> Iterator[Names]:
-    if name.startswith("atomic_"):
-        values = _OF_VALUES.get(name, ("value",))
-        yield from (("arr", *_OF_INDICES[:n], *values) for n in range(1, 5))
-    elif name in _OF_WORDS:
-        yield _OF_WORDS[name]
-    else:
-        yield from dict.fromkeys(tuple(param.name for param in op.params) for op in ops.overloads(name))
-
-
-def _of_type(type: Value) -> Iterator[Names]:
-    match type:
-        case Transform():
-            yield from (("p", "q"), ("p",))
-        case Quat():
-            yield ("x", "y", "z", "w")
-        case Vec(_, 6):
-            yield ("w", "v")
-        case _:
-            yield from _of(str(type))
-
-
-def _sorted(
-    frame: Frame, name: str, choices: Sequence[Names], arguments: Arguments, node: ast.Call
-) -> Arguments:
+def in_order(frame: Frame, called: str | Value, arguments: Arguments, node: ast.Call) -> Arguments:
+    """The arguments of an operation, a word or a type, those with names where they belong."""
     if all(a.keyword is None for a in arguments):
         return arguments
+    name, choices = str(called), list(_names(called))
     plain = [a for a in arguments if a.keyword is None]
     named = {a.keyword: Argument(a.value, a.node) for a in arguments if a.keyword is not None}
     for names in choices:
@@ -335,6 +297,24 @@ def _sorted(
         )
     wanted = " or ".join(f"({', '.join(names)})" for names in choices)
     raise frame.error(node, f"the arguments of {name} are {wanted}", hint="leave the keywords out")
+
+
+def _names(called: str | Value) -> Iterator[Names]:
+    """The names that the arguments of a call may have, in each way to call it."""
+    match called:
+        case Transform():
+            yield from (("p", "q"), ("p",))
+        case Quat():
+            yield ("x", "y", "z", "w")
+        case Vec(_, 6):
+            yield ("w", "v")
+        case str() if called.startswith("atomic_"):
+            values = _OF_VALUES.get(called, ("value",))
+            yield from (("arr", *_OF_INDICES[:n], *values) for n in range(1, 5))
+        case str() if called in _OF_WORDS:
+            yield _OF_WORDS[called]
+        case _:
+            yield from dict.fromkeys(tuple(p.name for p in op.params) for op in ops.overloads(str(called)))
 
 
 # ----------------------------------------------------------------------------------- functions of the library
