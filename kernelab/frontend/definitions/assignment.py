@@ -74,7 +74,7 @@ def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> 
             for element, item in zip(elements, items, strict=True):
                 assign(frame, element, item, source)
         case ast.Subscript() if (row := row_target(frame, target, value)) is not None:
-            store_row(frame, row, value, target, source)
+            _each(frame, row, value, target, source, frame.builder.store)
         case ast.Subscript() | ast.Attribute():
             place = struct_values.place(frame, target)
             if isinstance(place, struct_values.StructPlace):
@@ -345,11 +345,6 @@ def _row_variable(frame: Frame, root: ast.expr) -> Meaning | None:
     return variable if isinstance(variable, TupleOf) else None
 
 
-def store_row(frame: Frame, into: ArrayRef, value: Meaning, node: ast.expr, source: ast.expr) -> None:
-    """Write a number into every element, an array of the same shape, or the components of a vector."""
-    _each(frame, into, value, node, source, lambda array, at, new: frame.builder.store(array, at, new))
-
-
 def add_row(
     frame: Frame, into: ArrayRef, value: Meaning, negate: bool, node: ast.expr, source: ast.expr
 ) -> None:
@@ -387,6 +382,7 @@ Take = Callable[[list[Atom]], Atom]
 def _each(
     frame: Frame, into: ArrayRef, value: Meaning, node: ast.expr, source: ast.expr, write: Write
 ) -> None:
+    """Write a number into every element, an array of the same shape, or the components of a vector."""
     extents = _extents(frame, into)
     take = _row_elements(frame, into, value, extents, source)
 

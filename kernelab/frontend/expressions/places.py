@@ -4,7 +4,7 @@ A component write is a functional insert into the variable or the element that h
 """
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
 
 from kernelab.data_classes import dataclass
@@ -26,9 +26,6 @@ class Component(ast.Constant):
     """The index that a component's name stands for."""
 
 
-Index = Callable[[ast.expr, int], Atom]
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
     """Some components of a vector or matrix: the type that they make up, and the place of each, by rows."""
@@ -37,8 +34,10 @@ class Part:
     places: tuple[tuple[Atom, ...], ...]
 
 
-def select_part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr], index: Index) -> Part:
+def _part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr]) -> Part:
     """The part of a vector or matrix that indices and slices select."""
+    if len(group) > len(type.shape):
+        raise frame.error(group[0], f"{type} takes {counted(len(type.shape), 'index')}, not {len(group)}")
     axes: list[list[Atom]] = []
     lengths: list[int] = []
     for axis, extent in enumerate(type.shape):
@@ -48,7 +47,7 @@ def select_part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr], index:
             axes.append([integer(k) for k in chosen])
             lengths.append(len(chosen))
         else:
-            axes.append([index(node, extent)])
+            axes.append([_component_index(frame, node, extent, type)])
     shape: Vec | Mat = Vec(type.scalar, lengths[0])
     if len(lengths) == 2:
         shape = Mat(type.scalar, *lengths)
@@ -110,13 +109,6 @@ def read_part(frame: Frame, whole: Atom, chosen: Part) -> Atom:
     """The components as a vector or matrix of their own."""
     parts = [frame.builder.apply("extract", whole, *place) for place in chosen.places]
     return frame.builder.joined(chosen.type, parts)
-
-
-def with_part(frame: Frame, whole: Atom, chosen: Part, value: Atom) -> Atom:
-    """The vector or matrix with these components replaced by those of a value."""
-    for entry, place in zip(frame.builder.components(value), chosen.places, strict=True):
-        whole = frame.builder.apply("insert", whole, *place, entry)
-    return whole
 
 
 def few(frame: Frame, array: Meaning, node: ast.Slice) -> list[Meaning] | None:
@@ -250,17 +242,6 @@ def component_atoms(frame: Frame, type: Value, indices: Sequence[ast.expr]) -> t
         )
     return tuple(
         _component_index(frame, part, extent, type) for part, extent in zip(indices, type.shape, strict=False)
-    )
-
-
-def _part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr]) -> Part:
-    if len(group) > len(type.shape):
-        raise frame.error(group[0], f"{type} takes {counted(len(type.shape), 'index')}, not {len(group)}")
-    return select_part(
-        frame,
-        type,
-        group,
-        lambda node, extent: _component_index(frame, node, extent, type),
     )
 
 
@@ -476,13 +457,16 @@ def store(frame: Frame, target: Place, value: Atom) -> None:
 
 
 def inserted(frame: Frame, whole: Atom, target: Place, value: Atom) -> Atom:
-    """A vector or matrix with one component, or one row, replaced."""
-    if isinstance(target.components, Part):
-        return with_part(frame, whole, target.components, value)
-    if not (isinstance(target.held, Mat) and len(target.components) == 1):
-        return frame.builder.apply("insert", whole, *target.components, value)
-    for column, entry in enumerate(frame.builder.components(value)):
-        whole = frame.builder.apply("insert", whole, target.components[0], integer(column), entry)
+    """A vector or matrix with some components, or one row, replaced."""
+    chosen = target.components
+    if isinstance(chosen, Part):
+        at: Sequence[tuple[Atom, ...]] = chosen.places
+    elif isinstance(target.held, Mat) and len(chosen) == 1:
+        at = [(*chosen, integer(column)) for column in range(target.held.m)]
+    else:
+        return frame.builder.apply("insert", whole, *chosen, value)
+    for entry, indices in zip(frame.builder.components(value), at, strict=True):
+        whole = frame.builder.apply("insert", whole, *indices, entry)
     return whole
 
 

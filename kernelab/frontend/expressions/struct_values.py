@@ -214,11 +214,6 @@ def _enter(frame: Frame, base: Meaning, group: Sequence[ast.expr], node: ast.exp
         raise frame.error(
             node, f"a {struct} is not indexed", hint=f"take a field: {struct.fields[0].name}, for example"
         )
-    return indexed(frame, base, group, node)
-
-
-def indexed(frame: Frame, base: StructArrayRef, group: Sequence[ast.expr], node: ast.expr) -> StructArrayRef:
-    """A row or an element of an array of structs."""
     if len(group) > base.ndim:
         raise frame.error(node, f"{describe(base)} takes {counted(base.ndim, 'index')}, not {len(group)}")
     indices = tuple(index(frame, part) for part in group)
