@@ -103,27 +103,10 @@ def lower_tree(
     what a function's own name means in it, where there are more functions of that name elsewhere.
     """
     try:
-        return _lower(source, tree, namespace, around, siblings)
+        cell = _Cell(Places(source), namespace, named_in(tree, namespace), around=around, siblings=siblings)
+        return cell.lowered(tree.body)
     except RecursionError:
         return Lowered({}, {}, (), (too_deep("this cell"),))
-
-
-def _lower(
-    source: Source,
-    tree: ast.Module,
-    namespace: Mapping[str, Any],
-    around: tuple[Source, ...],
-    siblings: Siblings | None,
-) -> Lowered:
-    cell = _Cell(Places(source), namespace, named_in(tree, namespace), around=around, siblings=siblings)
-    for stmt in tree.body:
-        cell.statement(stmt)
-    cell.classify()
-    if cell.rules:
-        attached = cell.rules, cell.scope, cell.places, cell.functions, cell.collect
-        cell.notes += custom_derivatives.attach_all(*attached)
-    cell.lower()
-    return cell.lowered()
 
 
 @dataclass(slots=True)
@@ -154,6 +137,19 @@ class _Cell:
     ) -> None:
         span = self.places.first_line(node) if isinstance(node, ast.stmt) else self.places(node)
         self.errors.append(Diagnostic(message, span, code, hint=hint, related=related))
+
+    def lowered(self, body: Sequence[ast.stmt]) -> Lowered:
+        for stmt in body:
+            self.statement(stmt)
+        self.classify()
+        if self.rules:
+            attached = self.rules, self.scope, self.places, self.functions, self.collect
+            self.notes += custom_derivatives.attach_all(*attached)
+        self.lower()
+        are_all_there = self.definitions.keys() >= self.templates.keys()
+        assert self.errors or are_all_there or is_trial(), "a def was dropped without a reason"
+        notes, errors = _by_line(self.notes), _by_line(self.errors)
+        return Lowered(self.definitions, self.assigned, notes, errors, self.named)
 
     # ---- statements of the cell
 
@@ -310,20 +306,11 @@ class _Cell:
 
     # ---- kernels and functions
 
-    def every_template(self) -> list[Template]:
-        """All defs of the cell, also those that share a name."""
-        others = [template for several in self.overloads.values() for template in several[1:]]
-        return [*(first for first, _ in self.templates.values()), *others]
-
     def classify(self) -> None:
         """Decide what each def is, so that any of them can be named by any other."""
-        called = {
-            name
-            for definition in self.every_template()
-            for name in _called(definition.node)
-            if name != definition.name
-        }
-        called |= self.ruled()
+        defs = [first.node for first, _ in self.templates.values()]
+        defs += [template.node for several in self.overloads.values() for template in several[1:]]
+        called = {name for node in defs for name in _called(node) if name != node.name} | self.ruled()
         for name, (definition, kind) in self.templates.items():
             if name in self.scope.cell:
                 continue
@@ -406,12 +393,6 @@ class _Cell:
 
     def collect(self, errors: Sequence[Diagnostic]) -> None:
         self.errors += [error for error in errors if error not in self.errors]
-
-    def lowered(self) -> Lowered:
-        are_all_there = self.definitions.keys() >= self.templates.keys()
-        assert self.errors or are_all_there or is_trial(), "a def was dropped without a reason"
-        notes, errors = _by_line(self.notes), _by_line(self.errors)
-        return Lowered(self.definitions, self.assigned, notes, errors, self.named)
 
 
 def _bound(stmt: ast.stmt) -> list[str]:

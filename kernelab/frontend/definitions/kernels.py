@@ -206,22 +206,16 @@ def _kernel_type(template: Template, argument: ast.arg) -> AnyType:
 
 def _likely_type(node: ast.FunctionDef, name: str) -> str:
     """The likely type of an argument, from its uses in the body."""
-    ndims = [
-        len(part.slice.elts) if isinstance(part.slice, ast.Tuple) else 1
-        for part in nodes(node)
-        if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name) and part.value.id == name
-    ]
-    ndims += [
-        1
-        for part in nodes(node)
-        if isinstance(part, ast.Attribute)
-        and part.attr == "shape"
-        and isinstance(part.value, ast.Name)
-        and part.value.id == name
-    ]
-    if not ndims:
+    ndim = 0
+    for part in nodes(node):
+        match part:
+            case ast.Subscript(value=ast.Name(base), slice=ast.Tuple(elts=indices)) if base == name:
+                ndim = max(ndim, len(indices))
+            case ast.Subscript(value=ast.Name(base)) | ast.Attribute(ast.Name(base), "shape") if base == name:
+                ndim = max(ndim, 1)
+    if not ndim:
         return "float"
-    return "array[float]" if max(ndims) == 1 else f"array{max(ndims)}d[float]"
+    return "array[float]" if ndim == 1 else f"array{ndim}d[float]"
 
 
 # -------------------------------------------------------------------------------------------------- generics
@@ -338,8 +332,10 @@ def _note_thread_twice(frame: Frame, template: Template) -> None:
                 pairs = [(target, value)]
             case _:
                 continue
-        is_index = [(target, isinstance(value, ast.Call) and _is_tid(value.func)) for target, value in pairs]
-        named |= {target.id for target, is_one in is_index if is_one and isinstance(target, ast.Name)}
+        for pair in pairs:
+            match pair:
+                case ast.Name(name), ast.Call(func=ast.Name("tid")):
+                    named.add(name)
     for node in nodes(template.node) if len(named) > 1 else ():
         match node:
             case ast.Subscript(slice=ast.Tuple([ast.Name(i), ast.Name(j), *_])) if {i, j} <= named and i != j:
@@ -348,10 +344,6 @@ def _note_thread_twice(frame: Frame, template: Template) -> None:
                 place = template.places(node.slice)
                 frame.notes.append(Diagnostic(message, place, "name", "warning", hint=hint))
                 return
-
-
-def _is_tid(function: ast.expr) -> bool:
-    return isinstance(function, ast.Name) and function.id == "tid"
 
 
 def _is_text(stmt: ast.stmt) -> bool:

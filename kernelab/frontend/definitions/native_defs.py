@@ -148,7 +148,7 @@ class NativeFunction(UserFunction):
 
     def _result(self) -> Value | None:
         returns = self.template.node.returns
-        says = any("return" in plain(line.text) and _returns(line.text) for line in self.texts.snippet)
+        says = any(plain(line.text).partition("return")[2].strip(" ;\t") for line in self.texts.snippet)
         if returns is None or is_none(returns):
             if says:
                 raise self._mistake(
@@ -297,10 +297,6 @@ class NativeFunction(UserFunction):
                 message = f"the replay_snippet of {self.name} changes {param.name}"
                 raise self._mistake(message, "only read it here: the backward pass keeps what is there")
         return self._function(snippet, self._params(), {})
-
-
-def _returns(line: str) -> bool:
-    return bool(plain(line).partition("return")[2].strip(" ;\t"))
 
 
 def _scalar(type: Value | Array) -> Scalar:

@@ -112,11 +112,9 @@ def as_number(frame: Frame, value: Meaning, node: ast.expr) -> Weak | Typed:
     if isinstance(value, Weak | Typed):
         return value
     text = frame.places.text(node)
-    hint = (
-        unsupported.hint_of_array(text)
-        if isinstance(value, ArrayRef)
-        else unsupported.hint_of_uncalled(value, text)
-    )
+    hint = unsupported.hint_of_uncalled(value, text)
+    if isinstance(value, ArrayRef):
+        hint = f"index it to take one element, such as «{text}[i]», where i = tid()"
     raise frame.error(node, f"{text} is {describe(value)}, not a number", hint=hint)
 
 

@@ -248,11 +248,6 @@ def hint_of_value(base: Meaning, attribute: str, text: str) -> str:
             return ""
 
 
-def hint_of_array(text: str) -> str:
-    """The hint where an array stands for a number."""
-    return f"index it to take one element, such as «{text}[i]», where i = tid()"
-
-
 def hint_of_uncalled(value: Meaning, text: str) -> str:
     """The hint where `tid` itself stands for the index; empty for any other value."""
     return f"write «{text}()»" if value == BuiltinRef("tid") else ""
