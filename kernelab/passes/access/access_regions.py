@@ -13,7 +13,7 @@ Index arithmetic counts as exact only while it stays within 32 bits.  Negative i
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from kernelab.data_classes import dataclass, field, replace
 from kernelab.lang.ir import Function
@@ -64,14 +64,18 @@ class Situation:
     last: Mapping[int, int] = field(default_factory=dict)
 
 
+Side = Literal["above", "below", "never"]
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """An index, and the forms that guards, given by their position, keep it above, below and away from."""
+    """An index, and the forms that guards, given by their position, keep it above, below and away from.
+
+    They are in this order: what an index never is counts at the ends that the others leave.
+    """
 
     index: Form | None
-    above: tuple[tuple[int, Form], ...]
-    below: tuple[tuple[int, Form], ...]
-    never: tuple[tuple[int, Form], ...]
+    bounds: tuple[tuple[Side, int, Form], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,23 +152,22 @@ def _place(access: Access) -> Place:
 
 
 def _limits(index: Form | None, access: Access) -> Limits:
-    above: list[tuple[int, Form]] = []
-    below: list[tuple[int, Form]] = []
-    never: list[tuple[int, Form]] = []
     if index is None:
-        return Limits(None, (), (), ())
+        return Limits(None)
+    bounds: list[tuple[Side, int, Form]] = []
     for position, guard in enumerate(access.guards):
         slack = guard.greater.minus(guard.lesser)
         if _is_fixed(slack):
             continue
-        for bound, side, sign in ((index.minus(slack), above, 1), (index.plus(slack), below, -1)):
-            if not _is_fixed(bound):
-                continue
-            if guard.gap is None:
-                never.append((position, bound))
-            else:
-                side.append((position, bound.plus(Form(sign * guard.gap))))
-    return Limits(index, tuple(above), tuple(below), tuple(never))
+        low, high, gap = index.minus(slack), index.plus(slack), Form(guard.gap or 0)
+        if _is_fixed(low):
+            bounds.append(("never" if guard.gap is None else "above", position, low.plus(gap)))
+        if _is_fixed(high):
+            bounds.append(("never" if guard.gap is None else "below", position, high.minus(gap)))
+    return Limits(index, tuple(sorted(bounds, key=lambda bound: _SIDES.index(bound[0]))))
+
+
+_SIDES = get_args(Side)
 
 
 def _is_vague(form: Form | None) -> bool:
@@ -248,24 +251,18 @@ def _reached(place: Place, situation: Situation) -> tuple[Situation, frozenset[i
 def _index(limits: Limits, situation: Situation, exact: frozenset[int]) -> Range | None:
     """The values of an index where its guards hold."""
     values = None if limits.index is None else range_of(limits.index, situation)
-    for form in _counting(limits.above, exact):
-        bound = range_of(form, situation)
-        if values is not None and bound is not None:
+    for side, position, form in limits.bounds:
+        bound = range_of(form, situation) if position in exact else None
+        if values is None or bound is None:
+            continue
+        if side == "above":
             values = _from(values, bound.low)
-    for form in _counting(limits.below, exact):
-        bound = range_of(form, situation)
-        if values is not None and bound is not None:
+        elif side == "below":
             values = _through(values, bound.high)
-    for form in _counting(limits.never, exact):
-        bound = range_of(form, situation)
-        if values is not None and bound is not None and bound.low == bound.high:
+        elif bound.low == bound.high:
             values = _from(values, values.low + (bound.low == values.low))
             values = _through(values, values.high - (bound.low == values.high))
     return values
-
-
-def _counting(bounds: Sequence[tuple[int, Form]], exact: frozenset[int]) -> list[Form]:
-    return [form for position, form in bounds if position in exact]
 
 
 def _from(values: Range, bound: int) -> Range:
