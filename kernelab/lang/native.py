@@ -81,8 +81,7 @@ def _uses(text: str, name: str) -> Iterator[re.Match[str]]:
 
 def access(text: str, name: str) -> Access:
     """The kind of access that a snippet makes to the array `name`."""
-    text = plain(text)
-    uses = {_use(text, use.start(), use.end()) for use in _uses(text, name)} - {None}
+    uses = _kinds(text, name) - {None}
     if uses <= {"read"}:
         return "read"
     if uses == {"store"}:
@@ -92,14 +91,17 @@ def access(text: str, name: str) -> Access:
 
 def stores(text: str, name: str) -> bool:
     """Whether a snippet replaces elements of the array `name`, on any path that shows in its text."""
-    text = plain(text)
-    return any(_use(text, use.start(), use.end()) in ("store", "update", "part") for use in _uses(text, name))
+    return not _kinds(text, name).isdisjoint({"store", "update", "part"})
 
 
 def takes_pointer(text: str, name: str) -> bool:
     """Whether a snippet takes the array `name` as a pointer, which reaches elements side by side only."""
+    return "whole" in _kinds(text, name)
+
+
+def _kinds(text: str, name: str) -> set[str | None]:
     text = plain(text)
-    return any(_use(text, use.start(), use.end()) == "whole" for use in _uses(text, name))
+    return {_use(text, use.start(), use.end()) for use in _uses(text, name)}
 
 
 def _use(text: str, start: int, end: int) -> str | None:

@@ -226,18 +226,11 @@ class _Lowering:
                     f"{rule.name} never adds to adjoint[{name}]",
                     f"add to adjoint[{name}][...], or write check=False if its gradient is meant to be 0",
                 )
-            note = self.missing(rule, name)
+            message = f"{rule.name} never adds to adjoint[{name}], so the gradient of {name} is 0"
+            hint = f"add to adjoint[{name}], or write check=False if this is meant"
+            note = Diagnostic(message, rule.span, "adjoint", "warning", hint=hint)
             if rule.checked and note not in self.callee.notes:
                 self.callee.notes.append(note)
-
-    def missing(self, rule: Rule, name: str) -> Diagnostic:
-        return Diagnostic(
-            f"{rule.name} never adds to adjoint[{name}], so the gradient of {name} is 0",
-            rule.span,
-            "adjoint",
-            "warning",
-            hint=f"add to adjoint[{name}], or write check=False if this is meant",
-        )
 
     def replay(self, rule: Rule) -> Function:
         params = self.parameters(rule, ())
@@ -380,21 +373,12 @@ def attach_all(
             collect(errors)
             function.set_rules(before[function])
         else:
-            notes += [
-                *function.notes,
-                *(_late(rule) for (owner, _), rule in taken.items() if owner is function),
-            ]
+            notes += function.notes
+            for rule in (rule for (owner, _), rule in taken.items() if owner is function):
+                message = f"kernels that were compiled before do without {rule.name}"
+                hint = "run their cells again"
+                notes.append(Diagnostic(message, rule.span, "late", "information", hint=hint))
     return notes
-
-
-def _late(rule: Rule) -> Diagnostic:
-    return Diagnostic(
-        f"kernels that were compiled before do without {rule.name}",
-        rule.span,
-        "late",
-        "information",
-        hint="run their cells again",
-    )
 
 
 def rule_of(node: ast.FunctionDef, scope: Scope, places: Places, checked: bool = True) -> Rule:
