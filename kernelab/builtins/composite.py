@@ -22,7 +22,7 @@ from kernelab.lang.build import Expr, integer
 from kernelab.lang.ir import For, Var
 from kernelab.lang.ops import Derivative, Expanded, KindPattern, MatPattern, Pattern, VecPattern
 from kernelab.lang.rounding import converted, epsilon
-from kernelab.lang.types import SCALARS, Mat, Scalar, Vec, int32, scalar_of
+from kernelab.lang.types import BY_DTYPE, Mat, Scalar, Vec, int32, scalar_of
 
 _EXPANDED = Expanded()
 
@@ -93,7 +93,7 @@ class NumpyFunctions:
     @staticmethod
     def type_of(x: Any) -> Scalar:
         """The type of a number."""
-        return next(scalar for scalar in SCALARS if scalar.dtype == np.asarray(x).dtype)
+        return BY_DTYPE[np.asarray(x).dtype]
 
     @staticmethod
     def epsilon(x: Any) -> float:

@@ -34,7 +34,7 @@ from kernelab.lang.ops import (
 )
 from kernelab.lang.rounding import Numpy, computed, rounded
 from kernelab.lang.types import (
-    SCALARS,
+    BY_DTYPE,
     Array,
     Mat,
     Quat,
@@ -282,7 +282,7 @@ def host_type(value: Any, operation: str = "sin") -> Type:
         message = "on the host an operation takes numbers, vectors and matrices, not arrays"
         raise KernelTypeError(Diagnostic(message, code="host", hint=f"write kl.map(kl.{operation}, x)"))
     array = np.asarray(value)
-    scalar = next((s for s in SCALARS if s.dtype == array.dtype), None)
+    scalar = BY_DTYPE.get(array.dtype)
     if scalar is None or array.ndim > 2:
         message = f"{value!r} is no number, vector or matrix that a kernel can hold"
         raise KernelTypeError(Diagnostic(message, code="host"))

@@ -43,7 +43,7 @@ from kernelab.builtins.table import (
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import Bilinear, Expanded, Rules
 from kernelab.lang.rounding import Numpy, rounded
-from kernelab.lang.types import HALVES, Mat, Scalar, float32, float64, scalar_of
+from kernelab.lang.types import BY_DTYPE, HALVES, Mat, Scalar, float32, float64, scalar_of
 
 
 def dotted(a: Sequence[Any], b: Sequence[Any]) -> Any:
@@ -233,8 +233,6 @@ _LIMITS = {
 }
 """For each type that lengths are computed in: float32 also for numbers of 16 bits."""
 
-_FLOATS = (*HALVES, float32, float64)
-
 
 def _computed_in(scalar: Scalar) -> Scalar:
     return float32 if scalar in HALVES else scalar
@@ -267,7 +265,7 @@ def in_scalar(x: Expr, scalar: Scalar) -> Expr:
 
 
 def _scaled_arrays(v: Numpy) -> tuple[list[Numpy], Numpy]:
-    scalar = _computed_in(next(scalar for scalar in _FLOATS if scalar.dtype == v.dtype))
+    scalar = _computed_in(BY_DTYPE[v.dtype])
     return _scaled(components_of(v.astype(scalar.dtype)), scalar, scalar.dtype.type, np.where)
 
 

@@ -25,8 +25,8 @@ from kernelab.host.traced import FLAT, Traced, follow, origins, traced, untraced
 from kernelab.lang import ops
 from kernelab.lang.rounding import BFLOAT16, computed, rounded, widened
 from kernelab.lang.types import (
+    BY_DTYPE,
     LARGEST,
-    SCALARS,
     Mat,
     Quat,
     Scalar,
@@ -42,7 +42,6 @@ from kernelab.lang.types import (
 Host = np.ndarray[Any, Any]
 
 _LETTERS = "xyzw"
-_BY_DTYPE = {scalar.dtype: scalar for scalar in SCALARS}
 
 
 class NoComponent(KernelError, AttributeError):
@@ -289,7 +288,7 @@ def type_of(value: Any) -> Vec | Mat | None:
 
 @cache
 def _type(kind: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Vec | Mat | None:
-    scalar = _BY_DTYPE.get(dtype)
+    scalar = BY_DTYPE.get(dtype)
     if scalar is None or math.prod(shape) > LARGEST:
         return None
     match shape:

@@ -83,6 +83,9 @@ bfloat16 = Scalar("float", 16, "b")
 
 _INTS = (int8, int16, int32, int64, uint8, uint16, uint32, uint64)
 SCALARS = (bool_, *_INTS, float16, bfloat16, float32, float64)
+BY_DTYPE = {scalar.dtype: scalar for scalar in SCALARS}
+"""The types of numbers by their NumPy dtypes."""
+
 HALVES = (float16, bfloat16)
 """The floats of 16 bits, which are computed in float32."""
 

@@ -42,8 +42,8 @@ from kernelab.lang import ops
 from kernelab.lang.ir import Const
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
+    BY_DTYPE,
     LARGEST,
-    SCALARS,
     Mat,
     Scalar,
     Value,
@@ -312,7 +312,8 @@ def meaning_of(name: str, value: Any) -> Meaning | None:
         case ModuleType():
             return ModuleRef(name, value)
         case np.generic():
-            return _numpy_scalar(value)
+            scalar = BY_DTYPE.get(value.dtype)
+            return None if scalar is None else Typed(Const(value.item(), scalar))
         case np.ndarray():
             return _numpy_array(value)
         case type():
@@ -341,18 +342,13 @@ def _type(value: type) -> Meaning | None:
     if value in (float, int, bool):
         return TypeRef(_PYTHON_TYPES[value.__name__])
     if issubclass(value, np.generic):
-        scalar = next((s for s in SCALARS if s.dtype == np.dtype(value)), None)
+        scalar = BY_DTYPE.get(np.dtype(value))
         return None if scalar is None else TypeRef(scalar)
     return None
 
 
-def _numpy_scalar(value: np.generic) -> Typed | None:
-    scalar = next((s for s in SCALARS if s.dtype == value.dtype), None)
-    return None if scalar is None else Typed(Const(value.item(), scalar))
-
-
 def _numpy_array(value: np.ndarray[Any, Any]) -> Meaning | None:
-    scalar = next((s for s in SCALARS if s.dtype == value.dtype), None)
+    scalar = BY_DTYPE.get(value.dtype)
     if scalar is None or value.size > LARGEST or np.ma.is_masked(value):
         return None
     type = type_of(value)

@@ -20,6 +20,7 @@ from kernelab.host.values import refuse_mask, type_of
 from kernelab.lang.rounding import largest, require, rounded, widened
 from kernelab.lang.structs import Struct, StructArray, array_inside, layout
 from kernelab.lang.types import (
+    BY_DTYPE,
     LARGEST,
     SCALARS,
     Array,
@@ -171,7 +172,6 @@ def _culprit(data: Any) -> Any:
 
 _BY_PYTHON: dict[object, Scalar] = {bool: bool_, int: int32, float: float32}
 _BY_NAME = {"float": float32, "int": int32}
-_BY_DTYPE = {scalar.dtype: scalar for scalar in SCALARS}
 
 
 @functools.cache
@@ -228,7 +228,7 @@ def value_type(dtype: Any) -> Value:
 def type_of_numpy(dtype: Any) -> Scalar:
     """The type of numbers that NumPy calls by this dtype; raises KernelTypeError where there is none."""
     try:
-        kind = None if dtype is None else _BY_DTYPE.get(np.dtype(dtype).newbyteorder("="))
+        kind = None if dtype is None else BY_DTYPE.get(np.dtype(dtype).newbyteorder("="))
     except (TypeError, ValueError):
         kind = None
     if kind is None:
@@ -252,7 +252,7 @@ def _type_instead(dtype: Any) -> str:
 
 def scalar_of_dtype(dtype: np.dtype[Any]) -> Scalar | None:
     """The kernel scalar stored exactly as NumPy stores `dtype`, if there is one."""
-    return _BY_DTYPE.get(dtype) if dtype.isnative else None
+    return BY_DTYPE.get(dtype) if dtype.isnative else None
 
 
 # ----------------------------------------------------------------------------------------- values of elements
