@@ -227,10 +227,11 @@ class Parameter:
                 return _rounded(float(value), wanted)
             return struct.pack(_FORMATS[wanted.name], value)
         except (struct.error, OverflowError):
-            if wanted.is_float and not _is_beyond_floats(value):
-                return _rounded(value, wanted)
             if wanted.is_float:
-                raise self.wrong("an int of so many digits", "no float is that large", "range") from None
+                try:
+                    return _rounded(float(value), wanted)
+                except OverflowError:
+                    raise self.wrong("an int of so many digits", "no float is that large", "range") from None
             limits = np.iinfo(wanted.dtype)
             hint = f"{wanted} holds {limits.min} to {limits.max}"
             shown = str(argument) if abs(value) < 2**70 else "an int of so many digits"
@@ -280,14 +281,6 @@ def _number_hint(argument: Any, wanted: Scalar) -> str:
     if isinstance(argument, np.ndarray):
         return "pass one of its elements"
     return f"pass a {'float' if wanted.is_float else 'int'}"
-
-
-def _is_beyond_floats(value: float) -> bool:
-    try:
-        float(value)
-    except OverflowError:
-        return True
-    return False
 
 
 def _rounded(number: float, wanted: Scalar) -> bytes:
