@@ -5,7 +5,7 @@ operators that are not those of linear algebra: remainders, and a number divided
 """
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -166,13 +166,6 @@ def isfinite_vector(a: VecN) -> Bool:
 # ------------------------------------------------------------------------- operators
 
 
-def _by_component(operation: Any) -> Callable[..., Expr]:
-    def expand(*operands: Expr) -> Expr:
-        return each(operation, *operands)
-
-    return expand
-
-
 def _mod_or_zero(a: Expr, b: Expr) -> Expr:
     is_zero = b.eq(zero_of(b))
     remainder: Expr = where(is_zero, zero_of(a), mod(a, where(is_zero, b.const(1), b)))
@@ -182,7 +175,7 @@ def _mod_or_zero(a: Expr, b: Expr) -> Expr:
 @piecewise_constant(
     name="mod",
     symbol="%",
-    expand=_by_component(_mod_or_zero),
+    expand=partial(each, _mod_or_zero),
     numpy=lambda a, b: np.where(b == 0, 0, np.mod(a, np.where(b == 0, 1, b))),
     domain=((-9.0, 9.0), (-3.0, 3.0)),
 )
@@ -193,7 +186,7 @@ def mod_vectors(a: IntVecN, b: IntVecN) -> IntVecN:
 @builtin(
     name="mod",
     symbol="%",
-    expand=_by_component(mod),
+    expand=partial(each, mod),
     numpy=overloads("mod")[2].numpy,
     derivative=Expanded(),
     exact=True,
@@ -206,7 +199,7 @@ def mod_float_vectors(a: VecN, b: VecN) -> VecN:
 @builtin(
     name="div",
     symbol="/",
-    expand=_by_component(Expr.__truediv__),
+    expand=partial(each, Expr.__truediv__),
     numpy=lambda s, v: s[..., None] / v,
     derivative=Expanded(),
     exact=True,

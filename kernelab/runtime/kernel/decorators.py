@@ -75,9 +75,11 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     names = names_around()
     refuse_unknown("kernel", options)
-    if function is None:
-        return lambda function: _kernel(function, names, options)
-    return _kernel(function, names, options)
+
+    def decorate(function: Callable[..., Any]) -> Kernel:
+        return Kernel.of_def(_require_def(function, "kernel"), names, options)
+
+    return decorate if function is None else decorate(function)
 
 
 def overload(kernel: Any, types: Sequence[Any] | Mapping[str, Any] | None = None) -> Any:
@@ -127,9 +129,11 @@ def func(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     names = names_around()
     refuse_unknown("func", options)
-    if function is None:
-        return lambda function: Function(_require_def(function, "func"), names)
-    return Function(_require_def(function, "func"), names)
+
+    def decorate(function: Callable[..., Any]) -> Function:
+        return Function(_require_def(function, "func"), names)
+
+    return decorate if function is None else decorate(function)
 
 
 def compile(
@@ -417,10 +421,6 @@ def _require_def(function: Any, word: str) -> Any:
         return function
     message = f"{word} decorates a def, not {described(function)}"
     raise KernelTypeError(Diagnostic(message, code=word, hint=f"write @kl.{word} above def f(...)"))
-
-
-def _kernel(function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any]) -> Kernel:
-    return Kernel.of_def(_require_def(function, "kernel"), names, options)
 
 
 # ------------------------------------------------------------------------------------------------- in pickles
