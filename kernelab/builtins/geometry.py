@@ -4,7 +4,7 @@ A norm says how long a vector is; `length` is the Euclidean one.  ``delta`` of a
 where it is left out it is 1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
@@ -13,27 +13,6 @@ from kernelab.builtins.table import ANYWHERE, Float, Vec3, VecN, added
 from kernelab.builtins.vector import crossed, dotted
 from kernelab.lang.ops import Zero
 from kernelab.lang.types import int32
-
-DELTA = (ANYWHERE, (0.5, 2.0))
-
-
-def _huber(m: Any, v: Sequence[Any], delta: Any) -> Any:
-    size = m.norm(v)
-    return m.where(m.le(size, delta), 0.5 * added([x * x for x in v]), delta * (size - 0.5 * delta))
-
-
-def _pseudo_huber(m: Any, v: Sequence[Any], delta: Any) -> Any:
-    return m.norm([delta, *v])
-
-
-def _smooth(m: Any, v: Sequence[Any], delta: Any) -> list[Any]:
-    size = _pseudo_huber(m, v, delta)
-    safe = m.where(size > 0.0, size, 1.0 + 0.0 * size)
-    return [x / safe for x in v]
-
-
-def _one(v: Sequence[Any]) -> Any:
-    return 1.0 + 0.0 * v[0]
 
 
 @composite(exact=True)
@@ -48,40 +27,38 @@ def norm_l2(m: Any, v: VecN) -> Float:
     return m.norm(v)
 
 
-@composite(exact=True, domain=DELTA)
+def _with_delta(meaning: Callable[..., Any]) -> Callable[..., Any]:
+    """Register the record of a function of ``v`` and ``delta``, and that of the same with ``delta = 1``."""
+    operation = composite(exact=True, domain=(ANYWHERE, (0.5, 2.0)))(meaning)
+
+    def at_one(m: Any, v: VecN) -> Any:
+        """The same with ``delta = 1``."""
+        return meaning(m, v, 1.0 + 0.0 * v[0])
+
+    at_one.__annotations__["return"] = meaning.__annotations__["return"]
+    composite(exact=True, name=meaning.__name__)(at_one)
+    return operation
+
+
+@_with_delta
 def norm_huber(m: Any, v: VecN, delta: Float) -> Float:
     """Half the square of the length up to ``delta``, then ``delta * (length - delta / 2)``."""
-    return _huber(m, v, delta)
+    size = m.norm(v)
+    return m.where(m.le(size, delta), 0.5 * added([x * x for x in v]), delta * (size - 0.5 * delta))
 
 
-@composite(exact=True, name="norm_huber")
-def norm_huber_1(m: Any, v: VecN) -> Float:
-    """The same with ``delta = 1``."""
-    return _huber(m, v, _one(v))
-
-
-@composite(exact=True, domain=DELTA)
+@_with_delta
 def norm_pseudo_huber(m: Any, v: VecN, delta: Float) -> Float:
     """``delta * sqrt(1 + (length / delta) ** 2)``: smooth everywhere, and ``delta`` for the zero vector."""
-    return _pseudo_huber(m, v, delta)
+    return m.norm([delta, *v])
 
 
-@composite(exact=True, name="norm_pseudo_huber")
-def norm_pseudo_huber_1(m: Any, v: VecN) -> Float:
-    """The same with ``delta = 1``."""
-    return _pseudo_huber(m, v, _one(v))
-
-
-@composite(exact=True, domain=DELTA)
+@_with_delta
 def smooth_normalize(m: Any, v: VecN, delta: Float) -> VecN:
     """``v`` divided by `norm_pseudo_huber`: nearly a unit vector where ``v`` is long, smooth at 0."""
-    return _smooth(m, v, delta)
-
-
-@composite(exact=True, name="smooth_normalize")
-def smooth_normalize_1(m: Any, v: VecN) -> VecN:
-    """The same with ``delta = 1``."""
-    return _smooth(m, v, _one(v))
+    size = m.norm([delta, *v])
+    safe = m.where(size > 0.0, size, 1.0 + 0.0 * size)
+    return [x / safe for x in v]
 
 
 # ---------------------------------------------------------------------------------------- edges and triangles
