@@ -134,10 +134,8 @@ def build(function: Function, lanes: Lanes, cache: Cache, compiler: Compiler, fe
 
     Raises Refused where it has none, or does fewer operations for each element that lanes access one by one.
     """
-    unit, flags = (
-        emit_vectors(function, lanes),
-        (*_FLAGS[lanes.width], *(() if is_long(function) else ("-O1",))),
-    )
+    unit = emit_vectors(function, lanes)
+    flags = (*_FLAGS[lanes.width], *(() if is_long(function) else ("-O1",)))
     if operations_an_element(function, lanes) < fewest:
         raise Refused("it moves elements one by one more than it computes")
     key = key_of(unit.text, compiler.identity, *flags, str(ABI_VERSION))

@@ -90,10 +90,8 @@ def _absorbs(
         _note_unreached(frame, rest)
     takes_rest = bool(rest) and (leaves(then) or leaves(orelse))
     if takes_rest:
-        then, orelse = (
-            (then if leaves(then) else [*then, *rest]),
-            (orelse if leaves(orelse) else [*orelse, *rest]),
-        )
+        then = then if leaves(then) else [*then, *rest]
+        orelse = orelse if leaves(orelse) else [*orelse, *rest]
     needed = live if takes_rest else _needed(frame, stmt, rest, jumps, live)
     with frame.builder.at(frame.places.first_line(stmt)):
         branch(

@@ -29,11 +29,9 @@ def parse(source: Source) -> ast.Module:
     except SyntaxError as error:
         _refuse(source, error)
     except UnicodeEncodeError as error:
-        line, column = (
-            source.text.count("\n", 0, error.start),
-            error.start - source.text.rfind("\n", 0, error.start),
-        )
-        span = Span(source, line + source.first_line, column - 1, line + source.first_line, column)
+        line = source.text.count("\n", 0, error.start) + source.first_line
+        column = error.start - source.text.rfind("\n", 0, error.start)
+        span = Span(source, line, column - 1, line, column)
         message = f"this is not Python: {source.text[error.start]!r} is half of a character"
         hint = "type it anew: text that was cut in UTF-16 leaves such halves"
         raise KernelSyntaxError(Diagnostic(message, span, "syntax", hint=hint)) from None
@@ -89,21 +87,16 @@ class Places:
             self._column(end_line, end),
         )
 
-    def head(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> Span:
-        """The line on which a definition's name stands."""
-        line = self._lines[node.lineno - 1]
-        whole = self(node)
-        return Span(self.source, whole.line, whole.column, whole.line, len(line.rstrip()))
-
-    def first_line(self, node: ast.stmt) -> Span:
-        """A statement's first line, without the block below it."""
+    def head(self, node: ast.stmt) -> Span:
+        """The line on which a statement begins: of a definition, that of its name."""
         whole = self(node)
         end = len(self._lines[node.lineno - 1].rstrip())
-        return (
-            whole
-            if whole.end_line == whole.line
-            else Span(self.source, whole.line, whole.column, whole.line, end)
-        )
+        return Span(self.source, whole.line, whole.column, whole.line, end)
+
+    def first_line(self, node: ast.stmt) -> Span:
+        """A statement, without the lines below its first."""
+        whole = self(node)
+        return whole if whole.end_line == whole.line else self.head(node)
 
     def text(self, node: ast.expr) -> str:
         """The user's text of an expression."""

@@ -35,10 +35,8 @@ def active(
     Raises KernelTypeError where a derivative is needed that an operation does not have.
     """
     chosen = frozenset(params)
-    edges, passes = (
-        list(_edges(function.body, has_grad)),
-        partial(_carries, ir.locals_of(function.body) | memories),
-    )
+    edges = list(_edges(function.body, has_grad))
+    passes = partial(_carries, ir.locals_of(function.body) | memories)
     active = reached(edges, chosen, passes)
     active &= reached(_reversed(edges), [*chosen, *filter(passes, function.body.yields)], passes)
     refuse_undefined(function, active)

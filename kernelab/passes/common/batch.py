@@ -34,11 +34,8 @@ def batched(function: ir.Function, wide: Collection[int], rank: int, distinct: b
     them says how many lanes other launches have run before.
     """
     lane, linear = ir.Var(int32, "lane"), ir.Var(int64, "thread")
-    threads, first, before = (
-        ir.Var(int64, "threads"),
-        ir.Var(int32, "first_extent"),
-        ir.Var(int64, "lanes_before"),
-    )
+    threads, first = ir.Var(int64, "threads"), ir.Var(int32, "first_extent")
+    before = ir.Var(int64, "lanes_before")
     own = (*function.threads, *(ir.Var(int32) for _ in range(rank - len(function.threads))))
     own_by_lane = _widened(function, wide)
     shared = frozenset(function.params) - own_by_lane.keys()
