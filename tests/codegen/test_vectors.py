@@ -207,6 +207,13 @@ def one_too_far(x: array[float], y: array[float]):
     if i > 0 and not (i >= x.shape[0] - 1):
         y[i] = x[i - 2] + x[i + 1]
 
+def inside(x: array[float], shift: int, low: int, high: int, y: array[float]):
+    i = tid()
+    if i > low and i + shift > low and not (i >= high):
+        y[i] = x[i - 1] + x[i + 1]
+    else:
+        y[i] = 3.0
+
 def further(x: array[float], y: array[float]):
     i = tid()
     if i < y.shape[0] - 3:
@@ -288,6 +295,23 @@ def test_launches_leave_the_same_bits_and_errors(
     dim, make, words = launches()[name]
     told = agree(kernels[name], dim, make, vectorised)
     assert (words in told) and bool(words) == bool(told), told
+
+
+def test_groups_at_the_ends_of_a_branch_are_told_from_those_inside(
+    kernels: dict[str, kl.Kernel], vectorised: list[bool]
+) -> None:
+    x, i = reals(N + 40), np.arange(N)
+    ends = [(0, k, N - k) for k in range(18)]
+    for shift, low, high in [*ends, (-7, 12, N), (0, N, 3), (0, -2, N), (2**31 - 20, 50, N)]:
+        y = kl.zeros(N)
+        kl.launch(kernels["inside"], N, [kl.array(x), shift, low, high, y])
+        wrapped = (i + shift + 2**31) % 2**32 - 2**31
+        sums = np.where(i > 0, x[i - 1], x[-1]) + x[i + 1]
+        usual = (i > low) & (wrapped > low) & (i < high)
+        np.testing.assert_array_equal(
+            y.numpy(), np.where(usual, sums, np.float32(3.0)), err_msg=f"{shift}, {low}, {high}"
+        )
+    assert all(vectorised)
 
 
 def test_arguments_of_any_layout_do(kernels: dict[str, kl.Kernel], vectorised: list[bool]) -> None:

@@ -76,8 +76,8 @@ Range = tuple[str, str]
 Tests = Sequence[tuple[ir.Atom, bool]]
 """The conditions of branches, and how they come out."""
 
-_OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
-_ORDERS = frozenset(_OPPOSITE)
+OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
+"""The comparisons, each with the one that holds where it does not."""
 
 
 def launch_constants(function: ir.Function) -> dict[ir.Var, ir.Let]:
@@ -130,8 +130,8 @@ class LaunchRanges:
             case ir.Let(_, op, args) if op.name == ("and" if truth else "or"):
                 for each in args:
                     bounds = self._limited(atom, bounds, each, truth)
-            case ir.Let(_, op, (left, right)) if op.name in _ORDERS and atom in (left, right):
-                name = op.name if truth else _OPPOSITE[op.name]
+            case ir.Let(_, op, (left, right)) if op.name in OPPOSITE and atom in (left, right):
+                name = op.name if truth else OPPOSITE[op.name]
                 other = self._of(right if left is atom else left, ())
                 gap = 1 if name in ("lt", "gt") else 0
                 if other is not None and left.type == int32 and (name in ("lt", "le")) == (left is atom):

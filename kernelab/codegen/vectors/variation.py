@@ -7,14 +7,14 @@
 Expects a scalarised function whose threads are independent: a load at a uniform place then is uniform.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import assert_never
 
 from kernelab.codegen.cpp.wide_accumulators import arrays_looked_at
 from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import bool_, int32
+from kernelab.lang.types import int32
 
 
 class Variation(IntEnum):
@@ -40,21 +40,6 @@ def variations(function: ir.Function) -> dict[ir.Var, Variation]:
         walker.kinds[function.linear] = VARYING
     walker.block(function.body)
     return walker.kinds
-
-
-def border_tests(function: ir.Function, variation: Mapping[ir.Var, Variation]) -> frozenset[ir.Atom]:
-    """The truth values that differ in few groups only, such as ``0 < i and i < n - 1``."""
-    tests: set[ir.Atom] = set()
-    for stmt in ir.walk(function.body):
-        if not isinstance(stmt, ir.Let) or stmt.out.type != bool_:
-            continue
-        varying = [arg for arg in stmt.args if isinstance(arg, ir.Var) and variation.get(arg) != UNIFORM]
-        is_order = stmt.op.name in ("lt", "le", "gt", "ge") and len(varying) == 1
-        if (is_order and variation[varying[0]] == LINEAR) or (
-            stmt.op.name in ("and", "or", "not") and varying and tests.issuperset(varying)
-        ):
-            tests.add(stmt.out)
-    return frozenset(tests)
 
 
 def met_in_place(function: ir.Function) -> Iterator[ir.Atomic]:

@@ -22,8 +22,9 @@ from kernelab.codegen.cpp.prefetch import Prefetches, prefetches
 from kernelab.codegen.cpp.targets import INDENT, Cpu, box_bounds, chunks, over, polled, reported, row_of
 from kernelab.codegen.cpp.wide_accumulators import Wide
 from kernelab.codegen.cpp.writer import is_short, scalar_type, weight
+from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, launch_rule
-from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, border_tests, variations
+from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, Refused
 from kernelab.codegen.vectors.vector_writer import VectorWriter
@@ -72,14 +73,12 @@ class VectorBody(VectorWriter):
     def __init__(self, function: ir.Function, lanes: Lanes, checks: ir.Block | None = None) -> None:
         super().__init__(function, lanes)
         self.checks = checks
-        self.borders = border_tests(function, self.variation)
 
     # ------------------------------------------------------------------------------------------ the entry
 
     def lines(self) -> list[Line]:
         """The whole entry."""
         outline = self.outline()
-        self.depth = 2 + len(outline.coordinates)
         self.ahead = outline.prefetches
         loops = self.groups(outline.coordinates, outline.weight)
         shared = [total for stmt, total in self.totals.items() if not self.is_own(stmt)]
@@ -123,6 +122,8 @@ class VectorBody(VectorWriter):
         chunk = max(1, BUDGET // spent // width) * width
         extents = [f"args[{axis}]" for axis in range(last)] + ["lane_extent"]
         extent = f"args[{last}]" if last else THREADS
+        interior = Interior(self.function, self.name, self.ranges, self.variation)
+        texts = [*self.inner_groups(coordinates[-1], interior), *self.other_groups(coordinates[-1])]
         head = [f"const i64 lane_extent = {extent};", *self.ahead.declared, *box_bounds(extents)]
         lines = [INDENT + line for line in head]
         for axis, name in enumerate(coordinates[:-1]):
@@ -131,49 +132,66 @@ class VectorBody(VectorWriter):
         if last:
             lines.append(f"{inside}row = {row_of(coordinates[:-1])};")
         lines += [inside + line for line in chunks(last, chunk, down)]
-        lines.append(f"{inside}  i64 at = start;")
-        texts = [*map(Line, lines), *self.whole_groups(coordinates[-1]), *self.tail_group(coordinates[-1])]
+        lines += [
+            f"{inside}  i64 at = start;",
+            *(f"{inside}  {line}" for line in self.inner_bounds(interior)),
+        ]
+        lines.append(f"{inside}  while (at {'>' if down else '<'} release) {{")
         threads = "start - release" if down else "release - start"
-        ends = [f"{inside}  {polled(f'({threads}) * {spent}')}", f"{inside}}}"]
+        ends = [f"{inside}  }}", f"{inside}  {polled(f'({threads}) * {spent}')}", f"{inside}}}"]
         ends += [INDENT * level + "}" for level in range(last, 0, -1)]
-        return [*texts, *map(Line, ends)]
+        return [*map(Line, lines), *texts, *map(Line, ends)]
 
-    def whole_groups(self, index: str) -> list[Line]:
-        """The groups all of whose lanes are threads."""
+    def inner_bounds(self, interior: Interior) -> Iterator[str]:
+        """From where to where the threads of a chunk lie in the interior."""
+        if is_long(self.function):
+            return
+        first, behind = ("release", "start") if self.function.descending else ("start", "release")
+        for text in interior.first:
+            first = f"larger({first}, {text})"
+        for text in interior.behind:
+            behind = f"smaller({behind}, {text})"
+        tests = [*(["within"] if self.known_within else ()), *interior.rows]
+        yield f"const i64 inner_from = {first};"
+        yield f"const i64 inner_upto = {' && '.join(tests) or 'true'} ? {behind} : inner_from;"
+
+    def inner_groups(self, index: str, interior: Interior) -> list[Line]:
+        """The groups of the interior, of which all lanes are threads."""
         if is_long(self.function):
             return []
         width = self.lanes.width
         if self.function.descending:
+            head = [f"if (at <= inner_upto) while (at - inner_from >= {width}) {{", f"  at -= {width};"]
             done = f"{THREADS} - row - at - {width}"
-            head = [f"while (at - release >= {width}) {{", f"  at -= {width};"]
         else:
-            done, head = "row + at", [f"for (; release - at >= {width}; at += {width}) {{"]
-        head += [f"  done = {done};", *(INDENT + line for line in self.ahead.each)]
-        return self.group([*head, f"  const int {index} = (int)at;"], "")
+            head = [f"if (at >= inner_from) for (; inner_upto - at >= {width}; at += {width}) {{"]
+            done = "row + at"
+        lines = [f"done = {done};", *self.ahead.each, f"const int {index} = (int)at;"]
+        self.interior = interior
+        texts = self.group([*head, *(INDENT + line for line in lines)], 1, "")
+        self.interior = None
+        leave = "if (at <= release) break;" if self.function.descending else "if (at >= release) break;"
+        indent = INDENT * (len(self.function.threads) + 2)
+        return [*texts, Line(f"{indent}}}"), Line(indent + leave)]
 
-    def tail_group(self, index: str) -> list[Line]:
-        """The groups of which some lanes are no threads."""
-        width, is_one = self.lanes.width, not is_long(self.function)
-        if self.function.descending:
-            head = ["if (at > release) {" if is_one else "while (at > release) {"]
-            head.append(f"  const int rest = at - release < {width} ? (int)(at - release) : {width};")
-            head += ["  at -= rest;", f"  done = {THREADS} - row - at - rest;"]
-        else:
-            head = ["if (at < release) {" if is_one else f"for (; at < release; at += {width}) {{"]
-            head.append(f"  const int rest = release - at < {width} ? (int)(release - at) : {width};")
-            head.append("  done = row + at;")
-        head += [] if is_one else [INDENT + line for line in self.ahead.each]
-        head += [f"  const int {index} = (int)at;", "  const vi tail = iota < rest;"]
-        return self.group(head, "tail")
+    def other_groups(self, index: str) -> list[Line]:
+        """The groups at borders, and those of which some lanes are no threads."""
+        width, is_down = self.lanes.width, self.function.descending
+        left = "at - release" if is_down else "release - at"
+        head = [f"const int rest = {left} < {width} ? (int)({left}) : {width};"]
+        head += ["at -= rest;", f"done = {THREADS} - row - at - rest;"] if is_down else ["done = row + at;"]
+        head += [*self.ahead.each, f"const int {index} = (int)at;", "const vi tail = iota < rest;"]
+        step = [] if is_down else [Line(f"{INDENT * (len(self.function.threads) + 2)}at += {width};")]
+        return [*self.group(head, 0, "tail"), *step]
 
-    def group(self, head: list[str], mask: str) -> list[Line]:
+    def group(self, head: list[str], depth: int, mask: str) -> list[Line]:
         """The body, for a group."""
         self.written, self.mask, self.has_effects, self.pending = [], mask, False, []
         self.loaded.clear()
         self.asked_by_lanes = self.ahead.lanes
+        self.depth = len(self.function.threads) + 2 + depth
         with self.scope():
-            indent = INDENT * (len(self.function.threads) + 1)
-            lines = [Line(indent + line) for line in head]
+            lines = [Line(INDENT * (self.depth - depth) + line) for line in head]
             if self.layout.arena is not None:
                 self.line("top = base;")
             if self.checks is not None:
@@ -181,7 +199,7 @@ class VectorBody(VectorWriter):
             with self.totals_of_lanes(None):
                 self.stmts(self.function.body.stmts)
             self.flush()
-        return [*lines, *self.written, Line(indent + "}")]
+        return [*lines, *self.written]
 
     def check_first(self, checks: ir.Block) -> None:
         self.is_checking, self.is_checked = True, False
@@ -200,28 +218,14 @@ class VectorBody(VectorWriter):
         cond = self.vector(stmt.cond)
         if self.selects(stmt, cond):
             return
-        masks = [self.temporary(bool_, "mask", self.masked(holds)) for holds in (cond, f"!{cond}")]
-        arms = [*zip((stmt.then, stmt.orelse), masks, reversed(masks), strict=True)]
-        if self.is_at_border(stmt):
-            usual, _, others = arms[0] if stmt.then.stmts else arms[1]
-            before = self.has_effects
-            self.arm(stmt, usual, f"if (!any({others}))", "")
-            after, self.has_effects = self.has_effects, before
-            with self.braces("else"):
-                self.masked_arms(stmt, arms)
-            self.has_effects |= after
+        if self.interior is not None and stmt.cond in self.interior.usual:
+            self.arm(stmt, stmt.then if self.interior.usual[stmt.cond] else stmt.orelse, "")
             return
-        self.masked_arms(stmt, arms)
-
-    def is_at_border(self, stmt: ir.If) -> bool:
-        """Whether most groups have all lanes in one branch, which is worth a text without masks."""
-        is_plain = not any(isinstance(s, ir.Loop | ir.Save | ir.Restore) for s in ir.within(stmt))
-        return is_plain and not self.mask and not is_long(self.function) and stmt.cond in self.borders
-
-    def masked_arms(self, stmt: ir.If, arms: list[tuple[ir.Block, str, str]]) -> None:
+        masks = [self.temporary(bool_, "mask", self.masked(holds)) for holds in (cond, f"!{cond}")]
+        arms = [*zip((stmt.then, stmt.orelse), masks, strict=True)]
         restores = any(isinstance(inner, ir.Restore) for inner in ir.within(stmt))
         # Both arms may have pushed: what was pushed last is popped first.
-        for block, mask, _ in reversed(arms) if restores else arms:
+        for block, mask in reversed(arms) if restores else arms:
             if block.stmts or block.yields:
                 self.arm(stmt, block, f"if (any({mask}))", mask)
 

@@ -19,7 +19,7 @@ VECTORS: Mapping[Scalar, str] = {float32: "vf", int32: "vi", uint32: "vu", bool_
 _NAMES = """
 vf vi vu vd vfu viu vuu lane lanes iota on splat truth any bits fetch put gather scatter root rounded_to
 magnitude signed_as first_on last_on sum_of fold most_of left at row rest tail done code bail INLINE
-lane_extent start release vh low high narrowed addend smaller larger within
+lane_extent start release vh low high narrowed addend smaller larger within inner_from inner_upto
 """
 
 NAMES = frozenset(_NAMES.split())

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.entry import Site
 from kernelab.codegen.cpp.writer import scalar_type, site_of
-from kernelab.codegen.vectors.launch_rule import LaunchRanges, extent_of
+from kernelab.codegen.vectors.interior import Interior
+from kernelab.codegen.vectors.launch_rule import LaunchRanges
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation
 from kernelab.codegen.vectors.vector_helpers import VECTORS, Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, VectorValues
@@ -63,6 +64,8 @@ class VectorMemory(VectorValues):
         self.known_within: dict[str, None] = {}
         self.tests: list[tuple[ir.Atom, bool]] = []
         self.ranges = LaunchRanges(function, self.name)
+        self.interior: Interior | None = None
+        """The interior, while its groups are written."""
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -138,7 +141,8 @@ class VectorMemory(VectorValues):
                 case Variation.UNIFORM:
                     terms.append(f"{self.position(array, axis, index, stmt.span)} * {name}_s{axis}")
                 case Variation.LINEAR:
-                    terms.append(f"{self.linear_position(array, axis, index)} * {name}_s{axis}")
+                    stride = f"{bytes_of(elem)}" if adjacent else f"{name}_s{axis}"
+                    terms.append(f"{self.linear_position(array, axis, index)} * {stride}")
                     offsets.append(f"iota * (int){name}_s{axis}")
                 case Variation.VARYING:
                     position = self.lane_positions(array, axis, index, stmt.span)
@@ -147,8 +151,7 @@ class VectorMemory(VectorValues):
         base = self.name.fresh(f"{name}_at")
         self.line(f"char* {base} = {' + '.join(terms)};")
         if adjacent:
-            extent = extent_of(self.function, len(self.function.threads) - 1)
-            self.conditions[f"({name}_s{last} == {bytes_of(elem)} || {extent} < 2)"] = None
+            self.conditions[f"({name}_s{last} == {bytes_of(elem)} || {name}_n{last} < 2)"] = None
             return Place(base, adjacent=True)
         self.conditions.update(dict.fromkeys(self.nearby(array)))
         return Place(base, self.temporary(int32, f"{name}_off", " + ".join(offsets)), collide=collide)
@@ -162,6 +165,8 @@ class VectorMemory(VectorValues):
         yield f"{' + '.join(spans)} < (1 << 30)"
 
     def within(self, position: str, index: ir.Atom, extent: str, axis: int, site: Site) -> None:
+        if self.interior is not None and self.unless_within(index, extent):
+            return
         if self.has_effects and not self.is_checked:
             self.within_at_launch(index, extent)
             return
@@ -199,20 +204,24 @@ class VectorMemory(VectorValues):
         """The index of the first lane, all lanes within the extent; one below zero is left to scalar code."""
         key = array, axis, index
         if key not in self.positions:
-            extent, text = f"{self.name(array)}_n{axis}", self.atom(index)
-            if self.is_checked:
+            extent = f"{self.name(array)}_n{axis}"
+            text = f"(i64){self.atom(index)}"
+            if self.interior is not None and self.unless_within(index, extent):
+                affine = self.interior.affine(index)
+                text = text if affine is None else f"(at + {affine.text})"
+            elif self.is_checked:
                 pass
             elif self.has_effects:
                 self.within_at_launch(index, extent)
             elif self.mask:
                 self.conditions[f"{extent} < (1u << 31)"] = None
-                outside = f"any((vu)({text} + iota) >= (unsigned){extent} & {self.mask})"
+                outside = f"any((vu)({self.atom(index)} + iota) >= (unsigned){extent} & {self.mask})"
                 self.line(f"if ({self.unless_within(index, extent)}{outside}) goto bail;")
             else:
-                more = f"(u64)((i64){text} + {self.lanes.width - 1})"
+                more = f"(u64)({text} + {self.lanes.width - 1})"
                 outside = f"((u64){text} >= {extent} || {more} >= {extent})"
                 self.line(f"if ({self.unless_within(index, extent)}{outside}) goto bail;")
-            self.positions[key] = f"(i64){text}"
+            self.positions[key] = text
         return self.positions[key]
 
     def lane_positions(self, array: ir.Var, axis: int, index: ir.Atom, span: Span) -> str:

@@ -1,0 +1,132 @@
+"""The interior of a launch: the threads for which branches at its borders come out as they usually do.
+
+    if i > 0 and j > 0 and j < n - 1:       in a row with i > 0: the threads of j from 1 to n - 1
+
+There vector code has no masks for these branches, and tests no index whose range the launch knows.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kernelab.codegen.cpp.helpers import Names
+from kernelab.codegen.vectors.launch_rule import MOST, OPPOSITE, LaunchRanges
+from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, Variation
+from kernelab.lang import ir
+from kernelab.lang.types import Array, int32
+
+
+class Affine(NamedTuple):
+    """An int32 as a text of the type i64: a thread index of the last axis and `text`, or `text` alone."""
+
+    is_linear: bool
+    text: str
+
+
+Order = tuple[str, ir.Atom, ir.Atom]
+
+_MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+_SIGNS = {"lt": "<", "gt": ">", "le": "<=", "ge": ">="}
+
+
+class Interior:
+    """How conditions come out in the interior of a function (`usual`), and where that is.
+
+    It has the threads of the rows that meet the conditions `rows`, from the largest of `first` on, up to
+    before the least of `behind`.
+    """
+
+    def __init__(
+        self,
+        function: ir.Function,
+        names: Names,
+        ranges: LaunchRanges,
+        variation: Mapping[ir.Var, Variation],
+    ) -> None:
+        self._names, self._variation = names, variation
+        self._lets = {stmt.out: stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Let)}
+        given = {var for var in function.params if not isinstance(var.type, Array)}
+        self._of_row = given | {*ranges.constants, *function.threads}
+        self._last = function.threads[-1]
+        self.usual: dict[ir.Atom, bool] = {}
+        self.rows: dict[str, None] = {}
+        self.first: dict[str, None] = {}
+        self.behind: dict[str, None] = {}
+        self._visit(function.body)
+
+    def _visit(self, block: ir.Block) -> None:
+        for stmt in block.stmts:
+            match stmt:
+                case ir.If(cond=cond, then=then, orelse=orelse):
+                    if self._of(cond) != UNIFORM:
+                        self._decide(stmt)
+                    truth = self.usual.get(cond)
+                    for arm in (then, orelse) if truth is None else (then if truth else orelse,):
+                        self._visit(arm)
+                case ir.For(body=body) | ir.While(body=body):
+                    self._visit(body)
+
+    def _of(self, atom: ir.Atom) -> Variation:
+        return UNIFORM if isinstance(atom, ir.Const) else self._variation[atom]
+
+    def _decide(self, stmt: ir.If) -> None:
+        """Take the branch that does something, if its threads lie side by side; of two, the first such."""
+        if stmt.cond in self.usual:
+            return
+        for truth, arm in ((True, stmt.then), (False, stmt.orelse)):
+            orders = self._orders(stmt.cond, truth) if arm.stmts else None
+            bounds = [self._bounds(order) for order in orders or ()]
+            if orders is not None and None not in bounds:
+                self.usual[stmt.cond] = truth
+                for rows, first, behind in filter(None, bounds):
+                    self.rows |= dict.fromkeys(rows)
+                    self.first |= dict.fromkeys(first)
+                    self.behind |= dict.fromkeys(behind)
+                return
+
+    def _orders(self, cond: ir.Atom, truth: bool) -> list[Order] | None:
+        """The comparisons that all hold where a condition comes out so; None where it takes more to tell."""
+        match self._lets.get(cond) if isinstance(cond, ir.Var) else None:
+            case ir.Let(_, op, (inner,)) if op.name == "not":
+                return self._orders(inner, not truth)
+            case ir.Let(_, op, args) if op.name == ("and" if truth else "or"):
+                parts = [self._orders(arg, truth) for arg in args]
+                return None if None in parts else [order for part in parts for order in part or ()]
+            case ir.Let(_, op, (left, right)) if op.name in OPPOSITE and left.type == right.type == int32:
+                return [(op.name if truth else OPPOSITE[op.name], left, right)]
+        return None
+
+    def _bounds(self, order: Order) -> tuple[list[str], list[str], list[str]] | None:
+        """What a comparison says of rows, of the first thread of the interior, and of that behind it."""
+        name, left, right = order
+        one, other = self.affine(left), self.affine(right)
+        if one is None or other is None or (one.is_linear and other.is_linear):
+            return None
+        if other.is_linear:
+            name, one, other = _MIRRORED[name], other, one
+        if not one.is_linear:
+            return [f"{one.text} {_SIGNS[name]} {other.text}"], [], []
+        # Below this the sum of both is what 32 bits hold, too.
+        rows = [f"{one.text} <= {MOST} && {one.text} >= -{MOST}"] if one.text != "0" else []
+        at = f"{other.text} - {one.text}"
+        if name in ("lt", "le"):
+            return rows, [], [at if name == "lt" else f"{at} + 1"]
+        return rows, [at if name == "ge" else f"{at} + 1"], []
+
+    def affine(self, atom: ir.Atom) -> Affine | None:
+        """An integer in terms of what is known before the threads of a row run; None for any other."""
+        if isinstance(atom, ir.Const):
+            return Affine(False, f"{int(atom.value)}ll")
+        if atom.type != int32:
+            return None
+        if atom is self._last:
+            return Affine(True, "0")
+        if atom in self._of_row:
+            return Affine(False, f"(i64){self._names(atom)}")
+        stmt = self._lets.get(atom)
+        if stmt is None or stmt.op.name not in ("add", "sub"):
+            return None
+        left, right = (self.affine(arg) for arg in stmt.args)
+        if left is None or right is None or (self._of(atom) != LINEAR and self._of(atom) != UNIFORM):
+            return None
+        text = f"({left.text} {'+' if stmt.op.name == 'add' else '-'} {right.text})"
+        return Affine(True, text) if self._of(atom) == LINEAR else Affine(False, f"(i64)(int){text}")
