@@ -91,8 +91,7 @@ def unchecked() -> list[Any]:
 
     def within(self: Any, position: str, index: Any, extent: str, axis: int, site: Any) -> None:
         if self.counts_from_the_end(index):
-            self.needs |= {"outside"}
-            self.line(f"outside({position}, {extent});")
+            self.line(self.tested(position, index, extent, site, "{}"))
 
     def as_checked(method: Callable[..., Any]) -> Callable[..., Any]:
         def changed(self: Any, *arguments: Any) -> Any:

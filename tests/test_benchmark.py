@@ -3,10 +3,17 @@
 import importlib
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kernelab.backend.cpu.cpu_backend import CpuBackend
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cpu
+from kernelab.passes.common.scalarise import scalarise
+from tests.support.lowering import lowered
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 
@@ -15,13 +22,16 @@ FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 def benchmark_modules() -> Iterator[dict[str, Any]]:
     sys.path.insert(0, str(FOLDER))
     try:
-        yield {name: importlib.import_module(name) for name in ("kernels", "worker", "bench", "checked")}
+        yield {
+            name: importlib.import_module(name)
+            for name in ("kernels", "worker", "bench", "bounds", "checked")
+        }
     finally:
         sys.path.remove(str(FOLDER))
 
 
 def test_every_kernel_and_its_adjoint_are_those_written_by_hand(benchmark_modules: dict[str, Any]) -> None:
-    kernels, worker, bench, _ = benchmark_modules.values()
+    kernels, worker, bench, *_ = benchmark_modules.values()
     ours, by_hand = worker.Throughput(worker.Kernelab()), worker.Throughput(worker.Cxx())
     for name in kernels.texts():
         wanted = by_hand(name, shrink=10_000 if name != "bodies" else 16)["gradients"]
@@ -30,6 +40,16 @@ def test_every_kernel_and_its_adjoint_are_those_written_by_hand(benchmark_module
         off = {key: [x + 0.1 * max(map(abs, values)) for x in values] for key, values in found.items()}
         assert not bench._agree(off, wanted), name
         assert {*ours(name)} == {"primal", "adjoint"}
+
+
+def test_a_kernel_is_built_without_its_bounds_checks(benchmark_modules: dict[str, Any]) -> None:
+    function = scalarise(lowered(benchmark_modules["kernels"].texts()["stencil"], "stencil"))
+    with ExitStack() as stack:
+        for change in benchmark_modules["bounds"].unchecked():
+            stack.enter_context(change)
+        assert "fail_index" not in emit([function], Cpu()).text
+        CpuBackend().build([function])
+    assert "fail_index" in emit([function], Cpu()).text
 
 
 def test_the_other_measurements_answer(benchmark_modules: dict[str, Any]) -> None:
