@@ -295,6 +295,10 @@ def slopes(program: str, x: tuple[Floats, Floats], along: tuple[Floats, Floats])
             found = [s.real.copy() for s in state], [s.imag / STEP for s in state]
     except OverflowError:
         raise TooLargeError from None
+    except ValueError as error:
+        if str(error) != "math domain error":  # which cmath.sin raises for infinity
+            raise
+        raise TooLargeError from None
     if not all(np.isfinite(part).all() for parts in found for part in parts):
         raise TooLargeError
     return found
