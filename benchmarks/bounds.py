@@ -23,7 +23,8 @@ from worker import Kernelab, Runs, of_arrays
 HEAD = """\
 # What bounds checks cost
 
-kernelab on a CPU, Python {python}, {cores} shared cores, one used; least of {repeat} runs, interleaved.
+kernelab on a CPU, Python {python}, {cores} shared cores, one used; least of {repeat} runs, interleaved,
+in time of the processor; sizes are divided by {shrink}.
 "checked" is the time of what kernelab runs, "without" that of the same code without bounds checks.
 Made by `python benchmarks/bounds.py --write benchmarks/BOUNDS.md`.
 
@@ -44,7 +45,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["KERNELAB_CACHE_DIR"] = folder
         lines = [row(name, options.repeat, options.shrink) for name in kernels.texts()]
-    head = HEAD.format(python=platform.python_version(), cores=os.cpu_count(), repeat=options.repeat)
+    head = HEAD.format(
+        python=platform.python_version(), cores=os.cpu_count(), repeat=options.repeat, shrink=options.shrink
+    )
     report = head + "\n".join(lines) + "\n"
     print(report)
     if options.write:
@@ -78,10 +81,10 @@ def ready(name: str, shrink: int) -> Runs:
 
 
 def milliseconds(action: Callable[[], Any]) -> float:
-    """How long an action takes."""
-    start = time.perf_counter()
+    """How long processors work for an action."""
+    start = time.process_time()
     action()
-    return 1e3 * (time.perf_counter() - start)
+    return 1e3 * (time.process_time() - start)
 
 
 def unchecked() -> list[Any]:
