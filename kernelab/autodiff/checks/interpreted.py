@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, packed
 from kernelab.autodiff.transforms.batch_and_wide import Wide
-from kernelab.autodiff.transforms.levels import BASE, will_write
+from kernelab.autodiff.transforms.levels import BASE
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame
@@ -21,6 +21,7 @@ from kernelab.lang.ir import Function, Let, Native, walk
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.footprint import grid_of
+from kernelab.runtime.launch.launch import will_write
 
 
 class Interpreted(Wide):

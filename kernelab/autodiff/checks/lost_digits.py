@@ -25,7 +25,7 @@ from kernelab.autodiff.records.adjoint_buffers import (
     packed,
 )
 from kernelab.autodiff.transforms.batch_and_wide import Wide
-from kernelab.autodiff.transforms.levels import BASE, will_write
+from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.chunk import Chunk
@@ -42,6 +42,7 @@ from kernelab.passes.common.dependence import dependences, reached
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.footprint import grid_of
+from kernelab.runtime.launch.launch import will_write
 
 MOST_NUMBERS = 1 << 23
 """Of a longer run, what comes later is not looked at."""

@@ -32,7 +32,7 @@ from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.dispatch import may_keep
 from kernelab.runtime.kernel.program import Pullback
 from kernelab.runtime.launch.footprint import box_and_whole
-from kernelab.runtime.launch.launch import Call, will_write
+from kernelab.runtime.launch.launch import Call
 from kernelab.runtime.memory.memory import Allocation, Change
 
 
@@ -204,7 +204,7 @@ class Recording(Witness, Recorder):
         outline = self._outline(call, memories)
         place = self.guard.writer = caller(3)
         try:
-            will_write(call.kernel, call.grid, call.arguments)
+            call.will_write()
         finally:
             self.guard.writer = None
         residuals: tuple[array, ...] = ()

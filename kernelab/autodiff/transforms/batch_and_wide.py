@@ -15,7 +15,7 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptStarts
 from kernelab.autodiff.transforms.host_calls import HostCall
-from kernelab.autodiff.transforms.levels import Level, announce, fresh, will_write, within
+from kernelab.autodiff.transforms.levels import Level, fresh, within
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.backend.common.backends import Failed, thread_text
 from kernelab.data_classes import dataclass
@@ -26,8 +26,8 @@ from kernelab.runtime.context.conversion import HostArray, itemsize
 from kernelab.runtime.context.recorder import called, caller
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.launch.footprint import changed_part
-from kernelab.runtime.launch.launch import Call
-from kernelab.runtime.memory.memory import Allocation, allocate, youngest
+from kernelab.runtime.launch.launch import Call, will_write
+from kernelab.runtime.memory.memory import Allocation, allocate, announce, youngest
 
 
 class Batch(Level):
@@ -158,7 +158,7 @@ class Batch(Level):
         """Announce writes to the copies for the lanes; what holds one value for all is no longer used."""
         for target in targets:
             self.widen(target)
-        announce(targets)
+        announce([(target, None) for target in targets])
         for target in targets:
             level = self.parent
             while level.parent is not level:

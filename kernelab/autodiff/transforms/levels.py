@@ -12,7 +12,7 @@ and a program goes through all of them, innermost first.  Nothing here knows whi
 """
 
 import math
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import get_ident
@@ -49,8 +49,8 @@ from kernelab.runtime.host.create import array
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference, require_arguments_readable
 from kernelab.runtime.kernel.program import Positions, Program
-from kernelab.runtime.launch.footprint import changed_part, grid_of
-from kernelab.runtime.launch.launch import Call
+from kernelab.runtime.launch.footprint import grid_of
+from kernelab.runtime.launch.launch import Call, will_write
 from kernelab.runtime.memory.memory import Allocation, allocate
 from kernelab.runtime.memory.spaces import OPEN, space_of
 
@@ -482,22 +482,6 @@ class Base(Level):
 
 
 BASE = Base()
-
-
-def will_write(program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-    """Announce what a program is about to overwrite."""
-    announce(
-        changed_part(program, grid, arguments, i) for i in program.changed if isinstance(arguments[i], array)
-    )
-
-
-def announce(targets: Iterable[array]) -> None:
-    """Announce that several arrays are about to change at once."""
-    changing = tuple(targets)
-    for target in changing:
-        target.allocation.tell_watchers(target)
-    for target in changing:
-        target.allocation.count_write(target)
 
 
 def active_with(initial: Container[int], program: Program, groups: Sequence[Positions]) -> Positions:

@@ -32,14 +32,14 @@ from kernelab.runtime.kernel.arguments import (
 )
 from kernelab.runtime.kernel.dispatch import Culprit, Tracing
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.program import Groups, Positions, Pullback
+from kernelab.runtime.kernel.program import Groups, Positions, Program, Pullback
 from kernelab.runtime.kernel.signature import flattened, flattened_adjoints, structs_in
 from kernelab.runtime.launch.checked import Checked, check_launch, trace, warn_of_sizes
 from kernelab.runtime.launch.command import Launch, no_grid, no_kernel, require_lists
 from kernelab.runtime.launch.footprint import Grid, Residual, changed_part, grid_of, settled
 from kernelab.runtime.launch.races import Races, races_of, refuse
 from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
-from kernelab.runtime.memory.memory import Allocation
+from kernelab.runtime.memory.memory import Allocation, announce
 from kernelab.runtime.memory.spaces import Space, space_of
 from kernelab.runtime.memory.streams import Stream, configured, flowing, stream_of
 from kernelab.settings import settings
@@ -172,7 +172,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     else:
         if recorder is not None:
             recorder.left_out(Call(kernel, grid, tuple(arguments), (*parts,), structs, LAUNCH_CONFIG.get()))
-        traced = will_write(kernel, grid, arguments)
+        traced = will_write(kernel.program, grid.extents, arguments)
         if traced and record_tape:
             note_origin(kernel.name, arguments, plan.read, traced)
         kernel.program.entry_for(arguments)(b"".join(parts))
@@ -215,17 +215,22 @@ def _set_apart(kernel: Kernel, arguments: list[Any]) -> None:
             arguments[i] = Reference(duplicate(source, source.requires_grad, "clone"))
 
 
-def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> list[Allocation]:
-    """Warn those who need what a launch overwrites, count the writes; which of the memory has gradients."""
-    traced = []
-    for i in kernel.plan.written:
-        memory = arguments[i].allocation
+def will_write(program: Program, extents: tuple[int, ...], arguments: Sequence[Any]) -> list[Allocation]:
+    """Warn those who need what a program overwrites, count the writes; which of the memory has gradients."""
+    traced, changes = [], []
+    for i in program.changed:
+        target = arguments[i]
+        if not isinstance(target, array):  # what another program has kept
+            continue
+        memory = target.allocation
         if memory.requires_grad:
             traced.append(memory)
-        if not memory.watches.starts and not memory.witnesses:
+        if memory.watches.starts or memory.witnesses:
+            changes.append((target, partial(changed_part, program, extents, arguments, i)))
+        else:
             memory.version += 1
-            continue
-        memory.will_write(arguments[i], partial(changed_part, kernel.program, grid.extents, arguments, i))
+    if changes:
+        announce(changes)
     return traced
 
 
@@ -326,7 +331,7 @@ class Call:
 
     def will_write(self) -> None:
         """Warn those who need what the launch overwrites, and count the writes."""
-        will_write(self.kernel, self.grid, self.arguments)
+        will_write(self.kernel.program, self.grid.extents, self.arguments)
 
     def settled(self, groups: Groups) -> Positions:
         """The arrays that the launch changes, but nothing of what it reads of them."""

@@ -9,7 +9,7 @@ import ctypes
 import itertools
 import weakref
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -325,6 +325,18 @@ class Allocation:
             if witness is not None:
                 witness.before_write(target)
         self.version += 1
+
+
+def announce(changes: Sequence[tuple[Elements, Change | None]]) -> None:
+    """Announce that several arrays are about to change at once: no write counts before all are told."""
+    if len(changes) == 1:
+        target, change = changes[0]
+        target.allocation.will_write(target, change)
+        return
+    for target, change in changes:
+        target.allocation.tell_watchers(target, change)
+    for target, _ in changes:
+        target.allocation.count_write(target)
 
 
 def allocate(nbytes: int, *, cleared: bool, beside: Allocation | None = None) -> Allocation:
