@@ -7,7 +7,7 @@ import pytest
 
 import kernelab as kl
 from benchmarks.walk import TEXT, recorded, walked
-from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
 from kernelab.autodiff.records.records import LaunchRecord
 from tests.support.chains import kernels, scale, square, step, total, twice
 from tests.support.leaves import gradient, leaf, result
@@ -547,8 +547,8 @@ def test_a_gradient_of_which_a_part_was_added_when_a_launch_failed_is_nan(
     tape.backward(grads={y: [1, 1]})
     pull = LaunchRecord.pull
 
-    def interrupted(record: LaunchRecord, adjoints: Adjoints) -> None:
-        pull(record, adjoints)
+    def interrupted(record: LaunchRecord, adjoints: Adjoints, level: Level) -> None:
+        pull(record, adjoints, level)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(LaunchRecord, "pull", interrupted)

@@ -427,17 +427,17 @@ HAZARDS = (
 )
 SWEEP = (
     Fault(
-        "a copy leaves the adjoint of what it overwrote",
+        "a copy of what has no gradients leaves the adjoint of what it overwrote",
         AUTODIFF,
-        "moved = dest_bar.host().copy()\n        dest_bar.host()[...] = 0",
-        "moved = dest_bar.host().copy()",
+        "level.clear(adjoints.of(self.dest))",
+        "pass",
         TAPES,
     ),
     Fault(
         "a copy replaces the adjoint of its source",
         AUTODIFF,
-        "src_bar.host()[...] += moved",
-        "src_bar.host()[...] = moved",
+        "            level.move(source, bar, add=True)\n            level.clear(bar)",
+        "            level.move(source, bar)\n            level.clear(bar)",
         TAPES,
     ),
     Fault(

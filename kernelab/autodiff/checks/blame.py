@@ -20,9 +20,10 @@ from kernelab.autodiff.checks.lost_digits import number
 from kernelab.autodiff.checks.rule_check import mistake_at
 from kernelab.autodiff.checks.rule_samples import evaluate
 from kernelab.autodiff.jacobians.subject import Subject
+from kernelab.autodiff.records.adjoint_buffers import scalars
 from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.levels import duplicate
-from kernelab.autodiff.transforms.trees import argument_name, name_of, scalars
+from kernelab.autodiff.transforms.trees import argument_name, name_of
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.data_classes import dataclass

@@ -26,11 +26,11 @@ from kernelab.autodiff.checks.screening import (
 )
 from kernelab.autodiff.checks.tape_replay import Line, Run, touched
 from kernelab.autodiff.jacobians.differences import SHIFTS, STEP, Floats, extrapolated
-from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.adjoint_buffers import Adjoints, scalars
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.levels import BASE
-from kernelab.autodiff.transforms.trees import scalar_shape, scalars
+from kernelab.autodiff.transforms.trees import scalar_shape
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelWarning
 from kernelab.runtime.array.array import array
@@ -162,7 +162,7 @@ def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pull
     base, asked = Wide(BASE), len(u)
     run, level, begins = line.reversed_run(count, base)
     u = mixed(u) if rules_in(level.entries) else u
-    batch, bars, between = Batch(base, len(u)), Adjoints(), {}
+    batch, bars, between = Batch(base, len(u)), Adjoints(), dict[int, Floats]()
 
     def adjoint(elements: array) -> Floats:
         twin = run.of(elements)
@@ -171,10 +171,9 @@ def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pull
         return batch.numbers(bars.of(twin)).copy()
 
     def note(record: int | None, entry: int) -> None:
-        tracked = level.tracked_before(entry)
         for k, (elements, reader) in enumerate(line.between):
             reads = reader if reader is not None and reader < count else None
-            if reads == record and run.of(elements).allocation in tracked:
+            if reads == record and level.tracked.get(run.of(elements).allocation, entry + 1) <= entry:
                 between[k] = adjoint(elements)
 
     for target, part in zip(targets, _split(u, targets), strict=True):
@@ -182,7 +181,8 @@ def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pull
         batch.move(bar, batch.seeds(bar, part), add=True)
     note(None, len(level.entries))
     for k in range(count - 1, -1, -1):
-        level.pull(batch, bars, begins[k], begins[k + 1])
+        for i in range(begins[k + 1] - 1, begins[k] - 1, -1):  # without a plan: that is what is checked
+            level.entries[i].pull(bars, batch)
         note(k, begins[k])
     sources = np.concatenate([adjoint(source) for source in line.sources], axis=1)
     is_right = len(u) == asked or is_linear(sources, asked)

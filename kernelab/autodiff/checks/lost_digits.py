@@ -23,10 +23,10 @@ from kernelab.autodiff.records.adjoint_buffers import (
     KeptStarts,
     KeptValues,
     packed,
+    scalars,
 )
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE
-from kernelab.autodiff.transforms.trees import scalars
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame, Numpy

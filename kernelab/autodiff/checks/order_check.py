@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from kernelab.autodiff.jacobians.subject import Key, Subject
-from kernelab.autodiff.records.adjoint_buffers import Argument, Extents
+from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, scalars
 from kernelab.autodiff.transforms.levels import BASE, Level
-from kernelab.autodiff.transforms.trees import scalars
 from kernelab.data_classes import dataclass
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray

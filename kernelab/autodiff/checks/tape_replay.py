@@ -90,8 +90,8 @@ class Line:
 
     def reversed_run(self, count: int, base: Level) -> "tuple[Run, Reverse, list[int]]":
         """The same in reverse mode, and the first entry of each record there, with the end of the last."""
-        run, level = Run(self._starts), Reverse(base)
-        level.tracked.update(run.of(source).allocation for source in self.sources)
+        run = Run(self._starts)
+        level = Reverse(base, map(run.of, self.sources))
         begins = [0]
         with level.active():
             for play in self._plays[:count]:
@@ -185,7 +185,7 @@ def _play(record: Record) -> Play:
             return Play(
                 lambda run: launch(kernel, extents, _arguments(record, run)), arrays, written, (kernel,)
             )
-        case CopyRecord(dest, src, how):
+        case CopyRecord(dest=dest, src=src, how=how):
             return Play(lambda run: transfer(run.of(dest), run.of(src), how), arrays, written)
         case OverwriteRecord(dest, how):
             values = _overwriting(record)

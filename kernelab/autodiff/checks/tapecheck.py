@@ -23,10 +23,11 @@ from kernelab.autodiff.checks.witnesses import Tolerance
 from kernelab.autodiff.jacobians.jacobian import Selection
 from kernelab.autodiff.jacobians.subject import Key, apart, of_kernel
 from kernelab.autodiff.records.adjoint_buffers import Extents
+from kernelab.autodiff.records.backward import BackwardPlan
+from kernelab.autodiff.records.cuts import passive_cuts
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
+from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.autodiff.tape.backward import BackwardPlan
-from kernelab.autodiff.tape.cuts import passive_cuts
 from kernelab.autodiff.tape.finite import lost_inputs
 from kernelab.autodiff.tape.seeds import final_arrays
 from kernelab.autodiff.tape.tape import Tape
@@ -273,7 +274,9 @@ def _fault(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> LaunchCheck 
             return replace(unchecked, report=report)
     lost = spoiled(line, k)
     if lost is None:
-        if not differs_in_sweep(line, k + 1):
+        # A copy cannot make differences too rough.
+        is_linear = isinstance(record, CopyRecord | OverwriteRecord)
+        if not is_linear and not differs_in_sweep(line, k + 1):
             return None
         return replace(unchecked, fault="sweep", reason=SWEEP, hint=REPORT)
     reader = line.records[lost.reader]

@@ -12,13 +12,14 @@ import numpy as np
 
 from kernelab.autodiff.inspect.zero_lines import ZeroLine, dead_ends_behind, zero_lines
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.backward import BackwardPlan
 from kernelab.autodiff.records.hazards import Guard
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.autodiff.tape.backward import BackwardPlan
 from kernelab.autodiff.tape.seeds import Seeds, seeded
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
+from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.trees import name_of
 from kernelab.backend.cpu.interpreter import Change, can_be_pointed, changes_of
 from kernelab.data_classes import dataclass, replace
@@ -287,7 +288,7 @@ class _Sweep:
         record, before = self.records[i], self.now()
         changes = self.watched(record)
         if changes is None:
-            record.pull(self.adjoints)
+            record.pull(self.adjoints, BASE)
             mine = self.primal.allocation
             is_written = any(one.allocation is mine and one.overlaps(self.primal) for one in record.written)
             if is_written and not np.array_equal(self.now(), before, equal_nan=True):

@@ -11,8 +11,8 @@ import numpy as np
 
 from kernelab.autodiff.checks.lost_digits import digits, digits_of
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.backward import BackwardPlan
 from kernelab.autodiff.records.records import LaunchRecord, Record, pullback_of
-from kernelab.autodiff.tape.backward import BackwardPlan
 from kernelab.autodiff.tape.finite import as_launched
 from kernelab.autodiff.tape.seeds import Seeds, seeded
 from kernelab.autodiff.tape.tape import Tape
@@ -183,7 +183,7 @@ def arriving(records: Sequence[Record], seeds: Seeds, k: int) -> Adjoints:
         plan = BackwardPlan(records, seeds)
         for i in range(len(records) - 1, k, -1):
             if i in plan.live:
-                records[i].pull(adjoints)
+                records[i].pull(adjoints, BASE)
     return adjoints
 
 
@@ -344,7 +344,7 @@ class ThreadArguments:
         if not active:
             message = "no parameter is a float or an array of floats, so there is no adjoint"
             return KernelTypeError(Diagnostic(message, self.kernel.span))
-        return pullback_of(self.kernel, active, self.sharing)
+        return pullback_of(self.kernel.program, active, self.sharing)
 
     def bars(self, reverse: Pullback, adjoints: Mapping[Any, Any] | None) -> dict[int, array]:
         """The adjoints that a sweep starts with, by the positions of the arguments."""

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.backward import BackwardPlan, sweep
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.autodiff.tape.backward import BackwardPlan, sweep
 from kernelab.autodiff.tape.seeds import Seeds, seeded
+from kernelab.autodiff.transforms.levels import BASE
 from kernelab.backend.cpu.interpreter import can_be_pointed
 from kernelab.backend.cpu.zero_trace import UNUSED, Cotangent, births, changes_and_skips, trace_zeros
 from kernelab.data_classes import dataclass, replace
@@ -86,9 +87,9 @@ class _Search:
             if i > reader and isinstance(record, LaunchRecord) and is_read:
                 results.extend(self.inside(i, record, memory, bytes, adjoints))
             if i > reader:
-                record.pull(adjoints)
+                record.pull(adjoints, BASE)
 
-        sweep(plan, adjoints, pull)
+        sweep(plan, adjoints, BASE, pull)
         yield from results
         if not results and reader >= 0:
             record, is_seed = self.records[reader], any(one.allocation is memory for one in self.seeds)

@@ -13,9 +13,9 @@ import numpy as np
 
 from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection, by_columns
 from kernelab.autodiff.jacobians.subject import Subject, Variable
+from kernelab.autodiff.records.adjoint_buffers import scalars
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.levels import BASE
-from kernelab.autodiff.transforms.trees import scalars
 from kernelab.data_classes import dataclass
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import float32, scalar_of

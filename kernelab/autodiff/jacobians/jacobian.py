@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable
-from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.adjoint_buffers import Adjoints, fresh
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.forward import Forward
-from kernelab.autodiff.transforms.levels import BASE, Level, fresh
+from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.autodiff.transforms.reverse import Reverse, Run
 from kernelab.autodiff.transforms.transforms import chunks, unit_vectors
 from kernelab.autodiff.transforms.trees import is_whole, refusal
@@ -300,9 +300,8 @@ class Trace:
         started = subject.start()
         self.subject = subject
         self.base = base
-        self.level = Reverse(base)
         self.inputs = started.inputs
-        self.level.tracked.update(source.allocation for source in self.inputs)
+        self.level = Reverse(base, self.inputs)
         self.outputs = started.go(self.level)
         self.targets = subject.targets(self.outputs, labels)
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.jacobians.subject import Subject
-from kernelab.autodiff.records.adjoint_buffers import Argument, Extents
+from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, fresh
 from kernelab.autodiff.transforms.batch_and_wide import with_lanes
-from kernelab.autodiff.transforms.levels import BASE, fresh
+from kernelab.autodiff.transforms.levels import BASE
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelIndexError
 from kernelab.lang.types import Array

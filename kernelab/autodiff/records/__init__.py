@@ -1,1 +1,1 @@
-"""The records of tapes and transforms: programs, launches, adjoint buffers."""
+"""The records of tapes and transforms, and the backward pass over them: plan, check, sweep, publish."""

@@ -5,12 +5,15 @@ not know records or tapes.
 """
 
 import ctypes
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from kernelab.data_classes import dataclass
-from kernelab.lang.types import Value
+from kernelab.lang.types import Value, bytes_of, scalar_of, shape_of
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.layout import contiguous_strides
 from kernelab.runtime.launch.footprint import Residual
 from kernelab.runtime.memory.memory import Allocation, allocate, copy_bytes, duplicate_of, zeros_beside
 from kernelab.runtime.memory.spaces import Space
@@ -69,6 +72,25 @@ def packed(argument: Argument, threads: int, space: Space | None) -> bytes:
             return kept.arrays()[0].packed
         case KeptStarts(kept, inner):
             return kept.arrays(inner)[1].packed
+
+
+Level = Any
+"""Where programs run: a level of `transforms.levels`."""
+
+
+def fresh(shape: Sequence[int], dtype: Value, beside: array | None = None, cleared: bool = True) -> array:
+    """A new array of any number of dimensions, on the device where `beside` is, else in the host's memory."""
+    strides = contiguous_strides(tuple(shape), bytes_of(dtype))
+    near = None if beside is None else beside.allocation
+    memory = allocate(math.prod(shape) * bytes_of(dtype), cleared=cleared, beside=near)
+    return array.over(memory, 0, tuple(shape), strides, dtype)
+
+
+def scalars(elements: array) -> array:
+    """A view of an array's numbers: the components of its elements are the last axes."""
+    scalar, inner = scalar_of(elements.dtype), shape_of(elements.dtype)
+    strides = (*elements.strides, *contiguous_strides(inner, bytes_of(scalar)))
+    return array.over(elements.allocation, elements.offset, (*elements.shape, *inner), strides, scalar)
 
 
 Spare = dict[int, list[Allocation]]
@@ -161,10 +183,12 @@ class Adjoints:
         """Drop an adjoint that is not needed any more; returns its buffer, if there was one."""
         return self.memory.pop(primal, None)
 
-    def reuse(self, primal: Allocation) -> None:
-        """Drop an adjoint, and let its buffer serve again."""
+    def reuse(self, primal: Allocation, level: Level) -> None:
+        """Drop an adjoint, and let its buffer serve again, unless programs above the base know it."""
         buffer = self.memory.pop(primal, None)
-        if buffer is not None and buffer.space is None and not self._is_shown:
+        if buffer is not None and level.parent is not level:
+            level.forget(buffer)
+        elif buffer is not None and buffer.space is None and not self._is_shown:
             self.memory.spare.setdefault(buffer.nbytes, []).append(buffer)
 
     def kept(self, memories: Iterable[Allocation]) -> Callable[[], None]:
@@ -189,8 +213,8 @@ class Adjoints:
         finally:
             restore()
 
-    def end(self) -> Spare:
+    def end(self, level: Level) -> Spare:
         """Drop all adjoints; returns the buffers that may serve again."""
         for primal in list(self.memory):
-            self.reuse(primal)
+            self.reuse(primal, level)
         return self.memory.spare

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal
 
-from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
 from kernelab.autodiff.records.moves import Simple
 from kernelab.autodiff.records.snapshots import Copied, Snapshot
 from kernelab.data_classes import dataclass, field, replace
@@ -321,7 +321,7 @@ class UnseenRecord(Simple):
     def title(self) -> str:
         return "a write outside of the tape"
 
-    def pull(self, adjoints: Adjoints) -> None:
+    def pull(self, adjoints: Adjoints, level: Level) -> None:
         bar = adjoints.known(self.dest)
         if bar is not None and bar.host().any():
             raise TapeError(_unseen(self))

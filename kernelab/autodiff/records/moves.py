@@ -1,14 +1,14 @@
-"""Records other than launches: copies, overwrites by the host, functions that the user recorded."""
+"""Records other than launches: copies, overwrites by the host, Python functions with derivatives."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
 from kernelab.autodiff.records.snapshots import Snapshot
 from kernelab.data_classes import dataclass
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.transfers import device_add, device_clear
+from kernelab.runtime.array.transfers import device_clear
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.garbage import as_the_user_has_it
 from kernelab.runtime.context.recorder import Place
@@ -19,6 +19,7 @@ class Flowing:
     """The flow of a record other than a launch."""
 
     __slots__ = ()
+    may_begin = False
 
     def __repr__(self: Any) -> str:
         return f"<{self.title} at {self.place}>"
@@ -50,17 +51,12 @@ class Simple(Flowing):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CopyRecord(Simple):
-    """A copy, clone or assignment from one array to another."""
+class Move(Simple):
+    """A copy from one array to another, or an addition."""
 
     dest: array
     src: array
-    how: str
-    place: Place
-
-    @property
-    def title(self) -> str:
-        return f"`{self.how}`"
+    add: bool
 
     @property
     def read(self) -> Sequence[array]:
@@ -69,18 +65,38 @@ class CopyRecord(Simple):
     def would_reach(self, primal: array) -> bool:
         return True
 
-    def pull(self, adjoints: Adjoints) -> None:
-        dest_bar = adjoints.of(self.dest)
-        if not self.src.requires_grad:
-            cleared(dest_bar)
+    def pull(self, adjoints: Adjoints, level: Level) -> None:
+        bar = adjoints.known(self.dest)
+        if bar is None:
             return
-        src_bar = adjoints.of(self.src)
-        if device_add(src_bar, dest_bar):
-            cleared(dest_bar)
-            return
-        moved = dest_bar.host().copy()
-        dest_bar.host()[...] = 0
-        src_bar.host()[...] += moved
+        source = adjoints.of(self.src)
+        if self.add:
+            level.move(source, bar, add=True)
+        elif self.dest.allocation is self.src.allocation:  # the two may overlap
+            moved = level.copy(bar)
+            level.clear(bar)
+            level.move(source, moved, add=True)
+        else:
+            level.move(source, bar, add=True)
+            level.clear(bar)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CopyRecord(Move):
+    """A copy, clone or assignment on a tape."""
+
+    how: str
+    place: Place
+
+    @property
+    def title(self) -> str:
+        return f"`{self.how}`"
+
+    def pull(self, adjoints: Adjoints, level: Level) -> None:
+        if self.src.requires_grad:
+            Move.pull(self, adjoints, level)
+        else:
+            level.clear(adjoints.of(self.dest))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -100,7 +116,7 @@ class OverwriteRecord(Simple):
     def title(self) -> str:
         return f"`{self.how}`"
 
-    def pull(self, adjoints: Adjoints) -> None:
+    def pull(self, adjoints: Adjoints, level: Level) -> None:
         dest_bar = adjoints.known(self.dest)
         if dest_bar is not None:
             cleared(dest_bar)
@@ -133,15 +149,14 @@ def overwrite_of(dest: array, how: str, place: Place) -> OverwriteRecord:
 class FunctionRecord(Simple):
     """A function of the user's to call in the backward pass, and the arrays whose gradients it handles.
 
-    `keeps` are these arrays as they were when it was recorded.  `results` are those that it computed from
-    the others; where there are none, each of the arrays may be either.
+    `keeps` are these arrays as they were when it was recorded.
     """
 
     backward: Callable[[], object]
     arrays: tuple[array, ...]
     place: Place
     keeps: tuple[Snapshot, ...] = ()
-    results: tuple[array, ...] = ()
+    may_begin = True  # a penalty is a gradient that comes from no seed
 
     @property
     def title(self) -> str:
@@ -149,13 +164,13 @@ class FunctionRecord(Simple):
 
     @property
     def read(self) -> Sequence[array]:
-        return self.arrays[: len(self.arrays) - len(self.results)]
+        return self.arrays
 
     @property
     def written(self) -> Sequence[array]:
-        return self.results or self.arrays
+        return self.arrays
 
-    def pull(self, adjoints: Adjoints) -> None:
+    def pull(self, adjoints: Adjoints, level: Level) -> None:
         """Call the function while the arrays' `.grad` are the adjoints of the sweep."""
         bars = {primal.allocation: adjoints.show(primal.allocation) for primal in self.arrays}
         published = {memory: memory.adjoint for memory in bars}
@@ -187,3 +202,46 @@ def _copy_back(arrays: Sequence[array], adjoints: Adjoints) -> None:
         bar = adjoints.of(primal)
         if primal.grad is not None and primal.grad.allocation is not bar.allocation:
             bar.host()[...] = primal.grad.host()
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class HostCallRecord(Flowing):
+    """A Python function with a derivative of its own that ran, a `HostCall`: its arguments and results.
+
+    `keeps` are both as they were then, where they are kept; `active` are the positions of the arguments whose
+    adjoints are wanted.
+    """
+
+    call: Any
+    read: tuple[array, ...]
+    written: tuple[array, ...]
+    keeps: tuple[Snapshot, ...]
+    active: Sequence[int]
+    place: Place
+
+    @property
+    def title(self) -> str:
+        return f"the function {getattr(self.call.func, '__name__', 'custom_vjp')}"
+
+    @property
+    def reached(self) -> Sequence[array]:
+        return self.read
+
+    def would_reach(self, primal: array) -> bool:
+        return False
+
+    def pull(self, adjoints: Adjoints, level: Level) -> None:
+        if not any(map(adjoints.reach, self.written)):
+            return
+        bars = [adjoints.of(result) for result in self.written]
+        seeds = [level.copy(bar) for bar in bars]
+        for bar in bars:
+            level.clear(bar)
+        values = [*self.read, *self.written]
+        for i, keep in enumerate(self.keeps):
+            saved = keep.saved
+            values[i] = values[i] if saved is None else saved
+        with as_the_user_has_it():
+            shares = level.call_host(self.call.reversed(len(bars)), [*values, *seeds])
+        for i in self.active:
+            level.move(adjoints.of(self.read[i]), shares[i], add=True)

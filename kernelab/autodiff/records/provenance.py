@@ -2,7 +2,7 @@
 
 Two rules, no guesses.  Exact: numbers carry their origins (`host.traced`), so what is made of them is known
 to come from there.  By order: an array made of other host data, after such numbers were taken, may depend on
-them.  A tape asks in `backward` what of this matters (`tape.cuts`); a transform warns at once.
+them.  A tape asks in `backward` what of this matters (`records.cuts`); a transform warns at once.
 Knows arrays and lines; must not know records.
 """
 

@@ -16,7 +16,7 @@ from kernelab.autodiff.records.hazards import (
     Witness,
     WrittenMemory,
 )
-from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, overwrite_of
+from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCallRecord, overwrite_of
 from kernelab.autodiff.records.provenance import Provenance
 from kernelab.autodiff.records.records import LaunchRecord, Outline, Record, Scope, not_kept, outline_of
 from kernelab.autodiff.records.snapshots import SMALL, Snapshot, encloses
@@ -25,8 +25,7 @@ from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.access.access_regions import Region
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import IN_RULE, Place, Recorder, called, caller, unrecorded, warn_at
-from kernelab.runtime.host.create import zeros_like
+from kernelab.runtime.context.recorder import IN_RULE, Place, Recorder, called, caller, warn_at
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.dispatch import may_keep
@@ -240,38 +239,28 @@ class Recording(Witness, Recorder):
             raise TapeError(not_kept(call.kernel))
         self._record(call, outline, (), memories, caller())
 
-    def add_function(
-        self, backward: Callable[[], object], arrays: tuple[array, ...], results: tuple[array, ...] = ()
-    ) -> None:
-        """Record a function to call in the backward pass; `results`, if known, come last among its arrays."""
+    def add_function(self, backward: Callable[[], object], arrays: Iterable[array]) -> None:
+        """Record a function to call in the backward pass."""
         handled = tuple(leaf for elements in arrays for leaf in leaves_of(elements))
-        keeps = tuple(Snapshot(leaf) for leaf in handled) if self.guard.policy == "save" else ()
-        self.records.append(FunctionRecord(backward, handled, caller(), keeps, results))
-        for primal in results or arrays:
-            self.has_written(primal.allocation)
+        self.add_work(FunctionRecord(backward, handled, caller(), self._kept(handled)))
+
+    def _kept(self, arrays: Iterable[array]) -> tuple[Snapshot, ...]:
+        """Snapshots of arrays, if the tape saves what is overwritten."""
+        return tuple([Snapshot(one) for one in arrays]) if self.guard.policy == "save" else ()
 
     def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
         """Record a Python function with a derivative of its own, if any of its arguments has gradients."""
-        traced = [k for k, elements in enumerate(arguments) if elements.requires_grad]
-        if not traced:
+        active = [k for k, elements in enumerate(arguments) if elements.requires_grad]
+        if not active:
             return
         for elements in arguments:
             self.provenance.look_again(elements, len(self.records))
         for needed in (*arguments, *results) if call.takes_results(len(results)) else arguments:
             self.marked_read(needed)
+        keeps = self._kept((*arguments, *results))
+        self.add_work(HostCallRecord(call, (*arguments,), (*results,), keeps, active, caller()))
 
-        def backward() -> None:
-            with unrecorded():
-                seeds = [zeros_like(one) if one.grad is None else one.grad for one in results]
-                bars = call.reversed(len(results)).run([*arguments, *results, *seeds])
-                for k in traced:
-                    bar = arguments[k].grad
-                    bar += bars[k]
-
-        backward.__name__ = getattr(call.func, "__name__", "custom_vjp")
-        self.add_function(backward, (*arguments, *results), tuple(results))
-
-    def add_work(self, record: Record, lost: Iterable[Allocation]) -> None:
+    def add_work(self, record: Record, lost: Iterable[Allocation] = ()) -> None:
         """Add a record of another kind; `lost` is memory that it computed and that no adjoint can reach."""
         for target in record.written:
             self.has_written(target.allocation)
@@ -339,7 +328,7 @@ class Recording(Witness, Recorder):
     def copied(self, dest: array, src: array, how: str) -> None:
         """Record a copy."""
         pairs = zip(leaves_of(dest), leaves_of(src), strict=True)
-        copies = [CopyRecord(*pair, how, caller()) for pair in pairs if is_differentiable(pair[0].dtype)]
+        copies = [CopyRecord(a, b, False, how, caller()) for a, b in pairs if is_differentiable(a.dtype)]
         if copies:
             if src.allocation is not dest.allocation:
                 self.provenance.look_again(src, len(self.records))

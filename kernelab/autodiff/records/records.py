@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
-from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
 from kernelab.autodiff.records.gathered_launch import Launches, gathered_adjoint
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.moves import cleared
@@ -25,7 +25,7 @@ from kernelab.runtime.context.recorder import Place
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.dispatch import Culprit
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.program import Groups, Positions, Pullback
+from kernelab.runtime.kernel.program import Groups, Positions, Program, Pullback
 from kernelab.runtime.launch.checked import run_on_copies, trace
 from kernelab.runtime.launch.footprint import Grid
 from kernelab.runtime.launch.launch import Call
@@ -59,11 +59,15 @@ class Record(Protocol):
     def written(self) -> Sequence[array]:
         """The arrays of floats that it changed."""
 
+    @property
+    def may_begin(self) -> bool:
+        """Whether it may add to adjoints though no adjoint arrives at what it wrote."""
+
     def flow(self) -> tuple[Arrays, Arrays, Arrays]:
         """What it read, reached and wrote."""
 
-    def pull(self, adjoints: Adjoints) -> None:
-        """Take the adjoints of what it wrote to those of what it read."""
+    def pull(self, adjoints: Adjoints, level: Level) -> None:
+        """Take the adjoints of what it wrote to those of what it read, at a level; a tape's is the base."""
 
 
 class Step(NamedTuple):
@@ -116,18 +120,18 @@ def _pick(positions: tuple[int, ...]) -> Pick:
 
 
 def pullback_of(
-    kernel: Kernel, active: Collection[int], groups: Groups, settled: Positions = ()
+    program: Program, active: Collection[int], groups: Groups, settled: Positions = ()
 ) -> Pullback | KernelTypeError:
     """Reverse mode with respect to the parameters at some positions, or why there is none."""
     try:
-        return kernel.program.pullback(tuple(sorted(active)), groups, settled)
+        return program.pullback(tuple(sorted(active)), groups, settled)
     except KernelTypeError as error:
-        return error  # raised by backward(), if a gradient has to pass through this kernel
+        return error  # raised where a gradient has to pass
 
 
 def would_reach(call: Call, positions: Collection[int], active: Collection[int]) -> bool:
     """Whether adjoints would flow to one of some arguments, if these were active, too."""
-    pullback = pullback_of(call.kernel, {*active, *positions}, call.groups())
+    pullback = pullback_of(call.kernel.program, {*active, *positions}, call.groups())
     return not isinstance(pullback, Pullback) or any(i in pullback.reached for i in positions)
 
 
@@ -141,7 +145,7 @@ def outline_of(call: Call, groups: Groups, settled: Positions) -> Outline:
     active = {i for i in plan.floats if arguments[i].requires_grad or i in changed} | references
     used = references.union(i for i in plan.read if i in plan.floats)
     read = references.union(i for i in plan.read_in_text if i in plan.floats)
-    pullback = pullback_of(call.kernel, active, groups, settled) if active else None
+    pullback = pullback_of(call.kernel.program, active, groups, settled) if active else None
     if isinstance(pullback, Pullback):
         pullback.adjoint.build_ahead(call.space)
     off = isinstance(pullback, KernelTypeError) and not call.kernel.has_backward
@@ -188,6 +192,10 @@ class LaunchEntry:
 
     place: Place
     snapshots: tuple[tuple[int, Snapshot | Copied], ...]
+
+    @property
+    def may_begin(self) -> bool:
+        return False
 
     @property
     def title(self) -> str:
@@ -382,7 +390,7 @@ class LaunchRecord(LaunchEntry):
             return picked
         return [argument.array if isinstance(argument, Reference) else argument for argument in picked]
 
-    def pull(self, adjoints: Adjoints) -> None:
+    def pull(self, adjoints: Adjoints, level: Level) -> None:
         pullback = self.outline.pullback
         if self.outline.switched_off:
             self._end_here(adjoints)

@@ -1,1 +1,1 @@
-"""The tape: the plan of a backward pass, the sweep, publication, and broken chains."""
+"""The tape: what starts a backward pass, checkpoints, norms, values that are not finite."""

@@ -14,14 +14,14 @@ from contextlib import ExitStack, contextmanager
 from operator import attrgetter
 from typing import Any
 
-from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
+from kernelab.autodiff.records.backward import BackwardPlan, Puller, ends_on_the_way, sweep
+from kernelab.autodiff.records.cuts import warn_of
 from kernelab.autodiff.records.hazards import Guard
 from kernelab.autodiff.records.moves import Flowing
 from kernelab.autodiff.records.provenance import Provenance, Taken
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.snapshots import Snapshot
-from kernelab.autodiff.tape.backward import BackwardPlan, Puller, ends_on_the_way, sweep
-from kernelab.autodiff.tape.cuts import warn_of
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelTypeError, TapeError
 from kernelab.host.traced import Origins
@@ -419,7 +419,7 @@ class CheckpointRecord(Flowing):
     def would_reach(self, primal: array) -> bool:
         return True
 
-    def pull(self, adjoints: Adjoints, puller: Puller | None = None) -> None:
+    def pull(self, adjoints: Adjoints, level: Level, puller: Puller | None = None) -> None:
         """Run the function again, with all as it was, and take the adjoints through what it records."""
         with self.again() as (inner, results):
             bars = Adjoints()
@@ -430,7 +430,7 @@ class CheckpointRecord(Flowing):
             seeds = [elements for elements in (*results, *self.outside) if is_differentiable(elements.dtype)]
             plan = BackwardPlan(tuple(inner.records), seeds, shared=frozenset(bars.memory))
             warn_of(cut for cut in ends_on_the_way(plan, inner) if not cut.may_be_meant)
-            sweep(plan, bars, puller)
+            sweep(plan, bars, level, puller)
 
     @contextmanager
     def again(self) -> Iterator[tuple["Replaying", list[array]]]:

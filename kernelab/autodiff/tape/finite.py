@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.backward import BackwardPlan
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.autodiff.tape.backward import BackwardPlan
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord
 from kernelab.autodiff.tape.seeds import Seeds, values_of
+from kernelab.autodiff.transforms.levels import BASE
 from kernelab.backend.common.backends import thread_text
 from kernelab.errors import Diagnostic, NotFiniteError, Related
 from kernelab.lang.types import shape_of
@@ -202,11 +203,11 @@ def pull_finite(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
     record = records[i]
     restore = adjoints.kept(a.allocation for a in (*record.reached, *record.written))
     if isinstance(record, CheckpointRecord):
-        record.pull(adjoints, pull_finite)
+        record.pull(adjoints, BASE, pull_finite)
     else:
         if isinstance(record, LaunchRecord):
             record.check(adjoints)
-        record.pull(adjoints)
+        record.pull(adjoints, BASE)
     for primal in dict.fromkeys(record.reached):
         bar = adjoints.known(primal)
         word = "" if bar is None else _first(bar.host(), primal)

@@ -10,10 +10,11 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.backward import BackwardPlan, Puller, sweep
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.autodiff.tape.backward import BackwardPlan, Puller, sweep
 from kernelab.autodiff.tape.finite import pull_finite
 from kernelab.autodiff.tape.seeds import Seeds, seeded
+from kernelab.autodiff.transforms.levels import BASE
 from kernelab.backend.cpu.loop_norms import has_measurable_loops, loop_norms
 from kernelab.data_classes import dataclass
 from kernelab.errors import NotFiniteError, Span
@@ -50,7 +51,7 @@ def measuring(puller: Puller | None, magnitudes: list[Magnitude]) -> Puller:
 
     def measured(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
         if puller is None:
-            records[i].pull(adjoints)
+            records[i].pull(adjoints, BASE)
         else:
             puller(records, i, adjoints)
         magnitudes.append(_magnitude(i, records[i], adjoints))
@@ -129,7 +130,7 @@ class Profile(Displayed):
 def sweep_on_copies(records: Sequence[Record], seeds: Seeds, puller: Puller) -> None:
     """Take adjoints back through records without publishing any."""
     with unrecorded():
-        sweep(BackwardPlan(records, seeds, shared=()), seeded(seeds, frozenset(), Adjoints()), puller)
+        sweep(BackwardPlan(records, seeds, shared=()), seeded(seeds, frozenset(), Adjoints()), BASE, puller)
 
 
 class Measurement:
@@ -152,9 +153,9 @@ class Measurement:
                 pull_finite(records, i, adjoints)
             except NotFiniteError as error:
                 line, self._is_finite = error.diagnostics[0].span, False
-                record.pull(adjoints)
+                record.pull(adjoints, BASE)
         else:
-            record.pull(adjoints)
+            record.pull(adjoints, BASE)
         magnitude = _magnitude(i, record, adjoints)
         self.magnitudes.append(magnitude)
         if magnitude.norms:
@@ -231,7 +232,7 @@ def _timing(seconds: dict[str, float]) -> Puller:
     def pull(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
         synchronize()
         began = perf_counter_ns()
-        records[i].pull(adjoints)
+        records[i].pull(adjoints, BASE)
         synchronize()
         record = records[i]
         if isinstance(record, LaunchRecord):

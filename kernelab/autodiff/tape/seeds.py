@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.backward import BackwardPlan
 from kernelab.autodiff.records.provenance import array_from_host
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.autodiff.tape.backward import BackwardPlan
 from kernelab.data_classes import dataclass
 from kernelab.errors import (
     Diagnostic,

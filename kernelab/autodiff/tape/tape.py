@@ -16,11 +16,11 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Spare
+from kernelab.autodiff.records.backward import BackwardPlan, Puller, check, publish_inputs, sweep, tell
+from kernelab.autodiff.records.cuts import described
 from kernelab.autodiff.records.hazards import POLICIES, Guard, Overwrite
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Scope
-from kernelab.autodiff.tape.backward import BackwardPlan, Puller, check, publish_inputs, sweep, tell
-from kernelab.autodiff.tape.cuts import described
 from kernelab.autodiff.tape.finite import check_seeds, check_sums, pull_finite
 from kernelab.autodiff.tape.measures import (
     Magnitude,
@@ -45,7 +45,7 @@ from kernelab.autodiff.tape.seeds import (
     seeds_of,
     tell_of_growing_loss,
 )
-from kernelab.autodiff.transforms.levels import Level
+from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.backend.cuda.launch_config import BLOCK, config_of
 from kernelab.errors import Diagnostic, KernelValueError, NotFiniteError, Related, counted
 from kernelab.guidance.bad_calls import telling
@@ -383,7 +383,7 @@ class Tape(Observed, Habits, Displayed):
                 if loss is not None:
                     tell_of_growing_loss(plan, loss)
                 adjoints = seeded(seeds, replaced, Adjoints(self._spare))
-                sweep(plan, adjoints, puller)
+                sweep(plan, adjoints, BASE, puller)
                 publish_inputs(plan, adjoints)
                 count_pass(earlier)
         except NotFiniteError as error:
@@ -395,7 +395,7 @@ class Tape(Observed, Habits, Displayed):
         if recorder is not None:
             primals = plan.published()
             recorder.gone_back(primals, [p.allocation.adjoint for p in primals if p.allocation.adjoint])
-        self._spare = adjoints.end() if recording.guard.swept else {}
+        self._spare = adjoints.end(BASE) if recording.guard.swept else {}
         recording.guard.swept = True
 
     def _begin(self, plan: BackwardPlan, seeds: Seeds, check_finite: bool) -> Puller | None:

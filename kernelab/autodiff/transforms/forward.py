@@ -4,10 +4,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from operator import add
 
-from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues
+from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues, fresh
+from kernelab.autodiff.records.moves import Move
 from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
-from kernelab.autodiff.transforms.levels import BASE, Level, active_with, carried, fresh
-from kernelab.autodiff.transforms.reverse import Explaining, Move, Ran
+from kernelab.autodiff.transforms.levels import BASE, Level, active_with, carried
+from kernelab.autodiff.transforms.reverse import Explaining, Ran
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError
 from kernelab.lang.types import is_differentiable, scalar_of

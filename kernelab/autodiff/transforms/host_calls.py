@@ -5,10 +5,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.records.adjoint_buffers import Level
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
 from kernelab.lang.types import is_differentiable, scalar_of, shape_of
@@ -136,15 +137,7 @@ class HostCall:
         return False
 
 
-class Place(Protocol):
-    """The protocol of the level at which a function of `record_func` runs."""
-
-    def copy(self, elements: array) -> array: ...
-
-    def move(self, dest: array, src: array) -> None: ...
-
-
-def of_recorded(backward: Callable[[], object], arrays: Sequence[array], base: Place) -> HostCall:
+def of_recorded(backward: Callable[[], object], arrays: Sequence[array], base: Level) -> HostCall:
     """The call of a function of `record_func`: of what `arrays` held, and their adjoints; gives the new ones.
 
     Where no level runs it, `base` copies.
@@ -152,7 +145,7 @@ def of_recorded(backward: Callable[[], object], arrays: Sequence[array], base: P
     count, versions = len(arrays), [elements.allocation.version for elements in arrays]
 
     def adjoints(*given: array) -> list[array]:
-        level: Any = RECORDER.get() or base
+        level: Level = RECORDER.get() or base
         changed = [
             (elements, value)
             for elements, value, version in zip(arrays, given, versions, strict=False)

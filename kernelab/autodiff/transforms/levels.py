@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues, packed
+from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues, fresh, packed
 from kernelab.autodiff.records.hazards import Witness
+from kernelab.autodiff.records.moves import cleared
 from kernelab.autodiff.records.provenance import Cut, Provenance, array_from_host, number_from_host
 from kernelab.autodiff.records.records import would_reach
 from kernelab.autodiff.transforms.host_calls import PUBLISHED, HostCall
@@ -29,9 +30,7 @@ from kernelab.backend.cpu import interpreter
 from kernelab.errors import Diagnostic, GradientError, Related, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.ir import Block, Const, For, If, Native, While
-from kernelab.lang.types import Value
 from kernelab.passes.access.independence import independent
-from kernelab.runtime.array.layout import contiguous_strides
 from kernelab.runtime.array.transfers import device_add, device_copy
 from kernelab.runtime.context.conversion import HostArray, itemsize
 from kernelab.runtime.context.recorder import (
@@ -51,7 +50,7 @@ from kernelab.runtime.kernel.arguments import Reference, require_arguments_reada
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.launch.footprint import grid_of
 from kernelab.runtime.launch.launch import Call, will_write
-from kernelab.runtime.memory.memory import Allocation, allocate
+from kernelab.runtime.memory.memory import Allocation
 from kernelab.runtime.memory.spaces import OPEN, space_of
 
 Key = TypeVar("Key")
@@ -96,6 +95,10 @@ class Level(Witness, Recorder):
         copied = fresh(elements.shape, elements.dtype, elements)
         self.move(copied, elements)
         return copied
+
+    def clear(self, elements: array) -> None:
+        """Set elements to zero."""
+        self.move(elements, fresh(elements.shape, elements.dtype, elements))
 
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         """Run a Python function of arrays that has a derivative of its own; its results, in new arrays."""
@@ -375,15 +378,6 @@ def current() -> Level:
     raise TapeError(Diagnostic(message, caller().span, "nested", hint=hint))
 
 
-def fresh(shape: Sequence[int], dtype: Value, beside: array | None = None, cleared: bool = True) -> array:
-    """A new array of any number of dimensions, on the device where `beside` is, else in the host's memory."""
-    strides = contiguous_strides(tuple(shape), itemsize(dtype))
-    count = int(np.prod(shape, dtype=np.int64))
-    near = None if beside is None else beside.allocation
-    memory = allocate(count * itemsize(dtype), cleared=cleared, beside=near)
-    return array.over(memory, 0, tuple(shape), strides, dtype)
-
-
 def duplicate(elements: array) -> array:
     """The same values in memory of their own, which no level knows yet."""
     copy = fresh(elements.shape, elements.dtype, elements, cleared=False)
@@ -460,6 +454,9 @@ class Base(Level):
                 entry(b"".join(parts))
             else:
                 program.run(b"".join(parts), program.shares(arguments))
+
+    def clear(self, elements: array) -> None:
+        cleared(elements)
 
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         return call.run_alone(arguments)

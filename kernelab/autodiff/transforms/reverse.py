@@ -1,22 +1,12 @@
-"""The level of reverse mode: records the programs that run and sweeps their adjoints.
+"""The level of reverse mode: records the programs that run; its backward pass is that of a tape.
 
-What an adjoint will read is kept from just before it is overwritten.  Adjoints of 16 bits that many
-launches add to are summed in float32:
-
-    w (bfloat16) read by 1000 launches     w_bar += each launch's share, in float32; rounded once, at the end
-
-A bfloat16 that sums ones stops at 256, a float16 at 2048.  A sum ends with the first launch that reads what
-was written: the adjoint of the write finds it rounded.  Each view has sums of its own.  The sums are
-programs, run at the level of the backward pass, so lanes and derivatives of it are those of any other
-program.  Knows levels; must not know functions.
+What an adjoint will read is kept from just before it is overwritten.  Knows levels; must not know functions.
 """
 
 import weakref
-from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 from kernelab.autodiff.records.adjoint_buffers import (
     Adjoints,
@@ -26,42 +16,40 @@ from kernelab.autodiff.records.adjoint_buffers import (
     KeptStarts,
     KeptValues,
 )
-from kernelab.autodiff.records.records import LaunchEntry
+from kernelab.autodiff.records.backward import BackwardPlan, sweep
+from kernelab.autodiff.records.moves import HostCallRecord, Move, Simple
+from kernelab.autodiff.records.records import LaunchEntry, pullback_of
 from kernelab.autodiff.records.snapshots import Snapshot, room
 from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
-from kernelab.autodiff.transforms.levels import BASE, Level, active_with, carried, fresh
-from kernelab.autodiff.transforms.trees import scalars
+from kernelab.autodiff.transforms.levels import BASE, Level, active_with, carried
 from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, LaunchConfig
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelTypeError
-from kernelab.lang.types import HALVES, Array, Scalar, float32, is_differentiable, scalar_of
+from kernelab.lang.types import is_differentiable
 from kernelab.passes.access.access_regions import Box, Region
 from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, caller
-from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Program, Pullback
-from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.launch.footprint import box_and_whole, settled
 from kernelab.runtime.memory.memory import Allocation
 from kernelab.runtime.memory.streams import configured
+
+FindBox = Callable[[], tuple[Box | None, bool]]
 
 
 class LevelSnapshot(Snapshot):
     """What an adjoint will read of an array, copied at a level, where lanes may differ, and as a whole."""
 
-    __slots__ = ("_find_box", "level", "saved")
+    __slots__ = ("_find_box", "level")
 
-    def __init__(
-        self, level: Level, elements: array, find_box: Callable[[], tuple[Box | None, bool]]
-    ) -> None:
+    def __init__(self, level: Level, elements: array, find_box: FindBox | None = None) -> None:
         self.level = level
-        self.saved: array | None = None
         self._find_box = find_box
         super().__init__(elements)
 
     def box(self) -> tuple[Box | None, bool]:
-        return self._find_box()
+        return super().box() if self._find_box is None else self._find_box()
 
     def overwritten(self, target: array, needed: array) -> None:
         self.exposed()
@@ -69,10 +57,9 @@ class LevelSnapshot(Snapshot):
     def exposed(self) -> None:
         needed = self.needed()
         if needed is not None:
-            view, kept = room(self.elements, self._box)
+            self._room, kept = room(self.elements, self._box)
             self.release()
             self.level.move(kept, needed)
-            self.saved = view
 
 
 class Ran(LaunchEntry):
@@ -98,6 +85,11 @@ class Ran(LaunchEntry):
     def written(self) -> list[array]:
         """The arrays that it changed."""
         return self._arrays(self.program.changed)
+
+    def flow(self: Any) -> tuple[Sequence[array], Sequence[array], Sequence[array]]:
+        """What it read, reached and wrote, as far as adjoints flow there."""
+        reached = self.reached
+        return reached, reached, self.written
 
     def _arrays(self, among: Iterable[int]) -> list[array]:
         return [argument for i in among if isinstance(argument := self.arguments[i], array)]
@@ -127,7 +119,11 @@ class Run(Ran):
         reached = self.pullback.reached if isinstance(self.pullback, Pullback) else ()
         return self._arrays(i for i in reached if i in self.program.reads)
 
-    def pull(self, level: Level, bars: Adjoints) -> None:
+    @property
+    def may_begin(self) -> bool:
+        return bool(self.inner)  # adjoints may arrive at what it has appended
+
+    def pull(self, bars: Adjoints, level: Level) -> None:
         if not any(bars.reach(self.arguments[i]) for i in self.program.changed):
             return
         if isinstance(self.pullback, KernelTypeError):
@@ -164,80 +160,28 @@ class Passed(Ran):
         """The arrays that it read."""
         return self._arrays(self.program.reads)
 
-    def pull(self, level: Level, bars: Adjoints) -> None:
+    def pull(self, bars: Adjoints, level: Level) -> None:
         """Do nothing: no adjoint passes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Move:
-    """A copy, or an addition."""
-
-    dest: array
-    src: array
-    add: bool
-
-    @property
-    def reached(self) -> tuple[array]:
-        return (self.src,)
-
-    @property
-    def written(self) -> tuple[array]:
-        return (self.dest,)
-
-    def pull(self, level: Level, bars: Adjoints) -> None:
-        if not bars.reach(self.dest):
-            return
-        moved = level.copy(bars.of(self.dest))
-        if not self.add:
-            level.move(bars.of(self.dest), fresh(self.dest.shape, self.dest.dtype, self.dest))
-        level.move(bars.of(self.src), moved, add=True)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HostRun:
-    """A Python function that ran; `kept` are copies of its arguments and results."""
-
-    call: HostCall
-    arguments: tuple[array, ...]
-    results: tuple[array, ...]
-    kept: tuple[array, ...]
-
-    @property
-    def reached(self) -> tuple[array, ...]:
-        return self.arguments
-
-    @property
-    def written(self) -> tuple[array, ...]:
-        return self.results
-
-    def pull(self, level: Level, bars: Adjoints) -> None:
-        if not any(bars.reach(result) for result in self.results):
-            return
-        seeds = [level.copy(bars.of(result)) for result in self.results]
-        for result in self.results:
-            level.move(bars.of(result), fresh(result.shape, result.dtype, result))
-        adjoints = level.call_host(self.call.reversed(len(self.results)), [*self.kept, *seeds])
-        for source, bar in zip(self.arguments, adjoints, strict=True):
-            level.move(bars.of(source), bar, add=True)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FunctionRun:
+class FunctionRun(Simple):
     """A function of `record_func`, which changes the adjoints of arrays; `kept` is what these held."""
 
     call: HostCall
     arrays: tuple[array, ...]
     kept: tuple[array, ...]
+    may_begin = True
 
     @property
-    def reached(self) -> tuple[array, ...]:
+    def read(self) -> tuple[array, ...]:
         return self.arrays
 
     @property
     def written(self) -> tuple[array, ...]:
         return self.arrays
 
-    def pull(self, level: Level, bars: Adjoints) -> None:
+    def pull(self, bars: Adjoints, level: Level) -> None:
         given = [level.copy(bars.of(elements)) for elements in self.arrays]
         for elements, bar in zip(self.arrays, level.call_host(self.call, [*self.kept, *given]), strict=True):
             level.move(bars.of(elements), bar)
@@ -280,11 +224,11 @@ class Reverse(Explaining):
     What programs append is tracked, too: another program may be an adjoint that reads it.
     """
 
-    def __init__(self, parent: Level) -> None:
+    def __init__(self, parent: Level, inputs: Iterable[array]) -> None:
         super().__init__(parent)
-        self.tracked: set[Allocation] = set()
+        self.inputs = frozenset([source.allocation for source in inputs])
+        self.tracked = dict.fromkeys(self.inputs, 0)  # with how many entries there were then
         self._appended: set[Kept] = set()
-        self._made: dict[int, list[Allocation]] = {}
         self._snapshots: dict[Hashable, weakref.ref[LevelSnapshot]] = {}
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
@@ -296,10 +240,7 @@ class Reverse(Explaining):
         groups = program.sharing(arguments)
         active = active_with(tracked, program, groups)
         intact = settled(program, grid, arguments, groups)
-        try:
-            pullback: Pullback | KernelTypeError = program.pullback(active, groups, intact)
-        except KernelTypeError as error:
-            pullback = error  # raised where an adjoint has to pass
+        pullback = pullback_of(program, active, groups, intact)
         kept: tuple[Kept, ...] = ()
         snapshots: tuple[tuple[int, LevelSnapshot], ...] = ()
         inner = {i: len(a.extents) for i, a in enumerate(arguments) if isinstance(a, Kept)}
@@ -334,10 +275,7 @@ class Reverse(Explaining):
                 self._appended.add(argument)
 
     def _track(self, memory: Allocation) -> None:
-        """Track a memory that the last entry has written: earlier entries have no adjoint there."""
-        if memory not in self.tracked:
-            self.tracked.add(memory)
-            self._made.setdefault(len(self.entries) - 1, []).append(memory)
+        self.tracked.setdefault(memory, len(self.entries))
 
     def derives(self, targets: Sequence[array], sources: Sequence[array]) -> None:
         """Track the derivatives of tracked sources, even zeros that no entry has written."""
@@ -351,11 +289,6 @@ class Reverse(Explaining):
     def carries(self, memory: Allocation) -> bool:
         return memory in self.tracked
 
-    def tracked_before(self, entry: int) -> set[Allocation]:
-        """The tracked arrays before an entry was made."""
-        later = (memory for i, memories in self._made.items() if i >= entry for memory in memories)
-        return self.tracked.difference(later)
-
     def _move(self, dest: array, src: array, add: bool) -> None:
         self.parent.move(dest, src, add)
         touched = dest.allocation in self.tracked or src.allocation in self.tracked
@@ -366,10 +299,10 @@ class Reverse(Explaining):
             self._pass_move(dest, src, add)
 
     def _call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
-        kept = [self.parent.copy(elements) for elements in arguments]
-        results = self.parent.call_host(call, kept)
-        kept += [self.parent.copy(result) for result in results]
-        self.entries.append(HostRun(call, tuple(arguments), tuple(results), tuple(kept)))
+        results = self.parent.call_host(call, arguments)
+        keeps = tuple([LevelSnapshot(self.parent, one) for one in (*arguments, *results)])
+        active = range(len(arguments))
+        self.entries.append(HostCallRecord(call, (*arguments,), (*results,), keeps, active, caller()))
         for result in results:
             self._track(result.allocation)
         return results
@@ -393,129 +326,9 @@ class Reverse(Explaining):
             self._snapshots[key] = weakref.ref(snapshot)
         return snapshot
 
-    def pull(self, level: Level, bars: Adjoints, first: int = 0, end: int | None = None) -> None:
-        """Take adjoints back through what ran, the last first, at a level; from entry `first` up to `end`.
-
-        Only the adjoints of memory that was tracked from the beginning are left.
-        """
-        narrow = narrow_sums(self.entries, range(len(self.entries)))
-        for i in range((len(self.entries) if end is None else end) - 1, first - 1, -1):
-            self.entries[i].pull(level, bars)
-            if narrow is not None:
-                narrow.take(i, bars, level)
-            for memory in self._made.get(i, ()):
-                bar = bars.drop(memory)
-                if bar is not None:
-                    level.forget(bar)
-        if narrow is not None:
-            narrow.give(bars, level)
+    def pull(self, level: Level, bars: Adjoints) -> None:
+        """Take adjoints back through what ran, at a level; only those of the inputs are left."""
+        sweep(BackwardPlan(self.entries, (), shared=self.inputs, started=bars.memory), bars, level)
 
     def forget(self, memory: Allocation) -> None:
         """Do nothing: entries keep their memory."""
-
-
-# ------------------------------------------------------------------------------------- float32 sums of halves
-
-
-INDICES = ("i", "j", "k", "l")
-
-FEW = 16
-"""The additions that a half bears, where summing them wider would cost as much as they do."""
-
-TEXT = """
-def take_share({arrays}):
-    {at} = tid()
-    total[{at}] += float32(bar[{at}])
-    bar[{at}] = {half}(0.0)
-
-def give_sum({arrays}):
-    {at} = tid()
-    bar[{at}] = {half}(total[{at}] + float32(bar[{at}]))
-"""
-
-
-class Reaching(Protocol):
-    """The protocol of an entry: the arrays that adjoints flow to, and those that it wrote."""
-
-    @property
-    def reached(self) -> Sequence[array]: ...
-
-    @property
-    def written(self) -> Sequence[array]: ...
-
-
-class NarrowSums:
-    """The float32 sums of a backward pass.
-
-    `reached` has their arrays, by the entry that reaches them, and whether it is the first to do so.
-    """
-
-    def __init__(self, reached: Mapping[int, Sequence[tuple[array, bool]]]) -> None:
-        self._reached = reached
-        self._sums: dict[array, array] = {}
-
-    def take(self, i: int, adjoints: Adjoints, level: Level = BASE) -> None:
-        """Move what entry `i` has added out of the adjoints; round what is complete with it."""
-        for elements, is_first in self._reached.get(i, ()):
-            if adjoints.reach(elements):
-                bar = scalars(adjoints.of(elements))
-                if elements not in self._sums:
-                    self._sums[elements] = fresh(bar.shape, float32, bar)
-                _run("take_share", level, bar, self._sums[elements])
-            if is_first:
-                self.give(adjoints, level, (elements.allocation,))
-
-    def give(
-        self, adjoints: Adjoints, level: Level = BASE, memories: Collection[Allocation] | None = None
-    ) -> None:
-        """Round the sums, of some memories or of all, into the adjoints."""
-        for elements in [one for one in self._sums if memories is None or one.allocation in memories]:
-            total = self._sums.pop(elements)
-            _run("give_sum", level, scalars(adjoints.of(elements)), total)
-            level.forget(total.allocation)
-
-
-@cache
-def has_halves(type: Array) -> bool:
-    """Whether the elements of an array type consist of floats of 16 bits."""
-    return scalar_of(type.elem) in HALVES
-
-
-def narrow_sums(
-    entries: Sequence[Reaching], live: Collection[int], but: Collection[Allocation] = ()
-) -> NarrowSums | None:
-    """The sums worth keeping: of halves that several entries reach between two writes; None if no halves."""
-    groups: dict[Hashable, list[tuple[int, array]]] = {}
-    halves: dict[int, bool] = {}  # by type: there is one object for each type of arrays
-    writes = Counter[Allocation]()
-    for i, entry in enumerate(entries):
-        written = {target.allocation for target in entry.written}
-        for elements in entry.reached if i in live else ():
-            key = id(elements.type)
-            if key not in halves:
-                halves[key] = has_halves(elements.type)
-            memory = elements.allocation
-            if halves[key] and memory not in written and memory not in but:
-                view = elements.ptr, elements.shape, elements.strides
-                groups.setdefault((view, writes[memory]), []).append((i, elements))
-        writes.update(written)
-    reached: dict[int, list[tuple[array, bool]]] = {}
-    for several in groups.values():
-        places, first = dict.fromkeys(i for i, _ in several), several[0][1]
-        fits = first.size and scalars(first).ndim <= len(INDICES)
-        if fits and len(several) > (FEW if writes[first.allocation] else 1):
-            for i in places:
-                reached.setdefault(i, []).append((first, i == several[0][0]))
-    return NarrowSums(reached) if groups else None
-
-
-def _run(name: str, level: Level, bar: array, total: array) -> None:
-    half = scalar_of(bar.dtype)
-    level.run(_kernels(half, bar.ndim)[name].program, bar.shape, [bar, total])
-
-
-@cache
-def _kernels(half: Scalar, ndim: int) -> dict[str, Kernel]:
-    kind = "array" if ndim == 1 else f"array{ndim}d"
-    arrays, at = f"bar: {kind}[{half}], total: {kind}[float32]", ", ".join(INDICES[:ndim])
-    return kernels_of(TEXT.format(arrays=arrays, at=at, half=half), "kernelab sums")

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.adjoint_buffers import Adjoints, fresh, scalars
+from kernelab.autodiff.records.moves import Move
 from kernelab.autodiff.records.provenance import Cut
 from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Vectors, drawing_again, lane_of
 from kernelab.autodiff.transforms.forward import Forward
-from kernelab.autodiff.transforms.levels import Level, current, fresh
-from kernelab.autodiff.transforms.reverse import Move, Ran, Reaching, Reverse
+from kernelab.autodiff.transforms.levels import Level, current
+from kernelab.autodiff.transforms.reverse import Ran, Reverse
 from kernelab.autodiff.transforms.trees import (
     argument_name,
     assembled,
@@ -32,7 +33,6 @@ from kernelab.autodiff.transforms.trees import (
     rebuilt,
     refusal,
     scalar_shape,
-    scalars,
     shaped,
 )
 from kernelab.data_classes import dataclass
@@ -158,9 +158,8 @@ def record(
 ) -> Recorded:
     """Run a function in reverse mode with respect to some arguments; `own` says that no one else has them."""
     parent = current()
-    level = Reverse(parent)
     arguments, inputs = ([*args], [args[i] for i in chosen]) if own else _copied(parent, args, chosen)
-    level.tracked.update(source.allocation for source in inputs)
+    level = Reverse(parent, inputs)
     with level.active():
         result, aux = call(func, arguments, has_aux)
     outputs = leaves(result, func)
@@ -189,7 +188,7 @@ def push(
 def _tell_of_zeros(
     func: Function,
     level: Level,
-    entries: Sequence[Reaching],
+    entries: Sequence[Any],
     outputs: Sequence[array],
     names: Mapping[Allocation, str],
 ) -> None:

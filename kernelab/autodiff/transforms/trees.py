@@ -13,7 +13,7 @@ from kernelab.autodiff.transforms.levels import current
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing, shown_type, type_name
 from kernelab.host.traced import Traced
 from kernelab.lang.structs import placed
-from kernelab.lang.types import Mat, Scalar, Vec, bytes_of, is_differentiable, scalar_of, shape_of
+from kernelab.lang.types import Mat, Scalar, Vec, bytes_of, is_differentiable, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import contiguous_strides, is_picked
 from kernelab.runtime.context.recorder import caller, unrecorded
@@ -284,13 +284,6 @@ def _require_like_struct(value: Any, like: Any, what: str) -> None:
 def scalar_shape(elements: array) -> tuple[int, ...]:
     """The shape of an array with the components of its elements as last axes."""
     return (*elements.shape, *shape_of(elements.dtype))
-
-
-def scalars(elements: array) -> array:
-    """A view of an array's numbers: the components of its elements are the last axes."""
-    scalar, inner = scalar_of(elements.dtype), shape_of(elements.dtype)
-    strides = (*elements.strides, *contiguous_strides(inner, bytes_of(scalar)))
-    return array.over(elements.allocation, elements.offset, (*elements.shape, *inner), strides, scalar)
 
 
 def lines(matrix: array, axis: int, first: int, count: int, rest: Sequence[int]) -> array:

@@ -1,11 +1,13 @@
-"""The backward pass of a tape in four steps: plan, check, sweep, publish.
+"""The backward pass in four steps: plan, check, sweep, publish.
 
     plan       which records adjoints pass, and after which of them gradients are published
     check      every chain of gradients that ends on the way is a warning, or an error
     sweep      run the adjoints of these records, the last first, on buffers of their own
     publish    copy what has arrived to `.grad`; of an input it is added
 
-`Tape.backward` is these four steps.  Knows records; must not know how they are made.
+`Tape.backward` is these four steps.  A level of reverse mode plans and sweeps in the same way; its programs
+run at the level where its adjoints are wanted, and nothing is published.  Knows records; must not know how
+they are made.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -13,13 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
 from kernelab.autodiff.records.coverage import WHOLE, History, box_in
-from kernelab.autodiff.records.moves import FunctionRecord
-from kernelab.autodiff.records.provenance import Cut
-from kernelab.autodiff.records.recording import Recording
-from kernelab.autodiff.records.records import LaunchRecord, Record, Step
-from kernelab.autodiff.tape.cuts import (
+from kernelab.autodiff.records.cuts import (
     cuts_between,
     leads_nowhere,
     refuse_latecomers,
@@ -29,8 +27,11 @@ from kernelab.autodiff.tape.cuts import (
     unrecorded,
     warn_of,
 )
-from kernelab.autodiff.tape.detours import detours
-from kernelab.autodiff.transforms.reverse import NarrowSums, has_halves, narrow_sums
+from kernelab.autodiff.records.detours import detours
+from kernelab.autodiff.records.narrow_sums import NarrowSums, has_halves, narrow_sums
+from kernelab.autodiff.records.provenance import Cut
+from kernelab.autodiff.records.recording import Recording
+from kernelab.autodiff.records.records import LaunchRecord, Record, Step
 from kernelab.errors import TapeError
 from kernelab.runtime.array.array import array, duplicate
 from kernelab.runtime.array.transfers import device_clear, device_copy, transfer
@@ -66,7 +67,8 @@ class BackwardPlan:
     `inputs`, each with the record that reads it first.  These add up, except in `replaced` memory.  `mixed`
     memory has other gradients, too: there the sweep begins with a copy of what is `held`.  Adjoints of memory
     that is `retired` with a record are dropped after it, unless they are `shared`: then nothing is published.
-    `first` has the first record that touches a memory.
+    `first` has the first record that touches a memory.  At a level, memory with adjoints has `started`, and
+    all that records reach takes part, whether it requires gradients or not.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class BackwardPlan:
         seeds: Collection[array],
         replaced: Collection[Allocation] = (),
         shared: Collection[Allocation] | None = None,
+        started: Collection[Allocation] | None = None,
     ) -> None:
         self.records = records
         self.seeds = seeds
@@ -82,7 +85,7 @@ class BackwardPlan:
         self.steps: list[Step] = []
         self.live: set[int] = set()
         self.reached: list[array] = []
-        self.on_the_way = {seed.allocation for seed in seeds}
+        self.on_the_way = {seed.allocation for seed in seeds}.union(started or ())
         self.before: list[array] = []
         self.after: dict[int, list[Publication]] = {}
         self.inputs: list[tuple[int, Publication]] = []
@@ -93,17 +96,15 @@ class BackwardPlan:
         self.narrow: NarrowSums | None = None
         self.first: dict[Allocation, int] = {}
         self._histories: dict[Allocation, Any] = {}
-        self._look_forward()
-        self._look_back()
+        self._look_forward(publishes=shared is None)
+        self._look_back(takes_all=started is not None)
         if shared is None:
             shared = self._find_inputs()
-        else:
-            self.before, self.after, self.inputs = [], {}, []
         for memory, i in self.first.items():
             if memory not in shared:
                 self.retired.setdefault(i, []).append(memory)
 
-    def _look_forward(self) -> None:
+    def _look_forward(self, publishes: bool) -> None:
         """Collect what each record touches, and the gradients that are published for what it reads first."""
         steps, first, histories = self.steps, self.first, self._histories
         for i, record in enumerate(self.records):
@@ -113,7 +114,7 @@ class BackwardPlan:
                 memory = source.allocation
                 if memory not in first:
                     first[memory] = i
-                if memory.requires_grad and histories.get(memory, _NOTHING) is not None:
+                if publishes and memory.requires_grad and histories.get(memory, _NOTHING) is not None:
                     self._read(i, k, source)
             if reached is not read:
                 for source in reached:
@@ -124,6 +125,8 @@ class BackwardPlan:
                     first[memory] = i
                 if not memory.requires_grad:
                     self.computes_passive = True
+                    continue
+                if not publishes:
                     continue
                 history = histories.get(memory, _NOTHING)
                 if history is _NOTHING:
@@ -177,7 +180,7 @@ class BackwardPlan:
         else:
             self.after.setdefault(i, []).append(publication)
 
-    def _look_back(self) -> None:
+    def _look_back(self, takes_all: bool) -> None:
         """Follow the adjoints from the last record to the first, without computing any."""
         needed, live, reached = self.on_the_way, self.live, self.reached
         types: dict[int, array] = {}  # there is one object for each type of arrays
@@ -187,13 +190,12 @@ class BackwardPlan:
                 if target.allocation in needed:
                     break
             else:
-                # A function of the user's may add gradients that come from no seed, as those of a penalty.
-                if step.record.__class__ is not FunctionRecord:
+                if not step.record.may_begin:
                     continue
             live.add(i)
             for source in step.reached:
                 types[id(source.type)] = source
-                if source.allocation.requires_grad:
+                if takes_all or source.allocation.requires_grad:
                     needed.add(source.allocation)
                     reached.append(source)
         if any(has_halves(source.type) for source in types.values()):
@@ -291,8 +293,8 @@ Puller = Callable[[Sequence[Record], int, Adjoints], None]
 """Takes the adjoints through a record, by its position, and looks at them."""
 
 
-def sweep(plan: BackwardPlan, adjoints: Adjoints, puller: Puller | None = None) -> None:
-    """Run the adjoints of the live records in reverse, and publish what they are about to change."""
+def sweep(plan: BackwardPlan, adjoints: Adjoints, level: Level, puller: Puller | None = None) -> None:
+    """Run the adjoints of the live records in reverse, at a level; publish what they are about to change."""
     records, live, after, retired, narrow = plan.records, plan.live, plan.after, plan.retired, plan.narrow
     if plan.mixed:
         plan.held = _gradients_now(
@@ -306,30 +308,30 @@ def sweep(plan: BackwardPlan, adjoints: Adjoints, puller: Puller | None = None) 
             if puller is not None:
                 puller(records, i, adjoints)
             elif i == last:
-                _pull_last(plan, i, adjoints)
+                _pull_last(plan, i, adjoints, level)
             else:
-                records[i].pull(adjoints)
+                records[i].pull(adjoints, level)
             if narrow is not None:
-                narrow.take(i, adjoints)
+                narrow.take(i, adjoints, level)
         if i in after:
             if narrow is not None:
-                narrow.give(adjoints, memories={one.elements.allocation for one in after[i]})
+                narrow.give(adjoints, level, {one.elements.allocation for one in after[i]})
             for publication in after[i]:
                 publish(publication.elements, adjoints)
         if i in retired:
             for memory in retired[i]:
-                adjoints.reuse(memory)
+                adjoints.reuse(memory, level)
     if narrow is not None:
-        narrow.give(adjoints)
+        narrow.give(adjoints, level)
 
 
-def _pull_last(plan: BackwardPlan, i: int, adjoints: Adjoints) -> None:
+def _pull_last(plan: BackwardPlan, i: int, adjoints: Adjoints, level: Level) -> None:
     """Run the adjoint of the last record, which may add to some gradients directly."""
     own = _added_in_place(plan, i, adjoints)
     for elements in own:
         adjoints.share(elements.allocation, _about_to_change(elements))
     try:
-        plan.records[i].pull(adjoints)
+        plan.records[i].pull(adjoints, level)
     except BaseException:  # also an interrupt: some of the threads may have added
         for elements in own:
             adjoints.of(elements).host()[...] = np.nan

@@ -5,7 +5,8 @@ Each ends there, since no tape differentiates Python; `backward` names both line
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from kernelab.autodiff.records.moves import FunctionRecord, OverwriteRecord
+from kernelab.autodiff.records.cuts import carried_at
+from kernelab.autodiff.records.moves import FunctionRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.provenance import (
     Cut,
     HostValues,
@@ -15,7 +16,6 @@ from kernelab.autodiff.records.provenance import (
     number_from_host,
 )
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
-from kernelab.autodiff.tape.cuts import carried_at
 from kernelab.runtime.array.array import array
 from kernelab.runtime.memory.memory import Allocation
 
@@ -131,9 +131,8 @@ def _reader(
         step = steps[i]
         if i not in live or isinstance(step.record, OverwriteRecord):
             continue
-        if isinstance(step.record, FunctionRecord) and any(
-            a.allocation is memory for a in step.record.arrays
-        ):
+        is_function = isinstance(step.record, FunctionRecord | HostCallRecord)
+        if is_function and any(one.allocation is memory for one in (*step.read, *step.written)):
             return None  # the user's own function takes the gradient further
         if memory.requires_grad:
             sources = [source for source in step.reached if source.allocation is memory]

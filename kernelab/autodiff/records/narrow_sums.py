@@ -1,0 +1,111 @@
+"""Sums of adjoints of 16 bits in float32: a bfloat16 that sums ones stops at 256, a float16 at 2048.
+
+    w (bfloat16) read by 1000 launches     w_bar += each launch's share, in float32; rounded once, at the end
+
+A sum ends with the first launch that reads what was written: the adjoint of the write finds it rounded.
+Each view has sums of its own.  The sums are programs, run at the level of the backward pass, so lanes and
+derivatives of it are those of any other program.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from functools import cache
+
+from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level, fresh, scalars
+from kernelab.autodiff.records.records import Step
+from kernelab.lang.types import HALVES, Array, Scalar, float32, scalar_of
+from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.texts import kernels_of
+from kernelab.runtime.memory.memory import Allocation
+
+INDICES = ("i", "j", "k", "l")
+
+FEW = 16
+"""The additions that a half bears, where summing them wider would cost as much as they do."""
+
+TEXT = """
+def take_share({arrays}):
+    {at} = tid()
+    total[{at}] += float32(bar[{at}])
+    bar[{at}] = {half}(0.0)
+
+def give_sum({arrays}):
+    {at} = tid()
+    bar[{at}] = {half}(total[{at}] + float32(bar[{at}]))
+"""
+
+
+class NarrowSums:
+    """The float32 sums of a backward pass.
+
+    `reached` has their arrays, by the entry that reaches them, and whether it is the first to do so.
+    """
+
+    def __init__(self, reached: Mapping[int, Sequence[tuple[array, bool]]]) -> None:
+        self._reached = reached
+        self._sums: dict[array, array] = {}
+
+    def take(self, i: int, adjoints: Adjoints, level: Level) -> None:
+        """Move what entry `i` has added out of the adjoints; round what is complete with it."""
+        for elements, is_first in self._reached.get(i, ()):
+            if adjoints.reach(elements):
+                bar = scalars(adjoints.of(elements))
+                if elements not in self._sums:
+                    self._sums[elements] = fresh(bar.shape, float32, bar)
+                _run("take_share", level, bar, self._sums[elements])
+            if is_first:
+                self.give(adjoints, level, (elements.allocation,))
+
+    def give(self, adjoints: Adjoints, level: Level, memories: Collection[Allocation] | None = None) -> None:
+        """Round the sums, of some memories or of all, into the adjoints."""
+        for elements in [one for one in self._sums if memories is None or one.allocation in memories]:
+            total = self._sums.pop(elements)
+            _run("give_sum", level, scalars(adjoints.of(elements)), total)
+            level.forget(total.allocation)
+
+
+@cache
+def has_halves(type: Array) -> bool:
+    """Whether the elements of an array type consist of floats of 16 bits."""
+    return scalar_of(type.elem) in HALVES
+
+
+def narrow_sums(
+    steps: Sequence[Step], live: Collection[int], but: Collection[Allocation] = ()
+) -> NarrowSums | None:
+    """The sums worth keeping: of halves that several entries reach between two writes; None if no halves."""
+    groups: dict[Hashable, list[tuple[int, array]]] = {}
+    halves: dict[int, bool] = {}  # by type: there is one object for each type of arrays
+    writes = Counter[Allocation]()
+    for i, step in enumerate(steps):
+        written = {target.allocation for target in step.written}
+        for elements in step.reached if i in live else ():
+            key = id(elements.type)
+            if key not in halves:
+                halves[key] = has_halves(elements.type)
+            memory = elements.allocation
+            if halves[key] and memory not in written and memory not in but:
+                view = elements.ptr, elements.shape, elements.strides
+                groups.setdefault((view, writes[memory]), []).append((i, elements))
+        writes.update(written)
+    reached: dict[int, list[tuple[array, bool]]] = {}
+    for several in groups.values():
+        places, first = dict.fromkeys(i for i, _ in several), several[0][1]
+        fits = first.size and scalars(first).ndim <= len(INDICES)
+        if fits and len(several) > (FEW if writes[first.allocation] else 1):
+            for i in places:
+                reached.setdefault(i, []).append((first, i == several[0][0]))
+    return NarrowSums(reached) if groups else None
+
+
+def _run(name: str, level: Level, bar: array, total: array) -> None:
+    half = scalar_of(bar.dtype)
+    level.run(_kernels(half, bar.ndim)[name].program, bar.shape, [bar, total])
+
+
+@cache
+def _kernels(half: Scalar, ndim: int) -> dict[str, Kernel]:
+    kind = "array" if ndim == 1 else f"array{ndim}d"
+    arrays, at = f"bar: {kind}[{half}], total: {kind}[float32]", ", ".join(INDICES[:ndim])
+    return kernels_of(TEXT.format(arrays=arrays, at=at, half=half), "kernelab sums")
