@@ -395,7 +395,8 @@ class LaunchRecord(LaunchEntry):
         if self.outline.switched_off:
             self._end_here(adjoints)
         elif isinstance(pullback, Pullback):
-            pullback.tell_rounded_sums(self.call.grid.threads)
+            if self.call.grid.threads > pullback.bears:
+                pullback.tell_rounded_sums(self.call.grid.threads)
             sources = self.sources() if self.snapshots else {}  # alive until the launch is over
             args = b"".join(self.adjoint_parts(adjoints, sources))
             is_large = self.call.grid.threads >= cpu_backend.FEWEST

@@ -128,7 +128,9 @@ class Run(Ran):
             return
         if isinstance(self.pullback, KernelTypeError):
             raise self.refused(self.pullback)
-        self.pullback.tell_rounded_sums(prod(self.grid))
+        threads = prod(self.grid)
+        if threads > self.pullback.bears:
+            self.pullback.tell_rounded_sums(threads)
         with configured(self.config):
             level.run(self.pullback.adjoint, self.grid, self._adjoint_arguments(self.pullback, bars))
 

@@ -427,10 +427,8 @@ class Pullback:
         return derived
 
     def tell_rounded_sums(self, threads: int) -> None:
-        """Warn, once, where so many threads add to one element that its gradient stops growing."""
-        if threads <= self._bears:
-            return
-        self._bears = MOST_THREADS
+        """Warn, once, where so many threads, more than it bears, may add to one element."""
+        self.bears = MOST_THREADS
         function = scalarise(self.adjoint.flat)
         for stmt in met_in_place(function):
             scalar = scalar_of(elem_of(stmt.array))
@@ -447,7 +445,8 @@ class Pullback:
                 return
 
     @cached_property
-    def _bears(self) -> int:
+    def bears(self) -> int:
+        """Up to how many threads the gradient of any element grows, however many add to it."""
         scalars = (
             scalar_of(elem_of(param))
             for param in self.adjoint.function.params[self._count :]
