@@ -28,7 +28,7 @@ from kernelab.autodiff.records.cuts import (
     warn_of,
 )
 from kernelab.autodiff.records.detours import detours
-from kernelab.autodiff.records.narrow_sums import NarrowSums, has_halves, narrow_sums
+from kernelab.autodiff.records.narrow_sums import WITHOUT_HALVES, NarrowSums, has_halves, narrow_sums
 from kernelab.autodiff.records.provenance import Cut
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
@@ -198,7 +198,7 @@ class BackwardPlan:
                 if takes_all or source.allocation.requires_grad:
                     needed.add(source.allocation)
                     reached.append(source)
-        if any(has_halves(source.type) for source in types.values()):
+        if any(key not in WITHOUT_HALVES and has_halves(source.type) for key, source in types.items()):
             self.narrow = narrow_sums(self.steps, live, self.replaced)
 
     def _find_inputs(self) -> set[Allocation]:

@@ -65,10 +65,16 @@ class NarrowSums:
             level.forget(total.allocation)
 
 
-@cache
+WITHOUT_HALVES: dict[int, Array] = {}
+"""Array types without halves that were asked for, by identity: there is one object of each type."""
+
+
 def has_halves(type: Array) -> bool:
     """Whether the elements of an array type consist of floats of 16 bits."""
-    return scalar_of(type.elem) in HALVES
+    if scalar_of(type.elem) in HALVES:
+        return True
+    WITHOUT_HALVES[id(type)] = type
+    return False
 
 
 def narrow_sums(
