@@ -27,6 +27,18 @@ def written_too(w: array[bfloat16], y: array[bfloat16]):
         w[1] = w[0] * w[2]
     y[i] = w[2]
 
+def in_loops(x: array[float], w: array[vec2bf], v: bfloat16, y: array[float]):
+    p = w[0]
+    s = 0.0
+    for j in range(x.shape[0]):
+        if x[j] > 0.0:
+            s += float(v) * x[j]
+        k = 0
+        while k < 2:
+            s += float(p[k]) * x[j]
+            k += 1
+    y[tid()] = s
+
 def by_one_thread(w: array[bfloat16], y: array[bfloat16]):
     i = tid()
     if i == 0:
@@ -188,6 +200,46 @@ def test_so_do_those_of_one_launch_whose_arguments_share_memory(kernels: dict[st
     tape.backward(grads={s: np.ones(1)})
     (pulled,) = kl.func.vjp(f, w)[1](kl.ones(1, dtype=kl.float16))
     assert s.list() == w.grad.list() == pulled.list() == [8000.0]
+
+
+@pytest.mark.parametrize("loop_memory", [64 << 20, 64])
+def test_what_a_loop_reads_of_one_half_adds_up(
+    loop_memory: int, kernels: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a number and of a vector, in loops in loops, with what they save and with checkpoints."""
+    monkeypatch.setattr(kl.config, "loop_memory", loop_memory)
+    x, w = kl.ones(4096), kl.ones(1, dtype=kl.vec2bf, requires_grad=True)
+    v, y = kl.ones(1, dtype=kl.bfloat16, requires_grad=True), kl.zeros(1, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels["in_loops"][1](x, w, v, y)
+    tape.backward(grads={y: kl.ones(1)})
+    assert (w.grad.numpy().tolist(), v.grad.numpy().tolist()) == ([[4096.0, 4096.0]], [4096.0])
+
+    def f(v: Any) -> Any:
+        y = kl.zeros(1)
+        kernels["in_loops"][1](x, w, v, y)
+        return y * y
+
+    assert kl.func.hvp(f, kl.ones(1, dtype=kl.bfloat16), kl.ones(1, dtype=kl.bfloat16))[1].list() == [2.0**25]
+
+
+@pytest.mark.parametrize("dtype", [kl.float16, kl.bfloat16])
+def test_sums_products_and_scans_of_halves_round_once(dtype: Any) -> None:
+    x = kl.ones(4096, dtype=dtype, requires_grad=True)
+    with kl.Tape() as tape:
+        y = kl.zeros(4096, dtype=dtype, requires_grad=True)
+        kl.utils.array_scan(x, y)
+    tape.backward(grads={y: kl.ones_like(y)})
+    found = [
+        x.sum(),
+        x.mean(),
+        x @ x,
+        x.reshape(1, 4096) @ x,
+        x.reshape(4096, 1).sum(axis=0),
+        y[4095:],
+        x.grad[0:1],
+    ]
+    assert [one.numpy().astype(float).item() for one in found] == [4096.0] * 6
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.lang.structs import Struct
-from kernelab.lang.types import Array, Scalar, Value, bool_, scalar_of, shape_of
+from kernelab.lang.types import HALVES, Array, Scalar, Value, bool_, float32, scalar_of, shape_of, with_scalar
 from kernelab.runtime.array.array import array, duplicate, require_array
 from kernelab.runtime.context.conversion import described, is_whole
 from kernelab.runtime.context.recorder import caller
@@ -29,20 +29,20 @@ _SUM = """
 def array_sum(values: {array}[T], out: array[T]):
     {threads} = tid()
     first = block * BLOCK
-    total = values[{row}first]
+    total = W(values[{row}first])
     for k in range(first + 1, min(first + BLOCK, values.shape[{axis}])):
-        total += values[{row}k]
-    atomic_add(out, {to}, total)
+        total += W(values[{row}k])
+    atomic_add(out, {to}, T(total))
 """
 
 _INNER = """
 def array_inner(a: {array}[T], b: {array}[T], out: array[S]):
     {threads} = tid()
     first = block * BLOCK
-    total = inner(a[{row}first], b[{row}first])
+    total = inner(W(a[{row}first]), W(b[{row}first]))
     for k in range(first + 1, min(first + BLOCK, a.shape[{axis}])):
-        total += inner(a[{row}k], b[{row}k])
-    atomic_add(out, {to}, total)
+        total += inner(W(a[{row}k]), W(b[{row}k]))
+    atomic_add(out, {to}, S(total))
 
 def inner(x, y):
     return {product}
@@ -54,27 +54,27 @@ _ROWS = {"array": "array2d", "threads": "row, block", "row": "row, ", "axis": "1
 _MATMUL = """
 def array_matmul(a: {array}[T], b: {array}[T], out: {array}[T]):
     {batch}i, j = tid()
-    total = T(0)
+    total = W(0)
     for k in range(a.shape[{last}]):
-        total += a[{of_a}i, k] * b[{of_b}k, j]
-    out[{batch}i, j] = total
+        total += W(a[{of_a}i, k]) * W(b[{of_b}k, j])
+    out[{batch}i, j] = T(total)
 """
 
 _SCAN = """
 def array_scan(values: array[T], out: array[T]):
-    total = values[0]
-    out[0] = total
+    total = W(values[0])
+    out[0] = T(total)
     for k in range(1, values.shape[0]):
-        total += values[k]
-        out[k] = total
+        total += W(values[k])
+        out[k] = T(total)
 """
 
 _EXCLUSIVE_SCAN = """
 def array_scan(values: array[T], out: array[T]):
-    total = values[0] - values[0]
+    total = W(values[0] - values[0])
     for k in range(values.shape[0]):
-        out[k] = total
-        total += values[k]
+        out[k] = T(total)
+        total += W(values[k])
 """
 
 
@@ -318,8 +318,13 @@ def _compiled(text: str, rows: Array) -> Kernel:
     words = _batched(max(rows.ndim, 2)) if text is _MATMUL else _ONE if rows.ndim == 1 else _ROWS
     text = text.strip("\n").format(**words, product=_product(elem))
     name = text.partition("(")[0].removeprefix("def ")
-    names = {"T": elem, "S": scalar_of(elem), "BLOCK": BLOCK}
+    names = {"T": elem, "S": scalar_of(elem), "W": _summed_in(elem), "BLOCK": BLOCK}
     return kernels_of(text, f"<{name}>", names)[name]
+
+
+def _summed_in(elem: Value) -> Value:
+    """The type of a sum of elements: float32 for halves, which stop growing after some hundreds of ones."""
+    return with_scalar(elem, float32) if scalar_of(elem) in HALVES else elem
 
 
 def _product(elem: Value) -> str:
