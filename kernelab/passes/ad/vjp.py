@@ -18,7 +18,7 @@ from kernelab.data_classes import dataclass, replace
 from kernelab.hooks import Displayed
 from kernelab.lang import ir
 from kernelab.lang.build import Expr, integer, is_float, type_of, zero
-from kernelab.lang.types import Array, int32
+from kernelab.lang.types import HALVES, Array, Value, float32, int32, scalar_of, with_scalar
 from kernelab.passes.ad.activity import active as find_active
 from kernelab.passes.ad.activity import masked
 from kernelab.passes.ad.derivative_rules import (
@@ -426,18 +426,24 @@ class Adjoint(Replay):
         """
         bars = self.bar_vars([stmt.carries[i] for i in self.moved(stmt)])
         targets = [v for v in self.targets(stmt.body) if v not in stmt.carries]
-        sums = dict(zip(targets, self.bar_vars(targets), strict=True))
-        own = Cotangents(sums)
+        sums = dict(zip(targets, self.bar_vars(targets, wide=True), strict=True))
+        own = Cotangents({v: bar for v, bar in sums.items() if bar.type == v.type})
         with self.builder.block() as body:
             yields = sweep_once(index, list(bars), own)
-        grown = [v for v in targets if own[v] is not sums[v]]
+            grown = [v for v in targets if own.get(v) not in (None, sums[v])]
+            for v in grown:
+                if sums[v].type != v.type:  # a half stops growing after some hundreds of ones
+                    own[v] = self.builder.apply("add", sums[v], self.converted(own[v], type_of(sums[v])))
         copied = body.close(*yields, *(own[v] for v in grown))
-        inits = (*final, *(cotangents.get(v, zero(type_of(v))) for v in grown))
-        outs = self.bar_vars([*(stmt.carries[i] for i in self.moved(stmt)), *grown])
+        types = [type_of(sums[v]) for v in grown]
+        starts = [cotangents.get(v, zero(type)) for v, type in zip(grown, types, strict=True)]
+        inits = (*final, *map(self.converted, starts, types))
+        moved = self.bar_vars([stmt.carries[i] for i in self.moved(stmt)])
+        outs = self.bar_vars(grown, wide=True)
         carries = (*bars, *(sums[v] for v in grown))
-        self.builder.emit(ir.For(outs, index, count, carries, inits, copied, stmt.span, True))
-        cotangents.update(zip(grown, outs[len(bars) :], strict=True))
-        return outs[: len(bars)]
+        self.builder.emit(ir.For((*moved, *outs), index, count, carries, inits, copied, stmt.span, True))
+        cotangents.update((v, self.converted(out, type_of(v))) for v, out in zip(grown, outs, strict=True))
+        return moved
 
     def trip_count(self, stmt: ir.Loop, env: Env) -> ir.Atom:
         if isinstance(stmt, ir.For) and stmt.stop is None:
@@ -458,9 +464,20 @@ class Adjoint(Replay):
             variables.update(dict.fromkeys(_free(block)))
         return [v for v in variables if v in self.active and not isinstance(v.type, Array)]
 
-    def bar_vars(self, vars: Sequence[ir.Var]) -> tuple[ir.Var, ...]:
-        span = self.builder.span
-        return tuple(ir.Var(v.type, f"{v.hint}_bar" if v.hint else "", span) for v in vars)
+    def bar_vars(self, vars: Sequence[ir.Var], wide: bool = False) -> tuple[ir.Var, ...]:
+        """The cotangents of Vars; `wide` ones are float32 for halves."""
+        span, types = self.builder.span, [type_of(v) for v in vars]
+        if wide:
+            types = [with_scalar(type, float32) if scalar_of(type) in HALVES else type for type in types]
+        hints = (f"{v.hint}_bar" if v.hint else "" for v in vars)
+        return tuple(ir.Var(type, hint, span) for type, hint in zip(types, hints, strict=True))
+
+    def converted(self, atom: ir.Atom, type: Value) -> ir.Atom:
+        """A value with the scalars of another type."""
+        if type_of(atom) == type:
+            return atom
+        parts = [self.builder.apply(str(scalar_of(type)), part) for part in self.builder.components(atom)]
+        return self.builder.joined(type, parts)
 
     def publish(self, params: Sequence[ir.Var]) -> None:
         """Accumulate the cotangents of parameters that are values into their 1-element arrays."""
