@@ -427,7 +427,7 @@ class Pullback:
         return derived
 
     def tell_rounded_sums(self, threads: int) -> None:
-        """Warn, once, where so many threads, more than it bears, may add to one element."""
+        """Warn, once, where more threads than it `bears` add to one element, whose gradient stops growing."""
         self.bears = MOST_THREADS
         function = scalarise(self.adjoint.flat)
         for stmt in met_in_place(function):
@@ -446,7 +446,7 @@ class Pullback:
 
     @cached_property
     def bears(self) -> int:
-        """Up to how many threads the gradient of any element grows, however many add to it."""
+        """The threads that may add to one element of a gradient without loss."""
         scalars = (
             scalar_of(elem_of(param))
             for param in self.adjoint.function.params[self._count :]
