@@ -69,7 +69,7 @@ EXPLAINED = (
         KINKS,
     ),
     Fault(
-        "a float of Python is no number to differentiate with respect to",
+        "a float of Python is not a number to differentiate with respect to",
         AUTODIFF,
         "return float32 if isinstance(value, float) else None",
         "return None",

@@ -61,8 +61,8 @@ VJP = (
     Fault(
         "a loop forgets what a value from outside had before",
         PASSES,
-        "(cotangents.get(v, zero(type_of(v))) for v in grown)",
-        "(zero(type_of(v)) for v in grown)",
+        "starts = [cotangents.get(v, zero(type)) for v, type in zip(grown, types, strict=True)]",
+        "starts = [zero(type) for type in types]",
     ),
     Fault(
         "a second use of a value replaces the cotangent of the first",

@@ -44,7 +44,7 @@ def copy_checkout(folder: Path) -> None:
 
 
 def try_fault(fault: Fault, folder: Path) -> Verdict:
-    """Plant a fault in a copied checkout, run its tests until one fails, and mend it again."""
+    """Plant a fault in a copied checkout, run its tests until one fails, and restore it."""
     (path,) = places(fault, folder)
     sound = path.read_text(encoding="utf-8")
     path.write_text(sound.replace(fault.old, fault.new), encoding="utf-8")
