@@ -1,10 +1,11 @@
 """Maps, gradients, Jacobians and sweeps over the workers of a Dask cluster; ``pip install kernelab[dask]``.
 
-The current `dask.distributed.Client` is used, else one of a local cluster is started, and told of.  Kernels
-travel as their text, so a worker needs kernelab and nothing of the notebook; each machine builds a kernel
-once.  The settings of `kernelab.config` hold on workers as they do here, and their warnings are given here.
-An error on a worker arrives with the line and caret of the cell.  A worker that dies costs its share of the
-time: what it had computed is computed again.  Where the call is interrupted its tasks are cancelled.
+The current `dask.distributed.Client` is used, else one of a local cluster is started, and a message says
+so.  Kernels travel as their text, so a worker needs kernelab and nothing of the notebook; each machine
+builds a kernel once.  The settings of `kernelab.config` hold on workers as they do here, and their warnings
+are given here.  An error on a worker arrives with the line and caret of the cell.  A worker that dies costs
+its share of the time: what it had computed is computed again.  Where the call is interrupted its tasks are
+cancelled.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Diagnoses the machine: what works, what is missing, how to mend it.
+"""Diagnoses the machine: what works, what is missing, how to fix it.
 
 Knows where a compiler, CUDA, Jupyter and the cache are to be found. Must not import Jupyter or CUDA: a broken
 installation of either is something to report, not to fail on. Returns findings; printing is the caller's.

@@ -59,7 +59,7 @@ def _slider(name: str, bounds: Any) -> dict[str, Any]:
     low, high = float(numbers[0]), float(numbers[1])
     value = float(numbers[2]) if len(numbers) == 3 else (low + high) / 2
     if not low < high or not low <= value <= high:
-        message = f"{name}={bounds} is no range: the first number is the lowest, a third one lies between"
+        message = f"{name}={bounds} is not a range: the first number is the lowest, a third one lies between"
         raise KernelValueError(Diagnostic(message, code="explore", hint=f"write {name}=(0.0, 1.0, 0.5)"))
     return {"name": name, "low": low, "high": high, "value": value}
 

@@ -445,7 +445,7 @@ def _as_asked(by_argument: list[array], argnums: Argnums) -> Any:
 
 def _require_chunk(size: int | None) -> None:
     if size is not None and (not is_whole(size) or size < 1):
-        message = f"chunk_size={size!r} is no number of lanes"
+        message = f"chunk_size={size!r} is not a number of lanes"
         raise refusal(KernelValueError, message, "chunk", "pass 1 or more")
 
 

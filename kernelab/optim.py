@@ -262,7 +262,7 @@ def _require_no_graph(param: array, what: str) -> None:
 
 
 def _require_rates(below: float = math.inf, **rates: Any) -> None:
-    """Raise KernelValueError for a rate that is no number of 0 or more, or not below a limit."""
+    """Raise KernelValueError for a rate that is not a number of 0 or more, or not below a limit."""
     for name, rate in rates.items():
         if not isinstance(rate, int | float | np.number) or isinstance(rate, bool) or not 0 <= rate < below:
             limit = "of 0 or more" if below == math.inf else f"from 0 up to, not including, {below:g}"

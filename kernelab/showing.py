@@ -38,7 +38,7 @@ class Trace(Builtin):
         from 0, on the cotangents that arrive there, with the same options.  ``trace(g, 2.0, 3.0)`` is the run
         of a function for kernels, whose result has the cotangent 1 unless ``adjoints={"result": ...}`` says
         otherwise.  Nothing that is given changes.  Raises LaunchError for a thread outside of the grid,
-        TapeError for a record that is no launch, and what a launch or a call raises.
+        TapeError for a record that is not a launch, and what a launch or a call raises.
         """
         if is_function(kernel_or_matrix):
             return trace_call(kernel_or_matrix, given, named)

@@ -275,7 +275,7 @@ def pnoise(*operands: Any, **named: Any) -> Any: """pnoise(state: uint32, x: Flo
 def poisson(*operands: Any, **named: Any) -> Any: """poisson(state: uint32, lam: float) A number of the Poisson distribution of mean `lam`; it takes one draw of the state, whatever it is."""
 def polar(*operands: Any, **named: Any) -> Any: """An operation that changes what it is given: ``transform_set_rotation(t, q)``, ``svd3(a, u, s, v)``."""
 def pos(x: Any) -> Any: """pos(x: Number) -> Number ``x`` itself."""
-def pow(x: Any, y: Any) -> Any: """pow(x: Float, y: Float) -> Float The power ``x ** y``; NaN for a negative ``x`` and a ``y`` that is no whole number."""
+def pow(x: Any, y: Any) -> Any: """pow(x: Float, y: Float) -> Float The power ``x ** y``; NaN for a negative ``x`` and a ``y`` that is not a whole number."""
 def printf(*operands: Any, **named: Any) -> Any: """printf("%d: %f\\n", i, x) Text with values in it, by the conversions of C, to the output of the cell."""
 def qr3(*operands: Any, **named: Any) -> Any: """An operation that changes what it is given: ``transform_set_rotation(t, q)``, ``svd3(a, u, s, v)``."""
 def quat_between_vectors(a: Any, b: Any) -> Any: """quat_between_vectors(a: vec[3, Float], b: vec[3, Float]) -> quat[Float] The shortest rotation that turns the direction of ``a`` into that of ``b``, of any length above 0."""

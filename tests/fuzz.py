@@ -4,7 +4,7 @@
 
 Programs are drawn in rounds, each with a seed of its own.  A round that fails is shrunk; the smallest program
 is printed as a test, and the rounds go on.  The exit status is 1 if anything was found.  Besides programs
-that run, there are cells that are no programs, wrong arguments of launches, and messages of pages.  Several
+that run, there are cells that are not programs, wrong arguments of launches, and messages of pages.  Several
 processes with seeds of their own may run beside each other.
 """
 

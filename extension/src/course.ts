@@ -52,7 +52,7 @@ export class Course {
   }
 }
 
-/** What is said where a trend is met. */
+/** The words for each trend. */
 export function said(trend: Trend): string {
   return trend === "zero" || trend === "not finite" ? `the gradient is ${trend} here` : `the gradient ${trend} here`;
 }

@@ -1,4 +1,4 @@
-// What the page itself knows of a record and of an array, without asking the kernel.
+// Facts about a record and an array that the page has without asking the kernel.
 
 import { bytes, count, duration, html, place } from "./dom";
 import type { Store } from "./store";

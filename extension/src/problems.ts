@@ -69,7 +69,7 @@ export function problemsOf(store: Store): Problem[] {
 }
 
 export class Problems {
-  /** Screen readers are told of what is added to it. */
+  /** Screen readers announce what is added to it. */
   readonly element = html("div", {
     class: "klt-problems",
     role: "log",

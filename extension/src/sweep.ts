@@ -29,7 +29,7 @@ export class Sweep {
     "aria-label": "step of the backward pass",
     input: () => this.go(Number(this.slider.value)),
   });
-  /** Screen readers are told of steps; that their number grows is for the eye alone. */
+  /** Screen readers announce steps, but not that their number grows. */
   private total = document.createTextNode("");
   private toldNames = "";
   private now = html("div", { class: "klt-now", "aria-live": "polite" });

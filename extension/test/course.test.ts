@@ -9,7 +9,7 @@ test("a gradient vanishes or explodes against those next to the loss", () => {
   expect(new Course().follow(steps(1, 10, 1e8, 1e-9, 0, "nan")).trends).toEqual(["", "", "explodes", "vanishes", "zero", "not finite"]);
 });
 
-test("a step that changes no adjoint is no zero", () => {
+test("a step that changes no adjoint is not a zero", () => {
   expect(new Course().follow([[0, []]]).trends).toEqual([""]);
 });
 

@@ -264,7 +264,7 @@ def _pow_exponent(y: Expr, a: Expr) -> Expr:
     domain=((0.3, 3.0), (-2.0, 2.0)),
 )
 def pow_(x: Float, y: Float) -> Float:
-    """The power ``x ** y``; NaN for a negative ``x`` and a ``y`` that is no whole number.
+    """The power ``x ** y``; NaN for a negative ``x`` and a ``y`` that is not a whole number.
 
     ``x ** 0`` is 1 and has derivative 0 in ``x``; ``0 ** y`` has derivative 0 in ``y``.
     """

@@ -1,4 +1,4 @@
-"""Words of the language that are no operations of the table, and functions written in the language itself.
+"""Words of the language that are not operations of the table, and functions written in the language itself.
 
 Words take arrays, types or the program itself, and the frontend knows them one by one; here is what there is
 to say of each, for help and for the reference.  What loops as often as an argument says, such as a search,

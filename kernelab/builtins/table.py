@@ -284,7 +284,7 @@ def host_type(value: Any, operation: str = "sin") -> Type:
     array = np.asarray(value)
     scalar = BY_DTYPE.get(array.dtype)
     if scalar is None or array.ndim > 2:
-        message = f"{value!r} is no number, vector or matrix that a kernel can hold"
+        message = f"{value!r} is not a number, vector or matrix that a kernel can hold"
         raise KernelTypeError(Diagnostic(message, code="host"))
     match array.shape:
         case (n,):

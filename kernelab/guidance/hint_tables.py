@@ -107,7 +107,7 @@ e: write exp(x) for a power of e, «exp(1.0)» for e itself
 plt|matplotlib|pd: a kernel computes: draw on the host, when it has run
 time: pass it as an argument
 end|endif|endfor|done|fi: a block ends with its indentation: remove it
-self: a kernel is no method: name every argument
+self: a kernel is not a method: name every argument
 isinstance: the types of a kernel are known before it runs: write one function for each type
 ones: write zeros(n), then a loop that sets every element
 map: write a loop over range(n)

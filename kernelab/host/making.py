@@ -52,7 +52,7 @@ def _bases(self: Vec | Mat, _: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _number(self: Scalar, value: Any = 0) -> Any:
-    """The NumPy scalar of this type nearest to `value`; raises for what is no number, or does not fit."""
+    """The NumPy scalar of this type nearest to `value`; raises for what is not a number, or does not fit."""
     try:
         number = untraced(value) if value is not None else ""
         result = rounded(np.float64(number), BFLOAT16)[()] if self.flavor else self.dtype.type(number)

@@ -19,7 +19,7 @@ MOST = 4
 
 
 Origins = tuple[ReferenceType[Any], ...]
-"""Where numbers come from; whoever made an origin decides how long it matters."""
+"""Where numbers come from; the maker of an origin decides how long it matters."""
 
 
 class Traced:

@@ -195,7 +195,7 @@ class HostValue(np.ndarray[Any, Any], Traced):
     __mod__, __rmod__ = _binary("mod")
     __pow__, __rpow__ = _binary("pow")
     __matmul__, __rmatmul__ = _binary("matmul")
-    # An operator with assignment makes a new value: whoever else holds the old one keeps it.
+    # An operator with assignment makes a new value: other names of the old one keep it.
     __iadd__, __isub__, __imul__, __itruediv__ = __add__, __sub__, __mul__, __truediv__
     __ifloordiv__, __imod__, __ipow__, __imatmul__ = __floordiv__, __mod__, __pow__, __matmul__
 
@@ -469,7 +469,7 @@ def _hint(name: str, operands: Sequence[Any], types: Sequence[Type], known: Know
 
 
 def unknown(name: str, type: Type | None, other: object) -> KernelTypeError:
-    """The other operand is no value at all."""
+    """The other operand is not a value at all."""
     kind = "None" if other is None else f"a {type_name(other)}"
     message = f"{SYMBOLS[name]} does not take {type} and {kind}"
     hint = f"make a value of it: kl.{type}(...)" if isinstance(other, list | tuple) else ""

@@ -1,4 +1,4 @@
-"""Functions of arrays as functions of PyTorch's tensors, differentiated by both, as often as one likes."""
+"""Functions of arrays as functions of PyTorch's tensors, differentiated by both, to any order."""
 
 import inspect
 from collections.abc import Sequence

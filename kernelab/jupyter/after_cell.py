@@ -177,7 +177,7 @@ class Mistakes:
 
 def _kept(name: str, kernel: Kernel, failed: str) -> Diagnostic:
     message = f"`{name}` is still the kernel of {kernel.source.label}: the new one in {failed} has a mistake"
-    hint = f"mend {failed}, and run that again"
+    hint = f"fix {failed}, and run that again"
     return Diagnostic(message, kernel.span, "stale", "warning", hint=hint)
 
 
@@ -190,7 +190,7 @@ def _called_attribute(cell: Source, error: object, names: Mapping[str, Any]) -> 
             line = cell.text.count("\n", 0, called.start()) + 1
             column = called.start(2) - cell.text.rfind("\n", 0, called.start()) - 1
             place = Span(cell, line, column, line, column + len(called[2]))
-            message = f"the {called[2]} of an array is no function"
+            message = f"the {called[2]} of an array is not a function"
             hint = f"write {called[1]}.{called[2]}, without parentheses"
             hint += f"; {called[1]}.shape[0] is its first extent" if called[2] in ("shape", "size") else ""
             yield Diagnostic(message, place, "call", "information", hint=hint)

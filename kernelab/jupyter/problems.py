@@ -20,7 +20,7 @@ Message = dict[str, Any]
 Tell = Callable[[Message], None]
 
 MOST = 100
-"""How many problems are told of at a time."""
+"""How many problems are reported at a time."""
 
 
 @dataclass(frozen=True)

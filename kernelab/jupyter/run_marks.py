@@ -12,7 +12,7 @@ from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.views.kernel.code_view import Parts
 
 LEAST = 0.05
-"""The share of a run from which on a line is told of."""
+"""A line is marked if its share of a run is at least this."""
 
 Said = tuple[int, str, str]
 """A line, from 1, the kind of its mark, and the words."""

@@ -25,7 +25,7 @@ from kernelab.views.kernel.kernel_facts import parts_of
 
 
 def typed(cell: CellText, names: Mapping[str, Any]) -> tuple[Checked, list[Kernel]]:
-    """What is said of a cell, and its kernels in order; functions that nobody calls stand for theirs."""
+    """The diagnostics of a cell, and its kernels in order; functions that nobody calls stand for theirs."""
     result = checked(cell, names)
     kernels = [_kernel(one) for one in result.definitions.values() if isinstance(one, KernelDefinition)]
     functions = uncalled(

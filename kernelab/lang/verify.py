@@ -93,14 +93,14 @@ class _Verifier:
                 compares = stmt.compare is None or stmt.compare.type == value.type
                 _require(compares, "comparison with another type", stmt)
             case ir.If(outs, cond, then, orelse):
-                _require(cond.type == bool_, "condition is no bool", stmt)
+                _require(cond.type == bool_, "condition is not a bool", stmt)
                 types = tuple(out.type for out in outs)
                 _require(self.block(then) == types, "then yields other types", stmt)
                 _require(self.block(orelse) == types, "else yields other types", stmt)
             case ir.For() | ir.While():
                 self.loop(stmt)
             case ir.Assert(cond):
-                _require(cond.type == bool_, "assertion is no bool", stmt)
+                _require(cond.type == bool_, "assertion is not a bool", stmt)
             case ir.Print(texts, specs, values):
                 _require(len(texts) == len(specs) + 1 == len(values) + 1, "print of another length", stmt)
                 scalars = all(isinstance(value.type, Scalar) for value in values)
@@ -128,11 +128,11 @@ class _Verifier:
     def access(
         self, array: ir.Var, indices: tuple[ir.Atom, ...], value: Type, component: int | None, stmt: ir.Stmt
     ) -> None:
-        _require(isinstance(array.type, Array), f"{array} is no array", stmt)
+        _require(isinstance(array.type, Array), f"{array} is not an array", stmt)
         assert isinstance(array.type, Array)
         _require(len(indices) == array.type.ndim, "wrong number of indices", stmt)
         for index in indices:
-            _require(isinstance(index.type, Scalar) and index.type.is_int, "index is no integer", stmt)
+            _require(isinstance(index.type, Scalar) and index.type.is_int, "index is not an integer", stmt)
         elem = array.type.elem
         expected = elem if component is None else scalar_of(elem)
         _require(value == expected, f"element is {expected}, not {value}", stmt)
@@ -145,4 +145,4 @@ class _Verifier:
             _require(stmt.count.type == stmt.index.type, "count and index differ in type", stmt)
         _require(self.block(stmt.body, ir.entering(stmt)) == types, "body yields other types", stmt)
         if stmt.stop is not None:
-            _require(types[stmt.stop] == bool_, "stop is no bool", stmt)
+            _require(types[stmt.stop] == bool_, "stop is not a bool", stmt)

@@ -14,7 +14,7 @@ def test_a_loss_of_several_elements_is_refused() -> None:
     x, y = leaf(1, 2), result(2)
     with kl.Tape() as tape:
         square[2](x, y)
-    with pytest.raises(kl.TapeError, match="`y` is no single float: it has 2 elements") as told:
+    with pytest.raises(kl.TapeError, match="`y` is not a single float: it has 2 elements") as told:
         tape.backward(y)
     assert "grads={y: kl.ones_like(y)}" in str(told.value)
 

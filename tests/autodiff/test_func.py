@@ -334,8 +334,8 @@ def test_a_copy_into_an_argument_is_a_change_in_lanes_too() -> None:
         ({"out_dims": (0, 1)}, "out_dims has 2 entries for the 1 arrays that sine returns"),
         ({"in_dims": "a"}, "in_dims says 'a' for argument `x`"),
         ({"in_dims": 0.5}, "in_dims says 0.5 for argument `x`"),
-        ({"chunk_size": 2.5}, "chunk_size=2.5 is no number of lanes"),
-        ({"chunk_size": "2"}, "chunk_size='2' is no number of lanes"),
+        ({"chunk_size": 2.5}, "chunk_size=2.5 is not a number of lanes"),
+        ({"chunk_size": "2"}, "chunk_size='2' is not a number of lanes"),
     ],
 )
 def test_axes_and_chunks_that_mean_nothing_are_named(options: Any, told: str) -> None:

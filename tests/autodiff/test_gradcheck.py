@@ -296,13 +296,13 @@ def test_what_is_infinite_or_not_a_number_fails(value: float, fast: bool) -> Non
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"eps": 0.0}, "eps=0.0 is no step"),
-        ({"eps": float("nan")}, "eps=nan is no step"),
-        ({"eps": "a"}, "eps='a' is no step"),
-        ({"atol": float("nan")}, "atol=nan is no tolerance"),
-        ({"rtol": -1}, "rtol=-1 is no tolerance"),
-        ({"max_inputs_per_var": 1.5}, "max_inputs_per_var=1.5 is no number of elements"),
-        ({"max_outputs_per_var": "a"}, "max_outputs_per_var='a' is no number of elements"),
+        ({"eps": 0.0}, "eps=0.0 is not a step"),
+        ({"eps": float("nan")}, "eps=nan is not a step"),
+        ({"eps": "a"}, "eps='a' is not a step"),
+        ({"atol": float("nan")}, "atol=nan is not a tolerance"),
+        ({"rtol": -1}, "rtol=-1 is not a tolerance"),
+        ({"max_inputs_per_var": 1.5}, "max_inputs_per_var=1.5 is not a number of elements"),
+        ({"max_outputs_per_var": "a"}, "max_outputs_per_var='a' is not a number of elements"),
         ({"fast": "yes"}, "fast='yes' says nothing"),
     ],
 )

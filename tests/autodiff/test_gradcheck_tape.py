@@ -405,7 +405,7 @@ def test_one_name_of_a_kernel_may_stand_alone(kernels: dict[str, Any]) -> None:
 @pytest.mark.parametrize("skip", [-1, "a", 0.5])
 def test_a_number_of_launches_to_skip_that_means_nothing_is_named(kernels: dict[str, Any], skip: Any) -> None:
     tape, _ = chain(kernels)
-    with pytest.raises(KernelValueError, match=f"skip_to_launch_index={skip!r} is no number of launches"):
+    with pytest.raises(KernelValueError, match=f"skip_to_launch_index={skip!r} is not a number of launches"):
         kl.autograd.gradcheck_tape(tape, skip_to_launch_index=skip, show_summary=False)
 
 

@@ -430,7 +430,7 @@ def test_options_of_jacobians_that_mean_nothing_are_named() -> None:
     x, y = reals(3), kl.zeros(3)
     with pytest.raises(KernelValueError, match="sparse='yes' says nothing"):
         kl.autograd.jacobian(K["squares"], 3, [x], [y], sparse="yes")  # type: ignore[arg-type]
-    with pytest.raises(KernelValueError, match="eps=0 is no step"):
+    with pytest.raises(KernelValueError, match="eps=0 is not a step"):
         kl.autograd.jacobian_fd(K["squares"], 3, [x], [y], eps=0)
     with pytest.raises(KernelTypeError, match="plot_kernel_jacobians draws what jacobian"):
         kl.autograd.plot_kernel_jacobians(3)  # type: ignore[arg-type]

@@ -143,7 +143,7 @@ def test_the_shares_of_a_value_add_up_and_edges_lead_to_what_was_computed_before
     for flow in graph.flows:
         sums[flow.target] += float(flow.share)
         assert sums[flow.target] == pytest.approx(float(flow.total), rel=1e-4, abs=1e-6)
-        # The inside of a function with a rule is no way for its cotangent.
+        # The inside of a function with a rule is not a way for its cotangent.
         assert flow.target in graph.operations[flow.source].operands or name == "ruled"
     for number, operation in enumerate(graph.operations):
         assert all(operand < number for operand in operation.operands)

@@ -152,7 +152,7 @@ def test_a_trace_without_a_grid_says_how_to_write_one() -> None:
 
 def test_cotangents_of_what_is_no_argument_are_refused() -> None:
     x = kl.ones(1, dtype=float)
-    with pytest.raises(kl.LaunchError, match="`z` is no float argument of `iterate`"):
+    with pytest.raises(kl.LaunchError, match="`z` is not a float argument of `iterate`"):
         kl.trace(KERNELS["iterate"], 0, 1, [x, 1], adjoints={"z": 1.0})
 
 
@@ -219,7 +219,7 @@ def test_a_record_that_cannot_be_traced_is_refused(recorded: tuple[kl.Tape, kl.a
     tape, _, loss = recorded
     with pytest.raises(kl.TapeError, match="say what the gradient is of"):
         kl.trace(tape, 0)
-    with pytest.raises(kl.TapeError, match="record 7 of this tape is no launch") as caught:
+    with pytest.raises(kl.TapeError, match="record 7 of this tape is not a launch") as caught:
         kl.trace(tape, 7, loss=loss)
     assert "launches have the numbers 0, 1, 2" in str(caught.value)
     with pytest.raises(TypeError, match="a tape is traced by one of its launches"):
@@ -236,7 +236,7 @@ def test_lines_and_iterations_are_chosen(recorded: tuple[kl.Tape, kl.array, kl.a
         assert pairs(run.primal) == [("k", "=", 1), ("s", "=", pytest.approx(1.1**4, rel=1e-5))]
         assert [one.span.line for one in run.adjoint] == [5, 5]
     assert pairs(kl.trace(tape, 0, loss=loss, where={"line": 5, "k": 2}).primal) == pairs(of_line.primal)[2:]
-    with pytest.raises(kl.KernelValueError, match="where='5' is no place of a kernel"):
+    with pytest.raises(kl.KernelValueError, match="where='5' is not a place of a kernel"):
         kl.trace(RECORDED["power"], 0, **given, where="5")
 
 
@@ -257,7 +257,7 @@ def test_each_subexpression_stands_beside_its_value_in_float64() -> None:
     gap = kl.compile("def gap(x: float):\n    return sqrt(x + 1.0) - sqrt(x)\n")["gap"]
     names = [one.name for one in kl.trace(gap, 1e6, compare="float64", expressions=True).primal]
     assert names == ["x", "x + 1.0", "sqrt(x + 1.0)", "sqrt(x)", "sqrt(x + 1.0) - sqrt(x)", "result[0]"]
-    with pytest.raises(kl.KernelValueError, match="compare='float16' is no precision"):
+    with pytest.raises(kl.KernelValueError, match="compare='float16' is not a precision"):
         kl.trace(RECORDED["cosine"], 0, 1, [x, 2.0, y], compare="float16")
 
 
@@ -279,5 +279,5 @@ def test_a_record_is_compared_with_float64_on_the_cotangents_that_arrived() -> N
     np.testing.assert_array_equal(x.grad.numpy(), gradient)
     with pytest.raises(kl.TapeError, match="`square_in_place` overwrites what it reads, and kept that"):
         kl.trace(tape, 1, 0, compare="float64")
-    with pytest.raises(kl.KernelValueError, match="compare='float16' is no precision"):
+    with pytest.raises(kl.KernelValueError, match="compare='float16' is not a precision"):
         kl.trace(tape, 0, 0, compare="float16")  # type: ignore[call-arg]

@@ -161,7 +161,7 @@ def test_a_compiler_that_does_not_say_its_version_is_stopped(
     [
         ("exit 0", "nothing"),
         ('while [ "$1" != -o ]; do shift; done; : > "$2"; exit 0', "nothing"),
-        ('while [ "$1" != -o ]; do shift; done; echo text > "$2"; exit 0', "something that is no library"),
+        ('while [ "$1" != -o ]; do shift; done; echo text > "$2"; exit 0', "something that is not a library"),
     ],
 )
 def test_a_compiler_that_lies_is_named(

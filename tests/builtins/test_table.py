@@ -43,7 +43,7 @@ from tests.support.table import LANES, NAMES, Case, Numpy, cases, expected, is_r
 RECORDS = [op for name in NAMES for op in ops.overloads(name)]
 CASES = list(cases(SCALARS))
 SPELLED = (bool_, int32, uint8, float16, bfloat16, float32, float64)
-# What is no operation over scalars becomes such operations before it is compiled: one width will do.
+# What is not an operation over scalars becomes such operations before it is compiled: one width will do.
 COMPILED = [case for case in cases(SPELLED) if case.op.cpp is not None] + [
     case for case in cases((bool_, int32, float32)) if case.op.cpp is None
 ]

@@ -81,7 +81,7 @@ def check_all_programs(primal: Function, grid: tuple[int, ...], arguments: Argum
     run_both(jvp(wide, active), grid, {**arguments, **dots})
 
 
-# NumPy's `*` is no product of matrices, so that animal's text cannot be run as it stands.
+# NumPy's `*` is not a product of matrices, so that animal's text cannot be run as it stands.
 ANIMALS = [animal for animal in vars(zoo).values() if isinstance(animal, zoo.Animal)]
 READABLE = [animal for animal in ANIMALS if animal.name != "matrix_chain"]
 

@@ -61,6 +61,6 @@ def _fits(found: str, wanted: str) -> bool:
 
 def _parsed(part: str) -> Rejection:
     match = re.fullmatch(r"((?:! .+\n)+)(?:\? (.+)\n)?((?:.*\n)*)", f"{part}\n")
-    assert match is not None, f"this is no rejection:\n{part}"
+    assert match is not None, f"this is not a rejection:\n{part}"
     messages, hint, text = match.groups(default="")
     return Rejection(tuple(line.removeprefix("! ") for line in messages.splitlines()), hint, text)

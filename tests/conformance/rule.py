@@ -82,7 +82,7 @@ def _headings() -> Iterator[tuple[str, str]]:
 def _parsed(text: str) -> Iterator[Rule]:
     for part in re.split(r"\n\n(?=# )", text.strip("\n")):
         match = _RULE.fullmatch(f"{part}\n")
-        assert match is not None, f"this is no rule:\n{part}"
+        assert match is not None, f"this is not a rule:\n{part}"
         sentence, before, body, gives, options = match.groups(default="")
         threads = re.search(r"(\d+) threads", options)
         numbers = tuple(float(number) for number in gives.split(","))

@@ -77,7 +77,7 @@ ON_THE_HOST: dict[str, Callable[[], object]] = {
         _without_text(), kl.zeros(1)
     ),
     "this cell nests too deeply": lambda: kl.compile(f"def f(x):\n    return {'-' * 3000}x"),
-    "the field x of _Odd is annotated with 3, which is no type": lambda: kl.struct(_Odd),
+    "the field x of _Odd is annotated with 3, which is not a type": lambda: kl.struct(_Odd),
     "this is not Python: '\\ud800' is half of a character": lambda: kl.compile(
         "def f(x):\n    return x  # \ud800"
     ),

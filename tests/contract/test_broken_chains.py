@@ -533,7 +533,7 @@ def test_a_loss_of_several_elements_is_an_error_that_offers_cotangents() -> None
     x, y = leaf(), result()
     with kl.Tape() as tape:
         square[3](x, y)
-    with pytest.raises(kl.TapeError, match=r"`y` is no single float: it has 3 elements(.|\n)*grads="):
+    with pytest.raises(kl.TapeError, match=r"`y` is not a single float: it has 3 elements(.|\n)*grads="):
         tape.backward(y)
 
 

@@ -182,7 +182,7 @@ def test_a_gradient_that_is_published_on_the_way_has_all_shares(kernels: dict[st
         for k in range(600):
             kernels["scale_bfloat16"][2](x, ones, y[k])
     tape.backward(grads={y: kl.ones_like(y)})
-    assert x.grad.numpy().astype(float).tolist() == [600.0, 600.0]  # 601 is no bfloat16
+    assert x.grad.numpy().astype(float).tolist() == [600.0, 600.0]  # 601 is not a bfloat16
     assert w.grad.numpy().tolist() == x.grad.numpy().tolist()
 
 

@@ -52,7 +52,7 @@ CASES = [
     (lambda: kl.utils.radix_sort_pairs(INTS, INTS, 1.5), r"count is a whole number .*, not the float"),
     (lambda: kl.utils.radix_sort_pairs(kl.zeros(2, dtype=kl.int8), INTS, 2), r"32 or 64 bits, not int8"),
     (lambda: kl.utils.radix_sort_pairs(kl.zeros((2, 2)), INTS, 2), r"of 1 dimension, not of 2"),
-    (lambda: kl.utils.radix_sort_pairs(INTS, INTS, 2, 8, 4), r"bits 8 to 4 are no range of the 32"),
+    (lambda: kl.utils.radix_sort_pairs(INTS, INTS, 2, 8, 4), r"bits 8 to 4 are not a range of the 32"),
     (lambda: kl.utils.segmented_sort_pairs(INTS, INTS, 2, kl.array([0, 3])), r"segment from 0 to 3"),
     (lambda: kl.utils.segmented_sort_pairs(INTS, INTS, 2, INTS, INTS[:1]), r"2 starts .* 1 ends"),
     (lambda: kl.utils.runlength_encode(INTS, kl.zeros(2), INTS), r"not of float32 and int32"),

@@ -229,11 +229,11 @@ MISTAKES = {
         "@func_grad(f, checked=False)\n" + HEAD + "    adjoint[x] += 1.0\n",
         (4, 14),
     ),
-    "n has no adjoint: it is no float": (
+    "n has no adjoint: it is not a float": (
         "@func_grad(f)\n" + HEAD + "    adjoint[x] += 1.0\n    adjoint[n] += 1\n",
         (7, 4),
     ),
-    "z is no argument of f": ("@func_grad(f)\n" + HEAD + "    adjoint[z] += 1.0\n", (6, 4)),
+    "z is not an argument of f": ("@func_grad(f)\n" + HEAD + "    adjoint[z] += 1.0\n", (6, 4)),
     "an adjoint can only be added to: x may contribute elsewhere too": (
         "@func_grad(f)\n" + HEAD + "    adjoint[x] = 1.0\n",
         (6, 4),

@@ -184,7 +184,7 @@ def test_a_field_may_stand_inside_the_brackets_of_adjoint() -> None:
     [
         ("adjoint[b.mass] = adj_ret", "an adjoint can only be added to: b may contribute elsewhere too"),
         ("adjoint[b].mass = adj_ret", "an adjoint can only be added to: b may contribute elsewhere too"),
-        ("adjoint[b].count += 1", "adj changes the adjoint of b.count, which has none: it is no float"),
+        ("adjoint[b].count += 1", "adj changes the adjoint of b.count, which has none: it is not a float"),
         ("adjoint[b] += adj_ret", "adjoint[b] is Body, not a number"),
     ],
 )

@@ -147,4 +147,4 @@ def test_nothing_is_stored_or_handed_over_as_a_vector_without_components() -> No
         (found,) = errors(f"def k(x: {annotation}):\n    y = x", none=none)
         assert found.message == "vec0 has no components"
     (found,) = errors("def k(x: array[float], v: vec3):\n    x[0] = max(v[3:])")
-    assert found.message == "vec0 has no components, so max of it is no number"
+    assert found.message == "vec0 has no components, so max of it is not a number"

@@ -29,6 +29,6 @@ def mistakes() -> list[Mistake]:
 
 def _parsed(text: str) -> Mistake:
     match = re.fullmatch(r"! (.+)\n(?:\? (.+)\n)?((?:.*\n)*)", f"{text}\n")
-    assert match is not None, f"this is no mistake:\n{text}"
+    assert match is not None, f"this is not a mistake:\n{text}"
     message, hint, cells = match.groups(default="")
     return Mistake(message, hint, tuple(cells.strip("\n").split("\n---\n")))

@@ -138,7 +138,7 @@ def test_components_can_be_viewed_as_the_last_axes_and_back() -> None:
     assert (flat.numpy() == v.numpy()).all()
     assert flat.view(kl.vec3).shape == (2, 2) and flat.view(kl.vec3).dtype == kl.vec3
     assert kl.zeros((5, 2, 2)).view(kl.mat22).shape == (5,)
-    with pytest.raises(kl.KernelTypeError, match="are no components of vec4"):
+    with pytest.raises(kl.KernelTypeError, match="are not components of vec4"):
         flat.view(kl.vec4)
     with pytest.raises(kl.KernelTypeError, match="vec3 has 12 bytes, float64 has 8"):
         v.view(kl.float64)

@@ -99,7 +99,7 @@ def test_overloads_are_kernels_of_their_own() -> None:
         (
             lambda: kl.overload(norms.__class__, [float]),
             KernelTypeError,
-            "is no kernel with parameters of Any",
+            "is not a kernel with parameters of Any",
         ),
         (
             lambda: kl.launch(scale, 1, [kl.zeros(1, dtype=kl.mat22), kl.vec3(1.0, 2.0, 3.0)]),

@@ -214,7 +214,7 @@ def test_a_python_class_that_is_no_struct_is_refused() -> None:
     Loop = type("Loop", (), {"__annotations__": {"x": "kl.array(dtype=Loop)"}})
     assert message(lambda: kl.struct(Moving)) == "the struct Moving cannot have the method move"
     assert message(lambda: kl.struct(Derived)) == "the struct Derived cannot inherit from a class"
-    assert "which is no type" in message(lambda: kl.struct(Odd))
+    assert "which is not a type" in message(lambda: kl.struct(Odd))
     assert message(lambda: kl.struct(Loop)) == "the struct Loop cannot hold itself"
 
 

@@ -24,7 +24,7 @@ class Expressions(Drawing):
     """Draws expressions as text."""
 
     def float(self, scope: Scope, depth: int = 2) -> str:
-        """An expression of type float64; a comparison of the same operands twice is no kink."""
+        """An expression of type float64; a comparison of the same operands twice is not a kink."""
         kind = self.number(0, 5) if depth else 0
         if kind <= 1:
             return self.leaf(scope)

@@ -180,7 +180,7 @@ _ENTRY = re.compile(r'extern "C" __global__ void (\w+)\(const \w+ given, i64\* s
 
 
 FLAGS = ("-x", "c++", "-std=c++17", "-shared", "-fPIC", "-w", "-O1", "-ffp-contract=off", "-fwrapv")
-# As on a device, a number at an address that is no multiple of its size ends everything.
+# As on a device, a number at an address that is not a multiple of its size ends everything.
 FLAGS += ("-fno-strict-aliasing", "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
 
 

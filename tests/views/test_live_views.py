@@ -112,7 +112,7 @@ def test_a_logarithmic_curve_is_straight_where_the_loss_halves() -> None:
         (lambda: kl.live.curve("a").update(kl.zeros(2)), "the curve a takes a number at a time"),
         (lambda: kl.live.curve("a").update("b"), "the curve a takes a number at a time, not the text 'b'"),
         (lambda: kl.live.curve(), "a curve needs a name"),
-        (lambda: kl.live.curve(3), "are no names of curves"),
+        (lambda: kl.live.curve(3), "are not names of curves"),
     ],
 )
 def test_what_is_no_number_of_a_curve_is_refused(call: Callable[[], Any], message: str) -> None:
@@ -160,7 +160,7 @@ def test_colours_and_time_along_the_first_axis_are_animated() -> None:
         (lambda x: kl.animation([]), "the frames are none"),
         (lambda x: kl.animation([x, kl.zeros(3)]), r"the frames are float32 \(2,\) and float32 \(3,\)"),
         (lambda x: kl.animation(3), "takes the frames in a list, not the int 3"),
-        (lambda x: kl.animation([x], fps=0), "fps=0 is no number of frames"),
+        (lambda x: kl.animation([x], fps=0), "fps=0 is not a number of frames"),
     ],
 )
 def test_frames_that_do_not_go_together_are_refused(call: Callable[[Any], Any], message: str) -> None:
@@ -223,8 +223,8 @@ def test_a_value_without_a_gradient_says_why() -> None:
     [
         ({"length": (1.0, 2.0)}, r"ranges for length, the parameters are length, angle"),
         ({"length": (1.0, 2.0), "angle": 3.0}, r"angle is the float 3.0, and has to be a range"),
-        ({"length": (2.0, 1.0), "angle": (0, 1)}, r"length=\(2.0, 1.0\) is no range"),
-        ({"length": (1.0, 2.0, 3.0), "angle": (0, 1)}, r"is no range"),
+        ({"length": (2.0, 1.0), "angle": (0, 1)}, r"length=\(2.0, 1.0\) is not a range"),
+        ({"length": (1.0, 2.0, 3.0), "angle": (0, 1)}, r"is not a range"),
     ],
 )
 def test_ranges_that_are_none_are_refused(ranges: dict[str, Any], message: str) -> None:

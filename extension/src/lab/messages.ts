@@ -26,7 +26,7 @@ export interface Diagnostic {
   start: Position;
   end: Position;
   message: string;
-  /** What is said beside the caret, then hints, then related places. */
+  /** The text beside the caret, then hints, then related places. */
   notes: string[];
   fixes: Fix[];
 }

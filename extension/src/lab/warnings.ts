@@ -10,7 +10,7 @@ import { html } from "../dom";
 import type { Links } from "./links";
 import type { Place, Replies, Warning } from "./messages";
 
-/** What is said at a line. */
+/** The warning shown at a line. */
 export interface Said extends Place {
   message: string;
 }

@@ -40,7 +40,7 @@ class Line:
 
     `sources` are the arrays with gradients that are read before anything is written there, `between` those
     that are written as a whole, each with the record that reads it first, or None.  Raises
-    NotReplayableError where a record is no launch, copy, known overwrite or checkpoint.
+    NotReplayableError where a record is not a launch, copy, known overwrite or checkpoint.
     """
 
     def __init__(self, records: Sequence[Record], policy: Policy) -> None:

@@ -126,7 +126,7 @@ class Choice:
 
     def __post_init__(self) -> None:
         if not is_whole(self.skip) or self.skip < 0:
-            message = f"skip_to_launch_index={self.skip!r} is no number of launches"
+            message = f"skip_to_launch_index={self.skip!r} is not a number of launches"
             raise refusal(KernelValueError, message, "tape", "pass a whole number from 0 up")
 
     def of(self, launches: Sequence[LaunchRecord]) -> list[tuple[int, LaunchRecord]]:

@@ -332,7 +332,7 @@ class Tolerance:
             require_step(self.eps)
         for name, value in (("atol", self.atol), ("rtol", self.rtol)):
             if value is not None and not (_is_number(value) and value >= 0):
-                message = f"{name}={value!r} is no tolerance"
+                message = f"{name}={value!r} is not a tolerance"
                 raise refusal(KernelValueError, message, "gradcheck", "pass 0 or more, or leave it away")
 
     def excess(self, pair: Pair) -> Floats:
@@ -434,7 +434,7 @@ def _largest(values: Floats) -> float:
 def require_step(eps: Any) -> None:
     """Raise KernelValueError unless a step of differences is a number above zero."""
     if not (_is_number(eps) and eps > 0):
-        message = f"eps={eps!r} is no step for differences"
+        message = f"eps={eps!r} is not a step for differences"
         raise refusal(KernelValueError, message, "differences", "pass a small number above 0, such as 1e-4")
 
 

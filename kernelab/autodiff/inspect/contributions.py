@@ -170,7 +170,7 @@ def of_python(
     elements = chosen if whole is None else getattr(whole, field)
     if not isinstance(elements, array):
         hint = 'name an array of the struct: field="k"' if isinstance(chosen, Instance) else _OF_FUNCTION
-        raise _refused(f"argument {argnums} of {name_of(function)} is no array", hint)
+        raise _refused(f"argument {argnums} of {name_of(function)} is not an array", hint)
     primal = clone(elements, requires_grad=True)
     if whole is not None:
         setattr(whole, field, primal)

@@ -212,7 +212,7 @@ class _Run:
         return self.at.get(atom)
 
     def operation(self, stmt: ir.Let, frame: Frame) -> None:
-        """Note an operation of floats; what integers and truth values come from is no part of the graph."""
+        """Note an operation of floats; what integers and truth values come from is not part of the graph."""
         if is_float(stmt.out):
             operands = [self.operand(arg, frame) for arg in stmt.args]
             args = tuple(self.shown(arg, frame) for arg in stmt.args)

@@ -108,8 +108,8 @@ def trace_thread(
 
 def _require_precision(compare: object) -> None:
     if compare not in (None, "float64"):
-        hint = 'write compare="float64"'
-        raise KernelValueError(Diagnostic(f"compare={compare!r} is no precision", code="compare", hint=hint))
+        message = f"compare={compare!r} is not a precision"
+        raise KernelValueError(Diagnostic(message, code="compare", hint='write compare="float64"'))
 
 
 def trace_record(
@@ -126,9 +126,9 @@ def trace_record(
 
     `record` is a launch of the tape, or its number among the records from 0.  The cotangents are those of
     ``tape.backward(loss, grads)``, or of the last `backward`.  No gradient changes.  Values that were
-    overwritten since are those that the tape has saved.  Raises TapeError where the record is no launch with
-    an adjoint, it is not known what the gradient is of, or float64 would need values that the launch has
-    overwritten; otherwise as `trace_thread` does.
+    overwritten since are those that the tape has saved.  Raises TapeError where the record is not a launch
+    with an adjoint, it is not known what the gradient is of, or float64 would need values that the launch
+    has overwritten; otherwise as `trace_thread` does.
     """
     keeps, records = chosen(where), tuple(tape)
     _require_precision(compare)
@@ -137,7 +137,7 @@ def trace_record(
     reverse = getattr(launch, "pullback", None)
     is_launch = isinstance(launch, LaunchRecord) and launch.call.space is None
     if not is_launch or not isinstance(launch, LaunchRecord) or not isinstance(reverse, Pullback):
-        message = f"record {record} of this tape is no launch on the CPU that has an adjoint"
+        message = f"record {record} of this tape is not a launch on the CPU that has an adjoint"
         numbers = ", ".join(str(i) for i, one in enumerate(records) if isinstance(one, LaunchRecord))
         raise TapeError(Diagnostic(message, code="record", hint=f"launches have the numbers {numbers}"))
     seeds = tape.cotangents(loss, grads) if loss is not None or grads is not None else tape.last_cotangents
@@ -263,7 +263,7 @@ def chosen(where: Where) -> Callable[[Seen], bool]:
     asked = where if isinstance(where, Mapping) else {} if where is None else {"line": where}
     if not all(isinstance(name, str) and isinstance(at, int | range) for name, at in asked.items()):
         hint = 'write where=7, where=range(7, 9), or where={"line": 7, "k": 3}, of iteration 3 over k'
-        message = f"where={where!r} is no place of a kernel"
+        message = f"where={where!r} is not a place of a kernel"
         raise KernelValueError(Diagnostic(message, code="where", hint=hint))
     wanted = {name: range(at, at + 1) if isinstance(at, int) else at for name, at in asked.items()}
 
@@ -425,6 +425,6 @@ def _named(kernel: Kernel, arguments: Sequence[Any], bars: Mapping[int, array], 
     positions = [i for i in bars if whole[i] is key]
     if not positions:
         called = f"`{key}`" if isinstance(key, str) else "what `adjoints` names"
-        message = f"{called} is no float argument of `{kernel.name}`"
+        message = f"{called} is not a float argument of `{kernel.name}`"
         raise LaunchError(Diagnostic(message, kernel.span, "seed", hint=f"name one of {', '.join(names)}"))
     return positions

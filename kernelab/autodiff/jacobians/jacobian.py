@@ -177,7 +177,7 @@ class Selection:
             ("max_inputs_per_var", self.max_inputs),
         ):
             if not is_whole(most):
-                message = f"{name}={most!r} is no number of elements"
+                message = f"{name}={most!r} is not a number of elements"
                 raise refusal(KernelValueError, message, "selection", "pass a whole number; -1 means all")
 
     def pairs(self, sources: Sequence[Variable], targets: Sequence[Variable]) -> list[Pair]:

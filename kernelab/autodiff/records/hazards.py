@@ -137,7 +137,7 @@ class Guard:
         self.overwrites.clear()
 
     def note(self, event: Overwrite) -> None:
-        """Note an overwrite, and tell those who listen."""
+        """Note an overwrite, and tell the listeners."""
         self.overwrites.append(event)
         for listener in LISTENERS:
             listener(event)

@@ -3,7 +3,7 @@
 `backward(check_finite=True)` looks at the adjoints after every record.  Where one is not finite, the guilty
 launch alone is run again, by a program in which every float is accompanied by where it turned
 (`passes.common.shadow_values`), on copies of what it writes.  As long as the loss and all adjoints are
-finite nothing is said, whatever the arrays hold that do not matter.
+finite there is no message, whatever other arrays hold.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

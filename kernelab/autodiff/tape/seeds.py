@@ -279,7 +279,7 @@ def _checked_loss(loss: Any, recording: Recording) -> array:
         raise refusal("loss", *no_loss(loss))
     if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not is_differentiable(loss.dtype):
         name = called(loss, "the loss")
-        message = f"{name} is no single float: it has {loss.size} elements of {loss.dtype}"
+        message = f"{name} is not a single float: it has {loss.size} elements of {loss.dtype}"
         y = name.strip("`") if name.startswith("`") else "y"
         hint = (
             f"add its elements up: kl.utils.array_sum({y}, out=loss) on the tape, "
@@ -348,7 +348,7 @@ def _no_cotangent(target: array, what: str) -> TapeError:
 def _host_cotangent(target: array, cotangent: Any) -> HostArray:
     try:
         kind = widened(np.asarray(cotangent)).dtype.kind
-    except (TypeError, ValueError):  # what is no array, or claims to be one and is none
+    except (TypeError, ValueError):  # what is not an array, or claims to be one and is none
         kind = "O"
     if kind not in "fiub":
         raise _no_cotangent(target, a_thing(cotangent) + (" of complex numbers" if kind == "c" else ""))

@@ -163,7 +163,7 @@ class Tape(Observed, Habits, Displayed):
     def __init__(self, overwrite: Policy | None = None) -> None:
         overwrite = settings().overwrite if overwrite is None else overwrite
         if not isinstance(overwrite, str) or overwrite not in POLICIES:
-            message = f"overwrite={overwrite!r} is no policy of a tape"
+            message = f"overwrite={overwrite!r} is not a policy of a tape"
             hint = 'use "save", "warn" or "error"'
             raise KernelValueError(Diagnostic(message, code="overwrite", hint=hint))
         self._recording = Recording(Guard(overwrite))
@@ -448,7 +448,7 @@ class Tape(Observed, Habits, Displayed):
         return self._cotangents or final_ones(self._recording)
 
     def cotangents(self, loss: array | None, grads: Mapping[array, Any] | None) -> Seeds:
-        """The seeds of `backward`; raises TapeError where these are no seeds of this tape."""
+        """The seeds of `backward`; raises TapeError where these are not seeds of this tape."""
         return seeds_of(self._recording, loss, grads)
 
     # -------------------------------------------------------------------------------------- gradients

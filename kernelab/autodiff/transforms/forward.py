@@ -35,7 +35,7 @@ class Moved(Ran):
         active = tuple(i for i, argument in given if argument is not None and not _is_integer(argument))
         try:
             passed = self.program.pullback(active, self.groups).reached if self.program.dead_ends else active
-        except KernelError:  # there is no adjoint: nothing is said
+        except KernelError:  # there is no adjoint: no message
             passed = active
         return self._arrays(i for i in passed if i in self.program.reads)
 

@@ -194,7 +194,7 @@ def _tell_of_zeros(
 ) -> None:
     """Warn where values go on to the outputs though the derivative is zero by construction.
 
-    A condition is told of where nothing else leads back to the inputs, which have the given names.
+    A condition is reported where nothing else leads back to the inputs, which have the given names.
     """
     if not any(isinstance(entry, Ran) and entry.program.dead_ends for entry in entries):
         return

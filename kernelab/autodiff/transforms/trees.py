@@ -165,7 +165,7 @@ def cotangents_of(value: Any, func: Callable[..., Any]) -> list[array | None]:
 
 
 def mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:
-    """The same tree with what `leaf` makes of everything in it that is no tuple, list or dict."""
+    """The same tree with what `leaf` makes of everything in it that is not a tuple, list or dict."""
     if isinstance(value, tuple | list):
         return type(value)([mapped(part, leaf) for part in value])
     if isinstance(value, dict):

@@ -37,7 +37,7 @@ def lanes_of(func: Function, args: Sequence[Any], in_dims: Any) -> tuple[list[in
 def _lane_axis(func: Function, name: str, arg: Any, dim: Any) -> int:
     """The axis that counts the lanes of one argument; GradientError where `dim` names none."""
     if not is_whole(dim):
-        message = f"in_dims says {dim!r} for argument {name}, which is no axis"
+        message = f"in_dims says {dim!r} for argument {name}, which is not an axis"
         raise refusal(GradientError, message, "in_dims", "pass a whole number, or None for no lanes")
     if isinstance(arg, structarray):
         message = f"argument {name} of {name_of(func)} is an array of structs, which has no lanes"

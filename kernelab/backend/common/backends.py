@@ -231,7 +231,7 @@ def tell_of_wrapped(info: EntryInfo, bits: int) -> None:
 def tell_of_negative(sites: Iterable[Site]) -> None:
     """The same at some accesses.
 
-    Nothing is said of what no user wrote, nor of `array.__getitem__` with indices, which are NumPy's.
+    Leaves out code that no user wrote, and `array.__getitem__` with indices, which are NumPy's.
     """
     wanted = settings().negative_index
     if wanted == "wrap":

@@ -204,7 +204,7 @@ def _loaded(path: Path, load: Callable[[Path], Loaded]) -> Loaded | None:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Wait for whoever holds this lock; a process that dies lets go, and some systems have no locks."""
+    """Wait for the holder of this lock; a process that dies releases it, and some systems have no locks."""
     with path.open("w") as lock:
         with contextlib.suppress(OSError, ImportError):
             import fcntl

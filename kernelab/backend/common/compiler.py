@@ -146,7 +146,7 @@ class Compiler:
         except FileNotFoundError:
             head = b""
         if not head or (sys.platform == "linux" and head != b"\x7fELF"):
-            wrote = "something that is no library" if head else "nothing"
+            wrote = "something that is not a library" if head else "nothing"
             message = f"{Path(self.command[-1]).name} reported success, and wrote {wrote}"
             hint = f"it is `{shlex.join(self.command)}`: set KERNELAB_CXX to a C++ compiler that works"
             raise BuildError(Diagnostic(message, code="compiler", hint=hint))

@@ -36,7 +36,7 @@ class Reach:
 
 
 def reach_of(layout: Layout, slots: Sequence[int]) -> dict[str, Reach]:
-    """The bytes of each array argument that is no residual, by the parameter's name."""
+    """The bytes of each array argument that is not a residual, by the parameter's name."""
     arrays = (param for param in layout.params if isinstance(param.type, Array) and not param.residual)
     return {param.name: _reach(param, slots) for param in arrays}
 

@@ -51,13 +51,13 @@ class Pending(Generic[T]):
         try:
             self._made.append(self._context.run(self._make))
             del self._make
-        except BaseException as problem:  # noqa: BLE001 (it is for whoever takes the result)
+        except BaseException as problem:  # noqa: BLE001 (raised again where the result is taken)
             self.problem = problem
         del self._context
         self._done.set()
 
     def drop(self) -> None:
-        """Leave the build to whoever takes the result: no thread will do it."""
+        """Leave the build to the caller who takes the result: no thread will do it."""
         self._home = 0
 
     def result(self) -> T:

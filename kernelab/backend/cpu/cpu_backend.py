@@ -350,7 +350,7 @@ class _Block:
         return self.caught or failure(info, list(self.status), slots_of(args)[:GRID_SLOTS])
 
     def print(self, info: EntryInfo) -> None:
-        """Write what the launch has printed, and let go of it."""
+        """Write what the launch has printed, and free it."""
         status = self.status
         words = backends.view(status[PRINTED], (status[PRINTED_WORDS],), (8,), int64).copy()
         backends.free(status[PRINTED])

@@ -257,7 +257,7 @@ class CudaEntry:
         scalar = scalar_of(param.type.elem)
         size = scalar.bits // 8
         message = (
-            f"elements of `{param.name}` of `{self.info.name}` stand at addresses that are no multiples "
+            f"elements of `{param.name}` of `{self.info.name}` stand at addresses that are not multiples "
             f"of {size}: a CUDA device reads no {scalar} there"
         )
         hint = (

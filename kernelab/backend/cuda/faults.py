@@ -8,7 +8,7 @@ class DriverError(KernelError):
 
 
 class LostError(DriverError):
-    """A kernel has made the device's context unusable: nothing on it can be had any more."""
+    """A kernel has made the device's context unusable: nothing on it can be read any more."""
 
 
 FAULTS = {
@@ -53,7 +53,7 @@ _ADDRESS = "; a snippet of C++ or an array over a pointer is the likely cause"
 LOST = {
     "CUDA_ERROR_ILLEGAL_ADDRESS": ("a kernel used an address outside of all arrays", _ADDRESS),
     "CUDA_ERROR_MISALIGNED_ADDRESS": (
-        "a kernel read or wrote a number at an address that is no multiple of its size",
+        "a kernel read or wrote a number at an address that is not a multiple of its size",
         _ADDRESS,
     ),
     "CUDA_ERROR_LAUNCH_FAILED": ("a kernel crashed on the device", ""),

@@ -110,7 +110,7 @@ def is_specializable(layout: Layout, changed: frozenset[str], slots: Sequence[in
 
 
 def misaligned(layout: Layout, slots: Sequence[int]) -> Param | None:
-    """The first array with numbers at addresses that are no multiples of their size; None if there is none.
+    """The first array with numbers at addresses that are not multiples of their size; None if there is none.
 
     A CPU reads and writes those, a device fails.
     """

@@ -254,7 +254,7 @@ class Driver:
         return int(free) + reserved - used, int(total)
 
     def owns(self, address: int) -> bool:
-        """Whether an address is of this device's memory, whoever has allocated it; pinned memory is not."""
+        """Whether an address is of this device's memory, from any library; pinned memory is not."""
         self._enter()
         kinds, device = self._api.CUpointer_attribute, self._api.CUmemorytype.CU_MEMORYTYPE_DEVICE
         wanted = {

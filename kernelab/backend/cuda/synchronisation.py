@@ -81,7 +81,7 @@ class Used(Protocol):
 class EventPool:
     """Events for cross-stream waits, each in one use at a time.
 
-    Whoever frees memory makes streams wait too, and Python frees it anywhere: between two calls of the
+    Freeing memory makes streams wait too, and Python frees it anywhere: between two calls of the
     driver, and in other threads.  A shared event would then be recorded anew before it was waited for.
     """
 

@@ -5,7 +5,7 @@ it adds to and not for the size of the array.  A small array has one float64 for
 beginning: an addition then needs no test of its size.  Those of a vector of three stand in four places: it
 crosses no cache line, and one instruction adds to all of it.  Where there is no memory, the addition is a
 plain one.
-In a field of packed records, whose stride is no multiple of its size, an element can begin at any byte.
+In a field of packed records, whose stride is not a multiple of its size, an element can begin at any byte.
 A total that all threads share is settled by a whole launch, and handed over by a part (`share32`).
 
 On a device the total of one element is a float64 of the thread's own.  When another element's turn comes it

@@ -91,7 +91,7 @@ class Body(Writer):
     """Prints one function: names, the sites of its checks, and which helpers it calls."""
 
     def __init__(self, function: ir.Function, symbol: str, flavor: Flavor, symbols: Names) -> None:
-        assert not function.body.yields, f"{function.name} is no kernel"
+        assert not function.body.yields, f"{function.name} is not a kernel"
         super().__init__(function, flavor)
         self.symbol = symbol
         self.layout = layout_of(function)

@@ -6,8 +6,8 @@
     }
 
 A snippet sees arrays as ``x[i]``, ``x(i, j)`` or ``wp::address(x, i, j)``, checked against their bounds, and
-vectors and matrices as ``wp::vec_t`` and ``wp::mat_t``.  The compiler's words about its lines are for whoever
-wrote them.
+vectors and matrices as ``wp::vec_t`` and ``wp::mat_t``.  The compiler's messages about its lines reach
+the user.
 """
 
 import re
@@ -228,7 +228,7 @@ def spelt(type: Type) -> str:
         case Mat(scalar, n, m):
             return f"wp::mat_t<{n}, {m}, {spelling.value_type(scalar)}>"
         case _:
-            raise AssertionError(f"{type} is no value")
+            raise AssertionError(f"{type} is not a value")
 
 
 def component(type: Value, name: str, k: int) -> str:
@@ -241,7 +241,7 @@ def component(type: Value, name: str, k: int) -> str:
         case Mat(_, _, m):
             return f"{name}.data[{k // m}][{k % m}]"
         case _:
-            raise AssertionError(f"{type} is no value")
+            raise AssertionError(f"{type} is not a value")
 
 
 # ------------------------------------------------------------------------- what is refused

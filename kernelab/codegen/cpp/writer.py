@@ -125,7 +125,7 @@ def early_saves(body: ir.Block) -> frozenset[ir.Stmt]:
 
 
 class Writer:
-    """Writes the statements of one function that are no regions."""
+    """Writes the statements of one function that are not regions."""
 
     def __init__(self, function: ir.Function, flavor: Flavor) -> None:
         self.function = function

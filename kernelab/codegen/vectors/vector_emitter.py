@@ -175,7 +175,7 @@ class VectorBody(VectorWriter):
         return [*texts, Line(f"{indent}}}"), Line(indent + leave)]
 
     def other_groups(self, index: str) -> list[Line]:
-        """The groups at borders, and those of which some lanes are no threads."""
+        """The groups at borders, and those of which some lanes are not threads."""
         width, is_down = self.lanes.width, self.function.descending
         left = "at - release" if is_down else "release - at"
         head = [f"const int rest = {left} < {width} ? (int)({left}) : {width};"]

@@ -1,4 +1,4 @@
-"""Statements of vector code that are no regions: what becomes of each, sums, and saved values."""
+"""Statements of vector code that are not regions: what becomes of each, sums, and saved values."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -44,7 +44,7 @@ class LaneByLane:
 
 
 class VectorWriter(VectorMemory):
-    """Writes the statements of one function that are no regions, for groups of threads."""
+    """Writes the statements of one function that are not regions, for groups of threads."""
 
     def __init__(self, function: ir.Function, lanes: Lanes) -> None:
         super().__init__(function, lanes)

@@ -5,7 +5,7 @@
     adjoint[b].mass += v        b_bar.mass += v     b_bar is a struct of sums and parameters
     adjoint[b.mass] += v        the same
 
-What is no float has no adjoint: in `b_bar` it is what it is in `b`.
+What is not a float has no adjoint: in `b_bar` it is what it is in `b`.
 """
 
 import ast
@@ -227,11 +227,11 @@ class Adjoints(ast.NodeTransformer):
                 self.used.add(name)
                 return ast.copy_location(ast.Name(self.names[name], node.ctx), node)
             case ast.Name(name) if name in self.inputs:
-                self.error(node, f"{name} has no adjoint: it is no float", "leave this line out")
+                self.error(node, f"{name} has no adjoint: it is not a float", "leave this line out")
             case ast.Subscript(value=ast.Name(name)) if name in self.names:
                 self.error(node, "adjoint[...] takes the name of an argument", f"write adjoint[{name}][...]")
             case _:
                 targets = " or ".join(f"adjoint[{name}]" for name in self.names) or "no adjoint at all"
                 text = self.rule.places.text(node.slice)
-                self.error(node, f"{text} is no argument of {self.function}", f"write {targets}")
+                self.error(node, f"{text} is not an argument of {self.function}", f"write {targets}")
         return node

@@ -205,7 +205,7 @@ class _Lowering:
         for was, atom in zip(before, function.body.yields, strict=True):
             if not is_differentiable(type_of(was)) and atom != was:
                 assert isinstance(was, Var)
-                message = f"{rule.name} changes the adjoint of {was.hint}, which has none: it is no float"
+                message = f"{rule.name} changes the adjoint of {was.hint}, which has none: it is not a float"
                 raise self.mistake(rule, message, "leave this out")
         return _of_floats(function)
 
@@ -257,7 +257,7 @@ class _Lowering:
 
     @property
     def tangents(self) -> list[Type]:
-        """The types of what a jvp function returns, where structs have what is no float, too."""
+        """The types of what a jvp function returns, where structs have what is not a float, too."""
         types: list[Type] = []
         for kind in self.returned:
             if isinstance(kind, Struct):

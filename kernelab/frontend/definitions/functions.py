@@ -285,7 +285,7 @@ class UserFunction(Offers, Single, Displayed):
 def _instance(frame: Frame, params: Mapping[str, Meaning], name: str, span: Span) -> Instance:
     yields: list[Atom] = []
     results = _results(frame.env.get(RETURNED), yields)
-    # What is no float in the adjoint or the tangent of a struct is a parameter already.
+    # What is not a float in the adjoint or the tangent of a struct is a parameter already.
     vars = tuple(dict.fromkeys(var for meaning in params.values() for var in struct_values.vars_of(meaning)))
     function = Function(name, vars, frame.builder.close(*yields), (), span)
     return Instance(verify(function), results, tuple(frame.late_sums))

@@ -266,7 +266,7 @@ def _return(frame: Frame, stmt: ast.Return) -> None:
 def _assert(frame: Frame, stmt: ast.Assert) -> None:
     if isinstance(stmt.test, ast.Tuple) and stmt.msg is None:
         hint = "leave the parentheses out«/\\bassert *\\((.*)\\)/assert \\1/»"
-        raise frame.error(stmt.test, "assert is no function: a pair of values always holds", hint=hint)
+        raise frame.error(stmt.test, "assert is not a function: a pair of values always holds", hint=hint)
     cond = condition(frame, stmt.test)
     match stmt.msg:
         case None:

@@ -138,7 +138,7 @@ def _select(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
 
 
 def _has_elements(frame: Frame, arguments: Arguments) -> Typed | None:
-    """Whether the one argument is an array that is there; None where it is no array."""
+    """Whether the one argument is an array that is there; None where it is not an array."""
     there = reads.has_elements(frame, arguments[0].value) if len(arguments) == 1 else None
     return None if there is None else Typed(there)
 

@@ -57,7 +57,7 @@ def number(frame: Frame, name: str, argument: Argument) -> Weak | Typed:
         return argument.value
     hint = "index the array to take one element" if isinstance(argument.value, ArrayRef) else ""
     if isinstance(argument.value, TupleOf):
-        hint = f"a tuple is no vector: write vec{len(argument.value.items)}(...) where it is made"
+        hint = f"a tuple is not a vector: write vec{len(argument.value.items)}(...) where it is made"
     raise frame.error(argument.node, f"{name} takes numbers, not {describe(argument.value)}", hint=hint)
 
 

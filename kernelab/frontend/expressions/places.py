@@ -203,7 +203,7 @@ def swizzled(frame: Frame, node: ast.Attribute, base: Typed, letters: str) -> Ty
 
 
 def refuse_component(frame: Frame, base: Meaning, group: Sequence[ast.expr], node: ast.expr) -> None:
-    """Raise Mistake where `.x` follows a value that is no vector."""
+    """Raise Mistake where `.x` follows a value that is not a vector."""
     if isinstance(base, Typed) and isinstance(base.type, Vec):
         return
     match group[0]:
@@ -359,7 +359,7 @@ def _not_assignable(frame: Frame, target: ast.expr, base: Meaning) -> Exception:
     if isinstance(base, HostArray | Typed):
         return frame.error(
             target,
-            f"{text} cannot be assigned: it is no variable of this def",
+            f"{text} cannot be assigned: it is not a variable of this def",
             hint="copy it into a variable first, and assign to that",
         )
     return frame.error(

@@ -235,7 +235,7 @@ def optional_value(frame: Frame, node: ast.expr) -> Meaning:
 
 
 def has_elements(frame: Frame, value: Meaning) -> Atom | None:
-    """Whether an array has elements; None for what is no array."""
+    """Whether an array has elements; None for what is not an array."""
     if isinstance(value, NoArray):
         return FALSE
     array = struct_values.first(value) if isinstance(value, StructArrayRef) else value

@@ -173,7 +173,7 @@ def field(frame: Frame, base: Meaning, name: str, node: ast.expr) -> Meaning:
                 return Typed(frame.builder.load(entered.var, entered.indices))
             return entered
         case _:
-            raise AssertionError(f"{base} is no struct")
+            raise AssertionError(f"{base} is not a struct")
 
 
 def _position(frame: Frame, base: Meaning, name: str, node: ast.expr) -> tuple[Struct, int]:

@@ -1,4 +1,4 @@
-"""Lowers words that are no operations: `tid`, `len`, `cast`, atomics, `expect_eq`, `print`."""
+"""Lowers words that are not operations: `tid`, `len`, `cast`, atomics, `expect_eq`, `print`."""
 
 import ast
 import re

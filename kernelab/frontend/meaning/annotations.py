@@ -99,7 +99,7 @@ def _stands_for_any(node: ast.expr, scope: Scope) -> bool:
 
 
 def open_ndim(node: ast.expr) -> int | None:
-    """The number of dimensions of an array of `Any`; None for an annotation that is no array."""
+    """The number of dimensions of an array of `Any`; None for an annotation that is not an array."""
     match node:
         case ast.Subscript(value=head, slice=ast.Tuple(elts=[_, ast.Constant(value=int() as ndim)])):
             return ndim if word(head) in DIMENSIONS else None

@@ -38,14 +38,14 @@ from kernelab.lang.types import Array, Scalar, Type, Value, bytes_of, float32, i
 
 
 def index(frame: Frame, node: ast.expr) -> Atom:
-    """The value of an index; raises Mistake for a slice, and for what is no integer."""
+    """The value of an index; raises Mistake for a slice, and for what is not an integer."""
     if isinstance(node, ast.Slice):
         raise frame.error(node, "a slice cannot stand here", hint="take one index after another")
     return index_of(frame, frame.value(node), node)
 
 
 def index_of(frame: Frame, value: Meaning, node: ast.expr) -> Atom:
-    """A value as an index; raises Mistake for what is no integer."""
+    """A value as an index; raises Mistake for what is not an integer."""
     match value:
         case Weak(int() as number) if not isinstance(number, bool):
             return convert(frame, Weak(number), int32, node, "an index is")

@@ -229,7 +229,7 @@ def _replace(stmt: ast.stmt, result: ast.expr) -> None:
 
 
 def _own(stmt: ast.stmt) -> Iterator[ast.AST]:
-    """The parts of a statement that are no blocks."""
+    """The parts of a statement that are not blocks."""
     for part in ast.iter_child_nodes(stmt):
         if not isinstance(part, ast.stmt):
             yield part

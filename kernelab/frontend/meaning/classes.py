@@ -177,7 +177,7 @@ def _type(struct: str, field: str, stated: Any, namespace: Mapping[str, Any]) ->
         case StructRef(inner):
             return inner
         case _:
-            message = f"the field {field} of {struct} is annotated with {stated!r}, which is no type"
+            message = f"the field {field} of {struct} is annotated with {stated!r}, which is not a type"
             raise Mistake(
                 Diagnostic(message, None, "annotation", hint="write float, kl.vec3, kl.array[float], ...")
             )

@@ -208,7 +208,7 @@ def operate(
     op, type, types = resolved
     empty = next((t for t in types if size_of(t) == 0), None)
     if empty is not None and isinstance(type, Scalar) and name not in OF_NOTHING:
-        raise frame.error(node, f"{empty} has no components, so {name} of it is no number")
+        raise frame.error(node, f"{empty} has no components, so {name} of it is not a number")
     atoms = [_take(frame, o, t, node) for o, t in zip(operands, types, strict=True)]
     return Typed(frame.builder.let(op, atoms, type), _origins(frame, name, operands, type, origin))
 

@@ -4,7 +4,7 @@
     after     DeadEnd(x -> y, "round", at the first line)
 
 A value ends so in an integer, in a rounding, or in a condition: a comparison that becomes a number, the `if`
-or the loop around what is written.  An index that depends on a float is no chain that anybody meant to
+or the loop around what is written.  An index that depends on a float is not a chain that anybody meant to
 differentiate.  A load from an array of integers counts as such a value too, so that what was stored as an
 integer by one kernel can be followed into the next.
 """

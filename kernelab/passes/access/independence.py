@@ -155,7 +155,7 @@ def may_meet(function: ir.Function) -> bool:
 
 
 def summed(function: ir.Function) -> frozenset[str]:
-    """The arrays that a function only adds to, by name: they may share memory, whoever comes first."""
+    """The arrays that a function only adds to, by name: they may share memory, in any order."""
     handed = {
         array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Native) for _, array in stmt.arrays
     }

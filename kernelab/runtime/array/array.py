@@ -433,7 +433,7 @@ def struct_in(data: Any) -> Struct | None:
 
 
 def require_array(value: Any, wants: str, hint: str = "make an array of it: kl.array(...)") -> None:
-    """Raise KernelTypeError where a value is no array; `wants` are the words before "an array"."""
+    """Raise KernelTypeError where a value is not an array; `wants` are the words before "an array"."""
     if not isinstance(value, array):
         message = f"{wants} an array of kernelab, not {described(value)}"
         raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))

@@ -241,7 +241,7 @@ def over(
         dtype, parts = elem, shape_of(elem)
         at = len(shape) - len(parts)
         if at < 0 or shape[at:] != parts or strides[at:] != contiguous_strides(parts, size):
-            message = f"the last axes of shape {shape} are no components of {elem}, side by side"
+            message = f"the last axes of shape {shape} are not components of {elem}, side by side"
             raise KernelTypeError(Diagnostic(message, code="shape", hint=f"they have to be {parts}"))
         shape, strides = shape[:at], strides[:at]
     if not shape:
@@ -487,7 +487,7 @@ def _viewed(shape: tuple[int, ...], strides: tuple[int, ...], old: Value, new: V
         dense = strides[at:] == contiguous_strides(components, itemsize(old))
         if at > 0 and shape[at:] == components and dense:
             return shape[:at], strides[:at]
-        message = f"the last axes of an array of shape {shape} are no components of {new}"
+        message = f"the last axes of an array of shape {shape} are not components of {new}"
         hint = f"they have to be {components}, side by side, after at least one other axis"
         raise KernelTypeError(Diagnostic(message, code="dtype", hint=hint))
     message = f"{old} has {itemsize(old)} bytes, {new} has {itemsize(new)}"

@@ -355,7 +355,7 @@ class Views(Strided):
             raise KernelTypeError(Diagnostic(message, code="shape", hint="write x.transpose((1, 0))"))
         order = tuple(reversed(range(self.ndim))) if axes is None else tuple(axes)
         if sorted(order) != list(range(self.ndim)):
-            message = f"{order} is no order of the {self.ndim} axes"
+            message = f"{order} is not an order of the {self.ndim} axes"
             hint = f"write x.transpose({tuple(reversed(range(self.ndim)))}), or another order of these"
             raise KernelValueError(Diagnostic(message, code="shape", hint=hint))
         shape, strides = (tuple(values[i] for i in order) for values in (self.shape, self.strides))

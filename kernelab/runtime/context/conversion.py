@@ -159,7 +159,7 @@ def _no_numbers(values: HostArray, data: Any, purpose: str) -> Exception:
 
 
 def _culprit(data: Any) -> Any:
-    """The first part of nested data that is no number, None if there is none."""
+    """The first part of nested data that is not a number, None if there is none."""
     if isinstance(data, numbers.Real | np.bool_):
         return None
     if not isinstance(data, list | tuple) and not (isinstance(data, np.ndarray) and data.ndim):
@@ -233,7 +233,7 @@ def type_of_numpy(dtype: Any) -> Scalar:
         kind = None
     if kind is None:
         named = described(dtype) if hasattr(dtype, "dtype") else repr(dtype)
-        message = f"{named} is no type of array elements"
+        message = f"{named} is not a type of array elements"
         raise KernelTypeError(Diagnostic(message, hint=_type_instead(dtype), code="dtype"))
     return kind
 
@@ -313,7 +313,7 @@ def element_type(value: Any) -> Value:
         case (n, m) if 1 <= n * m <= LARGEST:
             return Mat(scalar, n, m)
         case shape:
-            message = f"{described(value)} of shape {shape} is no element of an array"
+            message = f"{described(value)} of shape {shape} is not an element of an array"
             hint = "an element is a number, a vector or a matrix; make the array with kl.array(...)"
             raise KernelTypeError(Diagnostic(message, code="shape", hint=hint))
 

@@ -70,7 +70,7 @@ class Recorder:
         target.blank()[...] = compute(*(source.seen() for source in sources))
 
     def marked_read(self, elements: Elements) -> None:
-        """Code that is no kernel has read an array."""
+        """Code that is not a kernel has read an array."""
 
     def came_in(self, elements: Elements, data: Any = None) -> None:
         """An array was made of values that the host had, of `data`."""
@@ -110,7 +110,7 @@ It is a number that differs between runs, and that memory made in this one excee
 
 
 def tell_outside(arrays: Iterable[Elements], by_host: bool = False) -> Origins:
-    """To be called where arrays are used, by the host or by a launch: tells those who would not hear.
+    """To be called where arrays are used, by the host or by a launch: tells observers who would miss it.
 
     Returns what the values are to carry that the host gets.
     """
@@ -207,7 +207,7 @@ _TOLD: set[tuple[str, Place]] = set()
 
 
 def inform(message: str, hint: str, code: str) -> None:
-    """Write a line of information, which is no warning, once for a line of the user's code."""
+    """Write a line of information, which is not a warning, once for a line of the user's code."""
     place = caller()
     if (code, place) not in _TOLD:
         _TOLD.add((code, place))

@@ -152,7 +152,7 @@ def zeros_like(
 ) -> array:
     """Zeros in the shape and dtype of `src`; `requires_grad` too unless given.
 
-    They are on its device unless another one is given.  Raises KernelTypeError for what is no array.
+    They are on its device unless another one is given.  Raises KernelTypeError for what is not an array.
 
     >>> kl.zeros_like(kl.ones((2, 2))).shape
     (2, 2)
@@ -197,7 +197,7 @@ def full_like(
 ) -> array:
     """One value everywhere in the shape and dtype of `src`; the rest as for `zeros_like`.
 
-    Raises KernelTypeError or KernelValueError for a value that is no element of that dtype.
+    Raises KernelTypeError or KernelValueError for a value that is not an element of that dtype.
 
     >>> kl.full_like(kl.zeros(2), 7.0).list()
     [7.0, 7.0]
@@ -291,7 +291,7 @@ def clone(
     """A contiguous copy; a tape differentiates through it unless ``requires_grad=False`` detaches it.
 
     It has the shape and dtype of `src`, and is on its device unless another one is given.  Raises
-    KernelTypeError for what is no array, LaunchError for a device that is not there.
+    KernelTypeError for what is not an array, LaunchError for a device that is not there.
 
     >>> x = kl.ones(2)
     >>> y = kl.clone(x)

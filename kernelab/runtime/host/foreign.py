@@ -41,7 +41,7 @@ def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, gra
         warn_at(message, "library", hint)
     elif requires_grad is None and t.requires_grad and ENTERED:
         name = called(t, "this tensor")
-        message = f"no gradient flows to {name}: it is no argument of the function that is differentiated"
+        message = f"no gradient flows to {name}: it is not an argument of the function that is differentiated"
         hint = "pass it as an argument; if it is meant to be a constant: from_torch(t, requires_grad=False)"
         warn_at(message, "library", hint)
     wanted = bool(t.requires_grad) if requires_grad is None else requires_grad
@@ -119,7 +119,7 @@ def _tensor(a: array, torch: Any) -> Any:
 def to_dlpack(a: array) -> Any:
     """The memory of an array as a DLPack capsule, for libraries that take no arrays themselves.
 
-    Components of vectors and matrices stand in the last axes.  Raises KernelTypeError for what is no array.
+    Components of vectors and matrices stand in the last axes.  Raises KernelTypeError where `a` is none.
 
     >>> np.from_dlpack(kl.ones(2, dtype=kl.vec3)).shape
     (2, 3)
@@ -153,7 +153,7 @@ def dtype_from_numpy(numpy_dtype: Any) -> Scalar:
 def dtype_to_numpy(dtype: Any) -> Any:
     """NumPy's class of the numbers of a type: ``np.float32`` for `float32` and for `float`.
 
-    Raises KernelTypeError for vectors, matrices and structs, and for what is no type.
+    Raises KernelTypeError for vectors, matrices and structs, and for what is not a type.
     """
     elem = value_type(dtype)
     if not isinstance(elem, Scalar):

@@ -111,7 +111,7 @@ class Changing(Builtin):
     def __call__(self, *values: Any, **named: Any) -> Any:
         """Set the components of the values that are to hold the results; else what the operation gives.
 
-        Raises KernelTypeError for a target that is no vector or matrix of the type that a result has.
+        Raises KernelTypeError for a target that is not a vector or matrix of the type that a result has.
         """
         ordered = self._in_order(values, named)
         targets = ordered[filled(self.name, len(ordered))]

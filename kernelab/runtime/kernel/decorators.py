@@ -105,7 +105,7 @@ def overload(kernel: Any, types: Sequence[Any] | Mapping[str, Any] | None = None
     if not isinstance(kernel, Kernel) or not isinstance(kernel.loaded, GenericKernel):
         name = getattr(kernel, "__name__", repr(kernel))
         hint = "give one of its parameters the type Any, or launch it as it is"
-        raise KernelTypeError(Diagnostic(f"{name} is no kernel with parameters of Any", hint=hint))
+        raise KernelTypeError(Diagnostic(f"{name} is not a kernel with parameters of Any", hint=hint))
     return kernel.instance(stated(kernel.loaded, types or ()))
 
 
@@ -113,7 +113,8 @@ def _of_stub(stub: FunctionType, names: Mapping[str, Any]) -> Kernel:
     kernel = names.get(stub.__name__)
     hint = "define the kernel with Any first, then @overload a def of its name"
     if not isinstance(kernel, Kernel) or not isinstance(kernel.loaded, GenericKernel):
-        raise KernelTypeError(Diagnostic(f"{stub.__name__} is no kernel with parameters of Any", hint=hint))
+        message = f"{stub.__name__} is not a kernel with parameters of Any"
+        raise KernelTypeError(Diagnostic(message, hint=hint))
     parameters = stub.__code__.co_varnames[: stub.__code__.co_argcount]
     annotations = annotations_of(stub)
     annotations = {name: evaluated(annotations.get(name), stub, names) for name in parameters}
@@ -258,7 +259,7 @@ def _attach(rule: Rule, target: UserFunction) -> None:
 def struct(cls: Any) -> type[Instance]:
     """Make a struct of a Python class with annotated fields: ``@struct``; its instances hold such fields.
 
-    Raises KernelTypeError for methods, base classes, and annotations that are no types of kernels.
+    Raises KernelTypeError for methods, base classes, and annotations that are not types of kernels.
 
     >>> @kl.struct
     ... class Particle:

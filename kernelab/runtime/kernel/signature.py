@@ -189,7 +189,7 @@ def inferred(argument: Any, elems: Sequence[Value]) -> AnyType | None:
 def _of_numbers(argument: Sequence[Any], elems: Sequence[Value]) -> AnyType | None:
     try:
         values = np.asarray(argument)
-    except (TypeError, ValueError):  # the rows have different lengths, or an object in them is no number
+    except (TypeError, ValueError):  # the rows have different lengths, or an object in them is not a number
         return None
     if values.dtype.kind not in "biuf":
         return None

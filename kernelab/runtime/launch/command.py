@@ -26,7 +26,7 @@ def require_lists(**lists: Any) -> None:
 
 
 def no_kernel(value: object) -> LaunchError:
-    """The error for a launch of what is no kernel."""
+    """The error for a launch of what is not a kernel."""
     if value is None:
         hint = "write kl.launch(kernel, dim=n, inputs=[...], outputs=[...])"
         return LaunchError(Diagnostic("launch() needs a kernel", code="kernel", hint=hint))

@@ -330,7 +330,7 @@ class Call:
         return self.kernel.program.sharing(self.arguments)
 
     def will_write(self) -> None:
-        """Warn those who need what the launch overwrites, and count the writes."""
+        """Warn observers who need what the launch overwrites, and count the writes."""
         will_write(self.kernel.program, self.grid.extents, self.arguments)
 
     def settled(self, groups: Groups) -> Positions:

@@ -67,7 +67,7 @@ class Described:
 
 
 _held: dict[int, tuple[object, ...]] = {}
-"""What capsules describe, by the address of the description, until whoever has it lets go."""
+"""What capsules describe, by the address of the description, until its holder releases it."""
 
 
 _waiting: dict[int, Any] = {}
@@ -91,9 +91,9 @@ def sweep() -> None:
 
 
 def capsule_of(described: Described) -> Any:
-    """A capsule that describes elements, which live as long as it, or whoever takes it, needs them.
+    """A capsule that describes elements, which live as long as it, or the array made of it, needs them.
 
-    Raises BufferError for strides that are no whole number of elements, for which DLPack has no words.
+    Raises BufferError for strides that are not a whole number of elements, for which DLPack has no words.
     """
     size = described.scalar.dtype.itemsize
     if any(stride % size for stride in described.strides):

@@ -251,7 +251,7 @@ class Allocation:
         return memory
 
     def image(self) -> Any:
-        """A buffer like `buffer`, for those who look at addresses alone: its bytes may be anything."""
+        """A buffer like `buffer` for code that reads only addresses: its bytes may be anything."""
         return self.buffer()
 
     def seen(self) -> Any:
@@ -263,7 +263,7 @@ class Allocation:
         return self.buffer()
 
     def publish(self) -> None:
-        """To be called when the host has written: whoever else looks at the bytes sees what it wrote."""
+        """To be called when the host has written: others who read the bytes see what it wrote."""
 
     def watch(self, watcher: Watcher, extent: tuple[int, int]) -> None:
         """Notify `watcher` before bytes between two addresses change, as long as it lives."""

@@ -31,7 +31,7 @@ def radix_sort_pairs(
     count, width = _sortable(keys, values, count)
     end_bit = width if end_bit is None else end_bit
     if not 0 <= begin_bit <= end_bit <= width:
-        message = f"bits {begin_bit} to {end_bit} are no range of the {width} bits of a key"
+        message = f"bits {begin_bit} to {end_bit} are not a range of the {width} bits of a key"
         raise KernelValueError(Diagnostic(message, code="range"))
     _permute(keys, values, slice(0, count), partial(_order, begin=begin_bit, end=end_bit))
 

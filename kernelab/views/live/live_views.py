@@ -100,7 +100,7 @@ class LiveArray(LiveView):
         super().__init__()
 
     def update(self) -> None:
-        """Show the elements as they are now; reads them, and is no part of what a tape records."""
+        """Show the elements as they are now; reads them, and is not part of what a tape records."""
         self._frame = self._taken()
         self.changed()
 
@@ -177,7 +177,7 @@ class Live:
         With `log` the scale is logarithmic.  Raises KernelTypeError for names that are no text.
         """
         if not names or not all(isinstance(name, str) for name in names):
-            message = "a curve needs a name" if not names else f"{described(names)} are no names of curves"
+            message = "a curve needs a name" if not names else f"{described(names)} are not names of curves"
             hint = 'write kl.live.curve("loss"), then curve.update(loss)'
             raise KernelTypeError(Diagnostic(message, code="live", hint=hint))
         return LiveCurve(names, log)
@@ -203,7 +203,7 @@ def animation(frames: Any, fps: float = 25.0) -> View:
     if not (isinstance(fps, int | float) and 0.02 <= fps <= 1000):
         hint = "write fps=25"
         raise KernelValueError(
-            Diagnostic(f"fps={fps!r} is no number of frames a second", code="fps", hint=hint)
+            Diagnostic(f"fps={fps!r} is not a number of frames a second", code="fps", hint=hint)
         )
     pictures = list(frames)
     if len(pictures) > 1 and all(frame is pictures[0] for frame in pictures):
