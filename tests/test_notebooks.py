@@ -8,8 +8,8 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend.cuda.nvrtc import compile_to_ptx
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
-from kernelab.codegen.cpp.targets import Cuda
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.views.kernel.kernel_facts import differentiable
 from tests.support.course import client_of

@@ -19,8 +19,8 @@ from kernelab.backend.common import backends
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cuda.nvrtc import compile_to_ptx
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
-from kernelab.codegen.cpp.targets import Cuda
 from kernelab.lang.ir import Function
 from kernelab.lang.verify import verify
 from kernelab.passes.ad.jvp import jvp

@@ -18,9 +18,9 @@ from kernelab.backend.cpu import interpreter
 from kernelab.backend.cuda.cuda_backend import CudaBackend, CudaEntry
 from kernelab.backend.cuda.launch_config import Workspace
 from kernelab.backend.cuda.nvidia import Driver
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import TILE, layout_of
-from kernelab.codegen.cpp.targets import Cuda
 from kernelab.errors import (
     BuildError,
     KernelAssertionError,

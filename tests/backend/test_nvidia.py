@@ -9,8 +9,8 @@ from cuda.bindings import driver
 
 from kernelab.backend.cuda import nvidia, nvrtc
 from kernelab.backend.cuda.faults import FAULTS, LOST, LostError, fault
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
-from kernelab.codegen.cpp.targets import Cuda
 from kernelab.errors import BuildError, KernelMemoryError, LaunchError
 from kernelab.passes.ad.vjp import vjp
 from kernelab.passes.common.scalarise import scalarise

@@ -6,8 +6,8 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend.cuda.nvrtc import compile_to_ptx
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
-from kernelab.codegen.cpp.targets import Cuda
 from kernelab.errors import BuildError
 from kernelab.lang.build import constant, integer
 from kernelab.lang.ir import Function

@@ -13,9 +13,9 @@ from kernelab.backend.common.backends import pack, slots_of
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cuda.cuda_backend import CudaBackend, CudaEntry
 from kernelab.backend.cuda.launch_config import MOST, is_specializable
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import layout_of
-from kernelab.codegen.cpp.targets import Cuda
 from kernelab.lang.build import integer
 from kernelab.lang.ir import Function, walk
 from kernelab.lang.types import Array, float32

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import Unit
-from kernelab.codegen.cpp.targets import Cpu, Cuda
+from kernelab.codegen.cpp.targets import Cpu
 from kernelab.codegen.cpp.writer import ordered
 from kernelab.lang.ir import Function
 from kernelab.lang.types import Array, Scalar, float32, int32

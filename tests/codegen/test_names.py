@@ -4,9 +4,10 @@ import re
 
 import pytest
 
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.helpers import RESERVED, Names, identifier
-from kernelab.codegen.cpp.targets import Cpu, Cuda
+from kernelab.codegen.cpp.targets import Cpu
 from kernelab.lang.ir import Var
 from kernelab.lang.types import float32
 from kernelab.passes.ad.vjp import vjp

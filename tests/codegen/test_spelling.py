@@ -4,8 +4,9 @@ import math
 
 import pytest
 
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.spelling import literal, unwrapped
-from kernelab.codegen.cpp.targets import Cpu, Cuda
+from kernelab.codegen.cpp.targets import Cpu
 from kernelab.lang.ir import Const
 from kernelab.lang.ops import resolve
 from kernelab.lang.types import (

@@ -9,8 +9,8 @@ import kernelab as kl
 from kernelab.backend.common import backends
 from kernelab.backend.common.backends import pack
 from kernelab.backend.cpu import interpreter
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
-from kernelab.codegen.cpp.targets import Cuda
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
 from kernelab.passes.common.copying import widen

@@ -7,8 +7,8 @@ import kernelab as kl
 from kernelab.backend.common import backends
 from kernelab.backend.common.backends import pack
 from kernelab.backend.cpu import interpreter
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
-from kernelab.codegen.cpp.targets import Cuda
 from kernelab.codegen.listing.listing import listing
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp

@@ -7,9 +7,9 @@ import kernelab as kl
 from kernelab.backend.common import backends
 from kernelab.backend.common.backends import Entry, pack
 from kernelab.backend.cpu import interpreter
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import PRINT_LIMIT
-from kernelab.codegen.cpp.targets import Cuda
 from kernelab.lang.ir import Print, walk
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp

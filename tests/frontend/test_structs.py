@@ -10,9 +10,9 @@ from kernelab.backend.common.backends import pack
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cuda.nvrtc import compile_to_ptx
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import layout_of
-from kernelab.codegen.cpp.targets import Cuda
 from kernelab.frontend import StructDefinition
 from kernelab.lang.structs import Struct, StructArray, leaves
 from kernelab.lang.types import is_differentiable

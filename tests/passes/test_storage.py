@@ -12,8 +12,8 @@ from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cpu.lanes import LaneStack, Numpy
 from kernelab.backend.cuda.nvrtc import compile_to_ptx
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
-from kernelab.codegen.cpp.targets import Cuda
 from kernelab.lang.ir import For, Function, Restore, Save, Storage, While, walk
 from kernelab.lang.verify import verify
 from kernelab.passes.access.affine_forms import counters

@@ -7,8 +7,8 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend.cuda.nvrtc import compile_to_ptx, is_installed
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
-from kernelab.codegen.cpp.targets import Cuda
 from kernelab.errors import KernelError, KernelIndexError, KernelSyntaxError, KernelTypeError, KernelWarning
 from kernelab.passes.common.scalarise import scalarise
 

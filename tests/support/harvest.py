@@ -18,8 +18,8 @@ import pytest
 
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cuda.cuda_backend import MOST_SLOTS
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
-from kernelab.codegen.cpp.targets import Cuda
 from kernelab.errors import KernelError
 from kernelab.lang.ir import Function, Native, walk
 from kernelab.lang.types import is_differentiable

@@ -11,7 +11,6 @@ So transforms compose: the levels of ``jacfwd(jacrev(f))`` are a batch, a forwar
 and a program goes through all of them, innermost first.  Nothing here knows which kernel a program is of.
 """
 
-import math
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,11 +25,9 @@ from kernelab.autodiff.records.moves import cleared
 from kernelab.autodiff.records.provenance import Cut, Provenance, array_from_host, number_from_host
 from kernelab.autodiff.records.records import would_reach
 from kernelab.autodiff.transforms.host_calls import PUBLISHED, HostCall
-from kernelab.backend.cpu import interpreter
+from kernelab.autodiff.transforms.interpretation import Interpretation
 from kernelab.errors import Diagnostic, GradientError, Related, TapeError
 from kernelab.host.traced import Origins
-from kernelab.lang.ir import Block, Const, For, If, Native, While
-from kernelab.passes.access.independence import independent
 from kernelab.runtime.array.transfers import device_add, device_copy
 from kernelab.runtime.context.conversion import HostArray, itemsize
 from kernelab.runtime.context.recorder import (
@@ -384,51 +381,6 @@ def duplicate(elements: array) -> array:
     if not device_copy(copy, elements):
         copy.blank()[...] = elements.seen()
     return copy
-
-
-# ------------------------------------------------------------------------------------------ base
-
-
-PATIENCE = 3000
-"""How many statements are interpreted of a program: that takes as long as a build."""
-
-AT_ONCE = 2000
-"""The number of threads together for which a statement takes twice as long as for one."""
-
-
-class Interpretation:
-    """A program as the interpreter runs it, and how many statements it has run of it."""
-
-    def __init__(self, program: Program) -> None:
-        self._entry = interpreter.entry(program.flat)
-        self._steps = _steps(program.flat.body)
-        self._runs_at_once = independent(program.flat)
-        self._interpreted = 0.0
-
-    @staticmethod
-    def of(program: Program) -> "Interpretation":
-        """The interpretation of a program, made once."""
-        return program.once("interpretation", lambda: Interpretation(program))
-
-    def begin(self, threads: int) -> interpreter.InterpretedEntry | None:
-        """The entry that interprets a launch of so many threads; None where it is time to build."""
-        self._interpreted += self._steps * (1 + threads / AT_ONCE if self._runs_at_once else threads)
-        return self._entry if self._interpreted < PATIENCE else None
-
-
-def _steps(block: Block) -> float:
-    """The number of statements that a thread runs at most; infinite where only the run can tell."""
-    count = 0.0
-    for stmt in block.stmts:
-        count += 1
-        match stmt:
-            case If():
-                count += _steps(stmt.then) + _steps(stmt.orelse)
-            case For(count=Const(value)):
-                count += float(value) * _steps(stmt.body)
-            case For() | While() | Native():
-                return math.inf
-    return count
 
 
 class Base(Level):

@@ -38,6 +38,7 @@ from kernelab.backend.cuda.launch_config import (
 )
 from kernelab.backend.cuda.nvidia import Driver
 from kernelab.backend.cuda.synchronisation import PendingLaunch, PendingLaunches, StreamSync, fields
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import (
     ABI_VERSION,
@@ -51,7 +52,6 @@ from kernelab.codegen.cpp.entry import (
     WRAPPED,
     EntryInfo,
 )
-from kernelab.codegen.cpp.targets import Cuda
 from kernelab.codegen.cpp.wide_accumulators import met_by_all, wide
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import BuildError, Diagnostic, KernelMemoryError, LaunchError

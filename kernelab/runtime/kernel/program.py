@@ -13,12 +13,10 @@ from kernelab.backend.common.backends import Args, Entry
 from kernelab.backend.common.tiered import AHEAD, Pending
 from kernelab.backend.cpu.split import MOST_THREADS
 from kernelab.codegen.cpp.wide_accumulators import arrays_looked_at, totals, wide
-from kernelab.codegen.vectors.variation import met_in_place
-from kernelab.errors import Diagnostic
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Block, Const, Custom, Function, Load, Native, Storage, Store, Var, defs, walk
 from kernelab.lang.rounding import epsilon
-from kernelab.lang.types import Array, bfloat16, float16, float32, int32, is_differentiable, scalar_of
+from kernelab.lang.types import Array, int32, is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Region, regions
 from kernelab.passes.access.dead_ends import DeadEnd, dead_ends
 from kernelab.passes.access.independence import Contest, adds_once, contests, independent, may_meet
@@ -36,14 +34,12 @@ from kernelab.runtime.array.layout import groups_sharing
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import unrecorded
 from kernelab.runtime.kernel.dispatch import Placed, Tracing, place, run_within_budget
+from kernelab.runtime.kernel.rounded_sums import most_additions, rounded_sum
 from kernelab.runtime.memory.spaces import Space
 
 Positions = tuple[int, ...]
 Groups = tuple[Positions, ...]
 Made = TypeVar("Made")
-
-GROWS_TO = {bfloat16: 1 << 8, float16: 1 << 11, float32: 1 << 24}
-"""The sum of ones at which another one is lost."""
 
 _REMEMBERED = 64
 """For how many layouts of its arguments a program knows which of them share bytes."""
@@ -429,30 +425,13 @@ class Pullback:
     def tell_rounded_sums(self, threads: int) -> None:
         """Warn, once, where more threads than it `bears` add to one element, whose gradient stops growing."""
         self.bears = MOST_THREADS
-        function = scalarise(self.adjoint.flat)
-        for stmt in met_in_place(function):
-            scalar = scalar_of(elem_of(stmt.array))
-            if stmt.array in function.params and threads > GROWS_TO.get(scalar, MOST_THREADS):
-                name = stmt.array.hint.removesuffix("_bar")
-                message = (
-                    f"in {scalar} the gradient of `{name}` stops growing after some {GROWS_TO[scalar]:,} "
-                )
-                message += (
-                    f"additions: {threads:,} threads read one element of it, and `{name}` is written, too"
-                )
-                hint = f"use float32, or write to another array than `{name}`"
-                Diagnostic(message, stmt.span, "sums", "warning", hint=hint).warn()
-                return
+        if warning := rounded_sum(scalarise(self.adjoint.flat), threads):
+            warning.warn()
 
     @cached_property
     def bears(self) -> int:
         """The threads that may add to one element of a gradient without loss."""
-        scalars = (
-            scalar_of(elem_of(param))
-            for param in self.adjoint.function.params[self._count :]
-            if isinstance(param.type, Array)
-        )
-        return min((GROWS_TO.get(scalar, MOST_THREADS) for scalar in scalars), default=MOST_THREADS)
+        return most_additions(self.adjoint.function.params[self._count :])
 
     @cached_property
     def vjp(self) -> Vjp:

@@ -12,9 +12,10 @@ from typing import Any
 
 from kernelab import hooks
 from kernelab.backend.cuda import nvrtc
+from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import Line, Unit
-from kernelab.codegen.cpp.targets import Cpu, Cuda
+from kernelab.codegen.cpp.targets import Cpu
 from kernelab.codegen.listing.listing import Derivation, listing
 from kernelab.errors import KernelError, Span
 from kernelab.lang.ir import Function, walk
