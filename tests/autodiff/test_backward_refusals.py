@@ -145,7 +145,7 @@ def test_a_kernel_whose_backward_pass_is_off_ends_a_chain_which_is_an_error_if_n
 
 
 def test_an_unknown_policy_is_refused() -> None:
-    with pytest.raises(kl.KernelValueError, match="no policy"):
+    with pytest.raises(kl.KernelValueError, match="not a policy"):
         kl.Tape(overwrite="sometimes")  # type: ignore[arg-type]
 
 

@@ -52,7 +52,7 @@ def test_a_tape_says_what_to_write_for_what_it_has_not(name: str, message: str) 
         ),
         (lambda y: y.numpy(), r"not a NumPy array of float32\n(.*\n)*.*array_sum\(y, out=loss\)"),
         (lambda y: [y], r"not a list\n(.*\n)*.*grads="),
-        (lambda y: y, r"no single float: it has 3 elements(.*\n)*.*array_sum\(y, out=loss\)"),
+        (lambda y: y, r"not a single float: it has 3 elements(.*\n)*.*array_sum\(y, out=loss\)"),
     ],
 )
 def test_what_is_no_loss_is_told_how_to_become_one(

@@ -137,7 +137,7 @@ def copied(x: array[vec3], y: array[vec3]):
     for start, strides in apart.values():
         x = kl.array(ptr=start, shape=4, strides=strides, dtype=kl.vec3, device="cuda")
         with pytest.raises(
-            LaunchError, match=r"`x` of `copied` stand at .* no multiples of 4: a CUDA device"
+            LaunchError, match=r"`x` of `copied` stand at .* not multiples of 4: a CUDA device"
         ):
             kl.launch(copied, 4, [x, y])
     kl.launch(copied, 1, [x[:1], y])  # of one element nothing steps

@@ -153,7 +153,7 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: kl.optim.SGD(h.x), KernelTypeError, r"parameters are a list of arrays, not an array of shape"),
     (lambda h: kl.optim.SGD([h.x]).step(3), KernelTypeError, r"gradients are a list of arrays"),
     (lambda h: kl.array(None), KernelTypeError, r"make an array from None\n.*kl.zeros\(10\)"),
-    (lambda h: kl.array([1], dtype="flot32"), KernelTypeError, r"no type of array elements\n.*mean float32"),
+    (lambda h: kl.array([1], dtype="flot32"), KernelTypeError, r"not a type of array elements\n.*mean float32"),
     (lambda h: kl.zeros((1, 2, 3, 4, 5)), KernelTypeError, r"1 to 4 dimensions, not 5\n.*one axis of"),
     (lambda h: h.x.assign(5), KernelValueError, r"the data have shape \(\)\n.*fill_"),
     (lambda h: h.x.assign(np.ones((3, 1))), KernelValueError, r"shape \(3, 1\)\n.*data.reshape\(\(3,\)\)"),
@@ -212,7 +212,7 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: kl.contributions(h.x, h.x, 0), kl.TapeError, r"takes the tape first, not an array"),
     (lambda h: kl.autograd.gradcheck_tape(h.k), KernelTypeError, r"not a Kernel\n.*the tape that recorded"),
     (lambda h: kl.autograd.plot_sparsity(None), KernelTypeError, r"not None\n(.*\n)*.*kl.autograd.jacobian"),
-    (lambda h: h.x.transpose((5,)), KernelValueError, r"no order of the 1 axes\n.*x.transpose\(\(0,\)\)"),
+    (lambda h: h.x.transpose((5,)), KernelValueError, r"not an order of the 1 axes\n.*x.transpose\(\(0,\)\)"),
     (lambda h: setattr(kl.config, "loop_memory", "a"), KernelValueError, r"a number of bytes.*\n.*2\*\*20"),
 ]  # fmt: skip
 
