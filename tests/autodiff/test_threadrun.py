@@ -261,6 +261,14 @@ def test_each_subexpression_stands_beside_its_value_in_float64() -> None:
         kl.trace(RECORDED["cosine"], 0, 1, [x, 2.0, y], compare="float16")
 
 
+def test_the_gradient_of_a_number_is_shown_once_at_its_parameter() -> None:
+    text = "def product(x: float, y: float):\n    t = x * y\n    return t + sin(x)\n"
+    product = kl.compile(text)["product"]
+    run = kl.trace(product, 2.0, 3.0)
+    assert [one.name for one in run.adjoint if one.span.line == 1] == ["x_bar[0]", "y_bar[0]"]
+    assert [one.name for one in run.adjoint if one.span.line == 2] == ["x_bar", "y_bar"]
+
+
 def test_a_record_is_compared_with_float64_on_the_cotangents_that_arrived() -> None:
     x, y = kl.array([1e-3, 0.5], dtype=float, requires_grad=True), kl.zeros(2, requires_grad=True)
     with kl.Tape() as tape:

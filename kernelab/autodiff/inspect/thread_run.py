@@ -192,7 +192,15 @@ def _of_cotangents(seen: Sequence[Seen], primal: Function) -> list[Seen]:
     replayed = {param.hint for param in primal.params}
     names = [one.name.partition("[")[0] for one in seen]
     is_bar = [name.endswith("_bar") and name not in replayed for name in names]
-    return [one for one, is_one in zip(seen, is_bar, strict=True) if is_one]
+    shown = [one for one, is_one in zip(seen, is_bar, strict=True) if is_one]
+    totals = {(one.span.line, one.name): one.value for one in shown if one.sign == "+="}
+    return [one for one in shown if not _is_handed_on(one, totals)]
+
+
+def _is_handed_on(one: Seen, totals: Mapping[tuple[int, str], Any]) -> bool:
+    """Whether a sum goes, as it is, to the one element of the same name at the same line."""
+    total = totals.get((one.span.line, f"{one.name}[0]"))
+    return total is not None and np.array_equal(one.value, total)
 
 
 @dataclass(frozen=True, slots=True)
