@@ -16,7 +16,7 @@ from kernelab.jupyter.requests import ANSWERS, READY, TARGET, VERSION, Message, 
 from kernelab.jupyter.subshells import answer_beside_cells
 from kernelab.views.pages.display import LISTENERS
 
-SWITCH = 0.0002
+SWITCH = 0.001
 """Seconds after which a cell that computes in Python lets a waiting answer go on; by itself it is 0.005."""
 
 

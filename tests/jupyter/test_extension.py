@@ -29,10 +29,10 @@ def test_loading_twice_offers_every_word_once_and_unloading_takes_all_away(bare:
 
 
 def test_cells_in_python_let_answers_go_on_while_a_page_is_connected(notebook: Notebook) -> None:
-    ask = "import sys; round(sys.getswitchinterval(), 6)"
+    ask = "import sys; sys.getswitchinterval()"
     usual = notebook.run(ask).text
     client = notebook.client
-    for kind, expected in (("comm_open", "0.0002"), ("comm_close", usual)):
+    for kind, expected in (("comm_open", "0.001"), ("comm_close", usual)):
         content = {"comm_id": "a page", "target_name": "kernelab", "data": {}}
         client.shell_channel.send(client.session.msg(kind, content))
         assert notebook.run(ask).text == expected
