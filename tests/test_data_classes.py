@@ -70,9 +70,9 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 def test_a_class_says_the_same_of_itself(name: str) -> None:
     ours, theirs = OURS[name], THEIRS[name]
     assert str(inspect.signature(ours)) == str(inspect.signature(theirs))
-    assert ours.__match_args__ == theirs.__match_args__  # type: ignore[attr-defined]
-    assert ours.__slots__ == theirs.__slots__  # type: ignore[attr-defined]
-    assert [one.name for one in dataclasses.fields(ours)] == [one.name for one in dataclasses.fields(theirs)]  # type: ignore[arg-type]
+    assert ours.__match_args__ == theirs.__match_args__
+    assert ours.__slots__ == theirs.__slots__
+    assert [one.name for one in dataclasses.fields(ours)] == [one.name for one in dataclasses.fields(theirs)]
 
 
 @pytest.mark.parametrize(("name", "args", "named"), CASES)

@@ -18,19 +18,16 @@ else:
 
     def dataclass(cls: type | None = None, /, **options: Any) -> Any:
         """Make a class a data class, as `dataclasses.dataclass` does."""
-        make = _frozen if options.get("frozen") and options.get("slots") else dataclasses.dataclass(**options)
-        if make is not _frozen:
-            return make if cls is None else make(cls)
-        return lambda cls: _frozen(cls, **options)
+        if options.get("frozen") and options.get("slots"):
+            del options["frozen"], options["slots"]
+            return lambda cls: _frozen(cls, **options)
+        make = dataclasses.dataclass(**options)
+        return make if cls is None else make(cls)
 
 
-def _frozen(
-    cls: type, *, frozen: bool, slots: bool, eq: bool = True, repr: bool = True, weakref_slot: bool = False
-) -> type:
+def _frozen(cls: type, *, eq: bool = True, repr: bool = True, weakref_slot: bool = False) -> type:
     cls.__doc__ = cls.__doc__ or cls.__name__  # else its signature is looked for
-    make = dataclasses.dataclass(
-        init=False, repr=False, eq=False, slots=frozen and slots, weakref_slot=weakref_slot
-    )
+    make = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, weakref_slot=weakref_slot)
     cls, own = make(cls), vars(cls)
     methods: dict[str, Callable[..., Any]] = {"__init__": _init(cls)}
     methods |= {"__setattr__": _no_change, "__delattr__": _no_change}

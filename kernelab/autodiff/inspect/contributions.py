@@ -130,7 +130,7 @@ def contributions(
 def of_call(function: Any, *values: Any, argnums: int = 0, field: str = "", **named: Any) -> Contributions:
     """The contributions to the derivative of a `@func` with respect to one argument, at some values.
 
-    Of a struct, they are those of the field ``"k"``, or ``"body.m"`` of a struct in it.
+    For a struct `field` names the part: ``"k"``, or ``"body.m"`` of a nested struct.
     """
     call = as_launch(function, varied_inputs(function, values), named)
     kernel, given = _by_use(call.kernel), leaves_among([*call.inputs, *call.outputs])

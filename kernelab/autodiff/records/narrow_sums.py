@@ -82,16 +82,12 @@ def narrow_sums(
 ) -> NarrowSums | None:
     """The sums worth keeping: of halves that several entries reach between two writes; None if no halves."""
     groups: dict[Hashable, list[tuple[int, array]]] = {}
-    halves: dict[int, bool] = {}  # by type: there is one object for each type of arrays
     writes = Counter[Allocation]()
     for i, step in enumerate(steps):
         written = {target.allocation for target in step.written}
         for elements in step.reached if i in live else ():
-            key = id(elements.type)
-            if key not in halves:
-                halves[key] = has_halves(elements.type)
             memory = elements.allocation
-            if halves[key] and memory not in written and memory not in but:
+            if memory not in written and memory not in but and has_halves(elements.type):
                 view = elements.ptr, elements.shape, elements.strides
                 groups.setdefault((view, writes[memory]), []).append((i, elements))
         writes.update(written)
