@@ -9,6 +9,7 @@ processes with seeds of their own may run beside each other.
 """
 
 import argparse
+import itertools
 import random
 import resource
 import sys
@@ -33,8 +34,8 @@ from tests.support.second import forward_over_reverse, reverse_over_reverse
 from tests.support.tapes import POLICIES, Policy, checked_tape
 from tests.support.transformed import checked_transforms
 
-ROUND = 200
-"""Programs of a round."""
+PROGRAMS, INPUTS = 40, 200
+"""What a round draws: programs that run, and other inputs, which take far less time."""
 
 Check = Callable[[Counter[str]], None]
 
@@ -73,7 +74,7 @@ def transforms(seed: int, count: Counter[str]) -> None:
     """A round of host programs as functions: in both modes, in lanes, and at second order."""
 
     @hypothesis.seed(seed)
-    @_settings(ROUND // 4)
+    @_settings(PROGRAMS // 2)
     @given(host_programs(), st.integers(0, 99))
     def check(program: tuple[str, str], seed: int) -> None:
         checked_transforms(program[0], seed)
@@ -87,22 +88,22 @@ def cells(seed: int, count: Counter[str]) -> None:
 
     All programs of every fortieth cell are derived, emitted and shown, which takes ten times as long.
     """
-    for number in range(seed * ROUND, (seed + 1) * ROUND):
+    for number in range(seed * INPUTS, (seed + 1) * INPUTS):
         count.update(cells=1)
         count.update(compiled=checked_cell(cell(number), derives=number % 40 == 0) > 0)
 
 
 def arguments(seed: int, count: Counter[str]) -> None:
     """A round of launches with arbitrary arguments: each runs or ends in an error of kernelab's own."""
-    for number in range(seed * ROUND, (seed + 1) * ROUND):
+    for number in range(seed * INPUTS, (seed + 1) * INPUTS):
         count.update(launches=1)
         count.update(launched=checked_launch(number))
 
 
 def messages(seed: int, count: Counter[str]) -> None:
     """A round of arbitrary messages to the view of a tape: each has an answer, and the view lives on."""
-    checked_messages(range(seed * ROUND, (seed + 1) * ROUND))
-    count.update(messages=ROUND)
+    checked_messages(range(seed * INPUTS, (seed + 1) * INPUTS))
+    count.update(messages=INPUTS)
 
 
 FAMILIES = {
@@ -113,11 +114,21 @@ FAMILIES = {
     "arguments": arguments,
     "messages": messages,
 }
+TRIED = {
+    "tried": "kernels",
+    "tapes": "tapes",
+    "transforms": "functions",
+    "cells": "cells",
+    "launches": "launches",
+    "messages": "messages",
+}
+"""What is counted, and the words for it."""
+
 MEMORY = 12 << 30
 """The bytes of address space of a run: a cell that asks for more gets a MemoryError."""
 
 
-def _settings(examples: int = ROUND) -> settings:
+def _settings(examples: int = PROGRAMS) -> settings:
     return settings(
         max_examples=examples,
         deadline=None,
@@ -137,25 +148,22 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     print(f"seed {chosen.seed}", flush=True)
     count, failed, start = Counter[str](), 0, time.monotonic()
-    number = 0
-    while time.monotonic() - start < 60 * chosen.minutes and number * ROUND < chosen.programs:
-        number += 1
-        for family in chosen.only:
-            try:
-                FAMILIES[family](chosen.seed * 10_000 + number, count)
-            except Exception:  # a finding, whatever it is
-                failed += 1
-                traceback.print_exc(limit=-2, file=sys.stdout)
+    for number, family in ((n, each) for n in itertools.count(1) for each in chosen.only):
         seconds = time.monotonic() - start
-        print(f"{_tried(count)}, {failed} failed, {seconds:.0f} s", flush=True)
+        if seconds >= 60 * chosen.minutes or max(count[key] for key in TRIED) >= chosen.programs:
+            break
+        try:
+            FAMILIES[family](chosen.seed * 10_000 + number, count)
+        except Exception:  # a finding, whatever it is
+            failed += 1
+            traceback.print_exc(limit=-2, file=sys.stdout)
+        print(f"{_tried(count)}, {failed} failed, {time.monotonic() - start:.0f} s", flush=True)
     print(report(count, failed))
     return int(failed > 0)
 
 
 def _tried(count: Counter[str]) -> str:
-    named = {"tried": "kernels", "tapes": "tapes", "transforms": "functions", "cells": "cells"}
-    named |= {"launches": "launches", "messages": "messages"}
-    return ", ".join(f"{count[key]} {name}" for key, name in named.items() if count[key]) or "nothing"
+    return ", ".join(f"{count[key]} {name}" for key, name in TRIED.items() if count[key]) or "nothing"
 
 
 def report(count: Counter[str], failed: int) -> str:

@@ -11,6 +11,7 @@ The adjoint's own cotangents, ``x_bar``, are called ``x_c`` here: its adjoint ha
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,29 @@ def paired(function: Function, point: Point, seed: int) -> Vjp:
     return program
 
 
+@dataclass(frozen=True)
+class Derived:
+    """A program, its reverse programs, and the tangents of these two."""
+
+    function: Function
+    point: Point
+    program: Vjp
+    primal_tangent: Function
+    adjoint_tangent: Function
+
+
+@lru_cache(1)
+def derived(text: str, layout: str, seed: int) -> Derived:
+    """Kept, because a random program is checked in several ways, one after another."""
+    function, point = lowered(text, "program"), Point.drawn(layout, seed)
+    program, names = paired(function, point, seed), active(function)
+    residuals = float_residuals(program)
+    bars = [f"{name}_c" for name in names]
+    primal_tangent = verify(jvp(program.primal, [*names, *residuals]))
+    adjoint_tangent = verify(jvp(program.adjoint, [*names, *bars, *residuals]))
+    return Derived(function, point, program, primal_tangent, adjoint_tangent)
+
+
 def float_residuals(program: Vjp) -> list[str]:
     return [r.array.hint for r in program.residuals if is_differentiable(scalar_of(r.type))]
 
@@ -66,9 +90,9 @@ def kept_arrays(program: Vjp, kept: dict[str, list[Any]]) -> dict[str, Any]:
 
 def forward_over_reverse(text: str, layout: str = "apart", seed: int = 0) -> None:
     """Check how a program's gradient moves; raises Disagreement."""
-    function, point = lowered(text, "program"), Point.drawn(layout, seed)
-    found = by_tangents(paired(function, point, seed), point, active(function), np.zeros(point.memory.size))
-    expected = by_an_adjoint(function, point)
+    both = derived(text, layout, seed)
+    found = by_tangents(both, np.zeros(both.point.memory.size))
+    expected = by_an_adjoint(both.function, both.point)
     scale = max(1.0, float(np.abs(expected.arrays).max()), abs(expected.g))
     apart = max(float(np.abs(found.arrays - expected.arrays).max()), abs(found.g - expected.g))
     if not apart <= 1e-9 * scale:
@@ -76,18 +100,17 @@ def forward_over_reverse(text: str, layout: str = "apart", seed: int = 0) -> Non
         raise Disagreement(f"along a direction the gradient moves by {told}")
 
 
-def by_tangents(program: Vjp, point: Point, names: Sequence[str], along: Floats) -> Moved:
+def by_tangents(both: Derived, along: Floats) -> Moved:
     """The tangents of the primal that keeps residuals, then of the adjoint; `along` moves the cotangents."""
-    residuals = float_residuals(program)
+    program, point, residuals = both.program, both.point, float_residuals(both.program)
     given = point.arguments(point.values.copy(), point.g)
     given |= suffixed(point, point.direction.copy(), "_dot") | {"g_dot": np.float64(point.g_dot)}
-    kept = evaluate(verify(jvp(program.primal, [*names, *residuals])), GRID, given)
+    kept = evaluate(both.primal_tangent, GRID, given)
     given |= kept_arrays(program, kept) | {f"{name}_dot": np.array(kept[f"{name}_dot"]) for name in residuals}
     moved, g_moved = along.copy(), np.zeros(1)
     given |= suffixed(point, point.cotangent.copy(), "_c") | {"g_c": np.zeros(1)}
     given |= suffixed(point, moved, "_c_dot") | {"g_c_dot": g_moved}
-    bars = [f"{name}_c" for name in names]
-    evaluate(verify(jvp(program.adjoint, [*names, *bars, *residuals])), GRID, given)
+    evaluate(both.adjoint_tangent, GRID, given)
     return Moved(moved, float(g_moved[0]))
 
 
@@ -110,12 +133,12 @@ def by_an_adjoint(function: Function, point: Point) -> Moved:
 
 def reverse_over_reverse(text: str, layout: str = "apart", seed: int = 0) -> None:
     """Check the adjoints of a program's reverse programs; raises Disagreement."""
-    function, point = lowered(text, "program"), Point.drawn(layout, seed)
-    names, rng = active(function), np.random.default_rng(seed + 2)
-    program, (seeds, along) = paired(function, point, seed), rng.normal(size=(2, point.memory.size))
-    moved = by_tangents(program, point, names, along)
+    both = derived(text, layout, seed)
+    point, rng = both.point, np.random.default_rng(seed + 2)
+    seeds, along = rng.normal(size=(2, point.memory.size))
+    moved = by_tangents(both, along)
     forward = float(seeds @ moved.arrays) + 0.5 * moved.g
-    bars, bars_c, g_bar = by_adjoints(program, point, names, seeds)
+    bars, bars_c, g_bar = by_adjoints(both.program, point, active(both.function), seeds)
     backward = float(bars @ point.direction + bars_c @ along) + g_bar * point.g_dot
     scale = max(1.0, abs(forward), float(np.abs(bars).max()))
     if not abs(forward - backward) <= 1e-9 * scale:
