@@ -31,7 +31,7 @@ from kernelab.autodiff.transforms.host_numbers import (
     opened,
     reshaped,
 )
-from kernelab.autodiff.transforms.levels import BASE, Level, current
+from kernelab.autodiff.transforms.levels import current, run_host_call
 from kernelab.autodiff.transforms.transforms import Apart, taken_apart, together_by_argument
 from kernelab.autodiff.transforms.trees import (
     chosen_by,
@@ -50,9 +50,7 @@ from kernelab.autodiff.transforms.vmap import map_lanes
 from kernelab.errors import GradientError, KernelTypeError, KernelValueError, a_thing
 from kernelab.guidance.bad_calls import telling
 from kernelab.guidance.hint_tables import face
-from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array, require_array
-from kernelab.runtime.context.recorder import RECORDER, told_of_others
 from kernelab.runtime.kernel import decorators
 
 Function = Callable[..., Any]
@@ -133,18 +131,8 @@ def custom_vjp(func: Function, back: Function) -> Function:
 
     @_made(custom_vjp, func, back)
     def call(*args: Any) -> Any:
-        host_call, recorder = HostCall.of(func, back, args), RECORDER.get()
-        arrays = [args[n] for n in host_call.places]
-        if isinstance(recorder, Level):
-            results = recorder.call_host(host_call, arrays)
-        else:
-            with told_of_others(recorder):
-                results = BASE.call_host(host_call, arrays)
-            for result in results:
-                follows = recorder is not None and any(one.requires_grad for one in arrays)
-                result.requires_grad = follows and is_differentiable(result.dtype)
-            if recorder is not None:
-                recorder.called_host(host_call, arrays, results)
+        host_call = HostCall.of(func, back, args)
+        results = run_host_call(host_call, [args[n] for n in host_call.places])
         return tuple(results) if host_call.is_several else results[0]
 
     return call

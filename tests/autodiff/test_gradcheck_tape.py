@@ -1,5 +1,6 @@
 """The gradient check of a tape, and what a failed check says of the fault."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -357,6 +358,68 @@ def test_a_tape_that_cannot_run_again_is_checked_launch_by_launch(kernels: dict[
     assert report.whole is None
     assert "is known by its adjoint only" in report.alone
     assert report.launches[0].report is not None
+
+
+def sine(x: Any) -> Any:
+    return np.sin(x.numpy())
+
+
+def cosine(x: Any, y_bar: Any) -> Any:
+    return y_bar.numpy() * np.cos(x.numpy())
+
+
+def twice_cosine(x: Any, y_bar: Any) -> Any:
+    return 2.0 * cosine(x, y_bar)
+
+
+def through(function: Any, kernels: dict[str, Any]) -> kl.Tape:
+    """A tape on which a Python function stands between two launches."""
+    x, y, z = reals(4), kl.zeros(4, requires_grad=True), kl.zeros(4, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels["right"][4](x, y)
+        kernels["right"][4](function(y), z)
+    return tape
+
+
+def test_a_function_of_custom_vjp_is_run_again_as_a_part_of_the_tape(kernels: dict[str, Any]) -> None:
+    tape = through(kl.func.custom_vjp(sine, cosine), kernels)
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False)
+    assert report.whole is not None
+    assert all(launch.covered for launch in report.launches)
+
+
+def test_a_wrong_rule_of_custom_vjp_is_found_on_a_tape(kernels: dict[str, Any]) -> None:
+    tape = through(kl.func.custom_vjp(sine, twice_cosine), kernels)
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False, raise_exception=False)
+    bad = report.first_bad()
+    assert bad is not None
+    assert [launch.passed for launch in report.launches] == [True, False]
+    assert bad.kernel == "the function sine"
+    assert bad.report is not None
+    assert bad.report.worst().verdict == "custom"
+    with pytest.raises(GradientError, match=r"of the function sine is not[^$]*twice_cosine gives"):
+        kl.autograd.gradcheck_tape(tape, show_summary=False)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda x: sine(x) * next(numbers), "returns something else each time"),
+        (lambda x: sine(x)[: 4 if x.dtype == kl.float32 else 3], "returns arrays of other shapes"),
+        (lambda x: sine(x) if x.dtype == kl.float32 else 1 / 0, "fails on float64 (ZeroDivisionError: "),
+    ],
+)
+def test_a_function_that_cannot_run_again_is_named(
+    function: Any, reason: str, kernels: dict[str, Any]
+) -> None:
+    tape = through(kl.func.custom_vjp(function, cosine), kernels)
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False)
+    assert report.whole is None
+    assert reason in report.alone
+    assert all(launch.report for launch in report.launches)
+
+
+numbers = itertools.count(1)
 
 
 def test_only_tapes_are_checked() -> None:

@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kernelab.autodiff.records.coverage import WHOLE, box_in
-from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
+from kernelab.autodiff.records.moves import CopyRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord, checkpoint
 from kernelab.autodiff.tape.tape import Tape
-from kernelab.autodiff.transforms.levels import BASE, Level
+from kernelab.autodiff.transforms.levels import BASE, Level, run_host_call
 from kernelab.autodiff.transforms.reverse import Reverse
 from kernelab.data_classes import dataclass
+from kernelab.errors import KernelError
 from kernelab.lang.ir import Atomic, Store, Var, walk
-from kernelab.lang.types import HALVES, Value, bfloat16, float16, is_differentiable, scalar_of
+from kernelab.lang.types import HALVES, Value, bfloat16, float16, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.array.array import Gathered, array
 from kernelab.runtime.array.transfers import transfer, write
 from kernelab.runtime.kernel.arguments import Reference
@@ -40,7 +41,8 @@ class Line:
 
     `sources` are the arrays with gradients that are read before anything is written there, `between` those
     that are written as a whole, each with the record that reads it first, or None.  Raises
-    NotReplayableError where a record is not a launch, copy, known overwrite or checkpoint.
+    NotReplayableError where a record is not a launch, copy, known overwrite, checkpoint or function of
+    `custom_vjp` that returns the same twice.
     """
 
     def __init__(self, records: Sequence[Record], policy: Policy) -> None:
@@ -51,6 +53,7 @@ class Line:
         self._starts = _starts(records, self._arrays)
         self.sources = _sources(records)
         self.between = _between(records, self._arrays)
+        self._require_repeats()
         self.is_exact = self._ends_as_it_did()
 
     def targets(self, count: int) -> list[array]:
@@ -113,6 +116,15 @@ class Line:
         record = self.records[k]
         assert isinstance(record, LaunchRecord)
         return _arguments(record, run)
+
+    def _require_repeats(self) -> None:
+        """Raise NotReplayableError where a Python function returns something else each time."""
+        calls = [k for k, record in enumerate(self.records) if isinstance(record, HostCallRecord)]
+        first, second = (self.run(calls[-1] + 1 if calls else 0) for _ in range(2))
+        for record in (self.records[k] for k in calls):
+            if any(first.of(a).seen().tobytes() != second.of(a).seen().tobytes() for a in record.written):
+                what = f"{record.title}, of {record.place}, returns something else each time"
+                raise NotReplayableError(what)
 
     def _ends_as_it_did(self) -> bool:
         """Whether what the records read of each other is what they read when they were recorded."""
@@ -190,11 +202,29 @@ def _play(record: Record) -> Play:
         case OverwriteRecord(dest, how):
             values = _overwriting(record)
             return Play(lambda run: write(run.of(dest), values, how, None), arrays, written)
+        case HostCallRecord():
+            return Play(lambda run: _call_again(record, run), arrays, written)
         case CheckpointRecord():
             block = Block(record)
             return Play(block.play, (*block.outside, *arrays, *record.outside), written, block.kernels)
         case _:
-            raise NotReplayableError(f"{record.title}, of {record.place}, is known by its adjoint only")
+            what = f"{record.title}, of {record.place}, is known by its adjoint only"
+            raise NotReplayableError(f"{what}; a function of kl.func.custom_vjp(f, back) is checked")
+
+
+def _call_again(record: HostCallRecord, run: Run) -> None:
+    """Call a Python function with a derivative of its own on the copies; its results are new arrays."""
+    try:
+        results = run_host_call(record.call, [run.of(argument) for argument in record.read])
+    except KernelError:
+        raise
+    except Exception as error:  # noqa: BLE001 (the user's function may raise anything)
+        why = f"{type(error).__name__}: {error}"
+        raise NotReplayableError(f"{record.title}, of {record.place}, fails on float64 ({why})") from None
+    for original, result in zip(record.written, results, strict=True):
+        if (result.shape, shape_of(result.dtype)) != (original.shape, shape_of(original.dtype)):
+            raise NotReplayableError(f"{record.title}, of {record.place}, returns arrays of other shapes")
+        run.adopt(original.allocation, result.allocation)
 
 
 class Block:

@@ -5,6 +5,7 @@ read; if that has been overwritten since and was not saved, it is not checkable,
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 from itertools import starmap
 from typing import Any, cast
 
@@ -21,17 +22,17 @@ from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check
 from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError, extrema, move_away
 from kernelab.autodiff.checks.witnesses import Tolerance
 from kernelab.autodiff.jacobians.jacobian import Selection
-from kernelab.autodiff.jacobians.subject import Key, apart, of_kernel
+from kernelab.autodiff.jacobians.subject import Key, apart, of_function, of_kernel
 from kernelab.autodiff.records.adjoint_buffers import Extents
 from kernelab.autodiff.records.backward import BackwardPlan
 from kernelab.autodiff.records.cuts import passive_cuts
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
-from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
+from kernelab.autodiff.records.moves import CopyRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.finite import lost_inputs
 from kernelab.autodiff.tape.seeds import final_arrays
 from kernelab.autodiff.tape.tape import Tape
-from kernelab.autodiff.transforms.levels import duplicate
+from kernelab.autodiff.transforms.levels import duplicate, run_host_call
 from kernelab.autodiff.transforms.trees import is_whole, refusal
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, GradientError, KernelError, KernelTypeError, KernelValueError, a_thing
@@ -54,8 +55,8 @@ class LaunchCheck:
 
     `covered` says that it passed as a part of the tape.  `fault` is "overwrite" where the launch is right but
     destroys what an earlier adjoint reads, "cut" where it reads what no gradient flows through, "sweep" where
-    the tape's own backward pass is at fault; `hint` says what to do then.  Of a copy or an overwrite by the
-    host, `index` is that of the next launch.
+    the tape's own backward pass is at fault; `hint` says what to do then.  Of a record that is no launch,
+    `index` is that of the next launch, and `kernel` its title.
     """
 
     index: int
@@ -71,16 +72,21 @@ class LaunchCheck:
     def passed(self) -> bool:
         return not self.fault and (self.report is None or self.report.passed)
 
+    @property
+    def is_launch(self) -> bool:
+        """Whether it is the launch of a kernel, whose name is one word."""
+        return self.kernel.isidentifier()
+
     def failure(self) -> Diagnostic:
         """The error for a launch that failed."""
-        launch = f"launch {self.index + 1}"
+        number, name = "", self.kernel
+        if self.is_launch:
+            number, name = f"launch {self.index + 1}, ", f"`{self.kernel}`,"
         if self.report is None or self.fault:
-            message = f"after {launch}, `{self.kernel}`, the gradient of this tape is wrong: {self.reason}"
+            message = f"after {number}{name} the gradient of this tape is wrong: {self.reason}"
             return Diagnostic(message, self.place.span, "gradcheck", hint=self.hint)
-        message, worst = (
-            f"the gradient of {launch}, of `{self.kernel}`, is not its derivative",
-            self.report.worst(),
-        )
+        what = f"{number}of {name}" if number else name
+        message, worst = f"the gradient of {what} is not its derivative", self.report.worst()
         return Diagnostic(message, self.place.span, "gradcheck", hint=worst.advice, related=worst.at_fault)
 
 
@@ -272,6 +278,10 @@ def _fault(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> LaunchCheck 
         report = check(subject, tolerance, Selection(), fast=fast)
         if not report:
             return replace(unchecked, report=report)
+    if isinstance(record, HostCallRecord):
+        report = _of_host_call(line, k, tolerance, fast)
+        if not report:
+            return replace(unchecked, report=report)
     lost = spoiled(line, k)
     if lost is None:
         # A copy cannot make differences too rough.
@@ -283,6 +293,22 @@ def _fault(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> LaunchCheck 
     called = name_of_memory(lost.elements.allocation) or _parameter(reader, lost.elements)
     what = f"it overwrites `{called}`, whose old values the adjoint of {reader.title} at {reader.place} reads"
     return replace(unchecked, fault="overwrite", reason=what, hint=ELSEWHERE)
+
+
+def _of_host_call(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> GradcheckReport:
+    """The check of a Python function with a derivative of its own, at what it got."""
+    record = line.records[k]
+    assert isinstance(record, HostCallRecord)
+    run = line.run(k)
+    arguments = [duplicate(run.of(argument)) for argument in record.read]
+    for position in record.active:
+        arguments[position].requires_grad = True
+
+    @wraps(record.call.func)
+    def function(*arrays: array) -> tuple[array, ...]:
+        return tuple(run_host_call(record.call, arrays))
+
+    return check(of_function(function, arguments, (), "gradcheck_tape"), tolerance, Selection(), fast=fast)
 
 
 ELSEWHERE = 'write into another array, or use Tape(overwrite="save"), which keeps the old values'

@@ -398,7 +398,7 @@ class Wide(Level):
 
     def record_func(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
         message = "a check runs this function in float64, and the host saw the values before that"
-        hint = "gradcheck_tape runs none again; gradcheck checks a function of kl.func.custom_vjp(f, back)"
+        hint = "gradcheck and gradcheck_tape check a function of kl.func.custom_vjp(f, back)"
         raise GradientError(Diagnostic(message, caller().span, "float64", hint=hint))
 
     def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:

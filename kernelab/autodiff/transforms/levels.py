@@ -28,6 +28,7 @@ from kernelab.autodiff.transforms.host_calls import PUBLISHED, HostCall
 from kernelab.autodiff.transforms.interpretation import Interpretation
 from kernelab.errors import Diagnostic, GradientError, Related, TapeError
 from kernelab.host.traced import Origins
+from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.transfers import device_add, device_copy
 from kernelab.runtime.context.conversion import HostArray, itemsize
 from kernelab.runtime.context.recorder import (
@@ -40,6 +41,7 @@ from kernelab.runtime.context.recorder import (
     caller,
     name_of_memory,
     tell_outside,
+    told_of_others,
 )
 from kernelab.runtime.host.create import array
 from kernelab.runtime.host.structarray import leaves_of
@@ -431,6 +433,21 @@ class Base(Level):
 
 
 BASE = Base()
+
+
+def run_host_call(call: HostCall, arrays: Sequence[array]) -> list[array]:
+    """Run a Python function that has a derivative of its own; the level or tape that is active follows it."""
+    recorder = RECORDER.get()
+    if isinstance(recorder, Level):
+        return recorder.call_host(call, arrays)
+    with told_of_others(recorder):
+        results = BASE.call_host(call, arrays)
+    for result in results:
+        follows = recorder is not None and any(one.requires_grad for one in arrays)
+        result.requires_grad = follows and is_differentiable(result.dtype)
+    if recorder is not None:
+        recorder.called_host(call, arrays, results)
+    return results
 
 
 def active_with(initial: Container[int], program: Program, groups: Sequence[Positions]) -> Positions:

@@ -7,7 +7,7 @@ was computed.  `install` gives all results of
 `kl.autograd`, `trace` and `contributions` their displays.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
@@ -173,24 +173,35 @@ def _code(span: Span) -> Code:
 def tape_report_view(report: TapeReport) -> Node:
     """A verdict for each launch of a tape, and what is known of those that failed."""
     count = counted(len(report.launches), "launch")
-    table = Table("", TAPE_HEAD, tuple(_launch_row(launch) for launch in report.launches))
+    table = _without_empty(TAPE_HEAD, [_launch_row(launch) for launch in report.launches])
     verdict = Run("✓ PASS", "good") if report else Run("✗ FAIL", "bad")
     outcome = ""
     if (whole := report.whole) is not None:
         products, entries = counted(whole.products, "product"), counted(whole.entries, "entry")
         outcome = f": end to end, {products} of its adjoint agree with float64 differences, of {entries}"
     elif (bad := report.first_bad()) is not None:
-        outcome = f": launch {bad.index + 1}, {bad.kernel}, is the first that is wrong"
+        outcome = f": {_called(bad)}{',' if bad.is_launch else ''} is the first that is wrong"
     title = words(verdict, f"  gradcheck of {count} on a tape{outcome}", level=1)
     notes = [words(Run(note, "dim")) for note in _notes(report)]
     failed = (launch for launch in report.launches if not launch.passed)
     details = [
-        words(Run(f"launch {launch.index + 1}, {launch.kernel}: ", "strong"), launch.reason)
+        words(Run(f"{_called(launch)}: ", "strong"), launch.reason)
         if launch.report is None
         else gradcheck_view(launch.report)
         for launch in failed
     ]
     return Below((title, table, *notes, *details))
+
+
+def _called(launch: LaunchCheck) -> str:
+    return f"launch {launch.index + 1}, {launch.kernel}" if launch.is_launch else launch.kernel
+
+
+def _without_empty(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
+    """The table without the columns at its end in which nothing stands."""
+    filled = (k for row in rows for k, entry in enumerate(row) if any(run.text for run in entry.runs))
+    used = max(filled, default=len(head) - 1) + 1
+    return Table("", tuple(head[:used]), tuple(tuple(row[:used]) for row in rows))
 
 
 def _notes(report: TapeReport) -> list[str]:
@@ -205,7 +216,8 @@ TAPE_HEAD = ("", "launch", "kernel", "where", "entries", "worst error", "relativ
 
 
 def _launch_row(launch: LaunchCheck) -> tuple[Cell, ...]:
-    number, where = cell(str(launch.index + 1), is_number=True), cell(str(launch.place))
+    number = cell(str(launch.index + 1) if launch.is_launch else "", is_number=True)
+    where = cell(str(launch.place))
     verdict = cell("✓ pass", "good") if launch.passed else cell("✗ FAIL", "bad")
     if launch.covered:
         result = cell("end to end", "dim"), cell(""), cell("")
