@@ -112,7 +112,7 @@ def test_the_zoo_its_tangents_and_its_adjoints_give_the_same_bits_on_any_number_
     cut: list[int],
 ) -> None:
     same_on_all([(animal.grid, *each) for animal in ZOO for each in programs_of(animal)])
-    assert len(cut) >= 4 * 25, len(cut) // 4
+    assert len(cut) >= 3 * 25, len(cut) // 3  # one core runs most launches whole
 
 
 def random_kernel(rng: np.random.Generator, name: str) -> str:
@@ -141,14 +141,18 @@ def test_random_programs_and_their_adjoints_give_the_same_bits_on_any_number_of_
         animal = Animal(f"kernel_{number}", text, (23,), lambda _, given=given: given)
         cases += [(animal.grid, *each) for each in programs_of(animal)]
     same_on_all(cases)
-    assert len(cut) == len(COUNTS) * len(cases) == len(COUNTS) * 36
+    assert len(cut) >= 3 * len(cases) == 3 * 36  # one core runs most launches whole
 
 
 TEXTS = """
 def curved(x: array[float], y: array[float], at: int, s: array[float]):
     i = tid()
-    y[i] = sin(x[i]) * exp(-x[at - i]) * cos(x[i]) + sin(2.0 * x[i])
+    y[i] = sin(x[i]) * exp(-x[i - at]) * cos(x[i]) + sin(2.0 * x[i])
     s[1] += x[i]
+
+def bent(x: array[float], y: array[float], at: int):
+    i = tid()
+    y[i] = sin(x[i]) * exp(-x[i - at]) * cos(x[i]) + sin(2.0 * x[i])
 
 def limited(x: array[float], n: array[int], a: array[float], y: array[float]):
     i = tid()
@@ -229,11 +233,14 @@ def test_vector_code_gives_the_same_bits_where_some_parts_go_on_in_scalar_code(
     found = []
     for count in COUNTS:
         kl.config.threads, y, s = count, kl.zeros(333), kl.full(3, 0.5)
-        kl.launch(kernels["curved"], 333, [x], [y, 150, s])  # from thread 151 on an index is negative
+        kl.launch(kernels["curved"], 333, [x], [y, 150, s])  # up to thread 149 an index is negative
         found.append(y.numpy().tobytes() + s.numpy().tobytes())
         np.testing.assert_allclose(s.numpy(), [0.5, 0.5 + x.numpy().sum(dtype=np.float64), 0.5], 1e-6)
+        (found_by_own,) = {each[: 4 * 333] for each in found}
+        kl.launch(kernels["bent"], 333, [x], [y, 150])
+        assert y.numpy().tobytes() == found_by_own
     kl.config.negative_index = "warn"
-    assert len({*found}) == 1 and len(cut) == len(COUNTS)
+    assert len({*found}) == 1 and len(cut) == 2 * len(COUNTS)
 
 
 @pytest.mark.parametrize("fewest", [1, 1 << 62], ids=["vector", "scalar"])
@@ -340,9 +347,9 @@ def test_an_interrupt_ends_all_parts(endless: slice, kernels: Any, monkeypatch: 
     def ring(*_: object) -> None:
         raise KeyboardInterrupt
 
-    def noted(self: Parts, number: int) -> None:
+    def noted(self: Parts, numbers: Iterator[int]) -> None:
         began.set()
-        do(self, number)
+        do(self, numbers)
 
     def interrupt() -> None:
         began.wait()
@@ -420,12 +427,13 @@ def test_what_goes_wrong_in_a_helper_is_raised_where_the_work_is() -> None:
     main = threading.current_thread()
     began = threading.Event()
 
-    def do(number: int) -> None:
-        if threading.current_thread() is not main:
-            began.set()
-            raise MemoryError(number)
-        if number:
-            began.wait()
+    def do(numbers: Iterator[int]) -> None:
+        for number in numbers:
+            if threading.current_thread() is not main:
+                began.set()
+                raise MemoryError(number)
+            if number:
+                began.wait()
 
     work = cores.Work(do, lambda number: None, 1000)
     before, cores.WAKING = cores.WAKING, -1.0

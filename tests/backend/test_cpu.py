@@ -456,7 +456,7 @@ def test_an_exception_that_is_set_in_another_thread_ends_its_launch(entries: dic
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     assert thread.ident is not None
-    inside = {CpuEntry.__call__.__code__, cpu_backend._Block.run.__code__}
+    inside = {CpuEntry.__call__.__code__, CpuEntry._run_vectors.__code__, cpu_backend._Block.run.__code__}
     while sys._current_frames()[thread.ident].f_code not in inside:
         threading.Event().wait(0.001)
     set_in = ctypes.pythonapi.PyThreadState_SetAsyncExc

@@ -409,8 +409,8 @@ LATER = (
     Fault(
         "the sums of the last part are lost",
         BACKEND,
-        "self._sums[: min(self._ends) + 1]",
-        "self._sums[: min(self._ends) - 1]",
+        "list(parts)[: min(self._ends) + 1]",
+        "list(parts)[: min(self._ends) - 1]",
         CORES,
     ),
     Fault(

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
 WAKING = 5e-5
@@ -25,12 +25,12 @@ def available() -> int:
 
 
 class Work:
-    """Parts of a work by number: `do` runs one; `stop` makes those that run now, but earlier ones, end soon.
+    """Parts of a work by number: `stop` makes those that run now, but earlier ones, end soon.
 
-    `do` may be called from any thread.
+    `do` runs those that it takes from an iterator; each thread that helps calls it once.
     """
 
-    def __init__(self, do: Callable[[int], None], stop: Callable[[int], None], count: int) -> None:
+    def __init__(self, do: Callable[[Iterator[int]], None], stop: Callable[[int], None], count: int) -> None:
         self._do = do
         self._stop = stop
         self._waiting = deque(range(count))
@@ -40,7 +40,8 @@ class Work:
     def run(self, helpers: int) -> None:
         """Run all parts, with at most so many other threads; raises what was raised there or by a signal."""
         try:
-            self._run(helpers)
+            self._do(self._asking(helpers) if helpers else self._taken())
+            self._wait()
         except BaseException:
             self._give_up()
             raise
@@ -57,30 +58,30 @@ class Work:
         has_left = threading.Event()
         self._helpers.append(has_left)  # before it takes a part
         try:
-            while self._waiting:
-                self._take()
+            self._do(self._taken())
         except BaseException as problem:  # noqa: BLE001  raised again by `run`
             self._problems.append(problem)
             self.end_behind(-1)
         finally:
             has_left.set()
 
-    def _run(self, helpers: int) -> None:
-        start, done = time.perf_counter(), 0
+    def _taken(self) -> Iterator[int]:
+        """The parts that one thread takes."""
         while self._waiting:
-            self._take()
-            done += 1
+            try:
+                number = self._waiting.popleft()
+            except IndexError:  # another thread was faster
+                return
+            yield number
+
+    def _asking(self, helpers: int) -> Iterator[int]:
+        """The same; once the rest has turned out to be long, so many threads are asked for help."""
+        start = time.perf_counter()
+        for done, number in enumerate(self._taken(), 1):
+            yield number
             if helpers and (time.perf_counter() - start) / done * len(self._waiting) > WAKING:
                 POOL.ask(self, min(helpers, len(self._waiting)))
                 helpers = 0
-        self._wait()
-
-    def _take(self) -> None:
-        try:
-            number = self._waiting.popleft()
-        except IndexError:  # another thread was faster
-            return
-        self._do(number)
 
     def _wait(self) -> None:
         """Return when all helpers have left; one that comes later finds nothing to do."""

@@ -13,14 +13,14 @@ import os
 import struct
 import threading
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from ctypes import create_string_buffer
 from functools import cache, cached_property, reduce
 from math import inf, prod
 from operator import add, or_
 from pathlib import Path
+from struct import iter_unpack
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from kernelab.backend.common import backends
 from kernelab.backend.common.backends import (
@@ -37,7 +37,7 @@ from kernelab.backend.common.backends import (
 from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import VARIABLES, Compiler, open_compiler, processor_features
 from kernelab.backend.cpu.cores import Work, available
-from kernelab.backend.cpu.split import Split
+from kernelab.backend.cpu.split import Cut, Split
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import (
     ABI_VERSION,
@@ -249,8 +249,8 @@ class CpuEntry:
         """Run threads of the grid; raises a KernelError, or what a signal's handler raised meanwhile."""
         vectors = None
         if (threads := prod(_grid(args))) >= self._fewest:
-            vectors, left = self._for_many(threads, args, left)
-        if len(left) > 1:
+            vectors, left = self._for_many(threads, args, left, limit or room)
+        if left and left[0].box:
             self._run_parts(Launch(self._run, vectors, args, limit, room), left)
             return
         free = _thread.free_blocks
@@ -267,7 +267,11 @@ class CpuEntry:
             if not code:  # the error of a launch states its limits, and its block does not serve again
                 status[LIMIT] = status[ROOM] = 0
         else:
-            code = block.run(Launch(self._run, vectors, args, limit, room), left[0] if left else ALL)
+            block.begin(limit, room)
+            launch = Launch(self._run, vectors, args, limit, room)
+            code = block.run(launch, left[0], 0) if left else self._run_vectors(launch, block)
+            if not code:
+                block.end()
         if self._prints and status[PRINTS]:
             block.print(self.info)
         if code:
@@ -277,20 +281,41 @@ class CpuEntry:
         if wrapped:
             backends.tell_of_wrapped(self.info, wrapped)
 
-    def _for_many(self, threads: int, args: Args, left: Sequence[Part]) -> tuple[Run | None, Sequence[Part]]:
-        """The vector code of a large launch, if it runs that, and the parts in which it runs."""
+    def _for_many(
+        self, threads: int, args: Args, left: Sequence[Part], limits: int
+    ) -> tuple[Run | None, Sequence[Part]]:
+        """The vector code of a large launch, if it runs that, and the parts in which it runs.
+
+        One core runs vector code of all parts at once, unless these have sums or limits of their own.
+        """
         assert self._vectors is not None and self._split is not None
         vectors = self._vectors.run() if threads >= self._vectors.fewest else None
         is_whole = not left or left[0] == ALL
         if threads >= self._split.fewest and is_whole and not settings().deterministic:
-            left = self._split.parts(args, 1 if vectors is None else LANES)
+            cut = self._split.parts(args, 1 if vectors is None else LANES)
+            if cut and (limits or self._split.sums or cores() > 1):
+                left = cut
         return vectors, left
+
+    def _run_vectors(self, launch: "Launch", block: "_Block") -> int:
+        """Run vector code of a whole launch; where it gives up, scalar code runs to the end of the part."""
+        assert launch.vectors is not None and self._split is not None
+        code = launch.vectors(launch.args, block.reference)
+        if code != GIVEN_UP:
+            return code and block.status[CODE]
+        rest = self._split.parts(launch.args, LANES).behind(block.status[DONE])
+        if not rest:
+            code = self._run(launch.args, block.reference)
+            return code and block.status[CODE]
+        self._run_parts(launch, rest)
+        return 0
 
     def _run_parts(self, launch: "Launch", parts: Sequence[Part]) -> None:
         split = self._split
         assert split is not None
         try:
-            Parts(self.info, launch, parts, split.sums).run(cores() if split.is_separate else 1)
+            cut = parts if isinstance(parts, Cut) else Cut(parts)
+            Parts(self.info, launch, cut, split.sums).run(cores() if split.is_separate else 1)
         except KeyboardInterrupt:
             raise interrupted(self.info.name) from None
 
@@ -318,30 +343,31 @@ class _Block:
         self.status = (ctypes.c_longlong * STATUS_FIELDS)()
         self.reference = ctypes.byref(self.status)
         self.caught: BaseException | None = None
-        self._box = (ctypes.c_longlong * (SUMS + 1))()
         poller = self._poll()
         next(poller)
         self._callback = _Poll(poller.send)
         self.status[POLL] = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
 
-    def run(self, launch: Launch, part: Part, sums: int = 0) -> int:
-        """Run a part of a launch, which leaves its sums at an address; not 0 where something went wrong."""
-        scalar, vectors, args, limit, room = launch
+    def begin(self, limit: int, room: int) -> None:
+        """Set the limits of a launch."""
         status = self.status
-        status[LIMIT], status[DONE], status[ROOM], status[USED] = limit, part.done, room, 0
-        if part.box:
-            self._box[:] = [*part.box, sums]
-            status[BOX] = ctypes.addressof(self._box)
+        status[LIMIT], status[ROOM], status[USED] = limit, room, 0
+
+    def run(self, launch: Launch, part: Part, box: int) -> int:
+        """Run a part of a launch, whose box is at an address; not 0 where something went wrong."""
+        status, vectors = self.status, launch.vectors
+        status[DONE], status[BOX] = part.done, box
         code = GIVEN_UP
         if vectors is not None and not part.begun:
-            code = vectors(args, self.reference)
+            code = vectors(launch.args, self.reference)
         if code == GIVEN_UP:
-            code = scalar(args, self.reference)
-        if code:
-            code = status[CODE]
-        if not code:
-            status[LIMIT] = status[DONE] = status[ROOM] = status[BOX] = 0
-        return code
+            code = launch.scalar(launch.args, self.reference)
+        return code and status[CODE]
+
+    def end(self) -> None:
+        """Serve the next launch."""
+        status = self.status
+        status[LIMIT] = status[DONE] = status[ROOM] = status[BOX] = 0
 
     def failure(self, info: EntryInfo, args: Args) -> BaseException:
         """The error that a run ended with."""
@@ -373,22 +399,21 @@ class _Block:
                 self.status[STOP] = 1
 
 
-_SUM = np.dtype([("at", np.int64), ("sum", np.float64)])
-
-
 class Parts:
     """A launch in parts, and what became of each."""
 
-    def __init__(self, info: EntryInfo, launch: Launch, parts: Sequence[Part], sums: int) -> None:
+    def __init__(self, info: EntryInfo, launch: Launch, parts: Cut, sums: int) -> None:
         self._info = info
         self._launch = launch
         self._parts = parts
-        self._running: dict[int, _Block] = {}
+        self._running: dict[_Block, int] = {}
+        """The part that each block runs now."""
         self._ended: dict[int, list[int]] = {}
         """The status of each part that has ended before its last thread."""
         self._wrapped: list[int] = []
-        self._sums = np.zeros((len(parts), sums), _SUM)
-        """What each part adds to the elements that all share (`entry.SUMS`)."""
+        self._sums = sums
+        self._boxes = create_string_buffer(boxes := parts.boxes(sums), len(boxes))
+        """The box of each part, with what it adds to the elements that all share (`entry.SUMS`)."""
         self._ends = [len(parts)]
         """The parts behind which none matters any more, in the order in which that was found."""
         self._work = Work(self._do, self._stop, len(parts))
@@ -404,38 +429,53 @@ class Parts:
         if wrapped := reduce(or_, self._wrapped, 0):
             backends.tell_of_wrapped(self._info, wrapped)
 
-    def _do(self, number: int) -> None:
-        free = _thread.free_blocks
-        block = self._running[number] = free.pop() if free else _Block()
-        if number > min(self._ends):  # whoever stopped it may have looked for it before it was there
-            return
-        sums = self._sums[number].ctypes.data if self._sums.size else 0
-        code = block.run(self._launch, self._parts[number], sums)
-        del self._running[number]
+    def _do(self, numbers: Iterator[int]) -> None:
+        launch, parts = self._launch, self._parts
+        ends, running, free = self._ends, self._running, _thread.free_blocks
+        boxes, nbytes = ctypes.addressof(self._boxes), len(self._boxes) // len(parts)
+        block = None
+        for number in numbers:
+            if block is None:
+                block = free.pop() if free else _Block()
+                block.begin(launch.limit, launch.room)
+            running[block] = number
+            if number > min(ends):  # whoever stopped it may have looked for it before it was there
+                return
+            if code := block.run(launch, parts[number], boxes + nbytes * number):
+                self._has_ended(number, code, block)
+                block = None
+        if block is not None:
+            del running[block]
+            self._wrapped.append(block.status[WRAPPED])
+            block.status[WRAPPED] = 0
+            if len(ends) == 1:  # else it may be told to stop even now
+                block.end()
+                free.append(block)
+
+    def _has_ended(self, number: int, code: int, block: _Block) -> None:
+        """Note that a part has ended before its last thread."""
+        del self._running[block]
         if block.caught is not None:
             raise block.caught
-        if code:
-            self._ended[number] = list(block.status)
-            if code not in (FULL, STOPPED):
-                self._work.end_behind(number)
-            return
         self._wrapped.append(block.status[WRAPPED])
-        block.status[WRAPPED] = 0
-        if number <= min(self._ends):  # else it may be told to stop even now
-            free.append(block)
+        self._ended[number] = list(block.status)
+        if code not in (FULL, STOPPED):
+            self._work.end_behind(number)
 
     def _stop(self, number: int) -> None:
         self._ends.append(number)
-        for other, block in list(self._running.items()):
+        for block, other in list(self._running.items()):
             if other > number:
                 block.status[STOP] = 1
 
     def _add_up(self) -> None:
         """Add to the elements that all parts share what these have summed, in the order of the parts."""
-        for parts in self._sums[: min(self._ends) + 1].T:
-            if place := int(parts["at"].max(initial=0)):
+        parts = iter_unpack(f"{8 * (SUMS + 1)}x" + "qd" * self._sums, self._boxes) if self._sums else ()
+        totals = [*zip(*list(parts)[: min(self._ends) + 1], strict=True)]
+        for places, sums in zip(totals[::2], totals[1::2], strict=True):
+            if place := max(places):
                 element = ctypes.c_float.from_address(place)
-                element.value = reduce(add, parts["sum"].tolist(), element.value)
+                element.value = reduce(add, sums, element.value)
 
     def _failure(self) -> BaseException:
         """The error of the launch.  Where a part is full, what is left are all that the first error ends."""

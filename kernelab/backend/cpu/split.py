@@ -8,6 +8,8 @@ Sums that all threads share do not keep a launch whole: each part has its own, a
 order of the parts.
 """
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate, product
@@ -87,6 +89,26 @@ def _cost(block: ir.Block, slots: Mapping[ir.Var, int]) -> Cost:
     return Cost(own, tuple(loops))
 
 
+class Cut(tuple[Part, ...]):
+    """The parts into which a launch is cut, in the order of its threads."""
+
+    def boxes(self, sums: int) -> bytes:
+        """Their boxes as entries read them (`entry.BOX`), each with so many sums that are zero."""
+        if sums not in self._boxes:
+            more = (int(sums > 0), *(0,) * (2 * sums))
+            self._boxes[sums] = array("q", [slot for part in self for slot in (*part.box, *more)]).tobytes()
+        return self._boxes[sums]
+
+    @cached_property
+    def _boxes(self) -> dict[int, bytes]:
+        return {}
+
+    def behind(self, done: int) -> "Cut":
+        """What is left when so many threads have run: the part that these have begun, and those behind it."""
+        first = bisect_right(self, done, key=lambda part: part.done) - 1
+        return Cut((Part(self[first].box, done, True), *self[first + 1 :])) if self else self
+
+
 class Split:
     """How launches of a function are cut.  Those of fewer than `fewest` threads never are."""
 
@@ -95,25 +117,25 @@ class Split:
         self._info = info
         self._cost = cost(function, info)
         self.fewest = ROUND if self._cost.loops else 2 * ENOUGH // self._cost.own
-        self._known: tuple[bytes, int, Sequence[Part]] = b"", 1, ()
+        self._known = b"", 1, Cut()
 
-    def parts(self, args: Args, lanes: int) -> Sequence[Part]:
+    def parts(self, args: Args, lanes: int) -> Cut:
         """The parts of a launch in the order of its threads, none if it is not cut.
 
         With vector code as many threads as it has lanes count about as one.
         """
         packed = bytes(args)
         if self._known[:2] != (packed, lanes):
-            self._known = packed, lanes, tuple(self._parts(slots_of(args), lanes))
+            self._known = packed, lanes, self._parts(slots_of(args), lanes)
         return self._known[2]
 
-    def _parts(self, slots: Sequence[int], lanes: int) -> Sequence[Part]:
+    def _parts(self, slots: Sequence[int], lanes: int) -> Cut:
         threads = prod(slots[:GRID_SLOTS])
         count = min(threads * self._cost.at(slots) // (ENOUGH * lanes), MOST)
         if count < 2 or threads >= MOST_THREADS or not self.is_separate:
-            return ()
+            return Cut()
         if repeated(self._info, slots) or overlapping(self._info, self._changed, slots):
-            return ()
+            return Cut()
         grid = slots[: self._info.coordinates] if self._info.coordinates > 1 else [threads]
         return parts_of(tuple(grid), count, self._info.descending)
 
@@ -139,7 +161,7 @@ class Split:
 
 
 @lru_cache(32)
-def parts_of(grid: tuple[int, ...], count: int, descending: bool) -> Sequence[Part]:
+def parts_of(grid: tuple[int, ...], count: int, descending: bool) -> Cut:
     """About so many parts of a grid, in the order of its threads."""
     rows, axis = 1, 0
     while axis < len(grid) - 1 and rows * grid[axis] < count:
@@ -152,7 +174,7 @@ def parts_of(grid: tuple[int, ...], count: int, descending: bool) -> Sequence[Pa
     if descending:
         boxes, sizes = boxes[::-1], sizes[::-1]
     before = [0, *accumulate(sizes)]
-    return tuple(Part(box, done) for box, done in zip(boxes, before, strict=False))
+    return Cut(Part(box, done) for box, done in zip(boxes, before, strict=False))
 
 
 def _boxes(grid: tuple[int, ...], axis: int, step: int) -> Iterator[tuple[int, ...]]:

@@ -105,8 +105,8 @@ static void spread{name}(char* low, Sums& sums) {{
 
 _SHARE = f"""\
 static inline void share32(i64* status, int number, char* at, double total) {{
-  const i64* const box = (const i64*)status[{BOX}];
-  i64* const sum = box && box[{SUMS}] ? (i64*)box[{SUMS}] + 2 * number : 0;
+  i64* const box = (i64*)status[{BOX}];
+  i64* const sum = box && box[{SUMS}] ? box + {SUMS + 1} + 2 * number : 0;
   if (!sum) return settle32(at, total);
   if (at) sum[0] = (i64)at, *(double*)(sum + 1) += total;
 }}

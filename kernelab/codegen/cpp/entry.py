@@ -72,7 +72,7 @@ def _escaped(character: str) -> str:
 # --------------------------------------------------------------------------------------------- the launch ABI
 
 
-ABI_VERSION = 8
+ABI_VERSION = 9
 """Changes whenever the same IR would be called differently: part of the key of every cached build."""
 
 GRID_SLOTS = 4
@@ -109,8 +109,9 @@ first coordinate, and the one behind the last.  Of a kernel that unpacks one ind
 counts all threads."""
 
 SUMS = 2 * GRID_SLOTS
-"""Where a box goes on with the address of its sums, 0 where they go to their elements: for each running total
-of `wide_accumulators.shared_totals` the address of the element, 0 where nothing was added, and a float64."""
+"""Where a box goes on: 0 where sums go to their elements, else its sums are next.  For each running total of
+`wide_accumulators.shared_totals` these are the address of the element, 0 where nothing was added, and a
+float64."""
 
 STATUS_FIELDS = 18
 
