@@ -93,3 +93,17 @@ def test_several_results_and_integers() -> None:
 def test_forward_over_reverse_says_which_mode_it_has() -> None:
     with pytest.raises(TypeError, match="custom_vjp"):
         jax.jacfwd(kj.function(wave))(X)
+
+
+def test_results_are_copies_and_64_bits_need_jax_to_have_them() -> None:
+    buffer = kl.zeros(3)
+
+    def squared(x: Any) -> Any:
+        buffer.assign(x * x)
+        return buffer
+
+    f = kj.function(squared)
+    first, second = f(jnp.ones(3)), f(2.0 * jnp.ones(3))
+    assert (first.tolist(), second.tolist()) == ([1.0] * 3, [4.0] * 3)
+    with pytest.raises(ValueError, match="cannot specify 64-bit types"):
+        kj.function(lambda x: kl.array(x.numpy().astype(np.float64)))(jnp.ones(3))

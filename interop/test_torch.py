@@ -10,7 +10,7 @@ from kernelab.interop import torch as kt
 
 # What PyTorch says of itself.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:`torch.jit:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:`torch.jit"),
     pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning"),
 ]
 

@@ -76,11 +76,14 @@ def recorded(
     return recording.outputs, pull
 
 
-def pullback(f: Function, count: int, floats: Sequence[int]) -> Function:
-    """The function of `count` arguments, then cotangents, that gives the adjoints of those at `floats`."""
+def pullback(f: Function, count: int, floats: Sequence[int], own: bool = False) -> Function:
+    """The function of `count` arguments, then cotangents, that gives the adjoints of those at `floats`.
+
+    `f` gets copies of these, unless they are the function's `own`.
+    """
 
     def adjoints(*values: array) -> tuple[array, ...]:
-        _, pull = recorded(f, values[:count], floats)
+        _, pull = recorded(f, values[:count], floats, own)
         return tuple(pull(values[count:]))
 
     return adjoints

@@ -37,17 +37,27 @@ def function(f: Function, dim: Grid = None, *, forward: bool = False) -> Functio
     bridge = _bridge(of_jax, forward)
 
     def call(*args: Any) -> Any:
-        results = bridge(*(jnp.asarray(one) for one in args))
+        results = bridge(*map(_as_array, args))
         return results if several == {True} else results[0]
 
     call.__name__ = getattr(f, "__name__", "function")
     return call
 
 
-def _bridge(f: Function, forward: bool) -> Function:
+def _bridge(f: Function, forward: bool, copied: Sequence[int] = ()) -> Function:
     """A function of arrays that returns a tuple of them, as one of JAX with a derivative."""
-    run = _callback(f)
-    return _with_jvp(f, run) if forward else _with_vjp(f, run)
+    run = _callback(f, copied)
+    bridge = (_with_jvp if forward else _with_vjp)(f, run)
+    return lambda *arrays: (bridge if _are_traced(arrays) else run)(*arrays)
+
+
+def _as_array(value: Any) -> Any:
+    return value if isinstance(value, jax.Array) else jnp.asarray(value)
+
+
+def _are_traced(arrays: Sequence[Any]) -> bool:
+    """Whether JAX traces or differentiates any of them; where not, a rule would only cost time."""
+    return any(isinstance(one, jax.core.Tracer) for one in arrays)
 
 
 def _with_vjp(f: Function, run: Function) -> Function:
@@ -55,7 +65,7 @@ def _with_vjp(f: Function, run: Function) -> Function:
 
     @cache
     def adjoints(count: int, floats: tuple[int, ...]) -> Function:
-        return _bridge(pullback(f, count, floats), False)
+        return _bridge(pullback(f, count, floats, own=True), False, floats)
 
     def back(primals: Any, bars: Any) -> Any:
         floats = _floats(primals)
@@ -66,7 +76,11 @@ def _with_vjp(f: Function, run: Function) -> Function:
             for n, (one, zero) in enumerate(zip(primals, zeros, strict=True))
         )
 
-    bridge.defvjp(lambda *primals: (bridge(*primals), primals), back)
+    def forward(*primals: Any) -> Any:
+        arrays = tuple(map(_as_array, primals))
+        return (bridge if _are_traced(arrays) else run)(*arrays), arrays
+
+    bridge.defvjp(forward, back)
     return bridge  # type: ignore[no-any-return]
 
 
@@ -89,14 +103,23 @@ def _floats(arrays: Sequence[Any]) -> tuple[int, ...]:
     return tuple(n for n, one in enumerate(arrays) if jnp.issubdtype(one.dtype, jnp.floating))
 
 
-def _callback(f: Function) -> Function:
-    """A function of arrays as a callback of JAX, which runs all lanes of `vmap` in one launch."""
+def _has_jax(like: jax.ShapeDtypeStruct) -> bool:
+    """Whether JAX has numbers of this type as it is set now."""
+    return bool(jax.dtypes.canonicalize_dtype(like.dtype) == like.dtype)
+
+
+def _callback(f: Function, copied: Sequence[int] = ()) -> Function:
+    """A function of arrays as a callback of JAX, which runs all lanes of `vmap` in one launch.
+
+    It gets its arguments over the memory of JAX, but those `copied` in arrays of its own.
+    """
 
     def host(ndims: Sequence[int], *values: Any) -> tuple[Any, ...]:
         arrays = [np.asarray(one) for one in values]
         whole = [one if ndim else one[..., None] for one, ndim in zip(arrays, ndims, strict=True)]
         run, parts = _over_lanes(f, whole, arrays[0].ndim - ndims[0])
-        return tuple(one.numpy() for one in run(*(array(part, copy=False) for part in parts)))
+        given = [array(part, copy=n in copied) for n, part in enumerate(parts)]
+        return tuple([one.numpy() for one in run(*given)])
 
     @cache
     def results(*like: jax.ShapeDtypeStruct) -> tuple[jax.ShapeDtypeStruct, ...]:
@@ -112,13 +135,17 @@ def _callback(f: Function) -> Function:
     def run(*arrays: Any) -> Any:
         like = results(*(jax.ShapeDtypeStruct(one.shape, one.dtype) for one in arrays))
         called = at(*(one.ndim for one in arrays))
+        if not _are_traced(arrays) and all(map(_has_jax, like)):  # without a detour over its device
+            return tuple(jnp.array(one) for one in called(*arrays))
         return jax.pure_callback(called, like, *arrays, vmap_method="expand_dims")
 
     return run
 
 
-def _over_lanes(f: Function, arguments: Sequence[Any], levels: int) -> tuple[Function, list[Any]]:
+def _over_lanes(f: Function, arguments: list[Any], levels: int) -> tuple[Function, list[Any]]:
     """`f` over the first axes of its arguments, without those of one element where others have more."""
+    if not levels:
+        return f, arguments
     axes = [[one.shape[k] > 1 for one in arguments] for k in range(levels)]
     axes = [has_lanes if any(has_lanes) else [True] * len(arguments) for has_lanes in axes]
     for has_lanes in reversed(axes):

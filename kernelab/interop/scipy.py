@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.records.adjoint_buffers import fresh
 from kernelab.autodiff.transforms.transforms import Exact
 from kernelab.autodiff.transforms.trees import leaves
 from kernelab.autograd import jacobian
@@ -12,7 +13,7 @@ from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.func import hessian, hvp, jacrev
 from kernelab.interop import recorded
 from kernelab.runtime.array.array import array
-from kernelab.runtime.host.create import clone, ones_like
+from kernelab.runtime.host.create import clone
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -116,7 +117,8 @@ class _Point:
 
     def _forward(self, f: Callable[..., Any], x: Sequence[array]) -> list[array]:
         outputs, self._pull = recorded(f, x, range(len(x)), own=True)
-        self._seed = ones_like(outputs[0])
+        self._seed = fresh(outputs[0].shape, outputs[0].dtype, outputs[0])
+        self._seed.host()[...] = 1
         return outputs
 
     def is_at(self, arguments: tuple[Any, ...]) -> bool:

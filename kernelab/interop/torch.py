@@ -9,7 +9,7 @@ import torch
 from kernelab.func import vmap
 from kernelab.interop import Function, Grid, launched, pullback, pushforward, recorded, results_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.host.foreign import from_torch, to_torch
+from kernelab.runtime.host.foreign import from_torch, host_of, to_torch
 from kernelab.runtime.memory.memory import youngest
 
 
@@ -60,13 +60,17 @@ class _Traced:
     def __call__(self, *arrays: array) -> Any:
         return self.f(*arrays)
 
+    def taken(self, tensors: Sequence[Any]) -> list[array]:
+        """The arrays that `f` gets: copies of the tensors that require gradients."""
+        return [_copied(t) if n in self.places else _shared(t) for n, t in enumerate(tensors)]
+
     def forward(self, arrays: Sequence[array]) -> Sequence[array]:
-        results, self.pull = recorded(self.f, arrays, self.places)
+        results, self.pull = recorded(self.f, arrays, self.places, own=True)
         return results
 
     def backward(self, bars: Sequence[Any], tensors: Sequence[Any]) -> tuple[Any, ...]:
         assert self.pull is not None
-        cotangents = self.pull([_shared(bar.contiguous()) for bar in bars])
+        cotangents = self.pull([_copied(bar) for bar in bars])
         grads: list[Any] = [None] * (len(tensors) + 1)
         for n, bar in zip(self.places, cotangents, strict=True):
             grads[n + 1] = to_torch(bar, requires_grad=False).reshape(tensors[n].shape)
@@ -77,12 +81,18 @@ def _shared(tensor: Any) -> array:
     return from_torch(tensor.detach(), requires_grad=False)
 
 
+def _copied(tensor: Any) -> array:
+    """An array with the numbers of a tensor, in memory of its own."""
+    return array(host_of(tensor)) if tensor.device.type == "cpu" else _shared(tensor.clone())
+
+
 class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
     """A function of arrays that returns a tuple of them, applied to tensors."""
 
     @staticmethod
     def forward(f: Function, *tensors: Any) -> Any:
-        arrays, begin = [_shared(t) for t in tensors], youngest()
+        arrays = f.taken(tensors) if isinstance(f, _Traced) else [_shared(t) for t in tensors]
+        begin = youngest()
         results = f.forward(arrays) if isinstance(f, _Traced) else results_of(f(*arrays))
         # Memory from before is that of an argument, or of an array that another call may write, too.
         shared = [one.allocation.serial < begin or one.allocation.borrowed for one in results]

@@ -19,7 +19,7 @@ from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Vectors, drawing_again, lane_of
 from kernelab.autodiff.transforms.forward import Forward
 from kernelab.autodiff.transforms.levels import Level, current
-from kernelab.autodiff.transforms.reverse import Ran, Reverse
+from kernelab.autodiff.transforms.reverse import Explaining, Ran, Reverse
 from kernelab.autodiff.transforms.trees import (
     argument_name,
     assembled,
@@ -41,7 +41,6 @@ from kernelab.hooks import steps
 from kernelab.lang.types import Scalar, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray
-from kernelab.runtime.memory.memory import Allocation
 
 Function = Callable[..., Any]
 
@@ -163,7 +162,7 @@ def record(
     with level.active():
         result, aux = call(func, arguments, has_aux)
     outputs = leaves(result, func)
-    _tell_of_zeros(func, level, level.entries, outputs, _named(func, chosen, inputs))
+    _tell_of_zeros(func, level, outputs, chosen, inputs)
     return Recorded(func, result, aux, outputs, inputs, level)
 
 
@@ -181,24 +180,25 @@ def push(
     outputs = leaves(result, func)
     moved = [level.dot(output) for output in outputs]
     if all(_is_zero(parent, dot) for dot in moved):
-        _tell_of_zeros(func, level, level.entries, outputs, _named(func, chosen, inputs))
+        _tell_of_zeros(func, level, outputs, chosen, inputs)
     return result, moved, aux
 
 
 def _tell_of_zeros(
     func: Function,
-    level: Level,
-    entries: Sequence[Any],
+    level: Explaining,
     outputs: Sequence[array],
-    names: Mapping[Allocation, str],
+    chosen: Sequence[int],
+    inputs: Sequence[array],
 ) -> None:
     """Warn where values go on to the outputs though the derivative is zero by construction.
 
-    A condition is reported where nothing else leads back to the inputs, which have the given names.
+    A condition is reported where nothing else leads back to the inputs, which are the chosen arguments.
     """
+    entries = level.entries
     if not any(isinstance(entry, Ran) and entry.program.dead_ends for entry in entries):
         return
-    names = dict(names)
+    names = {one.allocation: argument_name(func, n) for n, one in zip(chosen, inputs, strict=True)}
     for entry in entries:
         if isinstance(entry, Move) and entry.src.allocation in names:
             names.setdefault(entry.dest.allocation, names[entry.src.allocation])
@@ -219,11 +219,6 @@ def _tell_of_zeros(
         arguments = " and ".join(dict.fromkeys(several))
         message = f"the derivative of {name_of(func)} with respect to {arguments} is 0"
         Cut(zero.entry.place, zero.end, partial(zero.explain, message)).warn()
-
-
-def _named(func: Function, chosen: Sequence[int], inputs: Sequence[array]) -> dict[Allocation, str]:
-    """The names of arguments by the memory of their copies."""
-    return {one.allocation: argument_name(func, n) for n, one in zip(chosen, inputs, strict=True)}
 
 
 def _is_zero(level: Level, elements: array) -> bool:

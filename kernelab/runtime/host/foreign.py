@@ -63,7 +63,7 @@ def _over_tensor(t: Any, elem: Value | None) -> array:
         raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
     if str(t.device).partition(":")[0] == "cuda":
         return from_dlpack(t.detach(), elem)
-    values = _values(t)
+    values = host_of(t)
     shared = from_numpy(values, elem, device=CPU)
     if values.size and not np.may_share_memory(shared.host(), values):
         message = f"a tensor of {_name(t.dtype)} cannot be shared as an array of {shared.dtype}"
@@ -194,7 +194,8 @@ def device_to_torch(device: Device | str | None) -> str:
     return str(get_device(device))
 
 
-def _values(t: Any) -> np.ndarray[Any, Any]:
+def host_of(t: Any) -> np.ndarray[Any, Any]:
+    """The memory of a tensor of PyTorch as a NumPy array; raises KernelTypeError where there is none."""
     if str(t.device).partition(":")[0] != "cpu":
         message = f"this tensor is on {t.device}, and kernels run on the CPU and on CUDA devices"
         raise KernelTypeError(Diagnostic(message, code="torch", hint="copy it there first: t.cpu()"))
