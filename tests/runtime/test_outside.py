@@ -20,6 +20,14 @@ def double(x: array[float], y: array[float]):
     i = tid()
     y[i] = 2.0 * x[i]
 
+def copies(x: array[Any], y: array[Any]):
+    i = tid()
+    y[i] = x[i]
+
+def lengths(x: array[vec3], y: array[float]):
+    i = tid()
+    y[i] = dot(x[i], x[i])
+
 def squares(x: array[float], e: array[float]):
     i = tid()
     e[0] += x[i] * x[i]
@@ -130,6 +138,38 @@ def test_a_launch_waits_for_their_stream_and_their_stream_for_the_launch(
     assert y.list() == [1, 2, 3, 4] and y[3] == 4
     kl.copy(y, kl.full(4, 3.0, device="cuda"))
     assert out.read().tolist() == [3] * 4
+
+
+class ByInterface:
+    """As Numba's arrays are: `__cuda_array_interface__`, and no DLPack."""
+
+    def __init__(self, theirs: Theirs) -> None:
+        self.theirs = theirs
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return self.theirs.__cuda_array_interface__
+
+
+@pytest.mark.parametrize("wrapped", [lambda theirs: theirs, ByInterface])
+def test_a_launch_takes_arrays_of_other_libraries(
+    wrapped: Any, kernels: dict[str, Any], driver: SimulatedDriver
+) -> None:
+    given, out = Theirs(driver, np.arange(4, dtype=np.float32)), Theirs(driver, np.zeros(4, np.float32))
+    kl.launch(kernels["double"], 4, [wrapped(given), wrapped(out)])
+    assert out.read().tolist() == [0, 2, 4, 6]
+    kl.launch(kernels["copies"], 4, [wrapped(given), wrapped(out)])
+    assert out.read().tolist() == [0, 1, 2, 3]
+    points = wrapped(Theirs(driver, np.ones((2, 3), np.float32)))
+    kl.launch(kernels["lengths"], 2, [points, wrapped(out)])
+    assert out.read().tolist() == [3, 3, 2, 3]
+    with pytest.raises(LaunchError, match=r"expects an array of float32 .* not an array of int64"):
+        kl.launch(kernels["double"], 4, [wrapped(Theirs(driver, np.arange(4))), wrapped(out)])
+    with pytest.raises(LaunchError, match="on different devices: `x` on cuda:0, `y` on cpu"):
+        kl.launch(kernels["double"], 4, [wrapped(given), np.zeros(4, np.float32)])
+    fixed = ByInterface(Theirs(driver, np.zeros(4, np.float32), read_only=True))
+    with pytest.raises(LaunchError, match="read-only"):
+        kl.launch(kernels["double"], 4, [wrapped(given), fixed])
 
 
 def test_gradients_go_through_shared_memory(kernels: dict[str, Any], driver: SimulatedDriver) -> None:

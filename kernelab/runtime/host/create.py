@@ -264,6 +264,14 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
     return from_numpy(values, dtype, device=CPU, requires_grad=requires_grad)
 
 
+def from_other(source: Any, dtype: Any = None) -> array:
+    """An array over the memory of another library's, by DLPack or else by its `__cuda_array_interface__`."""
+    if hasattr(source, "__dlpack__"):
+        return from_dlpack(source, dtype)
+    shared: array = array(source, dtype, copy=False)
+    return shared
+
+
 def _shared(source: Any) -> Any:
     """The memory of another library's array as a NumPy array; brain floats come as their bits."""
     if isinstance(source, array):  # the same memory, which tapes know: no chain ends here

@@ -29,9 +29,10 @@ from kernelab.lang.types import (
     size_of,
 )
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.exchange import is_outside
 from kernelab.runtime.array.transfers import require_readable, unreadable
 from kernelab.runtime.context.conversion import HostArray, array_type, described, scalar_of_dtype
-from kernelab.runtime.host.create import from_dlpack
+from kernelab.runtime.host.create import from_other
 from kernelab.runtime.kernel.loading import Constants
 from kernelab.runtime.memory.device import CPU
 from kernelab.runtime.memory.memory import Allocation
@@ -143,7 +144,7 @@ class Parameter:
             hasattr(argument, "__array_interface__") and not isinstance(argument, np.generic)
         ):
             source = self._borrowed(self._described_by_itself(argument), wanted)
-        elif hasattr(argument, "__dlpack__"):
+        elif hasattr(argument, "__dlpack__") or is_outside(argument):
             source = self._tensor(argument, wanted)
         else:
             hint = f"make an array of it: kl.array(..., dtype=kl.{wanted.elem})"
@@ -175,9 +176,9 @@ class Parameter:
                 f"kl.from_torch({self.name}), and {self.name}.detach() hands over values alone"
             )
             raise self.wrong("a tensor of PyTorch that requires gradients", hint, "grad")
-        shared = from_dlpack(argument)
+        shared = from_other(argument)
         if shared.device.is_cuda:
-            return from_dlpack(argument, wanted.elem) if scalar_of(wanted.elem) == shared.dtype else shared
+            return from_other(argument, wanted.elem) if scalar_of(wanted.elem) == shared.dtype else shared
         return self._borrowed(
             shared.host(), wanted, described(argument), f"convert it to {scalar_of(wanted.elem)}"
         )

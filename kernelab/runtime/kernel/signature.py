@@ -27,9 +27,10 @@ from kernelab.lang.types import (
     shape_of,
 )
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.exchange import is_outside
 from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.context.conversion import array_type, described, scalar_of_dtype, value_type
-from kernelab.runtime.host.create import from_dlpack
+from kernelab.runtime.host.create import from_other
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.kernel.arguments import Formals, wrong_count
@@ -179,8 +180,8 @@ def inferred(argument: Any, elems: Sequence[Value]) -> AnyType | None:
             return _of_numpy(argument, elems)
         case list() | tuple():
             return _of_numbers(argument, elems)
-        case _ if hasattr(argument, "__dlpack__"):
-            type_: Array = from_dlpack(argument.detach() if hasattr(argument, "detach") else argument).type
+        case _ if hasattr(argument, "__dlpack__") or is_outside(argument):
+            type_: Array = from_other(argument.detach() if hasattr(argument, "detach") else argument).type
             return type_
         case _:
             return None
