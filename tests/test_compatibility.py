@@ -73,6 +73,18 @@ def test_a_kernel_takes_the_options_of_the_module_that_it_is_given() -> None:
     assert not doubled.options["enable_backward"]
 
 
+def test_the_options_and_the_file_of_a_kernel_are_known_whatever_its_text() -> None:
+    @kl.kernel(enable_backward=False)
+    def mistaken(x: kl.array[float]):  # type: ignore[no-untyped-def]
+        x[kl.tid()] = no_such_name  # type: ignore[name-defined]  # noqa: F821
+
+    assert mistaken.options == {"enable_backward": False}
+    assert mistaken.module.options == mistaken.options
+    assert mistaken.module.name == "test_compatibility.py"
+    with pytest.raises(kl.KernelNameError, match="no_such_name"):
+        kl.launch(mistaken, 1, [kl.ones(1)])
+
+
 def test_errors_can_be_caught_by_warps_names() -> None:
     with pytest.raises(kl.WarpCodegenError):
         kl.compile("def f(x: array[float]):\n    x[0] = nothing")

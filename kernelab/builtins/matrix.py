@@ -5,7 +5,7 @@ run from the first term to the last.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -178,10 +178,20 @@ def _minor(m: Sequence[Sequence[Any]], i: int, j: int) -> list[list[Any]]:
     return [_without(row, j) for row in _without(m, i)]
 
 
+def _pairs(upper: Sequence[Any], lower: Sequence[Any]) -> dict[tuple[int, int], Any]:
+    """The determinants of two rows' pairs of columns."""
+    columns = combinations(range(len(upper)), 2)
+    return {(i, j): upper[i] * lower[j] - lower[i] * upper[j] for i, j in columns}
+
+
 def _determinant(m: Sequence[Sequence[Any]]) -> Any:
-    """The expansion along the first row, of expressions or NumPy arrays."""
+    """The expansion along the first row, or the first two of four, of expressions or NumPy arrays."""
     if len(m) == 1:
         return m[0][0]
+    if len(m) == 4:
+        upper, lower = _pairs(m[0], m[1]), _pairs(m[2], m[3])
+        first = upper[0, 1] * lower[2, 3] - upper[0, 2] * lower[1, 3] + upper[0, 3] * lower[1, 2]
+        return first + upper[1, 2] * lower[0, 3] - upper[1, 3] * lower[0, 2] + upper[2, 3] * lower[0, 1]
     total = m[0][0] * _determinant(_minor(m, 0, 0))
     for j in range(1, len(m)):
         term = m[0][j] * _determinant(_minor(m, 0, j))
@@ -189,15 +199,28 @@ def _determinant(m: Sequence[Sequence[Any]]) -> Any:
     return total
 
 
+def _minors_of_four(m: Sequence[Sequence[Any]]) -> Callable[[int, int], Any]:
+    """The determinants of the minors of a 4 by 4 matrix; what two rows give is computed once for all."""
+    upper, lower = _pairs(m[0], m[1]), _pairs(m[2], m[3])
+
+    def minor(i: int, j: int) -> Any:
+        row, pairs = m[i ^ 1], lower if i < 2 else upper
+        a, b, c = _without(range(4), j)
+        return row[a] * pairs[b, c] - row[b] * pairs[a, c] + row[c] * pairs[a, b]
+
+    return minor
+
+
 def _cofactors(m: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """The signed determinants of the minors: the partials of the determinant."""
-
-    def cofactor(i: int, j: int) -> Any:
-        value = _determinant(_minor(m, i, j))
-        return value if (i + j) % 2 == 0 else -value
-
     if len(m) == 1:
         return [[m[0][0] * 0 + 1]]
+    minor = _minors_of_four(m) if len(m) == 4 else lambda i, j: _determinant(_minor(m, i, j))
+
+    def cofactor(i: int, j: int) -> Any:
+        value = minor(i, j)
+        return value if (i + j) % 2 == 0 else -value
+
     return [[cofactor(i, j) for j in range(len(m))] for i in range(len(m))]
 
 

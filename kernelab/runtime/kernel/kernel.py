@@ -8,7 +8,7 @@ from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Self
 
 from kernelab import hooks
-from kernelab.errors import Diagnostic, KernelError, KernelTypeError, LaunchError, Source, Span
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError, LaunchError, Source, Span, label_of
 from kernelab.frontend import Constant, GenericKernel, KernelDefinition
 from kernelab.hooks import Displayed
 from kernelab.host.traced import origins
@@ -29,6 +29,7 @@ from kernelab.runtime.kernel.arguments import LateSums, Loaded, Plan, ordered, p
 from kernelab.runtime.kernel.loading import (
     Module,
     Parsed,
+    chosen_options,
     constants_of,
     loader,
     names_around,
@@ -91,7 +92,7 @@ class Kernel(KernelHints, Displayed):
     ) -> None:
         written = Def(_kernel, function, names, early or parsed(function, names))
         name = options.get("name") or function.__name__
-        self._begin(name, loader(function, names, options, written.early))
+        self._begin(name, loader(function, names, options, written.early), function, options)
         self.origin = written
         update_wrapper(self, function, ("__doc__",), ())
 
@@ -105,8 +106,15 @@ class Kernel(KernelHints, Displayed):
         """The values of names around it that it was compiled with; none of a generic kernel."""
         return () if isinstance(self.loaded, GenericKernel) else self.loaded.constants
 
-    def _begin(self, name: str, load: Callable[[], Loaded]) -> None:
+    def _begin(
+        self,
+        name: str,
+        load: Callable[[], Loaded],
+        function: Callable[..., Any] | None = None,
+        chosen: Mapping[str, Any] = {},  # it is only read
+    ) -> None:
         self.name = name
+        self._function, self._chosen = function, chosen
         self._instances: dict[KernelDefinition, Kernel] = {}
         self.__name__ = name
         self._load = load
@@ -185,13 +193,16 @@ class Kernel(KernelHints, Displayed):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the kernel: whether it has a backward pass."""
-        return {"enable_backward": True, **self.loaded.options}
+        """The options of the kernel: whether it has a backward pass; known before its text is read."""
+        if self._function is None or "loaded" in vars(self):
+            return {"enable_backward": True, **self.loaded.options}
+        return {"enable_backward": True, **chosen_options(self._function, self._chosen)}
 
     @property
     def module(self) -> Module:
         """The Python module where the kernel stands; every kernel is built alone."""
-        return Module(self.source.label, self.options)
+        code = getattr(self._function, "__code__", None)
+        return Module(self.source.label if code is None else label_of(code.co_filename), self.options)
 
     @property
     def doc(self) -> str:

@@ -258,16 +258,21 @@ def loader(
     def load() -> KernelDefinition | GenericKernel:
         definition = definition_of(function, ChainMap(closure(function), *maps_of(names)), "kernel", early)
         assert not isinstance(definition, UserFunction)
-        module = options.get("module")
-        shared = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
-        around = module.options if isinstance(module, Module) else shared
-        chosen = effective_options({"module_options": around}) | effective_options(options)
+        chosen = chosen_options(function, options)
         if isinstance(definition, GenericKernel):
             definition.options |= chosen
             return definition
         return replace(definition, options=chosen)
 
     return load
+
+
+def chosen_options(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a decorated kernel: its own, else those of its module."""
+    module = options.get("module")
+    shared = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
+    around = module.options if isinstance(module, Module) else shared
+    return effective_options({"module_options": around}) | effective_options(options)
 
 
 def refuse_unknown(word: Literal["kernel", "func"], options: Mapping[str, Any]) -> None:
