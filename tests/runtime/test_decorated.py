@@ -1,5 +1,7 @@
 """Kernels and functions of plain Python files: decorators, their options, and kernels made by hand."""
 
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -212,3 +214,44 @@ def test_overloads_call_each_other_also_those_defined_later() -> None:
     assert kl.autograd.gradcheck(both, 2, inputs=[x], outputs=[y])
     kl.launch(both, 2, [x, y])
     assert y.list() == [22.0 + 21.0 + 10.0, 38.0 + 29.0 + 10.0]
+
+
+OF_A_FILE = """
+import kernelab as kl
+
+@kl.func
+def scaled(x: float):
+    return 2.0 * x
+
+@kl.func_grad(scaled)
+def adj_scaled(x: float, adj_ret: float):
+    kl.adjoint[x] += 2.0 * adj_ret
+
+@kl.func_native("return x + 1.0f;", "adj_x += adj_ret;")
+def next(x: float) -> float: ...
+
+@kl.kernel
+def both(x: kl.array[float], y: kl.array[float]):
+    y[kl.tid()] = scaled(x[kl.tid()]) + next(x[kl.tid()])
+"""
+
+
+@pytest.mark.parametrize("later", ["", OF_A_FILE.replace("2.0", "7.0").replace("import", "\n\nimport")])
+def test_what_a_file_defined_is_what_runs_though_the_file_is_changed_or_gone(
+    tmp_path: Path, later: str
+) -> None:
+    file = tmp_path / "of_a_file.py"
+    file.write_text(OF_A_FILE)
+    spec = spec_from_file_location("of_a_file", file)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if later:
+        file.write_text(later)
+    else:
+        file.unlink()
+    x, y = kl.array([1.0, 3.0], requires_grad=True), kl.zeros(2, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(module.both, 2, [x, y])
+    tape.backward(grads={y: kl.ones(2)})
+    assert (y.list(), x.grad.list()) == ([4.0, 10.0], [3.0, 3.0])

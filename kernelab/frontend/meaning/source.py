@@ -10,8 +10,9 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
 
 from kernelab.errors import Diagnostic, KernelSyntaxError, Source, Span, label_of
 from kernelab.frontend.meaning.syntax_trees import module_of, nodes, parameters, refuse_module
@@ -127,16 +128,42 @@ def source_of(function: Callable[..., Any]) -> tuple[Source, ast.Module]:
     """
     try:
         refuse_other_text(function)
-        lines, first = inspect.getsourcelines(function)
+        lines, first = _lines_of(function)
     except (OSError, TypeError):
         raise no_text(getattr(function, "__name__", repr(function))) from None
     text = "".join(lines)
     dedented = textwrap.dedent(text)
     indent = len(lines[0]) - len(lines[0].lstrip())
-    source = Source(dedented, label_of(inspect.getsourcefile(function) or "<unknown>"), first)
+    file = inspect.unwrap(function).__code__.co_filename
+    source = Source(dedented, label_of(file), first)
     if indent == 0:
         return source, parse(source)
     return _indented(text, source, indent)
+
+
+_KEPT: WeakKeyDictionary[Callable[..., Any], list[str]] = WeakKeyDictionary()
+"""The lines of the files of functions as they were when the functions were defined."""
+
+
+def keep_text(function: Callable[..., Any]) -> None:
+    """Keep the text of a function that is needed later: its file may be written anew, or be gone, by then."""
+    plain = inspect.unwrap(function)
+    if isinstance(plain, FunctionType):
+        linecache.checkcache(plain.__code__.co_filename)
+        if lines := linecache.getlines(plain.__code__.co_filename, plain.__globals__):
+            _KEPT[plain] = lines
+
+
+def _lines_of(function: Callable[..., Any]) -> tuple[list[str], int]:
+    """The lines of a function and the number of the first; raises OSError or TypeError without its text."""
+    plain = inspect.unwrap(function)
+    kept = _KEPT.get(plain)
+    if kept is None:
+        return inspect.getsourcelines(function)
+    first = plain.__code__.co_firstlineno
+    if first > len(kept):
+        raise OSError
+    return inspect.getblock(kept[first - 1 :]), first
 
 
 def no_text(name: str) -> KernelSyntaxError:
@@ -197,9 +224,9 @@ def _indented(text: str, dedented: Source, indent: int) -> tuple[Source, ast.Mod
 
 def file_of(function: Callable[..., Any]) -> tuple[Source, ...]:
     """The whole text that a Python function stands in; nothing where Python does not keep it."""
-    name = inspect.getsourcefile(function)
-    text = "".join(linecache.getlines(name)) if name else ""
-    return (Source(text, label_of(name)),) if name and text else ()
+    name = inspect.unwrap(function).__code__.co_filename
+    text = "".join(_KEPT.get(inspect.unwrap(function)) or linecache.getlines(name))
+    return (Source(text, label_of(name)),) if text else ()
 
 
 # ---------------------------------------------------------------------------------------------------- lambdas

@@ -24,6 +24,7 @@ from kernelab.frontend import (
     rule_from,
     struct_of,
 )
+from kernelab.frontend.meaning.source import keep_text
 from kernelab.frontend.meaning.trial import no_trial
 from kernelab.host.single import Single
 from kernelab.runtime.array.array import array
@@ -242,6 +243,7 @@ def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool) -> Decorat
         raise KernelTypeError(Diagnostic(message, None, "func", hint="decorate it with @func"))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        keep_text(function)
         if isinstance(forward_fn, Function):
             forward_fn.rules.append((function, namespace, check))
         else:

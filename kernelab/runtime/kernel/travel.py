@@ -33,7 +33,7 @@ from kernelab.frontend.meaning.meanings import (
     Weak,
 )
 from kernelab.frontend.meaning.name_lookup import LIBRARIES, meaning_of
-from kernelab.frontend.meaning.source import source_of
+from kernelab.frontend.meaning.source import keep_text, source_of
 from kernelab.frontend.meaning.syntax_trees import expression_of, module_of, parameters, word
 from kernelab.lang.structs import StructArray
 from kernelab.lang.types import Array, Value
@@ -145,6 +145,9 @@ class Def:
     function: Callable[..., Any]
     around: Mapping[str, Any]
     early: Parsed | None = None
+
+    def __post_init__(self) -> None:
+        keep_text(self.function)
 
     def reduced(self, value: Any) -> tuple[Any, ...]:
         text, arguments = self.text(value.name, value.constants), {"early": self.early, **value.taken}
