@@ -80,7 +80,7 @@ test-interop: must-compile
 
 # In static forms: what a reader sees without running anything. Without ARGS all of them, one after another.
 lessons: $(VENV)/.with-test must-compile
-	$(BIN)/python -m tests.support.course $(or $(ARGS),1 2 3 4 5 6 7 8 9 10)
+	$(BIN)/python -m tests.support.course $(or $(ARGS),1 2 3 4 5 6 7 8 9 10 11)
 
 # Warnings are errors, and every link between pages is followed.
 docs: VENV := .venv-docs
