@@ -49,6 +49,30 @@ def test_inner_products_of_numbers_vectors_and_matrices() -> None:
         assert np.isclose(kl.utils.array_inner(v, v, count=3), (data[:3] * data[:3]).sum())
 
 
+@pytest.mark.parametrize("dtype", [kl.float16, kl.bfloat16])
+def test_the_mean_of_halves_is_right_where_their_sum_or_number_overflows(dtype: Any) -> None:
+    x = kl.full((2, 70_000), 2.0, dtype=dtype, requires_grad=True)
+    with kl.Tape() as tape:
+        mean = (x * x).mean()
+    tape.backward(mean)
+    assert mean.dtype == dtype and mean.list() == [4.0]
+    assert np.allclose(x.grad.numpy().astype(float) * x.size, 4.0, rtol=0.02)
+    assert x.mean(axis=1).list() == [2.0, 2.0]
+    assert kl.func.jvp(lambda v: v.mean(), (x,), (kl.ones_like(x),))[1].list() == [1.0]
+
+
+@pytest.mark.parametrize("dtype", [kl.int8, kl.uint8, kl.int16, kl.int32, kl.int64, kl.uint64])
+def test_sums_and_means_of_integers_do_not_overflow(dtype: Any) -> None:
+    numbers = np.full((3, 1000), min(np.iinfo(kl.dtype_to_numpy(dtype)).max, 2**50))
+    x = kl.array(numbers, dtype=dtype)
+    assert kl.utils.array_sum(x) == int(x.sum()) == int(numbers.sum())
+    assert x.sum(axis=0).list() == numbers.sum(axis=0).tolist()
+    assert np.allclose(x.mean(axis=1).numpy(), numbers.mean(axis=1))
+    assert x.mean().dtype == (kl.float64 if dtype in (kl.int64, kl.uint64) else kl.float32)
+    small = kl.full(300, 11, dtype=dtype)
+    assert kl.utils.array_inner(small, small) == 300 * 121
+
+
 def test_a_result_may_go_into_an_array_that_is_overwritten() -> None:
     out = kl.full(1, 100.0)
     assert kl.utils.array_sum(kl.ones(4), out=out) is out

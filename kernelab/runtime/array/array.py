@@ -283,14 +283,14 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
     def sum(self, axis: int | None = None, **options: Any) -> "array":
         """The sum of all elements as an array of one element, or along an axis, which is left out.
 
-        A tape differentiates it.  ``out=`` takes the array that it is written to; `np.sum(x)` gives NumPy's
-        own.  Raises KernelTypeError for truth values, structs and an `out` that does not fit,
-        KernelValueError for an axis that is not there.
+        A tape differentiates it.  Sums of integers are int64 or uint64.  ``out=`` takes the array that it is
+        written to; `np.sum(x)` gives NumPy's own.  Raises KernelTypeError for truth values, structs and an
+        `out` that does not fit, KernelValueError for an axis that is not there.
         """
         return self._total(np.sum, axis, options)
 
     def mean(self, axis: int | None = None, **options: Any) -> "array":
-        """The mean of all elements as an array of one element, or along an axis, as `sum`."""
+        """The mean of all elements in an array of one, or along an axis, as `sum`; of integers a float."""
         return self._total(np.mean, axis, options)
 
     def _total(self, by_numpy: Any, axis: int | None, options: dict[str, Any]) -> "array":

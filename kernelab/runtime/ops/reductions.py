@@ -11,7 +11,20 @@ from typing import Any
 from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.lang.structs import Struct
-from kernelab.lang.types import HALVES, Array, Scalar, Value, bool_, float32, scalar_of, shape_of, with_scalar
+from kernelab.lang.types import (
+    HALVES,
+    Array,
+    Scalar,
+    Value,
+    bool_,
+    float32,
+    float64,
+    int64,
+    scalar_of,
+    shape_of,
+    uint64,
+    with_scalar,
+)
 from kernelab.runtime.array.array import array, duplicate, require_array
 from kernelab.runtime.context.conversion import described, is_whole
 from kernelab.runtime.context.recorder import caller
@@ -26,23 +39,23 @@ BLOCK = 1024
 """How many elements a thread adds up by itself: of a float32 sum fewer digits are lost than one by one."""
 
 _SUM = """
-def array_sum(values: {array}[T], out: array[T]):
+def array_sum(values: {array}[T], out: array[O]):
     {threads} = tid()
     first = block * BLOCK
     total = W(values[{row}first])
     for k in range(first + 1, min(first + BLOCK, values.shape[{axis}])):
         total += W(values[{row}k])
-    atomic_add(out, {to}, T(total))
+    atomic_add(out, {to}, O(total))
 """
 
 _INNER = """
-def array_inner(a: {array}[T], b: {array}[T], out: array[S]):
+def array_inner(a: {array}[T], b: {array}[T], out: array[O]):
     {threads} = tid()
     first = block * BLOCK
     total = inner(W(a[{row}first]), W(b[{row}first]))
     for k in range(first + 1, min(first + BLOCK, a.shape[{axis}])):
         total += inner(W(a[{row}k]), W(b[{row}k]))
-    atomic_add(out, {to}, S(total))
+    atomic_add(out, {to}, O(total))
 
 def inner(x, y):
     return {product}
@@ -90,7 +103,7 @@ def array_sum(
     """
     values = _first(plain(values), value_count, axis)
     rows, shape = _rows(values, axis)
-    target = _target(out, shape, values.dtype, values.requires_grad, values.device)
+    target = _target(out, shape, _added_in(values.dtype, out), values.requires_grad, values.device)
     _accumulate(_SUM, [rows], target)
     return _value(target) if out is None and axis is None else target
 
@@ -103,11 +116,14 @@ def total(values: array, axis: int | None, out: array | None, is_mean: bool) -> 
     rows, shape = _rows(values, axis)
     if axis is not None and values.ndim > 1:
         shape = tuple(n for k, n in enumerate(values.shape) if k != _axis(values, axis))
-    target = _target(None if is_mean else out, shape, values.dtype, values.requires_grad, values.device)
+    elem = _averaged_in(values.dtype) if is_mean else _added_in(values.dtype, out)
+    target = _target(None if is_mean else out, shape, elem, values.requires_grad, values.device)
     _accumulate(_SUM, [rows], target)
     if not is_mean:
         return target
     mean: array = target / (values.size // max(target.size, 1))
+    if elem != (wanted := _mean_of(values.dtype)):
+        mean = convert(mean, wanted)
     return mean if out is None else _target(out, shape, mean.dtype, False, mean.device).assign(mean)
 
 
@@ -173,7 +189,7 @@ def array_inner(
     a, b = _first(a, count, axis), _first(b, count, axis)
     (left, shape), (right, _) = _rows(a, axis), _rows(b, axis)
     traced = a.requires_grad or b.requires_grad
-    target = _target(out, shape, scalar_of(a.dtype), traced, a.device)
+    target = _target(out, shape, _added_in(scalar_of(a.dtype), out), traced, a.device)
     _accumulate(_INNER, [left, right], target)
     return _value(target) if out is None and axis is None else target
 
@@ -226,7 +242,7 @@ def _accumulate(text: str, inputs: Sequence[array], target: array) -> None:
     flat.zero_()
     *rows, length = inputs[0].shape
     if length:
-        run(_compiled(text, inputs[0].type), (*rows, -(-length // BLOCK)), [*inputs, flat])
+        run(_compiled(text, inputs[0].type, target.dtype), (*rows, -(-length // BLOCK)), [*inputs, flat])
 
 
 def _rows(values: array, axis: int | None) -> tuple[array, tuple[int, ...]]:
@@ -313,18 +329,39 @@ def _require_alike(a: array, b: array) -> None:
 
 
 @made_once(256)
-def _compiled(text: str, rows: Array) -> Kernel:
+def _compiled(text: str, rows: Array, out: Value | None = None) -> Kernel:
     elem = rows.elem
     words = _batched(max(rows.ndim, 2)) if text is _MATMUL else _ONE if rows.ndim == 1 else _ROWS
     text = text.strip("\n").format(**words, product=_product(elem))
     name = text.partition("(")[0].removeprefix("def ")
-    names = {"T": elem, "S": scalar_of(elem), "W": _summed_in(elem), "BLOCK": BLOCK}
+    out = out or elem
+    wide = _summed_in(elem) if scalar_of(out) == scalar_of(elem) else with_scalar(elem, scalar_of(out))
+    names = {"T": elem, "O": out, "W": wide, "BLOCK": BLOCK}
     return kernels_of(text, f"<{name}>", names)[name]
 
 
 def _summed_in(elem: Value) -> Value:
     """The type of a sum of elements: float32 for halves, which stop growing after some hundreds of ones."""
     return with_scalar(elem, float32) if scalar_of(elem) in HALVES else elem
+
+
+def _added_in(elem: Value, out: array | None) -> Value:
+    """The type of a new array for a sum: of integers that of NumPy's sums, in which bytes do not overflow."""
+    scalar = scalar_of(elem)
+    if out is not None or scalar.is_float:
+        return elem
+    return with_scalar(elem, uint64 if scalar.kind == "uint" else int64)
+
+
+def _mean_of(elem: Value) -> Value:
+    """The type of a mean: that of the elements, or what integers give where they are divided."""
+    scalar = scalar_of(elem)
+    return elem if scalar.is_float else with_scalar(elem, float64 if scalar.bits == 64 else float32)
+
+
+def _averaged_in(elem: Value) -> Value:
+    """The type of a sum that is divided for a mean: that of halves and of integers overflows."""
+    return _summed_in(elem) if scalar_of(elem).is_float else with_scalar(elem, float64)
 
 
 def _product(elem: Value) -> str:
