@@ -56,7 +56,8 @@ class HostValues:
     earlier: int
 
 
-ADJOINT = "adjoint"
+ADJOINT, OVERWRITTEN = "adjoint", "overwritten"
+"""Gradients; and what took the place of all that the host had made, and does not come from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,24 @@ class Provenance(Witness):
             argument = call.arguments[i]
             if isinstance(argument, array | Reference):
                 self.look_again(argument if isinstance(argument, array) else argument.array, record)
+        for i in call.kernel.plan.written if self.arrays else ():
+            if self.is_made_by_host(call.arguments[i].allocation) and call.overwrites_all(i):
+                self.replaced(call.arguments[i], record)
+
+    def replaced(self, elements: array, record: int) -> None:
+        """Note that an array was overwritten by what the host did not make, if it is all of its memory."""
+        memory = elements.allocation
+        if not self._known or not elements.is_whole:
+            return
+        if memory in self._written:
+            self._written[memory].note()
+        if self.is_made_by_host(memory):
+            self.arrays[memory].append(HostValues(caller(), record, OVERWRITTEN, (), 0))
+
+    def is_made_by_host(self, memory: Allocation) -> bool:
+        """Whether some memory may hold what the host made after it had taken values."""
+        several = self.arrays.get(memory)
+        return several is not None and several[-1].how != OVERWRITTEN
 
     def look_again(self, elements: array, record: int = 0) -> None:
         """Note an array about to be read that the host has filled in place, if it has taken anything."""
@@ -163,7 +182,9 @@ class Provenance(Witness):
     def copied(self, dest: array, src: array) -> None:
         """Note that an array holds what another one held."""
         self.look_again(src)
-        if src.allocation in self.arrays:
+        if not self.is_made_by_host(src.allocation):
+            self.replaced(dest, 0)
+        else:
             self.arrays.setdefault(dest.allocation, []).append(self.arrays[src.allocation][-1])
 
     def is_made_of_takings(self, memory: Allocation) -> bool:
@@ -171,7 +192,9 @@ class Provenance(Witness):
         return bool(self._sources_of(memory))
 
     def _sources_of(self, memory: Allocation) -> list[Taken]:
-        return [taken for values in self.arrays.get(memory, ()) for taken in values.taken]
+        if not self.is_made_by_host(memory):
+            return []
+        return [taken for values in self.arrays[memory] for taken in values.taken]
 
     def came_in(self, elements: array, data: Any, record: int = 0, how: str = "array") -> HostValues | None:
         """Note an array that the host has made of data, or changed, if it may depend on what was taken."""
@@ -183,6 +206,7 @@ class Provenance(Witness):
         if any(taken.elements.allocation is elements.allocation for taken in sources) and how == "array":
             return None  # another view of the same memory
         if not sources and (references or how in FILLS or not _is_array_of_floats(data)):
+            self.replaced(elements, record)
             return None
         values = HostValues(caller(), record, how, sources, len(self.outer) + len(self._taken))
         self.arrays.setdefault(elements.allocation, []).append(values)

@@ -337,6 +337,7 @@ class Recording(Witness, Recorder):
                     self.has_read(src.allocation)
             self.look_for_unseen(dest, own=1)
             self.has_written(dest.allocation)
+            self.provenance.replaced(dest, len(self.records))
             self.records += copies
             if dest.allocation.borrowed:
                 self.looked_at(dest)

@@ -65,6 +65,7 @@ class Level(Witness, Recorder):
         self.parent = parent
         self._provenance: Provenance | None = None
         self._untold: dict[Allocation, Cut] = {}  # until the function has run: `record_func` may follow
+        self._drawn_on: set[Allocation] = set()  # those of them that something was computed from
         self._unchanged: dict[Allocation, Place | None] = {}  # what is not to change, and where it first did
         self._thread = self._rule = 0
 
@@ -101,6 +102,7 @@ class Level(Witness, Recorder):
 
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         """Run a Python function of arrays that has a derivative of its own; its results, in new arrays."""
+        self._draw_on(arguments)
         if not any(self.carries(elements.allocation) for elements in arguments):
             return self.parent.call_host(call, arguments)
         if call.back is None:
@@ -214,15 +216,27 @@ class Level(Witness, Recorder):
             self.look(memory)
 
     def _tell(self) -> None:
-        """Warn of values of the host that came from what is differentiated."""
+        """Warn of values of the host that came from what is differentiated, and were not replaced unused."""
         while self._untold:
-            self._host.tell(self._untold.pop(next(iter(self._untold))))
+            memory = next(iter(self._untold))
+            cut = self._untold.pop(memory)
+            if memory in self._drawn_on or self._host.is_made_by_host(memory):
+                self._host.tell(cut)
+
+    def _draw_on(self, sources: Sequence[Argument]) -> None:
+        """Note that something is computed from arrays."""
+        for source in sources if self._untold else ():
+            if isinstance(source, array) and self._host.is_made_by_host(source.allocation):
+                self._drawn_on.add(source.allocation)
+        if self.parent is not self:
+            self.parent._draw_on(sources)
 
     def launch(self, call: Call) -> None:
         plan = call.kernel.plan
         if self._provenance is not None:
             self._provenance.look_at_arguments(call)
             _warn_of_arguments(self._provenance, call)
+        self._draw_on([getattr(argument, "array", argument) for argument in call.arguments])
         references = tuple(i for i in plan.numbers if isinstance(call.arguments[i], Reference))
         pairs = zip(call.arguments, call.parts[1:], strict=True)
         program = call.kernel.program.reading(references)
@@ -251,6 +265,7 @@ class Level(Witness, Recorder):
 
     def copied(self, dest: array, src: array, how: str) -> None:
         self._has_changed(dest)
+        self._draw_on([src])
         if self._provenance is not None:
             self._provenance.copied(dest, src)
         for target, source in zip(leaves_of(dest), leaves_of(src), strict=True):
@@ -274,6 +289,7 @@ class Level(Witness, Recorder):
         self.parent.tabulate(target, sources, compute)
 
     def looked_at(self, elements: array) -> Origins:
+        self._draw_on([elements])
         reason = self.unreadable(elements)
         if reason is not None:
             raise GradientError(reason)
@@ -347,7 +363,7 @@ def _warn_of_arguments(host: Provenance, call: Call) -> None:
         if isinstance(elements, array):
             is_float = i in plan.floats or i in plan.numbers
             writes = host.arrays.get(elements.allocation, [])[-1:] if is_float else []
-            if writes and not writes[0].taken and would_reach(call, (i,), plan.floats):
+            if writes and writes[0].earlier and not writes[0].taken and would_reach(call, (i,), plan.floats):
                 taken = host.takings[writes[0].earlier - 1]
                 host.tell(array_from_host(elements, writes[0], taken, (title, place), in_transform=True))
             continue

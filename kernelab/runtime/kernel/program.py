@@ -172,6 +172,12 @@ class Program:
         is_written = position in self.changed
         return bool(threads) and is_written and own and not self.is_opaque and independent(self.flat)
 
+    def stores_own(self, position: int) -> bool:
+        """Whether each thread, whatever it computes, stores to the element that its indices name."""
+        param, threads = self.flat.params[position], self.flat.threads
+        stores = (stmt for stmt in self.flat.body.stmts if isinstance(stmt, Store) and stmt.array is param)
+        return any(store.indices == threads for store in stores)
+
     def adds_once(self, position: int) -> bool:
         """Whether nothing happens to an array but that a thread adds, once, to the element of its indices."""
         return self.once(("adds once", position), lambda: adds_once(self.flat, self.flat.params[position]))

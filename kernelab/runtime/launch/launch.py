@@ -312,6 +312,14 @@ class Call:
         """The arrays whose elements the launch changes."""
         return tuple(self.arguments[i] for i in self.kernel.plan.written)
 
+    def overwrites_all(self, position: int) -> bool:
+        """Whether each element of an array is stored to, and none is read."""
+        target = self.arguments[position]
+        given = [getattr(getattr(one, "array", one), "allocation", None) for one in self.arguments]
+        is_read = position in self.kernel.plan.read_in_text or given.count(target.allocation) > 1
+        whole = target.shape == self.grid.extents
+        return whole and not is_read and self.kernel.program.stores_own(position)
+
     def memories(self) -> list[Allocation]:
         """The memory of each array argument."""
         return self.kernel.plan.straight.memories(self.arguments)
