@@ -16,6 +16,11 @@ def wave(x: array[float], y: array[float]):
     i = tid()
     y[i] = sin(x[i]) * x[i] * x[i]
 
+def rounded(x: array[float], y: array[float], k: array[int]):
+    i = tid()
+    y[i] = x[i] * x[i]
+    k[i] = int(4.0 * x[i])
+
 def gather(x: array[float], index: array[int], y: array[float]):
     i = tid()
     y[i] = x[index[i]] * x[index[i]]
@@ -88,6 +93,25 @@ def test_several_results_and_integers() -> None:
     np.testing.assert_allclose(first, X * X, rtol=1e-6)
     np.testing.assert_allclose(second, theirs(X), rtol=1e-5)
     assert jax.grad(lambda s: kj.function(lambda s: s * s)(s)[0])(3.0) == 6.0
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_results_of_integers_have_no_derivatives(compiled: bool) -> None:
+    kernel = MADE["rounded"]
+    made = jax.jit if compiled else (lambda f: f)
+    f, g = kj.function(kernel), kj.function(kernel, forward=True)
+    x = jnp.array([0.5, 1.5, 2.5])
+    for back in (
+        jax.grad(lambda x: (f(x)[0] * f(x)[1]).sum()),
+        jax.jacfwd(lambda x: (g(x)[0] * g(x)[1]).sum()),
+    ):
+        assert made(back)(x).tolist() == [2.0, 18.0, 50.0]
+        assert made(jax.vmap(back))(jnp.stack([x, x])).tolist() == [[2.0, 18.0, 50.0]] * 2
+    twice = jax.jacrev(jax.grad(lambda x: (f(x)[0] * f(x)[1]).sum()))
+    assert made(twice)(x).diagonal().tolist() == [4.0, 12.0, 20.0]
+    twice = jax.jacfwd(jax.jacfwd(lambda x: (g(x)[0] * g(x)[1]).sum()))
+    assert made(twice)(x).diagonal().tolist() == [4.0, 12.0, 20.0]
+    assert f(x)[1].tolist() == [2, 6, 10]
 
 
 def test_forward_over_reverse_says_which_mode_it_has() -> None:

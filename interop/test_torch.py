@@ -20,6 +20,11 @@ def wave(x: array[Any], y: array[Any]):
     i = tid()
     y[i] = sin(x[i]) * x[i] * x[i]
 
+def rounded(x: array[float], y: array[float], k: array[int]):
+    i = tid()
+    y[i] = x[i] * x[i]
+    k[i] = int(4.0 * x[i])
+
 def gather(x: array[float], index: array[int], y: array[float]):
     i = tid()
     y[i] = x[index[i]] * x[index[i]]
@@ -82,6 +87,19 @@ def test_a_kernel_stands_for_a_function_with_integers_and_scalars() -> None:
     assert single.grad.item() == 6.0
     with pytest.raises(kl.KernelTypeError, match="the arrays that it writes have to come last"):
         kt.function(MADE["backwards"])
+
+
+def test_results_of_integers_have_no_derivatives() -> None:
+    f, x = kt.function(MADE["rounded"]), torch.tensor([0.5, 1.5, 2.5])
+
+    def loss(x: Any) -> Any:
+        y, k = f(x)
+        return (y * k).sum()
+
+    assert torch.func.grad(loss)(x).tolist() == [2.0, 18.0, 50.0]
+    assert torch.func.vmap(torch.func.grad(loss))(torch.stack([x, x])).tolist() == [[2.0, 18.0, 50.0]] * 2
+    assert torch.func.jvp(loss, (x,), (torch.ones(3),))[1].item() == 70.0
+    assert torch.autograd.functional.hessian(loss, x).diagonal().tolist() == [4.0, 12.0, 20.0]
 
 
 @pytest.mark.parametrize("in_dims", [0, 1])

@@ -69,11 +69,11 @@ def _with_vjp(f: Function, run: Function) -> Function:
 
     def back(primals: Any, bars: Any) -> Any:
         floats = _floats(primals)
-        cotangents = iter(adjoints(len(primals), floats)(*primals, *bars))
-        zeros = (np.zeros(one.shape, jax.dtypes.float0) for one in primals)
+        taken = (jnp.zeros(bar.shape, int) if bar.dtype == jax.dtypes.float0 else bar for bar in bars)
+        cotangents = iter(adjoints(len(primals), floats)(*primals, *taken))
         return tuple(
-            next(cotangents).reshape(one.shape) if n in floats else zero
-            for n, (one, zero) in enumerate(zip(primals, zeros, strict=True))
+            next(cotangents).reshape(one.shape) if n in floats else _nothing(one)
+            for n, one in enumerate(primals)
         )
 
     def forward(*primals: Any) -> Any:
@@ -93,10 +93,17 @@ def _with_jvp(f: Function, run: Function) -> Function:
 
     @bridge.defjvp  # type: ignore[untyped-decorator, unused-ignore]
     def push(primals: Any, dots: Any) -> Any:
-        floats = _floats(primals)
-        return bridge(*primals), tangents(len(primals), floats)(*primals, *(dots[n] for n in floats))
+        floats, results = _floats(primals), bridge(*primals)
+        pushed = tangents(len(primals), floats)(*primals, *(dots[n] for n in floats))
+        moving = _floats(results)
+        return results, tuple(dot if n in moving else _nothing(dot) for n, dot in enumerate(pushed))
 
     return bridge  # type: ignore[no-any-return]
+
+
+def _nothing(elements: Any) -> Any:
+    """What JAX has for a derivative of integers."""
+    return np.zeros(elements.shape, jax.dtypes.float0)
 
 
 def _floats(arrays: Sequence[Any]) -> tuple[int, ...]:

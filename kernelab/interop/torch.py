@@ -123,7 +123,8 @@ class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
         tensors = ctx.saved_tensors
         moved = [n for n, dot in enumerate(dots) if dot is not None]
         pushed = pushforward(ctx.f, len(tensors), moved)
-        return _Bridge.apply(pushed, *tensors, *(dots[n].contiguous() for n in moved))
+        results = _Bridge.apply(pushed, *tensors, *(dots[n].contiguous() for n in moved))
+        return tuple(dot if dot.is_floating_point() else None for dot in results)
 
     @staticmethod
     def vmap(info: Any, in_dims: Sequence[Any], f: Function, *tensors: Any) -> Any:
