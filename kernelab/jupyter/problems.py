@@ -6,6 +6,7 @@ line where a value turned NaN.  It is mended when a cell of one of its lines has
 
 import itertools
 import linecache
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, Intera
 
 from kernelab.autodiff.records.hazards import LISTENERS, Overwrite
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnosed, Diagnostic, Span, label_of
+from kernelab.errors import Diagnosed, Diagnostic, LaunchError, Span, label_of
 from kernelab.jupyter.inspection import is_kernel_cell
 
 Message = dict[str, Any]
@@ -56,6 +57,8 @@ class Problems:
         self.cells: dict[str, tuple[str | None, str]] = {}
         """Which cell each label stands for, and the name of its text."""
         self.open: dict[Problem, int] = {}
+        self._raised_in: dict[Problem, str] = {}
+        """Which cell ended with it, for those that were errors: it need not be at one of its lines."""
         self._again: set[Problem] = set()
         self._seen: set[object] = set()
         self._running: tuple[str | None, str] = (None, "")
@@ -85,15 +88,31 @@ class Problems:
         cell, file = self._running
         error = result.error_before_exec or result.error_in_exec
         label = label_of(file)
+        call = self._call_of(error)
         for diagnostic in error.diagnostics if isinstance(error, Diagnosed) else ():
             # What is wrong with the text of a kernel cell is told as it is typed.
             if not (
                 is_kernel_cell(getattr(result.info, "raw_cell", None) or "") and _label(diagnostic) == label
             ):
-                self.found(_of_diagnostic(diagnostic, self.place))
+                problem = _of_diagnostic(
+                    diagnostic, self.place, call if isinstance(error, LaunchError) else None
+                )
+                self.found(problem)
+                self._raised_in[problem] = cell or label
         for problem in [problem for problem in self.open if problem not in self._again]:
-            if any(place.cell == cell if cell else place.label == label for place in problem.places):
+            lines = any(place.cell == cell if cell else place.label == label for place in problem.places)
+            if lines or self._raised_in.get(problem) == (cell or label):
+                self._raised_in.pop(problem, None)
                 self.tell({"event": "mended", "key": self.open.pop(problem)})
+
+    def _call_of(self, error: BaseException | None) -> Place | None:
+        """The line of the running cell at which an error came up."""
+        cell, file = self._running
+        frames = traceback.walk_tb(error.__traceback__ if error is not None else None)
+        lines = [number for frame, number in frames if frame.f_code.co_filename == file]
+        if not lines:
+            return None
+        return Place(cell, label_of(file), lines[-1] - 1, linecache.getline(file, lines[-1]).strip())
 
     def overwritten(self, event: Overwrite) -> None:
         """Elements that a gradient needs are overwritten, here and now."""
@@ -158,8 +177,13 @@ def _label(diagnostic: Diagnostic) -> str:
     return "" if diagnostic.span is None else diagnostic.span.source.label
 
 
-def _of_diagnostic(diagnostic: Diagnostic, place: Callable[[Span], Place | None]) -> Problem:
-    return Problem(diagnostic.code.replace("-", " "), diagnostic.message, tuple(_places(diagnostic, place)))
+def _of_diagnostic(
+    diagnostic: Diagnostic, place: Callable[[Span], Place | None], call: Place | None
+) -> Problem:
+    places = dict.fromkeys(_places(diagnostic, place))
+    return Problem(
+        diagnostic.code.replace("-", " "), diagnostic.message, (*([call] if call else []), *places)
+    )
 
 
 def _places(diagnostic: Diagnostic, place: Callable[[Span], Place | None]) -> Iterator[Place]:

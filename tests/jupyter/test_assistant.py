@@ -151,6 +151,30 @@ def test_a_value_that_turns_nan_is_told_at_its_line(notebook: Notebook, page: Pa
     assert (told["cell"], told["line"], told["text"]) == ("a", 3, "y[i] = log(x[i])")
 
 
+def test_a_launch_that_does_not_fit_is_told_at_its_own_line_first(notebook: Notebook, page: Page) -> None:
+    page.run(SQUARE, cell="a")
+    page.run("x = kl.ones(2, dtype=float)\nsquare[2](x)", cell="b")
+    told = _warning(page)
+    assert (told["cell"], told["line"], told["text"]) == ("b", 1, "square[2](x)")
+    assert [(other["cell"], other["line"]) for other in told["others"]] == [("a", 1)]
+    page.run("square[2](x, x)", cell="b")
+    assert page.ask("state")["problems"] == []
+
+
+def test_an_error_of_a_kernel_is_mended_when_the_cell_that_ran_it_has_run_without_it(
+    notebook: Notebook, page: Page
+) -> None:
+    page.run(SQUARE, cell="a")
+    launch = "x, y = kl.ones(2, dtype=float), kl.zeros(2, dtype=float)\nsquare[{}](x, y)\nx.numpy()"
+    page.run(launch.format(3), cell="b")
+    told = _warning(page)
+    assert (told["cell"], told["line"]) == ("a", 3)
+    page.run("1 + 1", cell="c")
+    assert len(page.ask("state")["problems"]) == 1
+    page.run(launch.format(2), cell="b")
+    assert page.ask("state")["problems"] == []
+
+
 def test_arrays_are_listed_while_a_cell_runs(notebook: Notebook, page: Page, tmp_path: Path) -> None:
     page.run(
         "a = kl.array([[3.0, 4.0]], dtype=float, requires_grad=True)\nb = kl.array([np.nan])\nn = 3", cell="a"
