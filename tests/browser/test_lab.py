@@ -74,6 +74,8 @@ def test_a_cell_shows_its_kernel_and_hovering_a_line_lights_what_comes_from_it(o
     expect(told.locator(".d4")).not_to_be_visible()
     assert background(derived) == before
     derived.focus()
+    assert derived.get_attribute("role") == "listitem"
+    expect(page.get_by_role("list", name="adjoint").get_by_role("listitem").first).to_contain_text("def ")
     expect(told.locator(".d4")).to_be_visible()
     assert background(panes.nth(0).locator(".l4")) == lit
 

@@ -63,7 +63,7 @@ def test_a_signature_of_several_lines_has_one_number_and_lights_as_one(scan: kl.
     first = shown.index("2 │ def scan_adjoint(")
     numbers = [line.partition("│")[0].strip() for line in shown[first : first + 3]]
     assert numbers == ["2", "", ""]
-    signature = page.render(view(scan, ("adjoint",))).split("<span class=l2 tabindex=0>")[-1]
+    signature = page.render(view(scan, ("adjoint",))).split("<span class=l2 tabindex=0 role=listitem>")[-1]
     assert signature.partition("</span>\n<span")[0].count("array[") > 2
 
 

@@ -61,8 +61,8 @@ def test_the_page_tells_the_same_at_the_line_in_the_pane_of_the_source(decay: kl
     html = page.render(view(decay))
     assert "<p class=d13>13 · writes out</p>" in html
     assert "<p class=d10>10 · touches no array</p>" in html
-    assert "<span class=l13 tabindex=0>" in html
-    assert "<span class=l6 tabindex=0>" in html
+    assert "<span class=l13 tabindex=0 role=listitem>" in html
+    assert "<span class=l6 tabindex=0 role=listitem>" in html
 
 
 def test_a_kernel_without_an_adjoint_says_what_its_lines_do() -> None:

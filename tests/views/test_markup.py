@@ -106,14 +106,14 @@ def test_every_line_that_comes_from_one_source_line_is_lit_by_hovering_any_of_th
     scope = re.search(r'class="kl (kl-\w+)"', html)
     assert scope is not None
     assert f"{scope[1]}{{&:has(" in html
-    assert "&:has(.l9:hover,.l9:focus){.l9{background" in html
-    assert len(re.findall("<span class=l9 tabindex=0>", html)) == 2
+    assert "&:has(.l9:hover,.l9:focus){.l9{--kl-on" in html
+    assert len(re.findall("<span class=l9 tabindex=0 role=listitem>", html)) == 2
 
 
 def test_the_tab_key_stops_at_a_line_once_in_each_pane_and_a_touch_holds_any() -> None:
     lines = (CodeLine((Run("a"),), 9), CodeLine((Run("b"),), 4), CodeLine((Run("c"),), 9))
     html = page.render(Beside((SOURCE, Code("adjoint", lines))))
-    assert re.findall("<span class=(l9 tabindex=-?.)>", html) == ["l9 tabindex=0"] * 2 + ["l9 tabindex=-1"]
+    assert re.findall("<span class=(l9 tabindex=-?.)[ >]", html) == ["l9 tabindex=0"] * 2 + ["l9 tabindex=-1"]
 
 
 def test_a_remark_stands_once() -> None:
@@ -127,7 +127,7 @@ def test_a_remark_stands_once() -> None:
 def test_lines_of_two_cells_with_one_number_are_not_linked() -> None:
     other = Code("Cell In[2]", (CodeLine((Run("helper"),), 9, 1),))
     html = page.render(Beside((SOURCE, other)))
-    assert "<span class=l9-1 tabindex=0>" in html
+    assert "<span class=l9-1 tabindex=0 role=listitem>" in html
     assert markup.render(other).endswith("9' │ helper")
 
 

@@ -160,13 +160,13 @@ def _code(code: Code) -> str:
     title = label = remarks = ""
     if code.title:
         title = f"<figcaption>{escape(code.title)}</figcaption>"
-        label = f' role="region" aria-label="{escape(code.title)}"'
+        label = f' aria-label="{escape(code.title)}"'
     if code.remarks:
         # All in one place: that on the line pointed at covers the others.
         lines_of = ((_remark(link_of(line)), f"{line.mark} · {_runs(line.runs)}") for line in code.remarks)
         remarks = "".join(f"<p class={name}>{text}</p>" for name, text in lines_of)
         remarks = f'<div class="kl-told" aria-live="polite"><p>{INVITATION}</p>{remarks}</div>'
-    return f'<figure class="kl-code">{title}<pre tabindex="0"{label}>{lines}</pre>{remarks}</figure>'
+    return f'<figure class="kl-code">{title}<pre tabindex=0 role=list{label}>{lines}</pre>{remarks}</figure>'
 
 
 def _remark(link: str) -> str:
@@ -179,9 +179,9 @@ def _linked(link: str, lines: Iterable[tuple[str, CodeLine]], reached: set[str])
     text = "".join(f"<k-n>{gutter}</k-n>{_runs(line.runs)}\n" for gutter, line in lines)
     if not link:
         return f"<span>{text}</span>"
-    stop = -1 if link in reached else 0
+    stop = "tabindex=-1" if link in reached else "tabindex=0 role=listitem"
     reached.add(link)
-    return f"<span class={link} tabindex={stop}>{text}</span>"
+    return f"<span class={link} {stop}>{text}</span>"
 
 
 def link_of(line: CodeLine) -> str:
@@ -212,7 +212,7 @@ def _kind(is_number: bool) -> str:
 def _rules(link: str) -> str:
     """Rules for a source line: any line that comes from it lights all of them, and shows the remark."""
     remark = _remark(link)
-    lit = f".{link}{{background:var(--kl-lit);--kl-on:var(--kl-lit)}}.{remark}{{visibility:visible}}"
+    lit = f".{link}{{--kl-on:var(--kl-lit)}}.{remark}{{visibility:visible}}"
     # What is pointed at lies over what a click holds.
     return f"&:has(.{link}:hover,.{link}:focus){{{lit}}}&:has(.{link}:hover) .{remark}{{z-index:1}}"
 
