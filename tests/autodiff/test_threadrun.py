@@ -289,3 +289,17 @@ def test_a_record_is_compared_with_float64_on_the_cotangents_that_arrived() -> N
         kl.trace(tape, 1, 0, compare="float64")
     with pytest.raises(kl.KernelValueError, match="compare='float16' is not a precision"):
         kl.trace(tape, 0, 0, compare="float16")  # type: ignore[call-arg]
+
+
+def test_the_result_of_a_function_gets_its_cotangent_at_the_return() -> None:
+    text = "def f(x: float, guess: float):\n    b = x * x + guess\n    return b\n"
+    run = kl.trace(kl.compile(text)["f"], 2.0, 1.0)
+    told = [(one.span.line, one.name) for one in run.adjoint if one.sign == "+="]
+    assert told == [
+        (3, "b_bar"),
+        (2, "guess_bar"),
+        (2, "x_bar"),
+        (2, "x_bar"),
+        (1, "x_bar[0]"),
+        (1, "guess_bar[0]"),
+    ]

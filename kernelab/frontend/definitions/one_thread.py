@@ -46,9 +46,10 @@ def one_thread(function: UserFunction, bound: Sequence[Bound]) -> KernelDefiniti
     inputs = [var for formal in formals for var in _vars(formal)]
     outputs = [_vars(formal) for formal, _ in results]
     builder = Builder(function.span)
-    yielded = tuple(Var(type_of(atom)) for atom in instance.function.body.yields)
+    returned = _returned(function)
+    yielded = tuple(Var(type_of(atom), span=returned) for atom in instance.function.body.yields)
     builder.emit(Call(yielded, instance.function, tuple(inputs), function.span))
-    builder.span, rest = _returned(function), iter(yielded)
+    builder.span, rest = returned, iter(yielded)
     for targets, (_, item) in zip(outputs, results, strict=True):
         for target, part in zip(targets, parts_of(item), strict=True):
             builder.store(target, [integer(0)], _atom(builder, part, rest))

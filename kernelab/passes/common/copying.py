@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, assert_never
 
+from kernelab.errors import NOWHERE
 from kernelab.lang import ir, ops
 from kernelab.lang.build import Builder, Expr, is_float, type_of
 from kernelab.lang.native import Snippet
@@ -299,8 +300,9 @@ class _Naming(LayingOut):
             args = tuple(self.named(param, arg) for param, arg in zip(params, args, strict=True))
         super().call(replace(stmt, args=args))
         if stmt.function.custom is None:
-            with self.builder.at(stmt.span):
-                self.env.update({out: self.named(out, self.env[out]) for out in stmt.outs})
+            for out in stmt.outs:
+                with self.builder.at(out.span if out.span is not NOWHERE else stmt.span):
+                    self.env[out] = self.named(out, self.env[out])
 
     def named(self, name: ir.Var, value: ir.Atom) -> ir.Atom:
         """A copy of a float, under a name."""
