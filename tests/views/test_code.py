@@ -4,7 +4,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.codegen.listing.listing import listing as kernel_listing
-from kernelab.views.kernel.code_view import PANES, WIDTH
+from kernelab.views.kernel.code_view import OF_THREE, PANES, WIDTH
 from kernelab.views.kernel.kernel_facts import parts_of, view
 from kernelab.views.pages import markup, page
 from tests.support import zoo
@@ -65,6 +65,16 @@ def test_a_signature_of_several_lines_has_one_number_and_lights_as_one(scan: kl.
     assert numbers == ["2", "", ""]
     signature = page.render(view(scan, ("adjoint",))).split("<span class=l2 tabindex=0 role=listitem>")[-1]
     assert signature.partition("</span>\n<span")[0].count("array[") > 2
+
+
+def test_the_signature_of_one_of_three_panes_is_narrow(scan: kl.Kernel) -> None:
+    shown = lines(scan, "textbook")
+    derived = shown[shown.index(PANES["textbook"]) :]
+    first = derived.index("2 │ def scan_adjoint(")
+    parameters = [line.partition("│ ")[2] for line in derived[first + 1 : first + 5]]
+    assert parameters[-1].endswith("):")
+    assert {len(line) - len(line.lstrip()) for line in parameters} == {8}
+    assert max(map(len, parameters)) <= OF_THREE
 
 
 LONG = """

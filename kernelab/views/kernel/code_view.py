@@ -99,10 +99,12 @@ def _highlighted(text: str, pattern: re.Pattern[str]) -> list[tuple[Run, ...]]:
 MAX_GENERATED = 140
 """How many lines of generated text a view folds in, so that notebooks stay small."""
 
-WIDTH = 76
-"""How many characters of a derived program stand on a line."""
+WIDTH, OF_TWO, OF_THREE = 76, 56, 40
+"""How many characters of a derived program stand on a line; of two such beside each other, of three panes."""
 
 _BREAK = re.compile(r"(?<=,) | (?=(?:if|else|and|or|[-+*/<>]|[<>=]=) )")
+
+_PARAMETERS = re.compile(r" +\w+: ")
 
 _COMPONENT = re.compile(r"\[\d+\]$")
 
@@ -156,7 +158,8 @@ def kernel_view(parts: Parts, shown: Sequence[str] = DEFAULT) -> Node:
     places = Places(parts)
     if "textbook" in shown:
         shown = ("source", "adjoint", *shown)
-    beside = [pane for name in PANES if name in shown for pane in _pane(name, parts, places)]
+    width = OF_THREE if "textbook" in shown else WIDTH
+    beside = [pane for name in PANES if name in shown for pane in _pane(name, parts, places, width=width)]
     folds: list[Node] = []
     if tuple(shown) == DEFAULT:
         panes = ((PANES[name], pane) for name in FOLDED for pane in _pane(name, parts, places, whole=False))
@@ -174,7 +177,7 @@ def textbook_folds(derivation: Derivation) -> Iterator[Fold]:
         yield Fold(title, Code("", tuple(CodeLine((Run(line),)) for line in text.splitlines())))
 
 
-def _pane(name: str, parts: Parts, places: "Places", whole: bool = True) -> list[Node]:
+def _pane(name: str, parts: Parts, places: "Places", whole: bool = True, width: int = WIDTH) -> list[Node]:
     """The pane of that name, if there is such a program; generated text without helpers unless `whole`."""
     match name:
         case "source":
@@ -182,13 +185,13 @@ def _pane(name: str, parts: Parts, places: "Places", whole: bool = True) -> list
             return [Below(panes) if len(panes) > 1 else panes[0]]
         case "textbook":
             textbook = parts.textbook
-            return [] if textbook is None else [_listing(PANES[name], textbook().adjoint, places)]
+            return [] if textbook is None else [_listing(PANES[name], textbook().adjoint, places, width)]
         case "adjoint":
-            return [] if parts.adjoint is None else [_listing(PANES[name], parts.adjoint, places)]
+            return [] if parts.adjoint is None else [_listing(PANES[name], parts.adjoint, places, width)]
         case "lines":
             return [places.table()]
         case "tangent":
-            return [] if parts.tangent is None else [_listing(PANES[name], parts.tangent(), places)]
+            return [] if parts.tangent is None else [_listing(PANES[name], parts.tangent(), places, width)]
         case _ if name not in parts.units:
             return []
         case _ if not whole:
@@ -278,28 +281,30 @@ _runs_of_source = lru_cache(8)(python_runs)
 """The runs of a text: the kernels of one cell share it."""
 
 
-def _listing(title: str, listing: Listing, places: Places) -> Code:
+def _listing(title: str, listing: Listing, places: Places, width: int) -> Code:
     """A derived program; the comments that name source lines give way to the numbers in the gutter."""
-    return Code(title, tuple(places.line(runs, line.span, line.goes_on) for runs, line in _lines(listing)))
+    lines = _lines(listing, width)
+    return Code(title, tuple(places.line(runs, line.span, line.goes_on) for runs, line in lines))
 
 
-def listing_view(listing: Listing) -> Code:
+def listing_view(listing: Listing, width: int = WIDTH) -> Code:
     """A program by itself, each line with the number of the source line that it comes from."""
-    lines = (CodeLine(runs, line.source_line, 0, line.goes_on) for runs, line in _lines(listing))
+    lines = (CodeLine(runs, line.source_line, 0, line.goes_on) for runs, line in _lines(listing, width))
     return Code(listing.name, tuple(lines))
 
 
-def _lines(listing: Listing) -> Iterator[tuple[tuple[Run, ...], Line]]:
-    shown = [part for line in listing.lines if not line.is_comment for part in _broken(line)]
+def _lines(listing: Listing, width: int) -> Iterator[tuple[tuple[Run, ...], Line]]:
+    shown = [part for line in listing.lines if not line.is_comment for part in _broken(line, width)]
     return zip(python_runs("\n".join(line.text for line in shown)), shown, strict=True)
 
 
-def _broken(line: Line) -> Iterator[Line]:
+def _broken(line: Line, width: int) -> Iterator[Line]:
     """The line in parts that fit next to the source, broken before an operator or after a comma."""
-    indent = len(line.text) - len(line.text.lstrip()) + 8
+    deeper = 0 if _PARAMETERS.match(line.text) else 8
+    indent = len(line.text) - len(line.text.lstrip()) + deeper
     text, goes_on = line.text, line.goes_on
-    while len(text) > WIDTH:
-        places = [place.end() for place in _BREAK.finditer(text, indent, WIDTH)]
+    while len(text) > width:
+        places = [place.end() for place in _BREAK.finditer(text, indent, width)]
         if not places:
             break
         yield replace(line, text=text[: places[-1]].rstrip(), goes_on=goes_on)

@@ -30,6 +30,7 @@ from kernelab.runtime.ops.function_calls import stated_kernel
 from kernelab.views.kernel.code_view import (
     DEFAULT,
     MAX_GENERATED,
+    OF_TWO,
     PANES,
     Parts,
     kernel_view,
@@ -147,7 +148,7 @@ def vjp_view(pair: Vjp) -> Node:
 
 def derivation_view(derivation: Derivation) -> Node:
     """Both adjoints side by side, and the rest folded."""
-    beside = listing_view(derivation.adjoint), listing_view(derivation.running)
+    beside = listing_view(derivation.adjoint, OF_TWO), listing_view(derivation.running, OF_TWO)
     titles = PANES["textbook"], "adjoint that runs"
     panes = (replace(pane, title=title) for pane, title in zip(beside, titles, strict=True))
     return Below((Beside(tuple(panes)), *textbook_folds(derivation)))

@@ -41,7 +41,7 @@ GUTTER = 6
 """The room that the gutter and the edges of a pane take, in characters."""
 
 MOST = 0.6
-"""Which part of scarce room all panes but the last may take."""
+"""Which part of scarce room the first of two panes may take; more than two get the same each."""
 
 CHARACTER = 0.6
 """The width of a character of code, in em of what stands around it."""
@@ -97,17 +97,20 @@ def _html(node: Node) -> str:
 def _shares(parts: tuple[Node, ...]) -> str:
     """Widths of parts side by side: all but the last get what their code needs, up to a limit.
 
-    The last is never given more than it needs: the signatures of the others may need it.
+    The last is never given more than it needs: the signatures of the others may need it.  Of the first and
+    the last the signatures do not count, which are often the longest lines.
     """
-    *first, last = (CHARACTER * (_longest(part, _bodies) + GUTTER) for part in parts)
+    lengths = [_longest(part, _all if part in parts[1:-1] else _bodies) for part in parts]
+    widest, most = (WIDEST, MOST) if len(parts) < 3 else (max(lengths[1:]), 1 - 1 / len(parts))
+    *first, last = (CHARACTER * (min(length, widest) + GUTTER) for length in lengths)
     room = NARROWEST * len(parts)
-    bases = [min(need, MOST * room / len(first)) for need in first]
+    bases = [min(need, most * room / len(first)) for need in first]
     bases.append(room - sum(bases))
     styles = [
         f"flex-grow:{max(1, round(need - basis))};flex-basis:{basis:.1f}em"
         for need, basis in zip((*first, last), bases, strict=True)
     ]
-    needed = _longest(parts[-1], lambda lines: lines)
+    needed = _longest(parts[-1], _all)
     if first and needed > 1:
         styles[-1] += f";max-width:{CHARACTER * (needed + GUTTER):.1f}em"
     return "".join(
@@ -125,6 +128,10 @@ def _longest(node: Node, counted: Callable[[Iterable[CodeLine]], Iterable[CodeLi
             return max((_longest(part, counted) for part in parts), default=1)
         case _:
             return 1
+
+
+def _all(lines: Iterable[CodeLine]) -> Iterable[CodeLine]:
+    return lines
 
 
 def _bodies(lines: Iterable[CodeLine]) -> Iterator[CodeLine]:
