@@ -37,6 +37,23 @@ def components(x: array[float], n: array[vec2i], y: array[float]):
     y[0] = x[(vec2i(6, 7) // n[0]).y] * 2.0
 """)
 
+STEPS = kl.compile("""
+def added(x: array[float], n: array[int], y: array[float]):
+    for i in range(0, 5, n[0]):
+        y[0] += x[i] * x[i]
+
+def multiplied(x: array[float], n: array[int], y: array[float]):
+    product = x[0]
+    for _ in range(0, 5, n[0]):
+        product = product * x[1]
+    y[0] = product
+
+def sliced(x: array[float], n: array[int], y: array[float]):
+    for v in x[:: n[0]]:
+        y[0] += v * v
+""")
+
+
 BY_A_CONSTANT = """
 def half(x: array[float], n: array[int], y: array[float]):
     y[0] = x[n[0] // 2] * 2.0
@@ -218,3 +235,18 @@ def test_gradients_gathered_in_a_field_of_packed_records() -> None:
     tape.backward(y)
     assert gradients["n"].tolist() == [2.0 * (1 << 12) * k for k in (1, 2, 3, 4)]
     assert gradients["id"].tolist() == [9] * 4
+
+
+@pytest.mark.parametrize("name", STEPS.keys())
+def test_an_adjoint_does_not_count_by_steps_of_zero(name: str) -> None:
+    x, y, n = kl.ones(8, requires_grad=True), kl.zeros(1, requires_grad=True), kl.ones(1, dtype=int)
+    with kl.Tape(overwrite="warn") as tape:
+        kl.launch(STEPS[name], dim=1, inputs=[x, n], outputs=[y])
+    with pytest.warns(kl.KernelWarning, match="`n` is overwritten"):
+        n.zero_()
+    with pytest.raises(kl.KernelAssertionError, match="step"):
+        tape.backward(grads={y: kl.ones(1)})
+    with pytest.raises(kl.KernelAssertionError, match="step"):
+        kl.launch(STEPS[name], dim=1, inputs=[x, n], outputs=[y])
+    with pytest.raises(kl.KernelAssertionError, match=r"step.*\n.*line \d"):
+        kl.launch(STEPS[name], dim=1, inputs=[x, n], outputs=[y], adjoint=True)

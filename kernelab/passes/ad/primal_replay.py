@@ -23,6 +23,7 @@ from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import Builder, constant, integer, type_of, zero
+from kernelab.lang.ops import TRIPS
 from kernelab.lang.types import Scalar, bytes_of, int32
 from kernelab.passes.access.affine_forms import Step, counters, value_after
 from kernelab.passes.ad.derivative_rules import insert
@@ -59,24 +60,31 @@ class _Ascending(Copier):
 def divisions_checked(function: ir.Function) -> ir.Function:
     """The function with an assertion before each integer division whose divisor is not a constant.
 
-    What the adjoint divides by may have changed since the primal checked it, and on a CPU an integer division
-    by zero ends the whole process.
+    What the adjoint divides by may have changed since the primal checked it, or no primal ran, and on a CPU
+    an integer division by zero ends the whole process.  The step of a range is such a divisor, too.
     """
-    return _Checker().function(function) if any(map(_divides, ir.walk(function.body))) else function
+    is_divisor = any(_divisor(stmt) is not None for stmt in ir.walk(function.body))
+    return _Checker().function(function) if is_divisor else function
 
 
-def _divides(stmt: ir.Stmt) -> bool:
-    if not isinstance(stmt, ir.Let) or stmt.op.name not in ("floordiv", "mod"):
-        return False
-    return isinstance(stmt.out.type, Scalar) and stmt.out.type.is_int and isinstance(stmt.args[1], ir.Var)
+def _divisor(stmt: ir.Stmt) -> ir.Var | None:
+    """What a statement divides by, if that is an integer that is known only when it runs."""
+    if not isinstance(stmt, ir.Let) or not (stmt.op is TRIPS or stmt.op.name in ("floordiv", "mod")):
+        return None
+    is_int = isinstance(stmt.out.type, Scalar) and stmt.out.type.is_int
+    return stmt.args[-1] if is_int and isinstance(stmt.args[-1], ir.Var) else None
 
 
 class _Checker(Copier):
     def let(self, stmt: ir.Let) -> None:
-        if _divides(stmt):
-            divisor = self.atom(stmt.args[1])
-            nonzero = self.builder.apply("ne", divisor, zero(type_of(divisor)))
-            self.builder.check(nonzero, "division", "integer division by zero")
+        divisor = _divisor(stmt)
+        if divisor is not None:
+            by = self.atom(divisor)
+            nonzero = self.builder.apply("ne", by, zero(type_of(by)))
+            if stmt.op is TRIPS:
+                self.builder.check(nonzero, "assertion", "the step is zero")
+            else:
+                self.builder.check(nonzero, "division", "integer division by zero")
         super().let(stmt)
 
 
