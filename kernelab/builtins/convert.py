@@ -399,7 +399,7 @@ def _define_from_vectors(name: str, count: int, by_rows: bool) -> None:
     define(op, FAMILY)
 
 
-for _count in (2, 3, 4):
+for _count in (2, 3, 4, 1):
     _define_from_vectors("matrix_from_rows", _count, True)
     _define_from_vectors("matrix_from_cols", _count, False)
 

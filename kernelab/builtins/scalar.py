@@ -172,7 +172,7 @@ def step(x: Number) -> Number:
     numpy=np.copysign,
     exact=True,
     domain=((0.5, 3.0), (0.5, 3.0)),
-    partials=lambda z, x, y: (sign(x) * sign(y), None),
+    partials=lambda z, x, y: (copysign(x.const(1.0), x) * copysign(y.const(1.0), y), None),
 )
 def copysign(x: Float, y: Float) -> Float:
     """The absolute value of ``x`` with the sign of ``y``; derivative 0 in ``y``."""

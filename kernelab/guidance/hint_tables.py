@@ -139,8 +139,8 @@ grid: write i = tid()
 OF_WARP = Table(r"""
 div: in Warp {} of two ints is an integer division; here it gives a float, as in Python => write //, or /
     where a float is meant
-mod: in Warp {} has the sign of the left operand; here of the right one, as in Python => write %, where no
-    operand is negative
+mod: in Warp {} has the sign of the left operand; here of the right one, as in Python => write fmod for the
+    sign of the left, or % where no operand is negative
 """)
 """Operations that give another number in Warp."""
 
@@ -435,7 +435,9 @@ matmul: arrays have an operator for it => write a @ b
 (MarchingCubes|marching_cubes)\w*: surfaces are not part of the language => use scikit-image
 build|context|codegen: this is about how Warp builds and runs modules => kernelab builds each kernel by
     itself, when it is first launched
-nn|Module|Parameter: there are no layers => write kernels; kl.optim has SGD and Adam
+nn|Parameter: there are no layers => write kernels; kl.optim has SGD and Adam
+Module: each kernel is built by itself => leave it out, or write kl.get_module(name) where a program
+    builds by module; there are no layers of networks: kl.optim has SGD and Adam
 """)
 """By name, for `kernelab` and its public modules."""
 

@@ -54,6 +54,11 @@ class StructArray:
     elem: Struct
     ndim: int
 
+    @property
+    def dtype(self) -> Struct:
+        """The struct, as arrays call the type of their elements."""
+        return self.elem
+
     def __str__(self) -> str:
         return f"array[{self.elem}]" if self.ndim == 1 else f"array{self.ndim}d[{self.elem}]"
 

@@ -175,6 +175,11 @@ class Array:
     elem: "Value"
     ndim: int
 
+    @property
+    def dtype(self) -> "Value":
+        """The type of the elements, as arrays call it."""
+        return self.elem
+
     def __str__(self) -> str:
         return f"array[{self.elem}]" if self.ndim == 1 else f"array{self.ndim}d[{self.elem}]"
 

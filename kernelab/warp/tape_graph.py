@@ -166,7 +166,7 @@ def _boxes(parts: Sequence[Part], data: TapeData, indent: str, clusters: Iterato
         if isinstance(part, int):
             yield f"{indent}r{part} [{_box(data, part)}];"
             continue
-        title = part.name if part.times == 1 else f"repeated {part.times} times"
+        title = part.name if part.times == 1 else f"repeated {part.times}x"
         yield f"{indent}subgraph cluster_{next(clusters)} {{"
         yield f"{indent}  label={_quoted(title)}; style=rounded; fontname=sans; fontsize=11;"
         yield from _boxes(part.parts, data, indent + "  ", clusters)
@@ -201,9 +201,11 @@ def _arrays_and_edges(
         parameter = max(parameters[number], key=len) if longest else parameters[number][0]
         name = labels.get(number) or name_in_caller(elements) or parameter
         label = "\n".join(filter(None, [name, f"{dtype} ({', '.join(map(str, shape))})"]))
+        about = f"array: dtype={dtype}, shape={shape}"
         color = WITH_GRADIENT if elements is not None and elements.requires_grad else WITHOUT_GRADIENT
         lines.append(
-            f"  {node} [shape=ellipse, style=filled, fillcolor={_quoted(color)}, label={_quoted(label)}];"
+            f"  {node} [shape=ellipse, style=filled, fillcolor={_quoted(color)}, label={_quoted(label)},"
+            f" tooltip={_quoted(about)}];"
         )
     for record in shown:
         read, written = data.sides(record)

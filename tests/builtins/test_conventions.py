@@ -270,3 +270,30 @@ def k(m: array[mat22i], v: array[vec2i], n: array[int], out: array[mat22i], w: a
     expected = [np.outer(v[0], v[1]), (a << b) | (~a & b), np.diag(v[0])]
     assert out.numpy().tolist() == np.stack(expected).tolist()
     assert w.numpy().tolist() == [[3, 2]]
+
+
+def test_the_derivative_of_copysign_has_the_signs_of_zeros_too() -> None:
+    @kl.kernel
+    def signed(x: kl.array[float], y: kl.array[float], z: kl.array[float]) -> None:  # type: ignore[valid-type]
+        i = kl.tid()
+        z[i] = kl.copysign(x[i], y[i])
+
+    x = kl.array([2.0, 2.0, -2.0, -2.0, -0.0, -0.0], requires_grad=True)
+    y, z = kl.array([0.0, -0.0, 3.0, -3.0, 1.0, -1.0]), kl.zeros(6, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(signed, 6, [x, y, z])
+    tape.backward(grads={z: kl.ones(6)})
+    assert x.grad.list() == [1.0, -1.0, -1.0, 1.0, -1.0, 1.0]
+
+
+def test_a_matrix_can_be_made_of_one_row_or_column() -> None:
+    @kl.kernel
+    def laid(rows: kl.array[float], columns: kl.array[float]) -> None:  # type: ignore[valid-type]
+        row = kl.matrix_from_rows(kl.vec3(1.0, 2.0, 3.0))
+        column = kl.matrix_from_cols(kl.vec3(1.0, 2.0, 3.0))
+        for k in range(3):
+            rows[k], columns[k] = row[0, k], column[k, 0]
+
+    rows, columns = kl.zeros(3), kl.zeros(3)
+    kl.launch(laid, 1, [rows, columns])
+    assert rows.list() == columns.list() == [1.0, 2.0, 3.0]

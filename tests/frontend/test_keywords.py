@@ -25,6 +25,8 @@ CALLS = {
     "spatial_top(svec=spatial_vector(v=v, w=2.0 * v))[1]": "2.0 * v[1]",
     "svd3(A=diag(v))[1][0]": "svd3(diag(v))[1][0]",
     "float(len(a=v))": "3.0",
+    "mat22(diag(vec2(x, 2.0)), shape=(2, 2))[0, 0]": "x",
+    "vec3(x, length=3)[2]": "x",
     "float(int8(a=x))": "float(int8(x))",
 }
 BY_NAME = "\n".join(f"    named[{k}, i] = {call}" for k, call in enumerate(CALLS))

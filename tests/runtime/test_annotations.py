@@ -15,6 +15,23 @@ def test_every_rank_can_be_annotated_in_brackets_and_by_a_call() -> None:
     assert kl.array[float, 3] == kl.array[float, Literal[3]] == Array(float32, 3)
 
 
+def test_an_annotation_tells_the_type_and_the_rank_of_its_arrays() -> None:
+    @kl.struct
+    class Node:
+        mass: float
+
+    annotations = (
+        kl.array2d[kl.vec3],
+        kl.array(dtype=int),
+        kl.array[Node],
+        kl.array3d[Any],
+        kl.array(dtype=Any),
+    )
+    dtypes = (kl.vec3, kl.int32, kl.array[Node].elem, Any, Any)
+    assert tuple(one.dtype for one in annotations) == dtypes
+    assert [one.ndim for one in annotations] == [2, 1, 1, 3, 1]
+
+
 def test_an_annotation_in_brackets_makes_a_kernel() -> None:
     @kl.kernel
     def double(a: kl.array2d[float]) -> None:  # type: ignore[valid-type]

@@ -75,7 +75,7 @@ def test_what_repeats_on_the_same_arrays_is_shown_once() -> None:
             push[1](y, z)
         push[1](x, z)
     text = tape.visualize()
-    assert (boxes(text), frames(text)) == (["square", "push", "push"], ["repeated 5 times"])
+    assert (boxes(text), frames(text)) == (["square", "push", "push"], ["repeated 5x"])
     assert len(boxes(tape.visualize(simplify_graph=False))) == 11
 
 
@@ -94,9 +94,9 @@ def test_scopes_are_frames_inside_one_another_and_repeat_as_a_whole() -> None:
         for _ in range(3):
             with kl.ScopedTimer("step", print=False):
                 push[1](x, y)
-    assert frames(tape.visualize()) == ["all", "repeated 3 times", "step"]
+    assert frames(tape.visualize()) == ["all", "repeated 3x", "step"]
     assert frames(tape.visualize(simplify_graph=False)) == ["all", "step", "step", "step"]
-    assert frames(tape.visualize(ignore_graph_scopes=True)) == ["repeated 3 times"]
+    assert frames(tape.visualize(ignore_graph_scopes=True)) == ["repeated 3x"]
 
 
 def test_copies_functions_and_numbers_from_arrays_are_in_the_graph_too() -> None:

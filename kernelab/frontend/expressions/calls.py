@@ -20,6 +20,7 @@ from kernelab.frontend.meaning.meanings import (
     KernelRef,
     Meaning,
     StructRef,
+    TupleOf,
     Typed,
     TypeRef,
     Weak,
@@ -28,7 +29,18 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.meaning.promote import operate
 from kernelab.lang import ops
 from kernelab.lang.build import zero
-from kernelab.lang.types import Scalar, bool_
+from kernelab.lang.types import Mat, Scalar, Value, Vec, bool_
+
+
+def _is_restated(type: Value, argument: Argument) -> bool:
+    """Whether an argument says again how long a vector or how large a matrix of this type is."""
+    match type, argument.keyword, argument.value:
+        case Vec(), "length", Weak(number):
+            return number == type.n
+        case Mat(), "shape", TupleOf((Weak(n), Weak(m))):
+            return (n, m) == type.shape
+        case _:
+            return False
 
 
 def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) -> Meaning | None:
@@ -41,7 +53,8 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
         case TypeRef(type) if type == bool_ and (there := _has_elements(frame, arguments)) is not None:
             return there
         case TypeRef(type):
-            return operations.construct(frame, type, in_order(frame, type, arguments, node), node)
+            plain = [argument for argument in arguments if not _is_restated(type, argument)]
+            return operations.construct(frame, type, in_order(frame, type, plain, node), node)
         case StructRef(struct):
             return struct_values.construct(frame, struct, arguments, node)
         case FunctionRef(function):

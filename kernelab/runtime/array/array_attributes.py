@@ -174,6 +174,8 @@ class AnyOf:
     """The annotation of a parameter whose type the arguments decide, or that no kernel takes."""
 
     text: str
+    dtype: Any = Any
+    ndim: int = 0
 
     def __repr__(self) -> str:
         return self.text
@@ -190,13 +192,13 @@ def array_annotation(dtype: Any, ndim: int) -> Any:
         dtype, literal = dtype
         ndim = next(iter(get_args(literal)), literal)  # ``array[float, Literal[2]]``, too
     if is_any(dtype):
-        return AnyOf(f"array{'' if ndim == 1 else f'{ndim}d'}[{_named(dtype)}]")
+        return AnyOf(f"array{'' if ndim == 1 else f'{ndim}d'}[{_named(dtype)}]", dtype, ndim)
     elem = value_type(float if dtype is None else dtype)
     try:
         return array_type(elem, ndim)
     except KernelTypeError:
         # The kernel that has this parameter says so, at its line; the module around it goes on.
-        return AnyOf(f"array[{elem}]")
+        return AnyOf(f"array[{elem}]", elem, ndim)
 
 
 class Ranked:
