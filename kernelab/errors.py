@@ -222,8 +222,11 @@ class Diagnosed(BaseException):
         return type(self), self.diagnostics
 
 
-class KernelError(Diagnosed, Exception):
+class KernelError(Diagnosed, RuntimeError):
     """An error in the user's program, as one or more diagnostics.
+
+    Every kind of it is a RuntimeError, by which programs written for Warp catch errors, and most are
+    what Python raises for the same mistake, too.
 
     `failed` says which thread found it, in the terms of the backend; None where none did.
     """
@@ -281,7 +284,7 @@ class KernelAssertionError(KernelError, AssertionError):
     """An `assert` of a kernel that did not hold."""
 
 
-class KernelRaceError(KernelError, RuntimeError):
+class KernelRaceError(KernelError):
     """Threads of one launch that meet at an element which one of them stores to."""
 
 
@@ -289,11 +292,11 @@ class LaunchError(KernelError, TypeError):
     """Arguments of a launch that do not fit the kernel."""
 
 
-class TapeError(KernelError, RuntimeError):
+class TapeError(KernelError):
     """A tape used in a way that gives no gradient."""
 
 
-class BuildError(KernelError, RuntimeError):
+class BuildError(KernelError):
     """Generated code that could not be built or loaded."""
 
 

@@ -85,6 +85,19 @@ def test_the_options_and_the_file_of_a_kernel_are_known_whatever_its_text() -> N
         kl.launch(mistaken, 1, [kl.ones(1)])
 
 
+def test_every_error_of_a_kernel_or_a_launch_is_a_runtime_error() -> None:
+    @kl.kernel
+    def doubled(x: kl.array[float]):  # type: ignore[no-untyped-def]
+        x[kl.tid()] = 2.0 * x[kl.tid()]
+
+    with pytest.raises(RuntimeError, match="expects"):
+        kl.launch(doubled, 1, [1.0])
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        kl.launch(doubled, 2, [kl.ones(1)])
+    with pytest.raises(RuntimeError, match="nothing"):
+        kl.compile("def f(x: array[float]):\n    x[0] = nothing")
+
+
 def test_errors_can_be_caught_by_warps_names() -> None:
     with pytest.raises(kl.WarpCodegenError):
         kl.compile("def f(x: array[float]):\n    x[0] = nothing")
