@@ -9,6 +9,7 @@ from typing import Any
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 from kernelab import hooks
+from kernelab.backend.common import interrupts
 from kernelab.errors import KernelWarning, Source
 from kernelab.jupyter.after_cell import Mistakes, Watch
 from kernelab.jupyter.channel import Channel
@@ -43,7 +44,9 @@ class Extension:
             self.inspector.install()
         self.channel.install()
         self.shell.inspector.mime_hooks = {**HOOKS, **self.hooks_before}
+        self.shell.events.register("pre_run_cell", self.begin)
         self.shell.events.register("post_run_cell", self.look)
+        self.begin()
         warnings.formatwarning = self.format
 
     def remove(self) -> None:
@@ -55,12 +58,20 @@ class Extension:
         if self.inspector is not None:
             self.inspector.remove()
         self.shell.inspector.mime_hooks = self.hooks_before
+        self.shell.events.unregister("pre_run_cell", self.begin)
         self.shell.events.unregister("post_run_cell", self.look)
+        interrupts.leave_notebook()
         if warnings.formatwarning == self.format:
             warnings.formatwarning = self.format_before
 
+    def begin(self, *_: object) -> None:
+        """Note which threads there are before a cell runs."""
+        interrupts.cell_begins()
+
     def look(self, result: ExecutionResult) -> None:
         """Point out wrong rules, what changed under kernels, and what a mistake left, after each cell."""
+        if isinstance(result.error_in_exec, KeyboardInterrupt):
+            interrupts.cell_was_interrupted()
         for kernel in self.magics.rules.kernels(self.shell.user_ns):
             hooks.check_rules(kernel.laid_out)
         tell(self.watch.look(self.shell.user_ns))

@@ -348,6 +348,63 @@ def test_interrupting_the_notebook_ends_a_kernel_that_would_run_for_ever(noteboo
     assert notebook.run("1 + 1").text == "2"
 
 
+BUSY = """%%kernel --quiet
+def busy(x: array[float], began: array[float]):
+    began[tid()] = 1.0
+    while x[0] < 1.0:
+        x[0] = x[0] * 0.5"""
+
+WATCHED = """import os, signal, threading, time
+from concurrent.futures import ThreadPoolExecutor
+
+errors = []
+
+def work(x, began, threads=1):
+    try:
+        busy[threads](x, began)
+    except BaseException as error:
+        errors.append(type(error).__name__)
+
+def press(began):
+    while not began.numpy().any():
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGINT)
+
+def pressed_after(began):
+    threading.Thread(target=press, args=(began,)).start()
+    return began
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 100_000])
+def test_interrupting_a_cell_ends_the_launches_of_its_threads(notebook: Notebook, threads: int) -> None:
+    notebook.run(BUSY)
+    notebook.run(WATCHED)
+    notebook.run(f"busy[0](kl.zeros(1), kl.zeros(1)); x, began = kl.zeros(1), kl.zeros({threads})")
+    in_a_pool = "with ThreadPoolExecutor(2) as pool:\n    pool.submit(work, x, began, {}).result()"
+    outcome = notebook.run("pressed_after(began)\n" + in_a_pool.format(threads))
+    assert outcome.error_name == "KeyboardInterrupt"
+    assert notebook.run("errors").text == "['KernelInterrupt']"
+    waits_in_vain = "thread = threading.Thread(target=work, args=(x, pressed_after(began)))\nthread.start()"
+    notebook.run("began.zero_()")
+    assert notebook.run(waits_in_vain + "\nthreading.Event().wait()").error_name == "KeyboardInterrupt"
+    assert notebook.run("thread.join()\nerrors").text == "['KernelInterrupt', 'KernelInterrupt']"
+    # The threads that help with large launches were started in an interrupted cell, and belong to none.
+    assert notebook.run("float(kl.map(lambda v: 2.0 * v, kl.ones(1_000_000)).sum()[0])").text == "2000000.0"
+
+
+def test_interrupting_a_cell_leaves_threads_of_earlier_cells_alone(notebook: Notebook) -> None:
+    notebook.run(BUSY)
+    notebook.run(WATCHED)
+    notebook.run("x, began, mine, other = (kl.zeros(1) for _ in range(4))")
+    notebook.run("thread = threading.Thread(target=work, args=(x, began))\nthread.start()")
+    notebook.run("while not began.numpy().any():\n    time.sleep(0.001)")
+    assert notebook.run("pressed_after(mine)\nbusy[1](other, mine)").error_name == "KernelInterrupt"
+    assert notebook.run("thread.is_alive(), errors").text == "(True, [])"
+    notebook.run("while thread.is_alive():\n    x.numpy()[0] = 2.0\n    thread.join(0.001)")
+    assert notebook.run("errors").text == "[]"
+
+
 PARTICLE = """%%kernel
 class Particle:
     pos: vec3

@@ -13,6 +13,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
+from kernelab.backend.common.interrupts import OURS, end_if_interrupted
+
+TURN = 0.05
+"""The seconds between two looks for an interrupt of another thread."""
+
 WAKING = 5e-5
 """The seconds that the rest of a work has to take for others to help: twice what it takes to wake one."""
 
@@ -86,7 +91,8 @@ class Work:
     def _wait(self) -> None:
         """Return when all helpers have left; one that comes later finds nothing to do."""
         for has_left in [*self._helpers]:
-            has_left.wait()
+            while not has_left.wait(TURN):
+                end_if_interrupted()
 
     def _give_up(self) -> None:
         """Have all helpers leave, whatever signals come meanwhile: they write to the caller's memory."""
@@ -116,7 +122,7 @@ class Pool:
         with self._lock:
             try:
                 while self._count < helpers:
-                    name = f"kernelab core {self._count + 1}"
+                    name = f"{OURS}core {self._count + 1}"
                     threading.Thread(target=self._help, args=(self._work,), name=name, daemon=True).start()
                     self._count += 1
             except RuntimeError:  # no more threads can be started: those that there are help

@@ -36,6 +36,7 @@ from kernelab.backend.common.backends import (
 )
 from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import VARIABLES, Compiler, open_compiler, processor_features
+from kernelab.backend.common.interrupts import end_if_interrupted
 from kernelab.backend.cpu.cores import Work, available
 from kernelab.backend.cpu.split import Cut, Split
 from kernelab.codegen.cpp.emitter import emit
@@ -392,6 +393,7 @@ class _Block:
                 while True:
                     yield
                     ctypes.pythonapi.PyErr_CheckSignals()
+                    end_if_interrupted()
             except GeneratorExit:
                 return
             except BaseException as error:  # noqa: BLE001  raised again by __call__, once the entry has returned
