@@ -126,9 +126,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     seen: list[int] = []
     run = gathered_launch.Launches.run
 
-    def counted(self: gathered_launch.Launches, args: bytes) -> None:
+    def counted(self: gathered_launch.Launches, args: bytes, leaves: bool = False) -> None:
         seen.append(len(self.programs))
-        run(self, args)
+        run(self, args, leaves)
 
     monkeypatch.setattr(gathered_launch.Launches, "run", counted)
     yield seen

@@ -14,6 +14,7 @@ CORES = ("tests/backend/test_cores.py",)
 SUMS = ("tests/codegen/test_totals.py",)
 VECTORS = ("tests/codegen/test_vectors.py",)
 GATHERED = ("tests/autodiff/test_gathered_sums.py",)
+LEFT = ("tests/autodiff/test_left_adjoints.py",)
 RACES = ("tests/runtime/test_races.py",)
 CHECKPOINTS = ("tests/autodiff/test_checkpoint.py",)
 VERSIONS = ("tests/autodiff/test_coverage.py", f"{CONTRACT}versions.py")
@@ -419,6 +420,27 @@ LATER = (
         "if stmt.array not in besides and scalar_of",
         "if scalar_of",
         CORES,
+    ),
+    Fault(
+        "scalar code goes on behind the part in which vector code gave up",
+        BACKEND,
+        "Part(self[first].box, done, True), *self[first + 1 :]",
+        "Part((0, self[-1].box[1], *self[first].box[2:]), done, True), *self[len(self) :]",
+        CORES,
+    ),
+    Fault(
+        "an adjoint that a later record asks for is not cleared",
+        "kernelab/autodiff/records",
+        "if not {elements.allocation for elements in left}.issubset(memories):",
+        "if not left:",
+        LEFT,
+    ),
+    Fault(
+        "a gradient is that of what was written first, though something else was written later",
+        "kernelab/autodiff/records",
+        "if changes.count(memory) == 1 and",
+        "if",
+        LEFT,
     ),
     Fault(
         "arrays that share memory do not keep a launch on one core",

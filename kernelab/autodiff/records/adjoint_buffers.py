@@ -6,7 +6,7 @@ not know records or tapes.
 
 import ctypes
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -117,10 +117,18 @@ class Adjoints:
     """The adjoints of one backward pass: of memory, and of the residuals that programs have appended to.
 
     A buffer that is not needed any more serves again, here and in the backward pass that gets `spare` next,
-    unless a function of the user's may have seen it (`show`).
+    unless a function of the user's may have seen it (`show`).  Records that are `leaving` do not clear
+    the adjoints of what they wrote.  Nothing changes those of `settled` memory once they are published: their
+    buffer may be that of its gradients.
     """
 
-    def __init__(self, spare: Spare | None = None) -> None:
+    def __init__(
+        self,
+        spare: Spare | None = None,
+        leaving: Collection[object] = (),
+        settled: Collection[Allocation] = (),
+    ) -> None:
+        self.leaving, self.settled = leaving, settled
         self.memory = _Buffers({} if spare is None else spare)
         self._residuals: dict[Kept, array] = {}
         self._is_shown = False
@@ -186,6 +194,8 @@ class Adjoints:
     def reuse(self, primal: Allocation, level: Level) -> None:
         """Drop an adjoint, and let its buffer serve again, unless programs above the base know it."""
         buffer = self.memory.pop(primal, None)
+        if buffer is primal.adjoint:
+            return
         if buffer is not None and level.parent is not level:
             level.forget(buffer)
         elif buffer is not None and buffer.space is None and not self._is_shown:

@@ -95,6 +95,8 @@ class BackwardPlan:
         self.computes_passive = False
         self.narrow: NarrowSums | None = None
         self.first: dict[Allocation, int] = {}
+        self.leaving: set[Record] = set()
+        self.settled: set[Allocation] = set()
         self._histories: dict[Allocation, Any] = {}
         self._look_forward(publishes=shared is None)
         self._look_back(takes_all=started is not None)
@@ -225,6 +227,29 @@ class BackwardPlan:
         self.mixed |= inputs.intersection([elements.allocation for elements in self.before])
         return inputs
 
+    def leave(self) -> None:
+        """Find the records that need not clear the adjoints of what they wrote: these are dropped after them.
+
+        Memory that only such a record changes is `settled`, unless its gradients may be seen elsewhere.
+        """
+        for i, memories in self.retired.items():
+            record = self.records[i]
+            if i in self.live and isinstance(record, LaunchRecord) and (left := record.left()):
+                if not {elements.allocation for elements in left}.issubset(memories):
+                    continue
+                self.leaving.add(record)
+                self.settled.update(elements.allocation for elements in left)
+        if self.settled:
+            changes = [target.allocation for step in self.steps for target in step.written]
+            gradients = [memory.adjoint for memory in self.on_the_way]
+            self.settled = {
+                memory
+                for memory in self.settled
+                if changes.count(memory) == 1 and _is_apart(memory, gradients, self.first)
+            }
+        if not all(isinstance(self.records[i], LaunchRecord) for i in self.live):
+            self.settled.clear()  # a function of the user's may change gradients
+
     def leaves(self) -> list[tuple[int, Publication]]:
         """The arrays that are read before they are written, each with the first record that reads it."""
         others = ((i, one) for i, group in self.after.items() for one in group if one.is_input)
@@ -234,6 +259,22 @@ class BackwardPlan:
         """The arrays whose gradients are published, some of them perhaps in several parts."""
         after = (one.elements for group in self.after.values() for one in group)
         return [*(one.elements for _, one in self.inputs), *self.before, *after]
+
+
+def _is_apart(
+    memory: Allocation, gradients: Sequence[Allocation | None], others: Collection[Allocation]
+) -> bool:
+    """Whether what a memory has as gradients, if anything, is of no other use in a backward pass."""
+    gradient = memory.adjoint
+    if gradient is None or not memory.requires_grad:
+        return memory.requires_grad
+    return (
+        gradients.count(gradient) == 1
+        and gradient not in others
+        and gradient.nbytes == memory.nbytes
+        and gradient.writable
+        and gradient.space is memory.space is None
+    )
 
 
 # --------------------------------------------------------------------------------------------------- check
@@ -329,7 +370,7 @@ def _pull_last(plan: BackwardPlan, i: int, adjoints: Adjoints, level: Level) -> 
     """Run the adjoint of the last record, which may add to some gradients directly."""
     own = _added_in_place(plan, i, adjoints)
     for elements in own:
-        adjoints.share(elements.allocation, _about_to_change(elements))
+        adjoints.share(elements.allocation, about_to_change(elements))
     try:
         plan.records[i].pull(adjoints, level)
     except BaseException:  # also an interrupt: some of the threads may have added
@@ -375,13 +416,13 @@ def publish(elements: array, adjoints: Adjoints) -> None:
     memory = elements.allocation
     buffer, gradient = adjoints.memory.get(memory), memory.adjoint
     is_whole = elements.is_whole
-    if gradient is None and buffer is None:
+    if gradient is buffer:  # both are None, or what has arrived is there
         return
     if gradient is None and buffer is not None and memory.missing is None and is_whole:
-        memory.adjoint = duplicate_of(buffer)
+        memory.adjoint = buffer if memory in adjoints.settled else duplicate_of(buffer)
         memory.adjoint.passes = ()  # a pass has been here, though its gradients do not add up
         return
-    gradient = _about_to_change(elements)
+    gradient = about_to_change(elements)
     if buffer is not None and is_whole:
         copy_bytes(gradient, 0, buffer, 0, buffer.nbytes)
         return
@@ -427,7 +468,7 @@ def _add(elements: array, adjoints: Adjoints) -> None:
     if memory.adjoint is None or memory.space is not None or memory.adjoint.space is not None:
         _publish_sum(elements, _gradient_now(elements), adjoints)
         return
-    gradient, like, offset = _about_to_change(elements), elements.outline(), elements.offset
+    gradient, like, offset = about_to_change(elements), elements.outline(), elements.offset
     values, more = (
         np.ndarray(like.shape, like.dtype, one.buffer(), offset, like.strides) for one in (gradient, buffer)
     )
@@ -440,7 +481,7 @@ def _publish_sum(elements: array, before: Values, adjoints: Adjoints) -> None:
     if before is None:
         publish(elements, adjoints)
         return
-    gradient, bar = _about_to_change(elements), adjoints.known(elements)
+    gradient, bar = about_to_change(elements), adjoints.known(elements)
     target = elements.twin(gradient)
     if isinstance(before, array):
         transfer(target, before if bar is None else before + bar, "assign")
@@ -463,7 +504,7 @@ def _gradient_now(elements: array) -> Values:
     return elements.grad.seen().copy()
 
 
-def _about_to_change(elements: array) -> Allocation:
+def about_to_change(elements: array) -> Allocation:
     """The gradients of the memory of some elements, which are about to be written."""
     gradient = elements.allocation.adjoint
     if gradient is None or gradient.watches.starts or gradient.witnesses:

@@ -8,14 +8,14 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kernelab.backend.cpu.cpu_backend import CpuEntry
 from kernelab.codegen.cpp.entry import GRID_SLOTS
 from kernelab.lang.types import Array
 from kernelab.passes.access.access_regions import Situation
+from kernelab.passes.access.independence import changed
 from kernelab.passes.ad.gathered import Gathered, gathered
+from kernelab.passes.ad.left_adjoints import cleared_once
 from kernelab.runtime.array.array import array
-from kernelab.runtime.kernel.dispatch import Placed
-from kernelab.runtime.kernel.program import Program
+from kernelab.runtime.kernel.program import Program, has_vectors
 
 _HEAD = 8 * GRID_SLOTS
 _REMEMBERED = 64
@@ -24,15 +24,17 @@ _REMEMBERED = 64
 class Launches(NamedTuple):
     """Programs that run one after another in place of an adjoint, with their grids and last arguments.
 
-    They add once to each element of the arrays at the positions `once`.
+    They add once to each element of the arrays at the positions `once`.  Behind the first `sums` there may be
+    one that only clears adjoints.
     """
 
     programs: tuple[tuple[Program, bytes, bytes], ...]
     once: frozenset[int]
+    sums: int | None
 
-    def run(self, args: bytes) -> None:
-        """Run them with the packed arguments of the adjoint."""
-        for program, head, tail in self.programs:
+    def run(self, args: bytes, leaves: bool = False) -> None:
+        """Run them with the packed arguments of the adjoint; with `leaves`, only the sums."""
+        for program, head, tail in self.programs[: self.sums] if leaves else self.programs:
             program.run((head or args[:_HEAD]) + args[_HEAD:] + tail)
 
 
@@ -44,6 +46,7 @@ class GatheredAdjoint:
         self._count = len(adjoint.flat.threads)
         self._sums = [(each, Program(each.border), Program(each.inner)) for each in form.sums]
         self._rest = None if form.rest is None else Program(form.rest)
+        self._clears = form.rest is None or cleared_once(adjoint.flat).issuperset(changed(form.rest))
         self._launches: dict[Any, Launches | None] = {}
 
     def launches(self, extents: tuple[int, ...], arguments: Sequence[Any]) -> Launches | None:
@@ -61,7 +64,7 @@ class GatheredAdjoint:
                 self._launches.clear()
             self._launches[key] = self._make(grid, arguments, facts)
         launches = self._launches[key]
-        return launches if launches and all(_has_vectors(inner) for _, _, inner in self._sums) else None
+        return launches if launches and all(has_vectors(inner.entry) for _, _, inner in self._sums) else None
 
     def _make(self, grid: tuple[int, ...], arguments: Sequence[Any], facts: Sequence[Any]) -> Launches | None:
         if self._count > 1 and any(extent != 1 for extent in grid[self._count :]):
@@ -76,10 +79,11 @@ class GatheredAdjoint:
                 head = struct.pack("=4q", *part.grid, *(1,) * (GRID_SLOTS - len(part.grid)))
                 tail = struct.pack(f"={len(part.numbers)}q", *part.numbers)
                 programs.append((inner if part.is_inner else border, head, tail))
+        sums = len(programs) if self._clears else None
         if self._rest is not None:
             programs.append((self._rest, b"", b""))
         positions = [each.position for each, _, _ in self._sums]
-        return Launches(tuple(programs), frozenset(p for p in positions if positions.count(p) == 1))
+        return Launches(tuple(programs), frozenset(p for p in positions if positions.count(p) == 1), sums)
 
 
 def _number(value: Any) -> int | None:
@@ -87,13 +91,6 @@ def _number(value: Any) -> int | None:
     if isinstance(value, bytes):
         return int.from_bytes(value[:8], "little", signed=True)
     return int(value) if hasattr(value, "__index__") else None
-
-
-def _has_vectors(program: Program) -> bool:
-    """Whether large launches of a program run vector code."""
-    entry = program.entry
-    on_cpu = entry.on_cpu() if isinstance(entry, Placed) else entry
-    return isinstance(on_cpu, CpuEntry) and on_cpu.has_vectors
 
 
 def gathered_adjoint(adjoint: Program) -> GatheredAdjoint | None:

@@ -6,6 +6,7 @@ from time import perf_counter_ns
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from kernelab.autodiff.records import records
 from kernelab.autodiff.records.hazards import (
     Guard,
     Marked,
@@ -60,6 +61,8 @@ class Recording(Witness, Recorder):
         self.idle: WeakKeyDictionary[Allocation, tuple[str, Place]] = WeakKeyDictionary()
         self.provenance = Provenance()
         self.is_plain = True
+        self.has_large = False
+        """Whether the adjoint of a launch may have a program for records that are `leaving`."""
         self.is_checked = False
 
     def clear(self) -> None:
@@ -75,7 +78,7 @@ class Recording(Witness, Recorder):
         self._marks.clear()
         self.provenance.clear()
         self.is_plain = all(outline.is_plain for outline in self._outlines.values())
-        self.is_checked = False
+        self.has_large = self.is_checked = False
         self.lost.clear()
         self.idle.clear()
         self.guard.clear()
@@ -297,6 +300,7 @@ class Recording(Witness, Recorder):
             numbers = [(i, call.arguments[i]) for i in plan.numbers]
             self.provenance.passed_on(len(self.records), numbers, plan.origins)
         record = LaunchRecord(call, outline, residuals, versions, place)
+        self.has_large |= call.grid.threads >= records.MANY
         self.records.append(record)
         if isinstance(pullback, Pullback) and pullback.needed:
             self._wait(record, pullback)

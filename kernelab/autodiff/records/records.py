@@ -34,6 +34,10 @@ from kernelab.runtime.memory.streams import configured
 Arrays = Sequence[array]
 
 
+MANY = 1 << 16
+"""The threads from which an adjoint has a program of its own where it need not clear what it has read."""
+
+
 class Record(Protocol):
     """The protocol of a record in a sweep."""
 
@@ -390,8 +394,30 @@ class LaunchRecord(LaunchEntry):
             return picked
         return [argument.array if isinstance(argument, Reference) else argument for argument in picked]
 
+    def left(self) -> Arrays:
+        """The arrays whose adjoints `pull` does not change where it is one of `leaving`, and clears else.
+
+        None for small launches, and until the program for it is built.
+        """
+        pullback, call = self.outline.pullback, self.call
+        if call.grid.threads < MANY or not isinstance(pullback, Pullback) or not pullback.cleared:
+            return ()
+        if self.outline.switched_off or self.outline.references or self.snapshots or self.residuals:
+            return ()
+        if call.config is not DEFAULT_CONFIG or call.space is not None or pullback.adjoint.keeps:
+            return ()
+        if 1 < len(pullback.adjoint.flat.threads) < len(call.grid.extents):  # threads share an element
+            return ()
+        memories = call.memories()
+        left = [call.arguments[i] for i in pullback.cleared]
+        if any(memories.count(elements.allocation) > 1 for elements in left):
+            return ()
+        launches = self.gathered(pullback)
+        is_ready = pullback.leaving.is_ready() if launches is None else launches.sums is not None
+        return left if is_ready else ()
+
     def pull(self, adjoints: Adjoints, level: Level) -> None:
-        pullback = self.outline.pullback
+        pullback, leaves = self.outline.pullback, self in adjoints.leaving
         if self.outline.switched_off:
             self._end_here(adjoints)
         elif isinstance(pullback, Pullback):
@@ -402,10 +428,10 @@ class LaunchRecord(LaunchEntry):
             is_large = self.call.grid.threads >= cpu_backend.FEWEST
             launches = self.gathered(pullback) if is_large else None
             if launches is not None:
-                launches.run(args)
+                launches.run(args, leaves)
                 return
             if self.call.config is DEFAULT_CONFIG:
-                pullback.adjoint.run(args)
+                (pullback.leaving if leaves else pullback.adjoint).run(args)
                 return
             with configured(self.call.config):
                 pullback.adjoint.run(args)

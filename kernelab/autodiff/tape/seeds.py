@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.backward import BackwardPlan
+from kernelab.autodiff.records.backward import BackwardPlan, about_to_change
 from kernelab.autodiff.records.provenance import array_from_host
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record
@@ -198,11 +198,22 @@ def seeded(seeds: Seeds, replaced: Collection[Allocation], adjoints: Adjoints) -
                 values = bar.host()
                 values[...] = values + values_of(cotangent)
         elif is_first and isinstance(cotangent, array) and target.is_whole and cotangent.is_contiguous:
-            buffer = adjoints.start(target.allocation)
+            memory = target.allocation
+            in_place = memory in adjoints.settled and _start_in_gradient(target, seeds, adjoints)
+            buffer = adjoints.memory[memory] if in_place else adjoints.start(memory)
             copy_bytes(buffer, 0, cotangent.allocation, cotangent.offset, buffer.nbytes)
         else:
             _set(adjoints.of(target), cotangent)
     return adjoints
+
+
+def _start_in_gradient(target: array, seeds: Seeds, adjoints: Adjoints) -> bool:
+    """Take the gradient of a seed as its adjoint, if it has one that is not a cotangent itself."""
+    gradient = target.allocation.adjoint
+    if gradient is None or any(getattr(given, "allocation", None) is gradient for given in seeds.values()):
+        return False
+    adjoints.share(target.allocation, about_to_change(target))
+    return True
 
 
 def _set(bar: array, cotangent: Cotangent) -> None:

@@ -383,7 +383,9 @@ class Tape(Observed, Habits, Displayed):
                 earlier = earlier_passes(plan)
                 if loss is not None:
                     tell_of_growing_loss(plan, loss)
-                adjoints = seeded(seeds, replaced, Adjoints(self._spare))
+                if recording.has_large and puller is None and plan.narrow is None:
+                    plan.leave()
+                adjoints = seeded(seeds, replaced, Adjoints(self._spare, plan.leaving, plan.settled))
                 sweep(plan, adjoints, BASE, puller)
                 publish_inputs(plan, adjoints)
                 count_pass(earlier)

@@ -10,7 +10,8 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from kernelab.backend.common.backends import Args, Entry
-from kernelab.backend.common.tiered import AHEAD, Pending
+from kernelab.backend.common.tiered import AHEAD, BETTER, Pending
+from kernelab.backend.cpu.cpu_backend import CpuEntry
 from kernelab.backend.cpu.split import MOST_THREADS
 from kernelab.codegen.cpp.wide_accumulators import arrays_looked_at, totals, wide
 from kernelab.lang.build import elem_of
@@ -22,6 +23,7 @@ from kernelab.passes.access.dead_ends import DeadEnd, dead_ends
 from kernelab.passes.access.independence import Contest, adds_once, contests, independent, may_meet
 from kernelab.passes.ad.derivative_rules import refuse_shared_arguments
 from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.left_adjoints import cleared_once, without_clears
 from kernelab.passes.ad.vjp import Vjp, vjp
 from kernelab.passes.common import batch
 from kernelab.passes.common.copying import expanded, inline, widen
@@ -267,6 +269,13 @@ class Program:
             with unrecorded():  # what is built keeps its context, and no tape
                 self._ahead = AHEAD.begin(partial(_ready, self.flat, space), was_told=True)
 
+    def is_ready(self) -> bool:
+        """Whether it is built, for large launches too: that begins when nobody waits for a build."""
+        if self._ahead is None:
+            with unrecorded():
+                self._ahead = BETTER.begin(partial(_ready_for_many, self.flat), was_told=True)
+        return self._ahead.is_done and self._ahead.problem is None
+
     @cached_property
     def tracing(self) -> Tracing:
         """The program, built to find where values turn NaN or infinite."""
@@ -446,6 +455,17 @@ class Pullback:
         return replace(derived, primal=self.primal.flat, adjoint=self.adjoint.flat)
 
     @cached_property
+    def cleared(self) -> Positions:
+        """The arguments whose adjoints the adjoint only reads, each thread its own element, and clears."""
+        arrays, flat = cleared_once(self.adjoint.flat), self.adjoint.flat
+        return tuple(i for k, i in enumerate(self.active) if flat.params[self._count + k] in arrays)
+
+    @cached_property
+    def leaving(self) -> Program:
+        """The adjoint that leaves the adjoints of `cleared` arguments, with the same bits in all others."""
+        return Program(without_clears(self.adjoint.flat))
+
+    @cached_property
     def _frugal(self) -> Program:
         """The adjoint whose loops keep checkpoints, or the usual one if that needs more residuals."""
         other = self._derive(self._program.function, "checkpoint")
@@ -495,6 +515,18 @@ def _ready(function: Function, space: Space | None) -> Placed:
     else:
         placed.compiled[space] = space.backend.compile([placed.function], ahead=True)
     return placed
+
+
+def _ready_for_many(function: Function) -> Placed:
+    placed = _ready(function, None)
+    has_vectors(placed)
+    return placed
+
+
+def has_vectors(entry: Entry) -> bool:
+    """Whether large launches run vector code, which is built now if it is not yet."""
+    on_cpu = entry.on_cpu() if isinstance(entry, Placed) else entry
+    return isinstance(on_cpu, CpuEntry) and on_cpu.has_vectors
 
 
 def _reading(function: Function, numbers: Positions) -> Function:

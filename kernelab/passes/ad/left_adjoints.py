@@ -1,0 +1,67 @@
+"""Adjoints that leave those of what was stored as they are, where nobody asks for these any more.
+
+before    g = y_bar[i]; y_bar[i] = 0; x_bar[i] += a * g
+after     g = y_bar[i]; x_bar[i] += a * g
+"""
+
+from collections.abc import Iterator
+
+from kernelab.data_classes import replace
+from kernelab.lang import ir
+from kernelab.lang.build import elem_of
+
+
+def cleared_once(function: ir.Function) -> frozenset[ir.Var]:
+    """The arrays of which each thread reads its own element and then sets it to zero, and no more."""
+    stmts = [*ir.walk(function.body)]
+    if not function.threads or any(isinstance(stmt, ir.Native) for stmt in stmts):
+        return frozenset()
+    touching = {array: [stmt for stmt in stmts if array in ir.atoms(stmt)] for array in function.params}
+    blocks = [*_outside_of_loops(function.body)]
+    return frozenset(
+        array
+        for array, found in touching.items()
+        if len(found) == 2
+        and _is_clear(found[1])
+        and all(isinstance(stmt, ir.Load | ir.Store) and stmt.indices == function.threads for stmt in found)
+        and any(set(found) <= {*block.stmts} for block in blocks)
+    )
+
+
+def _is_clear(stmt: ir.Stmt) -> bool:
+    return (
+        isinstance(stmt, ir.Store)
+        and stmt.component is None
+        and isinstance(stmt.value, ir.Const)
+        and stmt.value.value == 0
+    )
+
+
+def _outside_of_loops(block: ir.Block) -> Iterator[ir.Block]:
+    yield block
+    for stmt in block.stmts:
+        if isinstance(stmt, ir.If):
+            yield from _outside_of_loops(stmt.then)
+            yield from _outside_of_loops(stmt.orelse)
+
+
+def without_clears(function: ir.Function) -> ir.Function:
+    """The function without the statements that set `cleared_once` elements to zero.
+
+    They become loads that nobody uses: by the number of its statements it is cut into the same parts.
+    """
+    return replace(function, body=_without(function.body, cleared_once(function)))
+
+
+def _without(block: ir.Block, arrays: frozenset[ir.Var]) -> ir.Block:
+    stmts: list[ir.Stmt] = []
+    for stmt in block.stmts:
+        if isinstance(stmt, ir.Store) and stmt.array in arrays:
+            unused = ir.Var(elem_of(stmt.array), "unused", stmt.span)
+            stmts.append(ir.Load(unused, stmt.array, stmt.indices, stmt.span))
+        elif isinstance(stmt, ir.If):
+            then, orelse = (_without(inner, arrays) for inner in (stmt.then, stmt.orelse))
+            stmts.append(replace(stmt, then=then, orelse=orelse))
+        else:
+            stmts.append(stmt)
+    return replace(block, stmts=tuple(stmts))
