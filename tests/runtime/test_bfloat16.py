@@ -151,3 +151,11 @@ def test_a_gradient_is_a_bfloat16_and_agrees_with_differences(kernels: dict[str,
     assert x.grad.dtype == kl.bfloat16
     assert x.grad.list() == [0.75, 12.0, 27.0]
     assert kl.autograd.gradcheck(kernels["cubed"], 3, [x], [y])
+
+
+def test_whether_numbers_of_uint16_are_counts_or_bits_has_to_be_said() -> None:
+    bits = np.array([0x3F80, 0x4000], np.uint16)
+    with pytest.raises(KernelTypeError, match=r"counts, or the bits[\s\S]*view\(kl.bfloat16\)"):
+        kl.array(bits, dtype=kl.bfloat16)
+    assert kl.array(bits).view(kl.bfloat16).list() == [1.0, 2.0]
+    assert kl.array(np.array([1, 2], np.uint16).astype(np.float32), dtype=kl.bfloat16).list() == [1.0, 2.0]

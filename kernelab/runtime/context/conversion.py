@@ -28,6 +28,7 @@ from kernelab.lang.types import (
     Scalar,
     Value,
     Vec,
+    bfloat16,
     bool_,
     bytes_of,
     float32,
@@ -72,6 +73,10 @@ def converted(values: HostArray, scalar: Scalar) -> HostArray:
     wanted = scalar.dtype
     if values.dtype == wanted:
         return values
+    if scalar is bfloat16 and values.dtype == np.uint16:
+        message = "numbers of uint16 may be counts, or the bits of bfloat16 numbers"
+        hint = "write x.astype(np.float32) for counts, and kl.array(x).view(kl.bfloat16) for bits"
+        raise KernelTypeError(Diagnostic(message, code="dtype", hint=hint))
     values = widened(values)
     if values.dtype.kind == "V":
         raise KernelTypeError(Diagnostic(f"structs cannot become numbers of {scalar}", code="dtype"))
