@@ -2,6 +2,7 @@
 
 import math
 import re
+from ctypes import c_bool, c_double, c_uint16
 
 import pytest
 
@@ -177,3 +178,9 @@ def test_programs_may_import_the_package_for_warp_by_its_own_name() -> None:
     assert (wp.vec3._shape_, wp.mat22._length_, wp.vec3._wp_scalar_type_) == ((3,), 4, wp.float32)
     with pytest.raises(AttributeError, match="tiles are not part of the language"):
         wp.tile_load  # noqa: B018
+
+
+def test_types_tell_what_programs_for_warp_read_of_them() -> None:
+    assert kl.int8._type_(200).value == -56
+    assert [one._type_ for one in (kl.vec3d, kl.float16, kl.bool)] == [c_double, c_uint16, c_bool]
+    assert (kl.mat22._shape_, kl.mat22._length_, kl.mat22._wp_scalar_type_) == ((2, 2), 4, kl.float32)

@@ -69,6 +69,12 @@ class Scalar:
     def __repr__(self) -> str:
         return self.name
 
+    @property
+    def _type_(self) -> Any:
+        """The type that ctypes has for such a number, for programs for Warp; of halves that of their bits."""
+        is_half = self.kind == "float" and self.bits == 16
+        return np.ctypeslib.as_ctypes_type(np.dtype(np.uint16) if is_half else self.dtype)
+
     def __instancecheck__(self, value: Any) -> bool:
         return isinstance(value, np.generic) and value.dtype == self.dtype
 
@@ -108,6 +114,7 @@ class _Shaped:
     _shape_ = property(lambda self: self.shape)
     _length_ = property(lambda self: math.prod(self.shape))
     _wp_scalar_type_ = property(lambda self: self.scalar)
+    _type_ = property(lambda self: self.scalar._type_)
 
     if not TYPE_CHECKING:  # for a checker `type(x).__name__` would be this property
 
