@@ -136,13 +136,38 @@ class Layout {
 
   /** Lead both ends of a line from the frames at which it ends to the nodes that are meant. */
   private meet(line: Point[], from: Box, to: Box): void {
-    if (!holds(from, line[0]!)) line.unshift(side(from, line[0]!));
-    if (!holds(to, line.at(-1)!)) line.push(side(to, line.at(-1)!));
+    if (!holds(from, line[0]!)) line.unshift(...this.way(from, line[0]!, -6));
+    if (!holds(to, line.at(-1)!)) line.push(...this.way(to, line.at(-1)!, 6).reverse());
+  }
+
+  /** From a box to a point, below the nodes that stand between them; beside the middle of the box where it does so. */
+  private way(box: Box, point: Point, beside: number): Point[] {
+    const begin = side(box, point),
+      nodes = this.drawn.nodes.map(({ id }) => this.boxes.get(id)!),
+      between = nodes.filter((one) => one !== box && crosses(begin, point, one));
+    if (!between.length) return [begin];
+    const y = Math.max(...[box, ...between].map((one) => one.y + one.height / 2)) + PAD / 2 + beside / 4,
+      far = between.map((one) => one.x + (Math.sign(point.x - box.x) * one.width) / 2),
+      x = point.x > box.x ? Math.max(...far) : Math.min(...far);
+    return [
+      { x: box.x + beside, y: box.y + box.height / 2 },
+      { x: box.x + beside, y },
+      { x, y },
+    ];
   }
 }
 
 function holds({ x, y, width, height }: Box, point: Point): boolean {
   return Math.abs(point.x - x) <= width / 2 + 1 && Math.abs(point.y - y) <= height / 2 + 1;
+}
+
+/** Whether a line between two points, more across than down, runs through a box. */
+function crosses(a: Point, b: Point, { x, y, width, height }: Box): boolean {
+  const [left, right] = a.x < b.x ? [a, b] : [b, a];
+  if (x + width / 2 <= left.x || x - width / 2 >= right.x) return false;
+  const at = Math.min(Math.max(x, left.x), right.x),
+    there = left.y + ((right.y - left.y) * (at - left.x)) / (right.x - left.x || 1);
+  return Math.abs(there - y) < height / 2;
 }
 
 /** The middle of the left or right side of a box, whichever looks to a point. */

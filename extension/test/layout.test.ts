@@ -88,6 +88,40 @@ test("each line leads from its one node to the other, through frames", () => {
   });
 });
 
+test("a line out of a frame runs through no other node", () => {
+  const store = new Store();
+  store.apply(
+    tape(0, {
+      kinds: ["step", "energy"].map((title) => ({ title, kind: "launch", place: title, grid: [8], reads: ["in"], writes: ["out"] })),
+      memories: ["x", "v", "loss"].map((name) => [name, 8, true]),
+      arrays: [0, 1, 2].map((memory) => [memory, 0]),
+      names: [],
+      steps: [
+        [0, [0, 1], [0, 1]],
+        [1, [1], [2]],
+      ],
+      records: [0, 0, 0, 0, 0, 1],
+      times: [],
+    }),
+  );
+  const graph = graphOf(store),
+    { boxes, lines } = layout(graph),
+    passed: string[] = [];
+  graph.edges.forEach(([from, to], i) => {
+    for (const { id, label } of graph.nodes.filter((node) => node.id !== from && node.id !== to)) {
+      const box = edges(boxes.get(id)!);
+      lines[i]!.slice(1).forEach((end, k) => {
+        for (let t = 0; t <= 1; t += 0.02) {
+          const [x, y] = [lines[i]![k]!.x * (1 - t) + end.x * t, lines[i]![k]!.y * (1 - t) + end.y * t];
+          if (x > box.left && x < box.right && y > box.top && y < box.bottom) passed.push(`${from} to ${to} through ${label}`);
+        }
+      });
+    }
+  });
+  expect(graph.frames.map(({ label }) => label)).toEqual(["5 times"]);
+  expect(passed).toEqual([]);
+});
+
 test("what is done to other arrays in turn is folded, and the first and last of them are named", () => {
   const many = 40,
     store = new Store(),

@@ -12,7 +12,7 @@ from tests.browser.test_extension import DECAY
 from tests.conftest import ROOT, Lab, new_page
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 # Every text that the sources give to the translator: one number, and another.
 TEXTS = re.compile(r'trans\s*\.(?:__|_n)\(\s*"((?:[^"\\]|\\.)*)"(?:,\s*"((?:[^"\\]|\\.)*)")?')
@@ -77,5 +77,39 @@ def test_little_is_loaded_before_the_first_notebook_and_every_text_is_the_transl
     expect(side.get_by_role("status").first).to_have_text("«Nobody answers: run %load_ext kernelab.»")
     forms = page.get_by_label("«form»", exact=True)
     expect(forms.locator("option").first).to_have_text("«adjoint»")
+    assert by_tab(page) == {
+        "delay": 55,
+        "marks": True,
+        "colours": {"operation": COLOUR, "warning": "#a05000"},
+    }
     page.context.close()
     path.unlink()
+
+
+SAVED = """async () => {
+  const { settings } = window.jupyterapp.serviceManager;
+  for (;;) {
+    const { raw } = await settings.fetch("kernelab:plugin");
+    if (raw.includes("a05000")) return raw;
+    await new Promise(resolve => setTimeout(resolve, 50));
+  }
+}"""
+
+
+def by_tab(page: "Page") -> dict[str, object]:
+    """The settings as they are saved after the Tab key has led through all of them."""
+    page.evaluate(
+        "window.jupyterapp.commands.execute('settingeditor:open', {query: 'kernelab'}).then(() => 0)"
+    )
+    page.locator("input[id$='_delay']").focus()
+    page.keyboard.press("Control+a")
+    page.keyboard.type("55")
+    page.keyboard.press("Tab")
+    expect(page.locator("input[id$='_marks']")).to_be_focused()
+    page.keyboard.press("Space")
+    for name in ("type", "operation", "saved", "zero", "warning"):
+        page.keyboard.press("Tab")
+        expect(page.locator(f"input[id$='_colours_{name}']")).to_be_focused()
+    page.keyboard.type("#a05000")
+    saved: dict[str, object] = json.loads(page.evaluate(SAVED))
+    return saved
