@@ -214,6 +214,29 @@ def inside(x: array[float], shift: int, low: int, high: int, y: array[float]):
     else:
         y[i] = 3.0
 
+def window(x: array[float], size: int, y: array[float], z: array[float]):
+    i = tid()
+    s = float(0.0)
+    for k in range(size):
+        j = i + k - 3
+        if j >= 0 and j < x.shape[0]:
+            s += x[j]
+            z[i] += x[i] * 0.5
+        else:
+            z[i] -= 1.0
+            s = s * 0.25
+    y[i] = s
+
+def window_of_some(x: array[float], size: int, y: array[float], z: array[float]):
+    i = tid()
+    s = float(0.0)
+    if x[i] > 0.5:
+        for k in range(size):
+            if i + k < x.shape[0]:
+                s += x[i + k]
+                z[i] += 1.0
+    y[i] = s
+
 def further(x: array[float], y: array[float]):
     i = tid()
     if i < y.shape[0] - 3:
@@ -244,7 +267,7 @@ def both(kernel: kl.Kernel, dim: Any, make: Callable[[], list[Any]]) -> tuple[li
             kl.launch(kernel, dim, arguments)
         except kl.KernelError as error:
             told = str(error)
-        found.append([*(each.numpy() for each in arguments), told])
+        found.append([*(each.numpy() for each in arguments if hasattr(each, "numpy")), told])
     return found[0], found[1]
 
 
@@ -279,6 +302,8 @@ def launches() -> dict[str, tuple[Any, Callable[[], list[Any]], str]]:
         "edges": ((71, 71), lambda: [array(reals(71 * 71).reshape(71, 71)), zeros((71, 71))], ""),
         "one_too_far": (N, lambda: [array(reals(N)), zeros(N)], ""),
         "further": (N, lambda: [array(reals(N - 1)), zeros(N)], f"index {N - 1} is out of bounds"),
+        "window": (N, lambda: [array(reals(N)), 8, zeros(N), zeros(N)], ""),
+        "window_of_some": (N, lambda: [array(reals(N)), 8, zeros(N), zeros(N)], ""),
         "beyond": (N, lambda: [array(reals(N)), zeros(N)], f"index {N} is out of bounds"),
         "structs": (
             N,

@@ -422,6 +422,13 @@ LATER = (
         CORES,
     ),
     Fault(
+        "a branch that all active lanes take is run for the others, too",
+        CODEGEN,
+        "if self.mask or self.interior is None or not self.interior.is_border(stmt):",
+        "if self.interior is None or not self.interior.is_border(stmt):",
+        VECTORS,
+    ),
+    Fault(
         "scalar code goes on behind the part in which vector code gave up",
         BACKEND,
         "Part(self[first].box, done, True), *self[first + 1 :]",

@@ -12,7 +12,7 @@ from kernelab.codegen.cpp.helpers import Names
 from kernelab.codegen.vectors.launch_rule import MOST, OPPOSITE, LaunchRanges
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, Variation
 from kernelab.lang import ir
-from kernelab.lang.types import Array, int32
+from kernelab.lang.types import Array, bool_, int32
 
 
 class Affine(NamedTuple):
@@ -52,6 +52,23 @@ class Interior:
         self.first: dict[str, None] = {}
         self.behind: dict[str, None] = {}
         self._visit(function.body)
+
+    def is_border(self, stmt: ir.If) -> bool:
+        """Whether most groups of the interior have all lanes in one branch, as of ``i + k < n`` in a loop.
+
+        For these there is a text without masks.
+        """
+        is_plain = not any(isinstance(inner, ir.Loop | ir.Save | ir.Restore) for inner in ir.within(stmt))
+        return is_plain and self._is_border(stmt.cond)
+
+    def _is_border(self, cond: ir.Atom) -> bool:
+        let = self._lets.get(cond) if isinstance(cond, ir.Var) else None
+        if let is None or let.out.type != bool_:
+            return False
+        varying = [arg for arg in let.args if self._of(arg) != UNIFORM]
+        if let.op.name in OPPOSITE:
+            return [self._of(arg) for arg in varying] == [LINEAR]
+        return let.op.name in ("and", "or", "not") and bool(varying) and all(map(self._is_border, varying))
 
     def _visit(self, block: ir.Block) -> None:
         for stmt in block.stmts:

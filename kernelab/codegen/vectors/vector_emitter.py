@@ -222,6 +222,19 @@ class VectorBody(VectorWriter):
             self.arm(stmt, stmt.then if self.interior.usual[stmt.cond] else stmt.orelse, "")
             return
         masks = [self.temporary(bool_, "mask", self.masked(holds)) for holds in (cond, f"!{cond}")]
+        if self.mask or self.interior is None or not self.interior.is_border(stmt):
+            self.masked_arms(stmt, masks)
+            return
+        usual, others = (stmt.then, masks[1]) if stmt.then.stmts else (stmt.orelse, masks[0])
+        before = self.has_effects
+        self.arm(stmt, usual, f"if (!any({others}))", "")
+        after, self.has_effects = self.has_effects, before
+        with self.braces("else"):
+            self.masked_arms(stmt, masks)
+        self.has_effects |= after
+
+    def masked_arms(self, stmt: ir.If, masks: Sequence[str]) -> None:
+        """Both branches, each for the lanes that take it."""
         arms = [*zip((stmt.then, stmt.orelse), masks, strict=True)]
         restores = any(isinstance(inner, ir.Restore) for inner in ir.within(stmt))
         # Both arms may have pushed: what was pushed last is popped first.
