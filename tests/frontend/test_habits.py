@@ -16,6 +16,7 @@ HEAD = (
 HABITS = [
     ("v[2] = v[0] * v[1]", "write cw_mul(v[0], v[1]) for each component, or dot(v[0], v[1]) for their sum"),
     ("v[2] = v[0] / v[1]", "write cw_div(v[0], v[1])"),
+    ("v[0][0] = float(cw_div(vec2i(7, 8), vec2i(2, 3))[0])", "write vec2i(7, 8) // vec2i(2, 3) for ints"),
     ("y[i] = v[0] @ v[1]", "write dot(v[0], v[1])"),
     ("v[2] = v[0] ** 2", "write cw_mul(v[0], v[0]) for the square of each component, or dot(v[0], v[0])"),
     ("y[i] = s ^ 2", "^ is a bit operation of ints: write s ** 2 for a power"),

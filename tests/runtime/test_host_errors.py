@@ -60,6 +60,11 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: kl.copy(kl.ones(2), h.x), KernelValueError, r"data have shape \(3,\)\n.*count=dest.size"),
     (lambda h: kl.copy(kl.ones((3, 1)), h.x), KernelValueError, r"shape \(3,\)\n.*src.reshape\(\(3, 1\)\)"),
     (lambda h: kl.copy(h.x, h.x, count=-1), KernelValueError, r"`count` is .*, not the int -1"),
+    (
+        lambda h: kl.copy(kl.zeros((3, 3)), kl.ones((3, 4))[:, :3], count=2),
+        KernelValueError,
+        r"elements without gaps, and `src` is a view with gaps[\s\S]*copy slices",
+    ),
     (lambda h: kl.copy(h.x, h.x, src_offset="a"), KernelValueError, r"`src_offset` is .* not the text 'a'"),
     (lambda h: setattr(h.x, "grad", 3), KernelTypeError, r"a gradient is an array .*, not the int 3"),
     (lambda h: setattr(h.x, "grad", np.zeros(3)), KernelTypeError, r"not a NumPy array of float64\n.*array"),

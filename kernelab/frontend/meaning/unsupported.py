@@ -279,6 +279,8 @@ def hint_of_operator(name: str, operands: tuple[str, str], kinds: tuple[object, 
             return f"write «dot({left}, {right})»"
         case "div" if all(isinstance(kind, Vec | Mat) for kind in kinds):
             return f"write «cw_div({left}, {right})»"
+        case "cw_div" if all(isinstance(kind, Vec | Mat) and kind.scalar.is_int for kind in kinds):
+            return f"it divides floats: write «{left} // {right}» for ints, rounded down"
         case "pow" | "bit_xor" if vectors[0]:
             return (
                 f"write «cw_mul({left}, {left})» for the square of each component, or «dot({left}, {left})»"

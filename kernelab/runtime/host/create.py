@@ -422,6 +422,10 @@ def _stretch(whole: array, offset: int, count: int, name: str) -> array:
     if offset < 0 or offset + count > whole.size:
         message = f"`{name}` has {whole.size} elements: it has no {count} from {offset} on"
         raise KernelValueError(Diagnostic(message, code="range"))
+    if whole.ndim > 1 and not whole.is_contiguous:
+        message = f"offsets and a count go over elements without gaps, and `{name}` is a view with gaps"
+        hint = "copy slices: kl.copy(dest[0:2], src[0:2])"
+        raise KernelValueError(Diagnostic(message, code="range", hint=hint))
     row = whole if whole.ndim == 1 else whole.flatten()
     stretch: array = row[offset : offset + count]
     return stretch
