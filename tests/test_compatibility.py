@@ -86,6 +86,28 @@ def test_the_options_and_the_file_of_a_kernel_are_known_whatever_its_text() -> N
         kl.launch(mistaken, 1, [kl.ones(1)])
 
 
+def test_modules_handles_and_the_order_of_sums_can_be_named() -> None:
+    @kl.struct
+    class Body:
+        shape: kl.handle
+        mass: float
+
+    @kl.kernel(module=kl.Module("bodies"), module_options={"deterministic": kl.DeterministicMode.RUN_TO_RUN})
+    def fallen(body: Body, y: kl.array[float]):  # type: ignore[no-untyped-def]
+        y[0] = body.mass + float(body.shape)
+
+    y = kl.zeros(1)
+    kl.launch(fallen, 1, [Body(shape=7, mass=0.5), y])
+    assert y.list() == [7.5]
+    try:
+        kl.config.deterministic = kl.DeterministicMode.GPU_TO_GPU
+        assert kl.config.deterministic is True
+        kl.config.deterministic = kl.DeterministicMode.NOT_GUARANTEED
+        assert kl.config.deterministic is False
+    finally:
+        kl.config.deterministic = False
+
+
 def test_every_error_of_a_kernel_or_a_launch_is_a_runtime_error() -> None:
     @kl.kernel
     def doubled(x: kl.array[float]):  # type: ignore[no-untyped-def]
@@ -125,7 +147,6 @@ def test_errors_can_be_caught_by_warps_names() -> None:
         ("context", "how Warp builds and runs modules"),
         ("tensor", "kl.array"),
         ("dense_solve", "write it as a kernel"),
-        ("handle", "kl.uint64"),
         ("linspace", "np.linspace"),
         ("mean", "x.mean()"),
         ("vmap", "kl.func.vmap"),

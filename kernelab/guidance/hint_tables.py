@@ -401,12 +401,11 @@ fem|sim|sparse|render: this part of Warp is not part of kernelab => write what y
 print_diagnostics|print_memory_report: there is a command for it => run `kernelab doctor` in a terminal, or
     `!kernelab doctor` in a cell
 (get|set)_logger|Logger|ScopedLog\w+: kernelab writes no log => it speaks by errors, warnings and print
-compile_aot_module|load_aot_module|get_cuda_\w+|get_cpu_kernel_cache_key|get_suggested_block_size|(un)?map_cuda_device|\w+_ipc_handle|DeterministicMode|ModuleBuildOptions|clear_lto_cache:
+compile_aot_module|load_aot_module|get_cuda_\w+|get_cpu_kernel_cache_key|get_suggested_block_size|(un)?map_cuda_device|\w+_ipc_handle|ModuleBuildOptions|clear_lto_cache:
     this is about how Warp builds and runs modules => kernelab builds each kernel by itself, when it is
     first launched
 dense_(gemm|chol|subs|solve)\w*|graph_coloring_\w+|GraphColoringAlgorithm: this part of Warp is not part of
     kernelab => write it as a kernel, or use SciPy where no gradient is needed
-handle: handles of meshes and volumes are not part of the language => write kl.uint64 for a number
 block_dim: the CPU has no blocks => pass the number to the kernel as an argument
 address|address_of: kernels have no addresses => hand the array and the index over, or use kl.ref
 tensor|asarray|as_tensor|Tensor: arrays are made by array => write kl.array(...)
@@ -436,8 +435,6 @@ matmul: arrays have an operator for it => write a @ b
 build|context|codegen: this is about how Warp builds and runs modules => kernelab builds each kernel by
     itself, when it is first launched
 nn|Parameter: there are no layers => write kernels; kl.optim has SGD and Adam
-Module: each kernel is built by itself => leave it out, or write kl.get_module(name) where a program
-    builds by module; there are no layers of networks: kl.optim has SGD and Adam
 """)
 """By name, for `kernelab` and its public modules."""
 

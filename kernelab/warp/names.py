@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from enum import IntEnum
 from typing import Any, TypeVar
 
 from kernelab.backend.common.build_cache import clear
@@ -16,6 +17,7 @@ from kernelab.errors import (
     LaunchError,
 )
 from kernelab.frontend.definitions.definitions import MODULE_DEFAULTS
+from kernelab.lang.types import uint64
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import caller
@@ -32,6 +34,18 @@ Int = TypeVar("Int")
 Float = TypeVar("Float")
 Scalar = TypeVar("Scalar")
 """Annotations of functions and kernels that take numbers of several types, as `Any` does."""
+
+handle = uint64
+"""The number by which Warp names a mesh or a volume; here it is a number like others."""
+
+
+class DeterministicMode(IntEnum):
+    """How alike sums are from run to run: ``config.deterministic`` takes each but the first for True."""
+
+    NOT_GUARANTEED = 0
+    RUN_TO_RUN = 1
+    GPU_TO_GPU = 2
+
 
 WarpCodegenError = KernelError
 WarpCodegenAttributeError = KernelError
@@ -222,15 +236,15 @@ def _run(word: str, body: object, stream: Stream | None, named: dict[str, Any]) 
 
 
 __all__ = [
-    "LOG_DEBUG", "LOG_ERROR", "LOG_INFO", "LOG_WARNING", "Float", "Int", "Scalar",
-    "WarpCodegenAttributeError", "WarpCodegenError", "WarpCodegenIndexError", "WarpCodegenKeyError",
-    "WarpCodegenTypeError", "WarpCodegenValueError", "can_access", "capture_if", "capture_while",
-    "clear_kernel_cache", "force_load", "get_cuda_device", "get_cuda_device_count", "get_cuda_devices",
-    "get_cuda_driver_version", "get_cuda_supported_archs", "get_cuda_toolkit_version", "get_module",
-    "get_module_options", "init", "is_conditional_graph_supported", "is_device_available",
-    "is_mempool_access_enabled", "is_mempool_access_supported", "is_mempool_enabled", "is_mempool_supported",
-    "is_peer_access_enabled", "is_peer_access_supported", "load_module", "set_module_options",
-    "synchronize_device",
+    "LOG_DEBUG", "LOG_ERROR", "LOG_INFO", "LOG_WARNING", "DeterministicMode", "Float", "Int", "Module",
+    "Scalar", "WarpCodegenAttributeError", "WarpCodegenError", "WarpCodegenIndexError",
+    "WarpCodegenKeyError", "WarpCodegenTypeError", "WarpCodegenValueError", "can_access", "capture_if",
+    "capture_while", "clear_kernel_cache", "force_load", "get_cuda_device", "get_cuda_device_count",
+    "get_cuda_devices", "get_cuda_driver_version", "get_cuda_supported_archs", "get_cuda_toolkit_version",
+    "get_module", "get_module_options", "handle", "init", "is_conditional_graph_supported",
+    "is_device_available", "is_mempool_access_enabled", "is_mempool_access_supported", "is_mempool_enabled",
+    "is_mempool_supported", "is_peer_access_enabled", "is_peer_access_supported", "load_module",
+    "set_module_options", "synchronize_device",
 ]  # fmt: skip
 
 

@@ -156,7 +156,7 @@ class Module:
     """A group of kernels by name, for programs that build by module; each kernel is built by itself."""
 
     name: str
-    options: MutableMapping[str, Any]
+    options: MutableMapping[str, Any] = field(default_factory=dict)
 
     def load(self, device: Any = None, block_dim: Any = None, **_: Any) -> None:
         """Do nothing: each kernel is built by itself when it is first launched."""
