@@ -64,7 +64,7 @@ def take(page: Page, name: str, of: Locator | None = None, height: int | None = 
     assert box
     clip = {**box, "height": min(box["height"], height or box["height"])}
     shot = page.screenshot(clip=clip, animations="disabled")
-    picture = Image.open(BytesIO(shot)).convert("RGB").quantize(128)
+    picture = Image.open(BytesIO(shot)).convert("RGB").quantize(256)
     picture.save(FOLDER / f"extension-{name}.png", optimize=True)
 
 
@@ -106,12 +106,10 @@ def test_marks_types_and_forms(opened: Open) -> None:
     expect(page.locator(".kernelab-hover")).to_contain_text("adjoint of line")
     take(page, "hover", page.locator(".jp-NotebookPanel"), 330)
     page.mouse.move(0, 0)
-    cell(page, 1).locator(".cm-line", has_text="s = x[i]").click()
-    page.keyboard.press("End")
-    page.keyboard.press("ArrowLeft")
+    cell(page, 1).locator(".kernelab-operation", has_text="sin").click()
     page.keyboard.press("Shift+Tab")
     expect(page.locator(".jp-Tooltip")).to_be_visible()
-    take(page, "tooltip", page.locator(".jp-NotebookPanel"), 330)
+    take(page, "tooltip", page.locator(".jp-NotebookPanel"), 460)
     page.keyboard.press("Escape")
     cell(page, 1).locator(".cm-line").nth(5).click()
     command(page, "kernelab:show-forms")
