@@ -422,6 +422,11 @@ def test_a_function_that_cannot_run_again_is_named(
 numbers = itertools.count(1)
 
 
+def test_an_empty_tape_has_nothing_to_check() -> None:
+    with pytest.raises(GradientError, match=r"0 pairs checked on this tape \(it holds no launch\)"):
+        kl.autograd.gradcheck_tape(kl.Tape())
+
+
 def test_only_tapes_are_checked() -> None:
     with pytest.raises(KernelTypeError, match="takes a Tape, not a list"):
         kl.autograd.gradcheck_tape([])

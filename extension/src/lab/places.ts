@@ -12,9 +12,17 @@ export const NABLA = new LabIcon({
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path class="jp-icon3" fill="#616161" fill-rule="evenodd" d="M2 4h20L12 21.5zM7 7.5l5.3 9.3 5-9.3z"/></svg>',
 });
 
+/** Opened by a command it gets the focus: Tab goes on inside, Escape leads back. */
+class SidePlace extends BoxPanel {
+  protected override onActivateRequest(): void {
+    this.node.focus();
+  }
+}
+
 /** The place of the panel at the right. */
 export function sidePlace(trans: TranslationBundle): BoxPanel {
-  const place = new BoxPanel();
+  const place = new SidePlace();
+  place.node.tabIndex = -1;
   place.id = "kernelab-side";
   place.title.icon = NABLA;
   place.title.caption = trans.__("kernelab: tape, checks, warnings and arrays");

@@ -230,7 +230,8 @@ def _checked(
     each = steps("launches of the tape", chosen)
     checks = _one_by_one(each, tolerance, selection, choice, fast, run or starmap)
     if all(launch.report is None for launch in checks):
-        reasons = "; ".join(f"{c.kernel}: {c.reason}" for c in checks) or "it holds no launch that was chosen"
+        none = "it holds no launch" + (" that was chosen" if tape.launches else "")
+        reasons = "; ".join(f"{c.kernel}: {c.reason}" for c in checks) or none
         hint = "record launches whose inputs require gradients, and check before they are overwritten"
         if alone:
             hint = f"it could not be checked as a whole: {alone}"
