@@ -422,6 +422,13 @@ LATER = (
         CORES,
     ),
     Fault(
+        "the interior has a thread whose index is behind an array",
+        CODEGEN,
+        'behind[f"(i64){extent} - {affine.text}"]',
+        'behind[f"(i64){extent} + 1 - {affine.text}"]',
+        VECTORS,
+    ),
+    Fault(
         "a branch that all active lanes take is run for the others, too",
         CODEGEN,
         "if self.mask or self.interior is None or not self.interior.is_border(stmt):",

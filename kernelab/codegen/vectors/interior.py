@@ -32,7 +32,8 @@ class Interior:
     """How conditions come out in the interior of a function (`usual`), and where that is.
 
     It has the threads of the rows that meet the conditions `rows`, from the largest of `first` on, up to
-    before the least of `behind`.
+    before the least of `behind`.  Where the launch does not know all indices to be within their arrays,
+    `inner` are the same of the threads of which they are, None where that depends on more.
     """
 
     def __init__(
@@ -51,7 +52,21 @@ class Interior:
         self.rows: dict[str, None] = {}
         self.first: dict[str, None] = {}
         self.behind: dict[str, None] = {}
+        self.inner: tuple[dict[str, None], dict[str, None], dict[str, None]] | None = {}, {}, {}
         self._visit(function.body)
+
+    def keep_within(self, index: ir.Atom, extent: str) -> None:
+        """Leave out the threads of which an index is not within an extent."""
+        affine = self.affine(index)
+        if affine is None or self.inner is None:
+            self.inner = None
+            return
+        rows, first, behind = self.inner
+        if affine.is_linear:
+            first[f"0 - {affine.text}"] = None
+            behind[f"(i64){extent} - {affine.text}"] = None
+        else:
+            rows[f"({affine.text} >= 0 && {affine.text} < (i64){extent})"] = None
 
     def is_border(self, stmt: ir.If) -> bool:
         """Whether most groups of the interior have all lanes in one branch, as of ``i + k < n`` in a loop.

@@ -151,9 +151,19 @@ class VectorBody(VectorWriter):
             first = f"larger({first}, {text})"
         for text in interior.behind:
             behind = f"smaller({behind}, {text})"
-        tests = [*(["within"] if self.known_within else ()), *interior.rows]
-        yield f"const i64 inner_from = {first};"
-        yield f"const i64 inner_upto = {' && '.join(tests) or 'true'} ? {behind} : inner_from;"
+        yield f"i64 inner_from = {first}, inner_upto = {behind};"
+        tests = [*interior.rows]
+        if interior.inner is None:
+            tests.append("within")
+        elif any(interior.inner):
+            rows, starts, ends = interior.inner
+            yield "if (!within) {"
+            yield from (f"  inner_from = larger(inner_from, {text});" for text in starts)
+            yield from (f"  inner_upto = smaller(inner_upto, {text});" for text in ends)
+            yield "}"
+            tests += [f"(within || {text})" for text in rows]
+        if tests:
+            yield f"if (!({' && '.join(tests)})) inner_upto = inner_from;"
 
     def inner_groups(self, index: str, interior: Interior) -> list[Line]:
         """The groups of the interior, of which all lanes are threads."""

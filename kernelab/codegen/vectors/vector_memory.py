@@ -165,7 +165,7 @@ class VectorMemory(VectorValues):
         yield f"{' + '.join(spans)} < (1 << 30)"
 
     def within(self, position: str, index: ir.Atom, extent: str, axis: int, site: Site) -> None:
-        if self.interior is not None and self.unless_within(index, extent):
+        if self.is_inside(index, extent):
             return
         if self.has_effects and not self.is_checked:
             self.within_at_launch(index, extent)
@@ -176,6 +176,13 @@ class VectorMemory(VectorValues):
             self.line(f"if ({unless}) {test}" if unless else test)
         elif self.counts_from_the_end(index):
             self.line(f"if ((u64){position} >= {extent}) {position} += {extent};")
+
+    def is_inside(self, index: ir.Atom, extent: str) -> bool:
+        """Whether the interior only has threads of which an index is within an extent."""
+        if self.interior is None or not self.unless_within(index, extent):
+            return False
+        self.interior.keep_within(index, extent)
+        return True
 
     def unless_within(self, index: ir.Atom, extent: str) -> str:
         """The beginning of a test that a launch may do without, by the range of an index."""
@@ -206,7 +213,7 @@ class VectorMemory(VectorValues):
         if key not in self.positions:
             extent = f"{self.name(array)}_n{axis}"
             text = f"(i64){self.atom(index)}"
-            if self.interior is not None and self.unless_within(index, extent):
+            if self.interior is not None and self.is_inside(index, extent):
                 affine = self.interior.affine(index)
                 text = text if affine is None else f"(at + {affine.text})"
             elif self.is_checked:
