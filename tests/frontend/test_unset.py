@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import kernelab as kl
 from kernelab.errors import KernelAssertionError
 from tests.frontend.helpers import agrees_with_python, cell, error, ran
 from tests.frontend.programs import Writer
@@ -96,6 +97,25 @@ SET = {
         y = x[i]
     x[0] = y
 """,
+    "under a constant of the notebook, twice": """
+    if N:
+        y = x[0]
+    x[0] = 1.0
+    if N:
+        x[1] = y
+""",
+    "where a constant says that the other side runs": """
+    if not static(N == 3):
+        z = 1.0
+    else:
+        y = x[0]
+    x[0] = y
+""",
+    "under a literal": """
+    if 1:
+        y = x[0]
+    x[0] = y
+""",
     "before the break and at the end": """
     for i in range(3):
         y = x[i]
@@ -143,6 +163,35 @@ def test_random_kernels_are_refused_or_fail_where_python_fails_and_agree_elsewhe
                 ran(text, (5,), **arguments)
     assert accepted > 50
     assert loud > 5
+
+
+REFUSED = {
+    "on the side that never runs": "if not N:\n        y = 1.0\n    x[0] = y\n",
+    "under a variable that hides a constant": "N = n\n    if N:\n        y = 1.0\n    x[0] = y\n",
+}
+
+
+@pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
+def test_a_constant_condition_sets_nothing_on_the_other_side(body: str) -> None:
+    assert cell(HEAD + body, N=3).errors
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_what_a_flag_decides_at_the_definition_is_set_where_the_flag_is_asked_again(flag: bool) -> None:
+    @kl.kernel
+    def flagged(x: kl.array[float]):  # type: ignore[no-untyped-def]
+        if kl.static(flag):
+            pair = kl.vec2(x[0], 2.0)
+        else:
+            single = 5.0 * x[0]
+        if flag:
+            x[1] = pair[0] * pair[1]
+        else:
+            x[1] = single
+
+    x = kl.array([3.0, 0.0], requires_grad=True)
+    kl.launch(flagged, 1, [x])
+    assert x.list() == [3.0, 6.0 if flag else 15.0]
 
 
 def test_a_parameter_that_hides_a_constant_does_not_count_as_one() -> None:

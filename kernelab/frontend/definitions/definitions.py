@@ -2,7 +2,7 @@
 
 import ast
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,9 @@ from kernelab.frontend.meaning.byref import Calls, hand_back
 from kernelab.frontend.meaning.frame import Frame, WeakTypes, evaluated
 from kernelab.frontend.meaning.meanings import FunctionRef, HandsBack, Meaning, ModuleRef, Poison, Weak
 from kernelab.frontend.meaning.name_lookup import Scope, Unknown
-from kernelab.frontend.meaning.scope import analyse, changed_in
+from kernelab.frontend.meaning.scope import Known, analyse, changed_in
 from kernelab.frontend.meaning.source import Places
-from kernelab.frontend.meaning.syntax_trees import nodes, on_own_lines, parameters, plain_loops
+from kernelab.frontend.meaning.syntax_trees import nodes, on_own_lines, parameters, plain_loops, word
 from kernelab.lang.structs import AnyType
 
 _ATTEMPTS = 40
@@ -71,8 +71,8 @@ def template(node: ast.FunctionDef, places: Places, scope: Scope, options: Mappi
     return Template(node, node.body, places, scope, options, handed)
 
 
-def _trips(template: Template) -> Callable[[ast.For], int | None]:
-    """The trip count of a loop whose bounds are numbers in the text or constants of the notebook."""
+def _known(template: Template) -> Known:
+    """The trip counts and the conditions that numbers in the text or constants of the notebook decide."""
     scope = template.scope
     variables = changed_in(template.body) | {argument.arg for argument in template.arguments}
 
@@ -98,7 +98,25 @@ def _trips(template: Template) -> Callable[[ast.For], int | None]:
             return None
         return len(range(*numbers))
 
-    return trips
+    def holds(test: ast.expr) -> bool | None:
+        match test:
+            case ast.Constant(value=bool() | int() | float() as number):
+                return bool(number)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = holds(operand)
+                return None if inner is None else not inner
+            case ast.Call(args=[inner], keywords=[]) if word(test).lstrip("_") == "static":
+                return holds(inner)
+            case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as operator], comparators=[right]):
+                sides = bound(left), bound(right)
+                return None if None in sides else (sides[0] == sides[1]) == isinstance(operator, ast.Eq)
+            case ast.Name(name) if name not in variables:
+                value = scope.assigned.get(name, scope.namespace.get(name))
+                return bool(value) if isinstance(value, bool | int | float) else None
+            case _:
+                return None
+
+    return Known(trips, holds)
 
 
 def lower_def(
@@ -112,7 +130,7 @@ def lower_def(
     names = template.scope.within()
     handed = Calls(template.places, lambda callee: _handed_back(template, callee))
     handed.written(template.body)
-    facts = analyse(template.node.args, template.body, _trips(template))
+    facts = analyse(template.node.args, template.body, _known(template))
     weak_types = WeakTypes()
     for _ in range(_ATTEMPTS):
         weak_types.changed = False

@@ -13,7 +13,7 @@ return.  Expects the loops of `syntax_trees.plain_loops`.  Knows no types and no
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kernelab.builtins.language_words import DRAWS
 from kernelab.data_classes import dataclass, field
@@ -85,17 +85,22 @@ class Facts:
     watched: Names = NONE
 
 
-def analyse(
-    arguments: ast.arguments, body: Sequence[ast.stmt], trips: Callable[[ast.For], int | None]
-) -> Facts:
-    """The facts of a def; `trips` says how often a loop runs where that is known."""
+class Known(NamedTuple):
+    """What is known before a def runs: how often a loop does, and whether a condition holds; None if not."""
+
+    trips: Callable[[ast.For], int | None]
+    holds: Callable[[ast.expr], bool | None]
+
+
+def analyse(arguments: ast.arguments, body: Sequence[ast.stmt], known: Known) -> Facts:
+    """The facts of a def."""
     facts = Facts()
     for parameter in parameters(arguments):
         facts.assignments.setdefault(parameter.arg, []).append(parameter)
     _collect(body, facts, False)
     _Liveness(facts).block(body, NONE, NONE, NONE)
     names = frozenset(parameter.arg for parameter in parameters(arguments))
-    _Assignment(facts, trips).block(body, _State(names, names))
+    _Assignment(facts, known).block(body, _State(names, names))
     unset = {name.id for name, read in facts.reads.items() if read == "unset"}
     counting = (stmt for stmt in statements(body) if isinstance(stmt, ast.For) and _counts(stmt))
     facts.watched = frozenset(name.id for loop in counting for name in targets(loop) if name.id in unset)
@@ -255,9 +260,9 @@ _NOWHERE = _State(NONE, NONE, False)
 class _Assignment:
     """Walks forwards, and classifies every read of a name."""
 
-    def __init__(self, facts: Facts, trips: Callable[[ast.For], int | None]) -> None:
+    def __init__(self, facts: Facts, known: Known) -> None:
         self.facts = facts
-        self.trips = trips
+        self.known = known
         self._at_break: list[_State] = []
         self._at_continue: list[_State] = []
         self._at_end: list[_State] = []
@@ -286,12 +291,19 @@ class _Assignment:
             case LoopElse(loop=loop, orelse=orelse):
                 done, left = self._ends[loop]
                 return self.block(orelse, done).join(left)
-            case ast.If(body=body, orelse=orelse):
-                return self.block(body, state).join(self.block(orelse, state))
+            case ast.If(test=test, body=body, orelse=orelse):
+                sides = self.block(body, state), self.block(orelse, state)
+                return self._decided(test, *sides)
             case ast.For() | ast.While():
                 return self.loop(stmt, state)
             case _:
                 return _assign(state, frozenset(name.id for name in targets(stmt)))
+
+    def _decided(self, test: ast.expr, then: _State, orelse: _State) -> _State:
+        """The state after an `if`: that of the side that is known to run, where it goes on."""
+        joined, holds = then.join(orelse), self.known.holds(test)
+        taken = then if holds else orelse
+        return joined if holds is None or not taken.reached else _State(taken.all, joined.some)
 
     def loop(self, loop: ast.For | ast.While, state: _State) -> _State:
         assigned = frozenset(name.id for stmt in statements([loop]) for name in targets(stmt))
@@ -303,7 +315,7 @@ class _Assignment:
         end = self.block(loop.body, _assign(head, own)).join(self._at_continue.pop())
         left, done = self._at_break.pop(), self._at_end.pop()
         if isinstance(loop, ast.For):
-            done = end if self.trips(loop) else end.join(head)
+            done = end if self.known.trips(loop) else end.join(head)
         self._ends[loop] = (done, left)
         return done.join(left)
 
