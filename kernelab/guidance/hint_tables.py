@@ -139,8 +139,8 @@ grid: write i = tid()
 OF_WARP = Table(r"""
 div: in Warp {} of two ints is an integer division; here it gives a float, as in Python => write //, or /
     where a float is meant
-mod: in Warp {} has the sign of the left operand; here of the right one, as in Python => write fmod for the
-    sign of the left, or % where no operand is negative
+mod: in Warp {} has the sign of the left operand; here of the right one, as in Python => write fmod of floats
+    for the sign of the left, or % where no operand is negative
 """)
 """Operations that give another number in Warp."""
 
