@@ -5,7 +5,7 @@ Slow, sequential and independent of the interpreter, whose threads run together:
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
 import numpy as np
 
@@ -19,7 +19,10 @@ class Stopped(Exception):
 
 
 def evaluate(
-    function: ir.Function, grid: Sequence[int], arguments: Mapping[str, Any]
+    function: ir.Function,
+    grid: Sequence[int],
+    arguments: Mapping[str, Any],
+    overflow: Literal["ignore", "raise"] = "ignore",
 ) -> dict[str, list[Any]]:
     """Run a function over a grid, changing the NumPy arrays among the arguments, by parameter name.
 
@@ -37,7 +40,7 @@ def evaluate(
             env[function.linear] = np.int64(linear)
         for param in function.params:
             env[param] = arguments.get(param.hint, residuals.get(param.hint))
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore", over=overflow):
             _Thread(env).block(function.body)
     return {**residuals, "starts": starts}
 

@@ -24,7 +24,7 @@ from kernelab.passes.ad.vjp import Vjp, vjp
 from tests.strategies import GRID
 from tests.support.evaluate import evaluate
 from tests.support.lowering import lowered
-from tests.support.programs import Disagreement, Floats, Point, active, reverse, run_primal
+from tests.support.programs import Disagreement, Floats, Point, active, overflows, reverse, run_primal
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def forward_over_reverse(text: str, layout: str = "apart", seed: int = 0) -> Non
     expected = by_an_adjoint(both.function, both.point)
     scale = max(1.0, float(np.abs(expected.arrays).max()), abs(expected.g))
     apart = max(float(np.abs(found.arrays - expected.arrays).max()), abs(found.g - expected.g))
-    if not apart <= 1e-9 * scale:
+    if not apart <= 1e-9 * scale and not overflows(both.function, both.point):
         told = f"{found.arrays} and {found.g}, not {expected.arrays} and {expected.g}"
         raise Disagreement(f"along a direction the gradient moves by {told}")
 
@@ -141,7 +141,7 @@ def reverse_over_reverse(text: str, layout: str = "apart", seed: int = 0) -> Non
     bars, bars_c, g_bar = by_adjoints(both.program, point, active(both.function), seeds)
     backward = float(bars @ point.direction + bars_c @ along) + g_bar * point.g_dot
     scale = max(1.0, abs(forward), float(np.abs(bars).max()))
-    if not abs(forward - backward) <= 1e-9 * scale:
+    if not abs(forward - backward) <= 1e-9 * scale and not overflows(both.function, point):
         raise Disagreement(f"in reverse twice the adjoint says {backward}, and the tangent {forward}")
 
 
