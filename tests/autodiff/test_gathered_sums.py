@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import kernelab as kl
 from kernelab.autodiff.records import gathered_launch
 from kernelab.backend.common.compiler import open_compiler, processor_features
-from kernelab.backend.cpu import cpu_backend
-from kernelab.backend.cpu.cpu_backend import widths_of
+from kernelab.backend.cpu import vector_tier
+from kernelab.backend.cpu.vector_tier import widths_of
 
 pytestmark = pytest.mark.skipif(
     not open_compiler().is_gcc or not widths_of(processor_features()), reason="no vector code here"
@@ -285,7 +285,7 @@ def stencils(draw: Any) -> tuple[str, tuple[int, ...]]:
 def test_random_stencils_have_the_gradients_of_scalar_code(
     monkeypatch: pytest.MonkeyPatch, ran: list[int]
 ) -> None:
-    monkeypatch.setattr(cpu_backend, "FEWEST", 1)
+    monkeypatch.setattr(vector_tier, "FEWEST", 1)
 
     @settings(max_examples=25, deadline=None, derandomize=True)
     @given(stencils())

@@ -16,7 +16,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend.common.backends import pack
-from kernelab.backend.cpu import cores, cpu_backend, split
+from kernelab.backend.cpu import cores, split, vector_tier
 from kernelab.backend.cpu.cpu_backend import CpuBackend, Parts
 from kernelab.backend.cpu.split import Split, parts_of
 from kernelab.codegen.cpp.wide_accumulators import shared_totals
@@ -226,7 +226,7 @@ def kernels(cut: list[int]) -> Any:
 def test_vector_code_gives_the_same_bits_where_some_parts_go_on_in_scalar_code(
     kernels: Any, cut: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu_backend, "FEWEST", 1)
+    monkeypatch.setattr(vector_tier, "FEWEST", 1)
     monkeypatch.setattr(split, "MOST", 5)
     kl.config.negative_index = "wrap"
     x = kl.array(np.random.default_rng(0).normal(size=333).astype(np.float32))
@@ -248,7 +248,7 @@ def test_threads_that_save_too_much_go_on_with_checkpoints_in_the_same_parts(
     fewest: int, cut: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("FEWEST", "FEWEST_WITH_LOOPS"):
-        monkeypatch.setattr(cpu_backend, name, fewest)
+        monkeypatch.setattr(vector_tier, name, fewest)
     monkeypatch.setattr(split, "MOST", 9)
     kernel = kl.compile(TEXTS)["limited"]
     rng = np.random.default_rng(1)

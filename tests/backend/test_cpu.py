@@ -20,7 +20,7 @@ import pytest
 import kernelab as kl
 from kernelab.backend.common.backends import Entry, pack
 from kernelab.backend.common.compiler import open_compiler
-from kernelab.backend.cpu import cpu_backend, interpreter
+from kernelab.backend.cpu import cpu_backend, interpreter, vector_tier
 from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import layout_of
@@ -51,7 +51,7 @@ def entries(request: pytest.FixtureRequest) -> Iterator[dict[str, Entry]]:
     """All of them, as small launches run them, and as large ones do."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("FEWEST", "FEWEST_WITH_LOOPS"):
-            patch.setattr(cpu_backend, name, 1 if request.param == "vector" else 1 << 62)
+            patch.setattr(vector_tier, name, 1 if request.param == "vector" else 1 << 62)
         yield CpuBackend().build(BATCH)
 
 
@@ -89,7 +89,7 @@ def test_machine_code_and_interpreter_agree(case: Case, seed: int, entries: dict
 @pytest.mark.parametrize("fewest", [1, 1 << 62], ids=["vector", "scalar"])
 def test_the_zoo_computes_the_same_as_machine_code(fewest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FEWEST", "FEWEST_WITH_LOOPS"):
-        monkeypatch.setattr(cpu_backend, name, fewest)
+        monkeypatch.setattr(vector_tier, name, fewest)
     programs = {animal.name: lowered(animal.text, animal.name) for animal in ZOO}
     built = CpuBackend().build([scalarise(program) for program in programs.values()])
     for animal in ZOO:

@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 import kernelab as kl
 from kernelab.backend.common import backends
-from kernelab.backend.cpu import cores, cpu_backend, split
+from kernelab.backend.cpu import cores, split, vector_tier
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.errors import KernelError
 from kernelab.lang.ir import Function
@@ -45,7 +45,7 @@ CURRENT, COUNTED = "current.txt", "counted.txt"
 KERNELS, TAPES = 4, 40
 """Programs of a round; the kernels are one build."""
 
-USUAL = cpu_backend.FEWEST, cpu_backend.FEWEST_WITH_LOOPS
+USUAL = vector_tier.FEWEST, vector_tier.FEWEST_WITH_LOOPS
 
 
 class Log:
@@ -103,11 +103,11 @@ def tight_memory() -> None:
 @contextlib.contextmanager
 def tier(vector: bool) -> Iterator[None]:
     """Within it launches of any size run vector code, or those that usually do."""
-    cpu_backend.FEWEST, cpu_backend.FEWEST_WITH_LOOPS = (1, 1) if vector else USUAL
+    vector_tier.FEWEST, vector_tier.FEWEST_WITH_LOOPS = (1, 1) if vector else USUAL
     try:
         yield
     finally:
-        cpu_backend.FEWEST, cpu_backend.FEWEST_WITH_LOOPS = USUAL
+        vector_tier.FEWEST, vector_tier.FEWEST_WITH_LOOPS = USUAL
 
 
 def cut_small_launches() -> None:

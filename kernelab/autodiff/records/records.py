@@ -14,7 +14,7 @@ from kernelab.autodiff.records.gathered_launch import Launches, gathered_adjoint
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.moves import cleared
 from kernelab.autodiff.records.snapshots import Copied, Snapshot
-from kernelab.backend.cpu import cpu_backend
+from kernelab.backend.cpu import vector_tier
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelTypeError, Related
@@ -330,7 +330,7 @@ class LaunchRecord(LaunchEntry):
             return ()
         active, first = outline.pick_active(self.call.arguments), len(self.call.arguments)
         memories = [elements.allocation for elements in active]
-        is_large = self.call.grid.threads >= cpu_backend.FEWEST
+        is_large = self.call.grid.threads >= vector_tier.FEWEST
         launches = self.gathered(pullback) if is_large else None
         once = frozenset() if launches is None else launches.once
         return [
@@ -425,7 +425,7 @@ class LaunchRecord(LaunchEntry):
                 pullback.tell_rounded_sums(self.call.grid.threads)
             sources = self.sources() if self.snapshots else {}  # alive until the launch is over
             args = b"".join(self.adjoint_parts(adjoints, sources))
-            is_large = self.call.grid.threads >= cpu_backend.FEWEST
+            is_large = self.call.grid.threads >= vector_tier.FEWEST
             launches = self.gathered(pullback) if is_large else None
             if launches is not None:
                 launches.run(args, leaves)

@@ -6,21 +6,19 @@ can be interrupted.  A launch runs vector code or not by its size alone, never b
 so that it gives the same in every run.  Knows files, compilers and ctypes; must not know arrays or tapes.
 """
 
-import _ctypes
 import contextlib
 import ctypes
 import os
 import struct
 import threading
-import weakref
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from ctypes import create_string_buffer
-from functools import cache, cached_property, reduce
+from functools import reduce
 from math import inf, prod
 from operator import add, or_
 from pathlib import Path
 from struct import iter_unpack
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kernelab.backend.common import backends
 from kernelab.backend.common.backends import (
@@ -35,10 +33,11 @@ from kernelab.backend.common.backends import (
     slots_of,
 )
 from kernelab.backend.common.build_cache import Cache, key_of
-from kernelab.backend.common.compiler import VARIABLES, Compiler, open_compiler, processor_features
+from kernelab.backend.common.compiler import VARIABLES, Compiler, open_compiler
 from kernelab.backend.common.interrupts import end_if_interrupted
 from kernelab.backend.cpu.cores import Work, available
 from kernelab.backend.cpu.split import Cut, Split
+from kernelab.backend.cpu.vector_tier import LANES, Run, VectorTier, load_library
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import (
     ABI_VERSION,
@@ -63,112 +62,9 @@ from kernelab.codegen.cpp.entry import (
     EntryInfo,
 )
 from kernelab.codegen.cpp.targets import Cpu
-from kernelab.codegen.vectors.vector_emitter import emit_vectors, is_long, operations_an_element
-from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
-from kernelab.codegen.vectors.vector_values import Refused
-from kernelab.errors import BuildError, Diagnostic
-from kernelab.lang.ir import Const, For, Function, While, walk
+from kernelab.lang.ir import Function
 from kernelab.lang.types import int64
 from kernelab.settings import settings
-
-# ------------------------------------------------------------------------------------------------ vector code
-
-
-FEWEST = 4096
-"""The threads from which a launch runs vector code."""
-
-FEWEST_WITH_LOOPS = FEWEST // 8
-"""The same where threads run loops of a length that is not in the text."""
-
-LANES = 16
-"""By how much vector code is about faster than scalar code, where it computes as much as it moves."""
-
-FEWEST_OPERATIONS = 5
-"""The operations for each element that lanes access one by one from which vector code is faster, measured."""
-
-_AVX512 = frozenset({"avx512f", "avx512dq", "avx512vl", "avx512bw"})
-_FLAGS = {8: (), 16: (*(f"-m{name}" for name in sorted(_AVX512)), "-mprefer-vector-width=512")}
-"""The flags that vector code needs, by its lanes: part of the key of its library in the cache, so that no
-processor loads what it cannot run."""
-
-Run = Callable[[Args, Any], int]
-
-
-class VectorTier:
-    """The vector code of a function, if it has any: built when it is first asked for.
-
-    Launches of at least `fewest` threads run it.
-    """
-
-    def __init__(self, function: Function, cache: Cache, compiler: Compiler) -> None:
-        self._function = function
-        self._cache = cache
-        self._compiler = compiler
-        loops = (stmt for stmt in walk(function.body) if isinstance(stmt, For | While))
-        has_long = any(isinstance(loop, While) or not isinstance(loop.count, Const) for loop in loops)
-        self.fewest = FEWEST_WITH_LOOPS if has_long else FEWEST
-
-    def run(self) -> Run | None:
-        """The entry for a large launch; None where scalar code runs."""
-        chosen = settings()
-        return self._entry if chosen.vector_code and not chosen.deterministic else None
-
-    @cached_property
-    def _entry(self) -> Run | None:
-        widths = widths_of(processor_features()) if self._compiler.is_gcc else ()
-        if not widths:
-            return None
-        try:
-            lanes = lanes_of(max(widths))
-            return build(self._function, lanes, self._cache, self._compiler, FEWEST_OPERATIONS)
-        except Refused:
-            return None
-        except BuildError as problem:
-            message = f"the vector code of `{self._function.name}` could not be built: {problem}"
-            hint = "it goes on with scalar code, with the same results, slower"
-            Diagnostic(message, None, "vector-code", "warning", hint=hint).warn()
-            return None
-
-
-def build(function: Function, lanes: Lanes, cache: Cache, compiler: Compiler, fewest: float = 0.0) -> Run:
-    """The vector code of a function, built and loaded; raises BuildError.
-
-    Raises Refused where it has none, or does fewer operations for each element that lanes access one by one.
-    """
-    unit = emit_vectors(function, lanes)
-    flags = (*_FLAGS[lanes.width], *(() if is_long(function) else ("-O1",)))
-    if operations_an_element(function, lanes) < fewest:
-        raise Refused("it moves elements one by one more than it computes")
-    key = key_of(unit.text, compiler.identity, *flags, str(ABI_VERSION))
-    library = cache.library(key, lambda path: compiler.compile(unit, path, flags), load_library)
-    run: Run = library[unit.entries[0].symbol]
-    return run
-
-
-def load_library(path: Path) -> ctypes.CDLL:
-    """A library that is unloaded with the last of its functions: a process may map only so many."""
-    library = ctypes.CDLL(str(path))
-    weakref.finalize(library, _ctypes.dlclose, library._handle).atexit = False
-    return library
-
-
-def widths_of(features: frozenset[str]) -> tuple[int, ...]:
-    """The numbers of lanes that vector code can have on a processor with these features."""
-    if "avx2" not in features:
-        return ()
-    return (8, 16) if features >= _AVX512 else (8,)
-
-
-@cache
-def lanes_of(width: int) -> Lanes:
-    """Lanes of a width, with the functions that libmvec has for them here."""
-    try:
-        library = ctypes.CDLL("libmvec.so.1", ctypes.RTLD_GLOBAL)
-    except OSError:
-        return Lanes(width)
-    lanes = Lanes(width)
-    return Lanes(width, frozenset(name for name in FUNCTIONS if hasattr(library, lanes.symbol(name))))
-
 
 # ---------------------------------------------------------------------------------------------------- entries
 

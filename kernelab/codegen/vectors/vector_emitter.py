@@ -13,6 +13,7 @@ from scalar code.  What this module does not handle stays scalar: `Refused` says
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.emitter import prelude
@@ -25,7 +26,7 @@ from kernelab.codegen.cpp.writer import is_short, scalar_type, weight
 from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, launch_rule
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
-from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
+from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, VECTORS, Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, Refused
 from kernelab.codegen.vectors.vector_writer import VectorWriter
 from kernelab.lang import ir
@@ -358,16 +359,28 @@ def operations_an_element(function: ir.Function, lanes: Lanes) -> float:
     as much as the arithmetic of some operations saves.  Sums made lane by lane take as long in either.
     """
     estimate = _Estimate(function, lanes)
-    estimate.block(function.body, 0, False)
     return estimate.operations / max(estimate.elements, 1e-3)
 
 
+def operations_a_sum(function: ir.Function, lanes: Lanes) -> float:
+    """The operations of a scalarised function for each sum that is made lane by lane, infinite without one.
+
+    Raises Refused, as `emit_vectors`.
+    """
+    estimate = _Estimate(function, lanes)
+    return estimate.operations / estimate.sums if estimate.sums else inf
+
+
 class _Estimate:
+    """What a function does, by kinds; raises Refused where it has no vector code whatever its types."""
+
     def __init__(self, function: ir.Function, lanes: Lanes) -> None:
+        _refuse(function)
         self.lanes = lanes
         self.variation = variations(function)
         self.depth: dict[ir.Atom, int] = {}
-        self.operations = self.elements = 0.0
+        self.operations = self.elements = self.sums = 0.0
+        self.block(function.body, 0, False)
 
     def of(self, atom: ir.Atom) -> Variation:
         return UNIFORM if isinstance(atom, ir.Const) else self.variation[atom]
@@ -390,8 +403,8 @@ class _Estimate:
     def weight(self, stmt: ir.Let) -> int:
         types = [arg.type for arg in stmt.args if isinstance(arg.type, Scalar)]
         assert isinstance(stmt.out.type, Scalar)
-        if len(types) < len(stmt.args):
-            return 0
+        if len(types) < len(stmt.args) or not VECTORS.keys() >= {*types, stmt.out.type}:
+            return 0  # the latter is refused when it is printed
         text = self.lanes.operation(stmt.op, ["x"] * len(types), types, stmt.out.type)
         if text is None:  # a loop over lanes
             return 0
@@ -400,8 +413,10 @@ class _Estimate:
     def access(self, stmt: ir.Load | ir.Store | ir.Atomic, depth: int, in_branch: bool) -> None:
         kinds = [self.of(index) for index in stmt.indices]
         side_by_side = VARYING not in kinds and kinds[-1] == LINEAR and size_of(elem_of(stmt.array)) == 1
-        is_sum = isinstance(stmt, ir.Atomic) and VARYING in kinds
-        if is_sum or side_by_side or all(each == UNIFORM for each in kinds):
+        if isinstance(stmt, ir.Atomic) and VARYING in kinds:
+            self.sums += float(ITERATIONS**depth)
+            return
+        if side_by_side or all(each == UNIFORM for each in kinds):
             return
         # What does not change in a loop is moved before it.
         own = depth if in_branch else max(self.depth.get(index, 0) for index in stmt.indices)
