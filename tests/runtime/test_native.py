@@ -1,5 +1,7 @@
 """Functions of native C++: what they compute, their adjoints, and what is said of mistakes in a snippet."""
 
+import signal
+import threading
 from typing import Any
 
 import numpy as np
@@ -279,3 +281,68 @@ def test_an_adjoint_that_is_wrong_is_told_once() -> None:
     with pytest.warns(KernelWarning, match="adj_f gives"):
         made(text.format("")).vjp(["x", "y"])
     made(text.format(", check=False")).vjp(["x", "y"])
+
+
+ENDLESS = {
+    "while": "while (s < 1.0f) s = s * 0.5f;",
+    "do": "do { s = s * 0.5f; } while (s < 1.0f);",
+    "while in while": "while (true) { while (s < 1.0f) s = s * 0.5f; if (s > 2.0f) return s; }",
+    "for without a condition": "for (;;) { for (int i = 0; i < 3; ++i) s *= 0.9f; if (s > 1.0f) break; }",
+    "for in an if": "if (s < 1.0f) for (int i = 0;; ++i) s = s * 0.5f; else s = 2.0f;",
+    "for that asks": "for (long i = 0; i >= 0; i += i < 9) { s = s * 0.5f; if (interrupted()) break; }",
+    "capturing lambda": "auto halve = [&] { while (s < 1.0f) s = s * 0.5f; }; halve();",
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+@pytest.mark.parametrize("threads", [1, 100_000])
+def test_an_interrupt_ends_a_loop_of_a_snippet(name: str, threads: int) -> None:
+    text = f'@func_native("""began[0] = 1.0f;\nfloat s = x;\n{ENDLESS[name]}\nreturn s;""")\n'
+    text += "def f(x: float, began: array[float]) -> float: ...\n\n"
+    text += "def run(x: array[float], began: array[float], y: array[float]):\n    y[tid()] = f(x[0], began)\n"
+    kernel = kl.compile(text)["run"]
+    x, began, y = kl.full(1, 0.5), kl.zeros(1), kl.zeros(threads)
+    kl.launch(kernel, dim=0, inputs=[x, began], outputs=[y])
+
+    def press() -> None:
+        while not began.numpy().any():
+            threading.Event().wait(0.001)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    presser = threading.Thread(target=press)
+    presser.start()
+    with pytest.raises(kl.KernelInterrupt):
+        kl.launch(kernel, dim=threads, inputs=[x, began], outputs=[y])
+    presser.join()
+
+
+def test_loops_of_snippets_that_end_give_what_they_gave() -> None:
+    text = '''@func_native("""
+int n = 0, i = 0;
+while (i < x) { ++i; if (i == 3) continue; if (i == 7) break; n += i; }
+do { n += 100; } while (++i < 10);
+for (;;) { if (i > 20) break; else ++i; }
+if (n > 0) for (int k = 0; k < 5; ++k) if (k == 2) continue; else n += k;
+else n = -1;
+// while (true) is a comment, and so is interrupted
+return 1000 * n + i;
+""")
+def f(x: int) -> int: ...
+
+@func_native("""
+struct Twice { int of(int v) { while (v < 9) v *= 2; return v; } };
+auto more = [](int v) { while (v < 90) v += 7; return v; };
+while (int left = 5 - x) { if (left) break; }
+return Twice().of(x) + more(x);
+""")
+def g(x: int) -> int: ...
+
+def run(x: array[int], y: array[int], z: array[int]):
+    i = tid()
+    y[i] = f(x[i])
+    z[i] = g(x[i])
+'''
+    y, z = kl.zeros(3, dtype=int), kl.zeros(3, dtype=int)
+    kl.launch(kl.compile(text)["run"], dim=3, inputs=[kl.array([2, 5, 50], dtype=int)], outputs=[y, z])
+    assert y.list() == [(3 + 800 + 8) * 1000 + 21, (12 + 500 + 8) * 1000 + 21, (18 + 300 + 8) * 1000 + 21]
+    assert z.list() == [16 + 93, 10 + 96, 50 + 92]

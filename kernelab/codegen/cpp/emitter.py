@@ -249,7 +249,7 @@ class Body(Writer):
         """Call a snippet: arrays go as views, sums start at 0, results come out by components."""
         snippet = stmt.snippet
         self.in_memory.clear()
-        self.needs |= {"fail", "fail_index"}
+        self.needs |= {"fail", "fail_index", "poll"}
         if self.flavor.target == "cpu":
             snippets.refuse_device_words(snippet)
         if snippet not in self.natives:
@@ -269,13 +269,14 @@ class Body(Writer):
             outs.append((total.type, arguments[total.name]))
             type = snippets.spelt(total.type)
             self.line(f"{type} {arguments[total.name]} = {type}();")
-        call = f"{self.natives[snippet]}({', '.join(arguments[param.name] for param in snippet.params)})"
+        given = [*["status"] * snippets.asks(snippet), *(arguments[param.name] for param in snippet.params)]
+        call = f"{self.natives[snippet]}({', '.join(given)})"
         if snippet.result is not None and stmt.outs:
             name = self.name.fresh("result")
             outs.insert(0, (snippet.result, name))
             call = f"const auto {name} = {call}"
         self.line(f"{call};")
-        if stmt.arrays:
+        if stmt.arrays or snippets.asks(snippet):
             self.line(f"if (status[0]) {self.flavor.leave}")
         parts = [snippets.component(type, name, k) for type, name in outs for k in range(size_of(type))]
         for out, part in zip(stmt.outs, parts, strict=True):

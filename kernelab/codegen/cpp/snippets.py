@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.entry import Line, Unit
 from kernelab.errors import Diagnostic, KernelTypeError, Span
-from kernelab.lang.native import Snippet, SnippetParam
+from kernelab.lang.native import Snippet, SnippetParam, mentions, plain
 from kernelab.lang.types import Array, Mat, Scalar, Type, Value, Vec
 
 _LIBRARY = """\
@@ -148,7 +148,22 @@ template <class T, class V> FN T atomic_add(absent_t<T>& x, int i, int j, V v) {
 """
 
 _ON_CPU = """\
+#include <time.h>
+static i64 kl_looked = 0;
+__attribute__((noinline, cold)) static bool kl_stops(i64* status) {
+  timespec now;
+  timespec_get(&now, TIME_UTC);
+  const i64 at = now.tv_sec * 1000000000ll + now.tv_nsec;
+  const i64 passed = at - __atomic_load_n(&kl_looked, __ATOMIC_RELAXED);
+  if (passed >= 0 && passed < 1000000 && !((volatile i64*)status)[6]) return false;
+  __atomic_store_n(&kl_looked, at, __ATOMIC_RELAXED);
+  return poll(status) < 0;
+}
 template <class T, class V> inline T atomicAdd(T* at, V value) { T old = *at; *at += value; return old; }
+"""
+
+_ON_CUDA = """\
+__device__ static bool kl_stops(i64* status) { return poll(status) < 0; }
 """
 
 _FIRST = """\
@@ -160,9 +175,9 @@ _ATOMIC_ADD = {"cpu": "T old = *at; *at += value; return old;", "cuda": "return 
 
 
 def library(target: str) -> str:
-    """The library of snippets for ``cpu`` or ``cuda``; it follows the helpers `fail` and `fail_index`."""
+    """The library of snippets for ``cpu`` or ``cuda``; it follows the helpers `fail_index` and `poll`."""
     function = "__device__ inline" if target == "cuda" else "inline"
-    text = f"{_LIBRARY}{_ON_CPU if target == 'cpu' else ''}{_FIRST}".replace(
+    text = f"{_LIBRARY}{_ON_CPU if target == 'cpu' else _ON_CUDA}{_FIRST}".replace(
         "ATOMIC_ADD", _ATOMIC_ADD[target]
     )
     head = "#include <math.h>\n" if target == "cpu" else ""
@@ -181,15 +196,51 @@ _WIDE = {
 """The names of single precision, and what replaces them where a function is compared with differences."""
 
 
+_LOOPS = {
+    "interrupted()": "(kl_stopped || ((++kl_polls & 255) == 0 && (kl_stopped = kl_stops(kl_status))))",
+    "while(...)": "while (!interrupted() && (__VA_ARGS__))",
+    "for(...)": "for (__VA_ARGS__) if (interrupted()) break; else",
+}
+"""What a loop asks, so that an interrupt of the user ends it: by the preprocessor, which knows C++'s words.
+
+Every 256th iteration looks at the clock, and each millisecond one lets signals in.
+"""
+
+_ENDLESS = re.compile(r"\bfor\s*\([^;()]*;\s*;")
+_UNASKED = re.compile(
+    r"\b(?:struct|class)\b|\[\s*\]\s*[({]|\bwhile\s*\(\s*(?:const\s+)?\w[\w:]*[\s*&]+\w+\s*[={]"
+)
+"""Functions in the snippet, which do not see its variables; and what declares a variable in a condition."""
+
+
+def asks(snippet: Snippet) -> bool:
+    """Whether an interrupt may end a snippet: it has a ``while``, a ``for (;;)``, or asks itself."""
+    return bool(_asking(snippet))
+
+
+def _asking(snippet: Snippet) -> list[str]:
+    text = plain(snippet.text)
+    words = ["interrupted()"] * mentions(text, "interrupted")
+    if not _UNASKED.search(text) and not has_device_words(snippet):  # there, threads wait for each other
+        words += ["while(...)"] * mentions(text, "while") + ["for(...)"] * bool(_ENDLESS.search(text))
+    return ["interrupted()", *words] if words else []
+
+
 def define(snippet: Snippet, symbol: str, target: str) -> Iterator[Line]:
     """The lines of the function that a snippet becomes."""
-    params = ", ".join(_declared(param) for param in snippet.params)
+    asking = list(dict.fromkeys(_asking(snippet)))
+    params = ", ".join([*["i64* kl_status"] * bool(asking), *map(_declared, snippet.params)])
     result = "void" if snippet.result is None else spelt(snippet.result)
     yield Line(f"{'__device__ ' if target == 'cuda' else ''}static inline {result} {symbol}({params}) {{")
     words = _WIDE if snippet.is_wide else {}
     yield from (Line(f"#define {name} {wide}") for name, wide in words.items())
+    if asking:
+        yield Line("unsigned kl_polls = 0; bool kl_stopped = false;")
+    yield from (Line(f"#define {word} {_LOOPS[word]}") for word in asking)
     yield from (Line(line.text, line.span, True) for line in snippet.lines)
-    yield from (Line(f"#undef {name}") for name in words)
+    if asking and snippet.result is not None:  # where a loop ends that the compiler takes for endless
+        yield Line(f"return {result}();")
+    yield from (Line(f"#undef {name.partition('(')[0]}") for name in (*words, *asking))
     yield Line("}")
 
 

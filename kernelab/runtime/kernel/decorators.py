@@ -223,6 +223,7 @@ def func_native(
     would pass through is an error.  `replay_snippet` returns the result again where the backward pass
     needs it and `snippet` cannot run twice.  What is a function of numbers is compared with differences when
     it is first used; ``check=False`` declares a surrogate.
+    An interrupt ends its ``while`` loops; in a long ``for`` write ``if (interrupted()) break;``.
     What the compiler says of a snippet is raised as KernelSyntaxError, at its line.
 
     >>> @kl.func_native("return x * x;", "adj_x += 2.0f * x * adj_ret;")
