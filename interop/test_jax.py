@@ -1,5 +1,8 @@
 """`kernelab.interop.jax.function` beside JAX's own gradients."""
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import jax
@@ -131,3 +134,35 @@ def test_results_are_copies_and_64_bits_need_jax_to_have_them() -> None:
     assert (first.tolist(), second.tolist()) == ([1.0] * 3, [4.0] * 3)
     with pytest.raises(ValueError, match="cannot specify 64-bit types"):
         kj.function(lambda x: kl.array(x.numpy().astype(np.float64)))(jnp.ones(3))
+
+
+SHARDED = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, PartitionSpec
+import kernelab as kl
+from kernelab.interop import jax as kj
+
+f, mesh = kj.function(lambda x: x * x * x), Mesh(np.array(jax.devices()), ("rows",))
+parts = PartitionSpec("rows")
+mapped = jax.shard_map(f, mesh=mesh, in_specs=parts, out_specs=parts, check_vma=False)
+x = jnp.arange(1.0, 7.0)
+assert len(mapped(x).devices()) == 2
+for prepare in (jax.jit, lambda f: f):
+    np.testing.assert_allclose(prepare(mapped)(x), x**3)
+    np.testing.assert_allclose(prepare(jax.grad(lambda x: mapped(x).sum()))(x), 3 * x**2)
+misfit = kj.function(lambda a, x: (a * x * x).sum())
+both = jax.shard_map(
+    lambda a, x: jax.lax.psum(misfit(a, x), "rows"),
+    mesh=mesh, in_specs=(PartitionSpec(), parts), out_specs=PartitionSpec(), check_vma=False,
+)
+np.testing.assert_allclose(jax.grad(lambda a: both(a, x)[0])(jnp.ones(3)), (x**2).reshape(2, 3).sum(0))
+print("two devices")
+"""
+
+
+@pytest.mark.skipif(not hasattr(jax, "shard_map"), reason="from JAX 0.6 on")
+def test_shard_map_gives_each_device_its_rows_and_sums_gradients() -> None:
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    command = [sys.executable, "-c", SHARDED]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "two devices\n", done.stderr

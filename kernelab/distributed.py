@@ -27,7 +27,7 @@ from kernelab import func
 from kernelab.autodiff.checks.gradcheck import Fast
 from kernelab.autodiff.checks.tapecheck import WHOLE, Choice, TapeReport, check_tape
 from kernelab.autodiff.checks.witnesses import Tolerance
-from kernelab.autodiff.jacobians.sparse import Problem, Reading, sparse_jacobian
+from kernelab.autodiff.jacobians.sparse import Problem, Reading, seeds_of, sparse_jacobian
 from kernelab.autodiff.jacobians.subject import of_function
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.trees import name_of
@@ -347,6 +347,17 @@ class _Block:
         return products if rows else np.ascontiguousarray(products.T)
 
 
+class _Runs:
+    """Some runs of a sparse Jacobian, by their numbers: colours are sent, and vectors made on the worker."""
+
+    def __init__(self, f: Function, transposed: bool, dtype: Any) -> None:
+        self.products, self.dtype = _Products(f, transposed), dtype
+        self.__name__ = self.products.__name__
+
+    def __call__(self, x: array, colors: Any, runs: Any) -> Any:
+        return self.products(x, seeds_of(colors, runs, self.dtype))
+
+
 class _Colored(Problem):
     """A sparse Jacobian whose runs are tasks."""
 
@@ -361,9 +372,10 @@ class _Colored(Problem):
         return self._runs(reading, transposed=True)
 
     def _runs(self, reading: Reading, transposed: bool) -> Any:
-        parts = np.array_split(reading.seeds, min(self.blocks, len(reading.seeds)))
-        shared = _held(self.x)
-        return np.concatenate(_gathered(_Products(self.f, transposed), [shared] * len(parts), parts))
+        count, dtype = len(reading.seeds), reading.seeds.dtype
+        parts = np.array_split(np.arange(count), min(self.blocks, count))
+        shared = ([_held(one)] * len(parts) for one in (self.x, reading.colors))
+        return np.concatenate(_gathered(_Runs(self.f, transposed, dtype), *shared, parts))
 
 
 def gradcheck_tape(tape: Tape, *, fast: Fast = "auto", raise_exception: bool = True) -> TapeReport:

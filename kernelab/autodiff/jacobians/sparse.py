@@ -177,6 +177,7 @@ class Reading:
     of it an entry adds, `factors` how often.
     """
 
+    colors: Numbers
     seeds: Values
     where: Any
     places: Numbers
@@ -185,10 +186,8 @@ class Reading:
     @staticmethod
     def of(colors: Numbers, dtype: Any, where: Any, places: Numbers, across: Numbers) -> "Reading":
         """One run for each colour; an entry is multiplied by what the random vector has at `across`."""
-        seeds = np.zeros((_colors(colors) + 1, len(colors)), dtype)
-        seeds[colors, np.arange(len(colors))] = 1
-        seeds[-1] = np.random.default_rng(len(colors)).uniform(0.5, 1.5, len(colors))
-        return Reading(seeds, where, places, seeds[-1][across].astype(np.float64))
+        seeds = seeds_of(colors, np.arange(_colors(colors) + 1, dtype=np.int32), dtype)
+        return Reading(colors, seeds, where, places, seeds[-1][across].astype(np.float64))
 
     def entries(self, results: Values, is_proven: bool) -> Values:
         """The entries in the results of the runs; ChangedError if they do not make the product.
@@ -206,6 +205,13 @@ class Reading:
         """The entries in the results of the runs."""
         data: Values = results.reshape(-1).take(self.where)
         return data
+
+
+def seeds_of(colors: Numbers, runs: Numbers, dtype: Any) -> Values:
+    """The vectors of some runs: a run for each colour, and a last one, whose vector is random."""
+    seeds: Values = (colors == runs[:, None]).astype(dtype)
+    seeds[runs == _colors(colors)] = np.random.default_rng(len(colors)).uniform(0.5, 1.5, len(colors))
+    return seeds
 
 
 def _flat(lanes: Numbers, width: int, at: Numbers) -> Any:
