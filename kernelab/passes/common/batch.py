@@ -161,3 +161,15 @@ def to_widen(function: ir.Function, wide: Collection[int], groups: Groups = ()) 
     again = {array for array in touched.changed if shared[array] & touched.reads} | touched.accumulates
     differ = reached(dependences(function.body), [function.params[position] for position in wide]) | again
     return frozenset(i for i, param in enumerate(function.params) if param in differ).difference(wide)
+
+
+def reading(function: ir.Function, numbers: Collection[int]) -> ir.Function:
+    """The function with the numbers at some positions read from arrays of one element, which lanes index."""
+    params, loads = list(function.params), []
+    for i in numbers:
+        number = params[i]
+        assert not isinstance(number.type, Array)
+        params[i] = ir.Var(Array(number.type, 1), number.hint, number.span)
+        loads.append(ir.Load(number, params[i], (ir.Const(0, int32),), number.span))
+    body = ir.Block((*loads, *function.body.stmts), function.body.yields)
+    return replace(function, params=tuple(params), body=body)

@@ -11,13 +11,12 @@ from typing import Any, TypeVar
 
 from kernelab.backend.common.backends import Args, Entry
 from kernelab.backend.common.tiered import AHEAD, BETTER, Pending
-from kernelab.backend.cpu.cpu_backend import CpuEntry
 from kernelab.backend.cpu.split import MOST_THREADS
 from kernelab.codegen.cpp.wide_accumulators import arrays_looked_at, totals, wide
 from kernelab.lang.build import elem_of
-from kernelab.lang.ir import Block, Const, Custom, Function, Load, Native, Storage, Store, Var, defs, walk
+from kernelab.lang.ir import Custom, Function, Load, Native, Storage, Store, defs, walk
 from kernelab.lang.rounding import epsilon
-from kernelab.lang.types import Array, int32, is_differentiable, scalar_of
+from kernelab.lang.types import Array, is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Region, regions
 from kernelab.passes.access.dead_ends import DeadEnd, dead_ends
 from kernelab.passes.access.independence import Contest, adds_once, contests, independent, may_meet
@@ -29,13 +28,14 @@ from kernelab.passes.common import batch
 from kernelab.passes.common.copying import expanded, inline, widen
 from kernelab.passes.common.effects import Effects, effects
 from kernelab.passes.common.scalarise import scalarise
-from kernelab.passes.common.shadow_values import Poisoned, dependencies, poison, traceable
+from kernelab.passes.common.shadow_values import dependencies, poison, traceable
 from kernelab.passes.common.simplify import forward, simplify
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import groups_sharing
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import unrecorded
-from kernelab.runtime.kernel.dispatch import Placed, Tracing, place, run_within_budget
+from kernelab.runtime.kernel import builds
+from kernelab.runtime.kernel.dispatch import Placed, Tracing, run_within_budget
 from kernelab.runtime.kernel.rounded_sums import most_additions, rounded_sum
 from kernelab.runtime.memory.spaces import Space
 
@@ -222,12 +222,12 @@ class Program:
 
     @cached_property
     def entry(self) -> Entry:
-        return build(self.flat) if self._ahead is None else self._ahead.result()
+        return builds.build(self.flat) if self._ahead is None else self._ahead.result()
 
     @cached_property
     def aliased_entry(self) -> Entry:
         """The entry for arrays that share memory: every sum is in memory at once."""
-        return build(replace(self.flat, aliased=True))
+        return builds.build(replace(self.flat, aliased=True))
 
     @cached_property
     def totals(self) -> bool:
@@ -267,24 +267,24 @@ class Program:
         """Start to build it in the background for where it will run, None for the CPU."""
         if self._ahead is None and "entry" not in self.__dict__:
             with unrecorded():  # what is built keeps its context, and no tape
-                self._ahead = AHEAD.begin(partial(_ready, self.flat, space), was_told=True)
+                self._ahead = AHEAD.begin(partial(builds.ready, self.flat, space), was_told=True)
 
     def is_ready(self) -> bool:
         """Whether it is built, for large launches too: that begins when nobody waits for a build."""
         if self._ahead is None:
             with unrecorded():
-                self._ahead = BETTER.begin(partial(_ready_for_many, self.flat), was_told=True)
+                self._ahead = BETTER.begin(partial(builds.ready_for_many, self.flat), was_told=True)
         return self._ahead.is_done and self._ahead.problem is None
 
     @cached_property
     def tracing(self) -> Tracing:
         """The program, built to find where values turn NaN or infinite."""
-        return _tracing(poison(scalarise(self.flat)))
+        return builds.tracing(poison(scalarise(self.flat)))
 
     @cached_property
     def turning(self) -> Tracing:
         """The same, where infinities in memory and in the text are data."""
-        return _tracing(poison(scalarise(self.flat), data=True))
+        return builds.tracing(poison(scalarise(self.flat), data=True))
 
     # -------------------------------------------------------------------------------------- what is derived
 
@@ -359,7 +359,7 @@ class Program:
         if not numbers:
             return self
         return self.once(
-            ("reading", numbers), lambda: Program(_reading(self.function, numbers), None, self._check)
+            ("reading", numbers), lambda: Program(batch.reading(self.function, numbers), None, self._check)
         )
 
     def batched(self, wide: Positions, rank: int, distinct: bool = False) -> "Program":
@@ -496,46 +496,3 @@ def flat(function: Function) -> Function:
     if not any(isinstance(stmt, Custom) for stmt in walk(function.body)):
         return function
     return simplify(inline(function))
-
-
-@put_off()
-def build(function: Function) -> Placed:
-    """The entry of a function, ready to run."""
-    return place(scalarise(function))
-
-
-def _tracing(program: Poisoned) -> Tracing:
-    return Tracing(program, place(program.function))
-
-
-def _ready(function: Function, space: Space | None) -> Placed:
-    placed = build(function)
-    if space is None:
-        placed.on_cpu()
-    else:
-        placed.compiled[space] = space.backend.compile([placed.function], ahead=True)
-    return placed
-
-
-def _ready_for_many(function: Function) -> Placed:
-    placed = _ready(function, None)
-    has_vectors(placed)
-    return placed
-
-
-def has_vectors(entry: Entry) -> bool:
-    """Whether large launches run vector code, which is built now if it is not yet."""
-    on_cpu = entry.on_cpu() if isinstance(entry, Placed) else entry
-    return isinstance(on_cpu, CpuEntry) and on_cpu.has_vectors
-
-
-def _reading(function: Function, numbers: Positions) -> Function:
-    """The function with some numbers read from arrays of one element."""
-    params, loads = list(function.params), []
-    for i in numbers:
-        number = params[i]
-        assert not isinstance(number.type, Array)
-        params[i] = Var(Array(number.type, 1), number.hint, number.span)
-        loads.append(Load(number, params[i], (Const(0, int32),), number.span))
-    body = Block((*loads, *function.body.stmts), function.body.yields)
-    return replace(function, params=tuple(params), body=body)
