@@ -95,7 +95,11 @@ def check(text: str, layout: str = "apart", seed: int = 0) -> Outcome:
     if not abs(by_adjoint - by_tangent) <= 1e-10 * max(scale, float(np.abs(adjoint.bars).max())):
         raise Disagreement(f"adjoint {by_adjoint} and tangent {by_tangent} (differences: {slope})")
     if slope is not None and not abs(slope - by_tangent) <= 1e-5 * scale:
-        raise Disagreement(f"tangent {by_tangent} and differences {slope}")
+        # Of a chaotic program differences may agree from three sides and still be far from the slope.
+        finer = differences(code, point, STEP / 1000)
+        if finer is None or abs(finer - slope) <= 1e-3 * scale:
+            raise Disagreement(f"tangent {by_tangent} and differences {slope}")
+        trusted = False
     same_for_fewer(function, point, adjoint)
     if any(isinstance(stmt, For | While) for stmt in walk(function.body)):
         storage: Storage = "checkpoint" if seed % 2 else "recompute"
@@ -114,15 +118,15 @@ def after_python(code: Any, point: Point, values: Floats, g: float) -> Floats:
     return moved
 
 
-def differences(code: Any, point: Point) -> float | None:
+def differences(code: Any, point: Point, step: float = STEP) -> float | None:
     """``w . (J v)`` by central differences, None where differences from both sides say different things."""
     at = [
         after_python(code, point, point.values + h * point.direction, point.g + h * point.g_dot)
-        for h in (-STEP, 0.0, STEP, 2 * STEP)
+        for h in (-step, 0.0, step, 2 * step)
     ]
     behind, here, ahead, further = (float(point.cotangent @ moved) for moved in at)
-    central = (ahead - behind) / (2 * STEP)
-    sides = ((here - behind) / STEP, (ahead - here) / STEP, (further - ahead) / STEP)
+    central = (ahead - behind) / (2 * step)
+    sides = ((here - behind) / step, (ahead - here) / step, (further - ahead) / step)
     scale = max(1.0, abs(central))
     return central if max(abs(side - central) for side in sides) <= 1e-3 * scale else None
 
