@@ -96,7 +96,7 @@ def check(text: str, layout: str = "apart", seed: int = 0) -> Outcome:
         raise Disagreement(f"adjoint {by_adjoint} and tangent {by_tangent} (differences: {slope})")
     if slope is not None and not abs(slope - by_tangent) <= 1e-5 * scale:
         # Of a chaotic program differences may agree from three sides and still be far from the slope.
-        finer = differences(code, point, STEP / 1000)
+        finer = differences(code, point, STEP / 10_000)
         if finer is None or abs(finer - slope) <= 1e-3 * scale:
             raise Disagreement(f"tangent {by_tangent} and differences {slope}")
         trusted = False
