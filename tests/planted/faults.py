@@ -385,7 +385,7 @@ HAZARDS = (
         PASSES,
         "counted = Range(below.low + extent, below.high + extent, below.step)",
         "counted = Range(-below.high, -below.low, below.step)",
-        TAPES,
+        (f"{CONTRACT}overwrites.py", *TAPES),
     ),
     Fault("the policy error is ignored", AUTODIFF, 'self.guard.policy == "error"', "False", TAPES),
     Fault(
