@@ -55,7 +55,7 @@ class LaunchCheck:
 
     `covered` says that it passed as a part of the tape.  `fault` is "overwrite" where the launch is right but
     destroys what an earlier adjoint reads, "cut" where it reads what no gradient flows through, "sweep" where
-    the tape's own backward pass is at fault; `hint` says what to do then.  Of a record that is no launch,
+    the tape's own backward pass is at fault; `hint` says what to do then.  Of a record that is not a launch,
     `index` is that of the next launch, and `kernel` its title.
     """
 

@@ -397,7 +397,7 @@ class LaunchRecord(LaunchEntry):
     def left(self) -> Arrays:
         """The arrays whose adjoints `pull` does not change where it is one of `leaving`, and clears else.
 
-        None for small launches, and until the program for it is built.
+        Empty for small launches, and until the program for it is built.
         """
         pullback, call = self.outline.pullback, self.call
         if call.grid.threads < MANY or not isinstance(pullback, Pullback) or not pullback.cleared:

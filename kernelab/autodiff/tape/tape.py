@@ -292,8 +292,7 @@ class Tape(Observed, Habits, Displayed):
     def record_scope_end(self, remove_scope_if_empty: bool = True) -> None:
         """End the innermost scope; one without records is dropped if `remove_scope_if_empty`."""
         if not self._recording.scope_end(remove_scope_if_empty):
-            message = "ended tape scope, but scope not present: no scope is open"
-            raise refusal("scope", message, "call record_scope_begin first")
+            raise refusal("scope", "no scope is open", "call record_scope_begin first")
 
     @property
     def scopes(self) -> Sequence[Scope]:

@@ -116,8 +116,13 @@ def widths_of(features: frozenset[str]) -> tuple[int, ...]:
 
 
 def fastest_lanes(function: Function, widths: Sequence[int]) -> Lanes:
-    """The most lanes of a processor; the fewest where a function does little but sums at scattered places."""
+    """The most lanes of a processor; the fewest where a function does little but sums at scattered places.
+
+    Raises Refused where it has no vector code, if there is a choice.
+    """
     lanes = lanes_of(max(widths))
+    if len(widths) == 1:
+        return lanes
     return lanes_of(min(widths)) if operations_a_sum(function, lanes) < FEWEST_OPERATIONS_A_SUM else lanes
 
 
