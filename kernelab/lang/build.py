@@ -274,7 +274,8 @@ def _fold(op: Op, args: tuple[ir.Atom, ...], type: Value) -> ir.Atom | None:
 def _identity(name: str, args: tuple[ir.Atom, ...], type: Value) -> ir.Atom | None:
     """The operand that is the exact result, as in ``x * 1``, ``x - 0``, ``where(True, x, y)``."""
     match name, args:
-        case ("mul", (x, ir.Const(1))) | ("div", (x, ir.Const(1))) | ("mul", (ir.Const(1), x)) if (
+        # A matrix, quaternion or transform of ones is not neutral in a product.
+        case ("mul" | "div", (x, ir.Const(1, Scalar()))) | ("mul", (ir.Const(1, Scalar()), x)) if (
             x.type == type
         ):
             return x

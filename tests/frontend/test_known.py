@@ -42,6 +42,10 @@ def computed(body: str, before: str = "", **namespace: Any) -> list[float]:
         ("for k in reversed(range(i, -1, -2)):\n    x[0] = 10.0 * x[0] + float(k)", [113, 2, 3, 4]),
         ("v = vec3(*(x[0], x[1]), 5.0)\nx[0] = v[2] + v[1]", [7, 2, 3, 4]),
         ("v = vec4(*vec2(1.0, 2.0), *x[2:4])\nx[0] = dot(v, v)", [30, 2, 3, 4]),
+        (
+            "m = mat22(1.0)\nx[0] = (m * vec2(3.0, 2.0))[1]\nx[1] = (mat22(1.0, 2.0, 3.0, 4.0) * m)[1, 1]",
+            [5, 7, 3, 4],
+        ),
         ("m = matrix_from_rows(*mat22(1.0, 2.0, 3.0, 4.0))\nx[0] = m[1, 0]", [3, 2, 3, 4]),
         ("x[0] = float(Mode.FAST) + float(Flag.A | Flag.B) + float(Mode.SLOW.value)", [8, 2, 3, 4]),
         ("t = (1, 2.0)\nx[0] = float(static(len(t) + N))", [5, 2, 3, 4]),
