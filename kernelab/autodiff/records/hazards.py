@@ -414,27 +414,66 @@ class WrittenMemory:
         return checksum(memoryview(self._memory.seen())[skipped : skipped + nbytes])
 
 
+class Untouched:
+    """Memory that nobody else has written, nor can unseen: one object stands for all of it."""
+
+    __slots__ = ("is_input",)
+
+    others: ClassVar[tuple[array, ...]] = ()
+    checksum: ClassVar[int | None] = None
+    is_poked: ClassVar[bool] = False
+
+    def __init__(self, is_input: bool) -> None:
+        self.is_input = is_input
+
+    def note(self) -> None:
+        """Nothing is to be noted."""
+
+    def may_be_unseen(self, own: int) -> bool:
+        """Whether the tape has announced a write of its own that did not come here."""
+        return own != 0
+
+    def unseen(self, own: int) -> Sequence[array]:
+        """No writes."""
+        return ()
+
+
+_RESULT, _INPUT = Untouched(is_input=False), Untouched(is_input=True)
+
+
 class Witness:
     """Distinguishes the writes of a tape or a transform from those of others to the same memory."""
 
     def __init__(self) -> None:
-        self._written: dict[Allocation, WrittenMemory] = {}
+        self._written: dict[Allocation, WrittenMemory | Untouched] = {}
         self._as_witness = (weakref.ref(self),)
 
     def has_written(self, memory: Allocation) -> None:
         """Note that the present contents of some memory are known."""
         written = self._written.get(memory)
         if written is None:
-            written = self._written[memory] = WrittenMemory(memory)
             memory.witness(self._as_witness)
-        written.is_input = False
-        written.note()
+        if memory.is_exposed:
+            written = self._touched(memory)
+            written.is_input = False
+            written.note()
+        else:
+            self._written[memory] = _RESULT
 
     def has_read(self, memory: Allocation) -> None:
         """Note that an input counts by its present contents."""
         if memory not in self._written:
-            self._written[memory] = WrittenMemory(memory, is_input=True)
             memory.witness(self._as_witness)
+            self._written[memory] = _INPUT
+            if memory.is_exposed:
+                self._touched(memory)
+
+    def _touched(self, memory: Allocation) -> WrittenMemory:
+        """What is known of memory that others write, or can write unseen."""
+        written = self._written.get(memory, _RESULT)
+        if isinstance(written, Untouched):
+            written = self._written[memory] = WrittenMemory(memory, written.is_input)
+        return written
 
     def follows(self, memory: Allocation) -> bool:
         """Whether a change of some memory would be noticed."""
@@ -449,11 +488,9 @@ class Witness:
         """Called when a memory is about to change."""
 
     def before_write(self, target: array) -> None:
-        written = self._written.get(target.allocation)
-        if written is not None:
-            written.before_write(target)
+        if target.allocation in self._written:
+            self._touched(target.allocation).before_write(target)
 
     def is_exposed(self, memory: Allocation) -> None:
-        written = self._written.get(memory)
-        if written is not None:
-            written.exposed()
+        if memory in self._written:
+            self._touched(memory).exposed()

@@ -13,6 +13,7 @@ from kernelab.autodiff.records.hazards import (
     Reader,
     SavedWhole,
     UnseenRecord,
+    Untouched,
     Watch,
     Witness,
     WrittenMemory,
@@ -97,7 +98,7 @@ class Recording(Witness, Recorder):
         if written is not None and written.may_be_unseen(own):
             self._record_unseen(written, own)
 
-    def _record_unseen(self, written: WrittenMemory, own: int) -> None:
+    def _record_unseen(self, written: WrittenMemory | Untouched, own: int) -> None:
         unseen = written.unseen(own)
         self.records += [UnseenRecord(leaf, caller()) for changed in unseen for leaf in leaves_of(changed)]
         if unseen:
