@@ -88,7 +88,6 @@ def _record(
     expand: Callable[..., Any] | None = None,
     cpp: str | None = None,
     tags: Sequence[str] = (),
-    helper: str = "",
 ) -> Op:
     operands = tuple(Parameter(name, pattern) for name, pattern in params)
     return Op(
@@ -103,7 +102,6 @@ def _record(
         exact=True,
         doc=doc,
         tags=frozenset(tags),
-        helper=helper,
     )
 
 
@@ -129,8 +127,7 @@ def _casts(to: Scalar) -> Iterator[Op]:
         f"``a`` as {to}: an integer wraps around; a float is rounded towards 0, what is out of range becomes "
         f"the nearest {to}, and NaN 0."
     )
-    helper = f"to_{to}"
-    yield _record(to, [("a", Float)], _as_type(to.dtype), Zero(), doc, cpp=f"{helper}({{a}})", helper=helper)
+    yield _record(to, [("a", Float)], _as_type(to.dtype), Zero(), doc, cpp=f"to_{to}({{a}})")
     yield _record(to, [("a", Whole)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
 
 

@@ -217,7 +217,6 @@ class Op:
     `cpp` is the C++ expression over scalars: operands by name in braces, ``{T}`` the result's C++ type,
     ``{m}`` and ``{f}`` the prefix and suffix that make ``{m}sin{f}({x})`` the target's function for the
     width. An operation over vectors has none; it has `expand`, its meaning in terms of scalar operations.
-    `helper` is the helper function of generated code that it calls.
     `numpy` computes it on arrays whose leading axes are threads and whose trailing axes are components.
     `domain` holds, for each operand, the interval that tests sample.  `exact` says that NumPy and every
     target agree to the last bit.  `symbol` is the infix or prefix operator a reader expects. `tags` are facts
@@ -238,7 +237,6 @@ class Op:
     doc: str = ""
     tags: frozenset[str] = field(default_factory=frozenset)
     parts: tuple[Pattern, ...] = ()
-    helper: str = ""
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -345,7 +343,6 @@ TRIPS = Op(
     cpp="trips<{T}, {U}>({start}, {stop}, {step})",
     exact=True,
     doc="How many items ``range(start, stop, step)`` has.",
-    helper="trips",
 )
 """``trips(start, stop, step)``: 0 for a step of 0, and -1 where the type does not hold the number."""
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+import kernelab as kl
 from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import Unit
@@ -109,6 +110,14 @@ def test_only_the_helpers_that_are_used_are_printed() -> None:
     assert "round16" not in saxpy
     assert "realloc" in saving
     assert "#include" not in saving
+
+
+def test_numbers_of_16_bits_bring_only_the_conversions_that_are_called() -> None:
+    (kernel,) = kl.compile(
+        "def copied(x: array[float16], y: array[float]):\n    y[tid()] = float(x[tid()])\n"
+    ).values()
+    text = unit(kernel.primal).text
+    assert "from16(" in text and "to16(" not in text and "round16(" not in text
 
 
 def test_no_two_entries_share_a_symbol() -> None:

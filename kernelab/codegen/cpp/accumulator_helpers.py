@@ -146,19 +146,6 @@ def _helpers() -> Iterator[tuple[str, str]]:
 
 CPU_HELPERS: Mapping[str, str] = dict(_helpers())
 
-USES: Mapping[str, tuple[str, ...]] = {
-    "share32": ("settle32",),
-    "widen32": ("beside",),
-    "widen_triple32": ("widen32",),
-    "widen16": ("from16", "to16", "beside"),
-    "spread16": ("from16", "to16", "odd32"),
-    "widenb16": ("fromb16", "tob16", "beside"),
-    "spreadb16": ("fromb16", "tob16", "odd32"),
-    "gather32": ("settle32",),
-    "gather16": ("settle16", "from16", "to16", "odd32"),
-    "gatherb16": ("settleb16", "fromb16", "tob16", "odd32"),
-}
-
 
 # ------------------------------------------------------------------------------------------ on a device
 

@@ -46,19 +46,18 @@ class Cuda(Flavor):
 
     def atomic(
         self, kind: AtomicKind, scalar: Scalar, pointer: str, value: str, compare: str | None, out: str | None
-    ) -> tuple[list[str], set[str]]:
+    ) -> list[str]:
         if kind == "add":
-            call, needs = _device_add(scalar, pointer, value), {f"add{scalar.flavor}{scalar.bits}"}
+            call = _device_add(scalar, pointer, value)
         else:
-            needs = {spelling.name(kind, scalar)}
             arguments = [pointer, value] if compare is None else [pointer, compare, value]
             call = f"{spelling.name(kind, scalar)}({', '.join(arguments)})"
-        return [f"{call};" if out is None else f"{spelling.value_type(scalar)} {out} = {call};"], needs
+        return [f"{call};" if out is None else f"{spelling.value_type(scalar)} {out} = {call};"]
 
-    def add_together(self, scalar: Scalar, pointer: str, value: str) -> tuple[list[str], set[str]]:
+    def add_together(self, scalar: Scalar, pointer: str, value: str) -> list[str]:
         if scalar != float32:
             return super().add_together(scalar, pointer, value)
-        return [f"warp_add32((float*){pointer}, {value});"], {"warp_add32"}
+        return [f"warp_add32((float*){pointer}, {value});"]
 
     def near(self, function: Function) -> bool:
         return not function.aliased
@@ -96,8 +95,8 @@ class Cuda(Flavor):
     def shared_totals(self, function: Function) -> Mapping[Atomic, int]:
         return {}
 
-    def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
-        return [device_call(message, values)], set()
+    def print(self, message: Message, number: int, values: list[str]) -> str:
+        return device_call(message, values)
 
     def shell(self, outline: Outline, own: int) -> Shell:
         return _shell(outline)

@@ -12,7 +12,8 @@ includes no header, uses no struct, holds only the helpers it calls, and reads l
 Every line knows its span.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import assert_never
 
 from kernelab.codegen.cpp import snippets, spelling
@@ -28,7 +29,7 @@ from kernelab.codegen.cpp.entry import (
     layout_of,
     message_of,
 )
-from kernelab.codegen.cpp.helpers import PRELUDE, USES, Names, identifier
+from kernelab.codegen.cpp.helpers import PRELUDE, Names, called, identifier
 from kernelab.codegen.cpp.prefetch import Prefetches, prefetches
 from kernelab.codegen.cpp.targets import Flavor, Outline, polled
 from kernelab.codegen.cpp.wide_accumulators import Wide, total_of, totals, wide_of
@@ -60,8 +61,9 @@ def emit(functions: Sequence[ir.Function], flavor: Flavor) -> Unit:
         for function in functions
     ]
     texts = [body.lines() for body in bodies]
-    lines = [Line(text) for text in prelude(flavor, set().union(*(body.needs for body in bodies)))]
-    lines += _snippets(flavor, {snippet: name for body in bodies for snippet, name in body.natives.items()})
+    lines = _snippets(flavor, {snippet: name for body in bodies for snippet, name in body.natives.items()})
+    ours = (line.text for line in [*lines, *chain(*texts)] if not line.is_native)
+    lines = [*map(Line, prelude(flavor, ours)), *lines]
     entries = []
     for body, text in zip(bodies, texts, strict=True):
         first = len(lines)
@@ -70,11 +72,9 @@ def emit(functions: Sequence[ir.Function], flavor: Flavor) -> Unit:
     return Unit(tuple(lines), tuple(entries))
 
 
-def prelude(flavor: Flavor, needs: set[str]) -> list[str]:
-    """The lines that a unit begins with: the helpers that it needs."""
-    needs |= {name for need in needs for name in USES.get(need, ())}
-    wanted = [text for name, text in flavor.helpers.items() if name in needs]
-    return "".join([PRELUDE, *wanted]).splitlines()
+def prelude(flavor: Flavor, lines: Iterable[str]) -> list[str]:
+    """The lines that a unit begins with: the helpers that its other lines call."""
+    return "".join([PRELUDE, *called(flavor.helpers, lines)]).splitlines()
 
 
 def _snippets(flavor: Flavor, natives: dict[Snippet, str]) -> list[Line]:
@@ -88,7 +88,7 @@ def _snippets(flavor: Flavor, natives: dict[Snippet, str]) -> list[Line]:
 
 
 class Body(Writer):
-    """Prints one function: names, the sites of its checks, and which helpers it calls."""
+    """Prints one function: names, and the sites of its checks."""
 
     def __init__(self, function: ir.Function, symbol: str, flavor: Flavor, symbols: Names) -> None:
         assert not function.body.yields, f"{function.name} is not a kernel"
@@ -112,7 +112,6 @@ class Body(Writer):
     def lines(self) -> list[Line]:
         """The whole entry."""
         shell = self.flavor.shell(self.outline(), self.own_memory.size)
-        self.needs |= {"own", "fail"} if self.own_memory.size else set()
         self.depth = shell.depth
         self.keep_late_values()
         self.stmts(self.function.body.stmts)
@@ -142,9 +141,6 @@ class Body(Writer):
             stmt: total_of(stmt, self.name, self.wide.get(stmt), stmt in self.own, numbers.get(stmt))
             for stmt in totals(function)
         }
-        self.needs.update(need for total in self.totals.values() for need in total.helpers)
-        self.needs |= {"note"} if self.wraps else set()
-        self.needs.update(name for sums in beside.values() for name in (sums.adds, sums.settles))
         params = zip(function.params, self.layout.params, strict=True)
         residuals = tuple((self.name(var), param) for var, param in params if param.residual)
         return Outline(
@@ -185,7 +181,6 @@ class Body(Writer):
                 yield f"const {self.stride_type} {strides};"
             else:
                 scalar = scalar_of(var.type)
-                self.need_half(scalar)
                 value = spelling.load(scalar, f"(args + {slot})")
                 yield f"const {spelling.value_type(scalar)} {name} = {value};"
 
@@ -233,14 +228,8 @@ class Body(Writer):
                 assert_never(stmt)
 
     def print(self, stmt: ir.Print) -> None:
-        message = message_of(stmt)
-        for type in message.types:
-            self.need_half(type)
-        values = [self.atom(value) for value in stmt.values]
-        lines, needs = self.flavor.print(message, len(self.messages), values)
-        for line in lines:
-            self.line(line)
-        self.needs |= needs
+        message, values = message_of(stmt), [self.atom(value) for value in stmt.values]
+        self.line(self.flavor.print(message, len(self.messages), values))
         self.messages.append(message)
 
     # -------------------------------------------------------------------------------------- snippets
@@ -249,7 +238,6 @@ class Body(Writer):
         """Call a snippet: arrays go as views, sums start at 0, results come out by components."""
         snippet = stmt.snippet
         self.in_memory.clear()
-        self.needs |= {"fail", "fail_index", "poll"}
         if self.flavor.target == "cpu":
             snippets.refuse_device_words(snippet)
         if snippet not in self.natives:
@@ -342,7 +330,6 @@ class Body(Writer):
                 self.name.alias(out, self.name(carry))
         with self.braces(self.loop_head(stmt)):
             if not is_short(stmt):
-                self.needs.add("poll")
                 self.line(polled(weight(stmt.body), self.flavor.leave))
             self.iteration(stmt, kept, stmt.body, stmt.body.yields)
 

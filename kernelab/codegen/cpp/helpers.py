@@ -1,16 +1,16 @@
 """C++ text of the helper functions that generated bodies call, and names distinct from theirs and C++'s.
 
-A unit contains those that it uses and nothing else.  Each table is ordered: a helper calls only helpers
-that stand before it, and `USES` says which.
+A unit contains those that its text calls and nothing else (`called`).  Each table is ordered: a helper calls
+only helpers that stand before it.
 """
 
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kernelab.codegen.cpp import accumulator_helpers
 from kernelab.codegen.cpp.entry import PRINT_LIMIT, ROOM, USED, WRAPPED
-from kernelab.codegen.cpp.spelling import device_helpers, half_helpers, half_uses, in_word
+from kernelab.codegen.cpp.spelling import device_helpers, half_helpers, in_word
 from kernelab.lang import show
 from kernelab.lang.ir import Var
 
@@ -103,18 +103,6 @@ typedef long long i64;
 typedef unsigned long long u64;
 """
 
-USES: Mapping[str, tuple[str, ...]] = {
-    "round16": ("from16", "to16"),
-    "add16": ("from16", "to16"),
-    "settle16": ("from16", "to16", "odd32"),
-    "odd32i": ("odd32",),
-    "roundb16": ("fromb16", "tob16"),
-    "addb16": ("fromb16", "tob16"),
-    "settleb16": ("fromb16", "tob16", "odd32"),
-    **half_uses(),
-    **accumulator_helpers.USES,
-}
-
 CPU_HELPERS: Mapping[str, str] = {
     **helpers("static inline"),
     # Called at most once a launch: out of the way of the code that runs.
@@ -138,7 +126,7 @@ __attribute__((noinline, cold)) static i64 poll(i64* status) {{
   return -1;
 }}
 """,
-    "own": """\
+    "malloc": """\
 extern "C" void* malloc(unsigned long);
 extern "C" void free(void*);
 """,
@@ -364,6 +352,20 @@ __device__ static inline unsigned short tob16(float value) {{
 }
 
 
+_CALLED = re.compile(r"\w+(?=[(<])")
+
+
+def called(helpers: Mapping[str, str], lines: Iterable[str]) -> list[str]:
+    """The texts of the helpers that some lines call, and of those that these call, in order."""
+    names = set[str]().union(*map(_CALLED.findall, lines))
+    texts: list[str] = []
+    for name, text in reversed([*helpers.items()]):
+        if name in names:
+            names.update(_CALLED.findall(text))
+            texts.insert(0, text)
+    return texts
+
+
 # ------------------------------------------------------------------------------------------------------ names
 
 
@@ -393,16 +395,13 @@ __half __float_as_uint __uint_as_float __float_as_int __double_as_longlong __ldg
 
 OURS = """
 i64 u64 args given status budget thread turn total start release rest width end base top limit
-poll fail fail_index note wrapped own room more from16 to16 round16 odd32 add16 add8 realloc free say said
-ahead already box warp_add32 settle16 settle32 share32 fromb16 tob16 roundb16 addb16 settleb16 odd32i
-calloc beside widen32 widen16 widenb16 spread32 spread16 spreadb16
-from0 from1 from2 from3 upto0 upto1 upto2 upto3
-Sums sums_of place_of widen_triple32 Three WideThree settle_all32 settle_all16 settle_allb16
+wrapped own realloc free said ahead already box calloc from0 from1 from2 from3 upto0 upto1 upto2 upto3
+Sums sums_of place_of Three WideThree settle_all32 settle_all16 settle_allb16
 """
 
 RESERVED = frozenset(
     [*KEYWORDS.split(), *DEVICE.split(), *OURS.split()]
-    + [*device_helpers(), *half_helpers(), *helpers("")]
+    + [*CPU_HELPERS, *CUDA_HELPERS]
     + [name + suffix for name in MATHEMATICS.split() for suffix in ("", "f", "l")]
 )
 

@@ -176,17 +176,17 @@ def result(kind: AtomicKind, old: str, value: str, compare: str | None) -> str:
 
 def plain(
     kind: AtomicKind, scalar: Scalar, pointer: str, value: str, compare: str | None, out: str | None
-) -> tuple[list[str], set[str]]:
-    """The statements where no other thread comes between, and the helpers that they call: none."""
+) -> list[str]:
+    """The statements where no other thread comes between."""
     if kind == "add" and out is None and scalar not in HALVES:
-        return [f"*({memory_type(scalar)}*){pointer} += {value};"], set()
+        return [f"*({memory_type(scalar)}*){pointer} += {value};"]
     old = load(scalar, pointer)
     if out is None:
-        return [store(scalar, pointer, result(kind, old, value, compare))], set()
+        return [store(scalar, pointer, result(kind, old, value, compare))]
     return [
         f"{value_type(scalar)} {out} = {old};",
         store(scalar, pointer, result(kind, out, value, compare)),
-    ], set()
+    ]
 
 
 def name(kind: AtomicKind, scalar: Scalar) -> str:
@@ -206,14 +206,6 @@ def device_helpers() -> dict[str, str]:
 def half_helpers() -> dict[str, str]:
     """The helpers for floats of 16 bits, which call those that convert them."""
     return {name(kind, scalar): _helper(kind, scalar) for kind in EXTREMA for scalar in HALVES}
-
-
-def half_uses() -> dict[str, tuple[str, ...]]:
-    return {
-        name(kind, scalar): (f"from{half(scalar)}", f"to{half(scalar)}")
-        for kind in EXTREMA
-        for scalar in HALVES
-    }
 
 
 def _helper(kind: AtomicKind, scalar: Scalar) -> str:

@@ -255,14 +255,14 @@ class Flavor(ABC):
 
     def atomic(
         self, kind: AtomicKind, scalar: Scalar, pointer: str, value: str, compare: str | None, out: str | None
-    ) -> tuple[list[str], set[str]]:
-        """The statements that change memory at once, and the helpers that they call.
+    ) -> list[str]:
+        """The statements that change memory at once.
 
         `out` is the variable for the old value, if it is used.
         """
         return spelling.plain(kind, scalar, pointer, value, compare, out)
 
-    def add_together(self, scalar: Scalar, pointer: str, value: str) -> tuple[list[str], set[str]]:
+    def add_together(self, scalar: Scalar, pointer: str, value: str) -> list[str]:
         """The statements of an addition that many threads are likely to make at once, as `atomic`'s."""
         return self.atomic("add", scalar, pointer, value, None, None)
 
@@ -303,8 +303,8 @@ class Flavor(ABC):
         return {stmt: k for k, stmt in enumerate(wide_accumulators.shared_totals(function))}
 
     @abstractmethod
-    def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
-        """The statements that print, and the helpers that they call; `number` is the message's own."""
+    def print(self, message: Message, number: int, values: list[str]) -> str:
+        """The statement that prints; `number` is the message's own."""
 
     @abstractmethod
     def shell(self, outline: Outline, own: int) -> Shell:
@@ -322,13 +322,11 @@ class Cpu(Flavor):
     def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str:
         return spelling.operation(op, operands, types, type, "__builtin_")
 
-    def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
+    def print(self, message: Message, number: int, values: list[str]) -> str:
         head = f"say(status, {number}, {len(values)})"
         pairs = zip(message.types, values, strict=True)
         kept = [spelling.store(type, f"(said + {k})", value) for k, (type, value) in enumerate(pairs)]
-        if not kept:
-            return [f"{head};"], {"say"}
-        return [f"if (i64* said = {head}) {{ {' '.join(kept)} }}"], {"say"}
+        return f"if (i64* said = {head}) {{ {' '.join(kept)} }}" if kept else f"{head};"
 
     def shell(self, outline: Outline, own: int) -> Shell:
         return cpu_shell(outline, own)

@@ -184,17 +184,15 @@ class Total:
     number: int | None = None
 
     @property
-    def helpers(self) -> tuple[str, ...]:
-        """The functions that bring it to its element; `gather` exists on a device only."""
-        kind = f"{self.scalar.flavor}{self.scalar.bits}"
-        if self.number is not None:
-            return ("share32",)
-        return (f"settle{kind}",) if self.is_own else (f"settle{kind}", f"gather{kind}")
+    def settles(self) -> str:
+        """The helper that brings it to its element."""
+        return f"settle{self.scalar.flavor}{self.scalar.bits}"
 
     @property
     def gathered(self) -> str:
         """The statement with which the threads of a block bring theirs to memory, together if they meet."""
-        return f"{self.helpers[-1]}({self.place}, {self.name});"
+        helper = self.settles if self.is_own else f"gather{self.scalar.flavor}{self.scalar.bits}"
+        return f"{helper}({self.place}, {self.name});"
 
     @property
     def declared(self) -> tuple[str, ...]:
@@ -211,7 +209,7 @@ class Total:
         if self.number is not None:
             return f"share32(status, {self.number}, {self.place}, {self.name});"
         if self.beside is None:
-            return f"{self.helpers[0]}({self.place}, {self.name});"
+            return f"{self.settles}({self.place}, {self.name});"
         return f"if ({self.place}) {self.beside.added(self.place, self.name)} {self.name} = 0.0;"
 
 

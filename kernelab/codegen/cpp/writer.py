@@ -22,7 +22,7 @@ from kernelab.errors import NOWHERE, Span
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import HALVES, Scalar, scalar_of, size_of
+from kernelab.lang.types import Scalar, scalar_of, size_of
 from kernelab.passes.access.independence import never_negative, own_atomics, read_only
 
 # ----------------------------------------------------------- structure that decides how a function is printed
@@ -149,7 +149,6 @@ class Writer:
         indices = (stmt.index for stmt in ir.walk(function.body) if isinstance(stmt, ir.For))
         self.common = {*function.params, *indices}
         self.sites: list[Site] = []
-        self.needs: set[str] = {"poll"} if flavor.target == "cpu" else set()
         self.depth = 0
         self.written: list[Line] = []
         self.span: Span | None = None
@@ -209,19 +208,9 @@ class Writer:
             return f"(int){self.name(array)}_n{axis.value}"
         scalar = scalar_type(stmt.out)
         types = [scalar_type(arg) for arg in stmt.args]
-        self.need_half(scalar)
-        if scalar in HALVES:
-            self.needs |= {cut for cut in spelling.cuts(types, scalar) if cut}
-        if stmt.op.helper:
-            self.needs.add(stmt.op.helper)
         return self.flavor.operation(stmt.op, [self.atom(arg) for arg in stmt.args], types, scalar)
 
-    def need_half(self, scalar: Scalar) -> None:
-        if scalar in HALVES:
-            self.needs |= {f"{name}{spelling.half(scalar)}" for name in ("from", "to", "round")}
-
     def check(self, failed: str, code: str, site: Site) -> None:
-        self.needs.add("fail")
         self.line(f"if ({failed}) {{ fail(status, {code}, {len(self.sites)}, thread); {self.flavor.leave} }}")
         self.sites.append(site)
 
@@ -293,7 +282,6 @@ class Writer:
         in_a_row = (*self.written[-3:],) == lines and len({(one.array, one.indices) for one in stmts}) == 1
         if wide.triples and in_a_row and [one.component for one in stmts] == [0, 1, 2]:
             del self.written[-3:]
-            self.needs.add("widen_triple32")
             self.line(wide.added_triple(pointers[0], values))
 
     def change(self, stmt: ir.Atomic, scalar: Scalar, pointer: str) -> None:
@@ -302,11 +290,10 @@ class Writer:
         compare = None if stmt.compare is None else self.atom(stmt.compare)
         value = self.atom(stmt.value)
         if stmt.kind == "add" and out is None and stmt not in self.own and self.may_meet(stmt.indices):
-            lines, needs = self.flavor.add_together(scalar, pointer, value)
+            lines = self.flavor.add_together(scalar, pointer, value)
         else:
             spell = spelling.plain if stmt in self.own else self.flavor.atomic
-            lines, needs = spell(stmt.kind, scalar, pointer, value, compare, out)
-        self.needs |= needs
+            lines = spell(stmt.kind, scalar, pointer, value, compare, out)
         for line in lines:
             self.line(line)
 
@@ -317,7 +304,6 @@ class Writer:
     def access(self, stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[Scalar, str]:
         """The scalar type and the address of what a statement reads or writes."""
         scalar = scalar_of(elem_of(stmt.array))
-        self.need_half(scalar)
         element = self.address(stmt.array, stmt.indices, stmt.span)
         return scalar, spelling.offset(element, (stmt.component or 0) * spelling.size(scalar))
 
@@ -349,7 +335,6 @@ class Writer:
         return position
 
     def within(self, position: str, index: ir.Atom, extent: str, axis: int, site: Site) -> None:
-        self.needs.add("fail_index")
         offender = self.atom(index) if self.near or self.counts_from_the_end(index) else position
         report = f"fail_index(status, {len(self.sites)}, thread, {offender}, {extent}, {axis});"
         self.line(self.tested(position, index, extent, site, f"{{ {report} {self.flavor.leave} }}"))
@@ -398,7 +383,6 @@ class Writer:
     def save(self, atoms: Sequence[ir.Atom], is_early: bool) -> None:
         offsets, size = self.record(atoms)
         site = Site(self.span or NOWHERE)
-        self.needs.add("room")
         field, full = (LIMIT, FULL) if is_early else (ROOM, KEPT)
         most, code = f"status[{field}]", f"status[{field}] ? {full} : {MEMORY}"
         taken = self.flavor.taken(size)
@@ -425,19 +409,15 @@ class Writer:
 
     def keep(self, atom: ir.Atom, place: str) -> None:
         self.line(spelling.store(scalar_type(atom), place, self.atom(atom)))
-        self.need_half(scalar_type(atom))
 
     def take_back(self, out: ir.Var, place: str) -> None:
         self.declare(out, spelling.load(scalar_type(out), place))
-        self.need_half(scalar_type(out))
 
     def append(self, array: ir.Var, value: ir.Atom) -> None:
         name, scalar = self.name(array), scalar_type(value)
         size = spelling.size(scalar)
-        self.needs.add("more")
         full = f"{name}_length == {name}_capacity && !more(status, {name}, {name}_capacity, {size})"
         self.check(full, f"status[{ROOM}] ? {KEPT} : {MEMORY}", Site(self.span or NOWHERE))
-        self.need_half(scalar)
         self.line(spelling.store(scalar, f"({name} + {name}_length * {size})", self.atom(value)))
         self.line(f"{name}_length += {self.flavor.spread};")
 

@@ -53,7 +53,8 @@ def emit_vectors(function: ir.Function, lanes: Lanes) -> Unit:
         body = VectorBody(function, lanes, checks_of(function))
         text = body.lines()
     called = {name for name in FUNCTIONS if any(lanes.symbol(name) in line.text for line in text)}
-    head = [*prelude(Cpu(), body.needs), *lanes.helpers.splitlines(), *map(lanes.declaration, sorted(called))]
+    head = [*prelude(Cpu(), (line.text for line in text)), *lanes.helpers.splitlines()]
+    head += map(lanes.declaration, sorted(called))
     lines = [*map(Line, head), *text]
     return Unit(tuple(lines), (body.info(range(len(head), len(lines))),))
 

@@ -265,7 +265,6 @@ class VectorMemory(VectorValues):
         self.flush_before(stmt)
         scalar, place = scalar_of(elem_of(stmt.array)), self.place_of(stmt)
         if place.is_one:
-            self.need_half(scalar)
             self.declare(stmt.out, spelling.load(scalar, place.base))
             return
         type = self.vector_type(scalar)
@@ -296,7 +295,6 @@ class VectorMemory(VectorValues):
         if scalar in VECTORS and scalar != bool_:
             self.put(place, VECTORS[scalar], self.vector(value))
             return
-        self.need_half(scalar)
         with self.each_lane():
             self.line(spelling.store(scalar, place.of_lane(spelling.size(scalar)), self.of_lane(value)))
 

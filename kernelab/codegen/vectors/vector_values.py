@@ -126,8 +126,6 @@ class VectorValues(Body):
         operands = [self.of_lane(arg) for arg in stmt.args]
         if scalar.is_int and stmt.op.name in ("floordiv", "mod"):
             operands[1] = f"({operands[1]} ? {operands[1]} : 1)"  # lanes that are off may divide by zero
-        if stmt.op.helper:
-            self.needs.add(stmt.op.helper)
         self.declare(stmt.out)
         value = self.flavor.operation(stmt.op, operands, types, scalar)
         result = f"-(int)({value})" if scalar == bool_ else spelling.unwrapped(value)

@@ -176,7 +176,7 @@ class VectorWriter(VectorMemory):
                 at = spelling.unwrapped(place.of_lane(spelling.size(float32)))
                 self.line(f"double addend = lane < {half} ? {low}[lane] : {high}[lane - {half}];")
                 if total.beside is None:
-                    self.line(f"{total.helpers[0]}({at}, addend);")
+                    self.line(f"{total.settles}({at}, addend);")
                 else:
                     self.line(total.beside.added(at, "addend"))
 
@@ -204,7 +204,7 @@ class VectorWriter(VectorMemory):
                     if stmt in self.wide:
                         self.widen(stmt, at, value)
                     else:
-                        self.line(spelling.plain("add", scalar, f"({at})", value, None, None)[0][0])
+                        self.line(spelling.plain("add", scalar, f"({at})", value, None, None)[0])
 
     def spread(self, value: ir.Atom, place: Place, arrays: dict[str, str]) -> tuple[str, Place]:
         """The value of `lane` and its place, from arrays: an element of a vector takes longer."""
