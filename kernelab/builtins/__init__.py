@@ -20,7 +20,8 @@ from kernelab.builtins import decompositions, geometry, random, transform
 from kernelab.builtins.table import define
 from kernelab.lang import ops
 
-for _name, _same in {"div_approx": "div", "inverse_approx": "inverse", "unot": "not"}.items():
+_SAME = {"div_approx": "div", "inverse_approx": "inverse", "lshift": "shl", "rshift": "shr", "unot": "not"}
+for _name, _same in _SAME.items():
     for _op in ops.overloads(_same):
         _doc = f"The same as `{_same}`: {_op.doc[0].lower()}{_op.doc[1:]}"
         define(replace(_op, name=_name, symbol="", doc=_doc), "Other names")

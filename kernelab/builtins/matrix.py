@@ -13,17 +13,17 @@ import numpy as np
 from kernelab.builtins.arithmetic import COMMUTATIVE, where
 from kernelab.builtins.table import (
     Float,
-    Mat33,
     MatNN,
     Number,
+    NumMat33,
     NumMatMK,
     NumMatMN,
     NumMatNK,
     NumMatNM,
     NumMatNN,
+    NumVec3,
     NumVecM,
     NumVecN,
-    Vec3,
     added,
     builtin,
     components_of,
@@ -166,7 +166,7 @@ def _unskew(w: Expr) -> Expr:
     exact=True,
     derivative=Linear(lambda w, v: (_unskew(w),)),
 )
-def skew(vec: Vec3) -> Mat33:
+def skew(vec: NumVec3) -> NumMat33:
     """The matrix that does what the cross product does: ``skew(vec) * x`` is ``cross(vec, x)``."""
 
 

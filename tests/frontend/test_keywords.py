@@ -20,6 +20,11 @@ CALLS = {
     "trace(a=inverse(a=skew(vec=v) + diag(v)))": "trace(inverse(skew(v) + diag(v)))",
     "quat_rotate(quat=q, vec=v)[0]": "quat_rotate(q, v)[0]",
     "quat_inverse(quat=quat(x=x, y=0.5, z=0.1, w=0.2))[0]": "-x",
+    "quaternion(ijk=v, real=x)[1] + quat(real=x, ijk=v)[3]": "2.0 + x",
+    "transformation(p=v)[6] + transform(p=v)[1]": "3.0",
+    "curlnoise(state, octaves=3, xyz=v)[1]": "curlnoise(state, v, 3)[1]",
+    "float(lshift(a=3, b=rshift(a=8, b=2)))": "12.0",
+    "float(skew(vec=vec3i(1, 2, 3))[1, 0])": "3.0",
     "transform_point(xform=transformation(p=v, q=q), point=v)[2]": "transform_point(transform(v, q), v)[2]",
     "transform_vector(mat=identity(n=4, dtype=float), vec=v)[2]": "v[2]",
     "spatial_top(svec=spatial_vector(v=v, w=2.0 * v))[1]": "2.0 * v[1]",
@@ -37,6 +42,7 @@ def by_name(xs: array[float], named: array2d[float], plain: array2d[float]):
     x = xs[i]
     v = vec3(x, 2.0, 0.5)
     q = quat_rpy(0.1, 0.2, 0.3)
+    state = rand_init(42)
 {BY_NAME}
 {IN_ORDER}
 

@@ -47,6 +47,10 @@ def computed(body: str, before: str = "", **namespace: Any) -> list[float]:
             [5, 7, 3, 4],
         ),
         ("m = matrix_from_rows(*mat22(1.0, 2.0, 3.0, 4.0))\nx[0] = m[1, 0]", [3, 2, 3, 4]),
+        (
+            "m = mat33(1.0)\nm[1][0:2] = vec2(5.0, 6.0)\nm[2][2] = x[3]\nx[0] = m[1][::-1][1] + m[2][1:][1]",
+            [10, 2, 3, 4],
+        ),
         ("x[0] = float(Mode.FAST) + float(Flag.A | Flag.B) + float(Mode.SLOW.value)", [8, 2, 3, 4]),
         ("t = (1, 2.0)\nx[0] = float(static(len(t) + N))", [5, 2, 3, 4]),
         ("v = vec3(1.0)\nx[0] = float(static(len(v) * 2))", [6, 2, 3, 4]),

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from kernelab.data_classes import dataclass
+from kernelab.data_classes import dataclass, replace
 from kernelab.frontend.expressions import operations, passing, reads, struct_values, words
 from kernelab.frontend.expressions.operations import number
 from kernelab.frontend.expressions.passing import call_function, in_order
@@ -102,10 +102,16 @@ def _operands(
     return [number(frame, name, argument) for argument in ordered], [argument.node for argument in ordered]
 
 
+_COORDINATES: dict[str | None, str] = dict.fromkeys(("xy", "xyz", "xyzt"), "coordinate")
+"""The names that an operation has for what the library's function of it takes."""
+
+
 def _library_function(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning | None:
     function = passing.library_function(name, len(arguments))
     if function is None:
         return _operation(frame, name, arguments, node)
+    if name == "curlnoise":
+        arguments = [replace(a, keyword=_COORDINATES.get(a.keyword, a.keyword)) for a in arguments]
     result = call_function(frame, function, arguments, node)
     operations.advance(frame, name, node)
     return result

@@ -275,8 +275,6 @@ _OF_INDICES = ("i", "j", "k", "l")
 _OF_WORDS: dict[str, Names] = {
     "select": ("cond", "value_if_false", "value_if_true"),
     "len": ("a",),
-    "transformation": ("p", "q"),
-    "quaternion": ("x", "y", "z", "w"),
 }
 
 
@@ -302,10 +300,10 @@ def in_order(frame: Frame, called: str | Value, arguments: Arguments, node: ast.
 def _names(called: str | Value) -> Iterator[Names]:
     """The names that the arguments of a call may have, in each way to call it."""
     match called:
-        case Transform():
+        case Transform() | "transformation":
             yield from (("p", "q"), ("p",))
-        case Quat():
-            yield ("x", "y", "z", "w")
+        case Quat() | "quaternion":
+            yield from (("x", "y", "z", "w"), ("ijk", "real"))
         case Vec(_, 6):
             yield ("w", "v")
         case str() if called.startswith("atomic_"):

@@ -173,11 +173,10 @@ def _step(frame: Frame, base: Meaning, groups: Groups, node: ast.expr) -> tuple[
     match base:
         case ArrayRef():
             return element(frame, array_views.enter(frame, base, groups[0], node)), groups[1:]
-        case Typed() if isinstance(base.type, Vec | Mat) and array_views.has_slice(groups[0]):
-            chosen = _part(frame, base.type, groups[0])
-            return Typed(read_part(frame, base.atom, chosen)), groups[1:]
-        case Typed() if not isinstance(base.type, Scalar):
-            indices, rest = _component_indices(base.type, groups)
+        case Typed() if isinstance(base.type, Vec | Mat):
+            indices, *rest = _joined(base.type, groups)
+            if array_views.has_slice(indices):
+                return Typed(read_part(frame, base.atom, _part(frame, base.type, indices))), rest
             return _taken(frame, base.atom, component_atoms(frame, base.type, indices)), rest
         case TupleOf(items):
             return _item(frame, items, groups[0]), groups[1:]
@@ -224,12 +223,13 @@ def element(frame: Frame, entered: ArrayRef) -> Meaning:
     return Typed(frame.builder.load(entered.var, entered.indices))
 
 
-def _component_indices(type: Value, groups: Groups) -> tuple[list[ast.expr], Groups]:
+def _joined(type: Value, groups: Groups) -> Groups:
     """The indices that select within a vector or matrix: `m[i][j]` counts as `m[i, j]`."""
-    first = groups[0]
-    if isinstance(type, Mat) and len(first) == 1 and len(groups) > 1 and len(groups[1]) == 1:
-        return [*first, *groups[1]], groups[2:]
-    return first, groups[1:]
+    match groups:
+        case [[row], [column], *rest] if isinstance(type, Mat) and not array_views.has_slice([row]):
+            return [[row, column], *rest]
+        case _:
+            return groups
 
 
 def component_atoms(frame: Frame, type: Value, indices: Sequence[ast.expr]) -> tuple[Atom, ...]:
@@ -396,11 +396,11 @@ def component_path(frame: Frame, type: Value, groups: Groups, target: ast.expr) 
         raise frame.error(target, f"{spelled(type)} has no components to assign", hint=hint)
     if isinstance(type, Mat):
         refuse_component(frame, Typed(zero(type)), groups[0], target)
-    if array_views.has_slice(groups[0]) and len(groups) == 1:
-        return _part(frame, type, groups[0])
-    if isinstance(type, Transform) and isinstance(groups[0][0], Swizzle):
-        return _within_part(frame, _part(frame, type, groups[0]), groups[1:], target)
-    indices, rest = _component_indices(type, groups)
+    indices, *rest = _joined(type, groups)
+    if array_views.has_slice(indices) and not rest:
+        return _part(frame, type, indices)
+    if isinstance(type, Transform) and isinstance(indices[0], Swizzle):
+        return _within_part(frame, _part(frame, type, indices), rest, target)
     if rest:
         raise frame.error(target, f"{type} has too many indices here")
     return component_atoms(frame, type, indices)
