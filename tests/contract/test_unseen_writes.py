@@ -1,6 +1,7 @@
 """Memory that a tape uses and that a launch with `record_tape=False` changes: right or refused, anywhere."""
 
 import contextlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -128,6 +129,21 @@ def test_it_is_fine_where_a_recorded_write_follows() -> None:
         kernels["add"][2](x, y)
     tape.backward(grads={y: kl.ones_like(y)})
     assert gradient(x) == gradient(z) == [3, 3]
+
+
+def test_many_of_them_are_refused_as_one_is_and_are_not_all_kept() -> None:
+    x, y, z = leaf(1, 2), result(2), leaf(5, 6)
+    references = []
+    with kl.Tape() as tape:
+        kernels["add"][2](x, y)
+        for count in (10, 1000):
+            for _ in range(count):
+                unseen(z, x)
+            references.append(sys.getrefcount(x))
+        kernels["add"][2](x, y)
+    assert references[0] == references[1]
+    with pytest.raises(kl.TapeError, match="changed before this line, and the tape did not see how"):
+        tape.backward(grads={y: kl.ones_like(y)})
 
 
 def test_an_update_between_two_tapes_is_no_matter() -> None:

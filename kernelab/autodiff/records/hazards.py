@@ -359,7 +359,7 @@ class WrittenMemory:
     def __init__(self, memory: Allocation, is_input: bool = False) -> None:
         self._memory = memory
         self.is_input = is_input
-        self.others: tuple[array, ...] = ()
+        self.others: list[array] = []
         self.checksum: int | None = None  # when the first `_known` of the others had written
         self._known = 0
         self._poked = False
@@ -367,7 +367,7 @@ class WrittenMemory:
 
     def note(self) -> None:
         """Note that the tape knows the present contents of the memory."""
-        self.others = ()
+        self.others = []
         self._poked = False
         self._known = 0
         self.checksum = self._first_sum() if self._memory.is_exposed else None
@@ -381,7 +381,9 @@ class WrittenMemory:
         """Remember which elements are about to be written, and whether others have changed by now."""
         if self.checksum is not None:
             self._poked = self.is_poked
-        self.others = (*self.others, target)
+        elif len(self.others) > 1 and self.others[-2] is self.others[-1] is target:
+            return  # a write of others and one that may be the tape's own say all
+        self.others.append(target)
 
     def may_be_unseen(self, own: int) -> bool:
         """Whether `unseen` has anything to look at."""
@@ -419,7 +421,7 @@ class Untouched:
 
     __slots__ = ("is_input",)
 
-    others: ClassVar[tuple[array, ...]] = ()
+    others: ClassVar[Sequence[array]] = ()
     checksum: ClassVar[int | None] = None
     is_poked: ClassVar[bool] = False
 
