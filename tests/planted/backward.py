@@ -18,8 +18,8 @@ BACKWARD = (
     Fault(
         "arrays over one memory have adjoints of their own",
         AUTODIFF,
-        "primal.packed_in(memory[primal.allocation])",
-        "primal.packed_in(zeros_beside(primal.allocation))",
+        "packed_in(self.memory, primals)",
+        "packed_in({one.allocation: zeros_beside(one.allocation) for one in primals}, primals)",
         CHECK,
     ),
     Fault(

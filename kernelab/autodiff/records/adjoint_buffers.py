@@ -13,7 +13,7 @@ from typing import Any
 from kernelab.data_classes import dataclass
 from kernelab.lang.types import Value, bytes_of, scalar_of, shape_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.layout import contiguous_strides
+from kernelab.runtime.array.layout import contiguous_strides, packed_in
 from kernelab.runtime.launch.footprint import Residual
 from kernelab.runtime.memory.memory import Allocation, allocate, copy_bytes, duplicate_of, zeros_beside
 from kernelab.runtime.memory.spaces import Space
@@ -139,8 +139,7 @@ class Adjoints:
 
     def packed(self, primals: Iterable[array]) -> list[bytes]:
         """The adjoints of several arrays as launches take them, without an array for each."""
-        memory = self.memory
-        return [primal.packed_in(memory[primal.allocation]) for primal in primals]
+        return packed_in(self.memory, primals)
 
     def of_residual(self, residual: Kept) -> array:
         """The adjoint of what a program has appended."""

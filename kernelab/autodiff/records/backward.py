@@ -155,7 +155,7 @@ class BackwardPlan:
             # Nothing that happens to this memory later is published.
             is_new = entry is None or (is_input and not entry.has_written(source))
             self._histories[memory] = None
-            self._publish(i, Publication(source, is_new, source))
+            self._publish(i, tuple.__new__(Publication, (source, is_new, source)))
             return
         history = self._history(memory)
         if source.packed in history.whole or box is None:
@@ -319,11 +319,13 @@ def tell(plan: BackwardPlan, recording: Recording, cuts: Sequence[Cut]) -> None:
             tell_inputs_without_gradients(plan.steps, plan.live)
         for i in sorted(plan.live):
             refuse_latecomers(plan.records[i])
-    shown = [(elements, False) for elements in plan.before]
-    shown += [(one.source, one.is_input) for _, one in plan.inputs]
-    shown += [(one.source, one.is_input) for group in plan.after.values() for one in group]
-    gradients = [gradient for one, _ in shown if (gradient := one.allocation.adjoint) is not None]
+    published = [one for _, one in plan.inputs]
+    for group in plan.after.values():
+        published += group
+    sources = [*plan.before, *[one.source for one in published]]
+    gradients = [gradient for one in sources if (gradient := one.allocation.adjoint) is not None]
     if len(set(gradients)) < len(gradients):
+        shown = [(one, False) for one in plan.before] + [(one.source, one.is_input) for one in published]
         # In `replaced` memory the seeds are what its gradients hold.
         refuse_shared_gradients(one for one in shown if one[0].allocation not in plan.replaced)
 

@@ -86,16 +86,19 @@ WHOLE: Box = ()
 
 def box_in(record: Record, how: Literal["read", "written"], k: int) -> Box | None:
     """The box of the k-th array that a record reads, or has written; None if it is empty."""
-    if not isinstance(record, LaunchRecord):
+    if record.__class__ is not LaunchRecord:
         return WHOLE
-    call, outline, is_read = record.call, record.outline, how == "read"
-    i = (outline.read if is_read else outline.written)[k]
-    kernel = call.kernel
-    region = (kernel.regions_read_in_text if is_read else kernel.program.regions_changed).get(i)
-    argument = call.arguments[i]
-    if region is None or not isinstance(argument, array):
+    call = record.call
+    if how == "read":
+        i = record.outline.read[k]
+        region = call.kernel.regions_read_in_text.get(i)
+    else:
+        i = record.outline.written[k]
+        region = call.kernel.program.regions_changed.get(i)
+    arguments = call.arguments
+    if region is None or not isinstance(arguments[i], array):
         return WHOLE
-    box, is_whole = box_and_whole(region, call.grid.extents, call.arguments)
+    box, is_whole = box_and_whole(region, call.grid.extents, arguments)
     return WHOLE if is_whole else box
 
 

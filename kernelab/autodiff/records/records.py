@@ -417,23 +417,23 @@ class LaunchRecord(LaunchEntry):
         return left if is_ready else ()
 
     def pull(self, adjoints: Adjoints, level: Level) -> None:
-        pullback, leaves = self.outline.pullback, self in adjoints.leaving
+        call, pullback = self.call, self.outline.pullback
         if self.outline.switched_off:
             self._end_here(adjoints)
         elif isinstance(pullback, Pullback):
-            if self.call.grid.threads > pullback.bears:
-                pullback.tell_rounded_sums(self.call.grid.threads)
+            threads, leaves = call.grid.threads, self in adjoints.leaving
+            if threads > pullback.bears:
+                pullback.tell_rounded_sums(threads)
             sources = self.sources() if self.snapshots else {}  # alive until the launch is over
             args = b"".join(self.adjoint_parts(adjoints, sources))
-            is_large = self.call.grid.threads >= vector_tier.FEWEST
-            launches = self.gathered(pullback) if is_large else None
+            launches = self.gathered(pullback) if threads >= vector_tier.FEWEST else None
             if launches is not None:
                 launches.run(args, leaves)
                 return
-            if self.call.config is DEFAULT_CONFIG:
+            if call.config is DEFAULT_CONFIG:
                 (pullback.leaving if leaves else pullback.adjoint).run(args)
                 return
-            with configured(self.call.config):
+            with configured(call.config):
                 pullback.adjoint.run(args)
         elif pullback is not None:
             raise self.refused(pullback)
@@ -462,7 +462,8 @@ class LaunchRecord(LaunchEntry):
             bars = [bar.packed for bar in self.bars(adjoints)]
         else:
             bars = adjoints.packed(self.outline.pick_active(self.call.arguments))
-        return [*parts, *bars, *[residual.packed for residual in self.residuals]]
+        kept = [residual.packed for residual in self.residuals] if self.residuals else ()
+        return [*parts, *bars, *kept]
 
     def bars(self, adjoints: Adjoints) -> list[array]:
         """The adjoints of the arguments that have some."""

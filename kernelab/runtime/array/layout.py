@@ -5,7 +5,7 @@ What an array is before anybody computes with it, copies it or differentiates it
 
 import math
 import struct
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from types import EllipsisType
 from typing import Any, NamedTuple, Self
 
@@ -100,10 +100,6 @@ class Strided:
         _fill(view, allocation, address, self.shape, self.strides, self.dtype, self.type)
         return view
 
-    def packed_in(self, allocation: Allocation) -> bytes:
-        """What a launch gets for the twin in `allocation`."""
-        return pack_address(allocation.address + self._address - self.allocation.address) + self.packed[8:]
-
     # -------------------------------------------------------------------------------------- layout
 
     @property
@@ -151,8 +147,9 @@ class Strided:
     @property
     def is_whole(self) -> bool:
         """Whether the array is all of its memory, in order."""
-        if len(self.shape) == 1 and self.strides[0] == itemsize(self.dtype):
-            return self.shape[0] * self.strides[0] == self.allocation.nbytes
+        shape, strides = self.shape, self.strides
+        if len(shape) == 1 and strides[0] == itemsize(self.dtype):
+            return shape[0] * strides[0] == self.allocation.nbytes
         return self.is_contiguous and self.size * itemsize(self.dtype) == self.allocation.nbytes
 
     @property
@@ -209,6 +206,15 @@ _set_type, _set_packed = (_SLOTS[name] for name in ("type", "packed"))
 _set_host, _set_extent, _set_grad = (_SLOTS[name] for name in ("_host", "_extent", "_grad"))
 pack_address = struct.Struct("=q").pack
 _PACK = {n: struct.Struct(f"={1 + 2 * n}q").pack for n in range(1, 17)}
+
+
+def packed_in(buffers: Mapping[Allocation, Allocation], several: Iterable[Strided]) -> list[bytes]:
+    """What launches get for the twins of some arrays, each in the buffer of its memory."""
+    return [
+        pack_address(buffers[memory := one.allocation].address + one._address - memory.address)
+        + one.packed[8:]
+        for one in several
+    ]
 
 
 def _fill(

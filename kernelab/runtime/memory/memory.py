@@ -174,10 +174,8 @@ class Allocation:
     def __repr__(self) -> str:
         return f"<{self.nbytes} bytes at {self.address:#x}, version {self.version}>"
 
-    @property
-    def space(self) -> MemorySpace | None:
-        """The memory of the device that the bytes are in; None for the host's own."""
-        return None
+    space: MemorySpace | None = None
+    """The memory of the device that the bytes are in; None for the host's own."""
 
     is_pinned = False
     """Whether the bytes are the host's, and locked in place."""
