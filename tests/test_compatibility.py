@@ -2,7 +2,9 @@
 
 import math
 import re
+from collections.abc import Callable
 from ctypes import c_bool, c_double, c_uint16
+from typing import Any
 
 import pytest
 
@@ -63,11 +65,12 @@ def test_a_module_can_be_loaded_and_unloaded_to_no_effect() -> None:
     assert x.list() == [2.0]
 
 
-def test_a_kernel_takes_the_options_of_the_module_that_it_is_given() -> None:
-    module = kl.get_module("no such module of Python")
-    module.options["enable_backward"] = False
+@pytest.mark.parametrize("given", [kl.get_module, str])
+def test_a_kernel_takes_the_options_of_the_module_that_it_is_given(given: Callable[[str], Any]) -> None:
+    name = "no such module of Python"
+    kl.get_module(name).options["enable_backward"] = False
 
-    @kl.kernel(module=module)
+    @kl.kernel(module=given(name))
     def doubled(x: kl.array[float]):  # type: ignore[no-untyped-def]
         x[kl.tid()] = 2.0 * x[kl.tid()]
 

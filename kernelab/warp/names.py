@@ -21,7 +21,7 @@ from kernelab.lang.types import uint64
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import caller
-from kernelab.runtime.kernel.loading import MODULE_OPTIONS, Module, refuse_unknown
+from kernelab.runtime.kernel.loading import MODULE_OPTIONS, NAMED_OPTIONS, Module, refuse_unknown
 from kernelab.runtime.launch.scoped import Graph
 from kernelab.runtime.memory.device import Device, get_cuda_devices, get_device
 from kernelab.runtime.memory.spaces import OPEN
@@ -151,10 +151,12 @@ def get_module_options(module: Any = None) -> dict[str, Any]:
 def get_module(name: str) -> Module:
     """A Python module as what its kernels have in common: its name and the options of its kernels.
 
-    What is set in ``options`` counts for the kernels that are defined from then on.  A name that no imported
-    module has is that of a module without kernels.
+    What is set in ``options`` counts for the kernels that are defined from then on: a name that no imported
+    module has is for those with `module=name`.
     """
-    return Module(name, _names(name).setdefault(MODULE_OPTIONS, {}) if name in sys.modules else {})
+    if name in sys.modules:
+        return Module(name, _names(name).setdefault(MODULE_OPTIONS, {}))
+    return Module(name, NAMED_OPTIONS.setdefault(name, {}))
 
 
 def force_load(device: Any = None, modules: Any = None, **_: Any) -> None:

@@ -207,21 +207,22 @@ def full_like(
 
 
 def from_numpy(
-    data: np.ndarray[Any, Any],
+    arr: np.ndarray[Any, Any],
     dtype: Any = None,
     shape: Shape | None = None,
     device: Device | str | None = None,
     requires_grad: bool = False,
+    retain_grad: bool = False,
 ) -> array:
     """An array over the memory of a NumPy array where the dtype fits, else over a converted copy.
 
-    The dtype is NumPy's unless given; with a vector or matrix the last axes are its components.  Raises
-    KernelTypeError where data and dtype do not go together, KernelValueError for numbers that do not fit.
+    The dtype is NumPy's unless given; with a vector or matrix the last axes are its components.
+    `retain_grad` changes nothing.  Raises KernelTypeError where data and dtype do not go together, KernelValueError for numbers that do not fit.
 
     >>> kl.from_numpy(np.arange(3)).list()
     [0, 1, 2]
     """
-    values = data if isinstance(data, np.ndarray) else np.asarray(data)
+    values = arr if isinstance(arr, np.ndarray) else np.asarray(arr)
     result: array = array(values, dtype, shape, device, requires_grad, copy=False)
     return result
 

@@ -150,6 +150,9 @@ class _Replacing(ast.NodeTransformer):
 MODULE_OPTIONS = "__kernelab_options__"
 """The name under which a Python module keeps the options of its kernels."""
 
+NAMED_OPTIONS: dict[Any, dict[str, Any]] = {}
+"""The options of groups of kernels that are no Python modules, by the names given with `module=`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Module:
@@ -271,7 +274,7 @@ def chosen_options(function: Callable[..., Any], options: Mapping[str, Any]) -> 
     """The options of a decorated kernel: its own, else those of its module."""
     module = options.get("module")
     shared = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
-    around = module.options if isinstance(module, Module) else shared
+    around = module.options if isinstance(module, Module) else NAMED_OPTIONS.get(module, shared)
     return effective_options({"module_options": around}) | effective_options(options)
 
 

@@ -59,12 +59,12 @@ def launch(
     adj_inputs: Sequence[Any] = (),
     adj_outputs: Sequence[Any] = (),
     device: Device | str | None = None,
+    stream: Stream | None = None,
     adjoint: bool = False,
     record_tape: bool = True,
     record_cmd: bool = False,
-    block_dim: int = BLOCK,
     max_blocks: int = 0,
-    stream: Stream | None = None,
+    block_dim: int = BLOCK,
     **unknown: Never,
 ) -> Any:
     """Run `kernel` once for each thread of a grid of `dim` threads (an int, or 1 to 4 of them).
