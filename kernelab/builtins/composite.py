@@ -10,13 +10,24 @@ it returns the same.  Its first parameter, which is none of the operation's, has
 
 import inspect
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from kernelab.builtins.arithmetic import and_, bit_xor, eq, le, mod_unsigned, or_, shr, where
 from kernelab.builtins.scalar import abs_, acos, asin, atan2, cbrt, cos, floor, log, sin, sqrt
-from kernelab.builtins.table import builtin, matrix, parts, rows, stacked, stacked_rows, vector
+from kernelab.builtins.table import (
+    builtin,
+    components_of,
+    entries_of,
+    matrix,
+    parts,
+    rows,
+    stacked,
+    stacked_rows,
+    vector,
+)
 from kernelab.builtins.vector import in_scalar, length, length_numpy, normalize, normalize_numpy
 from kernelab.lang.build import Expr, integer
 from kernelab.lang.ir import For, Var
@@ -27,98 +38,55 @@ from kernelab.lang.types import BY_DTYPE, Mat, Scalar, Vec, int32, scalar_of
 _EXPANDED = Expanded()
 
 
-class Functions:
-    """The operations of the table as functions of expressions, for the definitions of composed ones."""
-
-    sqrt, sin, cos, asin, acos, atan2, log, cbrt, floor = (
-        staticmethod(f) for f in (sqrt, sin, cos, asin, acos, atan2, log, cbrt, floor)
-    )
-    where, both, either, le, equal = (staticmethod(f) for f in (where, and_, or_, le, eq))
-    magnitude, shr, xor, rem = (staticmethod(f) for f in (abs_, shr, bit_xor, mod_unsigned))
-
-    @staticmethod
-    def epsilon(x: Expr) -> float:
-        """The distance from 1 to the next number of the type of `x`."""
-        return epsilon(scalar_of(x.type).dtype)
-
-    @staticmethod
-    def repeated(
-        count: int, body: Callable[[Sequence[Expr]], Sequence[Expr]], values: Sequence[Expr]
-    ) -> list[Expr]:
-        """`body` applied to values so many times, in a loop."""
-        builder = values[0].builder
-        carries, outs = ([Var(x.type, "", builder.span) for x in values] for _ in range(2))
-        with builder.block() as inner:
-            after = [x.atom for x in body([Expr(builder, carry) for carry in carries])]
-        inits, block = tuple(x.atom for x in values), inner.close(*after)
-        index, span = Var(int32, "k"), builder.span
-        builder.emit(For(tuple(outs), index, integer(count), tuple(carries), inits, block, span))
-        return [Expr(builder, out) for out in outs]
-
-    @staticmethod
-    def norm(v: Sequence[Any]) -> Any:
-        """The length of a vector."""
-        return length(vector(v))
-
-    @staticmethod
-    def unit(v: Sequence[Any]) -> list[Any]:
-        """The components of a vector divided by its length."""
-        return parts(normalize(vector(v)))
-
-    to = staticmethod(in_scalar)
-
-    @staticmethod
-    def type_of(x: Expr) -> Scalar:
-        """The type of a number."""
-        return scalar_of(x.type)
+def _repeated(
+    count: int, body: Callable[[Sequence[Expr]], Sequence[Expr]], values: Sequence[Expr]
+) -> Sequence[Expr]:
+    """`body` applied to values so many times, in a loop."""
+    builder = values[0].builder
+    carries, outs = ([Var(x.type, "", builder.span) for x in values] for _ in range(2))
+    with builder.block() as inner:
+        after = [x.atom for x in body([Expr(builder, carry) for carry in carries])]
+    inits, block = tuple(x.atom for x in values), inner.close(*after)
+    index, span = Var(int32, "k"), builder.span
+    builder.emit(For(tuple(outs), index, integer(count), tuple(carries), inits, block, span))
+    return [Expr(builder, out) for out in outs]
 
 
-class NumpyFunctions:
+def _repeated_numpy(
+    count: int, body: Callable[[Sequence[Any]], Sequence[Any]], values: Sequence[Any]
+) -> Sequence[Any]:
     """The same of NumPy arrays."""
+    for _ in range(count):
+        values = body(values)
+    return values
 
-    sqrt, sin, cos, asin, acos, atan2, log, cbrt, floor = (
-        staticmethod(f)
-        for f in (np.sqrt, np.sin, np.cos, np.arcsin, np.arccos, np.arctan2, np.log, np.cbrt, np.floor)
-    )
-    where, both, either, le, equal = (
-        staticmethod(f) for f in (np.where, np.logical_and, np.logical_or, np.less_equal, np.equal)
-    )
-    magnitude, shr, xor, rem = (staticmethod(f) for f in (np.abs, np.right_shift, np.bitwise_xor, np.mod))
 
-    @staticmethod
-    def to(x: Any, scalar: Scalar) -> Any:
-        """A number converted to another type."""
-        return converted(x, scalar.dtype)
+_OPERATIONS: dict[str, Any] = {
+    "sqrt": sqrt, "sin": sin, "cos": cos, "asin": asin, "acos": acos, "atan2": atan2, "log": log,
+    "cbrt": cbrt, "floor": floor, "magnitude": abs_, "where": where, "both": and_, "either": or_, "le": le,
+    "equal": eq, "shr": shr, "xor": bit_xor, "rem": mod_unsigned,
+}  # fmt: skip
 
-    @staticmethod
-    def type_of(x: Any) -> Scalar:
-        """The type of a number."""
-        return BY_DTYPE[np.asarray(x).dtype]
-
-    @staticmethod
-    def epsilon(x: Any) -> float:
-        """The distance from 1 to the next number of the type of `x`."""
-        return epsilon(x.dtype)
-
-    @staticmethod
-    def repeated(
-        count: int, body: Callable[[Sequence[Any]], Sequence[Any]], values: Sequence[Any]
-    ) -> Sequence[Any]:
-        """`body` applied to values so many times."""
-        for _ in range(count):
-            values = body(values)
-        return values
-
-    @staticmethod
-    def norm(v: Sequence[Any]) -> Any:
-        """The length of a vector."""
-        return length_numpy(stacked(v))
-
-    @staticmethod
-    def unit(v: Sequence[Any]) -> list[Any]:
-        """The components of a vector divided by its length."""
-        unit = normalize_numpy(stacked(v))
-        return [unit[..., k] for k in range(len(v))]
+# `norm` is the length of a vector, `unit` its components divided by that; `to` converts a number to a type,
+# and `epsilon` is the distance from 1 to the next number of its own.
+_OF_EXPRESSIONS = SimpleNamespace(
+    **_OPERATIONS,
+    norm=lambda v: length(vector(v)),
+    unit=lambda v: parts(normalize(vector(v))),
+    to=in_scalar,
+    type_of=lambda x: scalar_of(x.type),
+    epsilon=lambda x: epsilon(scalar_of(x.type).dtype),
+    repeated=_repeated,
+)
+_OF_ARRAYS = SimpleNamespace(
+    **{name: operation.overloads[0].numpy for name, operation in _OPERATIONS.items()},
+    norm=lambda v: length_numpy(stacked(v)),
+    unit=lambda v: components_of(normalize_numpy(stacked(v))),
+    to=lambda x, scalar: converted(x, scalar.dtype),
+    type_of=lambda x: BY_DTYPE[np.asarray(x).dtype],
+    epsilon=lambda x: epsilon(x.dtype),
+    repeated=_repeated_numpy,
+)
 
 
 def composite(
@@ -137,8 +105,8 @@ def composite(
         result: Pattern = signature.return_annotation
         setattr(meaning, "__signature__", signature.replace(parameters=parameters))  # noqa: B010
         return builtin(
-            expand=lambda *xs: _expression(result, meaning(Functions, *map(_components, xs))),
-            numpy=lambda *xs: _array(result, meaning(NumpyFunctions, *map(_columns, operands, xs))),
+            expand=lambda *xs: _expression(result, meaning(_OF_EXPRESSIONS, *map(_components, xs))),
+            numpy=lambda *xs: _array(result, meaning(_OF_ARRAYS, *map(_columns, operands, xs))),
             derivative=derivative,
             **record,
         )(meaning)
@@ -173,9 +141,9 @@ def _expression(pattern: Pattern, value: Any) -> Expr:
 def _columns(pattern: Pattern, x: Any) -> Any:
     match pattern:
         case MatPattern():
-            return [[x[..., i, j] for j in range(x.shape[-1])] for i in range(x.shape[-2])]
+            return entries_of(x)
         case VecPattern() | KindPattern():
-            return [x[..., k] for k in range(x.shape[-1])]
+            return components_of(x)
         case _:
             return x
 
