@@ -459,7 +459,7 @@ LATER = (
     Fault(
         "arrays that share memory do not keep a launch on one core",
         BACKEND,
-        "or overlapping(self._info, self._changed, slots):",
+        "or overlapping(self._info.layout, self._changed, slots):",
         "or False:",
         CORES,
     ),

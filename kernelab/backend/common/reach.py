@@ -4,11 +4,11 @@ Knows packed arguments; must not know where a launch runs.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kernelab.codegen.cpp.entry import GRID_SLOTS, EntryInfo, Layout, Param
 from kernelab.data_classes import dataclass
-from kernelab.lang.types import Array, bytes_of
+from kernelab.lang.types import Array, Value, bytes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,43 +35,63 @@ class Reach:
         return not (distance >= self.size and distance + other.size <= period)
 
 
+def bounds(address: int, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
+    """The lowest address of any element, and one past the highest; equal where there are no elements."""
+    if 0 in shape:
+        return address, address
+    reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+    low = address + sum(step for step in reach if step < 0)
+    high = address + sum(step for step in reach if step > 0) + itemsize
+    return low, high
+
+
+def folds(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
+    """Whether elements may have bytes in common with each other."""
+    reach = itemsize
+    for stride, extent in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if stride < reach:
+            return 0 not in shape
+        reach += stride * (extent - 1)
+    return False
+
+
+def arrays_in(
+    layout: Layout, slots: Sequence[int]
+) -> Iterator[tuple[Param, Value, int, Sequence[int], Sequence[int]]]:
+    """The array parameters that are not residuals, each with the elements, address, shape and strides."""
+    for param in layout.params:
+        if isinstance(param.type, Array) and not param.residual:
+            first, ndim = param.slot + 1, param.type.ndim
+            shape, strides = slots[first : first + ndim], slots[first + ndim : first + 2 * ndim]
+            yield param, param.type.elem, slots[param.slot], shape, strides
+
+
 def reach_of(layout: Layout, slots: Sequence[int]) -> dict[str, Reach]:
     """The bytes of each array argument that is not a residual, by the parameter's name."""
-    arrays = (param for param in layout.params if isinstance(param.type, Array) and not param.residual)
-    return {param.name: _reach(param, slots) for param in arrays}
+    return {
+        param.name: _reach(first, shape, strides, bytes_of(elem))
+        for param, elem, first, shape, strides in arrays_in(layout, slots)
+    }
 
 
-def _reach(param: Param, slots: Sequence[int]) -> Reach:
-    assert isinstance(param.type, Array)
-    ndim, first, size = param.type.ndim, slots[param.slot], bytes_of(param.type.elem)
-    shape = slots[param.slot + 1 : param.slot + 1 + ndim]
-    strides = slots[param.slot + 1 + ndim : param.slot + 1 + 2 * ndim]
+def _reach(first: int, shape: Sequence[int], strides: Sequence[int], size: int) -> Reach:
     if 0 in shape:
         return Reach(first, first, first, size, ())
-    if ndim == 1 and size <= strides[0]:
-        step = strides[0] if shape[0] > 1 else 0
-        return Reach(first, first + (shape[0] - 1) * strides[0] + size, first, size, (step,) if step else ())
-    reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
-    low = first + sum(step for step in reach if step < 0)
-    high = first + sum(step for step in reach if step > 0) + size
-    axes = sorted(
-        (abs(stride), stride, extent) for extent, stride in zip(shape, strides, strict=True) if extent > 1
-    )
-    span, folds = size, False
-    for step, _, extent in axes:
-        folds |= step < span
-        span += step * (extent - 1)
-    return Reach(low, high, first, size, tuple(stride for _, stride, _ in axes), folds)
+    steps = tuple(stride for extent, stride in zip(shape, strides, strict=True) if extent > 1)
+    if len(shape) == 1 and size <= strides[0]:
+        return Reach(first, first + (shape[0] - 1) * strides[0] + size, first, size, steps)
+    low, high = bounds(first, shape, strides, size)
+    return Reach(low, high, first, size, steps, folds(shape, strides, size))
 
 
 def overlapping(
-    info: EntryInfo, changed: frozenset[str], slots: Sequence[int], summed: frozenset[str] = frozenset()
+    layout: Layout, changed: frozenset[str], slots: Sequence[int], summed: frozenset[str] = frozenset()
 ) -> str:
     """Why arguments of a launch keep its threads from running at once: arrays share memory; "" if not.
 
     Those that are only `summed` may do so with one another.
     """
-    reach = reach_of(info.layout, slots)
+    reach = reach_of(layout, slots)
     for name in changed & reach.keys():
         if reach[name].folds and name not in summed:
             return f"elements of `{name}`, which it changes, may share memory"

@@ -134,7 +134,7 @@ class Split:
         count = min(threads * self._cost.at(slots) // (ENOUGH * lanes), MOST)
         if count < 2 or threads >= MOST_THREADS or not self.is_separate:
             return Cut()
-        if repeated(self._info, slots) or overlapping(self._info, self._changed, slots):
+        if repeated(self._info, slots) or overlapping(self._info.layout, self._changed, slots):
             return Cut()
         grid = slots[: self._info.coordinates] if self._info.coordinates > 1 else [threads]
         return parts_of(tuple(grid), count, self._info.descending)

@@ -324,7 +324,7 @@ class CudaEntry:
         """
         alone = self.turns or repeated(self.info, slots)
         if self._function.aliased:
-            alone = alone or overlapping(self.info, self.changed, slots, self._summed)
+            alone = alone or overlapping(self.info.layout, self.changed, slots, self._summed)
         if settings().deterministic:
             alone = alone or self._unordered
         if alone:

@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from fractions import Fraction
 from typing import Self
 
-from kernelab.backend.common.reach import reach_of
+from kernelab.backend.common.reach import arrays_in, overlapping, reach_of
 from kernelab.backend.cuda.nvidia import Driver
 from kernelab.codegen.cpp.accumulator_helpers import MOST_THREADS
 from kernelab.codegen.cpp.entry import GRID_SLOTS, TILE, EntryInfo, Layout, Param, layout_of
@@ -95,18 +95,12 @@ MOST = 2**31 - 1
 
 def is_specializable(layout: Layout, changed: frozenset[str], slots: Sequence[int]) -> bool:
     """Whether the packed slots of a launch meet the preconditions; `changed` names what it changes."""
-    if slots[0] * slots[1] * slots[2] * slots[3] > MOST:
+    if threads_of(slots) > MOST:
         return False
-    for param in layout.params:
-        if isinstance(param.type, Array) and not param.residual:
-            numbers = slots[param.slot + 1 : param.slot + 1 + 2 * param.type.ndim]
-            if numbers and not 0 <= min(numbers) <= max(numbers) <= MOST:
-                return False
-    reach = reach_of(layout, slots)
-    return not any(
-        reach[name].folds or any(reach[name].meets(other) for key, other in reach.items() if key != name)
-        for name in changed & reach.keys()
-    )
+    for _, _, _, shape, strides in arrays_in(layout, slots):
+        if not 0 <= min(*shape, *strides) <= max(*shape, *strides) <= MOST:
+            return False
+    return not overlapping(layout, changed, slots)
 
 
 def misaligned(layout: Layout, slots: Sequence[int]) -> Param | None:
@@ -114,14 +108,11 @@ def misaligned(layout: Layout, slots: Sequence[int]) -> Param | None:
 
     A CPU reads and writes those, a device fails.
     """
-    for param in layout.params:
-        if isinstance(param.type, Array) and not param.residual:
-            ndim, size = param.type.ndim, scalar_of(param.type.elem).bits // 8
-            first = param.slot + 1
-            shape, strides = slots[first : first + ndim], slots[first + ndim : first + 2 * ndim]
-            steps = [stride for extent, stride in zip(shape, strides, strict=True) if extent > 1]
-            if 0 not in shape and any(number % size for number in (slots[param.slot], *steps)):
-                return param
+    for param, elem, address, shape, strides in arrays_in(layout, slots):
+        size = scalar_of(elem).bits // 8
+        steps = [stride for extent, stride in zip(shape, strides, strict=True) if extent > 1]
+        if 0 not in shape and any(number % size for number in (address, *steps)):
+            return param
     return None
 
 

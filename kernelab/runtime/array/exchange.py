@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from kernelab import hooks
+from kernelab.backend.common.reach import bounds, folds
 from kernelab.backend.cuda.synchronisation import ANY, LEGACY, Partner, TorchStream
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
 from kernelab.guidance.bad_calls import telling
@@ -29,7 +30,7 @@ from kernelab.lang.types import (
     uint16,
 )
 from kernelab.runtime.array.gradients import Gradients
-from kernelab.runtime.array.layout import Part, Strided, contiguous_strides, folds
+from kernelab.runtime.array.layout import Part, Strided, contiguous_strides
 from kernelab.runtime.array.transfers import look_at
 from kernelab.runtime.context.conversion import HostArray, itemsize, too_many_axes, value_type
 from kernelab.runtime.context.recorder import RECORDER, called, warn_at
@@ -43,7 +44,7 @@ from kernelab.runtime.memory.dlpack import (
     is_brain,
     taken,
 )
-from kernelab.runtime.memory.memory import Allocation, MemorySpace, bounds, point_at
+from kernelab.runtime.memory.memory import Allocation, MemorySpace, point_at
 from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space, space_of
 from kernelab.runtime.memory.streams import pinned_like
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from kernelab.backend.common.reach import bounds, folds
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
 from kernelab.host.traced import traced
 from kernelab.host.values import frozen
@@ -24,7 +25,7 @@ from kernelab.runtime.context.conversion import (
     shape_tuple,
 )
 from kernelab.runtime.context.recorder import ENTERED, RECORDER, tell_outside
-from kernelab.runtime.memory.memory import Allocation, address_of, bounds
+from kernelab.runtime.memory.memory import Allocation, address_of
 
 Extents = tuple[int, ...]
 
@@ -470,16 +471,6 @@ def fits(values: HostArray, elem: Value) -> bool:
     components = shape_of(elem)
     dense = contiguous_strides(components, values.itemsize)
     return values.strides[values.ndim - len(components) :] == dense and values.dtype.isnative
-
-
-def folds(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Whether elements may have bytes in common with each other."""
-    reach = itemsize
-    for stride, extent in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
-        if stride < reach:
-            return 0 not in shape
-        reach += stride * (extent - 1)
-    return False
 
 
 def contiguous_strides(shape: tuple[int, ...], size: int) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from kernelab import hooks
+from kernelab.backend.common.reach import bounds
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, KernelValueError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import Scalar, scalar_of, shape_of, uint8, uint16, uint32, uint64
@@ -27,7 +28,7 @@ from kernelab.runtime.array.layout import Strided, contiguous_strides, other_sha
 from kernelab.runtime.context.conversion import HostArray, copy_elements, itemsize, strides_tuple
 from kernelab.runtime.context.recorder import ENTERED, RECORDER, Recorder, tell_outside
 from kernelab.runtime.memory.device import Device
-from kernelab.runtime.memory.memory import Allocation, allocate, bounds, copy_bytes
+from kernelab.runtime.memory.memory import Allocation, allocate, copy_bytes
 from kernelab.runtime.memory.streams import allocate_pinned
 
 

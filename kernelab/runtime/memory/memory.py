@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kernelab.backend.common.reach import bounds
 from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError
 from kernelab.runtime.context.recorder import Place
 from kernelab.runtime.memory.address_ranges import Ranges
@@ -485,13 +486,3 @@ def spanning(count: int) -> Diagnostic:
     message = f"these data reach over {several}: kernelab could not tell which gradients belong together"
     hint = "share the whole buffer first and slice that array, or copy the data: kl.array(data)"
     return Diagnostic(message, code="shared", hint=hint)
-
-
-def bounds(address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
-    """The lowest address of any element, and one past the highest; equal where there are no elements."""
-    if 0 in shape:
-        return address, address
-    reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
-    low = address + sum(step for step in reach if step < 0)
-    high = address + sum(step for step in reach if step > 0) + itemsize
-    return low, high
