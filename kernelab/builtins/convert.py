@@ -19,6 +19,7 @@ from kernelab.builtins.table import (
     Element,
     Float,
     Index,
+    Interval,
     VecM,
     Whole,
     added,
@@ -79,30 +80,19 @@ KINDS: tuple[Quat | Transform, ...] = tuple(
 
 
 def _record(
-    type: Value,
+    name: str,
     params: Sequence[tuple[str, Pattern]],
+    result: Pattern,
     numpy: Callable[..., Any],
     derivative: Derivative,
     doc: str,
-    *,
-    expand: Callable[..., Any] | None = None,
-    cpp: str | None = None,
-    tags: Sequence[str] = (),
+    domain: Interval = ANYWHERE,
+    **form: Any,
 ) -> Op:
+    """The record of an operation that is computed exactly; `form` has its `cpp` or `expand`."""
     operands = tuple(Parameter(name, pattern) for name, pattern in params)
-    return Op(
-        str(type),
-        operands,
-        type,
-        numpy,
-        derivative,
-        cpp,
-        expand,
-        (ANYWHERE,) * len(operands),
-        exact=True,
-        doc=doc,
-        tags=frozenset(tags),
-    )
+    domains = (domain,) * len(operands)
+    return Op(name, operands, result, numpy, derivative, domain=domains, exact=True, doc=doc, **form)
 
 
 def _as_type(dtype: np.dtype[Any]) -> Callable[..., Numpy]:
@@ -113,22 +103,22 @@ _BACK = Linear(lambda w, x: (w.apply(str(x.type)),))
 """The cotangent of a conversion between floats is converted back."""
 
 
-def _casts(to: Scalar) -> Iterator[Op]:
-    cpp = "({a} != 0)" if to == bool_ else "(({T}){a})"
-    doc = f"``a`` as {to}, rounded to the nearest."
+def _casts(to: Scalar) -> list[Op]:
+    plain = "({a} != 0)" if to == bool_ else "(({T}){a})"
+
+    def cast(operand: Pattern, derivative: Derivative, doc: str, cpp: str = plain) -> Op:
+        return _record(str(to), [("a", operand)], to, _as_type(to.dtype), derivative, doc, cpp=cpp)
+
     if to.is_float:
-        yield _record(to, [("a", Float)], _as_type(to.dtype), _BACK, doc, cpp=cpp)
-        yield _record(to, [("a", Whole)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
-        return
+        doc = f"``a`` as {to}, rounded to the nearest."
+        return [cast(Float, _BACK, doc), cast(Whole, Zero(), doc)]
     if to == bool_:
-        yield _record(to, [("a", Element)], _as_type(to.dtype), Zero(), "Whether ``a`` is not 0.", cpp=cpp)
-        return
+        return [cast(Element, Zero(), "Whether ``a`` is not 0.")]
     doc = (
         f"``a`` as {to}: an integer wraps around; a float is rounded towards 0, what is out of range becomes "
         f"the nearest {to}, and NaN 0."
     )
-    yield _record(to, [("a", Float)], _as_type(to.dtype), Zero(), doc, cpp=f"to_{to}({{a}})")
-    yield _record(to, [("a", Whole)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
+    return [cast(Float, Zero(), doc, f"to_{to}({{a}})"), cast(Whole, Zero(), doc)]
 
 
 def _rule(type: Value, transpose: Callable[..., Any]) -> Derivative:
@@ -149,18 +139,20 @@ def _constructors(type: Vec | Mat) -> Iterator[Op]:
     joined = [(name, type.scalar) for name in _names(type)]
     order = " of these components." if isinstance(type, Vec) else " of these entries, row by row."
     yield _record(
-        type,
+        str(type),
         joined,
+        type,
         lambda *xs: _shaped(type, xs),
         _rule(type, lambda w, *xs: tuple(parts(w))),
         f"The {kind}{order}",
         expand=lambda *xs: xs[0].make(type, *xs),
-        tags=("make",),
+        tags=frozenset({"make"}),
     )
     if size_of(type) > 1 and not isinstance(type, Quat | Transform):
         yield _record(
-            type,
+            str(type),
             [("s", type.scalar)],
+            type,
             lambda s: _shaped(type, [s] * size_of(type)),
             _rule(type, lambda w, s: (added(parts(w)),)),
             f"The {kind} with ``s`` everywhere.",
@@ -172,8 +164,9 @@ def _constructors(type: Vec | Mat) -> Iterator[Op]:
 def _conversions(type: Vec | Mat, kind: str) -> Iterator[Op]:
     for pattern, derivative in _convertible(type):
         yield _record(
-            type,
+            str(type),
             [("v", pattern)],
+            type,
             _as_type(type.scalar.dtype),
             derivative,
             f"The {kind} ``v`` with each component as {type.scalar}.",
@@ -369,7 +362,6 @@ def insert_row(m: AnyMatNM, i: Index, v: AnyVecM) -> AnyMatNM:
 
 def _define_from_vectors(name: str, count: int, by_rows: bool) -> None:
     """`matrix_from_rows` or `matrix_from_cols` of `count` vectors."""
-    params = tuple(Parameter(f"v{k}", VecM) for k in range(count))
     result = MatPattern(Float, count, "m") if by_rows else MatPattern(Float, "m", count)
 
     def expand(*vectors: Expr) -> Expr:
@@ -382,17 +374,9 @@ def _define_from_vectors(name: str, count: int, by_rows: bool) -> None:
 
     doc = f"The matrix with these vectors as {'rows' if by_rows else 'columns'}."
     axis = -2 if by_rows else -1
-    op = Op(
-        name,
-        params,
-        result,
-        lambda *vectors: stacked(vectors, axis),
-        Linear(transpose),
-        expand=expand,
-        domain=(ANYWHERE,) * count,
-        exact=True,
-        doc=doc,
-    )
+    params = [(f"v{k}", VecM) for k in range(count)]
+    rule = Linear(transpose)
+    op = _record(name, params, result, lambda *vectors: stacked(vectors, axis), rule, doc, expand=expand)
     define(op, FAMILY)
 
 
@@ -405,17 +389,12 @@ for _count in (2, 3, 4, 1):
 
 
 def _cast(own: Scalar, wanted: Scalar) -> Op:
-    return Op(
-        f"cast_{wanted}",
-        (Parameter("x", own),),
-        wanted,
-        lambda x: np.asarray(x).view(wanted.dtype),
-        Zero(),
-        cpp="__builtin_bit_cast({T}, {x})",
-        domain=((-9.0, 9.0),),
-        exact=True,
-        doc=f"The bits of an {own} read as {wanted}; in a kernel also ``cast(x, {wanted})``.",
-    )
+    def read(x: Numpy) -> Numpy:
+        return np.asarray(x).view(wanted.dtype)
+
+    doc = f"The bits of an {own} read as {wanted}; in a kernel also ``cast(x, {wanted})``."
+    cpp = "__builtin_bit_cast({T}, {x})"
+    return _record(f"cast_{wanted}", [("x", own)], wanted, read, Zero(), doc, (-9.0, 9.0), cpp=cpp)
 
 
 for _float, _ints in ((float32, (int32, uint32)), (float64, (int64, uint64))):
