@@ -10,7 +10,7 @@ import pytest
 import kernelab as kl
 from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
 from kernelab.autodiff.records.records import LaunchRecord
-from kernelab.runtime.kernel import builds
+from kernelab.runtime.kernel import dispatch
 from tests.support.chains import kernels, square
 from tests.support.leaves import gradient, leaf, result
 
@@ -156,14 +156,14 @@ def test_a_tape_and_what_it_holds_go_away_together() -> None:
 
 
 def test_a_build_in_the_background_keeps_no_tape(monkeypatch: pytest.MonkeyPatch) -> None:
-    ready, started, go_on = builds.ready, threading.Event(), threading.Event()
+    ready, started, go_on = dispatch.ready, threading.Event(), threading.Event()
 
     def waiting(*given: Any) -> Any:
         started.set()
         assert go_on.wait(60)
         return ready(*given)
 
-    monkeypatch.setattr(builds, "ready", waiting)
+    monkeypatch.setattr(dispatch, "ready", waiting)
     kernels = kl.compile("def twice(x: array[float], y: array[float]):\n    y[tid()] = 2.0 * x[tid()]\n")
     tape = kl.Tape()
     with tape:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.codegen.cpp import late_values
+from kernelab.codegen.cpp import own_memory
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cpu
 from kernelab.passes.common.scalarise import scalarise
@@ -35,8 +35,8 @@ def made(backend: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[float], li
 def test_what_waits_in_memory_is_what_waits_in_registers(monkeypatch: pytest.MonkeyPatch) -> None:
     function = scalarise(lowered(MANY, "many"))
     assert "volatile float" not in emit([function], Cpu()).text
-    monkeypatch.setattr(late_values, "LONG", 20)
-    monkeypatch.setattr(late_values, "LATE", 5)
+    monkeypatch.setattr(own_memory, "LONG", 20)
+    monkeypatch.setattr(own_memory, "LATE", 5)
     text = emit([function], Cpu()).text
     assert "volatile float late_1[" in text and "volatile bool late_2[" in text
     assert made("cpu", monkeypatch) == made("interp", monkeypatch)

@@ -15,7 +15,7 @@ from kernelab.passes.access.independence import changed
 from kernelab.passes.ad.gathered import Gathered, gathered
 from kernelab.passes.ad.left_adjoints import cleared_once
 from kernelab.runtime.array.array import array
-from kernelab.runtime.kernel.builds import has_vectors
+from kernelab.runtime.kernel.dispatch import has_vectors
 from kernelab.runtime.kernel.program import Program
 
 _HEAD = 8 * GRID_SLOTS

@@ -2,15 +2,20 @@
 
 The stack is that of the thread that launches, which a user may have given a few hundred kilobytes; and the
 derivatives of a kernel have its local arrays twice, and twice again.
+
+In a long function, values that are read long after they are computed, as those that an adjoint replays, are
+there too.  A compiler takes time with the square of how many values wait for a register.  These wait in an
+array, which is volatile: a compiler that looked through it would have them wait for registers again.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from kernelab.codegen.cpp import spelling
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
-from kernelab.lang.types import scalar_of, size_of
+from kernelab.lang.types import Scalar, scalar_of, size_of
 
 ON_STACK = 1 << 14
 """The most bytes that lie on the stack."""
@@ -57,3 +62,36 @@ def size_of_local(stmt: ir.Alloc) -> int:
 
 def _aligned(size: int) -> int:
     return -(-size // 16) * 16
+
+
+# ------------------------------------------------------------------------------------------------ late values
+
+
+LONG = 2000
+"""The statements from which a function is long."""
+
+LATE = 50
+"""So many statements lie between a value and where it is read."""
+
+MOST = 1 << 16
+"""The most values that wait so."""
+
+
+def late_values(block: ir.Block) -> Mapping[str, Sequence[ir.Var]]:
+    """The variables of a block that stand in memory, by their type in C++."""
+    if len(block.stmts) < LONG or any(isinstance(stmt, ir.Native) for stmt in ir.walk(block)):
+        return {}
+    made: dict[ir.Atom, int] = {}
+    late: dict[ir.Var, None] = {}
+    for number, stmt in enumerate(block.stmts):
+        read = {*ir.atoms(stmt)}.union(*(ir.reads(inner) for inner in ir.blocks(stmt)))
+        late |= dict.fromkeys(
+            atom for atom in read if isinstance(atom, ir.Var) and number - made.get(atom, number) > LATE
+        )
+        if isinstance(stmt, ir.Let | ir.Load):
+            made[stmt.out] = number
+    by_type: dict[str, list[ir.Var]] = defaultdict(list)
+    for var in sorted(late, key=made.__getitem__)[:MOST]:
+        assert isinstance(var.type, Scalar)
+        by_type[spelling.value_type(var.type)].append(var)
+    return by_type

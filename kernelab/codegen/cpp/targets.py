@@ -22,8 +22,7 @@ from kernelab.codegen.cpp.entry import (
     Param,
 )
 from kernelab.codegen.cpp.helpers import BUDGET, CPU_HELPERS
-from kernelab.codegen.cpp.late_values import late_values
-from kernelab.codegen.cpp.own_memory import ON_STACK, OwnMemory
+from kernelab.codegen.cpp.own_memory import ON_STACK, OwnMemory, late_values
 from kernelab.codegen.cpp.prefetch import Prefetches
 from kernelab.codegen.cpp.wide_accumulators import Total, Wide
 from kernelab.data_classes import dataclass, field

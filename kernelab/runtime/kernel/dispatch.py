@@ -1,7 +1,8 @@
-"""Runs a program on the device of its arguments, within the memory that a launch may keep.
+"""Builds programs, and runs them on the device of their arguments, within the memory that a launch may keep.
 
 The device is the CPU, or the CUDA device that holds all arrays.  A program is built for a device when it
-first runs there.  Knows packed launches and spaces; must not know kernels.
+first runs there, or ahead of that in the background.  Knows packed launches and spaces; must not know
+kernels.
 """
 
 import time
@@ -13,14 +14,17 @@ from typing import NamedTuple
 
 from kernelab.backend.common.backends import Args, Entry, Part, StorageFull, slots_of
 from kernelab.backend.common.reach import reach_of
+from kernelab.backend.cpu.cpu_backend import CpuEntry
 from kernelab.backend.cuda.cuda_backend import Compiled, CudaEntry
 from kernelab.backend.cuda.launch_config import current_stream
 from kernelab.codegen.cpp.entry import EntryInfo, layout_of
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, LaunchError, Span
 from kernelab.lang.ir import Function
+from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.common.shadow_values import Poisoned
 from kernelab.runtime.context.conversion import HostArray
+from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.memory.device import CPU
 from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space
@@ -215,6 +219,43 @@ class Culprit:
     value: str
     word: str
     thread: int
+
+
+# ---------------------------------------------------------------------------------------------------- builds
+
+
+@put_off()
+def build(function: Function) -> Placed:
+    """The entry of a function, ready to run."""
+    return place(scalarise(function))
+
+
+def tracing(program: Poisoned) -> Tracing:
+    """A program that finds where values turn NaN or infinite, ready to run."""
+    return Tracing(program, place(program.function))
+
+
+def ready(function: Function, space: Space | None) -> Placed:
+    """The entry of a function, built for a device, or for the CPU."""
+    placed = build(function)
+    if space is None:
+        placed.on_cpu()
+    else:
+        placed.compiled[space] = space.backend.compile([placed.function], ahead=True)
+    return placed
+
+
+def ready_for_many(function: Function) -> Placed:
+    """The same for the CPU, with the code that large launches run."""
+    placed = ready(function, None)
+    has_vectors(placed)
+    return placed
+
+
+def has_vectors(entry: Entry) -> bool:
+    """Whether large launches run vector code, which is built now if it is not yet."""
+    on_cpu = entry.on_cpu() if isinstance(entry, Placed) else entry
+    return isinstance(on_cpu, CpuEntry) and on_cpu.has_vectors
 
 
 # ----------------------------------------------------------------------------------------------------- memory

@@ -34,7 +34,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import groups_sharing
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import unrecorded
-from kernelab.runtime.kernel import builds
+from kernelab.runtime.kernel import dispatch
 from kernelab.runtime.kernel.dispatch import Placed, Tracing, run_within_budget
 from kernelab.runtime.kernel.rounded_sums import most_additions, rounded_sum
 from kernelab.runtime.memory.spaces import Space
@@ -222,12 +222,12 @@ class Program:
 
     @cached_property
     def entry(self) -> Entry:
-        return builds.build(self.flat) if self._ahead is None else self._ahead.result()
+        return dispatch.build(self.flat) if self._ahead is None else self._ahead.result()
 
     @cached_property
     def aliased_entry(self) -> Entry:
         """The entry for arrays that share memory: every sum is in memory at once."""
-        return builds.build(replace(self.flat, aliased=True))
+        return dispatch.build(replace(self.flat, aliased=True))
 
     @cached_property
     def totals(self) -> bool:
@@ -267,24 +267,24 @@ class Program:
         """Start to build it in the background for where it will run, None for the CPU."""
         if self._ahead is None and "entry" not in self.__dict__:
             with unrecorded():  # what is built keeps its context, and no tape
-                self._ahead = AHEAD.begin(partial(builds.ready, self.flat, space), was_told=True)
+                self._ahead = AHEAD.begin(partial(dispatch.ready, self.flat, space), was_told=True)
 
     def is_ready(self) -> bool:
         """Whether it is built, for large launches too: that begins when nobody waits for a build."""
         if self._ahead is None:
             with unrecorded():
-                self._ahead = BETTER.begin(partial(builds.ready_for_many, self.flat), was_told=True)
+                self._ahead = BETTER.begin(partial(dispatch.ready_for_many, self.flat), was_told=True)
         return self._ahead.is_done and self._ahead.problem is None
 
     @cached_property
     def tracing(self) -> Tracing:
         """The program, built to find where values turn NaN or infinite."""
-        return builds.tracing(poison(scalarise(self.flat)))
+        return dispatch.tracing(poison(scalarise(self.flat)))
 
     @cached_property
     def turning(self) -> Tracing:
         """The same, where infinities in memory and in the text are data."""
-        return builds.tracing(poison(scalarise(self.flat), data=True))
+        return dispatch.tracing(poison(scalarise(self.flat), data=True))
 
     # -------------------------------------------------------------------------------------- what is derived
 
