@@ -217,7 +217,8 @@ def from_numpy(
     """An array over the memory of a NumPy array where the dtype fits, else over a converted copy.
 
     The dtype is NumPy's unless given; with a vector or matrix the last axes are its components.
-    `retain_grad` changes nothing.  Raises KernelTypeError where data and dtype do not go together, KernelValueError for numbers that do not fit.
+    `retain_grad` changes nothing.  Raises KernelTypeError where data and dtype do not go together,
+    KernelValueError for numbers that do not fit.
 
     >>> kl.from_numpy(np.arange(3)).list()
     [0, 1, 2]
