@@ -13,7 +13,7 @@ The adjoint of an array is an array, which it gets as one more argument.
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import Diagnostic, Related, Span, counted
@@ -48,15 +48,15 @@ from kernelab.lang.ir import CustomRules, Function, RuleName, Var, changed_by
 from kernelab.lang.structs import Struct, StructArray, leaves
 from kernelab.lang.types import Type, is_differentiable
 
-RuleKind = Literal["func_grad", "func_replay", "func_jvp"]
-KINDS: tuple[RuleKind, ...] = get_args(RuleKind)
+DECORATORS: Mapping[str, RuleName] = {f"func_{name}": name for name in get_args(RuleName)}
+"""The words above the defs of rules."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
     """A def that stands for a part of the derivative of a function."""
 
-    kind: RuleKind
+    kind: RuleName
     template: Template
     checked: bool = True
 
@@ -79,7 +79,7 @@ def attach(rule: Rule, function: UserFunction) -> None:
 class Rules:
     """The rules of a function."""
 
-    of: Mapping[RuleKind, Rule]
+    of: Mapping[RuleName, Rule]
 
     def lower(self, callee: UserFunction, bound: Sequence[Bound], instance: Instance) -> CustomRules:
         """The rules for arguments of certain types; raises BrokenCall where they have mistakes."""
@@ -90,13 +90,8 @@ class Rules:
         functions = {kind: lowering.rule(rule) for kind, rule in self.of.items()}
         if lowering.errors:
             raise BrokenCall(tuple(lowering.errors))
-        return CustomRules(
-            instance.function,
-            functions.get("func_grad"),
-            functions.get("func_replay"),
-            functions.get("func_jvp"),
-            frozenset(_FIELD[kind] for kind, rule in self.of.items() if rule.checked),
-        )
+        checked = frozenset(kind for kind, rule in self.of.items() if rule.checked)
+        return CustomRules(instance.function, **functions, checked=checked)
 
 
 @dataclass(slots=True)
@@ -111,11 +106,11 @@ class _Lowering:
         before = len(self.errors)
         try:
             match rule.kind:
-                case "func_grad":
+                case "grad":
                     return self.grad(rule)
-                case "func_replay":
+                case "replay":
                     return self.replay(rule)
-                case "func_jvp":
+                case "jvp":
                     return self.jvp(rule)
         except BrokenCall as broken:
             self.errors += broken.diagnostics
@@ -181,7 +176,7 @@ class _Lowering:
         yields = [type_of(atom) for atom in function.body.yields]
         if yields != list(results):
             wanted, returned = (", ".join(map(str, types)) or "nothing" for types in (results, yields))
-            what = "results" if rule.kind == "func_replay" else "tangents of the float results"
+            what = "results" if rule.kind == "replay" else "tangents of the float results"
             message = f"{rule.name} returns {returned}; it should return {wanted}"
             raise self.mistake(rule, message, f"return the {what} of {self.callee.name}")
         return function
@@ -310,12 +305,7 @@ def _leaves(results: Meaning | None) -> Iterator[Bound]:
             pass
 
 
-_FIELD: dict[RuleKind, RuleName] = {"func_grad": "grad", "func_replay": "replay", "func_jvp": "jvp"}
-_WHAT: dict[RuleKind, str] = {
-    "func_grad": "grad function",
-    "func_replay": "replay",
-    "func_jvp": "jvp function",
-}
+_WHAT: dict[RuleName, str] = {"grad": "grad function", "replay": "replay", "jvp": "jvp function"}
 
 
 # ---------------------------------------------------------------------------------------------- decorators
@@ -326,7 +316,7 @@ Collect = Callable[[Sequence[Diagnostic]], None]
 
 def decorator(node: ast.FunctionDef) -> ast.expr | None:
     """The decorator that makes a def a rule, None if it is none."""
-    return next((part for part in node.decorator_list if word(part) in KINDS), None)
+    return next((part for part in node.decorator_list if word(part) in DECORATORS), None)
 
 
 def named(node: ast.FunctionDef) -> set[str]:
@@ -360,7 +350,7 @@ def attach_all(
             continue
         if (function, rule.kind) in taken:
             first = Related("the first one is here", taken[function, rule.kind].span)
-            message = f"{function.name} has two rules of the kind {rule.kind}"
+            message = f"{function.name} has two rules of the kind func_{rule.kind}"
             collect([Diagnostic(message, rule.span, "name", hint="remove one of them", related=(first,))])
             continue
         taken[function, rule.kind] = rule
@@ -385,8 +375,7 @@ def rule_of(node: ast.FunctionDef, scope: Scope, places: Places, checked: bool =
     """The rule that a decorated def is; raises Mistake where the decorator says too much."""
     call = decorator(node)
     assert call is not None
-    kind = next(kind for kind in KINDS if kind == word(call))
-    return Rule(kind, template(node, places, scope, {}), checked)
+    return Rule(DECORATORS[word(call)], template(node, places, scope, {}), checked)
 
 
 def _resolved(node: ast.FunctionDef, scope: Scope, places: Places) -> tuple[Rule, UserFunction]:

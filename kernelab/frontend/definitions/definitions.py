@@ -122,12 +122,12 @@ def _known(template: Template) -> Known:
 def lower_def(
     template: Template,
     params: Mapping[str, Meaning],
-    is_kernel: bool,
-    result: AnyType | None,
-    refused: frozenset[ast.AST],
+    is_kernel: bool = False,
+    result: AnyType | None = None,
 ) -> Frame:
     """The def with parameters of known types; lowered again until the types of weak variables are settled."""
     names = template.scope.within()
+    refused = unsupported.check(template.node, template.places)
     handed = Calls(template.places, lambda callee: _handed_back(template, callee))
     handed.written(template.body)
     facts = analyse(template.node.args, template.body, _known(template))
@@ -144,9 +144,9 @@ def lower_def(
             is_kernel,
             any(isinstance(part, ast.Name) and part.id == "wp" for part in nodes(template.node)),
             result,
-            refused | handed.refused,
+            refused.keys() | handed.refused,
         )
-        for error in handed.errors:
+        for error in (*refused.values(), *handed.errors):
             frame.report(error)
         # What a loop's index holds before its loop is never read, but a loop around it carries it.
         frame.env |= {name: Weak(0) for name in sorted(facts.watched)}

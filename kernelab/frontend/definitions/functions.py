@@ -176,7 +176,7 @@ class UserFunction(Offers, Single, Displayed):
 
     def check(self) -> tuple[Diagnostic, ...]:
         """The mistakes that show without a call: of its syntax, and of its body if all types are stated."""
-        errors = unsupported.check(self.template.node, self.template.places).diagnostics
+        errors = tuple(unsupported.check(self.template.node, self.template.places).values())
         try:
             parameters = self.signature()
             if not errors and all(parameter.type is not None for parameter in parameters):
@@ -216,18 +216,13 @@ class UserFunction(Offers, Single, Displayed):
         return instance
 
     def _lowered(self, bound: tuple[Bound, ...]) -> Instance | BrokenCall:
-        template = self.template
-        refused = unsupported.check(template.node, template.places)
-        errors = list(refused.diagnostics)
         pairs = list(zip(self.signature(), bound, strict=True))
         params = {p.name: as_meaning(p.name, b, p.span) for p, b in pairs}
         try:
-            frame = lower_def(template, params, False, self._result_type(), refused.nodes)
+            frame = lower_def(self.template, params, result=self._result_type())
         except Mistake as mistake:
-            return BrokenCall((*errors, mistake.diagnostic))
-        errors += frame.diagnostics
-        if not errors and not frame.broken:
-            errors += self._missing_return()
+            return BrokenCall((mistake.diagnostic,))
+        errors = frame.diagnostics if frame.broken else self._missing_return()
         if errors or frame.broken:
             return BrokenCall(tuple(errors))
         self.captured |= snapshot(frame.scope.captured)
@@ -340,11 +335,9 @@ def as_meaning(name: str, bound: Bound, span: Span) -> Meaning:
 
 def lower_rule(template: Template, params: Mapping[str, Meaning], callee: UserFunction) -> Function:
     """A def that is a part of a function's derivative; raises BrokenCall where it has mistakes."""
-    refused = unsupported.check(template.node, template.places)
-    frame = lower_def(template, params, False, None, refused.nodes)
-    errors = (*refused.diagnostics, *frame.diagnostics)
-    if errors or frame.broken:
-        raise BrokenCall(errors)
+    frame = lower_def(template, params)
+    if frame.broken:
+        raise BrokenCall(tuple(frame.diagnostics))
     callee.captured |= frame.scope.captured
     callee.constants |= frame.scope.constants
     callee.note(frame.notes)

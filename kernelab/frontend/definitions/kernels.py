@@ -84,8 +84,7 @@ def lower_kernel(template: Template, types: Mapping[str, AnyType] | None = None)
 def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
     if template.hands_back is not None:
         return Outcome(None, (_hands_back(template, sorted(template.hands_back.refs)[0]),), ())
-    refused = unsupported.check(template.node, template.places)
-    errors = list(refused.diagnostics)
+    errors: list[Diagnostic] = []
     params: dict[str, Meaning] = {}
     signature: list[Formal] = []
     for argument in template.arguments:
@@ -98,7 +97,7 @@ def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
             params[argument.arg] = Poison()
     defaults, wrong = default_numbers(template)
     errors += wrong
-    frame = lower_def(template, params, True, None, refused.nodes)
+    frame = lower_def(template, params, is_kernel=True)
     errors += frame.diagnostics
     if errors or frame.broken:
         return Outcome(None, tuple(errors), tuple(frame.notes))
@@ -250,7 +249,7 @@ class GenericKernel:
     def check(self) -> tuple[Diagnostic, ...]:
         """The mistakes that show before any types are known."""
         refused = unsupported.check(self.template.node, self.template.places)
-        return (*refused.diagnostics, *default_numbers(self.template)[1])
+        return (*refused.values(), *default_numbers(self.template)[1])
 
     def instantiate(self, types: Sequence[AnyType | None]) -> KernelDefinition:
         """The kernel for these types, of which only those of open parameters count; raises KernelError."""

@@ -5,7 +5,7 @@ stored in `WeakTypes`, and the next attempt starts with it.
 """
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -86,7 +86,7 @@ class Frame:
     is_kernel: bool
     uses_warp: bool = False
     result: AnyType | None = None
-    refused: frozenset[ast.AST] = frozenset()
+    refused: Set[ast.AST] = frozenset()
     builder: Builder = field(default_factory=Builder)
     env: dict[str, Meaning] = field(default_factory=dict)
     bounds: dict[Var, int] = field(default_factory=dict)

@@ -6,7 +6,6 @@ import types
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic
 from kernelab.frontend.meaning.meanings import ArrayRef, BuiltinRef, Meaning, Typed
 from kernelab.frontend.meaning.source import Places
@@ -30,22 +29,13 @@ def _may_be_known(iterable: ast.expr) -> bool:
             return isinstance(iterable, ast.Call)
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """The constructs of a def that are refused, and their messages."""
-
-    nodes: frozenset[ast.AST]
-    diagnostics: tuple[Diagnostic, ...]
-
-
-def check(function: ast.FunctionDef, places: Places) -> Checked:
-    """The constructs of a def that a kernel cannot contain, in the order of the text."""
+def check(function: ast.FunctionDef, places: Places) -> dict[ast.AST, Diagnostic]:
+    """The constructs of a def that a kernel cannot contain, in the order of the text, with their messages."""
     stars = [star for star in (function.args.vararg, function.args.kwarg) if star is not None]
     refusals: list[tuple[ast.AST, str]] = [(star, "star_parameters") for star in stars]
     for stmt in function.body:
         refusals += refused(stmt)
-    diagnostics = tuple(_diagnostic(refusal, node, places) for node, refusal in refusals)
-    return Checked(frozenset(node for node, _ in refusals), diagnostics)
+    return {node: _diagnostic(refusal, node, places) for node, refusal in refusals}
 
 
 def refusal_of(name: str) -> Guidance:
