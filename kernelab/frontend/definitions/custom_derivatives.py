@@ -21,7 +21,6 @@ from kernelab.frontend.definitions.adjoint_targets import Adjoints, bars, float_
 from kernelab.frontend.definitions.definitions import Template, template
 from kernelab.frontend.definitions.functions import UserFunction, as_meaning, lower_rule
 from kernelab.frontend.expressions import struct_values
-from kernelab.frontend.meaning.annotations import annotation
 from kernelab.frontend.meaning.frame import BrokenCall, Mistake, evaluated
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
@@ -150,7 +149,7 @@ class _Lowering:
     def agree(self, rule: Rule, argument: ast.arg, kind: Bound) -> None:
         if argument.annotation is None or not isinstance(kind, Type | Struct | StructArray):
             return
-        stated = annotation(rule.template.scope, rule.template.places, argument.annotation)
+        stated = rule.template.type(argument.annotation)
         if stated != kind:
             raise self.mistake(
                 rule,

@@ -13,6 +13,7 @@ from kernelab.frontend.definitions.statements import block
 from kernelab.frontend.expressions.expressions import any_expr
 from kernelab.frontend.expressions.joins import RETURNED, WATCH
 from kernelab.frontend.meaning import unsupported
+from kernelab.frontend.meaning.annotations import annotation, is_any
 from kernelab.frontend.meaning.byref import Calls, hand_back
 from kernelab.frontend.meaning.frame import Frame, WeakTypes, evaluated
 from kernelab.frontend.meaning.meanings import FunctionRef, HandsBack, Meaning, ModuleRef, Poison, Weak
@@ -52,6 +53,14 @@ class Template:
     @property
     def arguments(self) -> list[ast.arg]:
         return parameters(self.node.args)
+
+    def type(self, node: ast.expr) -> AnyType:
+        """The type that an annotation means; raises Mistake."""
+        return annotation(self.scope, self.places, node)
+
+    def is_open(self, node: ast.expr) -> bool:
+        """Whether an annotation leaves the type to the call."""
+        return is_any(node, self.scope)
 
     @property
     def defaults(self) -> dict[str, ast.expr]:

@@ -14,7 +14,6 @@ from kernelab.frontend.definitions.definitions import Template, default_of, lowe
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.expressions.joins import RETURNED
 from kernelab.frontend.meaning import array_views, trial, unsupported
-from kernelab.frontend.meaning.annotations import annotation, is_any
 from kernelab.frontend.meaning.frame import BrokenCall, Frame, Mistake, Recursion
 from kernelab.frontend.meaning.meanings import (
     Arguments,
@@ -269,11 +268,11 @@ class UserFunction(Offers, Single, Displayed):
         if (
             returns is None
             or isinstance(returns, ast.Tuple | ast.Subscript)
-            or is_any(returns, self.template.scope)
+            or self.template.is_open(returns)
             or is_none(returns)
         ):
             return None
-        type = annotation(self.template.scope, self.template.places, returns)
+        type = self.template.type(returns)
         return None if isinstance(type, Array | StructArray) else type
 
 
@@ -305,7 +304,7 @@ def _results(value: Meaning | None, yields: list[Atom]) -> Meaning | None:
 
 def _stated(template: Template, node: ast.expr | None) -> AnyType | TupleType | None:
     """The type that the annotation of a function's parameter asks for, None for any."""
-    if node is None or is_any(node, template.scope):
+    if node is None or template.is_open(node):
         return None
     match node:
         case ast.Name("tuple"):
@@ -316,7 +315,7 @@ def _stated(template: Template, node: ast.expr | None) -> AnyType | TupleType | 
             stated = [item for item in items if item is not None]
             return TupleType(tuple(stated)) if len(stated) == len(parts) else None
         case _:
-            return annotation(template.scope, template.places, node)
+            return template.type(node)
 
 
 def _key(part: Bound) -> Hashable:

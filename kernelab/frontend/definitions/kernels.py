@@ -11,7 +11,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Sp
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.meaning import array_views, unsupported
-from kernelab.frontend.meaning.annotations import annotation, is_any, open_ndim
+from kernelab.frontend.meaning.annotations import open_ndim
 from kernelab.frontend.meaning.frame import Frame, Mistake
 from kernelab.frontend.meaning.meanings import LateSum, Meaning, Poison
 from kernelab.frontend.meaning.name_lookup import Constant
@@ -191,7 +191,7 @@ def _number(template: Template, node: ast.expr) -> Any:
 
 def _kernel_type(template: Template, argument: ast.arg) -> AnyType:
     if argument.annotation is not None:
-        return annotation(template.scope, template.places, argument.annotation)
+        return template.type(argument.annotation)
     proposal = f"{argument.arg}: {_likely_type(template.node, argument.arg)}"
     raise Mistake(
         Diagnostic(
@@ -281,7 +281,7 @@ class GenericKernel:
 
 def is_open(template: Template, argument: ast.arg) -> bool:
     """Whether the type of a parameter is left to the launch."""
-    return argument.annotation is not None and is_any(argument.annotation, template.scope)
+    return argument.annotation is not None and template.is_open(argument.annotation)
 
 
 def is_generic(template: Template) -> bool:

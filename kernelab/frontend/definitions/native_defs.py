@@ -16,7 +16,6 @@ from kernelab.errors import Diagnostic, Source, Span, a_thing
 from kernelab.frontend.definitions.custom_derivatives import Rules
 from kernelab.frontend.definitions.definitions import Template
 from kernelab.frontend.definitions.functions import UserFunction
-from kernelab.frontend.meaning.annotations import annotation, is_any
 from kernelab.frontend.meaning.frame import BrokenCall, Mistake
 from kernelab.frontend.meaning.meanings import Bound, Instance, Meaning, Typed
 from kernelab.frontend.meaning.syntax_trees import is_none, module_of
@@ -156,7 +155,7 @@ class NativeFunction(UserFunction):
                     f"write def {self.name}(...) -> float: ...",
                 )
             return None
-        type = None if is_any(returns) else annotation(self.template.scope, self.template.places, returns)
+        type = None if self.template.is_open(returns) else self.template.type(returns)
         if not isinstance(type, Value) or scalar_of(type) in HALVES:
             message = f"{self.name} has an unsupported return type"
             raise self._mistake(message, "native C++ returns a number, a vector or a matrix", returns)

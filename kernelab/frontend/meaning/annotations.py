@@ -63,39 +63,26 @@ def _meant(scope: Scope, places: Places, node: ast.expr) -> AnyType:
             return _named(scope, places, node)
 
 
-def is_any(node: ast.expr, scope: Scope | None = None) -> bool:
+def is_any(node: ast.expr, scope: Scope) -> bool:
     """Whether an annotation leaves the type to the call: `Any`, a function, or an array or vector of `Any`.
 
-    In a scope, names may stand for `Any`, or for what `kernelab.types` or `typing` has for several types.
+    Names may stand for `Any`, or for what `kernelab.types` or `typing` has for several types.
     """
+    return any(_stands_for_any(part, scope) for part in ast.walk(node))
+
+
+def _stands_for_any(node: ast.AST, scope: Scope) -> bool:
     match node:
-        case ast.Name() | ast.Attribute() if word(node) in ("Any", "Function", "Callable"):
-            return True
-        case ast.Subscript(value=head) if word(head) == "Callable":
-            return True
-        case ast.Name() | ast.Attribute() if scope is not None and _stands_for_any(node, scope):
-            return True
         case ast.Constant(value=str() as text):
             return text.rpartition(".")[2] == "Any"
-        case ast.Subscript(slice=ast.Tuple(elts=[elem, *_])) | ast.Subscript(slice=elem):
-            return is_any(elem, scope)
-        case ast.Call(keywords=words, args=args):
-            parts = [*args, *(keyword.value for keyword in words)]
-            parts += [inner for part in parts if isinstance(part, ast.Tuple) for inner in part.elts]
-            return any(is_any(part, scope) for part in parts)
-        case _:
-            return False
-
-
-def _stands_for_any(node: ast.expr, scope: Scope) -> bool:
-    match node:
         case ast.Name(name):
             value = scope.assigned.get(name, scope.namespace.get(name))
-        case ast.Attribute(value=ast.Name(module), attr=name):
-            value = getattr(scope.namespace.get(module), name, None)
+        case ast.Attribute(value=inner, attr=name):
+            value = getattr(scope.namespace.get(word(inner)), name, None)
         case _:
             return False
-    return value is Any or isinstance(value, TypeVar) or type(value).__name__ == "AnyOf"
+    is_open = name in ("Any", "Function", "Callable") or value is Any
+    return is_open or isinstance(value, TypeVar) or type(value).__name__ == "AnyOf"
 
 
 def open_ndim(node: ast.expr) -> int | None:
@@ -105,15 +92,14 @@ def open_ndim(node: ast.expr) -> int | None:
             return ndim if word(head) in DIMENSIONS else None
         case ast.Subscript(value=head):
             return DIMENSIONS.get(word(head))
-        case ast.Call(func=head, keywords=words):
-            stated = [_number(keyword.value) for keyword in words if keyword.arg == "ndim"]
-            return (stated or [DIMENSIONS[word(head)]])[0] if word(head) in DIMENSIONS else None
+        case ast.Call(func=head, keywords=words) if word(head) in DIMENSIONS:
+            match {keyword.arg: keyword.value for keyword in words}.get("ndim"):
+                case ast.Constant(value=int() as ndim):
+                    return ndim
+                case _:
+                    return DIMENSIONS[word(head)]
         case _:
             return None
-
-
-def _number(node: ast.expr) -> int | None:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
 
 
 def _parsed(places: Places, node: ast.Constant, text: str) -> ast.expr:
