@@ -25,7 +25,6 @@ from kernelab.frontend.meaning.meanings import (
     Instance,
     Meaning,
     Parameter,
-    StructArrayRef,
     TupleOf,
     TupleType,
     Typed,
@@ -37,7 +36,7 @@ from kernelab.frontend.meaning.syntax_trees import is_none, leaves, returns_valu
 from kernelab.guidance.hint_tables import Offers
 from kernelab.hooks import Displayed
 from kernelab.host.single import Single
-from kernelab.lang.ir import Atom, CustomRules, Function
+from kernelab.lang.ir import CustomRules, Function
 from kernelab.lang.structs import AnyType, StructArray
 from kernelab.lang.types import Array, Scalar, bool_, float32, int32
 from kernelab.lang.verify import verify
@@ -277,29 +276,12 @@ class UserFunction(Offers, Single, Displayed):
 
 
 def _instance(frame: Frame, params: Mapping[str, Meaning], name: str, span: Span) -> Instance:
-    yields: list[Atom] = []
-    results = _results(frame.env.get(RETURNED), yields)
+    results = frame.env.get(RETURNED)
+    yields = array_views.run_time_atoms(results)
     # What is not a float in the adjoint or the tangent of a struct is a parameter already.
     vars = tuple(dict.fromkeys(var for meaning in params.values() for var in struct_values.vars_of(meaning)))
     function = Function(name, vars, frame.builder.close(*yields), (), span)
     return Instance(verify(function), results, tuple(frame.late_sums))
-
-
-def _results(value: Meaning | None, yields: list[Atom]) -> Meaning | None:
-    match value:
-        case Typed(atom):
-            yields.append(atom)
-            return value
-        case TupleOf(items) as whole:
-            return whole.of([item for item in (_results(item, yields) for item in items) if item is not None])
-        case ArrayRef():
-            yields += array_views.atoms(value)
-            return value
-        case StructArrayRef(indices=indices):
-            yields += indices
-            return value
-        case _:
-            return value
 
 
 def _stated(template: Template, node: ast.expr | None) -> AnyType | TupleType | None:

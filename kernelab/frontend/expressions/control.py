@@ -151,7 +151,7 @@ class _Carries:
     vars: list[Var] = field(default_factory=list)
     inits: list[Atom] = field(default_factory=list)
     yields: list[Atom] = field(default_factory=list)
-    slots: dict[Var, Slot] = field(default_factory=dict)
+    slots: dict[Atom, Slot] = field(default_factory=dict)
 
     def open(self, slot: Slot, init: Atom, span: Span) -> Typed:
         """A variable that has a value before the loop."""
@@ -163,15 +163,7 @@ class _Carries:
 
     def keep(self, opened: Meaning) -> None:
         """Yield what was carried in."""
-        match opened:
-            case Typed(Var() as var) if var in self.slots:
-                self.yields.append(var)
-            case TupleOf(items):
-                for item in items:
-                    self.keep(item)
-            case ArrayRef():
-                for atom in array_views.atoms(opened):
-                    self.keep(Typed(atom))
+        self.yields += [atom for atom in array_views.run_time_atoms(opened) if atom in self.slots]
 
     def flag(self, value: Atom, name: str) -> int | None:
         """Carry a flag that starts false in each iteration; None if it never is anything else."""

@@ -26,7 +26,7 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.meaning.promote import cast, default_scalar, spelled, weak_constant
 from kernelab.frontend.meaning.syntax_trees import LEFT, Jump
 from kernelab.lang.build import zero
-from kernelab.lang.ir import Atom, Const, Var
+from kernelab.lang.ir import Atom, Var
 from kernelab.lang.types import Scalar, Value, bool_, float32
 
 RETURNED = "%value"
@@ -145,17 +145,7 @@ def same(a: Meaning | None, b: Meaning | None) -> bool:
 
 
 def _at_run_time(value: Meaning) -> bool:
-    match value:
-        case Typed(atom):
-            return not isinstance(atom, Const)
-        case TupleOf(items):
-            return any(_at_run_time(item) for item in items)
-        case StructArrayRef(indices=indices):
-            return bool(indices)
-        case ArrayRef():
-            return array_views.is_view(value)
-        case _:
-            return False
+    return any(isinstance(atom, Var) for atom in array_views.run_time_atoms(value))
 
 
 def view_sides(side: Side, count: int) -> list[Side]:

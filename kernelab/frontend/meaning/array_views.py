@@ -22,6 +22,7 @@ from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     Meaning,
     SliceRange,
+    StructArrayRef,
     TupleOf,
     Typed,
     TypeRef,
@@ -29,6 +30,7 @@ from kernelab.frontend.meaning.meanings import (
     Weak,
     describe,
     is_number,
+    parts_of,
 )
 from kernelab.frontend.meaning.promote import cast, convert, integer_hint
 from kernelab.lang.build import elem_of, integer, zero
@@ -257,6 +259,18 @@ def _atoms(picks: Sequence[Pick]) -> Iterator[Atom]:
                 yield pick.step
         elif pick is not None:
             yield pick
+
+
+def run_time_atoms(value: Meaning | None) -> Iterator[Atom]:
+    """What exists at run time of a value, in order: numbers, and where its rows and slices of arrays are."""
+    for part in parts_of(value):
+        match part:
+            case Typed(atom):
+                yield atom
+            case ArrayRef():
+                yield from _atoms(part.picks)
+            case StructArrayRef(indices=indices):
+                yield from indices
 
 
 def with_atoms(array: ArrayRef, new: Sequence[Atom]) -> ArrayRef:
