@@ -33,12 +33,12 @@ from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError, Span, text_of
 from kernelab.lang import ir
+from kernelab.lang.dependence import dependences, reached
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import Type, float64, is_differentiable, with_scalar
 from kernelab.passes.access.independence import independent
 from kernelab.passes.common.copying import inline, widen_all
-from kernelab.passes.common.dependence import dependences, reached
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.footprint import grid_of

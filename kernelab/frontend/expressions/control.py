@@ -43,6 +43,7 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.meaning.promote import cast, default_scalar
 from kernelab.frontend.meaning.syntax_trees import Jump
 from kernelab.lang.build import FALSE, TRUE, zero
+from kernelab.lang.dependence import dependences, reached
 from kernelab.lang.ir import (
     Assert,
     Atom,
@@ -59,7 +60,6 @@ from kernelab.lang.ir import (
     While,
     changed,
     defs,
-    reads,
     walk,
 )
 from kernelab.lang.types import Scalar, Value, bool_, float32
@@ -387,25 +387,11 @@ def _may_differ(atom: Atom, body: Sequence[Stmt], carries: Sequence[Var], yields
     What other threads write in the meantime counts as nothing: nobody says that they run at the same time.
     Nor does an array count that shares its memory with one that the body writes.
     """
-    written = {array for stmt in walk(Block(tuple(body))) for array in changed(stmt)}
-    differing: set[Atom] = {carry for carry, last in zip(carries, yields, strict=True) if last is not carry}
-    _follow(body, written, differing)
-    return atom in differing
-
-
-def _follow(stmts: Sequence[Stmt], written: Set[Var], differing: set[Atom]) -> None:
-    """Add what the statements compute of what differs; elements of what is `written` may."""
-    for stmt in stmts:
-        if isinstance(stmt, If):
-            _follow(stmt.then.stmts, written, differing)
-            _follow(stmt.orelse.stmts, written, differing)
-            sides = zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True)
-            differing |= {out for out, *operands in sides if not differing.isdisjoint([stmt.cond, *operands])}
-            continue
-        inside = Block((stmt,))
-        is_open = any(_is_open(inner, written) for inner in walk(inside))
-        if is_open or not differing.isdisjoint(reads(inside)):
-            differing |= set(defs(stmt))
+    block = Block(tuple(body))
+    written = {array for stmt in walk(block) for array in changed(stmt)}
+    moved = [carry for carry, last in zip(carries, yields, strict=True) if last is not carry]
+    open_ = [out for stmt in walk(block) if _is_open(stmt, written) for out in defs(stmt)]
+    return atom in reached(dependences(block), [*moved, *open_])
 
 
 def _is_open(stmt: Stmt, written: Set[Var]) -> bool:

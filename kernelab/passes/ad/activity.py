@@ -15,10 +15,10 @@ from itertools import product
 
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang import ir
+from kernelab.lang.dependence import Edges, Node, reached
 from kernelab.lang.ops import Undefined, Zero
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.passes.ad.derivative_rules import has_grad
-from kernelab.passes.common.dependence import Edges, Node, reached
 from kernelab.passes.common.effects import block_effects
 
 Opaque = Callable[[ir.Custom], bool]

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from kernelab.lang import ir
 from kernelab.lang.build import type_of
+from kernelab.lang.dependence import dependences, reached
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, int32, int64, uint32
 from kernelab.passes.common.copying import Copier
-from kernelab.passes.common.dependence import dependences, reached
 from kernelab.passes.common.effects import Groups, aliases, effects
 from kernelab.passes.common.simplify import simplify
 
