@@ -14,7 +14,10 @@ Edges = Iterable[tuple[Node, Node]]
 
 
 def dependences(block: ir.Block, deciding: tuple[ir.Atom, ...] = ()) -> Iterator[tuple[Node, Node]]:
-    """What depends on what in a block, all of it on what is `deciding` whether it runs; of calls, all on all."""
+    """What depends on what in a block, all of it on what is `deciding` whether it runs.
+
+    All that a call gives depends on all that it takes.
+    """
     for stmt in block.stmts:
         match stmt:
             case ir.Let(_, op) if op is SHAPE:

@@ -306,7 +306,8 @@ def row_target(frame: Frame, node: ast.expr, value: Meaning | None) -> ArrayRef 
 
     A row without a slice takes a row only: a number there is an index that was forgotten.
     """
-    root, groups = _subscripts(node)
+    root, steps = places.steps_of(node, lambda attr: False)
+    groups = places.groups_of(steps)
     parts = [part for group in groups for part in group]
     has_slice = any(isinstance(part, ast.Slice) for part in parts)
     if not has_slice and not isinstance(value, ArrayRef):
@@ -323,14 +324,6 @@ def row_target(frame: Frame, node: ast.expr, value: Meaning | None) -> ArrayRef 
             return None
         base = array_views.enter(frame, base, group, node)
     return base
-
-
-def _subscripts(node: ast.expr) -> tuple[ast.expr, places.Groups]:
-    groups: places.Groups = []
-    while isinstance(node, ast.Subscript):
-        groups.append(node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice])
-        node = node.value
-    return node, groups[::-1]
 
 
 def _row_variable(frame: Frame, root: ast.expr) -> Meaning | None:

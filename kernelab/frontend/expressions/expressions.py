@@ -12,7 +12,6 @@ from kernelab.errors import Diagnostic
 from kernelab.frontend.expressions import calls, operations, places, reads, struct_values
 from kernelab.frontend.expressions.control import branch
 from kernelab.frontend.expressions.joins import THE_VALUE
-from kernelab.frontend.expressions.places import COMPONENTS, chain
 from kernelab.frontend.meaning import unsupported
 from kernelab.frontend.meaning.frame import Frame, Poisoned
 from kernelab.frontend.meaning.meanings import (
@@ -117,13 +116,13 @@ def _selection(frame: Frame, node: ast.Subscript | ast.Attribute) -> Meaning:
             base = frame.value(inner)
             if isinstance(base, ArrayRef):
                 return reads.extent(frame, base, frame.value(axis), axis)
-        case ast.Attribute(value=inner, attr=attr) if attr not in COMPONENTS:
+        case ast.Attribute(value=inner, attr=attr) if not places.is_component(attr):
             return reads.attribute(frame, node, _base(frame, inner))
-    root, groups = chain(node)
+    root, steps = places.steps_of(node, places.is_component)
     base = _base(frame, root)
     if isinstance(base, ModuleRef) and isinstance(node, ast.Attribute):
         return reads.attribute(frame, node, base)
-    return struct_values.read(frame, base, groups, node)
+    return struct_values.read(frame, base, places.groups_of(steps), node)
 
 
 def _base(frame: Frame, node: ast.expr) -> Meaning:

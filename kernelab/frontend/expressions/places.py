@@ -4,7 +4,7 @@ A component write is a functional insert into the variable or the element that h
 """
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 
 from kernelab.data_classes import dataclass
@@ -125,30 +125,39 @@ def few(frame: Frame, array: Meaning, node: ast.Slice) -> list[Meaning] | None:
 # ----------------------------------------------------------------------------------- elements and components
 
 
-def chain(node: ast.expr, assigned: bool = False) -> tuple[ast.expr, Groups]:
-    """The root of nested subscripts and component names, and the indices of each from left to right.
+Step = ast.Attribute | list[ast.expr]
+"""An attribute, or the indices of a subscript."""
 
-    Several letters at once count where they are `assigned`: what they give when read is a value of its own.
-    """
-    groups: Groups = []
+
+def steps_of(node: ast.expr, takes: Callable[[str], bool] = lambda attr: True) -> tuple[ast.expr, list[Step]]:
+    """The root of nested subscripts, and attributes that it `takes`, and these from left to right."""
+    steps: list[Step] = []
     while True:
         match node:
             case ast.Subscript(value=inner, slice=ast.Tuple(elts=indices)):
-                groups.append(indices)
+                steps.append(indices)
             case ast.Subscript(value=inner, slice=index):
-                groups.append([index])
-            case ast.Attribute(value=inner, attr=attr) if attr in COMPONENTS or (
-                assigned and is_swizzle(attr)
-            ):
-                groups.append([named(node)])
+                steps.append([index])
+            case ast.Attribute(value=inner, attr=attr) if takes(attr):
+                steps.append(node)
             case _:
-                return node, groups[::-1]
+                return node, steps[::-1]
         node = inner
 
 
-def is_swizzle(attr: str) -> bool:
-    """Whether a name stands for several components: by their letters, or as a part of a transform."""
-    return (len(attr) > 1 and set(attr) <= set(COMPONENTS)) or attr in PARTS
+def groups_of(steps: Sequence[Step]) -> Groups:
+    """The indices of each step, those that the names of components stand for too."""
+    return [[named(step)] if isinstance(step, ast.Attribute) else step for step in steps]
+
+
+def is_component(attr: str) -> bool:
+    """Whether a name stands for one component."""
+    return attr in COMPONENTS
+
+
+def names_components(attr: str) -> bool:
+    """Whether a name stands for components: by their letters, or as a part of a transform."""
+    return (bool(attr) and set(attr) <= set(COMPONENTS)) or attr in PARTS
 
 
 def named(node: ast.Attribute) -> ast.expr:
@@ -340,7 +349,9 @@ class Place:
 
 def place(frame: Frame, target: ast.expr) -> Place:
     """The place that a subscript or component on the left of an assignment names."""
-    root, groups = chain(target, assigned=True)
+    # Several letters count where they are assigned: what they give when read is a value of its own.
+    root, steps = steps_of(target, names_components)
+    groups = groups_of(steps)
     base = frame.value(root)
     if not groups:
         raise _not_assignable(frame, target, base)

@@ -17,7 +17,7 @@ import numpy as np
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, Span, counted
 from kernelab.frontend.expressions import places
-from kernelab.frontend.expressions.places import COMPONENTS, Component, Groups
+from kernelab.frontend.expressions.places import COMPONENTS, Component, Groups, Step
 from kernelab.frontend.meaning import array_views
 from kernelab.frontend.meaning.array_views import index
 from kernelab.frontend.meaning.frame import Frame, Mistake, NotSet, Poisoned
@@ -290,7 +290,7 @@ def place(frame: Frame, target: ast.expr) -> places.Place | StructPlace:
     """The place that a subscript or attribute on the left of an assignment names."""
     if any(part in frame.refused for part in ast.walk(target)):
         raise Poisoned
-    root, steps = _steps(target)
+    root, steps = places.steps_of(target)
     base = frame.value(root) if isinstance(root, ast.Name) else None
     if base is None or not is_struct(base):
         return places.place(frame, target)
@@ -347,36 +347,12 @@ def _place(
             raise frame.error(target, message, hint="set the field to an array parameter first")
 
 
-Step = ast.Attribute | list[ast.expr]
-
-
-def _steps(node: ast.expr) -> tuple[ast.expr, list[Step]]:
-    """The root of nested subscripts and attributes, and both in order."""
-    steps: list[Step] = []
-    while True:
-        match node:
-            case ast.Subscript(value=inner, slice=ast.Tuple(elts=indices)):
-                steps.append(indices)
-            case ast.Subscript(value=inner, slice=index):
-                steps.append([index])
-            case ast.Attribute(value=inner):
-                steps.append(node)
-            case _:
-                return node, steps[::-1]
-        node = inner
-
-
 def _groups(frame: Frame, base: Meaning, steps: Sequence[Step]) -> Groups:
     """The remaining steps below a leaf: indices and the names of components."""
-    groups: Groups = []
     for step in steps:
-        if not isinstance(step, ast.Attribute):
-            groups.append(step)
-        elif step.attr in COMPONENTS or places.is_swizzle(step.attr):
-            groups.append([places.named(step)])
-        else:
+        if isinstance(step, ast.Attribute) and not places.names_components(step.attr):
             raise frame.error(step, f"{describe(base)} has no {step.attr}", "name")
-    return groups
+    return places.groups_of(steps)
 
 
 def store(frame: Frame, spot: StructPlace, value: Meaning, source: ast.expr) -> None:
