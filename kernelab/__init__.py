@@ -89,7 +89,7 @@ def _live(shown: _Any, static: dict[str, str]) -> dict[str, _Any]:
         return static
     try:
         from kernelab.jupyter.live import live_bundle
-    except ImportError:  # anywidget is not installed; `kernelab doctor` says so
+    except ImportError:  # ipywidgets is not installed; `kernelab doctor` says so
         return static
     return live_bundle(shown, static)
 

@@ -39,7 +39,8 @@ USE_ANOTHER = "set KERNELAB_CXX to another compiler"
 
 OPTIONAL = (
     ("notebooks", "ipykernel", "for the magic: pip install 'kernelab[jupyter]'"),
-    ("live tapes", "anywidget", "for tapes that follow a cell: pip install 'kernelab[jupyter]'"),
+    ("live tapes", "ipywidgets", "for tapes that follow a cell: pip install 'kernelab[jupyter]'"),
+    ("anywidget", "anywidget", "for live tapes in other editors than JupyterLab: pip install anywidget"),
     ("plots", "matplotlib", "pip install 'kernelab[jupyter]'"),
     ("sparse matrices", "scipy", "pip install 'kernelab[sparse]'"),
     ("bfloat16", "ml_dtypes", "pip install 'kernelab[bfloat16]'"),

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = ("jupyter", "sparse", "bfloat16", "dask", "matrix")
+EXTRAS = ("notebook", "jupyter", "sparse", "bfloat16", "dask", "matrix")
 FOLDERS = ("lang", "frontend", "conformance", "contract", "codegen")
 CHECKED = ["test_tiny.py", "test_public_names.py", "test_core.py", *FOLDERS]
 FIRST, LAST = (3, 11), (3, 14)

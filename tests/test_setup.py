@@ -121,6 +121,7 @@ def test_doctor_reports_on_every_part() -> None:
             "cache",
             "notebooks",
             "live tapes",
+            "anywidget",
             "plots",
             "sparse matrices",
         ),

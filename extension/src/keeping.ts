@@ -7,7 +7,8 @@
 import type { Model } from "./protocol";
 
 export const OURS = "kernelab.jupyter.live.TapeWidget";
-const ALL_OURS: unknown[] = [OURS, "kernelab.jupyter.live.ViewWidget"];
+export const VIEWS = "kernelab.jupyter.live.ViewWidget";
+const ALL_OURS: unknown[] = [OURS, VIEWS];
 const VIEW = "application/vnd.jupyter.widget-view+json";
 const STATE = "application/vnd.jupyter.widget-state+json";
 const REFERENCE = "IPY_MODEL_";

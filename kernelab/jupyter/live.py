@@ -6,6 +6,7 @@ keeps.  Comm callbacks of tapes run on another thread than cells: everything beh
 """
 
 import json
+import sys
 import threading
 import time
 import warnings
@@ -13,9 +14,8 @@ import weakref
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-import anywidget
 import ipywidgets
 import traitlets
 from IPython.core.getipython import get_ipython
@@ -124,6 +124,7 @@ PUMP = Pump()
 
 STATIC = Path(__file__).with_name("static")
 FRONT_END, FRAMES = STATIC / "tape.js", STATIC / "frames.js"
+EXTENSION = Path(sys.prefix, "share", "jupyter", "labextensions", "kernelab", "package.json")
 NOT_BUILT = (
     "the live view is missing: its front-end was not built when kernelab was installed, because there was no "
     "node with npm (18 or newer). Install node, then kernelab again; in a checkout: make frontend"
@@ -179,10 +180,41 @@ export default () => {
 """What each widget brings itself."""
 
 
-class Scripted(anywidget.AnyWidget):
+def _same(text: str) -> Any:
+    return traitlets.Unicode(text).tag(sync=True)
+
+
+class PlainWidget(ipywidgets.DOMWidget):  # type: ignore[misc]
+    """A widget with the state of one of anywidget's, which the extension of JupyterLab can draw alone."""
+
+    _model_name, _view_name = _same("AnyModel"), _same("AnyView")
+    _model_module, _view_module = _same("anywidget"), _same("anywidget")
+    _model_module_version, _view_module_version = _same("~0.9.*"), _same("~0.9.*")
+    _anywidget_id = _same("")
+
+    @traitlets.default("_anywidget_id")
+    def _class_name(self) -> str:
+        return f"{type(self).__module__}.{type(self).__name__}"
+
+
+if TYPE_CHECKING:
+    AnyWidget = PlainWidget
+else:
+    try:
+        from anywidget import AnyWidget
+    except ImportError:
+        AnyWidget = PlainWidget
+
+
+def has_host() -> bool:
+    """Whether pages can draw our widgets, as far as this environment tells."""
+    return AnyWidget is not PlainWidget or EXTENSION.is_file()
+
+
+class Scripted(AnyWidget):
     """A widget whose script is that of all of its kind."""
 
-    _esm = LOADER
+    _esm = traitlets.Unicode(LOADER).tag(sync=True)
     front_end: ClassVar[Path]
     script: Any = traitlets.Instance(Script).tag(sync=True, **ipywidgets.widget_serialization)
 
@@ -361,14 +393,14 @@ _KEPT: "weakref.WeakSet[LiveView]" = weakref.WeakSet()
 def live_bundle(shown: Tape | LiveView, static: dict[str, str]) -> dict[str, Any]:
     """The static forms and the widget; the reason where there is no widget to be had.
 
-    The static forms alone where `kl.config.live_tapes` is off, or no thread can be started.
+    The static forms alone where `kl.config.live_tapes` is off, no page can draw widgets, or no thread starts.
     """
     shell = get_ipython()
     if shell is not None and _settle not in shell.events.callbacks["post_run_cell"]:
         shell.events.register("post_run_cell", _settle)
     if isinstance(shown, LiveView):
         _KEPT.add(shown)
-    if not settings().live_tapes or not _threads_start():
+    if not (settings().live_tapes and has_host() and _threads_start()):
         return static
     if not is_built():
         return static | {"text/html": f"{static.get('text/html', '')}<small>({NOT_BUILT})</small>"}

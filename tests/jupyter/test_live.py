@@ -1,6 +1,7 @@
 """The widget of a tape, with a comm that goes nowhere: what is sent, when, and what is answered."""
 
 import gc
+import importlib
 import json
 import sys
 import threading
@@ -18,6 +19,7 @@ import pytest
 from comm.base_comm import BaseComm
 
 import kernelab as kl
+import kernelab.jupyter
 from kernelab.jupyter import live
 from kernelab.jupyter.live import Pump
 
@@ -341,8 +343,44 @@ def test_where_no_thread_starts_tapes_are_static(monkeypatch: pytest.MonkeyPatch
     live._threads_start.cache_clear()
 
 
-def test_without_anywidget_tapes_are_static(monkeypatch: pytest.MonkeyPatch, tape: kl.Tape) -> None:
+@pytest.fixture
+def without_anywidget(comms: None, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What `live` is where anywidget is not installed."""
     monkeypatch.setitem(sys.modules, "anywidget", None)
+    monkeypatch.delitem(sys.modules, "kernelab.jupyter.live")
+    monkeypatch.setattr(kernelab.jupyter, "live", live)
+    return importlib.import_module("kernelab.jupyter.live")
+
+
+def test_the_state_of_a_tape_is_the_same_without_anywidget(
+    widget: live.TapeWidget, without_anywidget: Any
+) -> None:
+    other = without_anywidget.TapeWidget(kl.Tape())
+    ours, theirs = other.get_state(), widget.get_state()
+    assert ours.keys() == theirs.keys()
+    differ = {key for key in ours if ours[key] != theirs[key]}
+    assert differ <= {"layout", "script", "_model_module_version", "_view_module_version"}
+    other.close()
+
+
+@pytest.mark.parametrize("is_installed", [False, True])
+def test_without_anywidget_tapes_live_where_the_extension_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    front_end: Path,
+    without_anywidget: Any,
+    is_installed: bool,
+) -> None:
+    place = tmp_path / "package.json"
+    if is_installed:
+        place.touch()
+    monkeypatch.setattr(without_anywidget, "EXTENSION", place)
+    shown = without_anywidget.live_bundle(kl.Tape(), {"text/plain": "tape"})
+    assert ("application/vnd.jupyter.widget-view+json" in shown) == is_installed
+
+
+def test_without_ipywidgets_tapes_are_static(monkeypatch: pytest.MonkeyPatch, tape: kl.Tape) -> None:
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
     monkeypatch.delitem(sys.modules, "kernelab.jupyter.live")
     monkeypatch.setitem(
         sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1))

@@ -14,6 +14,7 @@ import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab
 import { late } from "./late";
 import type { Host, Main } from "./main";
 import { NABLA, offer, sidePlace } from "./places";
+import { widgets } from "./widgets";
 
 const PLUGIN = "kernelab:plugin";
 
@@ -90,4 +91,4 @@ const plugin: JupyterFrontEndPlugin<void> = {
   },
 };
 
-export default plugin;
+export default [plugin, widgets];
