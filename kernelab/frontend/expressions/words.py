@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Sequence
 from functools import reduce
 from itertools import product
 from typing import get_args
@@ -197,7 +198,7 @@ def expect(frame: Frame, node: ast.Call, operator: str, name: str) -> None:
 def expect_near(frame: Frame, node: ast.Call) -> None:
     """`expect_near(a, b, tolerance)`: end the launch with an error where two values differ by more.
 
-    Vectors are near where their largest difference is, matrices where its Frobenius norm is.
+    Vectors and matrices are near where the largest difference of a component is.
     """
     values, parts = _expected(frame, "expect_near", ("a", "b", "tolerance"), node)
     tolerance = values[2] if len(values) == 3 else Weak(_TOLERANCE)
@@ -228,18 +229,13 @@ def _near(
     parts: tuple[ast.expr, ast.expr],
 ) -> Atom:
     difference = operate(frame, "sub", [a, b], node, parts)
-    if isinstance(difference, Typed) and isinstance(difference.type, Mat):
-        square = operate(frame, "ddot", [difference, difference], node, (node, node))
-        largest = operate(frame, "sqrt", [square], node, (node,))
-    else:
-        largest = operate(frame, "abs", [difference], node, (node,))
-        if isinstance(largest, Typed) and isinstance(largest.type, Vec):
-            # Not by `max`, which passes over a NaN that is not the first component.
-            sizes = frame.builder.components(largest.atom)
-            truths = [operate(frame, "le", [Typed(x), tolerance], node, (node, node)) for x in sizes]
-            atoms = [materialise(frame, truth, node) for truth in truths]
-            return reduce(lambda a, b: frame.builder.apply("and", a, b), atoms)
-    return materialise(frame, operate(frame, "le", [largest, tolerance], node, (node, node)), node)
+    each: Sequence[Weak | Typed] = [difference]
+    if isinstance(difference, Typed):  # not by `max`, which passes over a NaN that is not the first component
+        each = [Typed(x) for x in frame.builder.components(difference.atom)]
+    sizes = [operate(frame, "abs", [one], node, (node,)) for one in each]
+    truths = [operate(frame, "le", [size, tolerance], node, (node, node)) for size in sizes]
+    atoms = [materialise(frame, truth, node) for truth in truths]
+    return reduce(lambda a, b: frame.builder.apply("and", a, b), atoms)
 
 
 # ------------------------------------------------------------------------------------------------------ print

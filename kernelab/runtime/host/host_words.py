@@ -36,11 +36,11 @@ def expect_neq(a: Any, b: Any) -> None:
 def expect_near(a: Any, b: Any, tolerance: float = 1e-6) -> None:
     """Raise KernelAssertionError unless two values differ by `tolerance` at most, NaN from everything.
 
-    Of vectors the largest difference of a component counts, of matrices the Frobenius norm of the difference.
+    Of vectors and matrices the largest difference of a component counts.
     """
     _compared("expect_near", a, b)
     difference = np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64))
-    distance = float(np.linalg.norm(difference) if difference.ndim == 2 else np.max(difference, initial=0.0))
+    distance = float(np.max(difference, initial=0.0))
     _require(distance <= tolerance, f"expect_near: {a} and {b} differ by {distance:g}, not {tolerance:g}")
 
 
