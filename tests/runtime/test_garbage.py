@@ -6,7 +6,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.runtime.context.garbage import put_off
-from kernelab.runtime.memory.memory import Allocation
+from kernelab.runtime.memory.memory import Allocation, Watches
 
 TEXT = """
 def scale(x: array[float], y: array[float]):
@@ -67,3 +67,31 @@ def test_adjoints_are_freed_without_the_collector() -> None:
     finally:
         gc.enable()
     assert counts[1] == counts[-1]
+
+
+def test_a_watcher_that_goes_while_another_one_is_added_disturbs_nothing() -> None:
+    class Circle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    before = gc.get_threshold()
+    try:
+        for threshold in range(
+            1, 60
+        ):  # once at each of the objects that adding makes, Python looks for garbage
+            gc.disable()
+            gc.collect()
+            watches, living = Watches(), [Circle() for _ in range(3)]
+            for watcher, start in zip(living, (5, 30), strict=False):
+                watches.add(watcher, start, start + 1)
+            watches.add(Circle(), 10, 11)
+            gc.set_threshold(threshold)
+            gc.enable()
+            watches.add(living[2], 7, 8)
+            gc.disable()
+            gc.collect()
+            assert watches.starts == [5, 7, 30]
+            assert watches.of(7, 8) == [living[2]]
+    finally:
+        gc.set_threshold(*before)
+        gc.enable()

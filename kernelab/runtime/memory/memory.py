@@ -91,9 +91,11 @@ class Watches:
 
     def add(self, watcher: Watcher, start: int, stop: int) -> None:
         """Add a watcher, which is forgotten when it dies."""
+        watched = stop, weakref.ref(watcher, lambda ref: self._drop(start, ref))
+        # From here on nothing is made that Python would look for garbage at, which drops others.
         position = bisect_right(self.starts, start)
         self.starts.insert(position, start)
-        self._watched.insert(position, (stop, weakref.ref(watcher, lambda ref: self._drop(start, ref))))
+        self._watched.insert(position, watched)
         self._longest = max(self._longest, stop - start)
 
     def remove(self, watcher: Watcher, start: int) -> None:
