@@ -35,6 +35,7 @@ from kernelab.codegen.cpp.targets import Flavor, Outline, polled
 from kernelab.codegen.cpp.wide_accumulators import Wide, total_of, totals, wide_of
 from kernelab.codegen.cpp.writer import (
     Writer,
+    axes_of,
     chosen,
     early_saves,
     ends_in_choice,
@@ -173,12 +174,8 @@ class Body(Writer):
                 continue
             if isinstance(var.type, Array):
                 yield f"char* const {name} = (char*)args[{slot}];"
-                extents = ", ".join(f"{name}_n{k} = args[{slot + 1 + k}]" for k in range(var.type.ndim))
-                strides = ", ".join(
-                    f"{name}_s{k} = args[{slot + 1 + var.type.ndim + k}]" for k in range(var.type.ndim)
-                )
-                yield f"const {self.extent_type} {extents};"
-                yield f"const {self.stride_type} {strides};"
+                given, ndim = [f"args[{slot + 1 + k}]" for k in range(2 * var.type.ndim)], var.type.ndim
+                yield from self.dimensions(name, given[:ndim], given[ndim:])
             else:
                 scalar = scalar_of(var.type)
                 value = spelling.load(scalar, f"(args + {slot})")
@@ -393,8 +390,4 @@ def _suffixes(param: Param) -> list[str]:
     """The suffixes of the names of a parameter's locals."""
     if param.residual:
         return ["_handle", "_room", "_length", "_capacity"]
-    return (
-        [f"_{letter}{k}" for letter in "ns" for k in range(param.type.ndim)]
-        if isinstance(param.type, Array)
-        else []
-    )
+    return axes_of(param.type.ndim) if isinstance(param.type, Array) else []

@@ -219,24 +219,16 @@ class Writer:
     def allocate(self, stmt: ir.Alloc) -> None:
         elem, ndim = elem_of(stmt.out), len(stmt.shape)
         scalar, inner = scalar_of(elem), size_of(elem)
-        name = self.name.family(
-            stmt.out, ["_data", *(f"_{letter}{k}" for letter in "ns" for k in range(ndim))]
-        )
-        for line in self.own_memory.zeros(name, stmt):
-            self.line(line)
+        name = self.name.family(stmt.out, ["_data", *axes_of(ndim)])
         sizes = [math.prod(stmt.shape[k + 1 :]) * inner * spelling.size(scalar) for k in range(ndim)]
-        extents = ", ".join(f"{name}_n{k} = {extent}" for k, extent in enumerate(stmt.shape))
-        strides = ", ".join(f"{name}_s{k} = {size}" for k, size in enumerate(sizes))
-        self.line(f"const {self.extent_type} {extents};")
-        self.line(f"const {self.stride_type} {strides};")
+        for line in (*self.own_memory.zeros(name, stmt), *self.dimensions(name, stmt.shape, sizes)):
+            self.line(line)
 
-    @property
-    def extent_type(self) -> str:
-        return "unsigned" if self.near else "u64"
-
-    @property
-    def stride_type(self) -> str:
-        return "unsigned" if self.near else "i64"
+    def dimensions(self, name: str, shape: Sequence[object], strides: Sequence[object]) -> Iterator[str]:
+        """The lines that declare the extents and the strides of an array."""
+        for type, letter, values in (("u64", "n", shape), ("i64", "s", strides)):
+            declared = ", ".join(f"{name}_{letter}{k} = {value}" for k, value in enumerate(values))
+            yield f"const {'unsigned' if self.near else type} {declared};"
 
     def load(self, stmt: ir.Load) -> None:
         if stmt.held is not None:
@@ -420,6 +412,11 @@ class Writer:
         self.check(full, f"status[{ROOM}] ? {KEPT} : {MEMORY}", Site(self.span or NOWHERE))
         self.line(spelling.store(scalar, f"({name} + {name}_length * {size})", self.atom(value)))
         self.line(f"{name}_length += {self.flavor.spread};")
+
+
+def axes_of(ndim: int) -> list[str]:
+    """The suffixes of the names of the extents and strides of an array."""
+    return [f"_{letter}{k}" for letter in "ns" for k in range(ndim)]
 
 
 def site_of(span: Span, array: ir.Var) -> Site:
