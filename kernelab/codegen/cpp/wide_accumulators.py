@@ -44,30 +44,35 @@ def wide(function: ir.Function) -> tuple[ir.Atomic, ...]:
     if function.aliased:
         return ()
     looked_at, may_repeat = arrays_looked_at(function), _totals(function)
-    sums = (stmt for stmt in _repeated(function, function.body) if may_repeat.get(stmt, True))
-    return tuple(stmt for stmt in sums if _is_sum(stmt, looked_at))
+    sums = (stmt for stmt, turns in _atomics(function) if not _is_apart(function, stmt, turns, may_wrap=True))
+    return tuple(stmt for stmt in sums if may_repeat.get(stmt, True) and _is_sum(stmt, looked_at))
 
 
 @lru_cache(16)
 def _totals(function: ir.Function) -> dict[ir.Atomic, bool]:
     """The additions that go to a running total, and whether one may come to an element more than once."""
-    may_repeat = {}
-    for stmt, turns in _sums(function):
-        counted = {var for turn in turns for var in turn.counted}
-        is_apart_in_all = is_apart(function, [stmt.indices]) and counted <= {*stmt.indices}
-        may_repeat[stmt] = bool(turns) and not is_apart_in_all
-    return may_repeat
+    return {stmt: bool(turns) and not _is_apart(function, stmt, turns) for stmt, turns in _sums(function)}
+
+
+def _is_apart(
+    function: ir.Function, stmt: ir.Atomic, turns: tuple["_Turns", ...], may_wrap: bool = False
+) -> bool:
+    """Whether the element of an addition is another one in each thread and each of these iterations."""
+    counted = {var for turn in turns for var in turn.counted}
+    return is_apart(function, [stmt.indices], may_wrap=may_wrap) and counted <= {*stmt.indices}
 
 
 def _sums(function: ir.Function) -> Iterator[tuple[ir.Atomic, tuple["_Turns", ...]]]:
     """Those additions, each with the turns in which its element changes."""
     if function.aliased:
         return
-    looked_at, own = arrays_looked_at(function), function.linear
-    told_apart: set[ir.Atom] = {*function.threads} if own is None else {*function.threads, own}
-    for stmt, turns in _steady(function.body, (_Turns(told_apart, ()),)):
-        if _is_sum(stmt, looked_at):
-            yield stmt, turns
+    looked_at = arrays_looked_at(function)
+    for stmt, turns in _atomics(function):
+        steady = turns
+        while steady and not steady[-1].changing.intersection(stmt.indices):
+            steady = steady[:-1]
+        if steady != turns and _is_sum(stmt, looked_at):
+            yield stmt, steady
 
 
 def met_by_all(function: ir.Function) -> tuple[ir.Atomic, ...]:
@@ -97,24 +102,6 @@ def settled_in(function: ir.Function) -> dict[ir.Atomic, ir.Var | None]:
     return {
         stmt: turns[-1].counted[0] if turns and turns[-1].counted else None for stmt, turns in _sums(function)
     }
-
-
-def _repeated(
-    function: ir.Function, block: ir.Block, loops: frozenset[ir.Var] = frozenset()
-) -> Iterator[ir.Atomic]:
-    """The atomics whose indices may be equal in several threads or iterations."""
-    for stmt in block.stmts:
-        match stmt:
-            case ir.Atomic(indices=indices):
-                if not (is_apart(function, [indices], may_wrap=True) and loops <= {*indices}):
-                    yield stmt
-            case ir.If(then=then, orelse=orelse):
-                yield from _repeated(function, then, loops)
-                yield from _repeated(function, orelse, loops)
-            case ir.For(index=index, body=body):
-                yield from _repeated(function, body, loops | {index})
-            case ir.While(carries=carries, body=body):
-                yield from _repeated(function, body, loops | {*carries})
 
 
 @lru_cache(16)
@@ -147,22 +134,27 @@ class _Turns:
     counted: tuple[ir.Var, ...]
 
 
-def _steady(block: ir.Block, turns: tuple[_Turns, ...]) -> Iterator[tuple[ir.Atomic, tuple[_Turns, ...]]]:
-    """The atomics of one element while the innermost loop runs, each with those turns in which it changes."""
+def _atomics(function: ir.Function) -> Iterator[tuple[ir.Atomic, tuple[_Turns, ...]]]:
+    """The atomics in order, each with the turns of the launch and of the loops around it.
+
+    These know by then which values change that an index may be.
+    """
+    own = () if function.linear is None else (function.linear,)
+    return _within(function.body, (_Turns({*function.threads, *own}, ()),))
+
+
+def _within(block: ir.Block, turns: tuple[_Turns, ...]) -> Iterator[tuple[ir.Atomic, tuple[_Turns, ...]]]:
     for stmt in block.stmts:
         match stmt:
-            case ir.Atomic(indices=indices) if not turns[-1].changing.intersection(indices):
-                steady = turns
-                while steady and not steady[-1].changing.intersection(indices):
-                    steady = steady[:-1]
-                yield stmt, steady
+            case ir.Atomic():
+                yield stmt, turns
             case ir.If(then=then, orelse=orelse):
-                yield from _steady(then, turns)
-                yield from _steady(orelse, turns)
+                yield from _within(then, turns)
+                yield from _within(orelse, turns)
             case ir.For(index=index, carries=carries, body=body):
-                yield from _steady(body, (*turns, _Turns({index, *carries}, (index,))))
+                yield from _within(body, (*turns, _Turns({index, *carries}, (index,))))
             case ir.While(carries=carries, body=body):
-                yield from _steady(body, (*turns, _Turns({*carries}, carries)))
+                yield from _within(body, (*turns, _Turns({*carries}, carries)))
         for turn in turns:
             if not isinstance(stmt, ir.Let) or turn.changing.intersection(ir.atoms(stmt)):
                 turn.changing.update(ir.defs(stmt))
