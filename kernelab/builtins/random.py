@@ -20,7 +20,7 @@ from typing import Any
 from kernelab.builtins.composite import composite
 from kernelab.builtins.table import Float, Vec2, Vec3, Vec4, added
 from kernelab.data_classes import dataclass
-from kernelab.lang.ops import VecPattern, Zero
+from kernelab.lang.ops import Derivative, Expanded, VecPattern, Zero
 from kernelab.lang.types import Scalar, float32, int32, uint32
 
 State: Any = uint32
@@ -32,6 +32,7 @@ Triple: Any = VecPattern(float32, 3)
 STATES = (0.0, 4e9)
 SEEDS = (-2e9, 2e9)
 TURN = 2.0 * math.pi
+_ZERO = Zero()
 
 
 def hashed(m: Any, state: Any) -> Any:
@@ -50,9 +51,11 @@ def _drawn(m: Any, state: Any, count: int) -> list[Any]:
     return numbers
 
 
-def _numbers(draws: int, exact: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A record that takes so many draws from a state, and has no derivative."""
-    return composite(derivative=Zero(), domain=STATES, exact=exact, tags=(f"draws {draws}",))
+def _numbers(
+    draws: int, domain: Any = STATES, derivative: Derivative = _ZERO, **record: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A record that takes so many draws from a state; it has no derivative unless given."""
+    return composite(derivative=derivative, domain=domain, tags=(f"draws {draws}",), **record)
 
 
 @composite(derivative=Zero(), domain=SEEDS, exact=True)
@@ -92,17 +95,13 @@ def _whole(m: Any, state: Any, low: Any, high: Any) -> Any:
     return m.to(drawn, m.type_of(low))
 
 
-@composite(
-    derivative=Zero(), domain=(STATES, (-9.0, 0.0), (1.0, 9.0)), name="randi", tags=("draws 1",), exact=True
-)
+@_numbers(1, (STATES, (-9.0, 0.0), (1.0, 9.0)), name="randi", exact=True)
 def randi_between(m: Any, state: State, low: Seed, high: Seed) -> Seed:
     """A whole number from ``low`` to ``high``, ``high`` excluded; ``low`` where that leaves none."""
     return _whole(m, state, low, high)
 
 
-@composite(
-    derivative=Zero(), domain=(STATES, (0.0, 4.0), (5.0, 9.0)), name="randu", tags=("draws 1",), exact=True
-)
+@_numbers(1, (STATES, (0.0, 4.0), (5.0, 9.0)), name="randu", exact=True)
 def randu_between(m: Any, state: State, low: State, high: State) -> State:
     """A whole number from ``low`` to ``high``, ``high`` excluded; ``low`` where that leaves none."""
     return _whole(m, state, low, high)
@@ -114,7 +113,7 @@ def randf(m: Any, state: State) -> Single:
     return _drawn(m, state, 1)[0]
 
 
-@composite(domain=(STATES, (-3.0, 0.0), (1.0, 3.0)), name="randf", tags=("draws 1",), exact=True)
+@_numbers(1, (STATES, (-3.0, 0.0), (1.0, 3.0)), Expanded(), name="randf", exact=True)
 def randf_between(m: Any, state: State, low: Float, high: Float) -> Float:
     """A float from ``low`` to ``high``; the derivative is that of ``low + (high - low) * randf(state)``."""
     return (high - low) * m.to(_drawn(m, state, 1)[0], m.type_of(low)) + low
