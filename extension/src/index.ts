@@ -13,6 +13,9 @@ import { type Store, storeOf } from "./store";
 import { Sweep } from "./sweep";
 import { Timeline } from "./timeline";
 
+/** For how many milliseconds at most nothing new is drawn while something is pressed. */
+const HOLD = 2000;
+
 interface Panel {
   readonly element: HTMLElement;
   update(): void;
@@ -75,7 +78,13 @@ class View {
     const panels = html("div", { class: "klt-panels" }, ...Object.values(this.panels).map((panel) => panel.element));
     this.element = html(
       "section",
-      { class: "klt", "aria-label": "tape" },
+      {
+        class: "klt",
+        "aria-label": "tape",
+        // Browsers make no click of a press whose element is gone when it ends.
+        pointerdown: () => this.postpone(performance.now() + HOLD),
+        pointerup: () => this.postpone(0),
+      },
       html("header", {}, this.title, tabs),
       this.connection.element,
       this.problems.element,
@@ -128,6 +137,17 @@ class View {
     if (pause > 0) this.pausing = setTimeout(frame, pause);
     else frame();
   };
+
+  /** Draw what waits to be drawn at another time. */
+  private postpone(until: number): void {
+    this.resume = until;
+    if (!this.waiting && this.pausing === undefined) return;
+    clearTimeout(this.pausing);
+    cancelAnimationFrame(this.waiting);
+    this.pausing = undefined;
+    this.waiting = 0;
+    this.schedule();
+  }
 
   private redraw(): void {
     this.waiting = 0;

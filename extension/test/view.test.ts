@@ -169,6 +169,22 @@ test("launches appear as news come", () => {
   expect(words(".klt-heading")).toBe("tape 5 records, 3 arrays");
 });
 
+test("what is pressed stays until it is let go, for a while at most", () => {
+  const model = view(),
+    scroller = el.querySelector(".klt-scroller")!;
+  const news = (from: number) => model.news({ epoch: 0, from: { records: from, times: from }, records: [0], times: [3] });
+  scroller.dispatchEvent(new Event("pointerdown", { bubbles: true }));
+  news(4);
+  expect(rows()).toHaveLength(4);
+  scroller.dispatchEvent(new Event("pointerup", { bubbles: true }));
+  expect(rows()).toHaveLength(5);
+  scroller.dispatchEvent(new Event("pointerdown", { bubbles: true }));
+  news(5);
+  expect(rows()).toHaveLength(5);
+  vi.advanceTimersByTime(2000);
+  expect(rows()).toHaveLength(6);
+});
+
 test("of a long tape only the rows in sight are drawn", () => {
   view({}, 10_000);
   expect(rows().length).toBeLessThan(40);

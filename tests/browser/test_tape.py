@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.conftest import Lab, reopen
@@ -75,7 +76,13 @@ def test_launches_and_an_overwrite_appear_while_the_cell_runs_and_questions_are_
     shown.get_by_role("button", name="trace").click()
     expect(shown.locator(".klt-answer")).to_contain_text("thread 3 of square")
     expect(rows(shown)).to_have_count(2)  # the cell waits for the gate
+    # A press ends behind news: a click all the same.
+    rows(shown).nth(1).locator("text.klt-code").hover()
+    page.mouse.down()
     gate.touch()
+    expect(page.locator(".jp-InputArea-prompt").last).to_have_text("[4]:")
+    page.mouse.up()
+    expect(shown.locator(".klt-facts h5")).to_have_text("2 assign")
     expect(rows(shown)).to_have_count(3)
     shown.get_by_role("tab", name="backward").click()
     expect(shown.locator(".klt-now")).to_contain_text("step 1 of 2: back through launch 3, total")
@@ -140,6 +147,21 @@ def test_a_click_on_an_element_of_a_gradient_leads_to_the_launch_and_the_thread_
     shown.get_by_role("tab", name="backward").click()
     shown.get_by_role("button", name="measure on copies").click()
     expect(shown.locator(".klt-now")).to_contain_text("step 1 of 2: back through launch 2, total")
+
+
+@pytest.mark.long
+def test_a_view_whose_model_comes_late_is_live_all_the_same(open_notebook: Open, front_end: Path) -> None:
+    notebook = open_notebook("import ipywidgets", LOST)
+    page = notebook.page
+    given_up: list[Any] = []
+    page.on("console", lambda told: given_up.append(told) if "model not found" in told.text else None)
+    notebook.run_all()
+    shown = page.locator(".jp-OutputArea-output").last
+    expect(shown).to_have_text("the static form")
+    while len(given_up) < 8:
+        page.wait_for_event("console")
+    notebook.run_in_kernel("late = ipywidgets.HTML('the live one', model_id='nobody')")
+    expect(shown).to_have_text("the live one")
 
 
 def is_dark(color: str) -> bool:

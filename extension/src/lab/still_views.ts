@@ -10,8 +10,9 @@ const WIDGET = "application/vnd.jupyter.widget-view+json";
 /** What ipywidgets writes for ever once it has looked for a model for two seconds. */
 const LOST = "Error displaying widget: model not found";
 
-/** How often the model is looked for again. */
-const TRIES = 5;
+/** How often the model is looked for again, in four minutes: JupyterLab may read it after a kernel that is slow to start. */
+const TRIES = 11;
+const pause = (tried: number) => new Promise((resolve) => setTimeout(resolve, 100 * 2 ** tried));
 
 /** Our views of a notebook are never such an error. */
 export function keepViews({ content }: NotebookPanel): void {
@@ -46,8 +47,10 @@ async function show(output: IOutputModel, place: Panel, rendermime: IRenderMimeR
   for (let tried = 0; tried < TRIES && !place.isDisposed; tried++) {
     const live = rendermime.createRenderer(WIDGET);
     await live.renderModel(output);
-    if (live.node.textContent === LOST || place.isDisposed) live.dispose();
-    else {
+    if (live.node.textContent === LOST || place.isDisposed) {
+      live.dispose();
+      await pause(tried);
+    } else {
       still.dispose();
       return place.addWidget(live);
     }
