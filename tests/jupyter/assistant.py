@@ -73,9 +73,10 @@ class Page:
 
 @contextmanager
 def running(notebook: Notebook, file: Path, body: str = "pass") -> Iterator[None]:
-    """Within the block a cell runs `body` over and over: it ends with the block, not by time."""
+    """Within the block a cell runs `body`, at least once and until the block ends, not for some time."""
     notebook.run("import pathlib, time")
-    code = f"while not pathlib.Path({str(file)!r}).exists():\n    {body}\n    time.sleep(0.001)"
+    leave = f"if pathlib.Path({str(file)!r}).exists():\n        break"
+    code = f"while True:\n    {body}\n    {leave}\n    time.sleep(0.001)"
     request = notebook.client.execute(code)
     try:
         yield
