@@ -7,20 +7,21 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kernelab.codegen.listing.listing import Listing
 from kernelab.errors import BuildError, Span
 from kernelab.frontend import KernelDefinition, UserFunction
+from kernelab.frontend.meaning.name_lookup import SYMBOLS
 from kernelab.frontend.meaning.trial import trial
 from kernelab.jupyter.cell_text import CellText
 from kernelab.jupyter.checking import Checked, checked
 from kernelab.jupyter.magics import uncalled
 from kernelab.jupyter.run_marks import of_runs
-from kernelab.lang.ir import Atom, Let, walk
+from kernelab.lang.build import is_float
+from kernelab.lang.ir import Let, walk
 from kernelab.lang.ops import Zero
-from kernelab.lang.types import Array, is_differentiable
+from kernelab.lang.types import is_differentiable
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.ops.function_calls import stated_kernel
-from kernelab.views.kernel.code_view import KEEPS_NOTHING, PANES, Facts, Parts, Places
+from kernelab.views.kernel.code_view import KEEPS_NOTHING, PANES, Facts, Places, without_helpers
 from kernelab.views.kernel.kernel_facts import parts_of
 
 
@@ -83,26 +84,14 @@ def form_of(kernel: Kernel, form: str) -> Iterator[FormLine]:
         except BuildError as problem:
             yield FormLine(f"// there is no {PANES[form]} of {kernel.name}: {problem.diagnostics[0].message}")
             return
-        first = min((entry.lines.start for entry in unit.entries), default=0)
-        yield from (FormLine(line.text, line.span) for line in unit.lines[first:])
+        yield from (FormLine(line.text, line.span) for line in without_helpers(unit))
         return
-    shown = listing_of(parts, form)
+    shown = parts.listing(form)
     if shown is None:
         why = parts.refused or "a custom derivative has none"
         yield FormLine(f"# {kernel.name} has no {PANES[form]}: {why.partition(chr(10))[0]}", kernel.span)
         return
     yield from (FormLine(line.text, line.span) for line in shown.lines if not line.is_comment)
-
-
-def listing_of(parts: Parts, form: str) -> Listing | None:
-    """A derived program as text; None where there is none."""
-    match form:
-        case "adjoint":
-            return parts.adjoint
-        case "tangent":
-            return None if parts.tangent is None else parts.tangent()
-        case _:
-            return None if parts.textbook is None else parts.textbook().adjoint
 
 
 # ----------------------------------------------------------------------------------------------------- marks
@@ -128,31 +117,26 @@ def marks(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any
     return {"marks": [{"line": line, "kind": kind, "text": text} for line, kind, text in sorted(told)]}
 
 
+_KINDS = {"reads": "read", "writes": "written", "adds to": "added", "keeps": "saved"}
+
+
 def _said(facts: Facts) -> Iterator[tuple[str, str]]:
-    kinds = ("read", "reads"), ("written", "writes"), ("added", "adds to"), ("saved", "keeps")
-    kept = tuple(each for each in facts.kept if each != KEEPS_NOTHING)
-    lists = facts.reads, facts.writes, facts.adds, kept
-    for (kind, verb), arrays in zip(kinds, lists, strict=True):
-        if arrays:
-            yield kind, f"{verb} {', '.join(arrays)}"
+    for verb, names in facts.verbs.items():
+        told = [name for name in names if name != KEEPS_NOTHING]
+        if told:
+            yield _KINDS[verb], f"{verb} {', '.join(told)}"
 
 
 def zeros(kernel: Kernel) -> Iterator[tuple[Span, str]]:
     """Where a kernel computes of floats what has the derivative zero by construction, and by which word."""
     for stmt in walk(kernel.definition.function.body):
         match stmt:
-            case Let(out, op, args) if any(_is_float(arg) for arg in args):
+            case Let(out, op, args) if any(map(is_float, args)):
                 if isinstance(op.derivative, Zero) or not is_differentiable(out.type):
-                    yield stmt.span, SIGNS.get(op.name, op.name)
+                    yield stmt.span, _WRITTEN.get(op.name, op.name)
 
 
-def _is_float(atom: Atom) -> bool:
-    return not isinstance(atom.type, Array) and is_differentiable(atom.type)
-
-
-SIGNS: Mapping[str, str] = {
-    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "int32": "int", "bool": "bool",
-}  # fmt: skip
+_WRITTEN = SYMBOLS | {"int32": "int", "bool": "bool"}
 """Operations as they are written."""
 
 

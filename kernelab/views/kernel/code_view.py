@@ -152,6 +152,18 @@ class Parts:
     spilled: int = 0
     is_function: bool = False
 
+    def listing(self, name: str) -> Listing | None:
+        """A derived program by the name of its pane; None where there is none."""
+        match name:
+            case "adjoint":
+                return self.adjoint
+            case "tangent":
+                return None if self.tangent is None else self.tangent()
+            case "textbook":
+                return None if self.textbook is None else self.textbook().adjoint
+            case _:
+                return None
+
 
 def kernel_view(parts: Parts, shown: Sequence[str] = DEFAULT) -> Node:
     """The named panes side by side; with the default ones, the others can be unfolded below."""
@@ -183,17 +195,11 @@ def _pane(name: str, parts: Parts, places: "Places", whole: bool = True, width: 
         case "source":
             panes = tuple(places.panes())
             return [Below(panes) if len(panes) > 1 else panes[0]]
-        case "textbook":
-            textbook = parts.textbook
-            return [] if textbook is None else [_listing(PANES[name], textbook().adjoint, places, width)]
-        case "adjoint":
-            return [] if parts.adjoint is None else [_listing(PANES[name], parts.adjoint, places, width)]
         case "lines":
             return [places.table()]
-        case "tangent":
-            return [] if parts.tangent is None else [_listing(PANES[name], parts.tangent(), places, width)]
         case _ if name not in parts.units:
-            return []
+            listing = parts.listing(name)
+            return [] if listing is None else [_listing(PANES[name], listing, places, width)]
         case _ if not whole:
             return [_glimpse(name, parts, places)]
         case _:
@@ -315,14 +321,19 @@ def _broken(line: Line, width: int) -> Iterator[Line]:
 def _glimpse(name: str, parts: Parts, places: Places) -> Code:
     """The generated text from its first entry on, without the helpers above."""
     unit = parts.glimpses[name]()
-    first = min((entry.lines.start for entry in unit.entries), default=0)
-    shown = [*_generated(unit.lines[first : first + MAX_GENERATED], places)]
-    hidden = str(max(len(unit.lines) - first - MAX_GENERATED, 0) or "")
+    lines = without_helpers(unit)
+    shown = [*_generated(lines[:MAX_GENERATED], places)]
+    hidden = str(max(len(lines) - MAX_GENERATED, 0) or "")
     if len(unit.entries) <= (parts.adjoint is not None):
         hidden = "many"
     if hidden:
         shown.append(CodeLine((Run(f"... and {hidden} more lines: %%kernel --show {name}", "comment"),)))
     return Code(PANES[name], tuple(shown))
+
+
+def without_helpers(unit: Unit) -> Sequence[GeneratedLine]:
+    """The lines of generated text from its first entry on."""
+    return unit.lines[min((entry.lines.start for entry in unit.entries), default=0) :]
 
 
 def _generated(lines: Sequence[GeneratedLine], places: Places) -> Iterator[CodeLine]:
@@ -405,10 +416,15 @@ class Facts:
     kept: tuple[str, ...] = ()
 
     @property
+    def verbs(self) -> dict[str, tuple[str, ...]]:
+        """What the line does, and to what."""
+        verbs = {"reads": self.reads, "writes": self.writes, "adds to": self.adds, "keeps": self.kept}
+        return {verb: names for verb, names in verbs.items() if names}
+
+    @property
     def sentence(self) -> str:
         """The same as one line of text."""
-        verbs = {"reads": self.reads, "writes": self.writes, "adds to": self.adds, "keeps": self.kept}
-        return " · ".join(f"{verb} {', '.join(names)}" for verb, names in verbs.items() if names) or NOTHING
+        return " · ".join(f"{verb} {', '.join(names)}" for verb, names in self.verbs.items()) or NOTHING
 
 
 def facts_of(
