@@ -129,10 +129,7 @@ def _known(template: Template) -> Known:
 
 
 def lower_def(
-    template: Template,
-    params: Mapping[str, Meaning],
-    is_kernel: bool = False,
-    result: AnyType | None = None,
+    template: Template, params: Mapping[str, Meaning], is_kernel: bool = False, result: AnyType | None = None
 ) -> Frame:
     """The def with parameters of known types; lowered again until the types of weak variables are settled."""
     names = template.scope.within()

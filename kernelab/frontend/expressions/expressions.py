@@ -68,10 +68,7 @@ def any_expr(frame: Frame, node: ast.expr) -> Meaning | None:
     if node in frame.refused:
         raise Poisoned
     builder = frame.builder
-    before, builder.span = (
-        builder.span,
-        frame.places(node),
-    )  # a context manager takes far longer
+    before, builder.span = builder.span, frame.places(node)  # a context manager takes far longer
     try:
         match node:
             case ast.Constant(value=bool() | int() | float() as value):

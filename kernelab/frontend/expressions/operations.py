@@ -265,12 +265,7 @@ def _is_int(value: Weak | Typed) -> bool:
 
 
 def _int_division(
-    frame: Frame,
-    name: str,
-    left: Weak | Typed,
-    right: Weak | Typed,
-    node: ast.expr,
-    parts: Parts,
+    frame: Frame, name: str, left: Weak | Typed, right: Weak | Typed, node: ast.expr, parts: Parts
 ) -> Weak | Typed:
     if isinstance(right, Weak) and right.number == 0:
         raise frame.error(node, "division by zero", "value")

@@ -272,10 +272,7 @@ Names = tuple[str, ...]
 
 _OF_VALUES = {"atomic_cas": ("compare", "value")}
 _OF_INDICES = ("i", "j", "k", "l")
-_OF_WORDS: dict[str, Names] = {
-    "select": ("cond", "value_if_false", "value_if_true"),
-    "len": ("a",),
-}
+_OF_WORDS: dict[str, Names] = {"select": ("cond", "value_if_false", "value_if_true"), "len": ("a",)}
 
 
 def in_order(frame: Frame, called: str | Value, arguments: Arguments, node: ast.Call) -> Arguments:

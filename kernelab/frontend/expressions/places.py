@@ -245,10 +245,7 @@ def component_atoms(frame: Frame, type: Value, indices: Sequence[ast.expr]) -> t
     """Component indices, counted from the start and inside the vector or matrix."""
     assert isinstance(type, Vec | Mat)
     if len(indices) > len(type.shape):
-        raise frame.error(
-            indices[0],
-            f"{type} takes {counted(len(type.shape), 'index')}, not {len(indices)}",
-        )
+        raise frame.error(indices[0], f"{type} takes {counted(len(type.shape), 'index')}, not {len(indices)}")
     return tuple(
         _component_index(frame, part, extent, type) for part, extent in zip(indices, type.shape, strict=False)
     )

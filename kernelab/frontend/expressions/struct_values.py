@@ -312,12 +312,7 @@ def place(frame: Frame, target: ast.expr) -> places.Place | StructPlace:
 
 
 def _place(
-    frame: Frame,
-    target: ast.expr,
-    name: str,
-    path: tuple[int, ...],
-    base: Meaning,
-    groups: Groups,
+    frame: Frame, target: ast.expr, name: str, path: tuple[int, ...], base: Meaning, groups: Groups
 ) -> places.Place | StructPlace:
     match base:
         case Typed():
