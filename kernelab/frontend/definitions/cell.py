@@ -328,7 +328,7 @@ class _Cell:
         if name in self.natives:
             return native_defs.NativeFunction(template, self.natives[name])
         several = self.overloads.get(name)
-        return UserFunction(template) if several is None else Overloads(several)
+        return UserFunction(template) if several is None else Overloads(list(map(UserFunction, several)))
 
     def ruled(self) -> set[str]:
         """The functions that rules belong to or call; what asks for `tid()` is a kernel all the same."""

@@ -101,11 +101,8 @@ def _known(template: Template) -> Known:
         if isinstance(loop.iter, ast.Tuple):
             return len(loop.iter.elts)
         ranges = unsupported.range_of(loop.iter)
-        bounds = [None] if ranges is None else [bound(part) for part in ranges.args]
-        numbers = [number for number in bounds if number is not None]
-        if len(numbers) != len(bounds) or not 1 <= len(numbers) <= 3 or numbers[2:] == [0]:
-            return None
-        return len(range(*numbers))
+        known = None if ranges is None else unsupported.known_range(map(bound, ranges.args))
+        return None if known is None else len(known)
 
     def holds(test: ast.expr) -> bool | None:
         match test:

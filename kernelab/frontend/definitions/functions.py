@@ -331,14 +331,9 @@ def lower_rule(template: Template, params: Mapping[str, Meaning], callee: UserFu
 class Overloads(UserFunction):
     """Functions that share a name; what is said of the name alone is said of the first."""
 
-    def __init__(self, templates: Sequence[Template], members: Sequence[UserFunction] = ()) -> None:
-        super().__init__(templates[0])
-        self._members = tuple(members) or tuple(UserFunction(template) for template in templates)
-
-    @classmethod
-    def of(cls, members: Sequence[UserFunction]) -> "Overloads":
-        """Functions that have been made already, under one name."""
-        return cls([member.template for member in members], members)
+    def __init__(self, members: Sequence[UserFunction]) -> None:
+        super().__init__(members[0].template)
+        self._members = tuple(members)
 
     @property
     def members(self) -> tuple[UserFunction, ...]:
@@ -347,7 +342,7 @@ class Overloads(UserFunction):
 
     def for_trial(self) -> "Overloads":
         """The same, of copies of its members."""
-        return Overloads.of([trial.own(member) for member in self.members])
+        return Overloads([trial.own(member) for member in self.members])
 
     def __repr__(self) -> str:
         return f"<{len(self.members)} kernelab functions {self.name}>"

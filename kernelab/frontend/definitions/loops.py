@@ -233,11 +233,11 @@ def static_indices(frame: Frame, stmt: ast.For, call: ast.Call) -> list[Meaning]
     assert isinstance(stmt.target, ast.Name)
     if not any(_names(part, stmt.target.id) for inner in stmt.body for part in ast.walk(inner)):
         return None
-    bounds = [frame.value(part) for part in call.args]
-    numbers = [bound.number for bound in bounds if isinstance(bound, Weak) and type(bound.number) is int]
-    if len(numbers) != len(bounds) or not 1 <= len(numbers) <= 3 or numbers[2:] == [0]:
+    bounds = (frame.value(part) for part in call.args)
+    numbers = (bound.number if isinstance(bound, Weak) else None for bound in bounds)
+    indices = unsupported.known_range(number if type(number) is int else None for number in numbers)
+    if indices is None:
         return None
-    indices = range(*numbers)
     if len(indices) > MOST_ITEMS:
         message = f"a loop that is written out runs at most {MOST_ITEMS} times, not {len(indices)}"
         raise frame.error(stmt.iter, message, "value", "leave static out of its body")

@@ -216,14 +216,8 @@ def loop(
         stop = frame.builder.apply("or", truth(frame.env.get(BREAK)), returned)
         set_at = frame.set_at
     if head is None and stop == FALSE:
-        raise Mistake(
-            Diagnostic(
-                "this loop never ends",
-                frame.places.first_line(node),
-                "value",
-                hint="change in it what its condition hangs on, or leave it with break or return",
-            )
-        )
+        hint = "change in it what its condition hangs on, or leave it with break or return"
+        raise Mistake(Diagnostic("this loop never ends", frame.places.first_line(node), "value", hint=hint))
     if head is None and stop != TRUE and not _may_differ(stop, block.stmts, carries.vars, carries.yields):
         message = "this loop never ends: nothing in it changes its condition"
         block.stmts.append(Assert(stop, "assertion", message, frame.places.first_line(node)))
@@ -302,9 +296,10 @@ def _parts(opened: Meaning, entry: Side, end: Side) -> Iterator[tuple[Meaning, S
 
 def _close_part(frame: Frame, opened: Meaning, entry: Side, end: Side, carries: _Carries) -> bool:
     """Yield a part of a carried variable; False where it depends on a mistake that has been reported."""
-    if isinstance(opened, Typed) and isinstance(opened.atom, Var) and isinstance(end.value, Weak | Typed):
+    slot = carries.slots.get(opened.atom) if isinstance(opened, Typed) else None
+    if slot is not None and isinstance(end.value, Weak | Typed):
         try:
-            carries.yields.append(_yielded(frame, carries.slots[opened.atom], entry, end))
+            carries.yields.append(_yielded(frame, slot, entry, end))
         except Mistake:
             carries.keep(opened)
             raise
@@ -313,17 +308,8 @@ def _close_part(frame: Frame, opened: Meaning, entry: Side, end: Side, carries: 
     if isinstance(opened, Poison) or isinstance(end.value, Poison):
         return False
     if not same(opened, end.value):
-        raise mixed(slot_name(opened, carries), [entry, end])
+        raise mixed("the variable" if slot is None else slot.name, [entry, end])
     return True
-
-
-def slot_name(opened: Meaning, carries: _Carries) -> str:
-    """The name of a carried variable, for a message."""
-    return (
-        carries.slots[opened.atom].name
-        if isinstance(opened, Typed) and isinstance(opened.atom, Var)
-        else "the variable"
-    )
 
 
 def _yielded(frame: Frame, slot: Slot, entry: Side, end: Side) -> Atom:

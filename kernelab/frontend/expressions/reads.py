@@ -4,7 +4,7 @@ An array that has no elements counts as none, and a launch hands one over for No
 """
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Any
 
@@ -331,20 +331,20 @@ def host_meaning(frame: Frame, text: str, value: Any) -> Meaning | None:
     """The meaning of a value of the host, structs and tuples included; None if it has none."""
     struct = getattr(type(value), "__kernelab_struct__", None)
     if isinstance(struct, Struct):
-        fields = [
-            host_meaning(frame, f"{text}.{entry.name}", getattr(value, entry.name)) for entry in struct.fields
-        ]
-        typed = [
-            _typed_attribute(field, entry.type) for field, entry in zip(fields, struct.fields, strict=True)
-        ]
-        return (
-            None if None in typed else TupleOf(tuple(field for field in typed if field is not None), struct)
-        )
+        parts = ((f"{text}.{entry.name}", getattr(value, entry.name), entry.type) for entry in struct.fields)
+        fields = (_typed_attribute(host_meaning(frame, name, part), type) for name, part, type in parts)
+        return _whole(fields, struct)
     if isinstance(value, tuple):
-        items = [host_meaning(frame, f"{text}[{k}]", item) for k, item in enumerate(value)]
-        return None if None in items else TupleOf(tuple(item for item in items if item is not None))
+        return _whole(host_meaning(frame, f"{text}[{k}]", item) for k, item in enumerate(value))
     meaning = meaning_of(text, value)
     return places.vector_constant(frame, meaning) if isinstance(meaning, HostArray) else meaning
+
+
+def _whole(parts: Iterable[Meaning | None], struct: Struct | None = None) -> Meaning | None:
+    """A tuple or a struct of its parts; None where one of them has no meaning."""
+    items = list(parts)
+    known = tuple(item for item in items if item is not None)
+    return TupleOf(known, struct) if len(known) == len(items) else None
 
 
 def _typed_attribute(meaning: Meaning | None, type: Any) -> Meaning | None:

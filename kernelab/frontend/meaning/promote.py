@@ -351,16 +351,12 @@ def _host_operation(name: str, numbers: list[bool | int | float]) -> Callable[..
         overload = ops.resolve(name, wide)
     if overload is None or not isinstance(overload[1], Scalar) or overload[0].cpp is None:
         return None
-    op, result = overload
+    numpy, result = overload[0].numpy, overload[1].dtype
     dtypes = [t.dtype for t in wide if isinstance(t, Scalar)]
 
     def compute(*values: Any) -> Any:
         operands = [dtype.type(value) for dtype, value in zip(dtypes, values, strict=True)]
-        return (
-            np.asarray(op.numpy(*operands)).astype(result.dtype).item()
-            if isinstance(result, Scalar)
-            else None
-        )
+        return np.asarray(numpy(*operands)).astype(result).item()
 
     return compute
 

@@ -94,9 +94,7 @@ class Known(NamedTuple):
 
 def analyse(arguments: ast.arguments, body: Sequence[ast.stmt], known: Known) -> Facts:
     """The facts of a def."""
-    facts = Facts()
-    for parameter in parameters(arguments):
-        facts.assignments.setdefault(parameter.arg, []).append(parameter)
+    facts = Facts(assignments={parameter.arg: [parameter] for parameter in parameters(arguments)})
     _collect(body, facts, False)
     _Liveness(facts).block(body, NONE, NONE, NONE)
     names = frozenset(parameter.arg for parameter in parameters(arguments))

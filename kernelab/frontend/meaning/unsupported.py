@@ -3,7 +3,7 @@
 import ast
 import builtins
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 from kernelab.errors import Diagnostic
@@ -190,6 +190,14 @@ def range_of(node: ast.expr) -> ast.Call | None:
             return node
         case _:
             return None
+
+
+def known_range(bounds: Iterable[int | None]) -> range | None:
+    """The range of these bounds; None where one of them is not known, or they are none of a range."""
+    stated = list(bounds)
+    numbers = [number for number in stated if number is not None]
+    is_valid = len(numbers) == len(stated) and 1 <= len(numbers) <= 3 and numbers[2:] != [0]
+    return range(*numbers) if is_valid else None
 
 
 def is_range(node: ast.expr) -> bool:

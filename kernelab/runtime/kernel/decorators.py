@@ -343,7 +343,7 @@ class Function(Single, hooks.Displayed):
         if not self._others:
             return own
         if self._together is None:
-            self._together = Overloads.of([member._own for member in self.members])
+            self._together = Overloads([member._own for member in self.members])
         return self._together
 
     @property
@@ -371,7 +371,7 @@ class Function(Single, hooks.Displayed):
         def siblings(own: UserFunction) -> UserFunction:
             assert isinstance(named, Function)
             self._lowered = own
-            return Overloads.of([member._own for member in named.members])
+            return Overloads([member._own for member in named.members])
 
         definition = definition_of(self._python, names, "func", self._early, siblings if several else None)
         assert isinstance(definition, UserFunction)

@@ -75,10 +75,8 @@ def _panel(key: Any, value: Any, labels: Labels) -> Panel:
 def figure(parts: Sequence[Panel], style: Style | None = None) -> Any:
     """A `matplotlib.figure.Figure` of all panels, on a grid of inputs and outputs."""
     style = style or Style()
-    inputs, outputs = (
-        list(dict.fromkeys(p.input for p in parts)),
-        list(dict.fromkeys(p.output for p in parts)),
-    )
+    inputs = list(dict.fromkeys(panel.input for panel in parts))
+    outputs = list(dict.fromkeys(panel.output for panel in parts))
     side = max(1.8, min(3.2, WIDEST / max(1, len(inputs))))
     size = (1.2 + side * len(inputs), 0.8 + (side - 0.4) * len(outputs))
     drawn = figures.new(*size)
@@ -137,7 +135,7 @@ def _draw(axis: Any, panel: Panel, style: Style, limit: float) -> Any:
 
     values = _shown(panel, style)
     rows, columns = values.shape
-    binned, evaluated = _binned(np.where(panel.evaluated, values, 0.0), panel.evaluated)
+    binned, evaluated = _binned(np.where(panel.evaluated, values, 0.0), panel.evaluated, MOST_CELLS)
     colours = colormaps[style.colormap].with_extremes(bad="white")
     top = limit or 1.0
     low = 0.0 if style.positive else -top
@@ -177,9 +175,9 @@ def _lines(axis: Any, panel: Panel) -> None:
                 draw(k - 0.5, color="0.25", lw=0.5, ls=(0, (4, 4)))
 
 
-def _binned(values: Values, evaluated: Values) -> tuple[Values, Values]:
+def _binned(values: Values, evaluated: Values, most: int) -> tuple[Values, Values]:
     """A large matrix in bins, each with its entry of the largest size, NaN where there is one."""
-    steps = [-(-n // MOST_CELLS) for n in values.shape]
+    steps = [-(-n // most) for n in values.shape]
     for axis, step in enumerate(steps):
         if step > 1:
             starts = np.arange(0, values.shape[axis], step)
@@ -238,22 +236,17 @@ SHADES = "·░▒▓█"
 def _shades(panel: Panel) -> list[str]:
     """A shade a cell: · zero, / not computed, N not a number."""
     values = np.where(panel.evaluated, panel.values, 0.0).astype(np.float64)
-    step = [max(1, -(-n // TEXT_CELLS)) for n in values.shape]
     largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
-    lines = []
-    for i in range(0, values.shape[0], step[0]):
-        cells = []
-        for j in range(0, values.shape[1], step[1]):
-            block = np.s_[i : i + step[0], j : j + step[1]]
-            cells.append(_shade(values[block], panel.evaluated[block], largest))
-        lines.append("  " + "".join(cells))
-    return lines
+    binned, evaluated = _binned(values, panel.evaluated, TEXT_CELLS)
+    return [
+        "  " + "".join(_shade(abs(value), done, largest) for value, done in zip(*row, strict=True))
+        for row in zip(binned, evaluated, strict=True)
+    ]
 
 
-def _shade(values: Values, evaluated: Values, largest: float) -> str:
-    if not evaluated.any():
+def _shade(size: float, is_evaluated: bool, largest: float) -> str:
+    if not is_evaluated:
         return "/"
-    if np.isnan(values).any():
+    if np.isnan(size):
         return "N"
-    top = float(np.abs(values).max())
-    return SHADES[0] if top == 0 else SHADES[min(4, 1 + int(3.999 * min(1.0, top / largest)))]
+    return SHADES[0] if size == 0 else SHADES[min(4, 1 + int(3.999 * min(1.0, size / largest)))]

@@ -121,9 +121,8 @@ def picture(drawn: Any, alt: str, panels: Mapping[str, Panel] = MappingProxyType
     """A figure as HTML, with the tooltips of panels by the labels of their axes."""
     width, height = size = pixels(drawn)
     data = base64.b64encode(png(drawn)).decode()
-    axes = [
-        axis for axis in drawn.axes if axis.get_label() in panels
-    ]  # at their places, now that it is drawn
+    # At their places, now that it is drawn.
+    axes = [axis for axis in drawn.axes if axis.get_label() in panels]
     image = f'<img alt="{escape(alt)}" width="{width}" height="{height}" src="data:image/png;base64,{data}">'
     side = int((MOST_CELLS / max(1, len(axes))) ** 0.5)
     layers = "".join(_layer(panels[axis.get_label()], axis.get_position(), size, side) for axis in axes)

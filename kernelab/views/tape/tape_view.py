@@ -138,12 +138,8 @@ def _size(count: int) -> str:
 def _row(data: TapeData, record: int) -> tuple[Cell, ...]:
     kind, (read, written) = data.kind(record), data.sides(record)
     reads, changes = _arrays(data, kind["reads"], read), _arrays(data, kind["writes"], written)
-    number, title, place = (
-        cell(str(record + 1), is_number=True),
-        cell(kind["title"], "name"),
-        cell(kind["place"], "dim"),
-    )
-    return number, title, cell(data.grid(record)), reads, changes, place
+    number, title = cell(str(record + 1), is_number=True), cell(kind["title"], "name")
+    return number, title, cell(data.grid(record)), reads, changes, cell(kind["place"], "dim")
 
 
 def _arrays(data: TapeData, parameters: Sequence[str], arrays: Sequence[int]) -> Cell:
