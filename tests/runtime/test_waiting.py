@@ -1,6 +1,7 @@
 """Launches on a device that return at once: what waits for them, and what is said when they go wrong."""
 
 import gc
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend.cuda import synchronisation
+from kernelab.backend.common import interrupts
+from kernelab.backend.cuda import nvidia, synchronisation
 from kernelab.backend.cuda.faults import LostError, fault
 from kernelab.errors import KernelIndexError, KernelInterrupt
 from kernelab.runtime.memory.spaces import OPEN
@@ -230,6 +232,36 @@ def test_several_launches_may_have_lost_the_device(kernels: dict[str, Any], driv
     driver.queues[0].append(broken)
     with pytest.raises(LostError, match=r"(?s)one of the launches `double`.* and 2 more .*shows which one"):
         y.numpy()
+
+
+def test_a_thread_of_an_interrupted_cell_stops_its_launches_and_sees_them_end(
+    kernels: dict[str, Any], driver: SimulatedDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = vectors()
+    waits, told = threading.Event(), []
+
+    def wait(stream: int = 0) -> None:  # that of a device on which the launch runs on and on
+        waits.set()
+        nvidia._wait_until(lambda: False)
+
+    def work() -> None:
+        kl.launch(kernels["double"], 4, [x, y])
+        with pytest.raises(KernelInterrupt, match="the kernel `double` was interrupted"):
+            kl.synchronize()
+        told.append(len(driver.queue(0)))
+
+    monkeypatch.setattr(driver, "wait", wait)
+    interrupts.cell_begins()
+    thread = threading.Thread(target=work)
+    thread.start()
+    waits.wait()
+    interrupts.cell_was_interrupted()
+    thread.join()
+    interrupts.leave_notebook()
+    assert told == [0]
+    monkeypatch.undo()
+    kl.launch(kernels["double"], 4, [x, y])
+    assert y.list() == [2] * 4
 
 
 def test_an_interrupt_stops_what_is_under_way(

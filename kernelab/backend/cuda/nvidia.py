@@ -17,6 +17,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from kernelab.backend.common.interrupts import end_if_interrupted
 from kernelab.backend.cuda import nvrtc
 from kernelab.backend.cuda.faults import fault
 from kernelab.data_classes import dataclass, replace
@@ -124,10 +125,11 @@ class _Loaded:
 
 
 def _wait_until(ended: Callable[[], bool]) -> None:
-    """Wait for the device so that Python handles signals meanwhile."""
+    """Wait for the device; Python handles signals meanwhile, and a thread of an interrupted cell ends."""
     began = time.monotonic()
     while not ended():
         if time.monotonic() - began > _PATIENCE:
+            end_if_interrupted()
             time.sleep(_PATIENCE / 10)
 
 

@@ -8,6 +8,7 @@ wait for each other around everything that is done there.  Knows the driver; mus
 
 import ctypes
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib import import_module
 from typing import Protocol
@@ -384,7 +385,8 @@ class PendingLaunches:
             for launch in awaited:
                 launch.stop()
             for stream in dict.fromkeys(launch.stream for launch in awaited):
-                self._driver.wait(stream)
+                while not self._driver.finished(stream):  # a wait would end at once in a thread of that cell
+                    time.sleep(0)
             stopped = next((launch for launch in awaited if launch.reports), awaited[0])
             raise interrupted(stopped.info.name) from None
         except LostError as problem:
