@@ -125,19 +125,21 @@ class Recording(Witness, Recorder):
         if guard.policy != "save" or guard.swept or memory.watches.starts or memory.space is not None:
             return False
         assert isinstance(outline.pullback, Pullback)
-        arguments = call.arguments
-        needed = [one for one in outline.pullback.needed if arguments[one[0]].allocation is memory]
+        arguments, needed = call.arguments, outline.pullback.needed
+        if len(needed) > 1:
+            needed = tuple([one for one in needed if arguments[one[0]].allocation is memory])
         (position, region), elements = needed[0], arguments[needed[0][0]]
         low, high = elements.extent
+        nbytes = high - low
         if len(needed) > 1 or not elements.is_contiguous or not encloses(target, elements):
             return False
-        is_small = 0 < high - low <= SMALL and may_keep(high - low, guard.saved_bytes)
+        is_small = 0 < nbytes <= SMALL and may_keep(nbytes, guard.saved_bytes)
         if not is_small or not box_and_whole(region, call.grid.extents, arguments)[1]:
             return False
-        copy, place = ctypes.string_at(low, high - low), guard.writer or caller()
+        copy, place = ctypes.string_at(low, nbytes), guard.writer or caller()
         saved = SavedWhole(elements, copy, call, region, outline.reached, record.place, place)
         record.snapshots += ((position, saved),)
-        guard.saved_bytes += high - low
+        guard.saved_bytes += nbytes
         guard.note(saved)
         return True
 
