@@ -366,5 +366,25 @@ def test_fewer_than_a_million_additions_are_plain(kernels: dict[str, kl.Kernel])
     assert s.list() == [big]
 
 
+def test_additions_are_counted_by_component() -> None:
+    kernels = kl.compile("""
+    def all_three(of: array[int], s: array[vec3]):
+        s[of[tid()]] += vec3(1.0, 1.0, 1.0)
+    def one_more(of: array[int], s: array[vec3]):
+        i = tid()
+        s[of[i]] += vec3(1.0, 1.0, 1.0)
+        s[of[i]].y += 1.0
+    """)
+    n, big = 1 << 19, 2.0**25
+    of = kl.zeros(2 * n, dtype=int)
+    for name, threads, kept in (("all_three", n, (0, 0, 0)), ("one_more", n, (n, 2 * n, n))):
+        s = kl.full(1, kl.vec3(big, big, big), dtype=kl.vec3)
+        kl.launch(kernels[name], threads, [of, s])
+        np.testing.assert_array_equal(s.numpy(), [[big + more for more in kept]], name)
+    s = kl.full(1, kl.vec3(big, big, big), dtype=kl.vec3)
+    kl.launch(kernels["all_three"], 2 * n, [of, s])
+    np.testing.assert_array_equal(s.numpy(), [[big + 2 * n] * 3])
+
+
 def test_additions_that_meet_at_most_in_pairs_are_plain() -> None:
     assert scattered("m[i - 1, j] += x[j]\nm[i + 1, j] += x[j]", head="i, j = tid()") == []

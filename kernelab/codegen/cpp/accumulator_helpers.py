@@ -34,9 +34,9 @@ _BESIDE = f"""\
 extern "C" void* calloc(unsigned long, unsigned long);
 extern "C" void free(void*);
 struct Sums {{ void* made; double* dense; double** blocks; i64 places; int shift; bool few, padded; }};
-static Sums sums_of(i64 bytes, int shift, double additions, double enough, bool triples) {{
+static Sums sums_of(i64 bytes, int shift, double additions, double most, double enough, bool triples) {{
   const i64 scalars = bytes >> shift, places = triples ? bytes / 3 + 1 : scalars;
-  const bool few = additions >= 0 && additions < enough;
+  const bool few = most >= 0 && most < enough;
   const bool dense = !few && places <= (additions >= scalars ? {MOST} : {DENSE});
   void* const made = dense ? calloc(places + 4, 8) : 0;
   if (!made) return {{0, 0, 0, scalars, shift, few, false}};
@@ -54,7 +54,7 @@ static double* beside(Sums& sums, i64 place) {{
 """
 
 _WIDEN = """\
-__attribute__((always_inline)) static inline void widen{name}(char* at, float value, double* dense,
+__attribute__((always_inline)) static inline void widen{name}(char* at, float value, double* dense, bool few,
                                                              Sums& sums, i64 place) {{
   {type}* const element = ({type}*)at;
   if (dense) {{
@@ -62,7 +62,7 @@ __attribute__((always_inline)) static inline void widen{name}(char* at, float va
     return;
   }}
   double* sum = 0;
-  if ({small} || !(sum = beside(sums, place)))
+  if (few || {small} || !(sum = beside(sums, place)))
     *element = {narrow}({wide}(*element) + value);
   else
     *sum += value;
@@ -73,15 +73,21 @@ _WIDEN_TRIPLE = """\
 typedef float Three __attribute__((vector_size(16)));
 typedef double WideThree __attribute__((vector_size(32), aligned(8), may_alias));
 __attribute__((always_inline)) static inline void widen_triple32(char* at, float x, float y, float z,
-                                                                 double* dense, Sums& sums, i64 place) {
+                                                                 double* dense, bool few, Sums& sums,
+                                                                 i64 place) {
+  if (few) {
+    float* const element = (float*)at;
+    element[0] += x, element[1] += y, element[2] += z;
+    return;
+  }
   if (sums.padded) {
     *(WideThree*)(dense + place) += __builtin_convertvector((Three{x, y, z, 0.0f}), WideThree);
     return;
   }
   const i64 next = 4 >> sums.shift;
-  widen32(at, x, dense, sums, place);
-  widen32(at + 4, y, dense, sums, place + next);
-  widen32(at + 8, z, dense, sums, place + 2 * next);
+  widen32(at, x, dense, few, sums, place);
+  widen32(at + 4, y, dense, few, sums, place + next);
+  widen32(at + 8, z, dense, few, sums, place + 2 * next);
 }
 """
 
@@ -117,7 +123,7 @@ _FLOAT = {
     "type": "float",
     "wide": "",
     "narrow": "",
-    "small": f"sums.few || __builtin_fabsf(*element) <= {EXACT}.0f * __builtin_fabsf(value) || value == 0.0f",
+    "small": f"__builtin_fabsf(*element) <= {EXACT}.0f * __builtin_fabsf(value) || value == 0.0f",
     "settled": "(float)",
     "close": "",
 }

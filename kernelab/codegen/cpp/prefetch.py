@@ -19,8 +19,8 @@ from kernelab.lang.types import int32, int64, scalar_of
 AHEAD = 16
 """How many threads ahead: about as long as a miss of all caches takes."""
 
-FAR = 1 << 18
-"""The bytes of an array from which its elements are likely to be far away."""
+FAR = 1 << 20
+"""The bytes of an array, or of its accumulators, from which its elements are likely to be far away."""
 
 MOST = 8
 """The elements of a thread that are asked for at most: memory answers about as many at a time."""
@@ -84,7 +84,7 @@ def prefetches(
         name, scalar = names(array), scalar_of(elem_of(array))
         bound, at = names.fresh("soon"), names.fresh("ahead")
         inside = [f"{index} < {name}_n{k}" for k, index in enumerate(fixed, 1)]
-        far = " || ".join(f"(i64){names(one)}_n0 * {names(one)}_s0 >= {FAR}" for one in arrays)
+        far = " || ".join(f"(i64){names(one)}_n0 * {bases[one][1]} >= {FAR}" for one in arrays)
         test = " && ".join([f"{total} <= (i64){name}_n0", *inside, f"({far})"])
         # There is a thread ahead up to the bound: none is, but under a condition.
         ends = f"{AHEAD} : {total}" if last_first else f"{total} - {AHEAD + width - 1} : 0"

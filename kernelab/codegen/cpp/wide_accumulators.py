@@ -211,19 +211,22 @@ class Wide:
 
     `dense` are the float64s of all elements, null where there are blocks of them or none.
     `triples` says that elements are vectors of three float32.
-    `additions` is the expression for how many the launch makes at most, below zero where that is not known;
-    with fewer than `enough` float32 loses nothing.
+    `additions` is the expression for how many the launch makes at most, `most` for those to one component of
+    all elements, below zero where that is not known; with fewer than `enough`, of which there are `few`,
+    float32 loses nothing.
     """
 
     array: str
     sums: str
     low: str
     dense: str
+    few: str
     scalar: Scalar
     ndim: int
     itemsize: int
     triples: bool
     additions: str
+    most: str
     enough: int
 
     @property
@@ -244,21 +247,24 @@ class Wide:
         strides = " | ".join(f"{name}_s{k}" for k in range(self.ndim))
         size = self.scalar.bits // 8
         whole = " && ".join(f"{name}_s{k} % {self.itemsize} == 0" for k in range(self.ndim))
-        counts = f"({strides}) % {size} ? 0 : {size.bit_length() - 1}, {self.additions}, {self.enough}"
-        counts += f", {whole}" if self.triples else ", false"
+        counts = f"({strides}) % {size} ? 0 : {size.bit_length() - 1}, {self.additions}, {self.most}"
+        counts += f", {self.enough}, {whole if self.triples else 'false'}"
         return (
             f"char* const {self.low} = {first};",
             f"Sums {self.sums} = sums_of({last} + {self.itemsize} - {self.low}, {counts});",
             f"double* const {self.dense} = {self.sums}.dense;",
+            f"const bool {self.few} = {self.sums}.few;",
         )
 
     def added(self, pointer: str, value: str) -> str:
-        return f"{self.adds}({pointer}, {value}, {self.dense}, {self.sums}, {self.place(pointer)});"
+        return f"{self.adds}({pointer}, {value}, {self._given(pointer)});"
 
     def added_triple(self, pointer: str, values: Sequence[str]) -> str:
         """The statement that adds to all three components of the element at `pointer`."""
-        given = f"{pointer}, {', '.join(values)}"
-        return f"widen_triple32({given}, {self.dense}, {self.sums}, {self.place(pointer)});"
+        return f"widen_triple32({pointer}, {', '.join(values)}, {self._given(pointer)});"
+
+    def _given(self, pointer: str) -> str:
+        return f"{self.dense}, {self.few}, {self.sums}, {self.place(pointer)}"
 
     def place(self, pointer: str) -> str:
         offset = f"{pointer} - {self.low}"
@@ -273,25 +279,35 @@ def wide_of(function: ir.Function, array: ir.Var, names: Names) -> Wide:
     """The accumulators of an array that has a name, with fresh names."""
     assert isinstance(array.type, Array)
     name, scalar = names(array), scalar_of(array.type.elem)
-    sums, low, dense = (names.fresh(f"{name}_{part}") for part in ("wide", "low", "dense"))
-    additions, enough = _additions(function, array, names), FEW if scalar == float32 else 0
+    sums, low, dense, few = (names.fresh(f"{name}_{part}") for part in ("wide", "low", "dense", "few"))
+    (additions, most), enough = _additions(function, array, names), FEW if scalar == float32 else 0
     ndim, itemsize = array.type.ndim, bytes_of(array.type.elem)
     triples = scalar == float32 and size_of(array.type.elem) == 3
-    return Wide(name, sums, low, dense, scalar, ndim, itemsize, triples, additions, enough)
+    return Wide(name, sums, low, dense, few, scalar, ndim, itemsize, triples, additions, most, enough)
 
 
-def _additions(function: ir.Function, array: ir.Var, names: Names) -> str:
-    """The expression for how often a launch adds to an array at most, below zero where that is not known."""
+def _additions(function: ir.Function, array: ir.Var, names: Names) -> tuple[str, str]:
+    """The expressions for how often a launch adds to an array at most, and to one component of its elements.
+
+    They are below zero where that is not known.
+    """
     bounds = {var: names(var) for var in function.params if not isinstance(var.type, Array)}
     for stmt in ir.walk(function.body):
         match stmt:
             case ir.Let(out, op, (ir.Var() as of, ir.Const(axis))) if op is SHAPE:
                 bounds[out] = f"(i64){names(of)}_n{axis}"
-    counts = [_executions(function.body, stmt, bounds) for stmt in wide(function) if stmt.array is array]
-    if None in counts:
-        return "-1.0"
+    by_component: dict[int | None, list[str]] = {}
+    for stmt in wide(function):
+        if stmt.array is array:
+            count = _executions(function.body, stmt, bounds)
+            if count is None:
+                return "-1.0", "-1.0"
+            by_component.setdefault(stmt.component, []).append(count)
+    counts = [*by_component.values()]
+    every = [count for some in counts for count in some]
     threads = " * ".join(["(double)args[0]", *(f"args[{axis}]" for axis in range(1, GRID_SLOTS))])
-    return f"{threads} * ({' + '.join(filter(None, counts))})"
+    total, first = (f"{threads} * ({' + '.join(some)})" for some in (every, counts[0]))
+    return total, first if counts.count(counts[0]) == len(counts) else total
 
 
 def _executions(block: ir.Block, wanted: ir.Stmt, bounds: dict[ir.Var, str]) -> str | None:
