@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.prefetch import FAR, gathers
+from kernelab.codegen.cpp.targets import Cpu
 from kernelab.passes.common.scalarise import scalarise
 
 N, POINTS = 9_001, FAR // 4 + 5
@@ -109,3 +111,12 @@ def test_an_index_that_is_wrong_is_an_error_at_its_thread(kernels: Any) -> None:
     x, y = kl.zeros(POINTS, dtype=float), kl.zeros(N, dtype=float)
     with pytest.raises(kl.KernelIndexError, match=f"thread {N - 3}"):
         kl.launch(kernels["paired"], dim=N, inputs=[x, kl.array(ends, dtype=kl.vec2i), y])
+
+
+def test_the_text_is_the_same_each_time_where_several_arrays_have_accumulators() -> None:
+    text = (
+        "def f(b: array[int], x: array[float], y: array[float], z: array[float]):\n"
+        "    j = b[tid()]\n    x[j] += 1.0\n    y[j] += 2.0\n    z[j] += 3.0\n"
+    )
+    made: Any = [kl.compile(text)["f"] for _ in range(30)]
+    assert len({emit([kernel.primal], Cpu()).text for kernel in made}) == 1

@@ -77,7 +77,7 @@ def prefetches(
     each: list[str] = []
     lanes: list[str] = []
     bases = {one: (names(one), f"{names(one)}_s0") for arrays in by_place.values() for one in arrays}
-    for one in wide.keys() & bases.keys():
+    for one in [one for one in bases if one in wide]:
         bases[one] = base, step = names.fresh(f"{names(one)}_sums"), names.fresh(f"{names(one)}_step")
         declared += _accumulators(names(one), base, step, wide[one])
     for (array, fixed, component), arrays in by_place.items():
