@@ -16,6 +16,7 @@ from kernelab.builtins.arithmetic import (
     SELECTS,
     WHERE,
     and_,
+    div,
     eq,
     gt,
     lt,
@@ -38,6 +39,7 @@ from kernelab.builtins.table import (
     builtin,
     components_of,
     each,
+    on_components,
     parts,
     piecewise_constant,
     zero_of,
@@ -113,15 +115,7 @@ def abs_vector(x: NumVecN) -> NumVecN:
     """The absolute value of each component; derivative 0 at 0."""
 
 
-@builtin(
-    expand=lambda cond, a, b: each(where, cond, a, b),
-    name="where",
-    derivative=WHERE,
-    exact=True,
-    numpy=lambda cond, a, b: np.where(cond[..., None], a, b),
-    tags=SELECTS,
-    matrices=lambda cond, a, b: np.where(cond[..., None, None], a, b),
-)
+@on_components(where, derivative=WHERE, tags=SELECTS)
 def where_vector(cond: Bool, value_if_true: AnyVecN, value_if_false: AnyVecN) -> AnyVecN:
     """The value for which ``cond`` decides; both are computed, and the derivative follows the one chosen."""
 
@@ -196,15 +190,6 @@ def mod_float_vectors(a: VecN, b: VecN) -> VecN:
     """The remainder component by component, as Python's ``%``."""
 
 
-@builtin(
-    name="div",
-    symbol="/",
-    expand=partial(each, Expr.__truediv__),
-    numpy=lambda s, v: s[..., None] / v,
-    derivative=Expanded(),
-    exact=True,
-    domain=(ANYWHERE, NONZERO),
-    matrices=lambda s, m: s[..., None, None] / m,
-)
+@on_components(div, symbol="/", derivative=Expanded(), domain=(ANYWHERE, NONZERO))
 def div_by_vector(a: Float, b: VecN) -> VecN:
     """The number ``a`` divided by each component."""

@@ -445,6 +445,28 @@ piecewise_constant = partial(builtin, derivative=Zero(), exact=True)
 """The decorator of operations whose derivative is zero wherever it exists, computed exactly everywhere."""
 
 
+def on_components(operation: Any, /, **record: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The decorator of an operation on numbers applied to components; a number stands beside each of them.
+
+    There is one record for vectors, and one for matrices; `record` are more arguments of `builtin`.
+    """
+    of_numbers = operation.overloads[0].numpy
+
+    def decorate(template: Callable[..., Any]) -> Any:
+        patterns = [p.annotation for p in inspect.signature(template).parameters.values()]
+
+        def spread(*axes: None) -> Callable[..., Any]:
+            """The function of NumPy arrays, in which numbers get the axes that components have."""
+            places = [... if isinstance(pattern, VecPattern) else (..., *axes) for pattern in patterns]
+            return lambda *operands: of_numbers(*(x[at] for x, at in zip(operands, places, strict=True)))
+
+        numpy, matrices = spread(None), spread(None, None)
+        form = {"name": operation.name, "exact": True, **record}
+        return builtin(expand=partial(each, operation), numpy=numpy, matrices=matrices, **form)(template)
+
+    return decorate
+
+
 def _of_matrices(pattern: Pattern) -> Pattern:
     """A pattern with matrices in place of vectors."""
     return MatPattern(pattern.scalar, "n", "m") if isinstance(pattern, VecPattern) else pattern

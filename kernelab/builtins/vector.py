@@ -15,7 +15,9 @@ from kernelab.builtins.arithmetic import (
     SELECTS,
     chain,
     chain_jvp,
+    div,
     gt,
+    mul,
     of_partial,
     where,
 )
@@ -34,6 +36,7 @@ from kernelab.builtins.table import (
     components_of,
     each,
     matrix,
+    on_components,
     or_zero,
     parts,
     stacked,
@@ -62,28 +65,12 @@ def _inner(a: Expr, b: Expr) -> Expr:
     return a.apply("ddot" if isinstance(a.type, Mat) else "dot", b)
 
 
-@builtin(
-    expand=lambda s, v: each(Expr.__mul__, s, v),
-    numpy=lambda s, v: s[..., None] * v,
-    exact=True,
-    symbol="*",
-    derivative=Bilinear(lambda w, s, v: _inner(w, v), lambda w, s, v: s * w),
-    name="mul",
-    matrices=lambda s, m: s[..., None, None] * m,
-)
+@on_components(mul, symbol="*", derivative=Bilinear(lambda w, s, v: _inner(w, v), lambda w, s, v: s * w))
 def scale_vector(a: Number, b: NumVecN) -> NumVecN:
     """Each component times a scalar."""
 
 
-@builtin(
-    expand=lambda v, s: each(Expr.__mul__, v, s),
-    numpy=lambda v, s: v * s[..., None],
-    exact=True,
-    symbol="*",
-    derivative=Bilinear(lambda w, v, s: w * s, lambda w, v, s: _inner(w, v)),
-    name="mul",
-    matrices=lambda m, s: m * s[..., None, None],
-)
+@on_components(mul, symbol="*", derivative=Bilinear(lambda w, v, s: w * s, lambda w, v, s: _inner(w, v)))
 def vector_scaled(a: NumVecN, b: Number) -> NumVecN:
     """Each component times a scalar."""
 
@@ -105,68 +92,42 @@ def _div_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr]:
     return chain(w, r), -chain(chain(_inner(w, v), r), r)
 
 
-@builtin(
-    expand=lambda v, s: each(Expr.__truediv__, v, s),
-    numpy=lambda v, s: v / s[..., None],
-    exact=True,
-    symbol="/",
-    name="div",
-    derivative=Rules(_div_jvp, _div_vjp),
-    domain=(ANYWHERE, NONZERO),
-    matrices=lambda m, s: m / s[..., None, None],
-)
+@on_components(div, symbol="/", derivative=Rules(_div_jvp, _div_vjp), domain=(ANYWHERE, NONZERO))
 def div_vector(a: VecN, b: Float) -> VecN:
     """Each component divided by a scalar."""
 
 
-@builtin(
-    expand=lambda d, p: each(chain, d, p),
-    numpy=lambda d, p: np.where(d == 0, 0, d * p[..., None]),
-    exact=True,
+@on_components(
+    chain,
     symbol="*",
-    name="chain",
     derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), added(parts(each(of_partial, w, x[0]))))),
     tags=SELECTS,
-    matrices=lambda d, p: np.where(d == 0, 0, d * p[..., None, None]),
 )
 def chain_scaled(d: VecN, p: Float) -> VecN:
     """A derivative times a partial: 0 where ``d`` has a 0, even if ``p`` is infinite or NaN."""
 
 
-@builtin(
-    expand=lambda d, p: each(chain, d, p),
-    numpy=lambda d, p: np.where(d == 0, 0, d * p),
-    exact=True,
+@on_components(
+    chain,
     symbol="*",
-    name="chain",
     derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), each(of_partial, w, x[0]))),
     tags=SELECTS,
-    matrices=lambda d, p: np.where(d == 0, 0, d * p),
 )
 def chain_each(d: VecN, p: VecN) -> VecN:
     """Derivatives times partials: 0 where ``d`` has a 0, even if ``p`` is infinite or NaN there."""
 
 
-@builtin(
-    expand=lambda a, b: each(Expr.__mul__, a, b),
-    numpy=np.multiply,
-    exact=True,
+@on_components(
+    mul,
+    name="cw_mul",
     derivative=Bilinear(lambda w, a, b: cw_mul(w, b), lambda w, a, b: cw_mul(w, a)),
     tags=COMMUTATIVE,
-    matrices=np.multiply,
 )
 def cw_mul(a: NumVecN, b: NumVecN) -> NumVecN:
     """The product component by component."""
 
 
-@builtin(
-    expand=lambda a, b: each(Expr.__truediv__, a, b),
-    numpy=np.divide,
-    exact=True,
-    derivative=Expanded(),
-    domain=(ANYWHERE, NONZERO),
-    matrices=np.divide,
-)
+@on_components(div, name="cw_div", derivative=Expanded(), domain=(ANYWHERE, NONZERO))
 def cw_div(a: VecN, b: VecN) -> VecN:
     """The quotient component by component."""
 
