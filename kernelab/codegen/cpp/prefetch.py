@@ -6,7 +6,7 @@ Only where the elements are too many for a cache near the core, and a launch has
 What is asked for changes nothing: a wrong index asks for bytes that nobody needs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.helpers import Names
@@ -72,8 +72,11 @@ def prefetches(
     `thread` is the thread that comes next, or the first of `width` of them, of a `total`.
     """
     by_place, last_first = gathers(function), function.descending
+    if not by_place:
+        return Prefetches()
     ahead = f"({thread} {'-' if last_first else '+'} {AHEAD}{' + lane' if width > 1 else ''})"
     declared: list[str] = []
+    tests: list[str] = []
     each: list[str] = []
     lanes: list[str] = []
     bases = {one: (names(one), f"{names(one)}_s0") for arrays in by_place.values() for one in arrays}
@@ -81,26 +84,30 @@ def prefetches(
         bases[one] = base, step = names.fresh(f"{names(one)}_sums"), names.fresh(f"{names(one)}_step")
         declared += _accumulators(names(one), base, step, wide[one])
     for (array, fixed, component), arrays in by_place.items():
-        name, scalar = names(array), scalar_of(elem_of(array))
-        bound, at = names.fresh("soon"), names.fresh("ahead")
-        inside = [f"{index} < {name}_n{k}" for k, index in enumerate(fixed, 1)]
-        far = " || ".join(f"(i64){names(one)}_n0 * {bases[one][1]} >= {FAR}" for one in arrays)
-        test = " && ".join([f"{total} <= (i64){name}_n0", *inside, f"({far})"])
-        # There is a thread ahead up to the bound: none is, but under a condition.
-        ends = f"{AHEAD} : {total}" if last_first else f"{total} - {AHEAD + width - 1} : 0"
-        declared.append(f"const i64 {bound} = {test} ? {ends};")
+        name, scalar, at = names(array), scalar_of(elem_of(array)), names.fresh("ahead")
+        tests.append(f"{total} <= (i64){name}_n0")
+        tests += [f"{index} < {name}_n{k}" for k, index in enumerate(fixed, 1)]
         steps = [f"{index} * {name}_s{k}" for k, index in enumerate((ahead, *fixed))]
         offset = [str(component * spelling.size(scalar))] if component else []
         where = f"({' + '.join([name, *steps, *offset])})"
         index = f"const i64 {at} = {spelling.load(scalar, where)};"
         asked = {one: f"__builtin_prefetch({bases[one][0]} + {at} * {bases[one][1]});" for one in arrays}
-        read = " ".join(text for one, text in asked.items() if width == 1 or not arrays[one])
-        changed = " ".join(text for one, text in asked.items() if width > 1 and arrays[one])
-        loop = f" for (int lane = 0; lane < {width}; ++lane)" if width > 1 else ""
-        within = f"if ({thread} {'>=' if last_first else '<'} {bound})"
-        each += [f"{within}{loop} {{ {index} {read} }}"] if read else []
-        lanes += [f"{within} {{ {index} {changed} }}"] if changed else []
-    return Prefetches(tuple(declared), tuple(each), tuple(lanes))
+        read = [text for one, text in asked.items() if width == 1 or not arrays[one]]
+        changed = [text for one, text in asked.items() if width > 1 and arrays[one]]
+        each += [index, *read] if read else []
+        lanes += [index, *changed] if changed else []
+    # There is a thread ahead up to the bound: none is, but under a condition.
+    bound = names.fresh("soon")
+    ends = f"{AHEAD} : {total}" if last_first else f"{total} - {AHEAD + width - 1} : 0"
+    far = " || ".join(f"(i64){names(one)}_n0 * {step} >= {FAR}" for one, (_, step) in bases.items())
+    declared.append(f"const i64 {bound} = {' && '.join(dict.fromkeys(tests))} && ({far}) ? {ends};")
+    loop = f" for (int lane = 0; lane < {width}; ++lane)" if width > 1 else ""
+
+    def line(texts: Sequence[str], over: str = "") -> tuple[str, ...]:
+        head = f"if ({thread} {'>=' if last_first else '<'} {bound}){over}"
+        return (f"{head} {{ {' '.join(texts)} }}",) if texts else ()
+
+    return Prefetches(tuple(declared), line(each, loop), line(lanes))
 
 
 def _accumulators(name: str, base: str, step: str, wide: Wide) -> tuple[str, str]:
