@@ -253,6 +253,19 @@ def test_a_sparse_jacobian_takes_one_run_a_colour(workers: Client, f: Any) -> No
     np.testing.assert_allclose(found.toarray(), here, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("f", [of("before"), blocks])
+@pytest.mark.filterwarnings("ignore:an index of")
+def test_columns_and_rows_of_a_sparse_jacobian_are_computed_on_workers(
+    workers: Client, f: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, gather = [], kl.distributed._gathered
+    monkeypatch.setattr(
+        kl.distributed, "_gathered", lambda task, *columns: sent.append(task) or gather(task, *columns)
+    )
+    kl.distributed.jacobian(f, numbers(1, 32)[0], 2, sparse=True)
+    assert [task.__name__ for task in sent] == [f"jacobian of {f.__name__}"]
+
+
 def test_the_launches_of_a_tape_are_checked_by_parts(workers: Client) -> None:
     x, y, z = (kl.array(np.arange(1.0, 4.0), dtype=float, requires_grad=True) for _ in range(3))
     with kl.Tape() as tape:

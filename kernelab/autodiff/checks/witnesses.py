@@ -29,10 +29,10 @@ from kernelab.autodiff.jacobians.sparse import (
     ChangedError,
     Compressed,
     Problem,
-    adjoints_by_row,
     by_rows,
     by_tangents,
     compressed,
+    dtype_of,
 )
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.batch_and_wide import Wide
@@ -283,8 +283,11 @@ class _Compressed(Witnesses):
 
     def adjoints(self, base: Level) -> list[Floats]:
         trace = Trace(self.problem.subject, self.problem.labels, base)
-        runs = (adjoints_by_row(trace, i, j, part) for (i, j), part in self.chosen)
-        return [reading.read(values) for reading, values in runs]
+        entries = []
+        for (i, j), part in self.chosen:
+            reading = part.reading("rows", dtype_of(trace.targets[j]))
+            entries += [reading.read(values) for values in trace.products(j, reading.seeds, [i])]
+        return entries
 
     def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
         return self._differences(k, None, scale, quotient)

@@ -271,7 +271,7 @@ class Problem:
             return
         for i, (part, *_) in _kept(self.subject).items():
             if part.way != "rows":
-                reading = part.reading(part.way, _dtype(self.subject.sources[i]))
+                reading = part.reading(part.way, dtype_of(self.subject.sources[i]))
                 self.targets, self._ahead[reading] = self._run(i, reading)
                 return
 
@@ -294,11 +294,17 @@ class Problem:
         ahead = self._ahead.pop(reading, None)
         return self._run(i, reading)[1] if ahead is None else ahead
 
+    def adjoints(self, i: int, j: int, reading: "Reading") -> Values:
+        """The adjoints of an input for the cotangents of an output in a reading."""
+        (products,) = self.trace.products(j, reading.seeds, [i])
+        return products
+
     def _run(self, i: int, reading: "Reading") -> tuple[Sequence[Variable], list[Values]]:
         return tangents(self.subject, Batch(BASE, len(reading.seeds)), i, reading.seeds, self.labels)
 
 
-def _dtype(variable: Variable) -> np.dtype[Any]:
+def dtype_of(variable: Variable) -> np.dtype[Any]:
+    """The dtype of the numbers in an input or output."""
     return scalar_of(variable.elements.dtype).dtype
 
 
@@ -361,7 +367,7 @@ def _kept(subject: Subject) -> dict[int, Parts]:
 
 def by_tangents(problem: Problem, i: int, j: int, part: Compressed, way: Way) -> Entries:
     """The entries of output j by input i from tangents: a run along one vector for each group of columns."""
-    dtype = _dtype(problem.subject.sources[i])
+    dtype = dtype_of(problem.subject.sources[i])
     reading = part.reading(way, dtype)
     launch = part.launch(problem.subject, i, j, way, reading)
     products = None if launch is None else launch.run(problem.subject)
@@ -374,16 +380,9 @@ def by_tangents(problem: Problem, i: int, j: int, part: Compressed, way: Way) ->
 
 def by_rows(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
     """The same from adjoints: a run with one cotangent for each group of rows."""
-    reading, products = adjoints_by_row(problem.trace, i, j, part)
-    data = reading.entries(products, i in problem.proven)
+    reading = part.reading("rows", dtype_of(problem.targets[j]))
+    data = reading.entries(problem.adjoints(i, j, reading), i in problem.proven)
     return Entries(part.row_starts, part.pattern.columns, data)
-
-
-def adjoints_by_row(trace: Trace, i: int, j: int, part: Compressed) -> tuple[Reading, Values]:
-    """The runs from which the rows are read, of any trace of the subject, and how they are."""
-    reading = part.reading("rows", _dtype(trace.targets[j]))
-    (products,) = trace.products(j, reading.seeds, [i])
-    return reading, products
 
 
 def _agree_by_row(places: Numbers, terms: Values, product: Values) -> bool:
