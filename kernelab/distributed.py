@@ -44,7 +44,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import warn_at
 from kernelab.runtime.host.create import clone
 from kernelab.runtime.kernel.travel import version
-from kernelab.settings import changed_settings, settings
+from kernelab.settings import Settings, changed_settings, settings
 
 try:
     needed = ("cloudpickle", "dask", "dask.array", "dask.distributed")
@@ -119,25 +119,33 @@ def _warn_clients(message: Any, category: type[Warning], *place: Any, **named: A
         _show_here(message, category, *place, **named)
 
 
-class _Sent:
+class _Task:
+    """A function and its first arguments, which go to the workers; the dashboard shows it by a name."""
+
+    def __init__(self, name: str, run: Function, *first: Any) -> None:
+        self.__name__, self.run, self.first = name, run, first
+
+    def __call__(self, *rest: Any) -> Any:
+        return self.run(*self.first, *rest)
+
+
+def _sent(f: Function) -> _Task:
     """A function that runs under the settings of the process that sent it."""
-
-    def __init__(self, f: Function) -> None:
-        self.f, self.settings, self.__name__ = f, settings(), name_of(f)
-
-    def __call__(self, *args: Any) -> Any:
-        with changed_settings(**asdict(self.settings)):
-            return self.f(*args)
+    return _Task(name_of(f), _run_under, settings(), f)
 
 
-class _Kept:
+def _run_under(sender: Settings, f: Function, *args: Any) -> Any:
+    with changed_settings(**asdict(sender)):
+        return f(*args)
+
+
+def _kept(f: Function) -> _Task:
     """A function as it is now, whatever it uses changes here before its tasks run."""
+    return _Task(name_of(f), _run_pickled, cloudpickle.dumps(f))
 
-    def __init__(self, f: Function) -> None:
-        self.pickled, self.__name__ = cloudpickle.dumps(f), name_of(f)
 
-    def __call__(self, *args: Any) -> Any:
-        return _loaded(self.pickled)(*args)
+def _run_pickled(pickled: bytes, *args: Any) -> Any:
+    return _loaded(pickled)(*args)
 
 
 @lru_cache(16)
@@ -157,7 +165,7 @@ def map(f: Function, xs: Iterable[Any]) -> list[Any]:
 
 def _gathered(f: Function, *columns: Sequence[Any]) -> list[Any]:
     workers = client()
-    futures = workers.map(_Sent(f), *columns, key=_key(f), pure=False)
+    futures = workers.map(_sent(f), *columns, key=_key(f), pure=False)
     try:
         results: list[Any] = workers.gather(futures)
     except BaseException:
@@ -220,7 +228,7 @@ def sum_gradients(loss: Function, params: Any, chunks: Iterable[Any]) -> tuple[f
         raise KernelValueError(Diagnostic("there are no chunks to sum over", code="chunks"))
     require_travel(loss)
     workers = client()
-    step = _Sent(_Step(loss, len(inputs)))
+    step = _sent(_Task(name_of(loss), _step, loss, len(inputs)))
     level = workers.map(step, [_held(inputs)] * len(parts), parts, key=_key(loss), pure=False)
     try:
         while len(level) > 1:
@@ -233,15 +241,10 @@ def sum_gradients(loss: Function, params: Any, chunks: Iterable[Any]) -> tuple[f
     return value, tuple(gradients) if several else gradients[0]
 
 
-class _Step:
+def _step(loss: Function, count: int, params: Sequence[Any], chunk: Any) -> tuple[float, list[Any]]:
     """The value and the gradients of a loss of parameters and a chunk."""
-
-    def __init__(self, loss: Function, count: int) -> None:
-        self.loss, self.count, self.__name__ = loss, count, name_of(loss)
-
-    def __call__(self, params: Sequence[Any], chunk: Any) -> tuple[float, list[Any]]:
-        value, gradients = func.value_and_grad(self.loss, tuple(range(self.count)))(*params, chunk)
-        return _number(value), [*gradients]
+    value, gradients = func.value_and_grad(loss, tuple(range(count)))(*params, chunk)
+    return _number(value), [*gradients]
 
 
 def _added(one: tuple[Any, list[Any]], other: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
@@ -259,7 +262,7 @@ def vmap(f: Function, x: Any) -> Any:
     """
     require_travel(f)
     client()
-    block = _Sent(_Kept(_Lanes(f)))
+    block = _sent(_kept(_Task(name_of(f), _lanes, func.vmap(f))))
     one = block(np.ones((1, *x.shape[1:]), x.dtype))
     whole = x.rechunk(dict.fromkeys(range(1, x.ndim), -1))
     return whole.map_blocks(
@@ -273,14 +276,9 @@ def vmap(f: Function, x: Any) -> Any:
     )
 
 
-class _Lanes:
-    """`f` for the slices of an array of NumPy."""
-
-    def __init__(self, f: Function) -> None:
-        self.f, self.__name__ = func.vmap(f), name_of(f)
-
-    def __call__(self, values: Any) -> Any:
-        return self.f(array(values)).numpy()
+def _lanes(mapped: Function, values: Any) -> Any:
+    """A mapped function of an array of NumPy."""
+    return mapped(array(values)).numpy()
 
 
 def jacobian(f: Function, x: array, blocks: int = 0, *, rows: bool = False, sparse: bool = False) -> Any:
@@ -301,16 +299,17 @@ def jacobian(f: Function, x: array, blocks: int = 0, *, rows: bool = False, spar
     there = f(x)
     whole, size = (len(there), len(x)) if rows else (len(x), len(there))
     ends = np.linspace(0, whole, max(1, min(whole, count)) + 1).astype(int).tolist()
-    block = _Block(f, rows, x, [*itertools.pairwise(ends)])
-    parts = range(len(block.spans))
+    spans = [*itertools.pairwise(ends)]
+    block = _Task(f"jacobian of {name_of(f)}", _block, f, rows, x, spans)
+    parts = range(len(spans))
     if sparse:
         from scipy.sparse import csr_array, hstack, vstack
 
         matrices = _gathered(block, parts)
         return (vstack if rows else hstack)([csr_array(one) for one in matrices], format="csr")
-    widths, dtype = tuple(b - a for a, b in block.spans), there.numpy().dtype
+    widths, dtype = tuple(b - a for a, b in spans), there.numpy().dtype
     return arrays.from_array(np.reshape(parts, (-1, 1) if rows else (1, -1)), chunks=1).map_blocks(
-        _Sent(_Kept(block)),
+        _sent(_kept(block)),
         name=_key(block),
         dtype=dtype,
         chunks=(widths, (size,)) if rows else ((size,), widths),
@@ -318,44 +317,25 @@ def jacobian(f: Function, x: array, blocks: int = 0, *, rows: bool = False, spar
     )
 
 
-class _Products:
+def _products(f: Function, transposed: bool, x: array, vectors: Any) -> Any:
     """The products of a Jacobian, or of the transposed one, with some vectors."""
-
-    def __init__(self, f: Function, transposed: bool) -> None:
-        self.f, self.transposed = f, transposed
-        self.__name__ = f"jacobian of {name_of(f)}"
-
-    def __call__(self, x: array, vectors: Any) -> Any:
-        if self.transposed:
-            _, pull = func.vjp(self.f, x)
-            return func.vmap(lambda bar: pull(bar)[0])(array(vectors)).numpy()
-        return func.vmap(lambda dot: func.jvp(self.f, (x,), (dot,))[1])(array(vectors)).numpy()
+    if transposed:
+        _, pull = func.vjp(f, x)
+        return func.vmap(lambda bar: pull(bar)[0])(array(vectors)).numpy()
+    return func.vmap(lambda dot: func.jvp(f, (x,), (dot,))[1])(array(vectors)).numpy()
 
 
-class _Block:
+def _block(f: Function, rows: bool, x: array, spans: Sequence[tuple[int, int]], number: Any) -> Any:
     """Some columns, or rows, of a Jacobian, by the number of the block."""
-
-    def __init__(self, f: Function, rows: bool, x: array, spans: Sequence[tuple[int, int]]) -> None:
-        self.products, self.x, self.spans = _Products(f, transposed=rows), x, spans
-        self.__name__ = self.products.__name__
-
-    def __call__(self, number: Any) -> Any:
-        start, stop = self.spans[np.asarray(number).item()]
-        f, rows = self.products.f, self.products.transposed
-        like = f(self.x) if rows else self.x
-        products = self.products(self.x, np.eye(stop - start, len(like), start, like.numpy().dtype))
-        return products if rows else np.ascontiguousarray(products.T)
+    start, stop = spans[np.asarray(number).item()]
+    like = f(x) if rows else x
+    products = _products(f, rows, x, np.eye(stop - start, len(like), start, like.numpy().dtype))
+    return products if rows else np.ascontiguousarray(products.T)
 
 
-class _Runs:
+def _runs(f: Function, transposed: bool, dtype: Any, x: array, colors: Any, runs: Any) -> Any:
     """Some runs of a sparse Jacobian, by their numbers: colours are sent, and vectors made on the worker."""
-
-    def __init__(self, f: Function, transposed: bool, dtype: Any) -> None:
-        self.products, self.dtype = _Products(f, transposed), dtype
-        self.__name__ = self.products.__name__
-
-    def __call__(self, x: array, colors: Any, runs: Any) -> Any:
-        return self.products(x, seeds_of(colors, runs, self.dtype))
+    return _products(f, transposed, x, seeds_of(colors, runs, dtype))
 
 
 class _Colored(Problem):
@@ -375,7 +355,8 @@ class _Colored(Problem):
         count, dtype = len(reading.seeds), reading.seeds.dtype
         parts = np.array_split(np.arange(count), min(self.blocks, count))
         shared = ([_held(one)] * len(parts) for one in (self.x, reading.colors))
-        return np.concatenate(_gathered(_Runs(self.f, transposed, dtype), *shared, parts))
+        task = _Task(f"jacobian of {name_of(self.f)}", _runs, self.f, transposed, dtype)
+        return np.concatenate(_gathered(task, *shared, parts))
 
 
 def gradcheck_tape(tape: Tape, *, fast: Fast = "auto", raise_exception: bool = True) -> TapeReport:
@@ -416,24 +397,19 @@ def sweep(f: Function, grid: Mapping[str, Sequence[float]], *, gradients: bool =
     workers = client()
     size = max(1, math.ceil(len(points) / (4 * sum(workers.nthreads().values()))))
     parts = [points[n : n + size] for n in range(0, len(points), size)]
-    evaluated = [row for rows in _gathered(_Points(f, gradients), parts) for row in rows]
+    task = _Task(f"sweep of {name_of(f)}", _points, f, gradients)
+    evaluated = [row for rows in _gathered(task, parts) for row in rows]
     columns = [*grid, "value", *(f"d_{name}" for name in grid if gradients)]
     return pandas.DataFrame([(*at, *row) for at, row in zip(points, evaluated, strict=True)], columns=columns)
 
 
-class _Points:
+def _points(f: Function, gradients: bool, points: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
     """Values and derivatives of a function of numbers at some points."""
-
-    def __init__(self, f: Function, gradients: bool) -> None:
-        self.f, self.gradients = f, gradients
-        self.__name__ = f"sweep of {name_of(f)}"
-
-    def __call__(self, points: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
-        if not self.gradients:
-            return [(_number(self.f(*at)),) for at in points]
-        both = func.value_and_grad(self.f, tuple(range(len(points[0]))))
-        rows = (both(*at) for at in points)
-        return [(_number(value), *(_number(d) for d in slopes)) for value, slopes in rows]
+    if not gradients:
+        return [(_number(f(*at)),) for at in points]
+    both = func.value_and_grad(f, tuple(range(len(points[0]))))
+    rows = (both(*at) for at in points)
+    return [(_number(value), *(_number(d) for d in slopes)) for value, slopes in rows]
 
 
 def _number(value: Any) -> float:
