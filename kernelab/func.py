@@ -32,14 +32,13 @@ from kernelab.autodiff.transforms.host_numbers import (
     reshaped,
 )
 from kernelab.autodiff.transforms.levels import current, run_host_call
-from kernelab.autodiff.transforms.transforms import Apart, taken_apart, together_by_argument
+from kernelab.autodiff.transforms.transforms import taken_apart
 from kernelab.autodiff.transforms.trees import (
     chosen_by,
     cotangents_of,
     is_whole,
     leaves,
     name_of,
-    positions,
     rebuilt,
     refusal,
     require_callable,
@@ -173,11 +172,8 @@ def value_and_grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
     @_made(value_and_grad, func, argnums, has_aux)
     def value_and_gradient(*args: Any) -> Any:
         inputs = opened(func, args, argnums)
-        chosen = positions(func, inputs.args, argnums)
-        apart = taken_apart(func, inputs.args, chosen)
-        value, gradients, aux = transforms.gradients(apart.func, apart.args, apart.chosen, has_aux)
-        together = inputs.by_argument(chosen, together_by_argument(inputs.args, chosen, gradients))
-        value, asked = inputs.closed(value), _as_asked(together, argnums)
+        value, gradients, aux = transforms.gradients(*inputs.call, has_aux)
+        value, asked = inputs.closed(value), _as_asked(inputs.by_argument(gradients), argnums)
         return (value, aux) if has_aux else value, asked
 
     return value_and_gradient
@@ -199,16 +195,16 @@ def jvp(
     _require_sequence(primals, "primals")
     _require_sequence(tangents, "tangents")
     inputs = opened(func, primals, range(len(primals)))
-    primals, chosen = inputs.args, positions(func, inputs.args, range(len(primals)))
+    primals = inputs.args
     if len(tangents) != len(primals):
         message = f"{len(tangents)} tangents for {len(primals)} primals"
         raise refusal(GradientError, message, "tangents", "pass one tangent for each primal")
     tangents = [like_array(*pair) for pair in zip(tangents, primals, strict=True)]
     for i, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
         require_like(tangent, primal, f"tangents[{i}]")
-    apart, along = taken_apart(func, primals, chosen), taken_apart(func, tangents, chosen)
+    along = taken_apart(func, tangents, inputs.chosen)
     directions = [along.args[n] for n in along.chosen]
-    value, dots, aux = transforms.push(apart.func, apart.args, apart.chosen, directions, has_aux)
+    value, dots, aux = transforms.push(*inputs.call, directions, has_aux)
     value, moved = inputs.closed(value), inputs.closed(rebuilt(value, iter(dots)))
     return (value, moved, aux) if has_aux else (value, moved)
 
@@ -225,9 +221,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
     [0.25, 0.125]
     """
     inputs = opened(func, primals, range(len(primals)))
-    chosen = positions(func, inputs.args, range(len(primals)))
-    apart = taken_apart(func, inputs.args, chosen)
-    recorded = transforms.record(apart.func, apart.args, apart.chosen, has_aux)
+    recorded = transforms.record(*inputs.call, has_aux)
 
     def pull(cotangents: Any) -> tuple[Any, ...]:
         bars = cotangents_of(arrays_like(cotangents, recorded.outputs), pull)
@@ -237,8 +231,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
         for i, (cotangent, output) in enumerate(zip(bars, recorded.outputs, strict=True)):
             if cotangent is not None:
                 require_like(cotangent, output, f"cotangent {i}")
-        adjoints = together_by_argument(inputs.args, chosen, recorded.pull(current(), bars))
-        return tuple(inputs.by_argument(chosen, adjoints))
+        return tuple(inputs.by_argument(recorded.pull(current(), bars)))
 
     result = inputs.closed(recorded.result)
     return (result, pull, recorded.aux) if has_aux else (result, pull)
@@ -262,11 +255,8 @@ def jacrev(
     @_made(jacrev, func, argnums, has_aux, chunk_size=chunk_size)
     def jacobian(*args: Any) -> Any:
         inputs = opened(func, args, argnums)
-        chosen = positions(func, inputs.args, argnums)
-        apart = taken_apart(func, inputs.args, chosen)
-        recorded = transforms.record(apart.func, apart.args, apart.chosen, has_aux)
-        every = transforms.rows(recorded, chunk_size)
-        jacobians = _jacobians(inputs, apart, recorded.result, every, argnums)
+        recorded = transforms.record(*inputs.call, has_aux)
+        jacobians = _jacobians(inputs, recorded.result, transforms.rows(recorded, chunk_size), argnums)
         return (jacobians, recorded.aux) if has_aux else jacobians
 
     return jacobian
@@ -311,26 +301,17 @@ def _forward_jacobian(
         inputs = opened(func, args, argnums)
         if not closes:
             inputs = inputs.as_arrays()
-        chosen = positions(func, inputs.args, argnums)
-        apart = taken_apart(func, inputs.args, chosen)
-        value, columns, aux = transforms.columns(
-            apart.func, apart.args, apart.chosen, has_aux, chunk_size, randomness, asked
-        )
-        jacobians = _jacobians(inputs, apart, value, columns, argnums)
+        value, columns, aux = transforms.columns(*inputs.call, has_aux, chunk_size, randomness, asked)
+        jacobians = _jacobians(inputs, value, columns, argnums)
         return (jacobians, aux) if has_aux else jacobians
 
     return jacobian
 
 
-def _jacobians(
-    inputs: Opened, apart: Apart, value: Any, rows: Sequence[Sequence[array]], argnums: Argnums
-) -> Any:
+def _jacobians(inputs: Opened, value: Any, rows: Sequence[Sequence[array]], argnums: Argnums) -> Any:
     """The blocks for each output, in the structure of the result."""
-    chosen, asked = tuple(dict.fromkeys(apart.owners)), []
-    for output, row in zip(leaves(value, apart.func), rows, strict=True):
-        blocks = inputs.jacobian(row, output, apart)
-        asked.append(_as_asked(together_by_argument(inputs.args, chosen, blocks), argnums))
-    return rebuilt(value, iter(asked))
+    pairs = zip(leaves(value, inputs.apart.func), rows, strict=True)
+    return rebuilt(value, (_as_asked(inputs.jacobian(row, output), argnums) for output, row in pairs))
 
 
 def hessian(func: Function, argnums: Argnums = 0) -> Function:
@@ -351,10 +332,9 @@ def hessian(func: Function, argnums: Argnums = 0) -> Function:
         inputs = opened(func, args, argnums)
         outer = _forward_jacobian("hessian", jacrev(func, argnums), argnums, randomness="same", closes=False)
         blocks = outer(*inputs.args)
-        apart = taken_apart(func, inputs.args, positions(func, inputs.args, argnums))
-        full = [scalar_shape(apart.args[n]) for n in apart.chosen]
+        full = [scalar_shape(inputs.apart.args[n]) for n in inputs.apart.chosen]
         shapes = zip(
-            *(cycle([(*a, *b) for a in sides for b in sides]) for sides in (full, inputs.shapes(apart))),
+            *(cycle([(*a, *b) for a in sides for b in sides]) for sides in (full, inputs.shapes())),
             strict=False,
         )
         parts = []

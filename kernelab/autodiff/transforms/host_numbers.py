@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.transforms.levels import BASE, current
-from kernelab.autodiff.transforms.transforms import Apart
-from kernelab.autodiff.transforms.trees import is_whole, mapped, scalar_shape, shaped
+from kernelab.autodiff.transforms.transforms import Apart, taken_apart
+from kernelab.autodiff.transforms.trees import is_whole, mapped, positions, rebuilt, scalar_shape, shaped
 from kernelab.data_classes import dataclass, replace
 from kernelab.frontend import UserFunction
 from kernelab.host.values import HostValue, type_of
@@ -59,12 +59,22 @@ def _type(value: Any, stated: object) -> Value | None:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Arguments with arrays of one element at `numbers`; `closes` says that results become values again."""
+    """Arguments with arrays of one element at `numbers`, of which those at `chosen` are differentiated.
+
+    `apart` has the fields of structs as arguments; `closes` says that results become values again.
+    """
 
     args: list[Any]
+    chosen: tuple[int, ...]
+    apart: Apart
     numbers: frozenset[int]
     closes: bool
     is_of_kernels: bool
+
+    @property
+    def call(self) -> tuple[Callable[..., Any], list[Any], tuple[int, ...]]:
+        """The function, its arguments and the positions of the arrays that are differentiated."""
+        return self.apart.func, self.apart.args, self.apart.chosen
 
     def as_arrays(self) -> "Opened":
         """The same arguments with results that stay arrays."""
@@ -74,24 +84,31 @@ class Opened:
         """A result with its arrays of one element as values."""
         return _closed(result) if self.closes else result
 
-    def by_argument(self, chosen: Sequence[int], results: Sequence[Any]) -> list[Any]:
-        """The results for some arguments, as host values where the arguments are."""
-        return [_closed(one) if self._is_value(n) else one for n, one in zip(chosen, results, strict=True)]
+    def by_argument(self, results: Sequence[Any]) -> list[Any]:
+        """The results for the arrays by chosen argument, as host values where the arguments are."""
+        pairs = zip(self.chosen, self._together(results), strict=True)
+        return [_closed(one) if self._is_value(n) else one for n, one in pairs]
+
+    def _together(self, results: Sequence[Any]) -> list[Any]:
+        """The results for the arrays by chosen argument: those for the fields of a struct as one."""
+        rest = iter(results)
+        return [rebuilt(self.args[n], rest) for n in self.chosen]
 
     def _is_value(self, n: int) -> bool:
         is_struct = self.is_of_kernels and isinstance(self.args[n], Instance)
         return current() is BASE and (n in self.numbers or is_struct)
 
-    def jacobian(self, blocks: Sequence[Any], output: array, apart: Apart) -> list[Any]:
-        """The blocks of a Jacobian, one an array among the arguments, without axes for single values."""
+    def jacobian(self, blocks: Sequence[Any], output: array) -> list[Any]:
+        """The blocks of a Jacobian by chosen argument, without axes for single values."""
         lead = scalar_shape(output)
         if self.closes and (output.shape == (1,) or self.is_of_kernels):
             lead = tuple(n for n in lead if n > 1)
-        pairs = zip(blocks, self.shapes(apart), strict=True)
-        return [reshaped(block, (*lead, *shape)) for block, shape in pairs]
+        pairs = zip(blocks, self.shapes(), strict=True)
+        return self._together([reshaped(block, (*lead, *shape)) for block, shape in pairs])
 
-    def shapes(self, apart: Apart) -> list[tuple[int, ...]]:
+    def shapes(self) -> list[tuple[int, ...]]:
         """The shape of each differentiated array, without the axis of a single value."""
+        apart = self.apart
         return [
             scalar_shape(apart.args[k])[self._is_value(n) and apart.args[k].shape == (1,) :]
             for n, k in zip(apart.owners, apart.chosen, strict=True)
@@ -99,18 +116,24 @@ class Opened:
 
 
 def opened(func: Callable[..., Any], args: Sequence[Any], argnums: Any) -> Opened:
-    """The arguments of a transform; values of the host that are differentiated become arrays."""
+    """The arguments of a transform; values of the host that are differentiated become arrays.
+
+    Raises KernelTypeError for a chosen argument that has no derivative.
+    """
     function, arguments = kernel_function(func), list(args)
     stated = stated_types(function)
-    chosen = [argnums] if is_whole(argnums) else list(argnums) if isinstance(argnums, Sequence) else []
+    asked = [argnums] if is_whole(argnums) else list(argnums) if isinstance(argnums, Sequence) else []
     numbers = set()
-    for n in (n % len(args) for n in chosen if is_whole(n) and -len(args) <= n < len(args)):
+    for n in (n % len(args) for n in asked if is_whole(n) and -len(args) <= n < len(args)):
         elements = as_array(arguments[n], stated[n] if n < len(stated) else None)
         if elements is not None:
             arguments[n] = elements
             numbers.add(n)
     is_outer = current() is BASE and not any(isinstance(arg, array) for arg in args)
-    return Opened(arguments, frozenset(numbers), is_outer and bool(numbers or function), function is not None)
+    chosen = positions(func, arguments, argnums)
+    apart = taken_apart(func, arguments, chosen)
+    closes, is_of_kernels = is_outer and bool(numbers or function), function is not None
+    return Opened(arguments, chosen, apart, frozenset(numbers), closes, is_of_kernels)
 
 
 def stated_types(function: UserFunction | None) -> list[Any]:

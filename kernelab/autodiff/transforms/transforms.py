@@ -93,12 +93,6 @@ def _of_parts(func: Function, args: Sequence[Any], taken: Mapping[int, Sequence[
     return of_parts
 
 
-def together_by_argument(args: Sequence[Any], chosen: Sequence[int], results: Sequence[Any]) -> list[Any]:
-    """The results by chosen argument, where `results` has one for each array."""
-    rest = iter(results)
-    return [rebuilt(args[n], rest) for n in chosen]
-
-
 # ------------------------------------------------------------------------------------------------ transforms
 
 
