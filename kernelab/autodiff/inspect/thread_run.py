@@ -36,7 +36,7 @@ from kernelab.runtime.kernel.program import Groups, Pullback
 from kernelab.runtime.launch.command import no_grid
 from kernelab.runtime.launch.footprint import Grid, Residual, grid_of
 from kernelab.runtime.launch.launch import bind
-from kernelab.runtime.memory.memory import Allocation, allocate
+from kernelab.runtime.memory.memory import Allocation, allocate, duplicate_of, zeros_beside
 from kernelab.runtime.ops.function_calls import as_launch
 
 MOST = 10_000
@@ -388,8 +388,7 @@ def _copied(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> dict[Al
             raise LaunchError(Diagnostic(message, kernel.span, "index", hint="pass x.contiguous()"))
         memory = primal.allocation
         if memory not in copies:
-            copies[memory] = allocate(memory.nbytes, cleared=False)
-            np.frombuffer(copies[memory].buffer(), np.uint8)[:] = np.frombuffer(memory.buffer(), np.uint8)
+            copies[memory] = duplicate_of(memory)
         arguments[i] = primal.twin(copies[memory])
         parts[1 + i] = arguments[i].packed
     return copies
@@ -399,7 +398,7 @@ def _bars(
     kernel: Kernel, reverse: Pullback, arguments: Sequence[Any], copies: Mapping[Allocation, Allocation]
 ) -> dict[int, array]:
     """Adjoints of zeros: of arrays in memory of the same layout, of numbers one element."""
-    memories = {copy: allocate(copy.nbytes, cleared=True) for copy in copies.values()}
+    memories = {copy: zeros_beside(copy) for copy in copies.values()}
     bars: dict[int, array] = {}
     for i in reverse.active:
         type = kernel.primal.params[i].type

@@ -127,15 +127,6 @@ def shifted(
     return subject.targets(outputs, labels), looked
 
 
-def moved(subject: Subject, moves: Sequence[Floats]) -> list[Floats]:
-    """All outputs in float64, where the inputs are moved; what the host has seen of them stays as it was."""
-    started, level = subject.start(), Wide(BASE)
-    for elements, move in zip(started.inputs, moves, strict=True):
-        values = scalars(level.wide(elements)).host()
-        values += move.reshape(values.shape)
-    return [scalars(level.wide(out)).host().reshape(-1) for out in started.go(level)]
-
-
 def extrapolated(y: Floats, steps: Floats) -> Floats:
     """Central differences, extrapolated by Richardson: `y` holds values at +step, -step and half of these."""
     coarse, fine = (y[0] - y[1]) / (2.0 * steps), (y[2] - y[3]) / steps
@@ -197,8 +188,10 @@ def through_host(subject: Subject, labels: Sequence[str] = ()) -> frozenset[str]
     if not all(np.array_equal(*pair, equal_nan=True) for pair in zip(here, again, strict=False)):
         return frozenset()  # it changes from run to run, which is reported as such
     there = _run(subject, moves)[1]
-    frozen_here, frozen_there = (moved(subject, [scale * move for move in moves]) for scale in (0.0, 1.0))
-    targets = subject.targets(outputs, labels)
+    # Where the inputs are moved at a level, what the host has seen of them stays as it was.
+    by_input = {i: move[np.newaxis] for i, move in enumerate(moves)}
+    targets, frozen = shifted(subject, by_input, labels, (0.0, 1.0))
+    frozen_here, frozen_there = ([y[k, 0] for y in frozen] for k in (0, 1))
     outcomes = [*zip(outputs, here, there, frozen_here, frozen_there, strict=True)]
     if not any(_differ(*outcome) for outcome in outcomes):
         return frozenset()
