@@ -18,7 +18,6 @@ from kernelab.autodiff.jacobians.jacobian import jacobians as by_adjoint
 from kernelab.autodiff.jacobians.sparse import sparse_jacobians
 from kernelab.autodiff.jacobians.subject import Key, Subject, apart, of_function, of_kernel
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
-from kernelab.autodiff.transforms.trees import refusal
 from kernelab.backend.cuda.launch_config import config_of
 from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import (
@@ -31,7 +30,7 @@ from kernelab.guidance.bad_calls import telling
 from kernelab.guidance.hint_tables import face
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import look_at
-from kernelab.runtime.context.recorder import warn_at
+from kernelab.runtime.context.recorder import refusal, warn_at
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.memory.device import get_device
 from kernelab.runtime.memory.streams import configured

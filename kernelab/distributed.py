@@ -30,7 +30,6 @@ from kernelab.autodiff.checks.witnesses import Tolerance
 from kernelab.autodiff.jacobians.sparse import Problem, Reading, seeds_of, sparse_jacobian
 from kernelab.autodiff.jacobians.subject import of_function
 from kernelab.autodiff.tape.tape import Tape
-from kernelab.autodiff.transforms.trees import name_of
 from kernelab.backend.common.compiler import find_compiler
 from kernelab.errors import (
     Diagnostic,
@@ -39,6 +38,7 @@ from kernelab.errors import (
     KernelValueError,
     KernelWarning,
     MissingPackageError,
+    name_of,
 )
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import warn_at

@@ -47,6 +47,11 @@ def type_name(value: object) -> str:
     return shown_type(value).__name__
 
 
+def name_of(func: object) -> str:
+    """The name of a function in messages."""
+    return getattr(func, "__name__", None) or type(func).__name__
+
+
 def a_thing(value: object) -> str:
     """The type of a value for messages: "a list", "an array"."""
     if value is None:

@@ -38,18 +38,17 @@ from kernelab.autodiff.transforms.trees import (
     cotangents_of,
     is_whole,
     leaves,
-    name_of,
     rebuilt,
-    refusal,
     require_callable,
     require_like,
     scalar_shape,
 )
 from kernelab.autodiff.transforms.vmap import map_lanes
-from kernelab.errors import GradientError, KernelTypeError, KernelValueError, a_thing
+from kernelab.errors import GradientError, KernelTypeError, KernelValueError, a_thing, name_of
 from kernelab.guidance.bad_calls import telling
 from kernelab.guidance.hint_tables import face
 from kernelab.runtime.array.array import array, require_array
+from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.kernel import decorators
 
 Function = Callable[..., Any]

@@ -23,11 +23,11 @@ from kernelab.autodiff.jacobians.subject import Subject
 from kernelab.autodiff.records.adjoint_buffers import scalars
 from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.levels import duplicate
-from kernelab.autodiff.transforms.trees import argument_name, name_of
+from kernelab.autodiff.transforms.trees import argument_name
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.data_classes import dataclass
-from kernelab.errors import KernelError, Span
+from kernelab.errors import KernelError, Span, name_of
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import Custom, CustomRules, Function, Let, Native, Stmt, walk
 from kernelab.lang.ops import SHAPE

@@ -37,10 +37,10 @@ from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, apart
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.reverse import Run
-from kernelab.autodiff.transforms.trees import refusal
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, GradientError, KernelValueError, Related, Span
 from kernelab.passes.access.dead_ends import DeadEnd
+from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.launch.launch import find_races
 
 LARGE = 1 << 14

@@ -33,13 +33,13 @@ from kernelab.autodiff.tape.finite import lost_inputs
 from kernelab.autodiff.tape.seeds import final_arrays
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.levels import duplicate, run_host_call
-from kernelab.autodiff.transforms.trees import is_whole, refusal
+from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, GradientError, KernelError, KernelTypeError, KernelValueError, a_thing
 from kernelab.hooks import steps
 from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import Place, name_of_memory
+from kernelab.runtime.context.recorder import Place, name_of_memory, refusal
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.footprint import part

@@ -37,9 +37,9 @@ from kernelab.autodiff.jacobians.sparse import (
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE, Level
-from kernelab.autodiff.transforms.trees import refusal
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError, KernelValueError
+from kernelab.runtime.context.recorder import refusal
 
 DOUBLE = float(np.finfo(np.float64).eps)
 

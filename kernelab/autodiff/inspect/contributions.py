@@ -20,10 +20,9 @@ from kernelab.autodiff.tape.seeds import Seeds, seeded
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.autodiff.transforms.levels import BASE
-from kernelab.autodiff.transforms.trees import name_of
 from kernelab.backend.cpu.interpreter import Change, can_be_pointed, changes_of
 from kernelab.data_classes import dataclass, replace
-from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError, a_thing
+from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError, a_thing, name_of
 from kernelab.frontend.definitions.kernels import Formal
 from kernelab.guidance.bad_calls import telling
 from kernelab.lang.build import integer, type_of

@@ -17,13 +17,14 @@ from kernelab.autodiff.transforms.forward import Forward
 from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.autodiff.transforms.reverse import Reverse, Run
 from kernelab.autodiff.transforms.transforms import chunks, unit_vectors
-from kernelab.autodiff.transforms.trees import is_whole, refusal
+from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelKeyError, KernelValueError, MissingPackageError, missing
 from kernelab.hooks import steps
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of, size_of
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.kernel.program import Pullback
 
 Values = np.ndarray[Any, Any]

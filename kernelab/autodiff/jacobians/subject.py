@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.transforms.levels import Level
-from kernelab.autodiff.transforms.trees import fields, name_of, refusal, scalar_shape
+from kernelab.autodiff.transforms.trees import fields, scalar_shape
 from kernelab.autodiff.transforms.trees import leaves as arrays_of
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
+from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing, name_of
 from kernelab.lang.build import elem_of, is_float
 from kernelab.lang.structs import StructArray, leaves
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import RECORDER, unrecorded
+from kernelab.runtime.context.recorder import RECORDER, refusal, unrecorded
 from kernelab.runtime.host.create import from_numpy
 from kernelab.runtime.host.struct_instances import Instance, held_in
 from kernelab.runtime.host.structarray import structarray

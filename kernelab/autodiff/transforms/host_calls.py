@@ -11,10 +11,10 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Level
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
+from kernelab.errors import GradientError, KernelTypeError, a_thing, name_of
 from kernelab.lang.types import is_differentiable, scalar_of, shape_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import IN_RULE, RECORDER, caller, unrecorded
+from kernelab.runtime.context.recorder import IN_RULE, RECORDER, refusal, unrecorded
 from kernelab.runtime.host.create import clone, zeros_like
 from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.memory.memory import Allocation, youngest, zeros_beside
@@ -42,8 +42,8 @@ class HostCall:
         """The call of a user's function; raises KernelTypeError for structs."""
         for n, arg in enumerate(args):
             if isinstance(arg, structarray) or hasattr(arg, "__kernelab_struct__"):
-                message = f"argument {n} of {_name(func)} is {a_thing(arg)}, and custom_vjp takes arrays"
-                raise _refused(KernelTypeError, message, "pass the arrays of its fields")
+                message = f"argument {n} of {name_of(func)} is {a_thing(arg)}, and custom_vjp takes arrays"
+                raise refusal(KernelTypeError, message, "custom", "pass the arrays of its fields")
         floats = (n for n, arg in enumerate(args) if isinstance(arg, array) and is_differentiable(arg.dtype))
         return HostCall(func, back, args, tuple(floats))
 
@@ -98,8 +98,10 @@ class HostCall:
         if isinstance(result, array):
             return clone(result, requires_grad=False)
         if not isinstance(result, int | float | np.number | np.ndarray):
-            message = f"{_name(self.func)} returned {a_thing(result)}"
-            raise _refused(KernelTypeError, message, "return arrays, of NumPy or kernelab's, or numbers")
+            message = f"{name_of(self.func)} returned {a_thing(result)}"
+            raise refusal(
+                KernelTypeError, message, "custom", "return arrays, of NumPy or kernelab's, or numbers"
+            )
         values = np.atleast_1d(result)
         is_float = values.dtype.kind == "f" and bool(arrays)
         return array(values.astype(scalar_of(arrays[0].dtype).dtype) if is_float else values)
@@ -116,8 +118,8 @@ class HostCall:
             returned = back(*args, *(rest if takes_results else rest[results:]))
             several = list(returned) if isinstance(returned, tuple | list) else [returned]
             if len(several) != count:
-                message = f"{_name(back)} returned {len(several)} adjoints for {count} arrays of floats"
-                raise _refused(GradientError, message, "return one for each, None for zeros")
+                message = f"{name_of(back)} returned {len(several)} adjoints for {count} arrays of floats"
+                raise refusal(GradientError, message, "custom", "return one for each, None for zeros")
             return [_adjoint(back, n, *pair) for n, pair in enumerate(zip(several, arrays, strict=False))]
 
         return HostCall(adjoints, None, (None,) * every, tuple(range(every)))
@@ -131,9 +133,9 @@ class HostCall:
         if count < len(parameters) or count == args + 2 * results:
             return True
         if count != args + results:
-            message = f"{_name(back)} takes {count} arguments, for {args} arguments and {results} results"
+            message = f"{name_of(back)} takes {count} arguments, for {args} arguments and {results} results"
             hint = "let it take the arguments, then the results or not, then a cotangent for each result"
-            raise _refused(GradientError, message, hint)
+            raise refusal(GradientError, message, "custom", hint)
         return False
 
 
@@ -196,21 +198,13 @@ def _adjoint(back: Function, n: int, bar: Any, like: array) -> array:
         return bar
     values = None if isinstance(bar, array) else np.asarray(bar)
     if values is not None and RECORDER.get() is not None:
-        message = f"a second derivative passes through {_name(back)}, which returned {a_thing(bar)}"
-        hint = f"compute in it with kernels and arrays, or give it a rule: custom_vjp({_name(back)}, ...)"
-        raise _refused(GradientError, message, hint)
+        message = f"a second derivative passes through {name_of(back)}, which returned {a_thing(bar)}"
+        hint = f"compute in it with kernels and arrays, or give it a rule: custom_vjp({name_of(back)}, ...)"
+        raise refusal(GradientError, message, "custom", hint)
     if values is None or values.dtype.kind not in "fiu" or (values.shape or (1,)) != shape:
         what = f"{bar.dtype} {bar.shape}" if values is None else f"{a_thing(bar)} of shape {values.shape}"
         message = (
-            f"adjoint {n} that {_name(back)} returned is {what}, and has to be {like.dtype} {like.shape}"
+            f"adjoint {n} that {name_of(back)} returned is {what}, and has to be {like.dtype} {like.shape}"
         )
-        raise _refused(GradientError, message, "return adjoints in the shapes of the arguments")
+        raise refusal(GradientError, message, "custom", "return adjoints in the shapes of the arguments")
     return array(values.reshape(shape).astype(scalar_of(like.dtype).dtype), like.dtype)
-
-
-def _name(func: Function) -> str:
-    return getattr(func, "__name__", type(func).__name__)
-
-
-def _refused(kind: type[Exception], message: str, hint: str) -> Exception:
-    return kind(Diagnostic(message, caller().span, "custom", hint=hint))

@@ -28,19 +28,18 @@ from kernelab.autodiff.transforms.trees import (
     leaves,
     lines,
     mapped,
-    name_of,
     parts,
     rebuilt,
-    refusal,
     scalar_shape,
     shaped,
 )
 from kernelab.data_classes import dataclass
-from kernelab.errors import GradientError, KernelValueError
+from kernelab.errors import GradientError, KernelValueError, name_of
 from kernelab.hooks import steps
 from kernelab.lang.types import Scalar, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray
+from kernelab.runtime.context.recorder import refusal
 
 Function = Callable[..., Any]
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.transforms.levels import current
-from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing, shown_type, type_name
+from kernelab.errors import GradientError, KernelTypeError, a_thing, name_of, shown_type, type_name
 from kernelab.host.traced import Traced
 from kernelab.lang.structs import placed
 from kernelab.lang.types import Mat, Scalar, Vec, bytes_of, is_differentiable, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import contiguous_strides, is_picked
-from kernelab.runtime.context.recorder import caller, unrecorded
+from kernelab.runtime.context.recorder import refusal, unrecorded
 from kernelab.runtime.host.create import zeros
 from kernelab.runtime.host.struct_instances import Instance, cleared, held_in
 from kernelab.runtime.host.structarray import structarray
@@ -96,11 +96,6 @@ def _is_like(type: Any, member: Any, part: Any) -> bool:
 # ----------------------------------------------------------------------------------------------------- trees
 
 
-def name_of(func: Callable[..., Any]) -> str:
-    """The name of a function in messages."""
-    return getattr(func, "__name__", None) or type(func).__name__
-
-
 def argument_name(func: Callable[..., Any], position: int) -> str:
     """The name of an argument of a function in messages."""
     try:
@@ -110,11 +105,6 @@ def argument_name(func: Callable[..., Any], position: int) -> str:
     position, field = getattr(func, "__kernelab_parts__", {}).get(position, (position, ""))
     field = f".{field}" if field else ""
     return f"`{names[position]}{field}`" if position < len(names) else f"number {position}{field}"
-
-
-def refusal(kind: type[Exception], message: str, code: str, hint: str = "") -> Exception:
-    """An error that points at the user's line."""
-    return kind(Diagnostic(message, caller().span, code, hint=hint))
 
 
 def leaves(value: Any, func: Callable[..., Any]) -> list[array]:

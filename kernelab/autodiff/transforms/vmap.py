@@ -10,9 +10,10 @@ from kernelab.autodiff.records.adjoint_buffers import fresh
 from kernelab.autodiff.transforms.batch_and_wide import Batch, with_first_at
 from kernelab.autodiff.transforms.levels import current
 from kernelab.autodiff.transforms.transforms import Function, call, chunks
-from kernelab.autodiff.transforms.trees import argument_name, is_whole, leaves, name_of, rebuilt, refusal
-from kernelab.errors import GradientError, a_thing
+from kernelab.autodiff.transforms.trees import argument_name, is_whole, leaves, rebuilt
+from kernelab.errors import GradientError, a_thing, name_of
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.host.structarray import structarray
 
 

@@ -187,6 +187,11 @@ _PLACES: dict[tuple[int, int], tuple[CodeType, "Place"]] = {}
 _place = lru_cache(_MOST_PLACES)(Place)
 
 
+def refusal(kind: type[Exception], message: str, code: str, hint: str = "") -> Exception:
+    """An error that points at the line of the user's code that called into kernelab."""
+    return kind(Diagnostic(message, caller().span, code, hint=hint))
+
+
 def warn_at(message: str, code: str, hint: str, place: Place | None = None, span: Span | None = None) -> None:
     """Warn, with KernelWarning, at a line of the user's code: the one that called into kernelab unless given.
 
