@@ -150,6 +150,9 @@ class _Check:
     def __init__(self, rules: CustomRules) -> None:
         self.rules, self.wide = rules, widen_rules(rules)
         self.function = self.wide.function
+        kinds: Sequence[RuleName] = ("grad", "jvp", "replay")
+        written: dict[RuleName, Function | None] = {kind: getattr(rules, kind) for kind in kinds}
+        self.rule_of = {kind: rule for kind, rule in written.items() if rule is not None}
         self.of: Mapping[RuleName, Callable[[Point], Diagnostic | None]] = {
             "grad": self.grad,
             "replay": self.replay,
@@ -209,13 +212,12 @@ class _Check:
                 along = adjoint_of(name) + " along a direction" * (not is_plain)
                 at, _, slope = wrong
                 never = self.never(name, at, slope, points)
-                return never or self.told(self.rules.grad, along, *wrong, points)
+                return never or self.told("grad", along, *wrong, points)
         return self.not_linear(points, weights, adjoints)
 
     def jvp(self, points: Point) -> Diagnostic | None:
         """What is wrong with the jvp function at some points."""
-        rule, weights = self.rules.jvp, self.started(points)
-        assert rule is not None
+        rule, weights = self.rule_of["jvp"], self.started(points)
         for k, name in enumerate(self.floats):
             direction, dot = self.drawn(points[name]), rule.params[len(points) + k].hint
             claimed = self.pushed(points, weights, name, direction)
@@ -223,11 +225,11 @@ class _Check:
             if wrong is not None:
                 is_plain = self.is_number and direction.ndim == 1
                 along = f"{dot} = {shown(direction[wrong[0]])}" if is_plain else f"{dot} along a direction"
-                return self.told(rule, along, *wrong, points)
+                return self.told("jvp", along, *wrong, points)
             for factor in FACTORS:
                 scaled = self.pushed(points, weights, name, factor * direction)
                 if self.differs_from(factor * claimed, 0.0, scaled):
-                    return self.no_factor(rule, f"what {rule.name} returns", [dot])
+                    return self.no_factor("jvp", f"what {rule.name} returns", [dot])
         return None
 
     def replay(self, points: Point) -> Diagnostic | None:
@@ -370,8 +372,6 @@ class _Check:
 
     def not_linear(self, points: Point, weights: Point, adjoints: Point) -> Diagnostic | None:
         """The diagnostic for adjoints that are not linear in their cotangents, which were about 1 so far."""
-        rule = self.rules.grad
-        assert rule is not None
         second = {name: self.drawn(weight) for name, weight in weights.items()}
         beside = self.adjoints(points, second)
         for a, b in SUMS[: len(FACTORS) if self.is_number else None]:
@@ -379,8 +379,9 @@ class _Check:
             combined = self.adjoints(points, mixed)
             for name in self.floats:
                 if self.differs_from(a * adjoints[name], b * beside[name], combined[name]):
+                    rule = self.rule_of["grad"]
                     cotangents = [param.hint for param in rule.params[len(points) :]]
-                    return self.no_factor(rule, adjoint_of(name), cotangents)
+                    return self.no_factor("grad", f"{adjoint_of(name)} of {rule.name}", cotangents)
         return None
 
     def differs_from(self, first: Numpy, second: Numpy | float, combined: Numpy) -> bool:
@@ -393,24 +394,22 @@ class _Check:
 
     # ---- messages
 
-    def no_factor(self, rule: Function, what: str, factors: Sequence[str]) -> Diagnostic:
+    def no_factor(self, kind: RuleName, what: str, factors: Sequence[str]) -> Diagnostic:
         """The diagnostic for a rule that is not linear."""
         names = " and ".join(factors) if len(factors) < MOST_NAMED else "what it is given"
-        message = f"{what} of {rule.name}" if rule is self.rules.grad else what
         hint = f"multiply what is added by {names}, or write check=False"
-        return self.diagnostic(rule, f"{message} is not in proportion to {names}", hint)
+        return self.diagnostic(kind, f"{what} is not in proportion to {names}", hint)
 
     def never_compared(self, kind: RuleName) -> Diagnostic | None:
         """The diagnostic for a rule that was compared at no point, unless no rule can be compared."""
-        rule = {"grad": self.rules.grad, "jvp": self.rules.jvp, "replay": self.rules.replay}[kind]
-        assert rule is not None
         if kind in self.compared or not self.can_compare(kind):
             return None
         name = self.rules.function.name
-        message = f"{rule.name} was not compared with {name}: no arguments were found at which {name} "
+        message = f"{self.rule_of[kind].name} was not compared with {name}: "
+        message += f"no arguments were found at which {name} "
         message += "runs, ends, and has a derivative" if kind != "replay" else "runs, ends, and is a number"
         hint = "check it at your own arguments, with kl.autograd.gradcheck, and write check=False"
-        return self.diagnostic(rule, message, hint)
+        return self.diagnostic(kind, message, hint)
 
     def can_compare(self, kind: RuleName) -> bool:
         """Whether there is something to compare; a kernel without adjoint or tangent says so by itself."""
@@ -426,20 +425,17 @@ class _Check:
             return False
 
     def told(
-        self, rule: Function | None, along: str, at: int, claimed: float, slope: float, points: Point
+        self, kind: RuleName, along: str, at: int, claimed: float, slope: float, points: Point
     ) -> Diagnostic:
-        assert rule is not None
         name, where = self.rules.function.name, self.where(points, at)
-        gives = f"{rule.name} gives {claimed:.4g} for {along}"
+        gives = f"{self.rule_of[kind].name} gives {claimed:.4g} for {along}"
         message = f"{gives} where differences of {name} give {slope:.4g}{where}"
-        return self.diagnostic(
-            rule, message, "correct the formula, or write check=False if it is meant to differ"
-        )
+        hint = "correct the formula, or write check=False if it is meant to differ"
+        return self.diagnostic(kind, message, hint)
 
     def never(self, name: str, at: int, slope: float, points: Point) -> Diagnostic | None:
         """The diagnostic for an argument that the grad function leaves out, if it does."""
-        rule, wide, function = self.rules.grad, self.wide.grad, self.rules.function
-        assert rule is not None
+        wide, function = self.wide.grad, self.rules.function
         assert wide is not None
         numbers = [hint for hint in self.floats if hint not in self.arrays]
         share = dict(zip(numbers, inline(wide).body.yields, strict=True)).get(name)
@@ -447,27 +443,27 @@ class _Check:
             return None
         bar, depends = adjoint_of(name), f"{function.name} depends on {name}"
         differences = f"differences give {slope:.4g}{self.where(points, at)}"
-        message = f"{rule.name} never adds to {bar}, though {depends}: {differences}"
+        message = f"{self.rule_of['grad'].name} never adds to {bar}, though {depends}: {differences}"
         hint = f"add its share: {bar} += ..., or write check=False if it is meant to be left out"
-        return self.diagnostic(rule, message, hint)
+        return self.diagnostic("grad", message, hint)
 
     def differs(self, value: str, result: str, at: int, points: Point) -> Diagnostic:
-        name, rule = self.rules.function.name, self.rules.replay
-        assert rule is not None
-        message = f"{rule.name} returns {value} where {name} returns {result}{self.where(points, at)}"
-        return self.diagnostic(
-            rule, message, f"return what {name} returns, or write check=False if it is meant to differ"
-        )
+        name, where = self.rules.function.name, self.where(points, at)
+        message = f"{self.rule_of['replay'].name} returns {value} where {name} returns {result}{where}"
+        hint = f"return what {name} returns, or write check=False if it is meant to differ"
+        return self.diagnostic("replay", message, hint)
 
     def where(self, points: Point, at: int) -> str:
         numbers = (item for item in points.items() if item[0] not in self.arrays)
         arguments = ", ".join(f"{name} = {shown(values[at])}" for name, values in numbers)
         return f", at {arguments}" if arguments else ""
 
-    def diagnostic(self, rule: Function, message: str, hint: str) -> Diagnostic:
+    def diagnostic(self, kind: RuleName, message: str, hint: str) -> Diagnostic:
         function = self.rules.function
         related = (Related(f"{function.name} is defined here", function.span),)
-        return Diagnostic(message, rule.span, "derivative", "warning", hint=hint, related=related)
+        return Diagnostic(
+            message, self.rule_of[kind].span, "derivative", "warning", hint=hint, related=related
+        )
 
 
 def shown(value: Numpy) -> str:
