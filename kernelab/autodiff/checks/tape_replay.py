@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kernelab.autodiff.records.coverage import WHOLE, box_in
+from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.moves import CopyRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord, checkpoint
@@ -304,11 +305,9 @@ def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocati
     written: set[Allocation] = set()
     for record in records:
         for _, watch in record.snapshots if isinstance(record, LaunchRecord) else ():
-            elements, saved, box = watch.elements, watch.saved, watch.reader.box()[0]
-            is_known = elements.allocation in starts and elements.allocation not in written
-            if is_known and saved is not None and box is not None:
-                kept = part(elements.twin(starts[elements.allocation]), box)
-                kept.host()[...] = part(saved, box).seen()
+            memory = watch.elements.allocation
+            if memory in starts and memory not in written:
+                put_back(watch, watch.elements.twin(starts[memory]))
         if isinstance(record, LaunchRecord):
             for i, sign in extrema(record.kernel).items():
                 target = record.call.arguments[i]
@@ -316,6 +315,13 @@ def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocati
                     move_away(target.twin(starts[target.allocation]), sign)
         written.update(a.allocation for a in _changed(record))
     return starts
+
+
+def put_back(watch: Watch | SavedWhole, copy: array) -> None:
+    """Set those elements of a copy that the tape has saved."""
+    saved, box = watch.saved, watch.reader.box()[0]
+    if saved is not None and box is not None:
+        part(copy, box).host()[...] = part(saved, box).seen()
 
 
 def extrema(kernel: Kernel) -> dict[int, int]:

@@ -19,14 +19,13 @@ from kernelab.autodiff.checks.endtoend import (
     spoiled,
 )
 from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check
-from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError, extrema, move_away
+from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError, extrema, move_away, put_back
 from kernelab.autodiff.checks.witnesses import Tolerance
 from kernelab.autodiff.jacobians.jacobian import Selection
 from kernelab.autodiff.jacobians.subject import Key, apart, of_function, of_kernel
 from kernelab.autodiff.records.adjoint_buffers import Extents
 from kernelab.autodiff.records.backward import BackwardPlan
 from kernelab.autodiff.records.cuts import passive_cuts
-from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.moves import CopyRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.finite import lost_inputs
@@ -42,7 +41,6 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, name_of_memory, refusal
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.launch.footprint import part
 from kernelab.settings import Policy
 
 Mask = Sequence[tuple[Key, Key]]
@@ -410,21 +408,12 @@ def _alone(record: LaunchRecord) -> Alone:
     away, arguments = extrema(record.kernel), list[Any]()
     for i, argument in enumerate(record.call.arguments):
         value = argument.array if isinstance(argument, Reference) else argument
-        kept = watches.get(i)
-        if kept is not None:
-            value = _as_read(value, kept)
-        elif i in away:
+        if i in watches or i in away:
             requires_grad, value = value.requires_grad, duplicate(value)
             value.requires_grad = requires_grad
+        if i in watches:
+            put_back(watches[i], value)
+        elif i in away:
             move_away(value, away[i])
         arguments.append(value)
     return Alone(record.kernel, record.grid.extents, tuple(arguments))
-
-
-def _as_read(elements: array, watch: Watch | SavedWhole) -> array:
-    """A copy of an array with the elements that the tape has saved, as the launch read them."""
-    copy, saved, box = duplicate(elements), watch.saved, watch.reader.box()[0]
-    if saved is not None and box is not None:
-        part(copy, box).host()[...] = part(saved, box).host()
-    copy.requires_grad = elements.requires_grad
-    return copy

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.backward import BackwardPlan, sweep
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.autodiff.tape.seeds import Seeds, seeded
+from kernelab.autodiff.tape.measures import sweep_on_copies
+from kernelab.autodiff.tape.seeds import Seeds
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.backend.cpu.interpreter import can_be_pointed
 from kernelab.backend.cpu.zero_trace import UNUSED, Cotangent, births, changes_and_skips, trace_zeros
@@ -49,11 +49,10 @@ def zero_lines(
 ) -> list[ZeroLine]:
     """The lines at which the gradient of some bytes at an offset in a memory became zero, the last first."""
     lines: dict[tuple[object, ...], ZeroLine] = {}
-    search = _Search(records, seeds)
     waiting: list[Element] = [(memory, range(offset, offset + size), -1)]
     visited = {waiting[0][:2]}
     for target, at, reader in waiting:
-        for zero in search.of(target, at, reader):
+        for zero in _zeros_of(records, seeds, target, at, reader):
             if isinstance(zero, ZeroLine):
                 line = (zero.line.source, zero.line.line) if zero.line else None
                 lines.setdefault((zero.record, line, zero.reason), zero)
@@ -68,65 +67,59 @@ Element = tuple[Allocation, range, int]
 """Some memory, the bytes of an element there, and the record that read its cotangent."""
 
 
-class _Search:
-    """Sweeps a tape again and again, and looks at what reaches one element at a time."""
+def _zeros_of(
+    records: Sequence[Record], seeds: Seeds, memory: Allocation, bytes: range, reader: int
+) -> Iterator[ZeroLine | Element]:
+    """What makes the cotangent of an element zero behind record `reader`, or other zeros to look at."""
+    results: list[ZeroLine | Element] = []
 
-    def __init__(self, records: Sequence[Record], seeds: Seeds) -> None:
-        self.records = records
-        self.seeds = seeds
+    def pull(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
+        record = records[i]
+        is_read = any(one.allocation is memory for one in record.read)
+        if i > reader and isinstance(record, LaunchRecord) and is_read:
+            results.extend(_inside(i, record, memory, bytes, adjoints))
+        if i > reader:
+            record.pull(adjoints, BASE)
 
-    def of(self, memory: Allocation, bytes: range, reader: int) -> Iterator[ZeroLine | Element]:
-        """What makes the cotangent of an element zero behind record `reader`, or other zeros to look at."""
-        plan = BackwardPlan(self.records, self.seeds, shared=())
-        adjoints = seeded(self.seeds, frozenset(), Adjoints())
-        results: list[ZeroLine | Element] = []
+    sweep_on_copies(records, seeds, pull)
+    yield from results
+    if not results and reader >= 0:
+        record, is_seed = records[reader], any(one.allocation is memory for one in seeds)
+        why = f"{'the cotangent of' if is_seed else 'what comes back to'} its result is 0"
+        yield ZeroLine(reader, record.title, str(record.place), None, None, why)
 
-        def pull(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
-            record = records[i]
-            is_read = any(one.allocation is memory for one in record.read)
-            if i > reader and isinstance(record, LaunchRecord) and is_read:
-                results.extend(self.inside(i, record, memory, bytes, adjoints))
-            if i > reader:
-                record.pull(adjoints, BASE)
 
-        sweep(plan, adjoints, BASE, pull)
-        yield from results
-        if not results and reader >= 0:
-            record, is_seed = self.records[reader], any(one.allocation is memory for one in self.seeds)
-            why = f"{'the cotangent of' if is_seed else 'what comes back to'} its result is 0"
-            yield ZeroLine(reader, record.title, str(record.place), None, None, why)
-
-    def inside(
-        self, i: int, record: LaunchRecord, memory: Allocation, bytes: range, adjoints: Adjoints
-    ) -> Iterator[ZeroLine | Element]:
-        """The zeros of one launch."""
-        here = ZeroLine(i, record.title, str(record.place), None, None, "")
-        pullback, ends = record.pullback, [*_dead_ends(here, record, memory, conditions=False)]
-        active = {one.allocation for one in record.active}
-        if memory not in active or not isinstance(pullback, Pullback) or record.is_switched_off:
-            yield from _dead_ends(here, record, memory)
-            return
-        adjoint = scalarise(inline(pullback.unmerged.adjoint))
-        if not can_be_pointed(adjoint):
-            return
-        saved = record.saved()  # alive until the runs are over
-        args = b"".join(record.adjoint_parts(adjoints, saved))
-        start = adjoints.memory[memory].address
-        element = range(start + bytes.start, start + bytes.stop)
+def _inside(
+    i: int, record: LaunchRecord, memory: Allocation, bytes: range, adjoints: Adjoints
+) -> Iterator[ZeroLine | Element]:
+    """The zeros of one launch."""
+    here = ZeroLine(i, record.title, str(record.place), None, None, "")
+    pullback, ends = record.pullback, [*_dead_ends(here, record, memory, conditions=False)]
+    active = {one.allocation for one in record.active}
+    if memory not in active or not isinstance(pullback, Pullback) or record.is_switched_off:
+        yield from _dead_ends(here, record, memory)
+        return
+    adjoint = scalarise(inline(pullback.unmerged.adjoint))
+    if not can_be_pointed(adjoint):
+        return
+    saved = record.saved()  # alive until the runs are over
+    args = b"".join(record.adjoint_parts(adjoints, saved))
+    start = adjoints.memory[memory].address
+    element = range(start + bytes.start, start + bytes.stop)
+    with adjoints.unchanged(active):
+        changes, skips = changes_and_skips(adjoint, args, element)
+    threads = dict.fromkeys(change.thread for change in changes if not np.any(change.value))
+    bars = _owners(record, adjoint, active)
+    for thread in list(threads)[:MOST_THREADS]:
         with adjoints.unchanged(active):
-            changes, skips = changes_and_skips(adjoint, args, element)
-        threads = dict.fromkeys(change.thread for change in changes if not np.any(change.value))
-        bars = _owners(record, adjoint, active)
-        for thread in list(threads)[:MOST_THREADS]:
-            with adjoints.unchanged(active):
-                cotangents = trace_zeros(adjoint, args, thread, element)
-            at = replace(here, thread=_place(record, thread))
-            for cotangent in cotangents:
-                yield from _told(at, cotangent, bars, adjoints, i, loops=not ends)
-        for skip in skips:
-            where = _place(record, skip.thread)
-            yield replace(here, thread=where, line=skip.span, reason="the way that was taken does not use it")
-        yield from ends if threads or skips or changes else _dead_ends(here, record, memory)
+            cotangents = trace_zeros(adjoint, args, thread, element)
+        at = replace(here, thread=_place(record, thread))
+        for cotangent in cotangents:
+            yield from _told(at, cotangent, bars, adjoints, i, loops=not ends)
+    for skip in skips:
+        where = _place(record, skip.thread)
+        yield replace(here, thread=where, line=skip.span, reason="the way that was taken does not use it")
+    yield from ends if threads or skips or changes else _dead_ends(here, record, memory)
 
 
 def _dead_ends(
