@@ -1,5 +1,6 @@
-"""The arrays, the tape and the checks of a notebook, and what kernels run on, for JupyterLab's side panel."""
+"""The arrays, tape and checks of a notebook, what kernels run on, and code to insert, for JupyterLab."""
 
+import re
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +12,10 @@ from kernelab import hooks
 from kernelab.autodiff.checks.gradcheck import GradcheckReport
 from kernelab.autodiff.checks.tapecheck import TapeReport
 from kernelab.autodiff.checks.taylor import TaylorReport
+from kernelab.autodiff.records.records import LaunchRecord
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.backend.common.compiler import find_compiler
+from kernelab.jupyter.cell_text import CellText
 from kernelab.jupyter.problems import Place, Problems
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import caller
@@ -132,3 +135,39 @@ class State:
             "problems": problems,
             "warnings": sum(problem["kind"] != "kept" for problem in problems),
         }
+
+
+# ----------------------------------------------------------------------------------- code that is offered
+
+
+def code(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to `code`: what a `command` inserts to check or trace a kernel, or `why` there is none."""
+    name, tape = last_tape(names)
+    if tape is None:
+        return {"why": "no variable holds a tape: record the launches with `with kl.Tape() as tape:` first"}
+    kl = next((name for name, value in names.items() if getattr(value, "__name__", "") == "kernelab"), None)
+    head = "" if kl else "import kernelab as kl\n"
+    if request["command"] == "check-tape":
+        return {"code": f"{head}{kl or 'kl'}.autograd.gradcheck_tape({name})"}
+    kernel = _kernel_at(CellText(request["text"]), int(request["line"]))
+    numbers = _launches(tape, kernel)
+    if not numbers:
+        return {"why": f"`{name}` holds no launch of {f'`{kernel}`' if kernel else 'a kernel at the cursor'}"}
+    if request["command"] == "check-kernel":
+        only = f"whitelist_kernels=[{kernel!r}]".replace("'", '"')
+        return {"code": f"{head}{kl or 'kl'}.autograd.gradcheck_tape({name}, {only})"}
+    if tape.last_cotangents is None:
+        return {"why": f"a trace starts with the cotangents of a backward pass: call `{name}.backward(...)`"}
+    return {"code": f"{head}{kl or 'kl'}.trace({name}, {numbers[-1]}, 0)"}
+
+
+def _kernel_at(cell: CellText, line: int) -> str:
+    """The name of the last def that begins at a line or above."""
+    if cell.magic_line is None:
+        return ""
+    matches = (re.match(r"def +(\w+)", text) for text in reversed(cell.lines[: line + 1]))
+    return next((match[1] for match in matches if match), "")
+
+
+def _launches(tape: Tape, kernel: str) -> list[int]:
+    return [i for i, one in enumerate(tape) if isinstance(one, LaunchRecord) and one.kernel.name == kernel]

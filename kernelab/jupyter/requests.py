@@ -8,8 +8,7 @@ from typing import Any
 
 from kernelab.jupyter.checking import check
 from kernelab.jupyter.hovering import hover
-from kernelab.jupyter.notebook_state import arrays, tape
-from kernelab.jupyter.offered_code import code
+from kernelab.jupyter.notebook_state import arrays, code, tape
 from kernelab.jupyter.typed_kernels import forms, marks
 
 VERSION = 1

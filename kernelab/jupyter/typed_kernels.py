@@ -1,27 +1,30 @@
-"""Compiles the kernels of a text that has not run, and shows each in every form.
+"""Compiles the kernels of a text that has not run, and shows each in every form, with marks at its lines.
 
 Knows kernels and their views; runs and defines nothing, and is called in a trial.
 """
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kernelab.errors import BuildError, Span
+from kernelab.autodiff.inspect.thread_run import ThreadRun
+from kernelab.autodiff.tape.measures import Profile
+from kernelab.backend.cpu.interpreter import Seen
+from kernelab.errors import BuildError, Span, counted
 from kernelab.frontend import KernelDefinition, UserFunction
 from kernelab.frontend.meaning.name_lookup import SYMBOLS
 from kernelab.frontend.meaning.trial import trial
 from kernelab.jupyter.cell_text import CellText
 from kernelab.jupyter.checking import Checked, checked
 from kernelab.jupyter.magics import uncalled
-from kernelab.jupyter.run_marks import of_runs
 from kernelab.lang.build import is_float
 from kernelab.lang.ir import Let, walk
 from kernelab.lang.ops import Zero
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.ops.function_calls import stated_kernel
-from kernelab.views.kernel.code_view import KEEPS_NOTHING, PANES, Facts, Places, without_helpers
+from kernelab.views.kernel.code_view import KEEPS_NOTHING, PANES, Facts, Parts, Places, without_helpers
 from kernelab.views.kernel.kernel_facts import parts_of
 
 
@@ -110,7 +113,7 @@ def marks(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any
             for (source, line), facts in Places(parts).facts.items():
                 if source is result.source:
                     told |= {(line - 1, kind, text): None for kind, text in _said(facts)}
-            told |= {(line - 1, kind, text): None for line, kind, text in of_runs(kernel, parts, names)}
+            told |= {(line - 1, kind, text): None for line, kind, text in _of_runs(kernel, parts, names)}
             for span, word in zeros(kernel):
                 if span.source is result.source:
                     told[span.line - 1, "zero", f"the derivative of {word} is zero"] = None
@@ -149,3 +152,50 @@ def adjoint_lines(kernels: Sequence[Kernel], line: int) -> list[str]:
             here = (one for one in adjoint.lines if one.span.line == line and not one.is_comment)
             lines += [one.text for one in here if one.span.source is kernel.source]
     return textwrap.dedent("\n".join(lines)).splitlines()
+
+
+# -------------------------------------------------------------------------------- the last trace and profile
+
+
+LEAST = 0.05
+"""A line is marked if its share of a run is at least this."""
+
+Said = tuple[int, str, str]
+"""A line, from 1, the kind of its mark, and the words."""
+
+
+def _of_runs(kernel: Kernel, parts: Parts, names: Mapping[str, Any]) -> Iterator[Said]:
+    """What runs of this very text tell of a kernel; names hold the results of cells, too."""
+    values = list(names.values())[::-1]
+    run = next((one for one in values if type(one) is ThreadRun and _is_of(one, kernel)), None)
+    if run is not None:
+        yield from _of_thread(run, parts)
+    for profile in [one for one in values if type(one) is Profile][:1]:
+        for time in (one for one in profile.kernels if one.name == kernel.name):
+            back = "" if time.backward is None else f" and {1e3 * time.backward:.3g} ms back"
+            launches = counted(time.launches, "launch")
+            text = f"{1e3 * time.forward:.3g} ms forward{back}, in the profile of {launches}"
+            yield kernel.span.line, "cost", text
+
+
+def _is_of(run: ThreadRun, kernel: Kernel) -> bool:
+    texts = {one.span.source.text.rstrip() for one in run.primal}  # a magic ends what it is given
+    return run.kernel == kernel.name and kernel.source.text.rstrip() in texts
+
+
+def _of_thread(run: ThreadRun, parts: Parts) -> Iterator[Said]:
+    def own(values: Sequence[Seen]) -> list[tuple[int, Seen]]:
+        """Those of the kernel's own cell, with the lines that these have in it now."""
+        text = parts.source.text.rstrip()
+        here = (one for one in values if one.span.source.text.rstrip() == text)
+        return [(one.span.line - one.span.source.first_line + parts.source.first_line, one) for one in here]
+
+    lines = Counter(line for line, _ in own((*run.primal, *run.adjoint)))
+    for line, count in lines.items():
+        if count >= LEAST * lines.total():
+            yield line, "cost", f"{100 * count / lines.total():.0f}% of the values of the traced thread"
+    trips = Counter(line for line, one in own(run.primal) if one.loops and one.name == one.loops[-1][0])
+    for saving in () if parts.adjoint is None else parts.adjoint.savings:
+        if saving.loop is not None and not saving.when and (count := trips[saving.loop.line]):
+            kept = f"kept {count * saving.bytes} bytes in {count} iterations of the traced thread"
+            yield saving.loop.line, "saved", kept

@@ -248,17 +248,14 @@ def is_view(value: Meaning | None) -> bool:
 
 def atoms(array: ArrayRef) -> tuple[Atom, ...]:
     """The parts of a view known at run time only: indices, starts, lengths and perhaps steps of slices."""
-    return tuple(_atoms(array.picks))
-
-
-def _atoms(picks: Sequence[Pick]) -> Iterator[Atom]:
-    for pick in picks:
+    atoms: list[Atom] = []
+    for pick in array.picks:
         if isinstance(pick, SliceRange):
-            yield from (pick.start, pick.count)
-            if not isinstance(pick.step, int):
-                yield pick.step
+            atoms += [pick.start, pick.count]
+            atoms += [] if isinstance(pick.step, int) else [pick.step]
         elif pick is not None:
-            yield pick
+            atoms.append(pick)
+    return tuple(atoms)
 
 
 def run_time_atoms(value: Meaning | None) -> Iterator[Atom]:
@@ -268,25 +265,22 @@ def run_time_atoms(value: Meaning | None) -> Iterator[Atom]:
             case Typed(atom):
                 yield atom
             case ArrayRef():
-                yield from _atoms(part.picks)
+                yield from atoms(part)
             case StructArrayRef(indices=indices):
                 yield from indices
 
 
 def with_atoms(array: ArrayRef, new: Sequence[Atom]) -> ArrayRef:
     """The same kind of view with other atoms."""
-    return viewed(array.var, _rebuilt(array.picks, iter(new)))
-
-
-def _rebuilt(picks: Sequence[Pick], new: Iterator[Atom]) -> list[Pick]:
-    rebuilt: list[Pick] = []
-    for pick in picks:
+    picks: list[Pick] = []
+    left = iter(new)
+    for pick in array.picks:
         if isinstance(pick, SliceRange):
-            start, count = next(new), next(new)
-            rebuilt.append(SliceRange(start, pick.step if isinstance(pick.step, int) else next(new), count))
+            start, count = next(left), next(left)
+            picks.append(SliceRange(start, pick.step if isinstance(pick.step, int) else next(left), count))
         else:
-            rebuilt.append(None if pick is None else next(new))
-    return rebuilt
+            picks.append(None if pick is None else next(left))
+    return viewed(array.var, picks)
 
 
 def alike(a: Meaning | None, b: Meaning | None) -> bool:
