@@ -6,6 +6,7 @@ operators that are not those of linear algebra: remainders, and a number divided
 
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
+from operator import gt, lt
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,13 @@ from kernelab.builtins.arithmetic import (
     and_,
     div,
     eq,
-    gt,
-    lt,
     mod,
     ne,
     or_,
     where,
 )
-from kernelab.builtins.scalar import abs_, isfinite, isinf, isnan, max_, min_
+from kernelab.builtins.composite import composite
+from kernelab.builtins.scalar import abs_, isfinite, isinf, isnan
 from kernelab.builtins.table import (
     ANYWHERE,
     AnyVecN,
@@ -37,7 +37,6 @@ from kernelab.builtins.table import (
     NumVecN,
     VecN,
     builtin,
-    components_of,
     each,
     on_components,
     parts,
@@ -45,29 +44,16 @@ from kernelab.builtins.table import (
     zero_of,
 )
 from kernelab.lang.build import Expr
-from kernelab.lang.ops import Expanded, Rules, overloads
-from kernelab.lang.types import int32
+from kernelab.lang.ops import Expanded, Rules, Zero, overloads
 
 
-def _fold_numpy(takes: Any) -> Any:
-    return lambda v: reduce(lambda best, x: np.where(takes(x, best), x, best), components_of(v))
-
-
-def _place(takes: Any, where: Any, components: Sequence[Any], index: Any) -> Any:
-    """The index of the best of some expressions or NumPy arrays; `index` is that of the first."""
-    best = components[0]
+def _place(m: Any, takes: Callable[[Any, Any], Any], components: Sequence[Any]) -> Any:
+    """The index of the best component, of the first of these if there are several."""
+    best, index = components[0], m.index(components[0], 0)
     for k, x in enumerate(components[1:], 1):
         better = takes(x, best)
-        best, index = where(better, x, best), where(better, k, index)
+        best, index = m.where(better, x, best), m.where(better, k, index)
     return index
-
-
-def _place_numpy(takes: Any) -> Any:
-    return lambda v: _place(takes, np.where, components_of(v), np.zeros(v.shape[:-1], np.int32))
-
-
-def _place_expand(takes: Any) -> Any:
-    return lambda v: _place(takes, where, parts(v), v.const(0, int32))
 
 
 def _of_component(place: Any) -> Rules:
@@ -78,36 +64,28 @@ def _of_component(place: Any) -> Rules:
     )
 
 
-@piecewise_constant(expand=_place_expand(lt), numpy=_place_numpy(np.less))
-def argmin(a: NumVecN) -> Index:
+@composite(derivative=Zero(), exact=True)
+def argmin(m: Any, a: NumVecN) -> Index:
     """The index of the least component, of the first of these if there are several."""
+    return _place(m, lt, a)
 
 
-@piecewise_constant(expand=_place_expand(gt), numpy=_place_numpy(np.greater))
-def argmax(a: NumVecN) -> Index:
+@composite(derivative=Zero(), exact=True)
+def argmax(m: Any, a: NumVecN) -> Index:
     """The index of the greatest component, of the first of these if there are several."""
+    return _place(m, gt, a)
 
 
-@builtin(
-    expand=lambda v: reduce(min_, parts(v)),
-    numpy=_fold_numpy(np.less),
-    name="min",
-    exact=True,
-    derivative=_of_component(argmin),
-)
-def least(a: NumVecN) -> Number:
+@composite(name="min", exact=True, derivative=_of_component(argmin))
+def least(m: Any, a: NumVecN) -> Number:
     """The least component; where there are several, the first has the derivative."""
+    return reduce(m.min, a)
 
 
-@builtin(
-    expand=lambda v: reduce(max_, parts(v)),
-    numpy=_fold_numpy(np.greater),
-    name="max",
-    exact=True,
-    derivative=_of_component(argmax),
-)
-def greatest(a: NumVecN) -> Number:
+@composite(name="max", exact=True, derivative=_of_component(argmax))
+def greatest(m: Any, a: NumVecN) -> Number:
     """The greatest component; where there are several, the first has the derivative."""
+    return reduce(m.max, a)
 
 
 @builtin(expand=lambda v: each(abs_, v), numpy=np.abs, name="abs", exact=True, derivative=Expanded())

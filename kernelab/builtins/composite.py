@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from kernelab.builtins.arithmetic import and_, bit_xor, eq, le, mod_unsigned, or_, shr, where
-from kernelab.builtins.scalar import abs_, acos, asin, atan2, cbrt, cos, floor, log, sin, sqrt
+from kernelab.builtins.scalar import abs_, acos, asin, atan2, cbrt, cos, floor, log, max_, min_, sin, sqrt
 from kernelab.builtins.table import (
     builtin,
     components_of,
     entries_of,
+    in_scalar,
     matrix,
     parts,
     rows,
@@ -28,10 +29,9 @@ from kernelab.builtins.table import (
     stacked_rows,
     vector,
 )
-from kernelab.builtins.vector import in_scalar, length, length_numpy, normalize, normalize_numpy
 from kernelab.lang.build import Expr, integer
 from kernelab.lang.ir import For, Var
-from kernelab.lang.ops import Derivative, Expanded, KindPattern, MatPattern, Pattern, VecPattern
+from kernelab.lang.ops import Derivative, Expanded, KindPattern, MatPattern, Pattern, VecPattern, overloads
 from kernelab.lang.rounding import converted, epsilon
 from kernelab.lang.types import BY_DTYPE, Mat, Scalar, Vec, int32, scalar_of
 
@@ -64,27 +64,29 @@ def _repeated_numpy(
 _OPERATIONS: dict[str, Any] = {
     "sqrt": sqrt, "sin": sin, "cos": cos, "asin": asin, "acos": acos, "atan2": atan2, "log": log,
     "cbrt": cbrt, "floor": floor, "magnitude": abs_, "where": where, "both": and_, "either": or_, "le": le,
-    "equal": eq, "shr": shr, "xor": bit_xor, "rem": mod_unsigned,
+    "equal": eq, "min": min_, "max": max_, "shr": shr, "xor": bit_xor, "rem": mod_unsigned,
 }  # fmt: skip
 
 # `norm` is the length of a vector, `unit` its components divided by that; `to` converts a number to a type,
-# and `epsilon` is the distance from 1 to the next number of its own.
+# and `epsilon` is the distance from 1 to the next number of its own; `index` is an int32 beside a number.
 _OF_EXPRESSIONS = SimpleNamespace(
     **_OPERATIONS,
-    norm=lambda v: length(vector(v)),
-    unit=lambda v: parts(normalize(vector(v))),
+    norm=lambda v: vector(v).apply("length"),
+    unit=lambda v: parts(vector(v).apply("normalize")),
     to=in_scalar,
     type_of=lambda x: scalar_of(x.type),
     epsilon=lambda x: epsilon(scalar_of(x.type).dtype),
+    index=lambda x, k: x.const(k, int32),
     repeated=_repeated,
 )
 _OF_ARRAYS = SimpleNamespace(
     **{name: operation.overloads[0].numpy for name, operation in _OPERATIONS.items()},
-    norm=lambda v: length_numpy(stacked(v)),
-    unit=lambda v: components_of(normalize_numpy(stacked(v))),
+    norm=lambda v: overloads("length")[0].numpy(stacked(v)),
+    unit=lambda v: components_of(overloads("normalize")[0].numpy(stacked(v))),
     to=lambda x, scalar: converted(x, scalar.dtype),
     type_of=lambda x: BY_DTYPE[np.asarray(x).dtype],
     epsilon=lambda x: epsilon(x.dtype),
+    index=lambda x, k: np.int32(k),
     repeated=_repeated_numpy,
 )
 

@@ -5,12 +5,11 @@ components, by rows, ``vec3(s)`` repeats one, and ``vec3d(v)`` converts a vector
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from kernelab.builtins.arithmetic import eq, where
+from kernelab.builtins.composite import composite
 from kernelab.builtins.table import (
     ANYWHERE,
     AnyMatNM,
@@ -23,8 +22,6 @@ from kernelab.builtins.table import (
     VecM,
     Whole,
     added,
-    builtin,
-    components_of,
     define,
     each,
     matrix,
@@ -210,41 +207,21 @@ for _type in _LISTED:
 register_maker(_constructors_named)
 
 
-_EXPRESSIONS = SimpleNamespace(where=where, equal=eq)
-"""The functions of expressions by which items are chosen; those of NumPy have the same names."""
-
-
-def _from_end(m: Any, i: Any, length: int) -> Any:
+def _from_end(f: Any, i: Any, length: int) -> Any:
     """An index as Python counts it: from the end where it is negative."""
-    return m.where(i < 0, i + length, i)
+    return f.where(i < 0, i + length, i)
 
 
-def _chosen(items: Sequence[Any], i: Any, m: Any = _EXPRESSIONS) -> Any:
-    place, result = _from_end(m, i, len(items)), items[-1]
+def _chosen(f: Any, items: Sequence[Any], i: Any) -> Any:
+    place, result = _from_end(f, i, len(items)), items[-1]
     for k in reversed(range(len(items) - 1)):
-        result = m.where(m.equal(place, k), items[k], result)
+        result = f.where(f.equal(place, k), items[k], result)
     return result
 
 
-def _replaced(items: Sequence[Any], i: Any, x: Any, m: Any = _EXPRESSIONS) -> list[Any]:
-    place = _from_end(m, i, len(items))
-    return [m.where(m.equal(place, k), x, item) for k, item in enumerate(items)]
-
-
-def _rows(m: Numpy) -> list[Numpy]:
-    return [m[..., k, :] for k in range(m.shape[-2])]
-
-
-def _numpy_row(m: Numpy, i: Numpy) -> Any:
-    return _chosen(_rows(m), i[..., None], np)
-
-
-def _numpy_insert_row(m: Numpy, i: Numpy, v: Numpy) -> Numpy:
-    return stacked(_replaced(_rows(m), i[..., None], v, np), -2)
-
-
-def _numpy_insert(v: Numpy, i: Numpy, x: Numpy) -> Numpy:
-    return stacked(_replaced(components_of(v), i, x, np))
+def _replaced(f: Any, items: Sequence[Any], i: Any, x: Any) -> list[Any]:
+    place = _from_end(f, i, len(items))
+    return [f.where(f.equal(place, k), x, item) for k, item in enumerate(items)]
 
 
 def _reads(write: Callable[..., Expr], read: Callable[..., Expr]) -> Rules:
@@ -276,88 +253,47 @@ ROW_CHANGE = _writes(lambda *operands: insert_row(*operands), lambda *operands: 
 WITHIN_TWO = (-2.0, 1.0)
 
 
-@builtin(
-    expand=lambda v, i: _chosen(parts(v), i),
-    numpy=lambda v, i: _chosen(components_of(v), i, np),
-    derivative=PART,
-    exact=True,
-    tags=("extract",),
-    domain=(ANYWHERE, WITHIN_TWO),
-)
-def extract(a: AnyVecN, i: Index) -> Element:
+@composite(derivative=PART, exact=True, tags=("extract",), domain=(ANYWHERE, WITHIN_TWO))
+def extract(f: Any, a: AnyVecN, i: Index) -> Element:
     """The component ``a[i]``; a negative index counts from the end, one outside gives the last."""
+    return _chosen(f, a, i)
 
 
-@builtin(
-    expand=lambda m, i, j: _chosen([_chosen(entries, j) for entries in rows(m)], i),
-    numpy=lambda m, i, j: _chosen(components_of(_numpy_row(m, i)), j, np),
-    name="extract",
-    derivative=PART,
-    exact=True,
-    tags=("extract",),
-    domain=(ANYWHERE, WITHIN_TWO, WITHIN_TWO),
+@composite(
+    name="extract", derivative=PART, exact=True, tags=("extract",), domain=(ANYWHERE, WITHIN_TWO, WITHIN_TWO)
 )
-def extract_entry(a: AnyMatNM, i: Index, j: Index) -> Element:
+def extract_entry(f: Any, a: AnyMatNM, i: Index, j: Index) -> Element:
     """The entry ``a[i, j]``; negative indices count from the end, one outside gives the last."""
+    return _chosen(f, [_chosen(f, entries, j) for entries in a], i)
 
 
-@builtin(
-    expand=lambda v, i, x: vector(_replaced(parts(v), i, x)),
-    numpy=_numpy_insert,
-    derivative=CHANGE,
-    exact=True,
-    domain=(ANYWHERE, WITHIN_TWO, ANYWHERE),
-)
-def insert(v: AnyVecN, i: Index, x: Element) -> AnyVecN:
+@composite(derivative=CHANGE, exact=True, domain=(ANYWHERE, WITHIN_TWO, ANYWHERE))
+def insert(f: Any, v: AnyVecN, i: Index, x: Element) -> AnyVecN:
     """``v`` with ``x`` as component ``i``; a negative index counts from the end; outside, nothing changes."""
+    return _replaced(f, v, i, x)
 
 
-def _expand_insert_entry(m: Expr, i: Expr, j: Expr, x: Expr) -> Expr:
-    old = rows(m)
-    new = [_replaced(entries, j, x) for entries in old]
-    place = _from_end(_EXPRESSIONS, i, len(old))
-    here = [place.eq(k) for k in range(len(old))]
-    pairs = [zip(*lines, strict=True) for lines in zip(new, old, strict=True)]
-    return matrix([[where(chosen, a, b) for a, b in line] for chosen, line in zip(here, pairs, strict=True)])
-
-
-@builtin(
-    expand=_expand_insert_entry,
-    name="insert",
-    derivative=CHANGE,
-    exact=True,
-    numpy=lambda m, i, j, x: _numpy_insert_row(m, i, _numpy_insert(_numpy_row(m, i), j, x)),
-    domain=(ANYWHERE, WITHIN_TWO, WITHIN_TWO, ANYWHERE),
-)
-def insert_entry(m: AnyMatNM, i: Index, j: Index, x: Element) -> AnyMatNM:
+@composite(name="insert", derivative=CHANGE, exact=True, domain=(ANYWHERE, WITHIN_TWO, WITHIN_TWO, ANYWHERE))
+def insert_entry(f: Any, m: AnyMatNM, i: Index, j: Index, x: Element) -> AnyMatNM:
     """``m`` with ``x`` as entry ``[i, j]``; negative indices count from the end."""
+    new = [_replaced(f, entries, j, x) for entries in m]
+    place = _from_end(f, i, len(m))
+    here = [f.equal(place, k) for k in range(len(m))]
+    pairs = [zip(*lines, strict=True) for lines in zip(new, m, strict=True)]
+    return [[f.where(chosen, a, b) for a, b in line] for chosen, line in zip(here, pairs, strict=True)]
 
 
-def _expand_row(m: Expr, i: Expr) -> Expr:
-    columns = zip(*rows(m), strict=True)
-    return vector([_chosen(column, i) for column in columns])
-
-
-@builtin(expand=_expand_row, numpy=_numpy_row, derivative=ROW, exact=True, domain=(ANYWHERE, WITHIN_TWO))
-def row(m: AnyMatNM, i: Index) -> AnyVecM:
+@composite(derivative=ROW, exact=True, domain=(ANYWHERE, WITHIN_TWO))
+def row(f: Any, m: AnyMatNM, i: Index) -> AnyVecM:
     """The row ``m[i]``; a negative index counts from the end, one outside gives the last."""
+    return [_chosen(f, column, i) for column in zip(*m, strict=True)]
 
 
-def _expand_insert_row(m: Expr, i: Expr, v: Expr) -> Expr:
-    columns = zip(*rows(m), strict=True)
-    changed = [_replaced(column, i, x) for column, x in zip(columns, parts(v), strict=True)]
-    return matrix(list(zip(*changed, strict=True)))
-
-
-@builtin(
-    expand=_expand_insert_row,
-    numpy=_numpy_insert_row,
-    derivative=ROW_CHANGE,
-    exact=True,
-    domain=(ANYWHERE, WITHIN_TWO, ANYWHERE),
-)
-def insert_row(m: AnyMatNM, i: Index, v: AnyVecM) -> AnyMatNM:
+@composite(derivative=ROW_CHANGE, exact=True, domain=(ANYWHERE, WITHIN_TWO, ANYWHERE))
+def insert_row(f: Any, m: AnyMatNM, i: Index, v: AnyVecM) -> AnyMatNM:
     """``m`` with ``v`` as row ``i``; a negative index counts from the end; outside, nothing changes."""
+    changed = [_replaced(f, column, i, x) for column, x in zip(zip(*m, strict=True), v, strict=True)]
+    return list(zip(*changed, strict=True))
 
 
 def _define_from_vectors(name: str, count: int, by_rows: bool) -> None:

@@ -101,6 +101,11 @@ def or_zero(tangent: Expr | None, x: Expr) -> Expr:
     return zero_of(x) if tangent is None else tangent
 
 
+def in_scalar(x: Expr, scalar: Scalar) -> Expr:
+    """A number converted to another type."""
+    return x if x.type == scalar else x.apply(str(scalar))
+
+
 def added(terms: Sequence[Any]) -> Any:
     """The sum of expressions or NumPy arrays, from the first to the last."""
     return reduce(add, terms)

@@ -35,6 +35,7 @@ from kernelab.builtins.table import (
     builtin,
     components_of,
     each,
+    in_scalar,
     matrix,
     on_components,
     or_zero,
@@ -218,11 +219,6 @@ def _scaled_parts(v: Expr) -> tuple[list[Expr], Expr]:
     scalar = _computed_in(scalar_of(v.type))
     components = [in_scalar(x, scalar) for x in parts(v)]
     return _scaled(components, scalar, components[0].const, where)
-
-
-def in_scalar(x: Expr, scalar: Scalar) -> Expr:
-    """A number converted to another type."""
-    return x if x.type == scalar else x.apply(str(scalar))
 
 
 def _scaled_arrays(v: Numpy) -> tuple[list[Numpy], Numpy]:
