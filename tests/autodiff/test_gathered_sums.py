@@ -167,6 +167,16 @@ def both(make: Callable[[], list[Any]]) -> tuple[list[Any], list[Any]]:
     return found[0], found[1]
 
 
+def test_a_pass_follows_the_settings_of_its_time(kernels: dict[str, kl.Kernel], ran: list[int]) -> None:
+    x, y = leaf(reals((9000,), 1)), leaf(reals((9000,), 2))
+    with kl.Tape() as tape:
+        kl.launch(kernels["three"], 9000, [x, y])
+    for is_on, count in ((True, 1), (False, 1), (True, 2)):
+        kl.config.vector_code = is_on
+        tape.backward(grads={y: kl.ones_like(y)})
+        assert len(ran) == count
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_gathered_sums_are_those_that_scatter(
     name: str, kernels: dict[str, kl.Kernel], ran: list[int]

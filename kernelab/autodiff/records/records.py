@@ -30,6 +30,7 @@ from kernelab.runtime.launch.checked import run_on_copies, trace
 from kernelab.runtime.launch.footprint import Grid
 from kernelab.runtime.launch.launch import Call
 from kernelab.runtime.memory.streams import configured
+from kernelab.settings import Settings, settings
 
 Arrays = Sequence[array]
 
@@ -246,6 +247,8 @@ class LaunchRecord(LaunchEntry):
     versions: tuple[int, ...]
     place: Place
     snapshots: tuple[tuple[int, Watch | SavedWhole], ...] = ()
+    known_gathered: tuple[Settings, Launches | None] | None = None
+    """What `gathered` has found, and under which settings."""
 
     def __repr__(self) -> str:
         return f"<{self.title} at {self.place}>"
@@ -342,6 +345,12 @@ class LaunchRecord(LaunchEntry):
 
     def gathered(self, pullback: Pullback) -> Launches | None:
         """The launches over elements that run in place of the adjoint; None where it runs as it is."""
+        known, chosen = self.known_gathered, settings()
+        if known is None or known[0] is not chosen:
+            known = self.known_gathered = chosen, self._find_gathered(pullback)
+        return known[1]
+
+    def _find_gathered(self, pullback: Pullback) -> Launches | None:
         call = self.call
         if self.residuals or self.outline.references:
             return None

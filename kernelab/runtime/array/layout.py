@@ -3,6 +3,7 @@
 What an array is before anybody computes with it, copies it or differentiates it; those are other modules.
 """
 
+import functools
 import math
 import struct
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -137,13 +138,7 @@ class Strided:
         shape = self.shape
         if len(shape) == 1:
             return shape[0] < 2 or self.strides[0] == itemsize(self.dtype)
-        return self.size == 0 or all(
-            stride == dense
-            for extent, stride, dense in zip(
-                shape, self.strides, contiguous_strides(shape, itemsize(self.dtype)), strict=True
-            )
-            if extent > 1
-        )
+        return _without_gaps(shape, self.strides, itemsize(self.dtype))
 
     @property
     def is_whole(self) -> bool:
@@ -471,6 +466,13 @@ def fits(values: HostArray, elem: Value) -> bool:
     components = shape_of(elem)
     dense = contiguous_strides(components, values.itemsize)
     return values.strides[values.ndim - len(components) :] == dense and values.dtype.isnative
+
+
+@functools.lru_cache(4096)
+def _without_gaps(shape: Extents, strides: Extents, size: int) -> bool:
+    """Whether elements of `size` bytes stand in memory in order and without gaps."""
+    dense = contiguous_strides(shape, size)
+    return 0 in shape or all(shape[k] < 2 or strides[k] == dense[k] for k in range(len(shape)))
 
 
 def contiguous_strides(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
