@@ -10,15 +10,24 @@ from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 from kernelab import hooks
 from kernelab.backend.common import interrupts
-from kernelab.errors import KernelWarning, Source
+from kernelab.errors import Diagnostic, KernelWarning, Source
 from kernelab.jupyter.after_cell import Mistakes, Watch
 from kernelab.jupyter.channel import Channel
 from kernelab.jupyter.inspection import Inspector, explain, explain_in_html, matcher
 from kernelab.jupyter.magics import CHOICES, OPTIONS, KernelMagics, not_first, tell
+from kernelab.runtime.context.recorder import RECORDER
 from kernelab.views.pages.display import warning_lines
 
 HOOKS = {"text/plain": explain, "text/html": explain_in_html}
 """How IPython's inspector tells of kernels, by MIME type."""
+
+LEFT_OPEN = Diagnostic(
+    "this cell ended while a tape was open: it is closed now, and records no more",
+    code="left-open",
+    severity="warning",
+    hint="run the cell again, with a new tape",
+)
+"""An interrupt may strike where Python has not entered a `with` block yet, or has left it already."""
 
 
 class Extension:
@@ -65,13 +74,17 @@ class Extension:
             warnings.formatwarning = self.format_before
 
     def begin(self, *_: object) -> None:
-        """Note which threads there are before a cell runs."""
+        """Note which threads there are before a cell runs, and what records."""
         interrupts.cell_begins()
+        self.recorder = RECORDER.get()
 
     def look(self, result: ExecutionResult) -> None:
         """Point out wrong rules, what changed under kernels, and what a mistake left, after each cell."""
         if isinstance(result.error_in_exec, KeyboardInterrupt):
             interrupts.cell_was_interrupted()
+        if result.error_in_exec is not None and RECORDER.get() is not self.recorder:
+            RECORDER.set(self.recorder)
+            tell([LEFT_OPEN])
         for kernel in self.magics.rules.kernels(self.shell.user_ns):
             hooks.check_rules(kernel.laid_out)
         tell(self.watch.look(self.shell.user_ns))

@@ -9,6 +9,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
+from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord
 from kernelab.runtime.kernel import dispatch
 from tests.support.chains import kernels, square
@@ -177,3 +178,16 @@ def test_a_build_in_the_background_keeps_no_tape(monkeypatch: pytest.MonkeyPatch
     finally:
         gc.enable()
         go_on.set()
+
+
+def test_a_tape_whose_last_look_is_interrupted_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pressed(self: Recording) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Recording, "ends", pressed)
+    with pytest.raises(KeyboardInterrupt), kl.Tape():
+        pass
+    monkeypatch.undo()
+    with kl.Tape() as tape:
+        pass
+    assert not len(tape)

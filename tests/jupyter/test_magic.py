@@ -331,6 +331,19 @@ def endless(x: array[float]):
         x[0] = x[0] * 0.5"""
 
 
+def test_a_tape_that_an_interrupt_has_left_open_is_closed_behind_its_cell(notebook: Notebook) -> None:
+    opened = "with kl.Tape():\n    pass"
+    notebook.run("tape = kl.Tape()")
+    outcome = notebook.run("tape.__enter__()\nraise KeyboardInterrupt")  # before the block begins
+    assert "this cell ended while a tape was open" in outcome.text
+    assert notebook.run(opened).error_name == ""
+    notebook.run("tape.__enter__()")
+    assert "tape" not in notebook.run("1 / 0").text
+    assert notebook.run(opened).error_name == "TapeError"
+    notebook.run("tape.__exit__()")
+    assert notebook.run(opened).error_name == ""
+
+
 def test_interrupting_the_notebook_ends_a_kernel_that_would_run_for_ever(notebook: Notebook) -> None:
     notebook.run(ENDLESS)
     notebook.run("endless[0](kl.zeros(1))\nx = kl.zeros(1)")

@@ -196,9 +196,11 @@ class Tape(Observed, Habits, Displayed):
 
     def __exit__(self, *_: object) -> None:
         assert self._token is not None
-        self._recording.ends()
-        RECORDER.reset(self._token)
-        self._token = None
+        try:
+            self._recording.ends()
+        finally:
+            RECORDER.reset(self._token)
+            self._token = None
 
     def _warn_entered_again(self, before: Place) -> None:
         place = caller()
