@@ -138,15 +138,12 @@ class Strided:
         shape = self.shape
         if len(shape) == 1:
             return shape[0] < 2 or self.strides[0] == itemsize(self.dtype)
-        return _without_gaps(shape, self.strides, itemsize(self.dtype))
+        return _dense_bytes(shape, self.strides, itemsize(self.dtype)) is not None
 
     @property
     def is_whole(self) -> bool:
         """Whether the array is all of its memory, in order."""
-        shape, strides = self.shape, self.strides
-        if len(shape) == 1 and strides[0] == itemsize(self.dtype):
-            return shape[0] * strides[0] == self.allocation.nbytes
-        return self.is_contiguous and self.size * itemsize(self.dtype) == self.allocation.nbytes
+        return _dense_bytes(self.shape, self.strides, itemsize(self.dtype)) == self.allocation.nbytes
 
     @property
     def folds(self) -> bool:
@@ -180,8 +177,8 @@ class Strided:
     def blank(self) -> HostArray:
         """The same as `host`, where every element is about to be written."""
         memory = self.allocation
-        whole = self.size * itemsize(self.dtype) == memory.nbytes and self.is_contiguous
-        return self._view(memory.blank()) if whole and memory.space is not None else self.host()
+        on_device = memory.space is not None
+        return self._view(memory.blank()) if on_device and self.is_whole else self.host()
 
     def _view(self, buffer: Any) -> HostArray:
         host = self._host
@@ -469,10 +466,11 @@ def fits(values: HostArray, elem: Value) -> bool:
 
 
 @functools.lru_cache(4096)
-def _without_gaps(shape: Extents, strides: Extents, size: int) -> bool:
-    """Whether elements of `size` bytes stand in memory in order and without gaps."""
+def _dense_bytes(shape: Extents, strides: Extents, size: int) -> int | None:
+    """The bytes of elements of `size` bytes that stand in memory in order; None where there are gaps."""
     dense = contiguous_strides(shape, size)
-    return 0 in shape or all(shape[k] < 2 or strides[k] == dense[k] for k in range(len(shape)))
+    has_gaps = 0 not in shape and any(shape[k] > 1 and strides[k] != dense[k] for k in range(len(shape)))
+    return None if has_gaps else math.prod(shape) * size
 
 
 def contiguous_strides(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
