@@ -97,6 +97,16 @@ SET = {
         y = x[i]
     x[0] = y
 """,
+    "in a loop from less a constant of the notebook": """
+    for i in range(-N, 0):
+        y = x[i]
+    x[0] = y
+""",
+    "under what a constant of the notebook equals": """
+    if N != 2.5:
+        y = x[0]
+    x[0] = y
+""",
     "under a constant of the notebook, twice": """
     if N:
         y = x[0]

@@ -17,7 +17,7 @@ from kernelab.frontend.meaning.annotations import annotation, is_any
 from kernelab.frontend.meaning.byref import Calls, hand_back
 from kernelab.frontend.meaning.frame import Frame, WeakTypes, evaluated
 from kernelab.frontend.meaning.meanings import FunctionRef, HandsBack, Meaning, ModuleRef, Poison, Weak
-from kernelab.frontend.meaning.name_lookup import Scope, Unknown
+from kernelab.frontend.meaning.name_lookup import COMPUTED, OPERATIONS, Scope, Unknown
 from kernelab.frontend.meaning.scope import Known, analyse, changed_in
 from kernelab.frontend.meaning.source import Places
 from kernelab.frontend.meaning.syntax_trees import nodes, on_own_lines, parameters, plain_loops, word
@@ -85,42 +85,37 @@ def _known(template: Template) -> Known:
     scope = template.scope
     variables = changed_in(template.body) | {argument.arg for argument in template.arguments}
 
-    def bound(node: ast.expr) -> int | None:
+    def number(node: ast.expr) -> bool | int | float | None:
         match node:
-            case ast.Constant(value=int() as number):
-                return number
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as number)):
-                return -number
+            case ast.Constant(value=bool() | int() | float() as value):
+                return value
             case ast.Name(name) if name not in variables:
-                value = scope.assigned.get(name, scope.namespace.get(name))
-                return value if isinstance(value, int) else None
+                captured = scope.assigned.get(name, scope.namespace.get(name))
+                return captured if isinstance(captured, bool | int | float) else None
+            case ast.Call(args=[inner], keywords=[]) if word(node).lstrip("_") == "static":
+                return number(inner)
+            case ast.UnaryOp(op=ast.USub() | ast.Not() as operator, operand=operand):
+                numbers = [number(operand)]
+            case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as operator], comparators=[right]):
+                numbers = [number(left), number(right)]
             case _:
                 return None
+        if None in numbers:
+            return None
+        result: bool | int | float = COMPUTED[OPERATIONS[type(operator)]](*numbers)
+        return result
 
     def trips(loop: ast.For) -> int | None:
         if isinstance(loop.iter, ast.Tuple):
             return len(loop.iter.elts)
         ranges = unsupported.range_of(loop.iter)
-        known = None if ranges is None else unsupported.known_range(map(bound, ranges.args))
+        bounds = [] if ranges is None else map(number, ranges.args)
+        known = unsupported.known_range(bound if isinstance(bound, int) else None for bound in bounds)
         return None if known is None else len(known)
 
     def holds(test: ast.expr) -> bool | None:
-        match test:
-            case ast.Constant(value=bool() | int() | float() as number):
-                return bool(number)
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                inner = holds(operand)
-                return None if inner is None else not inner
-            case ast.Call(args=[inner], keywords=[]) if word(test).lstrip("_") == "static":
-                return holds(inner)
-            case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as operator], comparators=[right]):
-                sides = bound(left), bound(right)
-                return None if None in sides else (sides[0] == sides[1]) == isinstance(operator, ast.Eq)
-            case ast.Name(name) if name not in variables:
-                value = scope.assigned.get(name, scope.namespace.get(name))
-                return bool(value) if isinstance(value, bool | int | float) else None
-            case _:
-                return None
+        value = number(test)
+        return None if value is None else bool(value)
 
     return Known(trips, holds)
 

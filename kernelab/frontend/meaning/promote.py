@@ -155,11 +155,8 @@ def _conversion(frame: Frame, value: Meaning, type: Value, node: Place) -> str:
     text = frame.places.text(node)
     match value, type:
         case ((Weak() | Typed()), Scalar()) if not isinstance(value, Typed) or isinstance(value.type, Scalar):
-            return (
-                integer_hint(frame, node, spelled(type))
-                if type.is_int
-                else f"write «{spelled(type)}({text})»"
-            )
+            named = spelled(type)
+            return integer_hint(frame, node, named) if type.is_int else f"write «{named}({text})»"
         case Typed() as typed, Scalar():
             return f"take one component, such as {text}[0]" if typed.type != type else ""
         case ((Weak() | Typed()), _):

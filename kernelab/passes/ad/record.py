@@ -215,11 +215,10 @@ class _Reader(Copier):
             self.advance(depth, -1)
         for site, out in sources(stmt):
             residual = self.residuals.get(site)
-            self.env[out] = (
-                zero(type_of(out))  # nobody needs it
-                if residual is None
-                else self.builder.joined(residual.type, self.popped(residual, taken, depth, out.hint))
-            )
+            self.env[out] = zero(type_of(out))  # where nobody needs it
+            if residual is not None:
+                values = self.popped(residual, taken, depth, out.hint)
+                self.env[out] = self.builder.joined(residual.type, values)
         if stmt.stack in self.stacks:
             self.advance(taken, 1)
 
