@@ -45,11 +45,12 @@ from kernelab.builtins.table import (
 )
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import Expanded, Rules, Zero, overloads
+from kernelab.lang.types import int32
 
 
 def _place(m: Any, takes: Callable[[Any, Any], Any], components: Sequence[Any]) -> Any:
     """The index of the best component, of the first of these if there are several."""
-    best, index = components[0], m.index(components[0], 0)
+    best, index = components[0], m.const(components[0], 0, int32)
     for k, x in enumerate(components[1:], 1):
         better = takes(x, best)
         best, index = m.where(better, x, best), m.where(better, k, index)

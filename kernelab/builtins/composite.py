@@ -68,7 +68,8 @@ _OPERATIONS: dict[str, Any] = {
 }  # fmt: skip
 
 # `norm` is the length of a vector, `unit` its components divided by that; `to` converts a number to a type,
-# and `epsilon` is the distance from 1 to the next number of its own; `index` is an int32 beside a number.
+# and `epsilon` is the distance from 1 to the next number of its own; `const` is a
+# constant of the type of a number, or of another.
 _OF_EXPRESSIONS = SimpleNamespace(
     **_OPERATIONS,
     norm=lambda v: vector(v).apply("length"),
@@ -76,7 +77,7 @@ _OF_EXPRESSIONS = SimpleNamespace(
     to=in_scalar,
     type_of=lambda x: scalar_of(x.type),
     epsilon=lambda x: epsilon(scalar_of(x.type).dtype),
-    index=lambda x, k: x.const(k, int32),
+    const=lambda x, number, type=None: x.const(number, type),
     repeated=_repeated,
 )
 _OF_ARRAYS = SimpleNamespace(
@@ -86,7 +87,7 @@ _OF_ARRAYS = SimpleNamespace(
     to=lambda x, scalar: converted(x, scalar.dtype),
     type_of=lambda x: BY_DTYPE[np.asarray(x).dtype],
     epsilon=lambda x: epsilon(x.dtype),
-    index=lambda x, k: np.int32(k),
+    const=lambda x, number, type=None: (type or BY_DTYPE[x.dtype]).dtype.type(number),
     repeated=_repeated_numpy,
 )
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.builtins.arithmetic import COMMUTATIVE, where
+from kernelab.builtins.composite import composite
 from kernelab.builtins.table import (
     Float,
     MatNN,
@@ -27,7 +28,6 @@ from kernelab.builtins.table import (
     added,
     builtin,
     components_of,
-    entries_of,
     matrix,
     parts,
     rows,
@@ -139,15 +139,10 @@ def get_diag(mat: NumMatNN) -> NumVecN:
     """The diagonal as a vector."""
 
 
-@builtin(
-    expand=lambda a, b: dotted(parts(a), parts(b)),
-    numpy=lambda a, b: dotted([*chain(*entries_of(a))], [*chain(*entries_of(b))]),
-    exact=True,
-    tags=COMMUTATIVE,
-    derivative=Bilinear(lambda w, a, b: w * b, lambda w, a, b: w * a),
-)
-def ddot(a: NumMatNM, b: NumMatNM) -> Number:
+@composite(derivative=Bilinear(lambda w, a, b: w * b, lambda w, a, b: w * a), exact=True, tags=COMMUTATIVE)
+def ddot(m: Any, a: NumMatNM, b: NumMatNM) -> Number:
     """The inner product of matrices: the sum of the products of the entries."""
+    return dotted([*chain(*a)], [*chain(*b)])
 
 
 def skew_rows(v: Sequence[Any], zero: Any) -> list[list[Any]]:
@@ -235,17 +230,16 @@ def _cofactor_matrix(m: Expr) -> Expr:
     return matrix(_cofactors(rows(m)))
 
 
-@builtin(
-    expand=lambda m: _determinant(rows(m)),
-    numpy=lambda m: _determinant(entries_of(m)),
-    exact=True,
+@composite(
     derivative=Rules(
         lambda y, x, dots: ddot(_cofactor_matrix(x[0]), dots[0]),
         lambda y, x, w: (w * _cofactor_matrix(x[0]),),
     ),
+    exact=True,
 )
-def determinant(a: MatNN) -> Float:
+def determinant(m: Any, a: MatNN) -> Float:
     """The determinant; its derivative is the matrix of cofactors."""
+    return _determinant(a)
 
 
 def masked(incoming: Expr, value: Expr) -> Expr:
@@ -259,11 +253,7 @@ def _inverse_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
     return (masked(w, -(turned * w * turned)),)
 
 
-@builtin(
-    expand=lambda m: matrix(_inverse(rows(m))),
-    numpy=lambda m: stacked_rows(_inverse(entries_of(m))),
-    derivative=Rules(lambda y, x, dots: masked(dots[0], -(y * dots[0] * y)), _inverse_vjp),
-    exact=True,
-)
-def inverse(a: MatNN) -> MatNN:
+@composite(derivative=Rules(lambda y, x, dots: masked(dots[0], -(y * dots[0] * y)), _inverse_vjp), exact=True)
+def inverse(m: Any, a: MatNN) -> MatNN:
     """The inverse matrix; infinities and NaN where the determinant is 0."""
+    return _inverse(a)

@@ -7,8 +7,6 @@ products of two vectors.  Sums run from the first component to the last.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from kernelab.builtins.arithmetic import (
     COMMUTATIVE,
     NONZERO,
@@ -21,7 +19,7 @@ from kernelab.builtins.arithmetic import (
     of_partial,
     where,
 )
-from kernelab.builtins.scalar import sqrt
+from kernelab.builtins.composite import composite
 from kernelab.builtins.table import (
     ANYWHERE,
     Float,
@@ -33,21 +31,16 @@ from kernelab.builtins.table import (
     VecN,
     added,
     builtin,
-    components_of,
     each,
-    in_scalar,
     matrix,
     on_components,
     or_zero,
     parts,
-    stacked,
-    vector,
     zero_of,
 )
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import Bilinear, Expanded, Rules
-from kernelab.lang.rounding import Numpy, rounded
-from kernelab.lang.types import BY_DTYPE, HALVES, Mat, Scalar, float32, float64, scalar_of
+from kernelab.lang.types import HALVES, Mat, float32, float64
 
 
 def dotted(a: Sequence[Any], b: Sequence[Any]) -> Any:
@@ -133,25 +126,16 @@ def cw_div(a: VecN, b: VecN) -> VecN:
     """The quotient component by component."""
 
 
-@builtin(
-    expand=lambda a, b: dotted(parts(a), parts(b)),
-    numpy=lambda a, b: dotted(components_of(a), components_of(b)),
-    derivative=Bilinear(lambda w, a, b: w * b, lambda w, a, b: w * a),
-    exact=True,
-    tags=COMMUTATIVE,
-)
-def dot(a: NumVecN, b: NumVecN) -> Number:
+@composite(derivative=Bilinear(lambda w, a, b: w * b, lambda w, a, b: w * a), exact=True, tags=COMMUTATIVE)
+def dot(m: Any, a: NumVecN, b: NumVecN) -> Number:
     """The inner product: the sum of the products of the components."""
+    return dotted(a, b)
 
 
-@builtin(
-    expand=lambda a, b: vector(crossed(parts(a), parts(b))),
-    numpy=lambda a, b: stacked(crossed(components_of(a), components_of(b))),
-    exact=True,
-    derivative=Bilinear(lambda w, a, b: cross(b, w), lambda w, a, b: cross(w, a)),
-)
-def cross(a: NumVec3, b: NumVec3) -> NumVec3:
+@composite(derivative=Bilinear(lambda w, a, b: cross(b, w), lambda w, a, b: cross(w, a)), exact=True)
+def cross(m: Any, a: NumVec3, b: NumVec3) -> NumVec3:
     """The cross product of two vectors in space."""
+    return crossed(a, b)
 
 
 @builtin(
@@ -164,14 +148,13 @@ def outer(a: NumVecN, b: NumVecM) -> NumMatNM:
     """The matrix of all products ``a[i] * b[j]``."""
 
 
-@builtin(
-    expand=lambda v: added([x * x for x in parts(v)]),
-    numpy=lambda v: added([x * x for x in components_of(v)]),
-    exact=True,
+@composite(
     derivative=Rules(lambda y, x, dots: 2.0 * dot(x[0], dots[0]), lambda y, x, w: (x[0] * (2.0 * w),)),
+    exact=True,
 )
-def length_sq(a: NumVecN) -> Number:
+def length_sq(m: Any, a: NumVecN) -> Number:
     """The square of the length: ``dot(a, a)``."""
+    return added([x * x for x in a])
 
 
 # ------------------------------------------------------------------------- length
@@ -196,45 +179,19 @@ _LIMITS = {
 """For each type that lengths are computed in: float32 also for numbers of 16 bits."""
 
 
-def _computed_in(scalar: Scalar) -> Scalar:
-    return float32 if scalar in HALVES else scalar
-
-
-def _scaled(components: Sequence[Any], scalar: Scalar, const: Any, where: Any) -> tuple[list[Any], Any]:
-    """Components times a power of two with which their squares are in range, and its inverse.
-
-    They are expressions or NumPy arrays, as are the constants and what `where` chooses.
-    """
-    limits, total = _LIMITS[scalar], added([x * x for x in components])
+def _scaled(m: Any, v: Sequence[Any]) -> tuple[list[Any], Any]:
+    """Components times a power of two with which their squares are in range, and its inverse."""
+    own = m.type_of(v[0])
+    scalar = float32 if own in HALVES else own
+    components = [m.to(x, scalar) for x in v]
+    limits, total, first = _LIMITS[scalar], added([x * x for x in components]), components[0]
     small, large = total < limits.low, total > limits.high
 
     def chosen(up: float, down: float) -> Any:
-        return where(small, const(up), where(large, const(down), const(1.0)))
+        return m.where(small, m.const(first, up), m.where(large, m.const(first, down), m.const(first, 1.0)))
 
     factor = chosen(limits.up, limits.down)
     return [x * factor for x in components], chosen(1.0 / limits.up, 1.0 / limits.down)
-
-
-def _scaled_parts(v: Expr) -> tuple[list[Expr], Expr]:
-    scalar = _computed_in(scalar_of(v.type))
-    components = [in_scalar(x, scalar) for x in parts(v)]
-    return _scaled(components, scalar, components[0].const, where)
-
-
-def _scaled_arrays(v: Numpy) -> tuple[list[Numpy], Numpy]:
-    scalar = _computed_in(BY_DTYPE[v.dtype])
-    return _scaled(components_of(v.astype(scalar.dtype)), scalar, scalar.dtype.type, np.where)
-
-
-def _length(v: Expr) -> Expr:
-    components, back = _scaled_parts(v)
-    return in_scalar(sqrt(added([x * x for x in components])) * back, scalar_of(v.type))
-
-
-def length_numpy(v: Numpy) -> Numpy:
-    """The lengths of vectors, whose components are the last axis."""
-    components, back = _scaled_arrays(v)
-    return rounded(np.sqrt(added([x * x for x in components])) * back, v.dtype)
 
 
 def _or_one(length: Expr) -> Expr:
@@ -243,33 +200,19 @@ def _or_one(length: Expr) -> Expr:
     return safe
 
 
-@builtin(
-    expand=_length,
-    numpy=length_numpy,
-    exact=True,
+@composite(
     derivative=Rules(
         lambda y, x, dots: dot(normalize(x[0]), dots[0]), lambda y, x, w: (normalize(x[0]) * w,)
     ),
+    exact=True,
 )
-def length(a: VecN) -> Float:
+def length(m: Any, a: VecN) -> Float:
     """The Euclidean length of ``a``; the zero vector has derivative 0.
 
     Exact to rounding also where squares of its components would overflow or vanish.
     """
-
-
-def _normalize(v: Expr) -> Expr:
-    components, _ = _scaled_parts(v)
-    size = _or_one(sqrt(added([x * x for x in components])))
-    return vector([in_scalar(x / size, scalar_of(v.type)) for x in components])
-
-
-def normalize_numpy(v: Numpy) -> Numpy:
-    """Vectors divided by their lengths; their components are the last axis."""
-    components, _ = _scaled_arrays(v)
-    size = np.sqrt(added([x * x for x in components]))
-    size = np.where(size > 0, size, size.dtype.type(1))
-    return rounded(stacked([x / size for x in components]), v.dtype)
+    components, back = _scaled(m, a)
+    return m.to(m.sqrt(added([x * x for x in components])) * back, m.type_of(a[0]))
 
 
 def _turned(y: Expr, x: Expr, change: Expr) -> Expr:
@@ -280,14 +223,16 @@ def _turned(y: Expr, x: Expr, change: Expr) -> Expr:
     return turned
 
 
-@builtin(
-    expand=_normalize,
-    numpy=normalize_numpy,
-    exact=True,
+@composite(
     derivative=Rules(lambda y, x, dots: _turned(y, x[0], dots[0]), lambda y, x, w: (_turned(y, x[0], w),)),
+    exact=True,
 )
-def normalize(a: VecN) -> VecN:
+def normalize(m: Any, a: VecN) -> VecN:
     """``a`` divided by its length, however small or large; the zero vector stays 0 and has derivative 0."""
+    components, _ = _scaled(m, a)
+    size = m.sqrt(added([x * x for x in components]))
+    size = m.where(size > 0.0, size, m.const(size, 1.0))
+    return [m.to(x / size, m.type_of(a[0])) for x in components]
 
 
 def _lerp_jvp(y: Expr, operands: Any, tangents: Any) -> Expr:
