@@ -92,6 +92,32 @@ def test_without_arguments_the_gradients_of_the_final_arrays_are_the_cotangents(
     assert gradient(x) == [8, 64]
 
 
+def test_without_arguments_what_was_put_into_gradients_on_the_way_adds_to_what_arrives_there() -> None:
+    x, y, z = leaf(1, 2), result(2), result(2)
+    with kl.Tape() as tape:
+        scale[2](x, 2.0, y)
+        square[2](y, z)
+    assert y.grad is not None and z.grad is not None
+    kl.copy(y.grad, kl.array([10.0, 20.0], dtype=y.dtype))
+    z.grad.fill_(1)
+    tape.backward()
+    assert (gradient(x), gradient(y), gradient(z)) == ([28, 56], [14, 28], [1, 1])
+    tape.backward()  # what the sweep has left there is no cotangent
+    assert (gradient(x), gradient(y)) == ([28 + 8, 56 + 16], [4, 8])
+
+
+def test_what_was_put_into_gradients_of_overlapping_slices_is_taken_once() -> None:
+    x, y, z = leaf(1, 2, 3), result(3), result(3)
+    with kl.Tape() as tape:
+        scale[2](x[0:2], 2.0, y[0:2])
+        scale[2](x[1:3], 2.0, y[1:3])
+        square[3](y, z)
+    assert y.grad is not None
+    y.grad.fill_(1)
+    tape.backward()
+    assert gradient(x) == [2, 2, 2]
+
+
 def test_the_cotangents_of_final_slices_are_taken_once() -> None:
     x, y = leaf(1, 2), result(4)
     with kl.Tape() as tape:

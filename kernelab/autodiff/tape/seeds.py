@@ -1,4 +1,4 @@
-"""Seeds of a backward pass: a loss, cotangents, or the gradients that final arrays hold; and earlier passes.
+"""Seeds of a backward pass: a loss, cotangents, or the gradients that arrays hold; and earlier passes.
 
 A cotangent is a NumPy array, or one of kernelab where a device holds it and its primal: then it stays
 there.
@@ -8,6 +8,7 @@ meant, so each is one line of information.  The memory itself remembers its pass
 left: whatever else is written there ends the sum.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -131,11 +132,11 @@ def seeds_of(
 ) -> dict[array, Cotangent]:
     """The cotangent of each array that a sweep starts from, in the shape of its elements.
 
-    Without a loss and without `grads` these are the gradients that the final arrays hold.  Raises TapeError
-    where a seed is none, or where the tape did not see how it was computed.
+    Without a loss and without `grads` these are the gradients that the final arrays hold, and others that no
+    sweep has left.  Raises TapeError where a seed is none, or where the tape did not see how it was computed.
     """
     if loss is None and grads is None:
-        return _final_gradients(recording)
+        return _held_gradients(recording)
     if isinstance(loss, array) and not recording.records and loss.allocation not in recording.idle:
         raise _unrecorded(recording, loss)
     seeds: dict[array, Cotangent] = {}
@@ -245,12 +246,30 @@ def final_arrays(records: Sequence[Record]) -> list[array]:
     return [target for target, i in written.items() if i >= last_read.get(target.allocation, -1)]
 
 
-def _final_gradients(recording: Recording) -> dict[array, Cotangent]:
-    final = [target for target in final_arrays(recording.records) if target.allocation.adjoint is not None]
-    if not final:
+def _held_gradients(recording: Recording) -> dict[array, Cotangent]:
+    """The gradients of final arrays, and those that no sweep has left in arrays that are read again."""
+    held = [target for target in final_arrays(recording.records) if target.allocation.adjoint is not None]
+    written = dict.fromkeys(target for record in recording.records for target in record.written)
+    filled = {memory for memory in {target.allocation for target in written} if _is_filled(memory.adjoint)}
+    held += [target for target in written if target.allocation in filled]
+    if not held:
         hint = "pass the loss, or cotangents (grads={y: ones_like(y)}), or fill the .grad of the results"
         raise refusal("loss", "backward() has nothing to start from", hint)
-    return {target: target.grad for target in final if target.grad is not None}
+    return {target: target.grad for target in held if target.grad is not None}
+
+
+def replaced_by(recording: Recording, seeds: Collection[array]) -> frozenset[Allocation]:
+    """The memory in which seeds that gradients held count once: of final arrays, and of several seeds."""
+    final = {target.allocation for target in final_arrays(recording.records)}
+    counts = Counter(target.allocation for target in seeds)
+    return frozenset(final | {memory for memory, count in counts.items() if count > 1})
+
+
+def _is_filled(gradient: Allocation | None) -> bool:
+    """Whether there are numbers in some gradients that are not those of a sweep."""
+    if gradient is None or gradient.left == gradient.version:
+        return False
+    return bool(np.frombuffer(gradient.seen(), np.uint8).any())
 
 
 def _is_written(recording: Recording, target: array) -> bool:
@@ -414,9 +433,13 @@ def earlier_passes(plan: BackwardPlan) -> dict[Allocation, Passes | None]:
     return passes
 
 
-def count_pass(earlier: Mapping[Allocation, Passes | None]) -> None:
-    """Note with the gradients that one more pass has been added."""
+def count_pass(plan: BackwardPlan, earlier: Mapping[Allocation, Passes | None]) -> None:
+    """Note with the gradients that a pass has left them, and with those of inputs that it has been added."""
     here = caller()
+    for target in plan.published():
+        gradient = target.allocation.adjoint
+        if gradient is not None:
+            gradient.left = gradient.version
     for memory, passes in earlier.items():
         gradient = memory.adjoint
         if gradient is not None:

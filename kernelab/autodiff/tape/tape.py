@@ -41,6 +41,7 @@ from kernelab.autodiff.tape.seeds import (
     kept,
     no_function,
     refusal,
+    replaced_by,
     seeded,
     seeds_of,
     tell_of_growing_loss,
@@ -354,8 +355,9 @@ class Tape(Observed, Habits, Displayed):
         """Compute the gradients of `loss`, an array of one number, or of what `grads` gives cotangents for.
 
         Leaves with ``requires_grad`` get the gradient added to their ``.grad``, everything else has it
-        replaced.  Without arguments the gradients that the final arrays hold are the cotangents.  No primal
-        data change.  Raises TapeError where no gradient can come of it.
+        replaced.  Without arguments the gradients that the final arrays hold are the cotangents, and those
+        that somebody has put into arrays on the way.  No primal data change.  Raises TapeError where no
+        gradient can come of it.
 
         With `check_finite`, a loss or a gradient that is NaN or infinite raises NotFiniteError, which names
         the launch, the thread and the line where a value first turned so, or the gradient that was so before;
@@ -370,8 +372,7 @@ class Tape(Observed, Habits, Displayed):
         """
         recording, self._findings = self._recording, ()
         seeds = seeds_of(recording, loss, grads)
-        is_final = loss is None and grads is None
-        replaced = frozenset([target.allocation for target in seeds]) if is_final else frozenset()
+        replaced = replaced_by(recording, seeds) if loss is None and grads is None else frozenset()
         token = RECORDER.set(None)
         try:
             with put_off() if len(recording.records) > FEW else nullcontext():
@@ -389,7 +390,7 @@ class Tape(Observed, Habits, Displayed):
                 adjoints = seeded(seeds, replaced, Adjoints(self._spare, plan.leaving, plan.settled))
                 sweep(plan, adjoints, BASE, puller)
                 publish_inputs(plan, adjoints)
-                count_pass(earlier)
+                count_pass(plan, earlier)
         except NotFiniteError as error:
             self._findings = (*self._findings, *error.diagnostics)
             raise

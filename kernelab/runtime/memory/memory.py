@@ -129,7 +129,7 @@ class Allocation:
     that share bytes.  `serial` says when it was made.  `origin` is the version that a launch outside of tapes
     left, and that launch; `missing` says why a backward pass could not reach what is here.  `unwritten` knows
     which bytes nobody has written, where checked mode asks for that (`memory.unwritten`).  `passes` says
-    which backward passes have added up here (`tape.seeds`).
+    which backward passes have added up here, and `left` is the version that the last one left (`tape.seeds`).
     """
 
     __slots__ = (
@@ -139,6 +139,7 @@ class Allocation:
         "adjoint",
         "borrowed",
         "folded",
+        "left",
         "missing",
         "nbytes",
         "origin",
@@ -170,6 +171,7 @@ class Allocation:
         self.missing: Diagnostic | Callable[[Allocation], Diagnostic] | None = None
         self.unwritten: Any = None
         self.passes: Any = None
+        self.left = -1
         self.watches = _NOBODY
         self.witnesses: tuple[weakref.ref[Any], ...] = ()
         self._exposure: Callable[[], Any] | None = None
