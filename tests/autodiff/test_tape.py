@@ -180,6 +180,24 @@ def test_a_build_in_the_background_keeps_no_tape(monkeypatch: pytest.MonkeyPatch
         go_on.set()
 
 
+def test_a_tape_is_closed_where_it_was_opened_and_once() -> None:
+    tape, told = kl.Tape(), []
+
+    def elsewhere() -> None:
+        with pytest.raises(kl.TapeError, match="a tape is closed in the thread") as refused:
+            tape.__exit__()
+        told.append(refused)
+
+    tape.__enter__()
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert told
+    tape.__exit__()
+    with pytest.raises(kl.TapeError, match="this tape is not open"):
+        tape.__exit__()
+
+
 def test_a_tape_whose_last_look_is_interrupted_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     def pressed(self: Recording) -> None:
         raise KeyboardInterrupt

@@ -196,11 +196,17 @@ class Tape(Observed, Habits, Displayed):
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._token is not None
+        hint = "write `with tape:` around what it is to record"
+        if self._token is None:
+            raise refusal("not-open", "this tape is not open, so it cannot be closed", hint)
         try:
             self._recording.ends()
         finally:
-            RECORDER.reset(self._token)
+            try:
+                RECORDER.reset(self._token)
+            except ValueError:
+                message = "a tape is closed in the thread, and in the task, that has opened it"
+                raise refusal("not-open", message, hint) from None
             self._token = None
 
     def _warn_entered_again(self, before: Place) -> None:

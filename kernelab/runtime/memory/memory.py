@@ -358,7 +358,8 @@ def allocate(nbytes: int, *, cleared: bool, beside: Allocation | None = None) ->
 
 
 def _no_memory(nbytes: int) -> KernelMemoryError:
-    message = f"there is no memory for an array of {nbytes / 1e9:,.1f} GB"
+    size = f"{nbytes / 1e9:,.1f} GB" if nbytes >= 1e8 else f"{nbytes / 1e6:,.1f} MB"
+    message = f"there is no memory for an array of {size}"
     hint = "ask for fewer elements, or a smaller type of numbers"
     return KernelMemoryError(Diagnostic(message, code="memory", hint=hint))
 
