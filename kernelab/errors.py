@@ -145,7 +145,7 @@ class Diagnostic:
     """One finding: the problem, its location, what was found there, and what to write instead.
 
     `code` is a stable short name for tools, `note` stands beside the caret, `hint` says what to do.  What the
-    hint marks as «code» goes into `changes`, of which `guidance.quick_fixes` makes edits.
+    hint marks as «code» goes into `changes`, of which `jupyter.cell_text` makes edits.
     """
 
     message: str

@@ -1,6 +1,6 @@
 r"""Tables of hints: what to write instead of a name or a habit of Python, NumPy, PyTorch, C or Warp.
 
-An entry is a line, ``names: hint`` or ``names: reason => hint``; «code» is what `quick_fixes` makes edits of:
+An entry is a line, ``names: hint`` or ``names: reason => hint``; «code» is what editors make edits of:
 
     sum|mean: write kl.utils.array_sum(x)
     tile\w*: tiles are not part of the language => write a loop over the elements

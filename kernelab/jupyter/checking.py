@@ -11,8 +11,7 @@ from IPython.core.error import UsageError
 from kernelab.errors import Diagnostic, KernelError, Source
 from kernelab.frontend import Definition, Lowered, lower_source
 from kernelab.frontend.meaning.trial import NOT_RUN, trial
-from kernelab.guidance.quick_fixes import Fix, fixes_of
-from kernelab.jupyter.cell_text import CellText
+from kernelab.jupyter.cell_text import CellText, Fix, fixes_of
 from kernelab.jupyter.magics import KernelMagics, parsed, without_effect
 
 MOST_TRIED = 12
