@@ -21,7 +21,6 @@ from kernelab.frontend.meaning.meanings import (
     Bound,
     BuiltinRef,
     FunctionRef,
-    HandsBack,
     Instance,
     Meaning,
     Parameter,
@@ -66,6 +65,7 @@ class UserFunction(Offers, Single, Displayed):
         self.__doc__ = template.doc
         self.source = template.places.source
         self.span = template.span
+        self.hands_back = template.hands_back
         self.captured: dict[str, Any] = {}
         self.constants: Constants = {}
         self.notes: list[Diagnostic] = []
@@ -113,11 +113,6 @@ class UserFunction(Offers, Single, Displayed):
                 for argument in template.arguments
             ]
         )
-
-    @property
-    def hands_back(self) -> HandsBack | None:
-        """The values that its calls write back to their variables."""
-        return self.template.hands_back
 
     @property
     def members(self) -> "tuple[UserFunction, ...]":

@@ -326,23 +326,12 @@ class HandsBack:
 class Callee(Protocol):
     """The interface of a user's function that calls need."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def span(self) -> Span: ...
-
-    @property
-    def captured(self) -> dict[str, Any]: ...
-
-    @property
-    def constants(self) -> dict[tuple[int, str], Any]: ...
-
-    @property
-    def hands_back(self) -> HandsBack | None: ...
-
-    @property
-    def is_native(self) -> bool: ...
+    name: str
+    span: Span
+    captured: dict[str, Any]
+    constants: dict[tuple[int, str], Any]
+    hands_back: HandsBack | None
+    is_native: bool
 
     def chosen(self, arguments: Arguments, /) -> "Callee | None":
         """The function that a call means, of several of one name."""
