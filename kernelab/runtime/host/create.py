@@ -384,11 +384,12 @@ def _new(
     cleared: bool,
 ) -> array:
     place = get_device(device)
-    if shape.__class__ is int and not options and (dtype is float or dtype.__class__ in _PLAIN):
-        elem, steps, nbytes, is_active = _row(shape, dtype)
+    if shape is not None and not options and (dtype is float or dtype.__class__ in _PLAIN):
+        extents = shape_tuple(shape)
+        elem, steps, nbytes, is_active = _layout(extents, dtype)
         memory = allocate_on(place, nbytes, cleared=cleared)
         memory.requires_grad = bool(requires_grad) and is_active
-        result = array.over(memory, 0, (shape,), steps, elem)
+        result = array.over(memory, 0, extents, steps, elem)
         if requires_grad and not is_active:
             result.requires_grad = True  # warns
         return result
@@ -410,14 +411,14 @@ def _new(
 
 
 _PLAIN = frozenset({Scalar, Vec, Mat, NoneType})
-"""The classes of element types for which the layout of rows is remembered, beside `float`."""
+"""The classes of element types for which layouts are remembered, beside `float`."""
 
 
 @lru_cache(256)
-def _row(extent: int, dtype: Any) -> tuple[Value, tuple[int, ...], int, bool]:
-    """Elements, strides and bytes of an array of one dimension, and whether it can have a gradient."""
+def _layout(extents: tuple[int, ...], dtype: Any) -> tuple[Value, tuple[int, ...], int, bool]:
+    """Elements, strides and bytes of an array without gaps, and whether it can have a gradient."""
     elem = value_type(float if dtype is None else dtype)
-    return elem, *laid_out(shape_tuple(extent), elem, None), is_differentiable(elem)
+    return elem, *laid_out(extents, elem, None), is_differentiable(elem)
 
 
 def _stretch(whole: array, offset: int, count: int, name: str) -> array:
