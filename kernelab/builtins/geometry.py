@@ -5,6 +5,7 @@ where it is left out it is 1.
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import product
 from typing import Any
 
@@ -118,17 +119,10 @@ def _separates(m: Any, axis: Point, first: Sequence[Point], second: Sequence[Poi
     ends = []
     for triangle in (first, second):
         places = [dotted(axis, corner) for corner in triangle]
-        ends.append((_least(m, places), _least(m, [-x for x in places])))
+        ends.append((reduce(m.min, places), reduce(m.min, [-x for x in places])))
     (low, minus_high), (other_low, other_minus_high) = ends
     slack = size * m.norm(axis)
     return m.either(low + other_minus_high > slack, other_low + minus_high > slack)
-
-
-def _least(m: Any, values: Sequence[Any]) -> Any:
-    least = values[0]
-    for value in values[1:]:
-        least = m.where(value < least, value, least)
-    return least
 
 
 @composite(derivative=Zero(), exact=True)
