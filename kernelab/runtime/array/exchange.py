@@ -129,23 +129,6 @@ def _ordinal(space: MemorySpace) -> int:
     return int(space.name.partition(":")[2])
 
 
-def interface_of(elements: Strided) -> dict[str, Any]:
-    """The CUDA array interface of an array, whose memory is shared from now on; AttributeError on the CPU."""
-    space, scalar = space_of(elements.allocation), scalar_of(elements.dtype)
-    if space is None or scalar == bfloat16:  # for which NumPy's words have no name
-        raise AttributeError(INTERFACE)
-    shape, strides = _scalars(elements)
-    _share(elements, ANY)
-    return {
-        "shape": shape,
-        "strides": strides,
-        "typestr": scalar.dtype.str,
-        "data": (elements.ptr if elements.size else 0, not elements.allocation.writable),
-        "version": 3,
-        "stream": space.driver.own_stream,
-    }
-
-
 def capsule(
     elements: Any,
     stream: Any = None,
@@ -375,7 +358,19 @@ class Exchange(Gradients):
 
         They wait for the stream that it names; later launches and copies wait for the whole device.
         """
-        return interface_of(self)
+        space, scalar = space_of(self.allocation), scalar_of(self.dtype)
+        if space is None or scalar == bfloat16:  # for which NumPy's words have no name
+            raise AttributeError(INTERFACE)
+        shape, strides = _scalars(self)
+        _share(self, ANY)
+        return {
+            "shape": shape,
+            "strides": strides,
+            "typestr": scalar.dtype.str,
+            "data": (self.ptr if self.size else 0, not self.allocation.writable),
+            "version": 3,
+            "stream": space.driver.own_stream,
+        }
 
     @property
     def typecode(self) -> str:
