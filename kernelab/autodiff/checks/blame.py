@@ -116,13 +116,13 @@ class _EnoughError(Exception):
     """A trace has become so long that it ends here."""
 
 
-class Trace:
-    """The events of a run, in order, up to some number of statements and values."""
+class _EventsLevel(Interpreted):
+    """Runs programs on the interpreter, in float64, and notes in order what so many statements compute."""
 
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self._numbers = MOST_NUMBERS
-        self._statements = MOST_STATEMENTS
+    def __init__(self, hosts: "list[Hosted]") -> None:
+        super().__init__(partial(_EventsChunk, self), MOST_THREADS)
+        self.hosts, self.events = hosts, list[Event]()
+        self._numbers, self._statements = MOST_NUMBERS, MOST_STATEMENTS
 
     def step(self, lanes: int) -> None:
         """Count a statement that runs for some threads."""
@@ -130,14 +130,6 @@ class Trace:
         self._statements -= 1
         if self._numbers < 0 or self._statements < 0:
             raise _EnoughError
-
-
-class _EventsLevel(Interpreted):
-    """Runs programs on the interpreter, in float64, and notes what they compute."""
-
-    def __init__(self, hosts: "list[Hosted]") -> None:
-        self.trace, self.hosts = Trace(), hosts
-        super().__init__(partial(_EventsChunk, self.trace), MOST_THREADS)
 
     def function(self, program: Program) -> Function:
         return program.function  # its grad functions still apart
@@ -150,12 +142,12 @@ class _EventsLevel(Interpreted):
 class _EventsChunk(Chunk):
     """Runs some threads, and notes what they compute."""
 
-    def __init__(self, trace: Trace, *arguments: Any) -> None:
+    def __init__(self, level: _EventsLevel, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.trace = trace
+        self.level = level
 
     def stmt(self, stmt: Stmt, frame: Frame) -> None:
-        self.trace.step(len(frame))
+        self.level.step(len(frame))
         if isinstance(stmt, Custom):
             self.custom(stmt, frame)
         else:
@@ -165,13 +157,13 @@ class _EventsChunk(Chunk):
         super().let(stmt, frame)
         if stmt.op is not SHAPE and any(is_differentiable(type_of(arg)) for arg in stmt.args):
             operands = tuple(frame.values(arg) for arg in stmt.args)
-            self.trace.events.append(Event(stmt, frame.threads, operands, frame.values(stmt.out)))
+            self.level.events.append(Event(stmt, frame.threads, operands, frame.values(stmt.out)))
 
     def custom(self, stmt: Custom, frame: Frame) -> None:
         arrays = [arg for arg in stmt.args if isinstance(arg.type, Array)]
         operands = () if arrays else tuple(frame.values(arg) for arg in stmt.args)
         if operands:
-            self.trace.events.append(Event(stmt, frame.threads, operands, None))
+            self.level.events.append(Event(stmt, frame.threads, operands, None))
         if any(isinstance(inner, Native) for inner in walk(stmt.body)) and operands:
             results = evaluate(inline(stmt.rules.function), *operands)
         else:
@@ -194,7 +186,7 @@ def _traced(
     values[place] += step * max(1.0, abs(float(values[place])))
     with suppress(_EnoughError):
         started.go(level)
-    return level.trace.events
+    return level.events
 
 
 # ------------------------------------------------------------------------------------------ verdicts

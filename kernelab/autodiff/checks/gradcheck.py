@@ -20,7 +20,7 @@ import numpy as np
 from kernelab.autodiff.checks.blame import blame, blame_infinite
 from kernelab.autodiff.checks.lost_digits import parted
 from kernelab.autodiff.checks.order_check import Raced, races
-from kernelab.autodiff.checks.screening import Screened, faults, screen
+from kernelab.autodiff.checks.screening import DIRECTIONS, Products, faults, screen
 from kernelab.autodiff.checks.witnesses import (
     Pair,
     Tolerance,
@@ -297,7 +297,8 @@ def _compared(
     if fast and not raced:
         screening = screen(subject, chosen, limit.eps, labels, least=0 if fast is True else LARGE)
         if screening.agreed:
-            return GradcheckReport(subject.name, tuple(map(_along_directions, screening.agreed)))
+            pairs = (_along_directions(chosen, *agreed) for agreed in screening.agreed)
+            return GradcheckReport(subject.name, tuple(pairs))
         if screening.suspects:
             some = Whole(subject, chosen, limit.eps, labels, screening.suspects)
             results = _entry_by_entry(subject, some, limit, labels)
@@ -359,20 +360,14 @@ def _raced(subject: Subject, pair: Pair, result: PairResult, raced: Mapping[Key,
     return replace(result, passed=False, verdict="race", output_index=index, explanation=message, span=span)
 
 
-def _along_directions(screened: Screened) -> PairResult:
-    error = abs(screened.adjoint - screened.numeric)
+def _along_directions(
+    chosen: Selection, source: Variable, target: Variable, products: Products
+) -> PairResult:
+    adjoint, numeric, scale = products
+    off, entries = abs(adjoint - numeric), chosen.entries(source, target)
+    share = off / scale if scale else 0.0
     return PairResult(
-        screened.input.label,
-        screened.output.label,
-        error,
-        error / screened.scale if screened.scale else 0.0,
-        (),
-        (),
-        screened.adjoint,
-        screened.numeric,
-        screened.entries,
-        True,
-        directions=screened.products,
+        source.label, target.label, off, share, (), (), adjoint, numeric, entries, True, "", DIRECTIONS**2
     )
 
 

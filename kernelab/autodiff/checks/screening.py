@@ -69,29 +69,13 @@ Products = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Screened:
-    """Two products that agree for one pair of input and output, the worst, and how far they differ.
-
-    `scale` is the root of the sum of the squares of their terms; `entries` counts what they cover.
-    """
-
-    input: Variable
-    output: Variable
-    adjoint: float
-    numeric: float
-    scale: float
-    entries: int
-    products: int = DIRECTIONS**2
-
-
-@dataclass(frozen=True, slots=True)
 class Screening:
-    """The result of screening: the products where all agree, else the suspect columns by input, if known.
+    """The result of screening: the worst products of each pair of input and output where all agree.
 
-    `complete` says whether all suspects are named, and not only the worst.
+    Else the suspect columns by input, if known; `complete` says whether all are named, not only the worst.
     """
 
-    agreed: tuple[Screened, ...] = ()
+    agreed: Sequence[tuple[Variable, Variable, Products]] = ()
     suspects: dict[int, Numbers] | None = None
     complete: bool = True
 
@@ -103,8 +87,7 @@ def screen(
     own = Trace(subject, labels)
     targets = own.targets
     pairs = selection.pairs(subject.sources, targets)
-    sizes = [selection.rows(targets[j]) * selection.columns(subject.sources[i]) for i, j in pairs]
-    if sum(sizes) < least:
+    if sum(selection.entries(subject.sources[i], targets[j]) for i, j in pairs) < least:
         return Screening()
     exact, rng = Trace(subject, labels, Wide(BASE)), np.random.default_rng(len(pairs))
     back: dict[int, tuple[Floats, list[Floats]]] = {}
@@ -130,10 +113,7 @@ def screen(
             agreed |= {(i, j): products for j, products in parts.items()}
     if suspects:
         return Screening((), suspects, complete)
-    sized = zip(pairs, sizes, strict=True)
-    return Screening(
-        tuple(Screened(subject.sources[i], targets[j], *agreed[i, j], size) for (i, j), size in sized)
-    )
+    return Screening([(subject.sources[i], targets[j], agreed[i, j]) for i, j in pairs])
 
 
 def directions(rng: Any, count: int, used: int) -> Floats:

@@ -198,6 +198,9 @@ class Selection:
     def columns(self, source: Variable) -> int:
         return source.count if self.max_inputs <= 0 else min(source.count, self.max_inputs)
 
+    def entries(self, source: Variable, target: Variable) -> int:
+        return self.rows(target) * self.columns(source)
+
 
 def _entry(entry: Any) -> tuple[Any, Any]:
     if isinstance(entry, tuple | list) and len(entry) == 2:
