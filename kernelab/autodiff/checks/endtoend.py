@@ -52,15 +52,6 @@ class Agreement:
     is_exact: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Spoiled:
-    """Record `writer` overwrote elements that the adjoint of record `reader` reads."""
-
-    reader: int
-    elements: array
-    writer: int
-
-
 def agreement(line: Line) -> Agreement | None:
     """Check the whole tape; None where it does not agree."""
     count = len(line.records)
@@ -98,8 +89,8 @@ def differs_in_sweep(line: Line, count: int) -> bool:
     return not _pulled(line, count, targets, u).agrees_with(_swept(line, count, targets, u))
 
 
-def spoiled(line: Line, writer: int) -> Spoiled | None:
-    """The elements that a record overwrites and an earlier adjoint reads, unless the tape saves them."""
+def spoiled(line: Line, writer: int) -> tuple[int, array] | None:
+    """An earlier record, and what its adjoint reads and `writer` overwrites, unless the tape saves that."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", KernelWarning)
         earlier, (run, tape) = line.taped_run(writer)[1].overwrites, line.taped_run(writer + 1)
@@ -108,7 +99,7 @@ def spoiled(line: Line, writer: int) -> Spoiled | None:
         return None
     k = next(k for k, record in enumerate(tape) if getattr(record, "call", None) is lost.reader.call)
     over = (a for a in touched(line.records[k]) if run.of(a).packed == lost.elements.packed)
-    return Spoiled(k, next(over, lost.elements), writer)
+    return k, next(over, lost.elements)
 
 
 def _first(line: Line, is_bad: Callable[[int], bool]) -> int:

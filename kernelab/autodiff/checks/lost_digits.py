@@ -267,18 +267,9 @@ class SideBySide(Wide):
             before = np.full(len(both), before.min())
         place, k = (own.stmt.span, is_backward), int(np.argmax(before - left))
         self.left[place] = min(self.left.get(place, most), float(left.min()))
-        loss = Loss(
-            place[0],
-            a[k].copy(),
-            b[k].copy(),
-            float(left[k]),
-            float(before[k]),
-            most,
-            str(dtypes[0]),
-            int(both[k]),
-            is_backward,
-            is_decision,
-        )
+        results = a[k].copy(), b[k].copy()
+        agreeing = float(left[k]), float(before[k]), most
+        loss = Loss(place[0], *results, *agreeing, str(dtypes[0]), int(both[k]), is_backward, is_decision)
         worst = self.losses.get(place)
         if worst is None or loss.lost > worst.lost:
             self.losses[place] = loss

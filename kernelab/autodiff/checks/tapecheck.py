@@ -155,21 +155,17 @@ class Choice:
         return (numbered[::-1] if self.reverse else numbered)[self.skip :]
 
 
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """A launch of a tape by itself, with what it read; it pickles."""
-
-    kernel: Kernel
-    grid: Extents
-    arguments: tuple[Any, ...]
-
-
 def gradcheck_launch(
-    alone: Alone, tolerance: Tolerance, selection: Selection, fast: Fast
+    kernel: Kernel,
+    grid: Extents,
+    arguments: Sequence[Any],
+    tolerance: Tolerance,
+    selection: Selection,
+    fast: Fast,
 ) -> GradcheckReport | str:
-    """The check of a launch, or why it cannot be checked."""
+    """The check of a launch by itself, or why it cannot be checked."""
     try:
-        subject = of_kernel(alone.kernel.by_leaves, alone.grid, alone.arguments, (), "gradcheck_tape")
+        subject = of_kernel(kernel.by_leaves, grid, arguments, (), "gradcheck_tape")
     except GradientError as error:
         return error.diagnostics[0].message
     return check(subject, tolerance, selection, fast=fast)
@@ -288,8 +284,8 @@ def _fault(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> LaunchCheck 
         if not is_linear and not differs_in_sweep(line, k + 1):
             return None
         return replace(unchecked, fault="sweep", reason=SWEEP, hint=REPORT)
-    reader = line.records[lost.reader]
-    called = name_of_memory(lost.elements.allocation) or _parameter(reader, lost.elements)
+    reader, elements = line.records[lost[0]], lost[1]
+    called = name_of_memory(elements.allocation) or _parameter(reader, elements)
     what = f"it overwrites `{called}`, whose old values the adjoint of {reader.title} at {reader.place} reads"
     return replace(unchecked, fault="overwrite", reason=what, hint=ELSEWHERE)
 
@@ -392,7 +388,8 @@ def _one_by_one(
             reason = f"what it read from `{lost[0]}` has been overwritten" if lost else ""
             checks.append(LaunchCheck(k, record.kernel.name, record.place, None, reason))
             if not lost:
-                yield _alone(record), tolerance, replace(selection, mask=mask), fast
+                chosen = replace(selection, mask=mask)
+                yield record.kernel, record.grid.extents, _as_read(record), tolerance, chosen, fast
 
     reports = iter([*run(gradcheck_launch, alone())])
     for k, one in enumerate(checks):
@@ -403,7 +400,8 @@ def _one_by_one(
     return checks
 
 
-def _alone(record: LaunchRecord) -> Alone:
+def _as_read(record: LaunchRecord) -> list[Any]:
+    """The arguments of a launch, as it read them."""
     watches = {i: watch for i, watch in record.snapshots if watch.saved is not None}
     away, arguments = extrema(record.kernel), list[Any]()
     for i, argument in enumerate(record.call.arguments):
@@ -416,4 +414,4 @@ def _alone(record: LaunchRecord) -> Alone:
         elif i in away:
             move_away(value, away[i])
         arguments.append(value)
-    return Alone(record.kernel, record.grid.extents, tuple(arguments))
+    return arguments

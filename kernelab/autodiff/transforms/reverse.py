@@ -256,19 +256,8 @@ class Reverse(Explaining):
             )
         else:
             self.parent.run(program, grid, arguments)
-        self._ran(
-            Run(
-                program,
-                pullback,
-                grid,
-                tuple(arguments),
-                kept,
-                snapshots,
-                inner,
-                LAUNCH_CONFIG.get(),
-                caller(),
-            )
-        )
+        config, place = LAUNCH_CONFIG.get(), caller()
+        self._ran(Run(program, pullback, grid, tuple(arguments), kept, snapshots, inner, config, place))
         for i in active:
             argument = arguments[i]
             if isinstance(argument, array):
