@@ -248,10 +248,13 @@ def final_arrays(records: Sequence[Record]) -> list[array]:
 
 def _held_gradients(recording: Recording) -> dict[array, Cotangent]:
     """The gradients of final arrays, and those that no sweep has left in arrays that are read again."""
-    held = [target for target in final_arrays(recording.records) if target.allocation.adjoint is not None]
-    written = dict.fromkeys(target for record in recording.records for target in record.written)
-    filled = {memory for memory in {target.allocation for target in written} if _is_filled(memory.adjoint)}
-    held += [target for target in written if target.allocation in filled]
+    final = final_arrays(recording.records)
+    others = dict.fromkeys(target for record in recording.records for target in record.written)
+    for target in final:
+        del others[target]
+    filled = {memory for memory in {target.allocation for target in others} if _is_filled(memory.adjoint)}
+    held = [target for target in final if target.allocation.adjoint is not None]
+    held += [target for target in others if target.allocation in filled]
     if not held:
         hint = "pass the loss, or cotangents (grads={y: ones_like(y)}), or fill the .grad of the results"
         raise refusal("loss", "backward() has nothing to start from", hint)
