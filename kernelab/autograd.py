@@ -5,7 +5,7 @@ A thin face: the computation is in `kernelab.autodiff`, what is shown in `kernel
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from kernelab.autodiff.checks import tapecheck
 from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check, require_choice
@@ -36,7 +36,6 @@ from kernelab.runtime.memory.device import get_device
 from kernelab.runtime.memory.streams import configured
 from kernelab.runtime.ops.operands import require_place
 from kernelab.views.checks import heatmap, sparsity
-from kernelab.views.checks.report import gradcheck_view, install, tape_report_view, taylor_view
 from kernelab.views.pages import display, figures
 
 __all__ = [
@@ -54,12 +53,11 @@ __all__ = [
 
 __getattr__, __dir__ = face(__name__, __all__)
 
-install()
-
 _PLOTTED = "plot what jacobian gives: J = kl.autograd.jacobian(kernel, dim=n, inputs=[...], outputs=[...])"
 
 Mask = Sequence[tuple[Key, Key]]
 Function = Kernel | Callable[..., Any]
+R = TypeVar("R", GradcheckReport, TapeReport, TaylorReport)
 
 
 @dataclass(slots=True)
@@ -234,12 +232,11 @@ def gradcheck(
     entries_wanted = plot_relative_error or plot_absolute_error
     with configured(config_of(block_dim, max_blocks)):
         report = check(subject, Tolerance(eps, atol, rtol), selection, fast=False if entries_wanted else fast)
-    if show_summary:
-        display.show(report, gradcheck_view)
+    report = _shown(report) if show_summary else report
     _plot_errors(report, plot_relative_error, plot_absolute_error)
     if raise_exception and not report:
         raise GradientError(report.failure(None if subject.kernel is None else subject.kernel.span))
-    return replace(report, shown_in=display.cell()) if show_summary else report
+    return report
 
 
 @telling()
@@ -293,15 +290,14 @@ def gradcheck_tape(
     selection = Selection(None, max_outputs_per_var, max_inputs_per_var)
     fast = False if plot_relative_error or plot_absolute_error else fast
     report = tapecheck.check_tape(tape, Tolerance(eps, atol, rtol), selection, choice, fast)
-    if show_summary:
-        display.show(report, tape_report_view)
+    report = _shown(report) if show_summary else report
     for launch in report.launches:
         if launch.report is not None:
             _plot_errors(launch.report, plot_relative_error, plot_absolute_error)
     bad = report.first_bad()
     if raise_exception and bad is not None:
         raise GradientError(bad.failure())
-    return replace(report, shown_in=display.cell()) if show_summary else report
+    return report
 
 
 @telling(dim=_PLOTTED, outputs=_PLOTTED)
@@ -380,9 +376,13 @@ def taylor_test(
     """
     subject, _ = _subject("taylor_test", function, dim, inputs, outputs, device, None)
     report = taylor(subject)
-    if show_summary:
-        display.show(report, taylor_view)
-    return replace(report, shown_in=display.cell()) if show_summary else report
+    return _shown(report) if show_summary else report
+
+
+def _shown(report: R) -> R:
+    """Show a report in the cell that runs, and note that there."""
+    display.show(report)
+    return replace(report, shown_in=display.cell())
 
 
 def _require_dict(jacobians: object) -> None:

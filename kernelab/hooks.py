@@ -45,6 +45,24 @@ class Displayed:
         return display(self)
 
 
+class Printed(Displayed):
+    """The same of what prints as the text of its view."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return str(display(self)["text/plain"])
+
+
+class ShownOnce(Displayed):
+    """The same of what is shown when it is made: the cell `shown_in`, which has shown it, does not again."""
+
+    __slots__ = ()
+
+    def _ipython_display_(self) -> None:
+        show_once(self)
+
+
 operate: "Hook[[str, Sequence[Any]], Any]" = Hook("kernelab.runtime.ops.elementwise")
 """An operator applied to arrays and numbers, element by element."""
 
@@ -87,11 +105,17 @@ check_rules: "Hook[[Any], None]" = Hook("kernelab.autodiff.checks.rule_check")
 display: "Hook[[Any], dict[str, Any]]" = Hook("kernelab.views")
 """The forms in which a notebook shows an object, by MIME type."""
 
+show_once: "Hook[[Any], None]" = Hook("kernelab.views.pages.display")
+"""The display of what is the value of a cell, unless that cell has shown it already."""
+
 widget: "Hook[[Any, dict[str, str]], dict[str, Any]]" = Hook("kernelab")
 """What a running notebook shows of a tape or a live view, given its static forms."""
 
 picture: "Hook[[Any], str]" = Hook("kernelab.views.tape.tape_view")
 """A tape as the text of an SVG file."""
+
+matrices: "Hook[[Any], str]" = Hook("kernelab.views.checks.heatmap")
+"""Jacobians as text."""
 
 graph: "Hook[..., str]" = Hook("kernelab.warp.tape_graph")
 """A tape as the text of a DOT file."""

@@ -15,12 +15,9 @@ from kernelab.guidance.bad_calls import telling
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.ops.function_calls import is_function
-from kernelab.views.checks import report
 from kernelab.views.pages.display import show_now
 
 __all__ = ["contributions", "graph", "precision", "show", "trace"]
-
-report.install()
 
 
 class Trace(Builtin):

@@ -1,7 +1,7 @@
 """Views: pure functions from kernels, reports and errors to text and HTML.
 
-Objects of the layers to the left ask for their views through `hooks`; those of checks and Jacobians are in
-`checks.report`.
+Objects of the layers to the left ask for their views through `hooks`; those of checks, Jacobians and other
+results are in `checks.report`.
 """
 
 from collections.abc import Callable
@@ -50,6 +50,11 @@ PICTURES: dict[type, display.Picture] = {Tape: svg_of, ThreadGraph: graph_svg}
 @hooks.display.provide
 def display_of(shown: Any) -> dict[str, Any]:
     """The forms in which a notebook shows an object, a tape in a running one as a widget."""
-    cls = next(cls for cls in type(shown).__mro__ if cls in DISPLAYS)
+    cls = next((cls for cls in type(shown).__mro__ if cls in DISPLAYS), None)
+    if cls is None:
+        # Imported late: a notebook that asks for no result need not wait for what shows them.
+        from kernelab.views.checks.report import RESULTS
+
+        return dict(display.bundle(shown, RESULTS[type(shown)]))
     static = display.bundle(shown, DISPLAYS[cls], PICTURES.get(cls))
     return hooks.widget(shown, static) if cls is Tape else dict(static)

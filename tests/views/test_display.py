@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelab.views.pages.display import View, attach, bundle, show
+from kernelab.views.pages.display import View, bundle, show
 from kernelab.views.pages.markup import Node, words
 
 
@@ -19,12 +19,8 @@ def broken(_: Thing) -> Node:
     raise ValueError("no ink")
 
 
-def test_a_class_that_was_given_a_view_shows_it_as_text_and_html() -> None:
-    class Shown(Thing):
-        pass
-
-    attach(Shown, sentence)
-    found = Shown()._repr_mimebundle_()  # type: ignore[attr-defined]
+def test_a_view_is_shown_as_text_and_html() -> None:
+    found = bundle(Thing(), sentence)
     assert found["text/plain"] == "a thing"
     assert "<p>a thing</p>" in found["text/html"]
 
@@ -39,5 +35,5 @@ def test_a_view_prints_as_text() -> None:
 
 
 def test_outside_of_a_notebook_a_view_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    show(Thing(), sentence)
+    show(View(sentence(Thing())))
     assert capsys.readouterr().out == "a thing\n"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kernelab.autodiff.checks.gradcheck import Entry, GradcheckReport, PairResult
-from kernelab.views.checks.report import gradcheck_view, install
+from kernelab.views.checks.report import gradcheck_view
 from kernelab.views.pages import display, markup, page
 
 RIGHT = PairResult("x", "out", 1.5e-7, 1e-7, (3, 0), (0,), -1.25, -1.25, 18, True)
@@ -55,7 +55,6 @@ def test_pass_and_fail_differ_without_colours() -> None:
 def test_a_report_that_its_cell_has_shown_is_shown_again_by_a_later_cell_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    install()
     report: Any = GradcheckReport("f", (RIGHT,), shown_in=3)
     monkeypatch.setattr(display, "cell", lambda: 3)
     report._ipython_display_()

@@ -39,6 +39,7 @@ from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.reverse import Run
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, GradientError, KernelValueError, Related, Span
+from kernelab.hooks import ShownOnce
 from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.launch.launch import find_races
@@ -151,7 +152,7 @@ VERDICTS = {
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class GradcheckReport:
+class GradcheckReport(ShownOnce):
     """The outcome of a gradient check; true if every pair passed.
 
     `zeros` are lines through which values go on with a derivative of 0 by construction, if it passed.

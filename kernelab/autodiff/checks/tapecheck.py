@@ -35,7 +35,7 @@ from kernelab.autodiff.transforms.levels import duplicate, run_host_call
 from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, GradientError, KernelError, KernelTypeError, KernelValueError, a_thing
-from kernelab.hooks import steps
+from kernelab.hooks import ShownOnce, steps
 from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, name_of_memory, refusal
@@ -89,7 +89,7 @@ class LaunchCheck:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TapeReport:
+class TapeReport(ShownOnce):
     """The checks of the launches of a tape, in the order in which they were made; true if none failed.
 
     `whole` is how the tape agreed end to end, None where it did not, or could not run again; `alone` says

@@ -21,6 +21,7 @@ from kernelab.autodiff.jacobians.subject import Subject, apart
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.data_classes import dataclass
+from kernelab.hooks import ShownOnce
 
 STEPS = 10.0 ** np.arange(-1.0, -8.5, -0.5)
 """The steps, relative to the size of each input element where that exceeds 1."""
@@ -35,7 +36,7 @@ LEAST_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TaylorReport:
+class TaylorReport(ShownOnce):
     """The result for each of `steps`; true if the adjoint is the derivative along the direction.
 
     It is false where `is_finite` is: the derivative, or the function at most steps, is infinite or NaN.

@@ -25,6 +25,7 @@ from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError, a_thing, name_of
 from kernelab.frontend.definitions.kernels import Formal
 from kernelab.guidance.bad_calls import telling
+from kernelab.hooks import Printed
 from kernelab.lang.build import integer, type_of
 from kernelab.lang.ir import Atom, Function, Var
 from kernelab.lang.types import Array, Scalar, bfloat16, float16, is_differentiable, scalar_of
@@ -64,7 +65,7 @@ class Contribution:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Contributions:
+class Contributions(Printed):
     """All that was added to one element of a gradient, in the order of the sweep, and what it came to.
 
     `zeros` are the lines at which the products became zero, where all are or those of one component are, and

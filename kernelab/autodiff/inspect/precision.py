@@ -13,6 +13,7 @@ from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.data_classes import dataclass
 from kernelab.errors import NOWHERE, Diagnostic, KernelTypeError, Source, Span, TapeError
 from kernelab.guidance.bad_calls import telling
+from kernelab.hooks import Printed
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.kernel.kernel import Kernel
@@ -37,7 +38,7 @@ class LineDigits:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Precision:
+class Precision(Printed):
     """What a kernel or a tape loses at each of its lines; `is_complete` is false where not all was run.
 
     `digits` is how many a correctly rounded number of its precision has.

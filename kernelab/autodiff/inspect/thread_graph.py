@@ -20,7 +20,7 @@ from kernelab.codegen.listing.listing import statements_of
 from kernelab.codegen.listing.listing_expressions import Expressions
 from kernelab.data_classes import dataclass, field
 from kernelab.errors import KernelTypeError, Span
-from kernelab.hooks import Displayed
+from kernelab.hooks import Printed
 from kernelab.lang import ir
 from kernelab.lang.build import is_float
 from kernelab.lang.types import Array, is_differentiable
@@ -78,7 +78,7 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ThreadGraph(Displayed):
+class ThreadGraph(Printed):
     """The computation graph of one thread, in the order of execution; `note` says why nothing flows back.
 
     `left_out` counts the operations after the first ones that are kept.
@@ -90,10 +90,6 @@ class ThreadGraph(Displayed):
     flows: tuple[Flow, ...]
     note: str = ""
     left_out: int = 0
-
-    def __str__(self) -> str:
-        """The operations as a table, with values and cotangents."""
-        return str(self._repr_mimebundle_()["text/plain"])
 
     def to_svg(self) -> str:
         """The picture as the text of an SVG file; calls and loops of many operations are folded."""

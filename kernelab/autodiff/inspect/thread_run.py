@@ -21,6 +21,7 @@ from kernelab.autodiff.transforms.levels import BASE
 from kernelab.backend.cpu.interpreter import Seen, watch
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError, TapeError
+from kernelab.hooks import Printed
 from kernelab.lang.ir import Function
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import Array, Type, bytes_of, float64, is_differentiable, scalar_of, with_scalar
@@ -51,7 +52,7 @@ Where = int | range | Mapping[str, int | range] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ThreadRun:
+class ThreadRun(Printed):
     """The run of one thread: values of the primal, then of the adjoint; `note` says why there are none."""
 
     kernel: str

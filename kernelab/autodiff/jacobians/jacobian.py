@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab import hooks
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, fresh
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
@@ -20,7 +21,7 @@ from kernelab.autodiff.transforms.transforms import chunks, unit_vectors
 from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelKeyError, KernelValueError, MissingPackageError, missing
-from kernelab.hooks import steps
+from kernelab.hooks import Displayed, steps
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of, size_of
 from kernelab.runtime.array.array import array
@@ -147,12 +148,19 @@ class Jacobian:
         return self.numpy().T
 
 
-class Jacobians(dict[tuple[Key, Key], Jacobian]):
+class Jacobians(Displayed, dict[tuple[Key, Key], Jacobian]):
     """Jacobians by the positions of input and output; ``found["x", "y"]`` by their names works too."""
 
     def __init__(self, subject: str, matrices: Sequence[Jacobian]) -> None:
         super().__init__({(each.input.key, each.output.key): each for each in matrices})
         self.subject = subject
+
+    def __str__(self) -> str:
+        return hooks.matrices(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """In place of IPython's own form for dicts."""
+        printer.text(str(self))
 
     def __missing__(self, key: Any) -> Jacobian:
         for (i, j), each in self.items():

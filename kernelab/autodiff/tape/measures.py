@@ -8,7 +8,6 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from kernelab import hooks
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.backward import BackwardPlan, Puller, sweep
 from kernelab.autodiff.records.records import LaunchRecord, Record
@@ -18,7 +17,7 @@ from kernelab.autodiff.transforms.levels import BASE
 from kernelab.backend.cpu.loop_norms import has_measurable_loops, loop_norms
 from kernelab.data_classes import dataclass
 from kernelab.errors import NotFiniteError, Span
-from kernelab.hooks import Displayed
+from kernelab.hooks import Printed
 from kernelab.lang.rounding import widened
 from kernelab.lang.types import bytes_of
 from kernelab.runtime.array.array import array
@@ -83,13 +82,10 @@ class NormStep:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Norms(Displayed):
+class Norms(Printed):
     """The norms of the adjoints in a backward pass, from the loss on."""
 
     steps: tuple[NormStep, ...]
-
-    def __str__(self) -> str:
-        return str(hooks.display(self)["text/plain"])
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -115,13 +111,10 @@ class KernelTime:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Profile(Displayed):
+class Profile(Printed):
     """The kernels of a tape by the time that they take, the longest first."""
 
     kernels: tuple[KernelTime, ...]
-
-    def __str__(self) -> str:
-        return str(hooks.display(self)["text/plain"])
 
 
 # ---------------------------------------------------------------------------------------------------- sweeps

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab import hooks
 from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians
 from kernelab.data_classes import dataclass
 from kernelab.lang.types import size_of
@@ -206,6 +207,12 @@ def _key(panel: Panel) -> str:
 def jacobians_view(jacobians: Jacobians) -> Node:
     parts = panels(jacobians)
     return figure_view(figure(parts, Style(title=f"Jacobians of {jacobians.subject}")), parts)
+
+
+@hooks.matrices.provide
+def matrices(jacobians: Jacobians) -> str:
+    """The text form of a figure of Jacobians."""
+    return "\n".join(text_lines(panels(jacobians)))
 
 
 def text_lines(parts: Sequence[Panel]) -> list[str]:

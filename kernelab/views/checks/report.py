@@ -3,8 +3,7 @@
 Checks have a table with a row for each pair of input and output or step.  A Taylor test has two plots: the
 remainder by step, and the error of differences by step.  The digits that a kernel loses are a heat over its
 source lines, forwards and backwards.  Pure functions from a report to markup; must not know how the report
-was computed.  `install` gives all results of
-`kl.autograd`, `trace` and `contributions` their displays.
+was computed.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +21,8 @@ from kernelab.autodiff.inspect.precision import LineDigits, Precision
 from kernelab.autodiff.inspect.thread_run import ThreadRun
 from kernelab.autodiff.jacobians.jacobian import Jacobians
 from kernelab.errors import Source, Span, counted
-from kernelab.views.checks.heatmap import jacobians_view, panels, text_lines
-from kernelab.views.pages import display, figures, markup
+from kernelab.views.checks.heatmap import jacobians_view
+from kernelab.views.pages import figures
 from kernelab.views.pages.markup import (
     Below,
     Cell,
@@ -367,36 +366,13 @@ def _heat(x: int, k: int, loss: Loss, most: float) -> str:
 # ------------------------------------------------------------------------------------------ displays
 
 
-DISPLAYS: dict[type, Callable[[Any], Node]] = {
+RESULTS: dict[type, Callable[[Any], Node]] = {
     Jacobians: jacobians_view,
     Precision: precision_view,
     ThreadRun: thread_view,
     Contributions: contributions_view,
-}
-"""What is shown for what is the value of a cell."""
-
-CHECKS: dict[type, Callable[[Any], Node]] = {
     GradcheckReport: gradcheck_view,
     TapeReport: tape_report_view,
     TaylorReport: taylor_view,
 }
-"""The same for what may have been shown already when it was made."""
-
-
-def install() -> None:
-    """Attach the displays; doing it again changes nothing."""
-    for cls, view in DISPLAYS.items():
-        display.attach(cls, view)
-    for cls, view in CHECKS.items():
-        display.attach_once(cls, view)
-    jacobians: Any = Jacobians
-    jacobians.__str__ = lambda self: "\n".join(text_lines(panels(self)))
-    # In place of IPython's own form for dicts.
-    jacobians._repr_pretty_ = lambda self, printer, cycle: printer.text(str(self))
-    printed: tuple[Any, ...] = (Precision, ThreadRun, Contributions)
-    for kind in printed:
-        kind.__str__ = _text_of
-
-
-def _text_of(shown: Any) -> str:
-    return markup.render(DISPLAYS[type(shown)](shown))
+"""What is shown for the results of `kl.autograd`, `trace`, `precision` and `contributions`."""

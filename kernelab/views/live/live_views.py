@@ -43,7 +43,7 @@ class LiveView(ABC):
         self._told = 0
         self._kept = 0
         self._output: Any = None
-        self._cell: int | None = None
+        self.shown_in: int | None = None
         self.show()
 
     @abstractmethod
@@ -68,7 +68,7 @@ class LiveView(ABC):
 
     def show(self) -> None:
         """Show the view here, where a notebook is running."""
-        self._cell = display.cell()
+        self.shown_in = display.cell()
         if notebook := display.running_notebook():
             self._output = notebook.display(self._forms(), raw=True, display_id=True)
 
@@ -82,7 +82,7 @@ class LiveView(ABC):
         return hooks.widget(self, display.bundle(self, lambda view: view.node(PIXELS)))
 
     def _ipython_display_(self) -> None:
-        if self._cell is None or self._cell != display.cell():
+        if self.shown_in != display.cell():
             self.show()
 
     def __repr__(self) -> str:

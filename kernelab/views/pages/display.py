@@ -74,9 +74,9 @@ LISTENERS: list[Callable[[Any, str], None]] = []
 """A listener for what is shown at once, with its text, such as a page that lists the last checks."""
 
 
-def show(shown: Any, view: Callable[[Any], Node]) -> None:
-    """Show a view now: in the notebook that is running, else on standard output."""
-    forms = bundle(shown, view)
+def show(shown: Any) -> None:
+    """Show the view of an object now: in the notebook that is running, else on standard output."""
+    forms: Bundle = shown._repr_mimebundle_()
     if notebook := running_notebook():
         notebook.display(forms, raw=True)
     else:
@@ -97,21 +97,11 @@ def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
-def attach(cls: type, view: Callable[[Any], Node]) -> None:
-    """Make instances of a class show a view."""
-    shown: Any = cls
-    shown._repr_mimebundle_ = lambda self, include=None, exclude=None: bundle(self, view)
-
-
-def attach_once(cls: type, view: Callable[[Any], Node]) -> None:
-    """The same for reports that a cell may have shown when they were made: it does not show them again."""
-    attach(cls, view)
-
-    def unless_shown(self: Any) -> None:
-        if self.shown_in is None or self.shown_in != cell():
-            show(self, view)
-
-    cls._ipython_display_ = unless_shown  # type: ignore[attr-defined]
+@hooks.show_once.provide
+def show_once(shown: Any) -> None:
+    """Show the value of a cell, unless that cell has shown it when it was made."""
+    if shown.shown_in != cell():
+        show(shown)
 
 
 def cell() -> int | None:

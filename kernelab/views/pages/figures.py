@@ -17,6 +17,7 @@ import numpy as np
 
 from kernelab.data_classes import dataclass
 from kernelab.errors import MissingPackageError, missing
+from kernelab.hooks import ShownOnce
 from kernelab.views.pages import display
 from kernelab.views.pages.markup import Node
 
@@ -50,8 +51,8 @@ def finish(drawn: Any, view: Callable[[Any], Node], show: bool) -> Any:
     """Give a figure its view, and show it now if that is wanted; the figure."""
     drawn.kernelab_view = view
     if show:
-        display.show(drawn, view)
-        drawn.kernelab_cell = display.cell()
+        display.show(drawn)
+        drawn.shown_in = display.cell()
     return drawn
 
 
@@ -62,15 +63,14 @@ def _class() -> type:
     except ImportError:
         raise MissingPackageError(missing("a plot", "matplotlib", "jupyter")) from None
 
-    class ShownFigure(Figure):
+    class ShownFigure(ShownOnce, Figure):
         """A figure that a notebook shows by its view, but not twice in one cell."""
 
-        kernelab_view: Callable[[Any], Node] | None = None
-        kernelab_cell: int | None = None
+        kernelab_view: Callable[[Any], Node]
+        shown_in: int | None = None
 
-        def _ipython_display_(self) -> None:
-            if self.kernelab_view is not None and self.kernelab_cell != display.cell():
-                display.show(self, self.kernelab_view)
+        def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> display.Bundle:
+            return display.bundle(self, self.kernelab_view)
 
     return ShownFigure
 
