@@ -1,6 +1,6 @@
 """Records other than launches: copies, overwrites by the host, Python functions with derivatives."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -12,17 +12,20 @@ from kernelab.runtime.array.transfers import device_clear
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.garbage import as_the_user_has_it
 from kernelab.runtime.context.recorder import Place
-from kernelab.runtime.memory.memory import set_aside
+from kernelab.runtime.memory.memory import Allocation, set_aside
 
 
 class Flowing:
     """The flow of a record other than a launch."""
 
     __slots__ = ()
-    may_begin = False
 
     def __repr__(self: Any) -> str:
         return f"<{self.title} at {self.place}>"
+
+    @property
+    def may_begin(self) -> bool:
+        return False
 
     def flow(self: Any) -> tuple[Sequence[array], Sequence[array], Sequence[array]]:
         """What it read, reached and wrote."""
@@ -172,17 +175,11 @@ class FunctionRecord(Simple):
 
     def pull(self, adjoints: Adjoints, level: Level) -> None:
         """Call the function while the arrays' `.grad` are the adjoints of the sweep."""
-        bars = {primal.allocation: adjoints.show(primal.allocation) for primal in self.arrays}
-        published = {memory: memory.adjoint for memory in bars}
-        for memory, bar in bars.items():
-            memory.adjoint = bar
-        try:
+        memories = [primal.allocation for primal in self.arrays if primal.requires_grad]
+        with published({memory: adjoints.show(memory) for memory in memories}):
             with self._as_it_was(), as_the_user_has_it():
                 self.backward()
             _copy_back(self.arrays, adjoints)
-        finally:
-            for memory, adjoint in published.items():
-                memory.adjoint = adjoint
 
     @contextmanager
     def _as_it_was(self) -> Iterator[None]:
@@ -194,6 +191,25 @@ class FunctionRecord(Simple):
             for keep in changed:
                 keep.restore()
             yield
+
+
+PUBLISHED: list[Allocation] = []
+"""The memory whose adjoints the function that runs now finds in `.grad`."""
+
+
+@contextmanager
+def published(bars: Mapping[Allocation, Allocation]) -> Iterator[None]:
+    """Within it, the gradients of each memory are other ones."""
+    before = [(memory, memory.requires_grad, memory.adjoint) for memory in bars]
+    for memory, bar in bars.items():
+        memory.requires_grad, memory.adjoint = True, bar
+    try:
+        PUBLISHED.extend(bars)
+        yield
+    finally:
+        del PUBLISHED[len(PUBLISHED) - len(bars) :]
+        for memory, required, adjoint in before:
+            memory.requires_grad, memory.adjoint = required, adjoint
 
 
 def _copy_back(arrays: Sequence[array], adjoints: Adjoints) -> None:
@@ -224,6 +240,10 @@ class HostCallRecord(Flowing):
         return f"the function {getattr(self.call.func, '__name__', 'custom_vjp')}"
 
     @property
+    def may_begin(self) -> bool:
+        return bool(self.call.in_place)
+
+    @property
     def reached(self) -> Sequence[array]:
         return self.read
 
@@ -231,7 +251,7 @@ class HostCallRecord(Flowing):
         return False
 
     def pull(self, adjoints: Adjoints, level: Level) -> None:
-        if not any(map(adjoints.reach, self.written)):
+        if not (self.may_begin or any(map(adjoints.reach, self.written))):
             return
         bars = [adjoints.of(result) for result in self.written]
         seeds = [level.copy(bar) for bar in bars]
@@ -244,4 +264,4 @@ class HostCallRecord(Flowing):
         with as_the_user_has_it():
             shares = level.call_host(self.call.reversed(len(bars)), [*values, *seeds])
         for i in self.active:
-            level.move(adjoints.of(self.read[i]), shares[i], add=True)
+            level.move(adjoints.of(self.read[i]), shares[i], add=not self.call.in_place)

@@ -1,13 +1,13 @@
 """The level of forward mode: carries tangents beside the arrays, and notes what ran, to explain zeros."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from operator import add
 
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues, fresh
 from kernelab.autodiff.records.moves import Move
-from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
-from kernelab.autodiff.transforms.levels import BASE, Level, active_with, carried
+from kernelab.autodiff.transforms.host_calls import HostCall
+from kernelab.autodiff.transforms.levels import Level, active_with, carried
 from kernelab.autodiff.transforms.reverse import Explaining, Ran
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError
@@ -90,17 +90,12 @@ class Forward(Explaining):
             self.parent.forget(dot)
         self.parent.forget(memory)
 
-    def _call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
+    def _called_host(self, call: HostCall, arguments: Sequence[array], results: Sequence[array]) -> None:
         moving = [k for k, elements in enumerate(arguments) if self.carries(elements.allocation)]
-        results = self.parent.call_host(call, arguments)
         back, dots = call.reversed(len(results)), {k: self._flat(self.dot(arguments[k])) for k in moving}
-        self._set_dots(results, self._transposed(back, [*arguments, *results], dots, results))
-        return results
-
-    def _record_func(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
-        moving = [k for k, elements in enumerate(arrays) if self.carries(elements.allocation)]
-        dots = {k: self._flat(self.dot(arrays[k])) for k in moving}
-        self._set_dots(arrays, self._transposed(of_recorded(backward, arrays, BASE), arrays, dots, arrays))
+        tangents = self._transposed(back, [*arguments, *results], dots, results)
+        for result, tangent in zip(results, tangents, strict=True):
+            self.parent.move(self.dot(result), tangent)
 
     def _transposed(
         self, back: HostCall, values: Sequence[array], dots: Mapping[int, array], results: Sequence[array]
@@ -120,10 +115,6 @@ class Forward(Explaining):
                 element = array.over(tangent.allocation, offset, (1,), (itemsize(scalar),), scalar)
                 self.parent.move(element, slope)
         return tangents
-
-    def _set_dots(self, results: Sequence[array], tangents: Sequence[array]) -> None:
-        for result, tangent in zip(results, tangents, strict=True):
-            self.parent.move(self.dot(result), tangent)
 
     def _flat(self, elements: array) -> array:
         """The numbers of an array in a row, in memory of their own."""

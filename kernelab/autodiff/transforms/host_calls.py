@@ -2,14 +2,14 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Level
+from kernelab.autodiff.records.moves import published
 from kernelab.data_classes import dataclass
 from kernelab.errors import GradientError, KernelTypeError, a_thing, name_of
 from kernelab.lang.types import is_differentiable, scalar_of, shape_of
@@ -17,7 +17,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import IN_RULE, RECORDER, refusal, unrecorded
 from kernelab.runtime.host.create import clone, zeros_like
 from kernelab.runtime.host.structarray import structarray
-from kernelab.runtime.memory.memory import Allocation, youngest, zeros_beside
+from kernelab.runtime.memory.memory import youngest, zeros_beside
 from kernelab.settings import during
 
 Function = Callable[..., Any]
@@ -28,7 +28,8 @@ class HostCall:
     """A call of `func`; its arrays of floats, at `places` among `args`, are given anew each time it runs.
 
     `back` is the derivative, None for a function that is differentiated as it runs.  `is_several` says, after
-    a run, whether the results were a tuple.
+    a run, whether the results were a tuple.  `in_place` says that the results are the arguments: what `back`
+    gives replaces their adjoints.
     """
 
     func: Function
@@ -36,6 +37,7 @@ class HostCall:
     args: tuple[Any, ...]
     places: tuple[int, ...]
     is_several: bool = False
+    in_place: bool = False
 
     @staticmethod
     def of(func: Function, back: Function, args: tuple[Any, ...]) -> "HostCall":
@@ -140,11 +142,11 @@ class HostCall:
 
 
 def of_recorded(backward: Callable[[], object], arrays: Sequence[array], base: Level) -> HostCall:
-    """The call of a function of `record_func`: of what `arrays` held, and their adjoints; gives the new ones.
+    """The call of what the host computed in `arrays`, whose derivative is a function of `record_func`.
 
-    Where no level runs it, `base` copies.
+    Where no level runs that, `base` copies.
     """
-    count, versions = len(arrays), [elements.allocation.version for elements in arrays]
+    versions = [elements.allocation.version for elements in arrays]
 
     def adjoints(*given: array) -> list[array]:
         level: Level = RECORDER.get() or base
@@ -153,11 +155,11 @@ def of_recorded(backward: Callable[[], object], arrays: Sequence[array], base: L
             for elements, value, version in zip(arrays, given, versions, strict=False)
             if elements.allocation.version != version
         ]
-        with _published(arrays):
+        with published({elements.allocation: zeros_beside(elements.allocation) for elements in arrays}):
             aside = [(elements, level.copy(elements)) for elements, _ in changed]
             for elements, value in changed:
                 level.move(elements, value)
-            for elements, seed in zip(arrays, given[count:], strict=True):
+            for elements, seed in zip(arrays, given[-len(arrays) :], strict=True):
                 level.move(elements.grad, seed)
             backward()
             whole: list[Any] = [elements.grad for elements in arrays]
@@ -166,27 +168,7 @@ def of_recorded(backward: Callable[[], object], arrays: Sequence[array], base: L
                 level.move(elements, now)
         return bars
 
-    return HostCall(adjoints, None, (None,) * 2 * count, tuple(range(2 * count)))
-
-
-PUBLISHED: list[Allocation] = []
-"""The memory whose adjoints the function that runs now finds in `.grad`."""
-
-
-@contextmanager
-def _published(arrays: Sequence[array]) -> Iterator[None]:
-    """Within it, arrays have gradients of their own, which begin as zeros."""
-    memories = {elements.allocation for elements in arrays}
-    before = [(memory, memory.requires_grad, memory.adjoint) for memory in memories]
-    for memory in memories:
-        memory.requires_grad, memory.adjoint = True, zeros_beside(memory)
-    try:
-        PUBLISHED.extend(memories)
-        yield
-    finally:
-        del PUBLISHED[-len(memories) :]
-        for memory, required, adjoint in before:
-            memory.requires_grad, memory.adjoint = required, adjoint
+    return HostCall(backward, adjoints, tuple(arrays), tuple(range(len(arrays))), in_place=True)
 
 
 def _adjoint(back: Function, n: int, bar: Any, like: array) -> array:

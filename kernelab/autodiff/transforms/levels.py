@@ -21,10 +21,10 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues, fresh, packed
 from kernelab.autodiff.records.hazards import Witness
-from kernelab.autodiff.records.moves import cleared
+from kernelab.autodiff.records.moves import PUBLISHED, cleared
 from kernelab.autodiff.records.provenance import Cut, Provenance, array_from_host, number_from_host
 from kernelab.autodiff.records.records import would_reach
-from kernelab.autodiff.transforms.host_calls import PUBLISHED, HostCall
+from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
 from kernelab.autodiff.transforms.interpretation import Interpretation
 from kernelab.errors import Diagnostic, GradientError, Related, TapeError
 from kernelab.host.traced import Origins
@@ -108,9 +108,12 @@ class Level(Witness, Recorder):
         if call.back is None:
             with self.active():
                 return call.run(arguments)
-        return self._call_host(call, arguments)
+        results = self.parent.call_host(call, arguments)
+        self._called_host(call, arguments, results)
+        return results
 
-    def _call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
+    def _called_host(self, call: HostCall, arguments: Sequence[array], results: Sequence[array]) -> None:
+        """Follow the results of a Python function by its derivative."""
         raise NotImplementedError
 
     def record_func(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
@@ -128,10 +131,7 @@ class Level(Witness, Recorder):
         if self.parent is not self:
             self.parent.record_func(backward, arrays)
         if any(self.carries(elements.allocation) for elements in arrays):
-            self._record_func(backward, arrays)
-
-    def _record_func(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
-        raise NotImplementedError
+            self._called_host(of_recorded(backward, arrays, BASE), arrays, arrays)
 
     def stand_in(self, elements: array) -> array:
         """The array with which programs compute here in place of another."""

@@ -17,11 +17,11 @@ from kernelab.autodiff.records.adjoint_buffers import (
     KeptValues,
 )
 from kernelab.autodiff.records.backward import BackwardPlan, sweep
-from kernelab.autodiff.records.moves import HostCallRecord, Move, Simple
+from kernelab.autodiff.records.moves import HostCallRecord, Move
 from kernelab.autodiff.records.records import LaunchEntry, pullback_of
 from kernelab.autodiff.records.snapshots import Snapshot, room
-from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
-from kernelab.autodiff.transforms.levels import BASE, Level, active_with, carried
+from kernelab.autodiff.transforms.host_calls import HostCall
+from kernelab.autodiff.transforms.levels import Level, active_with, carried
 from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, LaunchConfig
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelTypeError
@@ -166,29 +166,6 @@ class Passed(Ran):
         """Do nothing: no adjoint passes."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FunctionRun(Simple):
-    """A function of `record_func`, which changes the adjoints of arrays; `kept` is what these held."""
-
-    call: HostCall
-    arrays: tuple[array, ...]
-    kept: tuple[array, ...]
-    may_begin = True
-
-    @property
-    def read(self) -> tuple[array, ...]:
-        return self.arrays
-
-    @property
-    def written(self) -> tuple[array, ...]:
-        return self.arrays
-
-    def pull(self, bars: Adjoints, level: Level) -> None:
-        given = [level.copy(bars.of(elements)) for elements in self.arrays]
-        for elements, bar in zip(self.arrays, level.call_host(self.call, [*self.kept, *given]), strict=True):
-            level.move(bars.of(elements), bar)
-
-
 class Explaining(Level):
     """Keeps what ran in `entries`, also on what came from the inputs through integers, to explain zeros."""
 
@@ -289,20 +266,12 @@ class Reverse(Explaining):
         else:
             self._pass_move(dest, src, add)
 
-    def _call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
-        results = self.parent.call_host(call, arguments)
+    def _called_host(self, call: HostCall, arguments: Sequence[array], results: Sequence[array]) -> None:
         keeps = tuple([LevelSnapshot(self.parent, one) for one in (*arguments, *results)])
         active = range(len(arguments))
         self.entries.append(HostCallRecord(call, (*arguments,), (*results,), keeps, active, caller()))
         for result in results:
             self._track(result.allocation)
-        return results
-
-    def _record_func(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
-        call, kept = of_recorded(backward, arrays, BASE), tuple(map(self.parent.copy, arrays))
-        self.entries.append(FunctionRun(call, arrays, kept))
-        for elements in arrays:
-            self._track(elements.allocation)
 
     def _snapshot(
         self, elements: array, region: Region, grid: Extents, arguments: Sequence[Argument]
