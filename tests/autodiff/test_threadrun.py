@@ -39,6 +39,16 @@ def copy_shared(a: array[float], b: array[float]):
 )
 
 
+HALVES = kl.compile(
+    """def halve(x: array[float], y: array[float16]):
+    y[tid()] = float16(x[tid()])
+
+def weigh(y: array[float16], weight: float, z: array[float]):
+    z[tid()] += weight * float(y[tid()])
+"""
+)
+
+
 def pairs(seen: Any) -> list[tuple[str, str, Any]]:
     return [(one.name, "reads" if one.is_read else one.sign, one.value) for one in seen]
 
@@ -213,6 +223,19 @@ def test_a_record_of_a_tape_is_traced_on_the_cotangents_that_arrived_there(
     again = kl.trace(tape, -3, 1)  # of the last backward
     assert pairs(again.adjoint) == pairs(first.adjoint)
     assert "record 0 of the tape, run again" in str(again)
+
+
+def test_a_traced_record_gets_sums_of_halves_as_a_backward_pass_adds_them() -> None:
+    """In float32: added in halves, twenty ones after 2048 are lost."""
+    x, z = (kl.ones(1, dtype=float, requires_grad=True) for _ in range(2))
+    y = kl.zeros(1, dtype=kl.float16, requires_grad=True)
+    with kl.Tape() as tape:
+        HALVES["halve"][1](x, y)
+        for weight in (*[1.0] * 20, 2048.0):
+            HALVES["weigh"][1](y, weight, z)
+    run, parts = kl.trace(tape, 0, loss=z), kl.contributions(tape, x, 0, z)
+    tape.backward(z)
+    assert last(run, "x_bar[0]") == parts.total == x.grad[0] == 2068.0
 
 
 def test_a_record_that_cannot_be_traced_is_refused(recorded: tuple[kl.Tape, kl.array, kl.array]) -> None:

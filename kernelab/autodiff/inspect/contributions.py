@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelab.autodiff.inspect.zero_lines import ZeroLine, dead_ends_behind, zero_lines
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.backward import BackwardPlan
+from kernelab.autodiff.records.backward import BackwardPlan, sweep
 from kernelab.autodiff.records.hazards import Guard
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record
@@ -264,15 +264,14 @@ class _Sweep:
         seeded(seeds, frozenset(), self.adjoints)
         self.keep(None, "the cotangent of the sweep", "", [], np.zeros_like(self.now()))
         with unrecorded():
-            plan = BackwardPlan(self.records, seeds)
-            for i in range(len(self.records) - 1, self.last(plan), -1):
-                if i in plan.live:
-                    self.pull(i)
+            end = self.end(BackwardPlan(self.records, seeds))
+            plan = BackwardPlan(self.records, seeds, shared={self.primal.allocation})
+            sweep(plan, self.adjoints, BASE, self.pull, end)
         parts = tuple(part for part in self.parts if np.any(part.value != 0))
         return Contributions(self.position, self.now(), parts)
 
-    def last(self, plan: BackwardPlan) -> int:
-        """The record before the first that reads the element: there, its gradient is published."""
+    def end(self, plan: BackwardPlan) -> int:
+        """The first record that reads the element: after it, its gradient is published."""
         strides = self.primal.strides
         offset = self.bytes.start - self.bar.ptr + self.primal.offset
         ones = (1,) * self.primal.ndim
@@ -281,14 +280,14 @@ class _Sweep:
         reading = [(i, one.is_input) for i, one in published if one.elements.overlaps(element)]
         if not reading:
             return len(self.records)
-        return -1 if any(leaf for _, leaf in reading) else min(i for i, _ in reading) - 1
+        return 0 if any(leaf for _, leaf in reading) else min(i for i, _ in reading)
 
-    def pull(self, i: int) -> None:
+    def pull(self, records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
         """Take the adjoints through a record, and note what the element got."""
-        record, before = self.records[i], self.now()
+        record, before = records[i], self.now()
         changes = self.watched(record)
         if changes is None:
-            record.pull(self.adjoints, BASE)
+            record.pull(adjoints, BASE)
             mine = self.primal.allocation
             is_written = any(one.allocation is mine and one.overlaps(self.primal) for one in record.written)
             if is_written and not np.array_equal(self.now(), before, equal_nan=True):

@@ -10,11 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelab.autodiff.checks.lost_digits import digits, digits_of
-from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.backward import BackwardPlan
-from kernelab.autodiff.records.records import LaunchRecord, Record, pullback_of
+from kernelab.autodiff.records.records import LaunchRecord, pullback_of
 from kernelab.autodiff.tape.finite import as_launched
-from kernelab.autodiff.tape.seeds import Seeds, seeded
+from kernelab.autodiff.tape.measures import sweep_on_copies
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE
@@ -30,7 +28,6 @@ from kernelab.passes.common.copying import widen
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import readable
 from kernelab.runtime.context.conversion import described
-from kernelab.runtime.context.recorder import unrecorded
 from kernelab.runtime.kernel.arguments import Reference, ordered, require_arguments_readable
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Groups, Pullback
@@ -147,7 +144,7 @@ def trace_record(
         raise TapeError(Diagnostic("say what the gradient is of", code="trace", hint=hint))
     position = _position(thread, launch.grid)
     linear = int(np.ravel_multi_index(position, launch.grid.extents))
-    saved, adjoints = launch.saved(), arriving(records, seeds, k % len(records))
+    saved, adjoints = launch.saved(), sweep_on_copies(records, seeds, end=k % len(records) + 1)
     again, wide = as_launched(launch), None
     way = Way(reverse.unmerged, launch.grid, linear, keeps, expressions)
     if compare is not None:
@@ -175,17 +172,6 @@ def _arguments(record: LaunchRecord, again: Mapping[int, array] | None) -> list[
     arguments = [again.get(i, argument) for i, argument in enumerate(record.call.arguments)]
     parts = zip(arguments, record.call.parts[1:], strict=True)
     return [one if isinstance(one, array) else part for one, part in parts]
-
-
-def arriving(records: Sequence[Record], seeds: Seeds, k: int) -> Adjoints:
-    """The adjoints that a sweep from some cotangents has when it comes to record `k`."""
-    adjoints = seeded(seeds, frozenset(), Adjoints())
-    with unrecorded():
-        plan = BackwardPlan(records, seeds)
-        for i in range(len(records) - 1, k, -1):
-            if i in plan.live:
-                records[i].pull(adjoints, BASE)
-    return adjoints
 
 
 def _of_cotangents(seen: Sequence[Seen], primal: Function) -> list[Seen]:

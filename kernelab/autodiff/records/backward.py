@@ -336,8 +336,13 @@ Puller = Callable[[Sequence[Record], int, Adjoints], None]
 """Takes the adjoints through a record, by its position, and looks at them."""
 
 
-def sweep(plan: BackwardPlan, adjoints: Adjoints, level: Level, puller: Puller | None = None) -> None:
-    """Run the adjoints of the live records in reverse, at a level; publish what they are about to change."""
+def sweep(
+    plan: BackwardPlan, adjoints: Adjoints, level: Level, puller: Puller | None = None, end: int = 0
+) -> None:
+    """Run the adjoints of the live records in reverse, at a level; publish what they are about to change.
+
+    The last one to run is that of record `end`.
+    """
     records, live, after, retired, narrow = plan.records, plan.live, plan.after, plan.retired, plan.narrow
     if plan.mixed:
         plan.held = _gradients_now(
@@ -346,7 +351,7 @@ def sweep(plan: BackwardPlan, adjoints: Adjoints, level: Level, puller: Puller |
     for elements in plan.before:
         publish(elements, adjoints)
     last = min(live, default=-1)
-    for i in range(len(records) - 1, -1, -1):
+    for i in range(len(records) - 1, end - 1, -1):
         if i in live:
             if puller is not None:
                 puller(records, i, adjoints)

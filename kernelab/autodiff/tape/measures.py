@@ -120,10 +120,14 @@ class Profile(Printed):
 # ---------------------------------------------------------------------------------------------------- sweeps
 
 
-def sweep_on_copies(records: Sequence[Record], seeds: Seeds, puller: Puller) -> None:
-    """Take adjoints back through records without publishing any."""
+def sweep_on_copies(
+    records: Sequence[Record], seeds: Seeds, puller: Puller | None = None, end: int = 0
+) -> Adjoints:
+    """Take adjoints back through records, down to record `end`, and publish none; what they are then."""
+    adjoints = seeded(seeds, frozenset(), Adjoints())
     with unrecorded():
-        sweep(BackwardPlan(records, seeds, shared=()), seeded(seeds, frozenset(), Adjoints()), BASE, puller)
+        sweep(BackwardPlan(records, seeds, shared=()), adjoints, BASE, puller, end)
+    return adjoints
 
 
 class Measurement:
