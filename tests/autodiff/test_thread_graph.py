@@ -77,6 +77,11 @@ def ruled(x: array[float], n: int, y: array[float]):
         s += clipped(x[i]) * clipped(x[i + 1] * 2.0)
     y[i] = s
 
+def from_the_end(x: array[float], y: array[float]):
+    i = tid()
+    y[2] = x[0] * x[0]
+    y[0] = y[i - 1] * 3.0
+
 def count(n: array[int]):
     n[tid()] += 1
 """
@@ -121,6 +126,13 @@ def test_what_flows_back_to_the_elements_is_the_gradient_of_the_tape(name: str, 
     graph = kl.graph(D[name], 0, dim=1, inputs=[*arrays()[:1], n], outputs=[kl.zeros(3, dtype=float)])
     found = gathered(graph)
     assert [found.get(f"x[{i}]", 0.0) for i in range(3)] == pytest.approx(x.grad.numpy().tolist(), rel=1e-5)
+
+
+def test_an_element_that_is_counted_from_the_end_is_the_one_that_was_written() -> None:
+    x, y = arrays()
+    graph = kl.graph(D["from_the_end"], 0, dim=1, inputs=[x], outputs=[y])
+    (read,) = [one for one in graph.operations if one.text == "y[-1]"]
+    assert [graph.operations[k].text for k in read.operands] == ["y[2] = v3"]
 
 
 def test_vectors_and_nested_calls_have_the_gradient_of_func() -> None:

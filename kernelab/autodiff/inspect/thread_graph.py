@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelab.autodiff.inspect.thread_run import MOST, ThreadArguments, thread_of_call
-from kernelab.backend.cpu.chunk import Chunk
+from kernelab.backend.cpu.chunk import Chunk, component_of
 from kernelab.backend.cpu.interpreter import run_thread
 from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.codegen.listing.listing import statements_of
@@ -342,11 +342,10 @@ class _Followed(Chunk):
     def element(self, stmt: ir.Load | ir.Store | ir.Atomic, frame: Frame) -> tuple[str, int]:
         """An element as it is written, and its address."""
         indices = [int(frame.places(index)[0]) for index in stmt.indices]
-        storage = self.storage(stmt.array)
-        own = [0] if stmt.array in self.locals else []
-        pairs = zip([*own, *indices], storage.strides, strict=False)
-        address = storage.ctypes.data + sum(place * stride for place, stride in pairs)
-        return f"{stmt.array.hint}[{', '.join(map(str, indices))}]", int(address)
+        places, _ = self.places(stmt, frame)
+        whole = places[: len(places) - len(component_of(stmt))]
+        address = int(self.addresses(stmt.array, whole)[0])
+        return f"{stmt.array.hint}[{', '.join(map(str, indices))}]", address
 
     def iteration(
         self, stmt: ir.Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None

@@ -4,7 +4,7 @@ A chunk's threads run in lockstep.  Those whose lanes a branch or a loop leaves 
 failed have no effects any more, nor do those after them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, assert_never
 
 import numpy as np
@@ -306,6 +306,12 @@ class Chunk:
     def _own_lanes(self, stmt: ir.Load | ir.Store | ir.Atomic, frame: Frame, live: int) -> tuple[Numpy, ...]:
         """The first index into a local array, which has the threads of the chunk as first axis."""
         return (self.own(frame)[:live],) if stmt.array in self.locals else ()
+
+    def addresses(self, array: ir.Var, places: Sequence[Any]) -> Numpy:
+        """The addresses of elements of an array, or of components where the places say which."""
+        elements = self.storage(array)
+        steps = [np.multiply(k, stride) for k, stride in zip(places, elements.strides, strict=False)]
+        return np.asarray(elements.ctypes.data + sum(steps))
 
     def allocate(self, var: ir.Var, shape: tuple[int, ...], frame: Frame) -> None:
         if var not in self.locals:

@@ -277,11 +277,7 @@ class Pointed(Chunk):
 
     def hits(self, stmt: ir.Store | ir.Atomic, places: Sequence[Any]) -> Numpy:
         """The lanes whose index, at some places, is that of the element."""
-        elements = self.storage(stmt.array)
-        addresses = elements.ctypes.data + sum(
-            np.asarray(place, np.int64) * stride
-            for place, stride in zip(places, elements.strides, strict=False)
-        )
+        addresses = self.addresses(stmt.array, places)
         return np.flatnonzero((addresses >= self.element.start) & (addresses < self.element.stop))
 
 

@@ -171,12 +171,7 @@ class Tracing(Chunk):
 
     def place(self, stmt: ir.Load | ir.Store | ir.Atomic, frame: Frame) -> int:
         """The address of the element that a statement touches."""
-        elements, lane = self.storage(stmt.array), [0] if stmt.array in self.locals else []
-        indices = [*lane, *(int(frame.places(index)[0]) for index in stmt.indices)]
-        extents = elements.shape[: len(indices)]
-        pairs = zip(indices, extents, elements.strides, strict=False)
-        start = elements.ctypes.data + (stmt.component or 0) * elements.itemsize
-        return int(start + sum((i + n * (i < 0)) * stride for i, n, stride in pairs))
+        return int(self.addresses(stmt.array, self.places(stmt, frame)[0])[0])
 
 
 def trace_zeros(function: ir.Function, args: Args, thread: int, element: range) -> list[Cotangent]:
