@@ -299,12 +299,9 @@ class _Sweep:
 
     def watched(self, record: Record) -> list[Change] | None:
         """Run a launch thread by thread if it has the element in reach; None if it has not been run."""
-        if not isinstance(record, LaunchRecord):
+        if not isinstance(record, LaunchRecord) or not isinstance(record.pullback, Pullback):
             return None
-        pullback = record.pullback
-        if not isinstance(pullback, Pullback) or record.is_switched_off:
-            return None
-        adjoint = inline(pullback.unmerged.adjoint)
+        adjoint = inline(record.pullback.unmerged.adjoint)
         near = any(reached.allocation is self.primal.allocation for reached in record.active)
         if not near or not can_be_pointed(adjoint):
             return None

@@ -96,7 +96,7 @@ def _inside(
     here = ZeroLine(i, record.title, str(record.place), None, None, "")
     pullback, ends = record.pullback, [*_dead_ends(here, record, memory, conditions=False)]
     active = {one.allocation for one in record.active}
-    if memory not in active or not isinstance(pullback, Pullback) or record.is_switched_off:
+    if memory not in active or not isinstance(pullback, Pullback):
         yield from _dead_ends(here, record, memory)
         return
     adjoint = scalarise(inline(pullback.unmerged.adjoint))

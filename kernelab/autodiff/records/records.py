@@ -99,7 +99,7 @@ class Outline:
     arrays read and used that did not require gradients.  The functions take what stands at some of the
     positions out of the arguments.
     `pullback` is the KernelTypeError where there is no adjoint, None where nothing could be differentiated;
-    `switched_off` says that the user wants none.  In a launch that `is_plain` no chain ends.
+    `switched_off` says that there is none as the user wants none.  In a launch that `is_plain` no chain ends.
     """
 
     pullback: Pullback | KernelTypeError | None
@@ -267,11 +267,6 @@ class LaunchRecord(LaunchEntry):
         return self.outline.pullback
 
     @property
-    def is_switched_off(self) -> bool:
-        """Whether the user has said that the kernel has no backward pass."""
-        return self.outline.switched_off
-
-    @property
     def arguments(self) -> Mapping[str, Any]:
         """The arguments by the names of the parameters."""
         names = (parameter.name for parameter in self.kernel.plan.parameters)
@@ -327,7 +322,7 @@ class LaunchRecord(LaunchEntry):
         None where an error may end the adjoint half way.
         """
         outline, pullback = self.outline, self.outline.pullback
-        if outline.switched_off or outline.references or not isinstance(pullback, Pullback):
+        if outline.references or not isinstance(pullback, Pullback):
             return ()
         if self.snapshots or pullback.adjoint.keeps:  # it may fail, and what was there before has to stay
             return ()
@@ -411,7 +406,7 @@ class LaunchRecord(LaunchEntry):
         pullback, call = self.outline.pullback, self.call
         if call.grid.threads < MANY or not isinstance(pullback, Pullback) or not pullback.cleared:
             return ()
-        if self.outline.switched_off or self.outline.references or self.snapshots or self.residuals:
+        if self.outline.references or self.snapshots or self.residuals:
             return ()
         if call.config is not DEFAULT_CONFIG or call.space is not None or pullback.adjoint.keeps:
             return ()
@@ -449,7 +444,7 @@ class LaunchRecord(LaunchEntry):
 
     def check(self, adjoints: Adjoints) -> None:
         """Raise an error where the adjoint has races or reads what nobody has written, in checked mode."""
-        if self.kernel.check is None or self.is_switched_off or not isinstance(self.pullback, Pullback):
+        if self.kernel.check is None or not isinstance(self.pullback, Pullback):
             return
         saved, adjoint = self.saved(), self.pullback.adjoint
         arguments = [saved.get(i, argument) for i, argument in enumerate(self.call.arguments)]

@@ -160,13 +160,12 @@ class Measurement:
             self._note(i, record, max(norms, key=lambda one: np.inf if np.isnan(one) else one), line)
 
     def _loops(self, record: Record, adjoints: Adjoints) -> Iterator[tuple[tuple[Span, int], float]]:
-        if not isinstance(record, LaunchRecord) or record.is_switched_off:
+        if not isinstance(record, LaunchRecord) or not isinstance(record.pullback, Pullback):
             return
-        pullback = record.pullback
-        if not isinstance(pullback, Pullback) or record.call.space is not None:
+        if record.call.space is not None or record.grid.threads > MOST_THREADS:
             return
-        adjoint = pullback.adjoint.flat
-        if record.grid.threads > MOST_THREADS or not has_measurable_loops(adjoint):
+        adjoint = record.pullback.adjoint.flat
+        if not has_measurable_loops(adjoint):
             return
         saved = record.saved()  # alive until the run is over
         with adjoints.unchanged(one.allocation for one in record.active):
