@@ -26,7 +26,7 @@ from kernelab.frontend.meaning.meanings import (
     is_struct,
 )
 from kernelab.frontend.meaning.name_lookup import is_word
-from kernelab.frontend.meaning.syntax_trees import is_none, leaves
+from kernelab.frontend.meaning.syntax_trees import is_none, leaves, returning
 from kernelab.lang.build import zero
 from kernelab.lang.ir import Var
 from kernelab.lang.structs import Struct, StructArray
@@ -172,19 +172,12 @@ class Adjoints(ast.NodeTransformer):
         fields = Fields(self.inputs)
         node.body = [self.visit(fields.visit(stmt)) for stmt in node.body]
         if not leaves(node.body):
-            node.body.append(self._return(node.body[-1]))
+            node.body.append(returning(returned, node.body[-1]))
         first = node.args.args[0] if node.args.args else ast.arg("", lineno=node.lineno, col_offset=0)
         for name in self.names.values():
             node.args.kwonlyargs.append(ast.copy_location(ast.arg(name), first))
             node.args.kw_defaults.append(None)
         return template(node, old.places, old.scope, old.options)
-
-    def _return(self, place: ast.stmt) -> ast.stmt:
-        names: list[ast.expr] = [
-            ast.copy_location(ast.Name(name, ast.Load()), place) for name in self.returned
-        ]
-        value = ast.copy_location(ast.Tuple(names, ast.Load()), place) if names else None
-        return ast.copy_location(ast.Return(value), place)
 
     def error(self, node: ast.expr | ast.stmt, message: str, hint: str) -> None:
         self.errors.append(Diagnostic(message, self.rule.places(node), "type", hint=hint))
@@ -193,7 +186,7 @@ class Adjoints(ast.NodeTransformer):
         if node.value is not None and not is_none(node.value):
             hint = "add what it returns to adjoint[...] of an argument"
             self.error(node.value, f"the grad function {self.rule.name} cannot return a value", hint)
-        return self._return(node)
+        return returning(self.returned, node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         for target in node.targets:

@@ -11,6 +11,7 @@ derivatives need no rule.  Works on the syntax tree, before anything is known of
 """
 
 import ast
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from itertools import permutations
 
@@ -25,6 +26,7 @@ from kernelab.frontend.meaning.syntax_trees import (
     leaves,
     nodes,
     parameters,
+    returning,
     returns_value,
     states_result,
 )
@@ -51,10 +53,11 @@ def hand_back(node: ast.FunctionDef) -> HandsBack | None:
     for argument in refs:
         assert isinstance(argument.annotation, ast.Subscript)
         argument.annotation = argument.annotation.slice
-    returning = _Returning(node, [argument.arg for argument in refs])
-    node.body = [statement for stmt in node.body for statement in returning.statements(stmt)]
+    names = [argument.arg for argument in refs]
+    rewriting = _Returning(node, names)
+    node.body = [statement for stmt in node.body for statement in rewriting.statements(stmt)]
     if not leaves(node.body):
-        node.body.append(returning.at(node.body[-1], None))
+        node.body.append(returning(names, node.body[-1]))
     node.returns = None
     return handed
 
@@ -72,18 +75,14 @@ class _Returning(ast.NodeTransformer):
     def visit_Return(self, node: ast.Return) -> list[ast.stmt]:
         value = node.value
         if value is None or is_none(value):
-            return [self.at(node, None)]
+            return [returning(self.refs, node)]
         if self.stated is None:
-            return [self.at(node, value)]
+            return [returning(self.refs, node, value)]
         target = ast.Name(self.result, ast.Store())
         converted = ast.AnnAssign(target, self.stated, value, 1)
         assignment = ast.fix_missing_locations(ast.copy_location(converted, node))
-        return [assignment, self.at(node, ast.copy_location(ast.Name(self.result, ast.Load()), value))]
-
-    def at(self, place: ast.stmt, value: ast.expr | None) -> ast.Return:
-        items: list[ast.expr] = [ast.Name(name, ast.Load()) for name in self.refs]
-        whole = ast.Tuple([*([] if value is None else [value]), *items], ast.Load())
-        return ast.fix_missing_locations(ast.copy_location(ast.Return(whole), place))
+        result = ast.copy_location(ast.Name(self.result, ast.Load()), value)
+        return [assignment, returning(self.refs, node, result)]
 
 
 # ------------------------------------------------------------------------- calls
@@ -120,7 +119,7 @@ class Calls:
         assignment = ast.Assign([ast.Tuple([*names, *targets], ast.Store())], handed)
         yield ast.fix_missing_locations(ast.copy_location(assignment, stmt))
         if not isinstance(stmt, ast.Expr):
-            _replace(stmt, ast.copy_location(ast.Name(result, ast.Load()), call))
+            setattr(stmt, _slot(stmt), ast.copy_location(ast.Name(result, ast.Load()), call))
             yield stmt
 
     def _refuse_inside(self, stmt: ast.stmt, node: ast.Call) -> None:
@@ -202,30 +201,15 @@ def _reads(index: ast.expr, variable: str) -> bool:
     return any(isinstance(node, ast.Name) and node.id == variable for node in nodes(index))
 
 
+def _slot(stmt: ast.stmt) -> str:
+    """The field of a statement that may be a call which hands something back."""
+    return "test" if isinstance(stmt, ast.If) else "value"
+
+
 def _whole_call(stmt: ast.stmt) -> ast.Call | None:
     """The call that a statement consists of, or that is all of its right side."""
-    match stmt:
-        case ast.Assign(value=HandedCall()):
-            return None
-        case (
-            ast.Expr(value=ast.Call() as call)
-            | ast.Assign(value=ast.Call() as call)
-            | ast.AugAssign(value=ast.Call() as call)
-            | ast.AnnAssign(value=ast.Call() as call)
-            | ast.Return(value=ast.Call() as call)
-            | ast.If(test=ast.Call() as call)
-        ):
-            return call
-        case _:
-            return None
-
-
-def _replace(stmt: ast.stmt, result: ast.expr) -> None:
-    match stmt:
-        case ast.If():
-            stmt.test = result
-        case ast.Assign() | ast.AugAssign() | ast.AnnAssign() | ast.Return():
-            stmt.value = result
+    call = getattr(stmt, _slot(stmt), None)
+    return call if isinstance(call, ast.Call) and not isinstance(call, HandedCall) else None
 
 
 def _own(stmt: ast.stmt) -> Iterator[ast.AST]:
@@ -235,15 +219,8 @@ def _own(stmt: ast.stmt) -> Iterator[ast.AST]:
             yield part
 
 
-def _target(argument: ast.expr) -> ast.expr:
+def _target(argument: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
     """The same place as a target; what stands inside is shared with the argument."""
-    match argument:
-        case ast.Name(name):
-            target: ast.expr = ast.Name(name, ast.Store())
-        case ast.Attribute(value=value, attr=attr):
-            target = ast.Attribute(value, attr, ast.Store())
-        case ast.Subscript(value=value, slice=slice):
-            target = ast.Subscript(value, slice, ast.Store())
-        case _:
-            raise AssertionError(argument)
-    return ast.copy_location(target, argument)
+    target = copy.copy(argument)
+    target.ctx = ast.Store()
+    return target

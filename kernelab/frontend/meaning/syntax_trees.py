@@ -349,6 +349,13 @@ def returns_value(body: Sequence[ast.stmt]) -> bool:
     return any(isinstance(stmt, ast.Return) and not is_none(stmt.value) for stmt in statements(body))
 
 
+def returning(names: Iterable[str], place: ast.stmt, value: ast.expr | None = None) -> ast.Return:
+    """A statement that returns variables, behind a value if there is one; it stands where `place` does."""
+    items = [*([] if value is None else [value]), *(ast.Name(name, ast.Load()) for name in names)]
+    whole = ast.Tuple(items, ast.Load()) if items else None
+    return ast.fix_missing_locations(ast.copy_location(ast.Return(whole), place))
+
+
 def states_result(node: ast.FunctionDef) -> bool:
     """Whether a def says that it returns something."""
     return not is_none(node.returns)
