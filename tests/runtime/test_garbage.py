@@ -75,10 +75,10 @@ def test_a_watcher_that_goes_while_another_one_is_added_disturbs_nothing() -> No
             self.itself = self
 
     before = gc.get_threshold()
+    gc.freeze()  # what earlier tests have left need not be looked through each time
     try:
-        for threshold in range(
-            1, 60
-        ):  # once at each of the objects that adding makes, Python looks for garbage
+        # Python looks for garbage once at each of the objects that adding makes.
+        for threshold in range(1, 60):
             gc.disable()
             gc.collect()
             watches, living = Watches(), [Circle() for _ in range(3)]
@@ -94,4 +94,5 @@ def test_a_watcher_that_goes_while_another_one_is_added_disturbs_nothing() -> No
             assert watches.of(7, 8) == [living[2]]
     finally:
         gc.set_threshold(*before)
+        gc.unfreeze()
         gc.enable()
