@@ -84,7 +84,7 @@ def test_a_watcher_that_goes_while_another_one_is_added_disturbs_nothing() -> No
             watches, living = Watches(), [Circle() for _ in range(3)]
             for watcher, start in zip(living, (5, 30), strict=False):
                 watches.add(watcher, start, start + 1)
-            watches.add(Circle(), 10, 11)
+            watches.add(Circle(), 6, 7)
             gc.set_threshold(threshold)
             gc.enable()
             watches.add(living[2], 7, 8)
