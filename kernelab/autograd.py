@@ -127,15 +127,15 @@ def jacobian(
            [0., 6.]], dtype=float32)
     """
     require_choice(sparse, "sparse", "jacobian")
-    subject, labels = _subject("jacobian", function, dim, inputs, outputs, device, metadata)
+    subject = _subject("jacobian", function, dim, inputs, outputs, device, metadata)
     for source in subject.sources:
         look_at(source.elements)  # the result is the host's: no tape differentiates it
     selection = Selection(input_output_mask, max_outputs_per_var)
     with apart("jacobian"), configured(config_of(block_dim, max_blocks)):
         if sparse and max_outputs_per_var <= 0:
-            jacobians = sparse_jacobians(subject, selection, labels, always=sparse != "auto")
+            jacobians = sparse_jacobians(subject, selection, always=sparse != "auto")
         else:
-            jacobians = by_adjoint(subject, selection, labels)
+            jacobians = by_adjoint(subject, selection)
     if plot_jacobians:
         plot_kernel_jacobians(jacobians, title=f"Jacobians of {subject.name}")
     return jacobians
@@ -161,13 +161,13 @@ def jacobian_fd(
     With `max_inputs_per_var`, only so many columns of each are computed.  Otherwise as `jacobian`.
     """
     require_step(eps)
-    subject, labels = _subject("jacobian_fd", function, dim, inputs, outputs, device, metadata)
+    subject = _subject("jacobian_fd", function, dim, inputs, outputs, device, metadata)
     for source in subject.sources:
         look_at(source.elements)  # the result is the host's: no tape differentiates it
     selection = Selection(input_output_mask, 0, max_inputs_per_var)
     with apart("jacobian_fd"), configured(config_of(block_dim, max_blocks)):
-        jacobians = differences(subject, selection, eps, labels=labels)
-        by_host = through_host(subject, labels)
+        jacobians = differences(subject, selection, eps)
+        by_host = through_host(subject)
     if by_host:
         _warn_of_host(subject, sorted(by_host))
     if plot_jacobians:
@@ -227,7 +227,7 @@ def gradcheck(
     >>> bool(kl.autograd.gradcheck(kl.compile(text)["square"], 2, [x], [y], show_summary=False))
     True
     """
-    subject, _ = _subject("gradcheck", function, dim, inputs, outputs, device, None)
+    subject = _subject("gradcheck", function, dim, inputs, outputs, device, None)
     selection = Selection(input_output_mask, max_outputs_per_var, max_inputs_per_var)
     entries_wanted = plot_relative_error or plot_absolute_error
     with configured(config_of(block_dim, max_blocks)):
@@ -374,7 +374,7 @@ def taylor_test(
     if the slope is 2, and rules that users wrote are linear and agree in both modes, and shows two plots and
     a table unless `show_summary` is false.
     """
-    subject, _ = _subject("taylor_test", function, dim, inputs, outputs, device, None)
+    subject = _subject("taylor_test", function, dim, inputs, outputs, device, None)
     report = taylor(subject)
     return _shown(report) if show_summary else report
 
@@ -423,8 +423,8 @@ def _subject(
     outputs: Sequence[Any] | None,
     device: Any,
     metadata: FunctionMetadata | None,
-) -> tuple[Subject, Sequence[str]]:
-    """The function to differentiate, and the names of outputs that are known only after a run."""
+) -> Subject:
+    """The function to differentiate."""
     place = None if device is None else get_device(device)
     if not callable(function):
         message = f"{what} takes a kernel or a Python function, not {a_thing(function)}"
@@ -445,7 +445,7 @@ def _subject(
         subject = of_kernel(function, dim, sources, targets, what)
     else:
         subject = of_function(function, varied_inputs(function, sources), targets, what)
-    return _named(subject, metadata), metadata.output_labels if metadata else ()
+    return _named(subject, metadata)
 
 
 def _listed(what: str, name: str, role: str, arguments: Any) -> list[Any]:
@@ -469,6 +469,7 @@ def _named(subject: Subject, metadata: FunctionMetadata | None) -> Subject:
             for v in variables
         )
 
-    outputs = None if subject.outputs is None else renamed(subject.outputs, metadata.output_labels)
+    name, labels = metadata.key or subject.name, metadata.output_labels
+    outputs = None if subject.outputs is None else renamed(subject.outputs, labels)
     sources = renamed(subject.sources, metadata.input_labels)
-    return replace(subject, name=metadata.key or subject.name, sources=sources, outputs=outputs)
+    return replace(subject, name=name, sources=sources, outputs=outputs, labels=labels)

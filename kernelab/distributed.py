@@ -342,7 +342,7 @@ class _Colored(Problem):
     """A sparse Jacobian whose runs are tasks."""
 
     def __init__(self, f: Function, x: array, blocks: int) -> None:
-        super().__init__(of_function(f, [clone(x, requires_grad=True)], (), "jacobian"), ())
+        super().__init__(of_function(f, [clone(x, requires_grad=True)], (), "jacobian"))
         self.f, self.x, self.blocks = f, x, blocks
 
     def tangents(self, i: int, reading: Reading) -> list[Any]:

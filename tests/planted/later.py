@@ -76,14 +76,14 @@ BROKEN_CHECKS = (
     Fault(
         "a gradient check does not look for chains through the host",
         AUTODIFF,
-        "by_host = through_host(subject, labels)",
+        "by_host = through_host(subject)",
         "by_host = frozenset[str]()",
         ("tests/contract/test_host_chains.py",),
     ),
     Fault(
         "a gradient check does not look for races",
         AUTODIFF,
-        "    raced = races(subject, labels)\n    if fast",
+        "    raced = races(subject)\n    if fast",
         "    raced: dict[Any, Raced] = {}\n    if fast",
         ("tests/contract/test_verdicts.py",),
     ),

@@ -238,7 +238,6 @@ def check(
     subject: Subject,
     tolerance: Tolerance | None = None,
     selection: Selection | None = None,
-    labels: Sequence[str] = (),
     fast: Fast = "auto",
 ) -> GradcheckReport:
     """Compare every Jacobian of a subject from its adjoint with differences.
@@ -249,10 +248,10 @@ def check(
     limit, chosen = tolerance or Tolerance(), selection or Selection()
     require_choice(fast, "fast", "gradcheck")
     with apart("gradcheck"):
-        report = _compared(subject, limit, chosen, labels, fast)
+        report = _compared(subject, limit, chosen, fast)
         if report:
-            report = _with_rules(subject, report, chosen, labels)
-        by_host = through_host(subject, labels)
+            report = _with_rules(subject, report, chosen)
+        by_host = through_host(subject)
     if not by_host:
         return report
     pairs = (
@@ -262,14 +261,12 @@ def check(
     return replace(report, pairs=tuple(pairs))
 
 
-def _with_rules(
-    subject: Subject, report: GradcheckReport, chosen: Selection, labels: Sequence[str]
-) -> GradcheckReport:
+def _with_rules(subject: Subject, report: GradcheckReport, chosen: Selection) -> GradcheckReport:
     """The report, where rules that users wrote fail by what neither entries nor differences show."""
-    exact = Trace(subject, labels, Wide(BASE))
+    exact = Trace(subject, Wide(BASE))
     by_labels = {
         (subject.sources[i].label, exact.targets[j].label): fault
-        for (i, j), fault in faults(exact, chosen, labels).items()
+        for (i, j), fault in faults(exact, chosen).items()
     }
     pairs = []
     for pair in report.pairs:
@@ -291,29 +288,25 @@ def _zeros(trace: Trace) -> Iterable[DeadEnd]:
     return by_line.values()
 
 
-def _compared(
-    subject: Subject, limit: Tolerance, chosen: Selection, labels: Sequence[str], fast: Fast
-) -> GradcheckReport:
-    raced = races(subject, labels)
+def _compared(subject: Subject, limit: Tolerance, chosen: Selection, fast: Fast) -> GradcheckReport:
+    raced = races(subject)
     if fast and not raced:
-        screening = screen(subject, chosen, limit.eps, labels, least=0 if fast is True else LARGE)
+        screening = screen(subject, chosen, limit.eps, least=0 if fast is True else LARGE)
         if screening.agreed:
             pairs = (_along_directions(chosen, *agreed) for agreed in screening.agreed)
             return GradcheckReport(subject.name, tuple(pairs))
         if screening.suspects:
-            some = Whole(subject, chosen, limit.eps, labels, screening.suspects)
-            results = _entry_by_entry(subject, some, limit, labels)
+            some = Whole(subject, chosen, limit.eps, screening.suspects)
+            results = _entry_by_entry(subject, some, limit)
             if screening.complete or not all(result.passed for result in results):
                 return GradcheckReport(subject.name, tuple(results), compared=tuple(some.pairs))
-    asked = by_pattern(subject, chosen, limit.eps, labels) or Whole(subject, chosen, limit.eps, labels)
-    results = _entry_by_entry(subject, asked, limit, labels)
+    asked = by_pattern(subject, chosen, limit.eps) or Whole(subject, chosen, limit.eps)
+    results = _entry_by_entry(subject, asked, limit)
     results = [_raced(subject, pair, each, raced) for pair, each in zip(asked.pairs, results, strict=True)]
     return GradcheckReport(subject.name, tuple(results), compared=tuple(asked.pairs))
 
 
-def _entry_by_entry(
-    subject: Subject, asked: Witnesses, limit: Tolerance, labels: Sequence[str]
-) -> list[PairResult]:
+def _entry_by_entry(subject: Subject, asked: Witnesses, limit: Tolerance) -> list[PairResult]:
     """Compare the entries, with a verdict for each pair that fails."""
     if limit.eps is None:
         for k, pair in enumerate(asked.pairs):
@@ -322,7 +315,7 @@ def _entry_by_entry(
                 settle(pair, off, asked.looks(k, off), asked.terms[k])
     results = [_compare(pair, limit) for pair in asked.pairs]
     if not all(result.passed for result in results):
-        return _judged(subject, asked, results, limit, labels)
+        return _judged(subject, asked, results, limit)
     return [_at_kink(subject, asked, k, result, limit) for k, result in enumerate(results)]
 
 
@@ -373,7 +366,7 @@ def _along_directions(
 
 
 def _judged(
-    subject: Subject, asked: Witnesses, results: Sequence[PairResult], limit: Tolerance, labels: Sequence[str]
+    subject: Subject, asked: Witnesses, results: Sequence[PairResult], limit: Tolerance
 ) -> list[PairResult]:
     """The results with a verdict for those that failed."""
     again, tangents = asked.adjoints(BASE), cache(asked.tangents)
@@ -382,7 +375,7 @@ def _judged(
         if not result.passed:
             if not _repeats(pair, again[k]):
                 result = replace(result, verdict="nondeterministic")
-            elif (imprecise := _imprecise(subject, pair, result, limit, labels)) is not None:
+            elif (imprecise := _imprecise(subject, pair, result, limit)) is not None:
                 result = imprecise
             else:
                 moved = tangents()
@@ -398,16 +391,14 @@ def _repeats(pair: Pair, again: Floats) -> bool:
     return np.array_equal(before, after, equal_nan=True)
 
 
-def _imprecise(
-    subject: Subject, pair: Pair, result: PairResult, limit: Tolerance, labels: Sequence[str]
-) -> PairResult | None:
+def _imprecise(subject: Subject, pair: Pair, result: PairResult, limit: Tolerance) -> PairResult | None:
     """The result where the adjoint fails by its precision alone: in float64 it agrees with differences."""
     exact, excess = copy(pair), limit.excess(pair)
     exact.adjoint = pair.exact
     off = excess > 1.0
     if not np.isfinite(pair.exact[off]).all() or (limit.excess(exact)[off] > 1.0).any():
         return None
-    loss = parted(subject, labels, pair, int(np.argmax(excess)))
+    loss = parted(subject, pair, int(np.argmax(excess)))
     if loss is None:
         return None
     return replace(result, verdict="precision", explanation=loss[0], span=loss[1])

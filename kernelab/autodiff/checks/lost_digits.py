@@ -301,14 +301,14 @@ def cotangents(function: ir.Function) -> frozenset[ir.Var]:
 
 
 def compared(
-    subject: Subject, labels: Sequence[str], output: Variable | None = None, row: int = 0
+    subject: Subject, output: Variable | None = None, row: int = 0
 ) -> tuple[SideBySide, list[Numpy]]:
     """Run a subject and its adjoint side by side: what was seen, and the gradients in its own precision.
 
     Number `row` of an output has the cotangent 1; without an output all have it.
     """
     level = SideBySide()
-    trace, bars = Trace(subject, labels, level), Adjoints()
+    trace, bars = Trace(subject, level), Adjoints()
     for target, elements in zip(trace.targets, trace.outputs, strict=True):
         bar = scalars(bars.of(elements)).host()
         if output is None:
@@ -319,7 +319,7 @@ def compared(
     return level, [scalars(bars.of(source)).host().reshape(-1) for source in trace.inputs]
 
 
-def parted(subject: Subject, labels: Sequence[str], pair: Pair, k: int) -> tuple[str, Span | None] | None:
+def parted(subject: Subject, pair: Pair, k: int) -> tuple[str, Span | None] | None:
     """Where float64 and a kernel's own precision part on the way to entry `k` of a Jacobian, in words.
 
     None where they do not: the program as it is written gives in its own precision what it gives in float64.
@@ -327,7 +327,7 @@ def parted(subject: Subject, labels: Sequence[str], pair: Pair, k: int) -> tuple
     """
     row, column = pair.place(k)
     try:
-        level, bars = compared(subject, labels, pair.output, row)
+        level, bars = compared(subject, pair.output, row)
     except KernelError:  # a run that fails in one of the two precisions
         return "", None
     i = subject.sources.index(pair.input)

@@ -42,7 +42,7 @@ class Reordered(Level):
         self.parent.move(dest, src, add)
 
 
-def races(subject: Subject, labels: Sequence[str] = ()) -> dict[Key, Raced]:
+def races(subject: Subject) -> dict[Key, Raced]:
     """By the key of each output that depends on the order of threads, where it does first."""
     if subject.kernel is not None and not subject.kernel.program.meets:
         return {}
@@ -51,7 +51,7 @@ def races(subject: Subject, labels: Sequence[str] = ()) -> dict[Key, Raced]:
     if not level.has_met:
         return {}
     usual = subject.start().go(BASE)
-    targets = subject.targets(usual, labels)
+    targets = subject.targets(usual)
     pairs = zip(targets, usual, turned, strict=True)
     differences = {target.key: first_difference(a, b) for target, a, b in pairs}
     return {key: raced for key, raced in differences.items() if raced is not None}

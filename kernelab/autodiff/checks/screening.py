@@ -80,16 +80,14 @@ class Screening:
     complete: bool = True
 
 
-def screen(
-    subject: Subject, selection: Selection, eps: float | None, labels: Sequence[str], least: int = 0
-) -> Screening:
+def screen(subject: Subject, selection: Selection, eps: float | None, least: int = 0) -> Screening:
     """Compare the products of every pair, unless fewer than `least` entries make these less work."""
-    own = Trace(subject, labels)
+    own = Trace(subject)
     targets = own.targets
     pairs = selection.pairs(subject.sources, targets)
     if sum(selection.entries(subject.sources[i], targets[j]) for i, j in pairs) < least:
         return Screening()
-    exact, rng = Trace(subject, labels, Wide(BASE)), np.random.default_rng(len(pairs))
+    exact, rng = Trace(subject, Wide(BASE)), np.random.default_rng(len(pairs))
     back: dict[int, tuple[Floats, list[Floats]]] = {}
     for j in dict.fromkeys(j for _, j in pairs):
         u = directions(rng, targets[j].count, selection.rows(targets[j]))
@@ -103,7 +101,7 @@ def screen(
     complete = True
     for i in dict.fromkeys(i for i, _ in pairs):
         among = {j: (back[j][0], back[j][1][i]) for k, j in pairs if k == i}
-        looked = _Input(exact, i, selection.columns(subject.sources[i]), eps, labels)
+        looked = _Input(exact, i, selection.columns(subject.sources[i]), eps)
         v = directions(rng, subject.sources[i].count, looked.used)
         parts, asked = looked.agreeing(among, v)
         if parts is None:
@@ -155,7 +153,7 @@ def rules_in(entries: Iterable[Any]) -> list[Custom | Native]:
     return [stmt for stmt in written if isinstance(stmt, Custom | Native)]
 
 
-def faults(exact: Trace, selection: Selection, labels: Sequence[str]) -> dict[tuple[int, int], Fault]:
+def faults(exact: Trace, selection: Selection) -> dict[tuple[int, int], Fault]:
     """By input and output: rules that are not linear, and tangents that are not those of the adjoint."""
     rules, by_pair = rules_in(exact.level.entries), dict[tuple[int, int], Fault]()
     if not rules:
@@ -173,7 +171,7 @@ def faults(exact: Trace, selection: Selection, labels: Sequence[str]) -> dict[tu
                 by_pair[i, j] = Fault("nonlinear", NOT_LINEAR.format("the adjoint", "a cotangent"), span)
             elif has_jvp:
                 v = directions(rng, sources[i].count, selection.columns(sources[i]))
-                message = _tangent_told(exact, i, j, (u, pulled[: len(u)], v), labels)
+                message = _tangent_told(exact, i, j, (u, pulled[: len(u)], v))
                 if message:
                     by_pair[i, j] = Fault("tangent", message, span)
     return by_pair
@@ -203,14 +201,12 @@ def is_linear(products: Floats, count: int) -> bool:
     return True
 
 
-def _tangent_told(
-    exact: Trace, i: int, j: int, vectors: tuple[Floats, Floats, Floats], labels: Sequence[str]
-) -> str:
+def _tangent_told(exact: Trace, i: int, j: int, vectors: tuple[Floats, Floats, Floats]) -> str:
     """How a product with the tangent differs from that with the adjoint, for `u`, ``J^T u`` and `v`."""
     u, pulled, v = vectors
     try:
         along = mixed(v)
-        pushed = tangents(exact.subject, Batch(Wide(BASE), len(along)), i, along, labels)[1][j]
+        pushed = tangents(exact.subject, Batch(Wide(BASE), len(along)), i, along)[1][j]
     except KernelError:  # what has an adjoint may have no tangent
         return ""
     if not is_linear(pushed, len(v)):
@@ -237,7 +233,6 @@ class _Input:
     position: int
     used: int
     eps: float | None
-    labels: Sequence[str]
 
     def agreeing(self, back: Back, v: Floats) -> tuple[dict[int, Products] | None, tuple[Back, Floats]]:
         """The worst products for each output, None if some differ; the vectors that show it.
@@ -285,7 +280,7 @@ class _Input:
 
     def _compared(self, back: Back, v: Floats, scale: float) -> "tuple[dict[int, Compared], list[Floats]]":
         """The products, and the derivatives of the outputs along each row of `v` times the steps."""
-        steps, values, slopes = along(self.exact.subject, self.position, v, self.eps, scale, self.labels)
+        steps, values, slopes = along(self.exact.subject, self.position, v, self.eps, scale)
         moves = v * steps
         compared = {j: Compared.of(u, slopes[j], pulled, moves, values[j]) for j, (u, pulled) in back.items()}
         return compared, slopes

@@ -75,11 +75,11 @@ class TaylorReport(ShownOnce):
         return bool(np.isfinite(self.derivative)) and int(finite.sum()) >= LEAST_STEPS
 
 
-def taylor(subject: Subject, labels: Sequence[str] = ()) -> TaylorReport:
+def taylor(subject: Subject) -> TaylorReport:
     """The Taylor test of a subject, all inputs moved together."""
     rng = np.random.default_rng(len(subject.sources))
     with apart("taylor_test"):
-        adjoint = Trace(subject, labels, Wide(BASE))
+        adjoint = Trace(subject, Wide(BASE))
         u = [directions(rng, t.count, t.count)[:1] for t in adjoint.targets]
         starts = [numbers(source.elements) for source in subject.sources]
         v = [directions(rng, len(x), len(x))[0] * np.maximum(1.0, np.abs(x)) for x in starts]
@@ -88,7 +88,7 @@ def taylor(subject: Subject, labels: Sequence[str] = ()) -> TaylorReport:
             sum(part[0] @ move for parts in pulled for part, move in zip(parts, v, strict=True))
         )
         values, size = _values(subject, v, u)
-        told = [fault.told for fault in faults(adjoint, Selection(), labels).values()]
+        told = [fault.told for fault in faults(adjoint, Selection()).values()]
     ahead, behind = values[: len(STEPS)], values[len(STEPS) :]
     with np.errstate(invalid="ignore", over="ignore"):
         changes = np.abs(ahead)
@@ -105,7 +105,7 @@ def _values(subject: Subject, v: Sequence[Floats], u: Sequence[Floats]) -> tuple
     An output that no step moves has no share in either: it may be large, and would hide the others.
     """
     along = {i: move[np.newaxis] for i, move in enumerate(v)}
-    _, looked = shifted(subject, along, (), [0.0, *STEPS, *-STEPS])
+    _, looked = shifted(subject, along, [0.0, *STEPS, *-STEPS])
     outputs = [y[:, 0] for y in looked]
     with np.errstate(invalid="ignore", over="ignore"):
         moves = [np.where(y == y[0], 0.0, y - y[0])[1:] for y in outputs]

@@ -174,13 +174,11 @@ class Witnesses(ABC):
         """The tangent's entries, None where there is no tangent."""
 
 
-def by_pattern(
-    subject: Subject, selection: Selection, eps: float | None, labels: Sequence[str]
-) -> Witnesses | None:
+def by_pattern(subject: Subject, selection: Selection, eps: float | None) -> Witnesses | None:
     """The entries of the patterns; None where that is not much less work than all entries."""
     if selection.max_inputs <= 0 and selection.max_outputs <= 0:
         try:
-            problem = Problem(subject, labels)
+            problem = Problem(subject)
             chosen = selection.pairs(subject.sources, problem.targets)
             parts = [compressed(problem, i, j) for i, j in chosen]
             sparse = [part for part in parts if part is not None]
@@ -195,20 +193,15 @@ class Whole(Witnesses):
     """All entries; `only` those of some columns, by the position of the input."""
 
     def __init__(
-        self,
-        subject: Subject,
-        selection: Selection,
-        eps: float | None,
-        labels: Sequence[str],
-        only: Mapping[int, Any] | None = None,
+        self, subject: Subject, selection: Selection, eps: float | None, only: Mapping[int, Any] | None = None
     ) -> None:
-        self.arguments = subject, selection, labels
+        self.arguments = subject, selection
         self.only = only
-        trace = Trace(subject, labels)
+        trace = Trace(subject)
         adjoint = exact = trace.jacobians(selection)
         if trace.epsilon > DOUBLE:
-            exact = Trace(subject, labels, Wide(BASE)).jacobians(selection)
-        numeric = differences(subject, selection, eps, only=only, labels=labels, quotient=SIDED)
+            exact = Trace(subject, Wide(BASE)).jacobians(selection)
+        numeric = differences(subject, selection, eps, only=only, quotient=SIDED)
         self.keys = list(adjoint)
         self.pairs = []
         for key in self.keys:
@@ -223,15 +216,15 @@ class Whole(Witnesses):
             self.pairs.append(Pair(a.input, a.output, a.numpy(), wide, trace.epsilon, values, mask))
 
     def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
-        subject, selection, labels = self.arguments
+        subject, selection = self.arguments
         i = subject.sources.index(self.pairs[k].input)
         wanted = np.flatnonzero(off.any(axis=0)).tolist()
-        jacobians = differences(subject, selection, None, scale, {i: wanted}, labels, quotient)
+        jacobians = differences(subject, selection, None, scale, {i: wanted}, quotient)
         return jacobians[self.keys[k]].numpy()
 
     def adjoints(self, base: Level) -> list[Floats]:
-        subject, selection, labels = self.arguments
-        jacobians = Trace(subject, labels, base).jacobians(selection)
+        subject, selection = self.arguments
+        jacobians = Trace(subject, base).jacobians(selection)
         return [jacobians[key].numpy() for key in self.keys]
 
     def tangents(self) -> list[Floats] | None:
@@ -277,12 +270,10 @@ class _Compressed(Witnesses):
     def _differences(self, k: int, eps: float | None, scale: float, quotient: Quotient) -> Any:
         (i, j), part = self.chosen[k]
         places, problem = (part.pattern.rows, part.pattern.columns), self.problem
-        return differences_by_color(
-            problem.subject, i, j, part.columns, places, eps, scale, problem.labels, quotient
-        )
+        return differences_by_color(problem.subject, i, j, part.columns, places, eps, scale, quotient)
 
     def adjoints(self, base: Level) -> list[Floats]:
-        trace = Trace(self.problem.subject, self.problem.labels, base)
+        trace = Trace(self.problem.subject, base)
         entries = []
         for (i, j), part in self.chosen:
             reading = part.reading("rows", dtype_of(trace.targets[j]))

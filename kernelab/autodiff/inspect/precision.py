@@ -96,7 +96,7 @@ def precision(
     else:
         subject = of_kernel(kernel_or_tape, dim, inputs, outputs, "precision")
     with apart("precision"):
-        level, _ = compared(subject, ())
+        level, _ = compared(subject)
     return _made(subject.name, level)
 
 

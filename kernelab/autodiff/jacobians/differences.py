@@ -44,7 +44,6 @@ def differences(
     eps: float | None = None,
     scale: float = 1.0,
     only: Mapping[int, Any] | None = None,
-    labels: Sequence[str] = (),
     quotient: Quotient | None = None,
 ) -> Jacobians:
     """The Jacobians at the step `eps`, or `scale` times the default; `only` some columns of some inputs."""
@@ -52,7 +51,7 @@ def differences(
 
     def look(i: int, some: np.ndarray[Any, Any]) -> tuple[Sequence[Variable], list[Floats]]:
         steps, lanes = _steps(subject, i, eps, scale)[some], np.arange(len(some))
-        targets, looked = _moved(subject, i, lanes, some, steps, labels, asked.shifts)
+        targets, looked = _moved(subject, i, lanes, some, steps, asked.shifts)
         with np.errstate(invalid="ignore", over="ignore"):
             return targets, [asked.read(y, steps[:, None]) for y in looked]
 
@@ -68,22 +67,21 @@ def differences_by_color(
     places: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
     eps: float | None,
     scale: float,
-    labels: Sequence[str],
     quotient: Quotient | None = None,
 ) -> Floats:
     """The entries of one Jacobian at some rows and columns, where columns of one colour share no row."""
     (row, column), steps, asked = places, _steps(subject, i, eps, scale), quotient or EXTRAPOLATED
-    _, looked = _moved(subject, i, colors, np.arange(len(colors)), steps, labels, asked.shifts)
+    _, looked = _moved(subject, i, colors, np.arange(len(colors)), steps, asked.shifts)
     with np.errstate(invalid="ignore", over="ignore"):
         return asked.read(looked[j][:, colors[column], row], steps[column])
 
 
 def along(
-    subject: Subject, i: int, v: Floats, eps: float | None, scale: float, labels: Sequence[str]
+    subject: Subject, i: int, v: Floats, eps: float | None, scale: float
 ) -> tuple[Floats, list[Floats], list[Floats]]:
     """The steps for one input, all outputs, and their derivatives along each row of `v` times the steps."""
     steps = _steps(subject, i, eps, scale)
-    _, looked = shifted(subject, {i: v * steps}, labels, SHIFTS)
+    _, looked = shifted(subject, {i: v * steps}, SHIFTS)
     with np.errstate(invalid="ignore", over="ignore"):
         return steps, [y[0] for y in looked], [extrapolated(y, np.ones(1)) for y in looked]
 
@@ -100,17 +98,16 @@ def _moved(
     lane: np.ndarray[Any, Any],
     wanted: np.ndarray[Any, Any],
     steps: Floats,
-    labels: Sequence[str],
     shifts: Sequence[float],
 ) -> tuple[Sequence[Variable], list[Floats]]:
     """All outputs for each shift and lane, where some numbers of an input are moved, each in its lane."""
     moves = np.zeros((int(lane.max(initial=0)) + 1, subject.sources[i].count))
     moves[lane, wanted] = steps
-    return shifted(subject, {i: moves}, labels, shifts)
+    return shifted(subject, {i: moves}, shifts)
 
 
 def shifted(
-    subject: Subject, moves: Mapping[int, Floats], labels: Sequence[str], shifts: Sequence[float]
+    subject: Subject, moves: Mapping[int, Floats], shifts: Sequence[float]
 ) -> tuple[Sequence[Variable], list[Floats]]:
     """All outputs for each shift and lane, where some inputs are moved by a row of `moves` in each lane."""
     lanes = len(next(iter(moves.values())))
@@ -124,7 +121,7 @@ def shifted(
                 batch.move(moved, batch.seeds(moved, shares), add=True)
         outputs = started.go(level)
     looked = [batch.numbers(level.wide(out)).reshape(len(shifts), lanes, -1) for out in outputs]
-    return subject.targets(outputs, labels), looked
+    return subject.targets(outputs), looked
 
 
 def extrapolated(y: Floats, steps: Floats) -> Floats:
@@ -174,7 +171,7 @@ SHARE = 0.01
 """Which share of its change an output may differ by."""
 
 
-def through_host(subject: Subject, labels: Sequence[str] = ()) -> frozenset[str]:
+def through_host(subject: Subject) -> frozenset[str]:
     """The labels of the outputs of a function that follow its inputs through the host."""
     if subject.kernel is not None:
         return frozenset()
@@ -190,7 +187,7 @@ def through_host(subject: Subject, labels: Sequence[str] = ()) -> frozenset[str]
     there = _run(subject, moves)[1]
     # Where the inputs are moved at a level, what the host has seen of them stays as it was.
     by_input = {i: move[np.newaxis] for i, move in enumerate(moves)}
-    targets, frozen = shifted(subject, by_input, labels, (0.0, 1.0))
+    targets, frozen = shifted(subject, by_input, (0.0, 1.0))
     frozen_here, frozen_there = ([y[k, 0] for y in frozen] for k in (0, 1))
     outcomes = [*zip(outputs, here, there, frozen_here, frozen_there, strict=True)]
     if not any(_differ(*outcome) for outcome in outcomes):

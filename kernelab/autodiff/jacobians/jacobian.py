@@ -232,9 +232,9 @@ def _named(key: Any, among: Sequence[Variable], kind: str) -> int:
 # ------------------------------------------------------------------------------------------ by derivatives
 
 
-def jacobians(subject: Subject, selection: Selection | None = None, labels: Sequence[str] = ()) -> Jacobians:
+def jacobians(subject: Subject, selection: Selection | None = None) -> Jacobians:
     """The Jacobians of a subject, by its adjoint."""
-    return Trace(subject, labels).jacobians(Selection() if selection is None else selection)
+    return Trace(subject).jacobians(Selection() if selection is None else selection)
 
 
 Look = Callable[[int, Values], tuple[Sequence[Variable], list[Values]]]
@@ -276,7 +276,6 @@ def by_columns(
 def columns(
     subject: Subject,
     selection: Selection,
-    labels: Sequence[str] = (),
     only: Mapping[int, Values] | None = None,
 ) -> Jacobians:
     """The Jacobians of a subject by tangents, column by column; `only` some columns of some inputs."""
@@ -286,7 +285,7 @@ def columns(
         dtype = scalar_of(source.elements.dtype).dtype
         seeds = np.zeros((len(some), source.count), dtype)
         seeds[np.arange(len(some)), some] = 1
-        targets, moved = tangents(subject, Batch(BASE, len(some)), i, seeds, labels)
+        targets, moved = tangents(subject, Batch(BASE, len(some)), i, seeds)
         return targets, [each.astype(dtype, copy=False) for each in moved]
 
     room = 4 * max((source.elements.allocation.nbytes for source in subject.sources), default=0)
@@ -294,7 +293,7 @@ def columns(
 
 
 def tangents(
-    subject: Subject, batch: Batch, i: int, seeds: Values, labels: Sequence[str]
+    subject: Subject, batch: Batch, i: int, seeds: Values
 ) -> tuple[Sequence[Variable], list[Values]]:
     """The tangents of the outputs along some vectors of one input, lanes first."""
     started, level = subject.start(), Forward(batch)
@@ -302,20 +301,20 @@ def tangents(
     with batch.active():
         batch.fill(level.dot(source), seeds)
         outputs = started.go(level)
-    return subject.targets(outputs, labels), [batch.numbers(level.dot(out)) for out in outputs]
+    return subject.targets(outputs), [batch.numbers(level.dot(out)) for out in outputs]
 
 
 class Trace:
     """A subject that has run once in reverse mode, over a level that says in which precision."""
 
-    def __init__(self, subject: Subject, labels: Sequence[str], base: Level = BASE) -> None:
+    def __init__(self, subject: Subject, base: Level = BASE) -> None:
         started = subject.start()
         self.subject = subject
         self.base = base
         self.inputs = started.inputs
         self.level = Reverse(base, self.inputs)
         self.outputs = started.go(self.level)
-        self.targets = subject.targets(self.outputs, labels)
+        self.targets = subject.targets(self.outputs)
 
     @property
     def epsilon(self) -> float:

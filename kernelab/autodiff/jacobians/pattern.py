@@ -207,16 +207,14 @@ def _scalars(arguments: Sequence[Argument]) -> list[Argument]:
     return scalars
 
 
-def patterns(
-    subject: Subject, i: int, labels: Sequence[str] = ()
-) -> tuple[Sequence[Variable], list[Pattern]]:
+def patterns(subject: Subject, i: int) -> tuple[Sequence[Variable], list[Pattern]]:
     """The patterns of all outputs by one input; NotTraceableError where they cannot be found."""
     count, lanes = subject.sources[i].count, max(1, min(MOST_LANES, ROOM // max(2 * subject.nbytes, 1)))
     column, top = np.arange(count, dtype=np.int32), 0
     while (count - 1) >> 6 * top >= BITS * lanes:  # there are blocks of 64 to the power of `top`
         top += 1
     block = column >> 6 * top
-    targets, words = _words(subject, i, block >> 6, block, labels)
+    targets, words = _words(subject, i, block >> 6, block)
     lane, row, bit = _unpacked(words)
     row, blocks = _by_row(row, lane << 6 | bit)
     for level in reversed(range(top)):
@@ -224,7 +222,7 @@ def patterns(
         by_color = np.zeros((words.shape[1], int(colors.max()) + 1), np.int32)
         by_color[row, colors[blocks]] = blocks
         lane, block = colors[block], column >> 6 * level
-        targets, words = _words(subject, i, lane, block, labels)
+        targets, words = _words(subject, i, lane, block)
         lane, row, bit = _unpacked(words)
         row, blocks = _by_row(row, by_color[row, lane] << 6 | bit)
     return targets, _by_output(row, blocks, targets, count)
@@ -246,9 +244,7 @@ def _by_output(row: Any, column: Any, targets: Sequence[Variable], count: int) -
     return parts
 
 
-def _words(
-    subject: Subject, i: int, lane: Any, bit: Any, labels: Sequence[str]
-) -> tuple[Sequence[Variable], Any]:
+def _words(subject: Subject, i: int, lane: Any, bit: Any) -> tuple[Sequence[Variable], Any]:
     """The bits of all outputs, lanes first; each number of an input has one bit, modulo 64, in one lane."""
     started, batch = subject.start(), Batch(BASE, int(lane.max()) + 1)
     level = Dependence(batch)
@@ -260,7 +256,7 @@ def _words(
         batch.fill(level.bits(source), seeds)
         outputs = started.go(level)
     parts = [batch.numbers(level.bits(out)) for out in outputs]
-    return subject.targets(outputs, labels), np.concatenate(parts, 1)
+    return subject.targets(outputs), np.concatenate(parts, 1)
 
 
 def _unpacked(words: Any) -> tuple[Numbers, Numbers, Numbers]:

@@ -227,18 +227,16 @@ class ChangedError(Exception):
     """The entries are not those of the pattern."""
 
 
-def sparse_jacobians(
-    subject: Subject, selection: Selection, labels: Sequence[str] = (), always: bool = True
-) -> Jacobians:
+def sparse_jacobians(subject: Subject, selection: Selection, always: bool = True) -> Jacobians:
     """The Jacobians in compressed rows; unless `always`, whole where that takes no more work."""
     whole: Jacobians | None = None
-    problem = Problem(subject, labels)
+    problem = Problem(subject)
     problem.run_ahead()
     matrices: list[Jacobian] = []
     for i, j in selection.pairs(subject.sources, problem.targets):
         matrix = sparse_jacobian(problem, i, j, always)
         if matrix is None:
-            whole = whole or jacobians(subject, selection, labels)
+            whole = whole or jacobians(subject, selection)
             matrix = whole[subject.sources[i].key, problem.targets[j].key]
         matrices.append(matrix)
     return Jacobians(subject.name, matrices)
@@ -251,15 +249,14 @@ Parts = tuple[Compressed, ...]
 class Problem:
     """A subject, which runs in reverse mode only where that is needed."""
 
-    def __init__(self, subject: Subject, labels: Sequence[str]) -> None:
+    def __init__(self, subject: Subject) -> None:
         self.subject = subject
-        self.labels = labels
         self.proven: dict[int, Parts] = {}
         self._ahead: dict[Reading, list[Values]] = {}
 
     @cached_property
     def trace(self) -> Trace:
-        return Trace(self.subject, self.labels)
+        return Trace(self.subject)
 
     @cached_property
     def targets(self) -> Sequence[Variable]:
@@ -284,7 +281,7 @@ class Problem:
             return self.proven[i]
         kept, sizes = _kept(self.subject), [target.count for target in self.targets]
         if anew or i not in kept or [part.pattern.shape[0] for part in kept[i]] != sizes:
-            targets, parts = patterns(self.subject, i, self.labels)
+            targets, parts = patterns(self.subject, i)
             alone = self.subject.is_gradient and len(targets) == 1
             kept[i] = self.proven[i] = tuple(Compressed(part, alone) for part in parts)
         return kept[i]
@@ -300,7 +297,7 @@ class Problem:
         return products
 
     def _run(self, i: int, reading: "Reading") -> tuple[Sequence[Variable], list[Values]]:
-        return tangents(self.subject, Batch(BASE, len(reading.seeds)), i, reading.seeds, self.labels)
+        return tangents(self.subject, Batch(BASE, len(reading.seeds)), i, reading.seeds)
 
 
 def dtype_of(variable: Variable) -> np.dtype[Any]:

@@ -70,7 +70,7 @@ class Subject:
 
     `outputs` are None where they are known only once a Python function has returned them.  `beside` is where
     facts about the function are kept as long as it lives; `is_gradient` says that it is the gradient of one
-    number by what is varied.
+    number by what is varied, and `labels` names what a function returns.
     """
 
     name: str
@@ -82,6 +82,7 @@ class Subject:
     kernel: Kernel | None = None
     grid: Any = None
     is_gradient: bool = False
+    labels: Sequence[str] = ()
 
     @property
     def nbytes(self) -> int:
@@ -121,11 +122,12 @@ class Subject:
                 raise refusal(KernelTypeError, message, "result", "return arrays of floats only")
         return results
 
-    def targets(self, outputs: Sequence[array], labels: Sequence[str] = ()) -> tuple[Variable, ...]:
+    def targets(self, outputs: Sequence[array]) -> tuple[Variable, ...]:
         """The outputs, where a run has found them."""
         if self.outputs is not None:
             return self.outputs
-        names = [*labels, *(f"output {k}" for k in range(len(labels), len(outputs)))]
+        count = len(self.labels)
+        names = [*self.labels, *(f"output {k}" for k in range(count, len(outputs)))]
         return tuple(Variable(k, name, a) for k, (name, a) in enumerate(zip(names, outputs, strict=False)))
 
 
