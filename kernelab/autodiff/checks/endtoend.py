@@ -25,7 +25,7 @@ from kernelab.autodiff.checks.screening import (
     same_up_to_rounding,
 )
 from kernelab.autodiff.checks.tape_replay import Line, Run, touched
-from kernelab.autodiff.jacobians.differences import SHIFTS, STEP, Floats, extrapolated
+from kernelab.autodiff.jacobians.differences import SHIFTS, Floats, extrapolated, shifted, steps_of
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, scalars
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
@@ -73,11 +73,8 @@ def first_racing(line: Line) -> int | None:
 
     def differs(count: int) -> bool:
         level = Reordered(BASE)
-        turned = line.run(count, level)
-        if not level.has_met:
-            return False
-        usual = line.run(count)
-        return any(first_difference(usual.of(a), turned.of(a)) for a in line.targets(count))
+        turned = line.start_run(count).go(level)
+        return level.has_met and any(map(first_difference, line.start_run(count).go(BASE), turned))
 
     return _first(line, differs) if line.meets and differs(len(line.records)) else None
 
@@ -122,7 +119,7 @@ def _compared(line: Line, count: int) -> Compared | None:
     if not pulled.agrees_with(swept):
         return None
     for scale in AGAIN:
-        moves, values, slopes = _along(line, count, targets, v, scale)
+        moves, values, slopes = _along(line, count, v, scale)
         compared = Compared.of(u, slopes, pulled.sources, moves, values)
         if np.all(compared.excess <= 0):
             return compared
@@ -214,26 +211,13 @@ def _gradient(run: Run, elements: array) -> Floats:
     return scalars(gradient).seen().astype(np.float64).ravel()
 
 
-def _along(
-    line: Line, count: int, targets: Sequence[array], v: Floats, scale: float
-) -> tuple[Floats, Floats, Floats]:
+def _along(line: Line, count: int, v: Floats, scale: float) -> tuple[Floats, Floats, Floats]:
     """By how much the sources are moved, the targets, and their derivatives along the moves."""
-    start = np.concatenate([scalars(line.start(s)).host().astype(np.float64).ravel() for s in line.sources])
-    moves = v * (scale * STEP * np.maximum(1.0, np.abs(start)))
-    shifted = np.multiply.outer(np.asarray(SHIFTS), moves).reshape(-1, len(start))
-    batch = Batch(BASE, len(shifted))
-    level = Wide(batch)
-
-    def move(run: Run) -> None:
-        for source, part in zip(line.sources, _split(shifted, line.sources), strict=True):
-            moved = level.wide(run.of(source))
-            batch.move(moved, batch.seeds(moved, part), add=True)
-
-    run = line.run(count, level, move)
-    outputs = [batch.numbers(level.wide(run.of(t))) for t in targets]
-    y = np.concatenate([each.reshape(len(SHIFTS), len(v), -1) for each in outputs], axis=2)
+    moves = v * np.concatenate([steps_of(line.start(source), None, scale) for source in line.sources])
+    by_source = dict(enumerate(_split(moves, line.sources)))
+    y = np.concatenate(shifted(line.start_run(count), by_source, SHIFTS)[1], axis=2)
     with np.errstate(invalid="ignore", over="ignore"):
-        return moves, y[0, 0], extrapolated(y, np.ones(1))
+        return moves, y[0], extrapolated(y, np.ones(1))
 
 
 def _split(rows: Floats, arrays: Sequence[array]) -> list[Floats]:

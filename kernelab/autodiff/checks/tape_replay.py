@@ -8,6 +8,7 @@ Knows records, levels and tapes; must not know how derivatives are compared.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kernelab.autodiff.jacobians.subject import Started
 from kernelab.autodiff.records.coverage import WHOLE, box_in
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.moves import CopyRecord, HostCallRecord, OverwriteRecord
@@ -83,17 +84,26 @@ class Line:
         kernels = {kernel for play in self._plays for kernel in play.kernels}
         return any(kernel.program.meets for kernel in kernels)
 
-    def run(self, count: int, level: Level = BASE, prepare: "Callable[[Run], None] | None" = None) -> "Run":
-        """The first `count` records, at a level, over copies that `prepare` may change before they run."""
+    def run(self, count: int) -> "Run":
+        """The first `count` records, over copies."""
         run = Run(self._starts)
-        if prepare is not None:
-            prepare(run)
-        with level.active():
+        with BASE.active():
             run.go(self._plays[:count])
         return run
 
+    def start_run(self, count: int) -> Started:
+        """A run of the first `count` records, from the sources to the targets."""
+        run = Run(self._starts)
+
+        def go(level: Level) -> list[array]:
+            with level.active():
+                run.go(self._plays[:count])
+            return [run.of(target) for target in self.targets(count)]
+
+        return Started([run.of(source) for source in self.sources], go)
+
     def reversed_run(self, count: int, base: Level) -> "tuple[Run, Reverse, list[int]]":
-        """The same in reverse mode, and the first entry of each record there, with the end of the last."""
+        """The first records in reverse mode, and the first entry of each there, with the end of the last."""
         run = Run(self._starts)
         level = Reverse(base, map(run.of, self.sources))
         begins = [0]

@@ -105,7 +105,7 @@ def _values(subject: Subject, v: Sequence[Floats], u: Sequence[Floats]) -> tuple
     An output that no step moves has no share in either: it may be large, and would hide the others.
     """
     along = {i: move[np.newaxis] for i, move in enumerate(v)}
-    _, looked = shifted(subject, along, [0.0, *STEPS, *-STEPS])
+    _, looked = shifted(subject.start(), along, [0.0, *STEPS, *-STEPS])
     outputs = [y[:, 0] for y in looked]
     with np.errstate(invalid="ignore", over="ignore"):
         moves = [np.where(y == y[0], 0.0, y - y[0])[1:] for y in outputs]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection, by_columns
-from kernelab.autodiff.jacobians.subject import Subject, Variable
+from kernelab.autodiff.jacobians.subject import Started, Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import scalars
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.levels import BASE
@@ -50,10 +50,10 @@ def differences(
     asked = quotient or EXTRAPOLATED
 
     def look(i: int, some: np.ndarray[Any, Any]) -> tuple[Sequence[Variable], list[Floats]]:
-        steps, lanes = _steps(subject, i, eps, scale)[some], np.arange(len(some))
-        targets, looked = _moved(subject, i, lanes, some, steps, asked.shifts)
+        steps = steps_of(subject.sources[i].elements, eps, scale)[some]
+        outputs, looked = _moved(subject, i, np.arange(len(some)), some, steps, asked.shifts)
         with np.errstate(invalid="ignore", over="ignore"):
-            return targets, [asked.read(y, steps[:, None]) for y in looked]
+            return subject.targets(outputs), [asked.read(y, steps[:, None]) for y in looked]
 
     room = 4 * len(asked.shifts) * subject.nbytes
     return by_columns(subject, selection, only, "differences", room, look)
@@ -70,8 +70,9 @@ def differences_by_color(
     quotient: Quotient | None = None,
 ) -> Floats:
     """The entries of one Jacobian at some rows and columns, where columns of one colour share no row."""
-    (row, column), steps, asked = places, _steps(subject, i, eps, scale), quotient or EXTRAPOLATED
-    _, looked = _moved(subject, i, colors, np.arange(len(colors)), steps, asked.shifts)
+    (row, column), asked = places, quotient or EXTRAPOLATED
+    steps = steps_of(subject.sources[i].elements, eps, scale)
+    looked = _moved(subject, i, colors, np.arange(len(colors)), steps, asked.shifts)[1]
     with np.errstate(invalid="ignore", over="ignore"):
         return asked.read(looked[j][:, colors[column], row], steps[column])
 
@@ -80,15 +81,15 @@ def along(
     subject: Subject, i: int, v: Floats, eps: float | None, scale: float
 ) -> tuple[Floats, list[Floats], list[Floats]]:
     """The steps for one input, all outputs, and their derivatives along each row of `v` times the steps."""
-    steps = _steps(subject, i, eps, scale)
-    _, looked = shifted(subject, {i: v * steps}, SHIFTS)
+    steps = steps_of(subject.sources[i].elements, eps, scale)
+    looked = shifted(subject.start(), {i: v * steps}, SHIFTS)[1]
     with np.errstate(invalid="ignore", over="ignore"):
         return steps, [y[0] for y in looked], [extrapolated(y, np.ones(1)) for y in looked]
 
 
-def _steps(subject: Subject, i: int, eps: float | None, scale: float) -> Floats:
+def steps_of(elements: array, eps: float | None, scale: float) -> Floats:
     """The larger step for each number of an input."""
-    values = numbers(subject.sources[i].elements)
+    values = numbers(elements)
     return np.full(len(values), eps) if eps is not None else scale * STEP * np.maximum(1.0, np.abs(values))
 
 
@@ -99,19 +100,19 @@ def _moved(
     wanted: np.ndarray[Any, Any],
     steps: Floats,
     shifts: Sequence[float],
-) -> tuple[Sequence[Variable], list[Floats]]:
-    """All outputs for each shift and lane, where some numbers of an input are moved, each in its lane."""
+) -> tuple[list[array], list[Floats]]:
+    """What `shifted` gives where some numbers of an input are moved, each in its lane."""
     moves = np.zeros((int(lane.max(initial=0)) + 1, subject.sources[i].count))
     moves[lane, wanted] = steps
-    return shifted(subject, {i: moves}, shifts)
+    return shifted(subject.start(), {i: moves}, shifts)
 
 
 def shifted(
-    subject: Subject, moves: Mapping[int, Floats], shifts: Sequence[float]
-) -> tuple[Sequence[Variable], list[Floats]]:
-    """All outputs for each shift and lane, where some inputs are moved by a row of `moves` in each lane."""
+    started: Started, moves: Mapping[int, Floats], shifts: Sequence[float]
+) -> tuple[list[array], list[Floats]]:
+    """The outputs, and their numbers for each shift and lane, which moves some inputs by a row of `moves`."""
     lanes = len(next(iter(moves.values())))
-    started, batch = subject.start(), Batch(BASE, len(shifts) * lanes)
+    batch = Batch(BASE, len(shifts) * lanes)
     level = Wide(batch)
     with batch.active():
         for i, rows in moves.items():
@@ -120,8 +121,7 @@ def shifted(
             with np.errstate(invalid="ignore", over="ignore"):
                 batch.move(moved, batch.seeds(moved, shares), add=True)
         outputs = started.go(level)
-    looked = [batch.numbers(level.wide(out)).reshape(len(shifts), lanes, -1) for out in outputs]
-    return subject.targets(outputs), looked
+    return outputs, [batch.numbers(level.wide(out)).reshape(len(shifts), lanes, -1) for out in outputs]
 
 
 def extrapolated(y: Floats, steps: Floats) -> Floats:
@@ -187,7 +187,7 @@ def through_host(subject: Subject) -> frozenset[str]:
     there = _run(subject, moves)[1]
     # Where the inputs are moved at a level, what the host has seen of them stays as it was.
     by_input = {i: move[np.newaxis] for i, move in enumerate(moves)}
-    targets, frozen = shifted(subject, by_input, (0.0, 1.0))
+    _, frozen = shifted(subject.start(), by_input, (0.0, 1.0))
     frozen_here, frozen_there = ([y[k, 0] for y in frozen] for k in (0, 1))
     outcomes = [*zip(outputs, here, there, frozen_here, frozen_there, strict=True)]
     if not any(_differ(*outcome) for outcome in outcomes):
@@ -196,7 +196,7 @@ def through_host(subject: Subject) -> frozenset[str]:
     tiny = [np.sqrt(eps) * move for move in moves]
     near = [_run(subject, [sign * move for move in tiny])[1] for sign in (1.0, -1.0)]
     noise = [max(map(_largest, (a - b, a - c))) for a, b, c in zip(here, *near, strict=True)]
-    pairs = zip(targets, outcomes, noise, strict=True)
+    pairs = zip(subject.targets(outputs), outcomes, noise, strict=True)
     return frozenset(target.label for target, outcome, besides in pairs if _differ(*outcome, besides))
 
 
