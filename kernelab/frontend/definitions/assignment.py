@@ -33,7 +33,7 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.meaning.promote import as_number, convert
 from kernelab.lang.build import integer
 from kernelab.lang.ir import Atom, Atomic, Block, Const, For, Stmt, Store, Var, changed, walk
-from kernelab.lang.types import Array, Scalar, Vec, int32
+from kernelab.lang.types import Array, Scalar, Value, Vec, int32
 
 
 def plain(frame: Frame, stmt: ast.Assign) -> None:
@@ -77,10 +77,7 @@ def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> 
             _each(frame, row, value, target, source, frame.builder.store)
         case ast.Subscript() | ast.Attribute():
             place = struct_values.place(frame, target)
-            if isinstance(place, struct_values.StructPlace):
-                struct_values.store(frame, place, value, source)
-            else:
-                places.store(frame, place, convert(frame, value, place.type, source, _holds(place)))
+            places.store(frame, place, struct_values.require(frame, value, place.type, source, _holds(place)))
             if place.name is not None:
                 frame.set_at[place.name] = frame.places(target)
         case _:
@@ -119,7 +116,7 @@ def _replaced(target: ast.expr, old: ast.expr, new: ast.expr) -> ast.expr:
 
 
 def _holds(place: places.Place) -> str:
-    if isinstance(place.components, Part):
+    if isinstance(place.components, Part) or not isinstance(place.type, Value):
         return f"{ast.unparse(place.node)} is"
     if place.components:
         return "this component is" if isinstance(place.type, Scalar) else "this row is"
@@ -161,9 +158,9 @@ def augmented(frame: Frame, stmt: ast.AugAssign) -> None:
             pass
         case ast.Subscript() | ast.Attribute() as target:
             place = struct_values.place(frame, target)
-            if isinstance(place, struct_values.StructPlace):
+            if not isinstance(place.type, Value):
                 raise struct_values.no_number(frame, place)
-            _augment_place(frame, stmt, place)
+            _augment_place(frame, stmt, place, place.type)
         case _:
             raise Poisoned
 
@@ -196,22 +193,22 @@ def _augments_row(frame: Frame, stmt: ast.AugAssign, target: ast.Subscript) -> b
     return True
 
 
-def _augment_place(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> None:
-    """Change what a place holds: by an atomic addition, or by reading it before the right side."""
+def _augment_place(frame: Frame, stmt: ast.AugAssign, place: places.Place, type: Value) -> None:
+    """Change the number that a place holds: by an atomic addition, or by reading it before the right side."""
     assert not isinstance(stmt.target, ast.Name)
     shared = place.array is not None and place.array not in frame.locals
     if shared and isinstance(stmt.op, ast.Add | ast.Sub):
-        value = convert(frame, _added(frame, stmt, place), place.type, stmt.value, _holds(place))
+        value = convert(frame, _added(frame, stmt, place), type, stmt.value, _holds(place))
         accumulate(frame, place, value, isinstance(stmt.op, ast.Sub), stmt)
         return
     before = places.load(frame, place)
     right = number(frame, stmt.value)
-    if isinstance(stmt.op, ast.Div) and isinstance(place.type, Scalar) and place.type.is_int:
+    if isinstance(stmt.op, ast.Div) and isinstance(type, Scalar) and type.is_int:
         text = frame.places.text(stmt.target)
         hint = f"write «{text} //= {frame.places.text(stmt.value)}», or use an array of float"
-        raise frame.error(stmt.target, f"{text} holds {place.type}, and / gives a float", hint=hint)
+        raise frame.error(stmt.target, f"{text} holds {type}, and / gives a float", hint=hint)
     result = binary(frame, stmt.op, before, right, _whole(stmt), (stmt.target, stmt.value))
-    places.store(frame, place, convert(frame, result, place.type, stmt.value, _holds(place)))
+    places.store(frame, place, Typed(convert(frame, result, type, stmt.value, _holds(place))))
 
 
 def _added(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> Weak | Typed:

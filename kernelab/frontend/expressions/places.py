@@ -12,10 +12,20 @@ from kernelab.errors import counted
 from kernelab.frontend.meaning import array_views, unsupported
 from kernelab.frontend.meaning.array_views import index
 from kernelab.frontend.meaning.frame import Frame
-from kernelab.frontend.meaning.meanings import ArrayRef, HostArray, Meaning, TupleOf, Typed, Weak, describe
+from kernelab.frontend.meaning.meanings import (
+    ArrayRef,
+    HostArray,
+    Meaning,
+    TupleOf,
+    Typed,
+    Weak,
+    describe,
+    numbers,
+)
 from kernelab.frontend.meaning.promote import cast, convert, spelled
 from kernelab.lang.build import constant, integer, zero
 from kernelab.lang.ir import Atom, Const, Var
+from kernelab.lang.structs import AnyType
 from kernelab.lang.types import Mat, Quat, Scalar, Transform, Value, Vec, float32, int32
 
 Groups = list[list[ast.expr]]
@@ -314,22 +324,27 @@ def _chosen_item(frame: Frame, items: Sequence[Meaning], index: Atom, node: ast.
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The target of an assignment: a component of a variable, an element of an array, or a component of one.
+    """The target of an assignment: a part of the variable `name`, or an element of `arrays` at `indices`.
 
-    `name` is the variable (for an array element: None), `components` the indices within the vector or matrix,
-    `path` the positions of fields where the variable is a struct.
+    `path` are the positions of fields where the variable is a struct; an array of structs has an array for
+    each leaf.  `held` is the type of what stands there, `components` the indices within a vector or matrix.
     """
 
     node: ast.expr
-    name: str | None
-    array: Var | None
-    indices: tuple[Atom, ...]
-    held: Value
-    components: tuple[Atom, ...] | Part
+    held: AnyType
+    name: str | None = None
     path: tuple[int, ...] = ()
+    arrays: tuple[Var, ...] = ()
+    indices: tuple[Atom, ...] = ()
+    components: tuple[Atom, ...] | Part = ()
 
     @property
-    def type(self) -> Value:
+    def array(self) -> Var | None:
+        """The array, or the first of several, of which it is an element."""
+        return self.arrays[0] if self.arrays else None
+
+    @property
+    def type(self) -> AnyType:
         """The type of what is written."""
         if isinstance(self.components, Part):
             return self.components.type
@@ -342,37 +357,6 @@ class Place:
                 return whole.scalar
             case _:
                 return self.held
-
-
-def place(frame: Frame, target: ast.expr) -> Place:
-    """The place that a subscript or component on the left of an assignment names."""
-    # Several letters count where they are assigned: what they give when read is a value of its own.
-    root, steps = steps_of(target, names_components)
-    groups = groups_of(steps)
-    base = frame.value(root)
-    if not groups:
-        raise _not_assignable(frame, target, base)
-    if isinstance(base, ArrayRef):
-        return array_place(frame, base, groups, target)
-    if not isinstance(root, ast.Name) or root.id not in frame.env or not isinstance(base, Typed):
-        raise _not_assignable(frame, target, base)
-    if isinstance(base.type, Scalar):
-        hint = f"write {root.id} for the number itself; a result needs {root.id}: array[{spelled(base.type)}]"
-        raise frame.error(target, f"{root.id} is {describe(base)}: it has no components to assign", hint=hint)
-    return Place(target, root.id, None, (), base.type, component_path(frame, base.type, groups, target))
-
-
-def _not_assignable(frame: Frame, target: ast.expr, base: Meaning) -> Exception:
-    text = frame.places.text(target)
-    if isinstance(base, HostArray | Typed):
-        return frame.error(
-            target,
-            f"{text} cannot be assigned: it is not a variable of this def",
-            hint="copy it into a variable first, and assign to that",
-        )
-    return frame.error(
-        target, f"{text} cannot be assigned", hint="assign to a variable, an array element or a component"
-    )
 
 
 def array_place(frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr) -> Place:
@@ -391,8 +375,8 @@ def array_place(frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr)
             f"{describe(array)} needs {counted(rest.ndim, 'index')} more to be assigned",
             hint=f"write {ast.unparse(target)[:-1]}{', :' * rest.ndim}] = ..., or a loop over the rest",
         )
-    path = component_path(frame, array.elem, groups, target)
-    return Place(target, None, array.var, rest.indices, array.elem, path)
+    components = component_path(frame, array.elem, groups, target)
+    return Place(target, array.elem, arrays=(array.var,), indices=rest.indices, components=components)
 
 
 def component_path(frame: Frame, type: Value, groups: Groups, target: ast.expr) -> tuple[Atom, ...] | Part:
@@ -449,19 +433,22 @@ def _held(frame: Frame, target: Place) -> Atom:
     return value.atom
 
 
-def store(frame: Frame, target: Place, value: Atom) -> None:
+def store(frame: Frame, target: Place, value: Meaning) -> None:
     """Write a value, which has the place's type."""
-    whole = value if not target.components else inserted(frame, _held(frame, target), target, value)
-    if target.array is not None:
-        frame.builder.store(target.array, target.indices, whole)
-    elif target.name is not None and target.path:
+    if target.components:
+        (part,) = numbers(value)
+        value = Typed(inserted(frame, _held(frame, target), target, part))
+    if target.name is None:
+        for array, atom in zip(target.arrays, numbers(value), strict=True):
+            frame.builder.store(array, target.indices, atom)
+        return
+    if target.path:
         around = frame.env[target.name]
         assert isinstance(around, TupleOf)
-        frame.env[target.name] = around.replaced(target.path, Typed(whole))
-    elif target.name is not None:
-        frame.env[target.name] = Typed(whole)
-        if isinstance(whole, Var):
-            whole.hint = target.name
+        value = around.replaced(target.path, value)
+    elif isinstance(value, Typed) and isinstance(value.atom, Var):
+        value.atom.hint = target.name
+    frame.env[target.name] = value
 
 
 def inserted(frame: Frame, whole: Atom, target: Place, value: Atom) -> Atom:
@@ -480,7 +467,7 @@ def inserted(frame: Frame, whole: Atom, target: Place, value: Atom) -> Atom:
 
 def accumulate(frame: Frame, target: Place, value: Atom) -> Typed:
     """Add to an array element, atomically; the result is what it held before."""
-    assert target.array is not None
+    assert target.array is not None and isinstance(target.held, Value)
     alone = inserted(frame, zero(target.held), target, value) if target.components else value
     return _taken(frame, frame.builder.atomic_add(target.array, target.indices, alone), target.components)
 

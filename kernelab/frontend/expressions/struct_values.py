@@ -14,10 +14,9 @@ from typing import assert_never
 
 import numpy as np
 
-from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, Span, counted
 from kernelab.frontend.expressions import places
-from kernelab.frontend.expressions.places import COMPONENTS, Component, Groups, Step
+from kernelab.frontend.expressions.places import COMPONENTS, Component, Groups, Place, Step
 from kernelab.frontend.meaning import array_views
 from kernelab.frontend.meaning.array_views import index
 from kernelab.frontend.meaning.frame import Frame, Mistake, NotSet, Poisoned
@@ -33,10 +32,9 @@ from kernelab.frontend.meaning.meanings import (
     ViewType,
     describe,
     is_struct,
-    numbers,
     parts_of,
 )
-from kernelab.frontend.meaning.promote import convert
+from kernelab.frontend.meaning.promote import convert, spelled
 from kernelab.lang.build import constant, zero
 from kernelab.lang.ir import Atom, Var
 from kernelab.lang.structs import AnyType, Field, Struct, StructArray, difference, leaves
@@ -272,28 +270,14 @@ def default(frame: Frame, entry: Field) -> Meaning:
 # ------------------------------------------------------------------------- writing
 
 
-@dataclass(frozen=True, slots=True)
-class StructPlace:
-    """The target of an assignment of more than one value: a struct, or an array field of one.
-
-    Within the variable `name` it is where the `path` of positions leads; `element` is that of an array.
-    """
-
-    node: ast.expr
-    type: AnyType
-    name: str | None
-    path: tuple[int, ...]
-    element: StructArrayRef | None
-
-
-def place(frame: Frame, target: ast.expr) -> places.Place | StructPlace:
+def place(frame: Frame, target: ast.expr) -> Place:
     """The place that a subscript or attribute on the left of an assignment names."""
     if any(part in frame.refused for part in ast.walk(target)):
         raise Poisoned
     root, steps = places.steps_of(target)
     base = frame.value(root) if isinstance(root, ast.Name) else None
     if base is None or not is_struct(base):
-        return places.place(frame, target)
+        return _without_structs(frame, target)
     assert isinstance(root, ast.Name)
     path: list[int] = []
     while steps and is_struct(base):
@@ -313,22 +297,22 @@ def place(frame: Frame, target: ast.expr) -> places.Place | StructPlace:
 
 def _place(
     frame: Frame, target: ast.expr, name: str, path: tuple[int, ...], base: Meaning, groups: Groups
-) -> places.Place | StructPlace:
+) -> Place:
     match base:
         case Typed():
-            components = places.component_path(frame, base.type, groups, target) if groups else ()
-            return places.Place(target, name, None, (), base.type, components, path)
+            components = places.component_path(frame, base.type, groups, target)
+            return Place(target, base.type, name, path, components=components)
         case ArrayRef(var, ()) if not groups and path:
             assert isinstance(var.type, Array)
-            return StructPlace(target, var.type, name, path, None)
+            return Place(target, var.type, name, path)
         case ArrayRef():
             return places.array_place(frame, base, groups, target)
         case NoArray(type) if not groups:
-            return StructPlace(target, type, name, path, None)
+            return Place(target, type, name, path)
         case StructArrayRef(struct=struct) if base.ndim == 0:
-            return StructPlace(target, struct, None, (), base)
+            return Place(target, struct, arrays=base.vars, indices=base.indices)
         case StructArrayRef(struct=struct, indices=()) if path:
-            return StructPlace(target, StructArray(struct, base.ndim), name, path, None)
+            return Place(target, StructArray(struct, base.ndim), name, path)
         case StructArrayRef():
             raise frame.error(
                 target,
@@ -336,10 +320,41 @@ def _place(
                 hint="write a loop over the rest",
             )
         case TupleOf(_, Struct() as struct):
-            return StructPlace(target, struct, name, path, None)
+            return Place(target, struct, name, path)
         case _:
             message = f"{frame.places.text(target)} cannot be assigned: the array is not set"
             raise frame.error(target, message, hint="set the field to an array parameter first")
+
+
+def _without_structs(frame: Frame, target: ast.expr) -> Place:
+    """The same where neither a struct nor an array of structs is assigned to."""
+    # Several letters count where they are assigned: what they give when read is a value of its own.
+    root, steps = places.steps_of(target, places.names_components)
+    groups = places.groups_of(steps)
+    base = frame.value(root)
+    if not groups:
+        raise _not_assignable(frame, target, base)
+    if isinstance(base, ArrayRef):
+        return places.array_place(frame, base, groups, target)
+    if not isinstance(root, ast.Name) or root.id not in frame.env or not isinstance(base, Typed):
+        raise _not_assignable(frame, target, base)
+    if isinstance(base.type, Scalar):
+        hint = f"write {root.id} for the number itself; a result needs {root.id}: array[{spelled(base.type)}]"
+        raise frame.error(target, f"{root.id} is {describe(base)}: it has no components to assign", hint=hint)
+    return _place(frame, target, root.id, (), base, groups)
+
+
+def _not_assignable(frame: Frame, target: ast.expr, base: Meaning) -> Exception:
+    text = frame.places.text(target)
+    if isinstance(base, HostArray | Typed):
+        return frame.error(
+            target,
+            f"{text} cannot be assigned: it is not a variable of this def",
+            hint="copy it into a variable first, and assign to that",
+        )
+    return frame.error(
+        target, f"{text} cannot be assigned", hint="assign to a variable, an array element or a component"
+    )
 
 
 def _groups(frame: Frame, base: Meaning, steps: Sequence[Step]) -> Groups:
@@ -350,19 +365,7 @@ def _groups(frame: Frame, base: Meaning, steps: Sequence[Step]) -> Groups:
     return places.groups_of(steps)
 
 
-def store(frame: Frame, spot: StructPlace, value: Meaning, source: ast.expr) -> None:
-    """Write a struct, or an array field of one."""
-    stored = require(frame, value, spot.type, source, f"{ast.unparse(spot.node)} is")
-    if spot.element is not None:
-        for var, atom in zip(spot.element.vars, numbers(stored), strict=True):
-            frame.builder.store(var, spot.element.indices, atom)
-        return
-    around = frame.env[spot.name or ""]
-    assert isinstance(around, TupleOf)
-    frame.env[spot.name or ""] = around.replaced(spot.path, stored)
-
-
-def no_number(frame: Frame, spot: StructPlace) -> Mistake:
+def no_number(frame: Frame, spot: Place) -> Mistake:
     """The mistake of `+=` on a struct."""
     text = ast.unparse(spot.node)
     hint = ""

@@ -131,7 +131,7 @@ def atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Mea
         hint = f"write {frame.places.text(target)}[i] += value"
         raise frame.error(node, f"{name} works on array parameters, not on a local array", hint=hint)
     at = array_views.at(frame, array, atoms, node).indices
-    where = places.Place(target, None, array.var, at, array.elem, ())
+    where = places.Place(target, array.elem, arrays=(array.var,), indices=at)
     operands = [convert(frame, v.value, array.elem, v.node, f"{array.var.hint} holds") for v in values]
     if name in ("atomic_add", "atomic_sub"):
         return accumulate(frame, where, operands[0], name == "atomic_sub", node)
