@@ -212,7 +212,7 @@ def _checked(
     if run is None and choice == Choice() and selection == WHOLE and tolerance == Tolerance():
         try:
             with apart("gradcheck_tape"):
-                report = _as_a_whole(tape, tolerance, fast)
+                report = _as_a_whole(tape, fast)
         except NotReplayableError as error:
             report = TapeReport((), None, str(error))
         except KernelError as error:
@@ -236,7 +236,7 @@ def _checked(
 # ------------------------------------------------------------------------------------------ as a whole
 
 
-def _as_a_whole(tape: Tape, tolerance: Tolerance, fast: Fast) -> TapeReport:
+def _as_a_whole(tape: Tape, fast: Fast) -> TapeReport:
     """The report on a tape that agrees, or on its first bad record; without launches if neither is found."""
     records = tuple(tape)
     line = Line(records, cast(Policy, tape.overwrite))
@@ -249,7 +249,7 @@ def _as_a_whole(tape: Tape, tolerance: Tolerance, fast: Fast) -> TapeReport:
     if agreed is not None:
         return TapeReport(tuple(_until(records, len(records))), agreed)
     k = first_disagreeing(line) if racing is None else racing
-    bad = _fault(line, k, tolerance, fast)
+    bad = _fault(line, k, fast)
     if bad is None:
         return TapeReport((), None, "differences of the whole tape are too rough to compare")
     return TapeReport((*_until(records, k), bad))
@@ -264,17 +264,17 @@ def _until(records: Sequence[Record], end: int) -> list[LaunchCheck]:
     ]
 
 
-def _fault(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> LaunchCheck | None:
+def _fault(line: Line, k: int, fast: Fast) -> LaunchCheck | None:
     """The fault of record `k`, None if there is none."""
     record, unchecked = line.records[k], _unchecked(line.records, k)
     if isinstance(record, LaunchRecord):
         arguments = line.arguments(line.run(k), k)
         subject = of_kernel(record.kernel.by_leaves, record.grid.extents, arguments, (), "gradcheck_tape")
-        report = check(subject, tolerance, Selection(), fast=fast)
+        report = check(subject, fast=fast)
         if not report:
             return replace(unchecked, report=report)
     if isinstance(record, HostCallRecord):
-        report = _of_host_call(line, k, tolerance, fast)
+        report = _of_host_call(line, k, fast)
         if not report:
             return replace(unchecked, report=report)
     lost = spoiled(line, k)
@@ -290,7 +290,7 @@ def _fault(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> LaunchCheck 
     return replace(unchecked, fault="overwrite", reason=what, hint=ELSEWHERE)
 
 
-def _of_host_call(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> GradcheckReport:
+def _of_host_call(line: Line, k: int, fast: Fast) -> GradcheckReport:
     """The check of a Python function with a derivative of its own, at what it got."""
     record = line.records[k]
     assert isinstance(record, HostCallRecord)
@@ -303,7 +303,7 @@ def _of_host_call(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> Gradc
     def function(*arrays: array) -> tuple[array, ...]:
         return tuple(run_host_call(record.call, arrays))
 
-    return check(of_function(function, arguments, (), "gradcheck_tape"), tolerance, Selection(), fast=fast)
+    return check(of_function(function, arguments, (), "gradcheck_tape"), fast=fast)
 
 
 ELSEWHERE = 'write into another array, or use Tape(overwrite="save"), which keeps the old values'

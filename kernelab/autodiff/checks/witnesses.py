@@ -56,9 +56,8 @@ NOISES, DRAWS = (1e-10, 1e-7), 3
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Differences at a step, `scale` times the first, and over which range they scatter around that step."""
+    """Differences at a step, and over which range they scatter around that step."""
 
-    scale: float
     numeric: Floats
     lowest: Floats
     highest: Floats
@@ -129,7 +128,7 @@ class Witnesses(ABC):
     def looks(self, k: int, off: Any) -> list[Look]:
         """The differences of pair `k` at several steps, at least of the entries that are `off`."""
         asked = EXTRAPOLATED, LOWEST, HIGHEST
-        return [Look(scale, *(self.closer(k, off, scale, each) for each in asked)) for scale in SCALES]
+        return [Look(*(self.closer(k, off, scale, each) for each in asked)) for scale in SCALES]
 
     def bent(self, k: int) -> int | None:
         """The entry of pair `k` with the sharpest kink: the slopes of its two sides differ at any step."""
