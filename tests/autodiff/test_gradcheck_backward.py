@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.autodiff.records import snapshots
 
 KERNELS = kl.compile("""
 def square(x: array[float], y: array[float]):
@@ -132,3 +133,11 @@ def test_a_tape_that_is_right_passes_by_its_own_backward_pass(record: Callable[[
     report = kl.autograd.gradcheck_tape(tape, show_summary=False, raise_exception=False)
     assert report
     assert report.whole is not None, report.alone
+
+
+@pytest.mark.parametrize("record", [overwrites, many_readers], ids=lambda record: record.__name__)
+def test_so_does_one_that_saves_what_is_overwritten_in_memory_of_arrays(
+    record: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "SMALL", 0)
+    test_a_tape_that_is_right_passes_by_its_own_backward_pass(record)
