@@ -167,9 +167,7 @@ def field(frame: Frame, base: Meaning, name: str, node: ast.expr) -> Meaning:
             return items[k]
         case StructArrayRef():
             entered = base.field(k)
-            if isinstance(entered, ArrayRef) and entered.ndim == 0:
-                return Typed(frame.builder.load(entered.var, entered.indices))
-            return entered
+            return places.element(frame, entered) if isinstance(entered, ArrayRef) else entered
         case _:
             raise AssertionError(f"{base} is not a struct")
 
@@ -222,13 +220,11 @@ def loaded(frame: Frame, value: Meaning) -> Meaning:
     """A value; an element of an array of structs is copied out, leaf by leaf."""
     if not isinstance(value, StructArrayRef) or value.ndim:
         return value
-    items: list[Meaning] = []
-    for k in range(len(value.struct.fields)):
-        entered = value.field(k)
-        if isinstance(entered, ArrayRef):
-            items.append(Typed(frame.builder.load(entered.var, entered.indices)))
-        else:
-            items.append(loaded(frame, entered))
+    fields = map(value.field, range(len(value.struct.fields)))
+    items = [
+        places.element(frame, entered) if isinstance(entered, ArrayRef) else loaded(frame, entered)
+        for entered in fields
+    ]
     return TupleOf(tuple(items), value.struct)
 
 
