@@ -67,14 +67,13 @@ def differences_by_color(
     places: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
     eps: float | None,
     scale: float,
-    quotient: Quotient | None = None,
+    quotient: Quotient,
 ) -> Floats:
     """The entries of one Jacobian at some rows and columns, where columns of one colour share no row."""
-    (row, column), asked = places, quotient or EXTRAPOLATED
-    steps = steps_of(subject.sources[i].elements, eps, scale)
-    looked = _moved(subject, i, colors, np.arange(len(colors)), steps, asked.shifts)[1]
+    (row, column), steps = places, steps_of(subject.sources[i].elements, eps, scale)
+    looked = _moved(subject, i, colors, np.arange(len(colors)), steps, quotient.shifts)[1]
     with np.errstate(invalid="ignore", over="ignore"):
-        return asked.read(looked[j][:, colors[column], row], steps[column])
+        return quotient.read(looked[j][:, colors[column], row], steps[column])
 
 
 def along(
