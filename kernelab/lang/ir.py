@@ -34,6 +34,7 @@ comes from; a derived statement inherits the span of its primal.  `component` of
 `scalarise` alone: the access then touches one component of a vector or matrix element.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Literal, assert_never
@@ -71,6 +72,12 @@ class Const:
     value: bool | int | float
     type: Value
     exact: float | None = field(default=None, compare=False, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the two are one number: 0.0 and -0.0 are two."""
+        if not isinstance(other, Const) or self.value != other.value or self.type != other.type:
+            return False
+        return self.value != 0 or math.copysign(1.0, self.value) == math.copysign(1.0, other.value)
 
 
 Atom = Var | Const

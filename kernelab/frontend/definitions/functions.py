@@ -194,16 +194,15 @@ class UserFunction(Offers, Single, Displayed):
         functions = tuple(part for part in bound if isinstance(part, FunctionRef | BuiltinRef))
         if functions in self._active:
             raise Recursion(self.name)
-        key = tuple(_key(part) for part in bound)
-        if key not in self._instances:
+        if bound not in self._instances:
             self._active.add(functions)
             try:
-                self._instances[key] = self._lowered(bound)
+                self._instances[bound] = self._lowered(bound)
             finally:
                 self._active.remove(functions)
             # A rule may call the function that it belongs to: there it is the plain one.
-            self._instances[key] = self._with_rules(self._instances[key], bound)
-        instance = self._instances[key]
+            self._instances[bound] = self._with_rules(self._instances[bound], bound)
+        instance = self._instances[bound]
         if isinstance(instance, BrokenCall):
             raise BrokenCall(instance.diagnostics)
         return instance
@@ -293,13 +292,6 @@ def _stated(template: Template, node: ast.expr | None) -> AnyType | TupleType | 
             return TupleType(tuple(stated)) if len(stated) == len(parts) else None
         case _:
             return template.type(node)
-
-
-def _key(part: Bound) -> Hashable:
-    if isinstance(part, TupleType):
-        return tuple(map(_key, part.items))
-    # 1, 1.0 and True are equal, and mean different things.
-    return (type(part.number), repr(part.number)) if isinstance(part, Weak) else part
 
 
 def as_meaning(name: str, bound: Bound, span: Span) -> Meaning:

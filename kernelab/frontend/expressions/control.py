@@ -25,7 +25,6 @@ from kernelab.frontend.expressions.joins import (
     join,
     mapped,
     mixed,
-    same,
     view_sides,
 )
 from kernelab.frontend.meaning import array_views
@@ -98,9 +97,7 @@ def branch(frame: Frame, key: Hashable, cond: Atom, then: Body, orelse: Body, li
     `key` tells this branch from all others of the def, also when the def is lowered again.
     """
     ways = [_way(frame, body) for body in (then, orelse)]
-    names = dict.fromkeys(
-        name for way in ways for name in way.env if not same(way.env[name], frame.env.get(name))
-    )
+    names = dict.fromkeys(name for way in ways for name in way.env if way.env[name] != frame.env.get(name))
     outs: list[Var] = []
     fills: list[list[Atom]] = [[], []]
     for name in names:
@@ -307,7 +304,7 @@ def _close_part(frame: Frame, opened: Meaning, entry: Side, end: Side, carries: 
     carries.keep(opened)
     if isinstance(opened, Poison) or isinstance(end.value, Poison):
         return False
-    if not same(opened, end.value):
+    if opened != end.value:
         raise mixed("the variable" if slot is None else slot.name, [entry, end])
     return True
 

@@ -115,7 +115,7 @@ def join(frame: Frame, origin: Origin, name: str, sides: Sequence[Side], meeting
     if any(isinstance(value, Poison) for value in values):
         return Poison()
     complete = len(present) == len(sides)
-    if all(same(value, first) for value in values) and (complete or not _at_run_time(first)):
+    if all(value == first for value in values) and (complete or not _at_run_time(first)):
         return first
     forms = {(len(value.items), value.struct) for value in values if isinstance(value, TupleOf)}
     if isinstance(first, TupleOf) and all(isinstance(value, TupleOf) for value in values) and len(forms) == 1:
@@ -135,13 +135,6 @@ def join(frame: Frame, origin: Origin, name: str, sides: Sequence[Side], meeting
         meetings.append(Meeting(slot, out, sides))
         return slot.filled(out)
     raise mixed(name, present)
-
-
-def same(a: Meaning | None, b: Meaning | None) -> bool:
-    """Whether two meanings are one and the same, literals compared with their type."""
-    if isinstance(a, Weak) and isinstance(b, Weak):
-        return type(a.number) is type(b.number) and repr(a.number) == repr(b.number)
-    return a is b or a == b
 
 
 def _at_run_time(value: Meaning) -> bool:

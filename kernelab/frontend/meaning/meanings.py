@@ -28,6 +28,13 @@ class Weak:
 
     number: bool | int | float
 
+    def __eq__(self, other: object) -> bool:
+        # 1, 1.0 and True mean different things, and so do 0.0 and -0.0.
+        return isinstance(other, Weak) and repr(self.number) == repr(other.number)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.number))
+
 
 @dataclass(frozen=True, slots=True)
 class Typed:

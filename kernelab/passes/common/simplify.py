@@ -158,7 +158,7 @@ class _Simplifier(Copier):
 
     def let(self, stmt: ir.Let) -> None:
         args = self.atoms(stmt.args)
-        key = (stmt.op, stmt.out.type, *[_identity(self._same.get(arg, arg)) for arg in args])
+        key = (stmt.op, stmt.out.type, *[self._same.get(arg, arg) for arg in args])
         earlier = next((scope[key] for scope in reversed(self._computed) if key in scope), None)
         if earlier is not None and (self.merged or not is_differentiable(stmt.out.type)):
             self.env[stmt.out] = earlier
@@ -177,7 +177,7 @@ class _Simplifier(Copier):
         then, orelse = self.block(stmt.then), self.block(stmt.orelse)
         # A Var that both branches yield stands outside of both.
         pairs = list(zip(stmt.outs, then.yields, orelse.yields, strict=True))
-        differ = [i for i, (_, a, b) in enumerate(pairs) if _identity(a) != _identity(b)]
+        differ = [i for i, (_, a, b) in enumerate(pairs) if a != b]
         self.env.update((out, a) for i, (out, a, _) in enumerate(pairs) if i not in differ)
         outs = tuple(self.fresh(stmt.outs[i]) for i in differ)
         then = ir.Block(then.stmts, _pick(differ, then.yields))
@@ -201,12 +201,7 @@ class _Simplifier(Copier):
         yielded = stmt.body.yields[i]
         if yielded is stmt.carries[i]:
             return True
-        return isinstance(yielded, ir.Const) and _identity(yielded) == _identity(self.atom(stmt.inits[i]))
-
-
-def _identity(atom: ir.Atom) -> object:
-    # Constants that compare equal may still differ: 0.0 and -0.0, 1 and True.
-    return (repr(atom.value), atom.type) if isinstance(atom, ir.Const) else atom
+        return isinstance(yielded, ir.Const) and yielded == self.atom(stmt.inits[i])
 
 
 def _carrying(stmt: ir.Loop, kept: list[int]) -> ir.Loop:
