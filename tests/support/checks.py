@@ -34,6 +34,15 @@ def assert_close(case: Case, found: Numpy, wanted: Numpy) -> None:
     np.testing.assert_allclose(widened(found), widened(wanted), rtol=tolerance, atol=atol)
 
 
+def bits(values: Any) -> Numpy:
+    """Numbers as what tells them apart: zeros have a sign, and all NaN are one."""
+    array = np.asarray(values)
+    if not is_float_dtype(array.dtype):
+        return array
+    wide = array.astype(np.float64)
+    return np.where(np.isnan(wide), np.nan, wide).view(np.int64)
+
+
 def by_components(operands: list[Numpy]) -> list[Numpy]:
     """Operands as a scalarised function takes them."""
     return [column for x in operands for column in x.reshape(LANES, -1).T]
