@@ -26,8 +26,10 @@ from tests.strategies import LAYOUTS, programs
 from tests.strategies.cells import cell
 from tests.strategies.features import EXPECTED, features
 from tests.strategies.hosts import careless_programs, host_programs
+from tests.strategies.number_programs import number_programs
 from tests.support.front_end import checked_cell
 from tests.support.misuse import checked_launch, checked_messages
+from tests.support.number_checks import check_numbers
 from tests.support.programs import second_order
 from tests.support.reproducer import checked
 from tests.support.second import forward_over_reverse, reverse_over_reverse
@@ -53,6 +55,19 @@ def kernels(seed: int, count: Counter[str]) -> None:
         checked(text, layout, point, forward_over_reverse)
         checked(text, layout, point, reverse_over_reverse)
         count.update(tried=1, untrusted=not outcome.trusted, unrolled=outcome.unrolled)
+
+    check()
+
+
+def numbers(seed: int, count: Counter[str]) -> None:
+    """A round of programs on numbers of all widths, compared to the last bit."""
+
+    @hypothesis.seed(seed)
+    @_settings()
+    @given(number_programs(), st.integers(0, 99))
+    def check(text: str, seed: int) -> None:
+        check_numbers(text, seed)
+        count.update(numbers=1)
 
     check()
 
@@ -108,6 +123,7 @@ def messages(seed: int, count: Counter[str]) -> None:
 
 FAMILIES = {
     "kernels": kernels,
+    "numbers": numbers,
     "tapes": tapes,
     "transforms": transforms,
     "cells": cells,
@@ -116,6 +132,7 @@ FAMILIES = {
 }
 TRIED = {
     "tried": "kernels",
+    "numbers": "programs on numbers",
     "tapes": "tapes",
     "transforms": "functions",
     "cells": "cells",

@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.planted.backward import BACKWARD
 from tests.planted.explained import EXPLAINED
 from tests.planted.faults import FAULTS, Fault
+from tests.planted.folded import FOLDED
 from tests.planted.later import LATER
 from tests.planted.plant import Verdict, copy_checkout, try_fault
 
@@ -21,7 +22,7 @@ ENOUGH = 0.95
 def main(words: list[str]) -> int:
     chosen = [
         fault
-        for fault in (*FAULTS, *LATER, *BACKWARD, *EXPLAINED)
+        for fault in (*FAULTS, *LATER, *BACKWARD, *EXPLAINED, *FOLDED)
         if not words or " ".join(words) in fault.name
     ]
     with tempfile.TemporaryDirectory(prefix="kernelab-planted-") as folder:

@@ -8,10 +8,11 @@ from tests.planted.backward import BACKWARD
 from tests.planted.explained import EXPLAINED
 from tests.planted.faults import FAULTS as FIRST
 from tests.planted.faults import Fault
+from tests.planted.folded import FOLDED
 from tests.planted.later import LATER
 from tests.planted.plant import ROOT, places
 
-FAULTS = (*FIRST, *LATER, *BACKWARD, *EXPLAINED)
+FAULTS = (*FIRST, *LATER, *BACKWARD, *EXPLAINED, *FOLDED)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
