@@ -17,6 +17,23 @@ UNARY = (
 )
 BINARY = ("({} + {})", "({} - {})", "0.7 * {} * {}", "({} / (1.5 + abs({})))", "max({}, {})", "min({}, {})")
 RICH = ("p[{k}]", "p.y", "q[{j}, {l}]", "q[1][{j}]", "c[{k}]", "z.f", "z.h.x", "z.h[{j}]")
+SPECIAL = ("1.0", "0.0", "-1.0", "2.0", "-0.0")
+"""Constants that products, sums and selections may know, each special in another way in each type."""
+WITH_SPECIAL = (
+    "float64({c})",
+    "({c} * v)",
+    "(v - {c})",
+    "(u / 1.0)",
+    "(mat33d({c}) @ p)[{k}]",
+    "(mat22d({c}) * q)[{j}, {l}]",
+    "(q @ mat22d({c}))[{j}, {l}]",
+    "(mat22d({c}) * z.h).y",
+    "(p * {c} - vec3d({c}))[{k}]",
+    "dot(vec3d({c}), p)",
+    "cross(vec3d({c}), p).y",
+    "(quatd({c}) * quatd(p.x, {c}, u, v))[{k}]",
+    "(quatd(p.y, v, {c}, u) * quatd({c})).w",
+)
 REDUCED = ("dot(p, p)", "length(vec3d(1.5, p.z, p.x))", "(q @ z.h).y", "dot(p, vec3d(v, 0.5, c[{k}]))")
 
 
@@ -44,7 +61,7 @@ class Expressions(Drawing):
     def leaf(self, scope: Scope) -> str:
         options = [*scope.floats, *scope.floats, "float64(0.5)", "float64(-0.75)", "x", "row"]
         options += ["shared", "d"] if scope.shared else []
-        options += [*RICH, *REDUCED] if scope.rich else []
+        options += [*RICH, *REDUCED, *WITH_SPECIAL] if scope.rich else list(WITH_SPECIAL[:4])
         chosen: str = self.one(options)
         match chosen:
             case "x":
@@ -59,7 +76,8 @@ class Expressions(Drawing):
 
     def placed(self, template: str, scope: Scope) -> str:
         """A template with indices in place of its holes."""
-        holes = {
+        special = {"c": self.one(SPECIAL)} if "{c}" in template else {}
+        holes = special | {
             name: self.small(scope, 2 if name in "jl" else 3) for name in "jkl" if f"{{{name}}}" in template
         }
         return template.format(**holes)

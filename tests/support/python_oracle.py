@@ -69,6 +69,20 @@ for _k, _name in enumerate("xyzw"):
     )
 
 
+class Quaternion(Value):
+    """A vector x, y, z, w whose products are those of Hamilton's numbers."""
+
+    def __mul__(self, other: Any) -> Any:
+        if not isinstance(other, Quaternion):
+            return super().__mul__(other)
+        (a, s), (b, t) = ((q.data[:3], q.data[3]) for q in (self, other))
+        return Quaternion([*(np.cross(a, b) + s * b + t * a), s * t - a @ b])
+
+
+def _quaternion(*parts: Any) -> Quaternion:
+    return Quaternion(np.broadcast_to(np.array(parts or 0.0, np.float64), (4,)))
+
+
 def _product(a: Value, b: Any) -> Any:
     if isinstance(b, Value) and a.data.ndim == 2:
         return Value(a.data @ b.data)
@@ -132,7 +146,7 @@ def _cross(a: Value, b: Value) -> Value:
 
 def _copied(value: Any) -> Any:
     if isinstance(value, Value):
-        return Value(value.data)
+        return type(value)(value.data)
     return copy.deepcopy(value) if dataclasses.is_dataclass(value) else value
 
 
@@ -184,6 +198,8 @@ WORDS: dict[str, Any] = {
     "mat22": _matrix(2),
     "mat22d": _matrix(2),
     "mat33": _matrix(3),
+    "mat33d": _matrix(3),
+    "quatd": _quaternion,
     "float32": float,
     "float64": float,
     "int32": _int,
