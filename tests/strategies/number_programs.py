@@ -29,6 +29,7 @@ NAMES = {
 }
 TYPES = (*FLOATS, *INTS)
 SPECIAL = ("0.0", "-0.0", "1.0", "-1.0", "2.0", "0.5", "-0.5", "INF", "-INF", "NAN", "0", "1", "-1", "3")
+ALIKE = (("0.0", "-0.0"), ("-0.0", "0"), ("1", "1.0"), ("NAN", "0.0"), ("INF", "-INF"))
 ENDS = {
     "int8": ("-128", "127"),
     "uint8": ("255",),
@@ -215,19 +216,31 @@ class Numbers(Drawing):
                 made = self.one(
                     ["z = Pair()", f"z = Pair(k={self.value('int32', 1)})", "z = y", "y = z", changed]
                 )
-                return [made, "f2 = z.f", "k2 = z.k"]
+                return [made, "f2 = float32(z.f)", "k2 = int32(z.k)"]
             case 5:
                 return [f"{first} = {second} = {self.value(type, 2)}"]
             case 7 | 8:
                 return self.branch(depth, in_loop)
             case 9 | 10:
                 return self.loop(depth)
+            case 6:
+                return self.meeting()
             case 11 if in_loop:
                 return [f"if {self.value('bool', 2)}:", f"    {self.one(['break', 'continue'])}"]
             case 12:
                 return [f"if {self.value('bool', 2)}:", "    e[i] = float64(d)", "    return"]
             case _:
                 return [f"{first} = {self.value(type, 2)}"]
+
+    def meeting(self) -> list[str]:
+        """Constants that meet behind a branch, where the one may be taken for the other."""
+        type = self.one([*FLOATS, *TYPES])
+        pair = self.one(ALIKE) if type in FLOATS else (self.literal(type), self.literal(type))
+        first, other = (f"{NAMES[type][0]} = {type}({number})" for number in pair)
+        cond = self.value("bool", 1)
+        if self.chance():
+            return [f"if {cond}:", f"    {first}", "else:", f"    {other}"]
+        return [first, f"if {cond}:", f"    {other}"]
 
     def branch(self, depth: int, in_loop: bool) -> list[str]:
         lines = [f"if {self.value('bool', 3)}:", *indented(self.block(depth - 1, 2, in_loop))]
