@@ -213,7 +213,8 @@ SEVERAL = [case for case in DIFFERENTIABLE if len(case.active) > 1]
 
 @pytest.mark.parametrize("check", [tangent_is_the_same, adjoint_is_the_same])
 def test_derivatives_of_an_operator_with_a_known_operand_are_as_with_any_other(check: Check) -> None:
-    assert mistakes([case for case in SEVERAL if case.op.symbol], check, FEW) == []
+    one_of_each = {case.op: case for case in SEVERAL if case.op.symbol}
+    assert mistakes(list(one_of_each.values()), check, FEW) == []
 
 
 @pytest.mark.long
