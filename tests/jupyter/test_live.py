@@ -382,9 +382,8 @@ def test_without_anywidget_tapes_live_where_the_extension_is_installed(
 def test_without_ipywidgets_tapes_are_static(monkeypatch: pytest.MonkeyPatch, tape: kl.Tape) -> None:
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     monkeypatch.delitem(sys.modules, "kernelab.jupyter.live")
-    monkeypatch.setitem(
-        sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1))
-    )
+    shell = SimpleNamespace(kernel=1, user_ns={})  # a view of an earlier test may still look for names there
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     assert kl._live(tape, {"text/plain": "tape"}) == {"text/plain": "tape"}
 
 
@@ -431,4 +430,4 @@ def test_a_view_lets_go_of_what_it_took_in_once_its_tape_is_gone(comms: None) ->
 def test_a_closed_view_leaves_no_widget_behind(comms: None) -> None:
     before = set(ipywidgets.widgets.widget._instances)
     live.TapeWidget(kl.Tape()).close()
-    assert set(ipywidgets.widgets.widget._instances) == before
+    assert set(ipywidgets.widgets.widget._instances) <= before  # those of earlier tests may go meanwhile
