@@ -201,7 +201,7 @@ class Numbers(Drawing):
     def statement(self, depth: int, in_loop: bool) -> list[str]:
         type = self.one([*TYPES, "bool"])
         first, second = NAMES[type]
-        kind = self.number(0, 12 if depth else 6)
+        kind = self.number(0, 14 if depth else 6)
         match kind:
             case 0 | 1:
                 return [f"{self.one([first, second])} = {self.value(type, 3)}"]
@@ -225,6 +225,8 @@ class Numbers(Drawing):
                 return self.loop(depth)
             case 6:
                 return self.meeting()
+            case 13 | 14:
+                return self.weak()
             case 11 if in_loop:
                 return [f"if {self.value('bool', 2)}:", f"    {self.one(['break', 'continue'])}"]
             case 12:
@@ -241,6 +243,32 @@ class Numbers(Drawing):
         if self.chance():
             return [f"if {cond}:", f"    {first}", "else:", f"    {other}"]
         return [first, f"if {cond}:", f"    {other}"]
+
+    def weak(self) -> list[str]:
+        """Variables that only literals went into, which take the type of what they meet."""
+        self.fresh += 1
+        one, other, index = f"w{self.fresh}", f"v{self.fresh}", f"c{self.fresh}"
+        type = self.one([type for type in TYPES if type[0] != "u"])
+        literals = ("0", "1", "2", "3") if type in INTS else ("0", "1", "-0.0", "0.5", "-1", "2.0", "-2")
+        first, second, third, last = (self.one(literals) for _ in range(4))
+        changes = [f"{one} = {third}", f"{one} += {third}", f"{one}, {other} = {other}, {one}"]
+        changes += [
+            f"{other} = {one} * 2 + {third}",
+            f"{other} = {one} if {self.value('bool', 1)} else {third}",
+        ]
+        inside = indented([self.one(changes), self.one(changes)])
+        heads = [f"if {self.value('bool', 2)}:", f"for {index} in range({self.one(['2', '0', 'k % 3'])}):"]
+        name, sign = self.one(NAMES[type]), self.one("+-*")
+        uses = [f"{name} = {name} {sign} {one}", f"{name} = {other} {sign} {name}", f"{name} = {type}({one})"]
+        uses += [f"{name} = {type}({other})", f"{name} = {type}({name} if {one} < {last} else {other})"]
+        return [
+            f"{one} = {first}",
+            f"{other} = {second}",
+            self.one(heads),
+            *inside,
+            self.one(uses),
+            self.one(uses),
+        ]
 
     def branch(self, depth: int, in_loop: bool) -> list[str]:
         lines = [f"if {self.value('bool', 3)}:", *indented(self.block(depth - 1, 2, in_loop))]
