@@ -1,6 +1,7 @@
 """What `backward` computes: gradients of chains of launches, and of what the host does between them."""
 
 import gc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -399,6 +400,17 @@ def test_a_recorded_function_finds_the_values_of_its_time() -> None:
     for times in (1, 2):
         tape.backward(grads={y: [1, 1]})
         assert gradient(x) == [times * 3, times * 12] and x.list() == [9, 9]
+
+
+@pytest.mark.parametrize("overwrite", ["save", "warn", "error"])
+def test_a_change_that_a_recorded_function_cannot_undo_is_an_error(overwrite: Any) -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape(overwrite=overwrite) as tape:
+        cubed(x, y, tape)
+    x.numpy()[:] = 9.0
+    told = r"`x` was changed through a NumPy view, but the function backward may need[\s\S]*tape\.record_func"
+    with pytest.raises(kl.TapeError, match=told):
+        tape.backward(grads={y: [1, 1]})
 
 
 def test_where_nothing_is_saved_a_write_to_what_was_marked_as_read_is_reported() -> None:

@@ -80,6 +80,24 @@ def test_on_a_tape_it_is_pulled_by_its_derivative_from_the_values_of_the_call() 
     agree(b.grad, BY_RIGHT)
 
 
+@pytest.mark.parametrize("overwrite", ["save", "warn", "error"])
+def test_on_a_tape_a_change_of_what_the_derivative_takes_is_an_error_where_it_cannot_be_undone(
+    overwrite: Any,
+) -> None:
+    def squared_back(b: Any, y_bar: Any) -> Host:
+        return 2.0 * b.numpy() * y_bar.numpy()
+
+    squared, b = kl.func.custom_vjp(lambda b: b.numpy() ** 2, squared_back), arrays(requires_grad=True)[1]
+    with kl.Tape(overwrite=overwrite) as tape:
+        y = squared(b)
+    y.numpy()[:] = 7.0  # which it does not take
+    tape.backward(grads={y: np.ones(3)})
+    agree(b.grad, 2.0 * RIGHT)
+    b.numpy()[:] = 7.0
+    with pytest.raises(kl.TapeError, match="`b` was changed through a NumPy view, but the function"):
+        tape.backward(grads={y: np.ones(3)})
+
+
 def test_on_a_tape_what_requires_no_gradient_gets_none() -> None:
     a, b = arrays()
     b.requires_grad = True

@@ -361,8 +361,8 @@ LATER = (
     Fault(
         "a checkpoint restores what was read last",
         AUTODIFF,
-        "all(keep.restore() for keep in reversed(self.keeps))",
-        "all(keep.restore() for keep in self.keeps)",
+        "all(keep.restore() for keep in reversed(keeps))",
+        "all(keep.restore() for keep in keeps)",
         CHECKPOINTS,
     ),
     Fault(

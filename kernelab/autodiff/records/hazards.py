@@ -285,9 +285,6 @@ class Marked(Snapshot):
         self.release()
         warn(self._overwritten())
 
-    def exposed(self) -> None:
-        """A view does no harm by itself."""
-
     def _overwritten(self) -> Diagnostic:
         return Diagnostic(
             f"{called(self.elements)} is overwritten here, but a function recorded on the tape "

@@ -1,18 +1,19 @@
 """Records other than launches: copies, overwrites by the host, Python functions with derivatives."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
-from kernelab.autodiff.records.snapshots import Snapshot
+from kernelab.autodiff.records.snapshots import Snapshot, as_they_were
 from kernelab.data_classes import dataclass
+from kernelab.errors import Diagnostic, TapeError
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import device_clear
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.garbage import as_the_user_has_it
-from kernelab.runtime.context.recorder import Place
-from kernelab.runtime.memory.memory import Allocation, set_aside
+from kernelab.runtime.context.recorder import Place, called
+from kernelab.runtime.memory.memory import Allocation
 
 
 class Flowing:
@@ -152,7 +153,7 @@ def overwrite_of(dest: array, how: str, place: Place) -> OverwriteRecord:
 class FunctionRecord(Simple):
     """A function of the user's to call in the backward pass, and the arrays whose gradients it handles.
 
-    `keeps` are these arrays as they were when it was recorded.
+    `keeps` are these arrays as they were when it was recorded, or those of them that are marked as read.
     """
 
     backward: Callable[[], object]
@@ -175,22 +176,22 @@ class FunctionRecord(Simple):
 
     def pull(self, adjoints: Adjoints, level: Level) -> None:
         """Call the function while the arrays' `.grad` are the adjoints of the sweep."""
+        _refuse_lost(self, self.keeps)
         memories = [primal.allocation for primal in self.arrays if primal.requires_grad]
         with published({memory: adjoints.show(memory) for memory in memories}):
-            with self._as_it_was(), as_the_user_has_it():
+            with as_they_were(self.keeps), as_the_user_has_it():
                 self.backward()
             _copy_back(self.arrays, adjoints)
 
-    @contextmanager
-    def _as_it_was(self) -> Iterator[None]:
-        """Within it the arrays hold what they held when the function was recorded."""
-        changed = [keep for keep in self.keeps if keep.spent]
-        with ExitStack() as aside:
-            for memory in {keep.elements.allocation for keep in changed}:
-                aside.enter_context(set_aside(memory))
-            for keep in changed:
-                keep.restore()
-            yield
+
+def _refuse_lost(function: Any, keeps: Sequence[Snapshot]) -> None:
+    """Raise TapeError where values that a function may need have changed unseen."""
+    for keep in keeps:
+        if keep.has_changed_unseen():
+            name = called(keep.elements)
+            message = f"{name} was changed through a NumPy view, but {function.title} may need its old values"
+            hint = "change it after backward(), or with assign() or fill_(), which are noticed"
+            raise TapeError(Diagnostic(message, function.place.span, "host-write", hint=hint))
 
 
 PUBLISHED: list[Allocation] = []
@@ -224,8 +225,8 @@ def _copy_back(arrays: Sequence[array], adjoints: Adjoints) -> None:
 class HostCallRecord(Flowing):
     """A Python function with a derivative of its own that ran, a `HostCall`: its arguments and results.
 
-    `keeps` are both as they were then, where they are kept; `active` are the positions of the arguments whose
-    adjoints are wanted.
+    `keeps` are those that the derivative takes as they were then, where they are kept; `active` are the
+    positions of the arguments whose adjoints are wanted.
     """
 
     call: Any
@@ -253,6 +254,7 @@ class HostCallRecord(Flowing):
     def pull(self, adjoints: Adjoints, level: Level) -> None:
         if not (self.may_begin or any(map(adjoints.reach, self.written))):
             return
+        _refuse_lost(self, self.keeps)
         bars = [adjoints.of(result) for result in self.written]
         seeds = [level.copy(bar) for bar in bars]
         for bar in bars:

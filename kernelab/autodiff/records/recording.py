@@ -248,7 +248,10 @@ class Recording(Witness, Recorder):
     def add_function(self, backward: Callable[[], object], arrays: Iterable[array]) -> None:
         """Record a function to call in the backward pass."""
         handled = tuple(leaf for elements in arrays for leaf in leaves_of(elements))
-        self.add_work(FunctionRecord(backward, handled, caller(), self._kept(handled)))
+        memories = {elements.allocation for elements in handled}
+        marks = (mark for mark in self._marks if mark.elements.allocation in memories)
+        keeps = self._kept(handled) or tuple([mark for mark in marks if not mark.has_changed_unseen()])
+        self.add_work(FunctionRecord(backward, handled, caller(), keeps))
 
     def _kept(self, arrays: Iterable[array]) -> tuple[Snapshot, ...]:
         """Snapshots of arrays, if the tape saves what is overwritten."""
@@ -261,9 +264,8 @@ class Recording(Witness, Recorder):
             return
         for elements in arguments:
             self.provenance.look_again(elements, len(self.records))
-        for needed in (*arguments, *results) if call.takes_results(len(results)) else arguments:
-            self.marked_read(needed)
-        keeps = self._kept((*arguments, *results))
+        needed = (*arguments, *results) if call.takes_results(len(results)) else arguments
+        keeps = self._kept(needed) or tuple([Marked(self.guard, one, caller()) for one in needed])
         self.add_work(HostCallRecord(call, (*arguments,), (*results,), keeps, active, caller()))
 
     def add_work(self, record: Record, lost: Iterable[Allocation] = ()) -> None:

@@ -8,6 +8,8 @@ decide what happens in place of a copy.
 """
 
 import ctypes
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from kernelab.passes.access.access_regions import Box
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray, checksum, itemsize
 from kernelab.runtime.launch.footprint import part
-from kernelab.runtime.memory.memory import allocate, copy_bytes
+from kernelab.runtime.memory.memory import allocate, copy_bytes, set_aside
 
 SMALL = 1 << 20
 """Up to how many bytes a copy is a `bytes`; more take memory from where arrays have theirs."""
@@ -137,11 +139,15 @@ class Snapshot:
 
     def restore(self) -> bool:
         """Put the elements back as they were; false if they have changed unseen."""
-        self.look_for_change()
-        saved = self.saved
+        is_known, saved = not self.has_changed_unseen(), self.saved
         if saved is not None:
             self.elements.host()[...] = saved.seen()
-        return not self._changed
+        return is_known
+
+    def has_changed_unseen(self) -> bool:
+        """Whether some of the elements changed without being saved."""
+        self.look_for_change()
+        return self._changed
 
     # -------------------------------------------------------------------------------------- as a watcher
 
@@ -264,6 +270,20 @@ class Snapshot:
     def _in_order(self, values: HostArray) -> HostArray:
         """Values in the shape of the needed elements, with one axis for all of theirs."""
         return values.reshape((-1, *values.shape[self.elements.ndim :]))
+
+
+@contextmanager
+def as_they_were(keeps: Sequence[Snapshot], others: Iterable[array] = ()) -> Iterator[bool]:
+    """Within it arrays hold what they held when snapshots of them were made; false if that is lost for some.
+
+    What happens within it to these, and to the memory of others, is undone.
+    """
+    changing = [*(keep.elements for keep in keeps if keep.spent), *others]
+    with ExitStack() as aside:
+        for memory in {elements.allocation for elements in changing}:
+            aside.enter_context(set_aside(memory))
+        # What was read first was kept first, and wins where two overlap.
+        yield all(keep.restore() for keep in reversed(keeps))
 
 
 def encloses(target: array, needed: array) -> bool:

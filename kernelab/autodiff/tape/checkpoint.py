@@ -10,7 +10,7 @@ run that does anything else than the first is an error: no gradient of it could 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
 
@@ -21,7 +21,7 @@ from kernelab.autodiff.records.hazards import Guard
 from kernelab.autodiff.records.moves import Flowing
 from kernelab.autodiff.records.provenance import Provenance, Taken
 from kernelab.autodiff.records.recording import Recording
-from kernelab.autodiff.records.snapshots import Snapshot
+from kernelab.autodiff.records.snapshots import Snapshot, as_they_were
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelTypeError, TapeError
 from kernelab.host.traced import Origins
@@ -34,7 +34,7 @@ from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.launch.launch import Call
-from kernelab.runtime.memory.memory import Allocation, set_aside, youngest
+from kernelab.runtime.memory.memory import Allocation, youngest
 from kernelab.settings import during
 
 
@@ -435,12 +435,8 @@ class CheckpointRecord(Flowing):
     @contextmanager
     def again(self) -> Iterator[tuple["Replaying", list[array]]]:
         """Run the function again on memory as it was; yields its tape and what it returned."""
-        changing = [*(keep.elements for keep in self.keeps if keep.spent), *self.outside]
-        with ExitStack() as aside:
-            for memory in {elements.allocation for elements in changing}:
-                aside.enter_context(set_aside(memory))
-            # What was read first was kept first, and wins where two overlap.
-            if not all(keep.restore() for keep in reversed(self.keeps)):
+        with as_they_were(self.keeps, self.outside) as is_known:
+            if not is_known:
                 raise TapeError(_differs(self, "an array that it reads was changed through a NumPy view"))
             inner, results = self._run()
             if inner.signature.sum != self.signature.sum or not _alike(results, self.results):
