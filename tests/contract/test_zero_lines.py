@@ -6,7 +6,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.autodiff.inspect.zero_lines import ZeroLine
-from kernelab.backend.cpu.zero_trace import UNUSED
+from kernelab.backend.cpu.observed_adjoint import UNUSED
 
 kernels: dict[str, Any] = kl.compile("""
 def relu(x: array[float], y: array[float]):

@@ -14,7 +14,7 @@ from kernelab.autodiff.tape.measures import sweep_on_copies
 from kernelab.autodiff.tape.seeds import Seeds
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.backend.cpu.interpreter import can_be_pointed
-from kernelab.backend.cpu.zero_trace import UNUSED, Cotangent, births, changes_and_skips, trace_zeros
+from kernelab.backend.cpu.observed_adjoint import UNUSED, Cotangent, births, changes_and_skips, trace_zeros
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Span
 from kernelab.lang.ir import For, Function, While
