@@ -1,20 +1,67 @@
-"""The comm between pages and the kernel: requests are answered on the thread of their subshell.
+"""The messages between the JupyterLab extension and the kernel, and the comm that carries them.
 
+`extension/protocol/*.json` holds one request of each kind with its reply, which the tests of both sides read.
 JupyterLab opens the comm over a subshell where the kernel has them (ipykernel 7), so that it is answered
 while a cell runs; elsewhere it is answered after the cell.
 """
 
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from comm import create_comm
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
-from kernelab.jupyter.notebook_state import Checks, State
+from kernelab.jupyter.checking import check
+from kernelab.jupyter.hovering import hover
+from kernelab.jupyter.notebook_state import Checks, State, arrays, code, tape
 from kernelab.jupyter.problems import Problems
-from kernelab.jupyter.requests import ANSWERS, READY, TARGET, VERSION, Message, reply
 from kernelab.jupyter.subshells import answer_beside_cells
+from kernelab.jupyter.typed_kernels import forms, marks
 from kernelab.views.pages.display import LISTENERS
+
+VERSION = 1
+TARGET = "kernelab"
+"""The comm that a page opens, and asks by."""
+
+READY = "kernelab.ready"
+"""The comm that the kernel opens to say that it answers."""
+
+Message = dict[str, Any]
+Answer = Callable[[Mapping[str, Any], Mapping[str, Any]], Message]
+
+ANSWERS: Mapping[str, Answer] = {
+    "check": check,
+    "hover": hover,
+    "marks": marks,
+    "forms": forms,
+    "arrays": arrays,
+    "tape": tape,
+    "code": code,
+}
+"""How each kind of request is answered, given the names of the notebook."""
+
+
+def reply(request: Any, names: Mapping[str, Any], answers: Mapping[str, Answer] = ANSWERS) -> Message:
+    """The reply to what a page has sent, whatever that is; mistakes of the request come back as ``error``."""
+    number = request.get("id") if isinstance(request, dict) else None
+    return {"version": VERSION, "id": number, **_answer(request, names, answers)}
+
+
+def _answer(request: Any, names: Mapping[str, Any], answers: Mapping[str, Answer]) -> Message:
+    if not isinstance(request, dict) or request.get("version") != VERSION:
+        return {"error": f"this kernel speaks version {VERSION} of kernelab's messages"}
+    answer = answers.get(request.get("kind", ""))
+    if answer is None:
+        return {"error": f"there is no request {request.get('kind')!r}; there is {', '.join(answers)}"}
+    try:
+        return answer(request, names)
+    except Exception as problem:  # noqa: BLE001 (a page that asks is told, whatever went wrong)
+        return {"error": f"{type(problem).__name__}: {problem}"}
+
+
+# ----------------------------------------------------------------------------------------------- the channel
+
 
 SWITCH = 0.001
 """Seconds after which a cell that computes in Python lets a waiting answer go on; by itself it is 0.005."""

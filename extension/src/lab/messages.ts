@@ -1,4 +1,4 @@
-// What the extension and the kernel say to each other (kernelab/jupyter/requests.py); `protocol/` has examples that
+// What the extension and the kernel say to each other (kernelab/jupyter/channel.py); `protocol/` has examples that
 // the tests of both sides read.
 
 import type { ReadonlyJSONValue as JSONValue } from "@lumino/coreutils";
