@@ -13,7 +13,7 @@ from comm import create_comm
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 from kernelab.jupyter.checking import check
-from kernelab.jupyter.hovering import hover
+from kernelab.jupyter.inspection import hover
 from kernelab.jupyter.notebook_state import Checks, State, arrays, code, tape
 from kernelab.jupyter.problems import Problems
 from kernelab.jupyter.subshells import answer_beside_cells

@@ -1,19 +1,224 @@
-"""Completion and Shift-Tab inside a `%%kernel` cell: options, words of the language, kernels, functions."""
+"""What a `%%kernel` cell says about itself: completion, Shift-Tab, and the text under the pointer.
 
+Completion knows options, words of the language, kernels and functions.  Shift-Tab and the pointer of
+JupyterLab get the same answer for a place: the type of a name, an operation and its derivative, the adjoint
+of a line.  Knows the language and the kernels of a text.
+"""
+
+import ast
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from html import escape
 from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 from IPython.utils.tokenutil import token_at_cursor
 
-from kernelab.errors import KernelError
+from kernelab.builtins.language_words import said_of, ways_of
+from kernelab.builtins.table import Builtin, signature
+from kernelab.codegen.listing.listing_expressions import spelt
+from kernelab.errors import KernelError, Source
+from kernelab.frontend import UserFunction
 from kernelab.frontend.meaning.meanings import BuiltinRef, TypeRef
-from kernelab.frontend.meaning.name_lookup import PREFIXES, language
+from kernelab.frontend.meaning.name_lookup import PREFIXES, language, meaning_of
+from kernelab.frontend.meaning.trial import trial
 from kernelab.jupyter.cell_text import CellText
-from kernelab.jupyter.hovering import Sections, described, kinds_at, operation, operation_in_markdown
+from kernelab.jupyter.typed_kernels import adjoint_lines, typed
+from kernelab.lang import ops
+from kernelab.lang.ir import For, Var, While, defs, walk
+from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, Undefined, VecPattern, Zero
+from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.loading import short
+from kernelab.runtime.kernel.texts import compile_source
+from kernelab.runtime.ops.function_calls import stated_kernel
+
+# ------------------------------------------------------------------------------------------------ hover text
+
+
+Sections = list[tuple[str, str]]
+"""Titles and texts, as IPython's inspector shows them."""
+
+
+def hover(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to `hover`: Markdown, and the stretch of the cell that it speaks of; or nothing."""
+    cell = CellText(request["text"])
+    if cell.magic_line is None:
+        return {}
+    line, column = request["position"][0] + 1, cell.column(request["position"])
+    word = _word_at(cell, line, column)
+    blocks = list(_told(cell, line, word[0], names))
+    if not blocks:
+        return {}
+    start, end = cell.position(line, word[1]), cell.position(line, word[2])
+    return {"start": start, "end": end, "markdown": "\n\n".join(blocks)}
+
+
+def _word_at(cell: CellText, line: int, column: int) -> tuple[str, int, int]:
+    """The name at a place and its columns; all of the line's text where there is none."""
+    text = cell.lines[line - 1] if line <= len(cell.lines) else ""
+    for match in re.finditer(r"[^\W\d]\w*", text):
+        if match.start() <= column <= match.end():
+            return match[0], match.start(), match.end()
+    return "", len(text) - len(text.lstrip()), len(text)
+
+
+def _told(cell: CellText, line: int, word: str, names: Mapping[str, Any]) -> Iterator[str]:
+    with trial():
+        result, kernels = typed(cell, names)
+        above = [one.span for one in result.definitions.values() if one.span.line <= line]
+        owner = max(above, key=lambda span: span.line, default=None)
+        # A line of a function is a part of the adjoints of all that call it.
+        kernels = [kernel for kernel in kernels if kernel.span == owner] or kernels
+        kinds = _kinds(kernels, line)
+        if word in kinds:
+            yield f"```python\n{word}: {kinds[word]}\n```"
+            if isinstance(value := names.get(word), array):
+                yield f"`{word}` of the notebook has the shape {value.shape}."
+        elif word:
+            yield from _of_word(word, names)
+        lines = adjoint_lines(kernels, line)
+    if lines:
+        text = "\n".join(lines)
+        yield f"adjoint of line {line}\n```python\n{text}\n```"
+
+
+def kinds_at(cell: CellText, line: int, names: Mapping[str, Any]) -> dict[str, str]:
+    """The types of the names at a line of a cell."""
+    with trial():
+        return _kinds(typed(cell, names)[1], line)
+
+
+def _kinds(kernels: Sequence[Kernel], line: int) -> dict[str, str]:
+    """The types of the names of the kernel that a line belongs to, as they are at the line."""
+    kernel = next((one for one in reversed(kernels) if one.span.line <= line), None)
+    if kernel is None:
+        return {}
+    function = kernel.definition.function
+    kinds = {var.hint: f"{var.type}, the number of the thread" for var in function.threads}
+    vars: list[Var] = []
+    for stmt in walk(function.body):
+        vars += defs(stmt)
+        if isinstance(stmt, For | While):
+            vars += [*stmt.carries, *([stmt.index] if isinstance(stmt, For) else [])]
+    for var in vars:
+        if var.hint and (var.hint not in kinds or var.span.line <= line):
+            kinds[var.hint] = str(var.type)
+    return kinds | {formal.name: spelt(str(formal.type)) for formal in kernel.definition.signature}
+
+
+def _of_word(word: str, names: Mapping[str, Any]) -> Iterator[str]:
+    value = names.get(word)
+    meaning = None if value is None else meaning_of(word, value)
+    try:
+        sections = None if value is None else described(value)
+    except KernelError:
+        sections = None  # a decorated def with mistakes, which are told where it is used
+    if sections:
+        yield "\n\n".join(f"{title}\n```python\n{text}\n```" for title, text in sections)
+    elif isinstance(language().get(word), BuiltinRef):
+        yield operation_in_markdown(word)
+    elif meaning is not None and not isinstance(meaning, BuiltinRef):
+        yield f"`{word}` of the notebook: {short(value)}"
+
+
+def operation(word: str) -> str:
+    """The signatures, the documentation and the derivative of a word of the language; "" for others."""
+    if not ops.overloads(word):
+        return said_of(word)
+    rule = derivative(word)
+    return f"{Builtin(word).__doc__}" + (f"\n\n{rule}" if rule else "")
+
+
+def operation_in_markdown(word: str) -> str:
+    """The same with its code as code; signatures of which the same is said stand together."""
+    ways = [(signature(op), op.doc) for op in ops.overloads(word)]
+    written: dict[str, list[str]] = {}
+    for head, said in ways or ways_of(word):
+        written.setdefault(said, []).append(head)
+    blocks = [f"{_code(heads)}\n{said}" for said, heads in written.items()]
+    if ways and (rule := derivative(word)):
+        told, *lines = rule.splitlines()
+        blocks.append(f"{told}\n{_code([line.strip() for line in lines])}" if lines else told)
+    return "\n\n".join(blocks)
+
+
+def _code(lines: Sequence[str]) -> str:
+    return "\n".join(("```python", *lines, "```"))
+
+
+def described(shown: object) -> Sections | None:
+    """Signature, docstring, how to launch, place; raises KernelError for a decorated kernel with mistakes."""
+    match shown:
+        case Kernel():
+            params = shown.definition.function.params
+            head = ", ".join(f"{param.hint}: {spelt(str(param.type))}" for param in params)
+            names = ", ".join(param.hint for param in params)
+            use = f"{shown.name}[n]({names})\nkl.launch({shown.name}, dim=n, inputs=[{names}])"
+            sections = [("Signature", f"{shown.name}({head})"), ("Docstring", shown.doc), ("Launch", use)]
+        case UserFunction():
+            head = ast.unparse(shown.template.node.args)
+            sections = [("Signature", f"{shown.name}({head})"), ("Docstring", shown.__doc__ or "")]
+        case _:
+            return None
+    return [(title, text) for title, text in (*sections, ("Defined in", str(shown.span))) if text]
+
+
+# ------------------------------------------------------------------------------------------------ derivatives
+
+
+@cache
+def derivative(word: str) -> str:
+    """The rule of an operation for floats, or for its first arguments that a kernel may have; or why none."""
+    first, *_ = overloads = ops.overloads(word)
+    if isinstance(first.derivative, Undefined):
+        return f"It has no derivative: {first.derivative.reason}."
+    if all(isinstance(op.derivative, Zero) for op in overloads):
+        return "Its derivative is zero."
+    return next((rule for op in overloads if (rule := _rule(op))), "")
+
+
+def _argument(pattern: Pattern) -> str:
+    """A type that fits a pattern, with floats where it may have them."""
+    match pattern:
+        case ScalarPattern(kinds=kinds):
+            return "float" if "float" in kinds else kinds[0]
+        case VecPattern(n=n):
+            return f"vec{n if isinstance(n, int) else 3}"
+        case MatPattern(n=n, m=m):
+            return f"mat{n if isinstance(n, int) else 3}{m if isinstance(m, int) else 3}"
+        case KindPattern(kind=kind):
+            return kind.__name__.lower()
+        case _:
+            return str(pattern)
+
+
+def _rule(op: Op) -> str:
+    """What the cotangent of the result adds to those of the operands, as the adjoint of a call has it."""
+    kinds = {param.name: _argument(param.pattern) for param in op.params}
+    head = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
+    text = f"def rule({head}):\n    return {op.name}({', '.join(kinds)})\n"
+    function = compile_source(Source(text, op.name)).definitions.get("rule")
+    kernel = None if function is None else stated_kernel(function)
+    if not isinstance(kernel, Kernel):
+        return ""
+    lines = [line.text.strip() for line in kernel.textbook().adjoint.lines if not line.goes_on]
+    swept = lines[next(k for k, line in enumerate(lines) if line.startswith("# backwards")) + 1 :]
+    shown = [line.replace("_bar[0]", "_bar") for line in swept if "result" not in line]
+    shown = [f"    {line}" for line in shown if not line.startswith("v1_bar = ")]
+    if len(shown) > MOST_LINES:
+        return "Its derivative is that of the operations that it is composed of."
+    return "\n".join(["Derivative, with the cotangent of the result v1 in v1_bar:", *shown])
+
+
+MOST_LINES = 8
+"""The longest rule that is shown."""
+
+
+# ------------------------------------------------------------------------------------------------ completion
+
 
 MAGIC = "%%kernel"
 ARRAY_ATTRIBUTES = ("ndim", "shape", "size")
