@@ -12,12 +12,11 @@ from typing import Any
 from comm import create_comm
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
-from kernelab.jupyter.checking import check
 from kernelab.jupyter.inspection import hover
 from kernelab.jupyter.notebook_state import Checks, State, arrays, code, tape
 from kernelab.jupyter.problems import Problems
 from kernelab.jupyter.subshells import answer_beside_cells
-from kernelab.jupyter.typed_kernels import forms, marks
+from kernelab.jupyter.typed_kernels import check, forms, marks
 from kernelab.views.pages.display import LISTENERS
 
 VERSION = 1
