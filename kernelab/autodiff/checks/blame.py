@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.checks import operation_check
-from kernelab.autodiff.checks.interpreted import Interpreted
+from kernelab.autodiff.checks.check_levels import Interpreted
 from kernelab.autodiff.checks.lost_digits import number
 from kernelab.autodiff.checks.rule_check import mistake_at
 from kernelab.autodiff.checks.rule_samples import evaluate

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from kernelab.autodiff.checks.order_check import Reordered, first_difference
+from kernelab.autodiff.checks.check_levels import Reordered, first_difference
 from kernelab.autodiff.checks.screening import (
     AGAIN,
     DIRECTIONS,

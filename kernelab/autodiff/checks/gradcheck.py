@@ -18,8 +18,8 @@ from typing import Literal
 import numpy as np
 
 from kernelab.autodiff.checks.blame import blame, blame_infinite
+from kernelab.autodiff.checks.check_levels import Raced, races
 from kernelab.autodiff.checks.lost_digits import parted
-from kernelab.autodiff.checks.order_check import Raced, races
 from kernelab.autodiff.checks.screening import DIRECTIONS, Products, faults, screen
 from kernelab.autodiff.checks.witnesses import (
     Pair,

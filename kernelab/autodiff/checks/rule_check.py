@@ -15,7 +15,7 @@ from weakref import WeakSet
 import numpy as np
 
 from kernelab import hooks
-from kernelab.autodiff.checks.interpreted import noisy
+from kernelab.autodiff.checks.check_levels import noisy
 from kernelab.autodiff.checks.rule_samples import (
     NOISE,
     Caller,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.checks.interpreted import Noisy
+from kernelab.autodiff.checks.check_levels import Noisy
 from kernelab.autodiff.jacobians.differences import (
     EXTRAPOLATED,
     HIGHEST,

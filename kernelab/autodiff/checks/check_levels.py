@@ -1,0 +1,148 @@
+"""Levels of checks: programs in float64 on the interpreter, and programs with the last thread first.
+
+Subclasses of `Chunk` observe every statement that the interpreter runs.  `Noisy` changes the last digits of
+every value: how far results then move tells the size of the terms that they are sums of, and with it their
+rounding (D. S. Parker, "Monte Carlo arithmetic", UCLA, 1997).  Results that depend on the order of threads
+differ where the last thread comes first.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.jacobians.subject import Key, Subject
+from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, packed, scalars
+from kernelab.autodiff.transforms.batch_and_wide import Wide
+from kernelab.autodiff.transforms.levels import BASE, Level
+from kernelab.backend.cpu import interpreter
+from kernelab.backend.cpu.chunk import Chunk
+from kernelab.backend.cpu.lanes import Frame
+from kernelab.data_classes import dataclass
+from kernelab.lang.build import type_of
+from kernelab.lang.ir import Function, Let, Native, walk
+from kernelab.lang.types import is_differentiable
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import HostArray
+from kernelab.runtime.kernel.program import Program
+from kernelab.runtime.launch.footprint import grid_of
+from kernelab.runtime.launch.launch import will_write
+
+# -------------------------------------------------------------------------------------- interpreted programs
+
+
+class Interpreted(Wide):
+    """Runs programs in float64 by chunks of class `chunk`; above `most` threads, or with C++, as usual."""
+
+    def __init__(self, chunk: Callable[..., Chunk], most: int) -> None:
+        super().__init__(BASE)
+        self.chunk = chunk
+        self.most = most
+
+    def function(self, program: Program) -> Function | None:
+        """The function that is run for a program; None where the interpreter cannot run it."""
+        flat = program.flat
+        return None if any(isinstance(stmt, Native) for stmt in walk(flat.body)) else flat
+
+    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        shape, function = grid_of(grid), self.function(program.widened)
+        if shape.threads > self.most or function is None:
+            super().run(program, grid, arguments)
+            return
+        will_write(program, grid, arguments)
+        params = program.function.params
+        exact = [self.given(a, param.type) for a, param in zip(arguments, params, strict=True)]
+        parts = [shape.packed, *(packed(each, shape.threads, None) for each in exact)]
+        interpreter.entry(function, chunk=self.chunk)(b"".join(parts))
+
+
+class Noisy(Interpreted):
+    """Multiplies what every statement computes by a number that is 1 up to `noise`."""
+
+    def __init__(self, noise: float, seed: int) -> None:
+        super().__init__(partial(NoisyChunk, noise, np.random.default_rng(seed)), MOST_THREADS)
+
+
+MOST_THREADS = 1 << 20
+
+
+class NoisyChunk(Chunk):
+    """A run of some threads in which every value is multiplied by a number that is 1 up to `noise`."""
+
+    def __init__(self, noise: float, rng: "np.random.Generator", *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.noise, self.rng = noise, rng
+
+    def let(self, stmt: Let, frame: Frame) -> None:
+        super().let(stmt, frame)
+        if is_differentiable(type_of(stmt.out)):
+            values = frame.values(stmt.out)
+            frame.define(stmt.out, noisy(values, self.noise, self.rng))
+
+
+def noisy(values: "np.ndarray[Any, Any]", noise: float, rng: "np.random.Generator") -> Any:
+    """Values multiplied by numbers that are 1 up to `noise`."""
+    return values * (1.0 + noise * rng.uniform(-1.0, 1.0, values.shape))
+
+
+# ------------------------------------------------------------------------------------------ order of threads
+
+
+SUMS = 1e-3
+"""How far sums of another order may differ, relative to the largest element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raced:
+    """A number of an output, by its position, and what it is with the first and the last thread first."""
+
+    position: int
+    usual: float
+    turned: float
+
+
+class Reordered(Level):
+    """Runs programs whose threads may meet with the last thread first; `has_met` says if there was one."""
+
+    def __init__(self, parent: Level) -> None:
+        super().__init__(parent)
+        self.has_met = False
+
+    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        if program.meets and int(np.prod(grid, dtype=np.int64)) > 1:
+            self.has_met = True
+            program = program.turned
+        self.parent.run(program, grid, arguments)
+
+    def move(self, dest: array, src: array, add: bool = False) -> None:
+        self.parent.move(dest, src, add)
+
+
+def races(subject: Subject) -> dict[Key, Raced]:
+    """By the key of each output that depends on the order of threads, where it does first."""
+    if subject.kernel is not None and not subject.kernel.program.meets:
+        return {}
+    level = Reordered(BASE)
+    turned = subject.start().go(level)
+    if not level.has_met:
+        return {}
+    usual = subject.start().go(BASE)
+    targets = subject.targets(usual)
+    pairs = zip(targets, usual, turned, strict=True)
+    differences = {target.key: first_difference(a, b) for target, a, b in pairs}
+    return {key: raced for key, raced in differences.items() if raced is not None}
+
+
+def first_difference(usual: array, turned: array) -> Raced | None:
+    """The first place where two runs differ by more than the rounding of sums, None if there is none."""
+    a, b = (scalars(each).host().astype(np.float64).reshape(-1) for each in (usual, turned))
+    where = np.flatnonzero(_different(a, b))
+    return Raced(int(where[0]), float(a[where[0]]), float(b[where[0]])) if len(where) else None
+
+
+def _different(a: HostArray, b: HostArray) -> HostArray:
+    with np.errstate(invalid="ignore", over="ignore"):
+        largest = np.abs(a[np.isfinite(a)]).max(initial=0.0)
+        same = (np.abs(a - b) <= SUMS * largest) | (a == b) | (np.isnan(a) & np.isnan(b))
+    return np.asarray(~same)
