@@ -19,6 +19,7 @@ from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
 from kernelab.autodiff.records.coverage import WHOLE, History, box_in
 from kernelab.autodiff.records.cuts import (
     cuts_between,
+    detours,
     leads_nowhere,
     refuse_latecomers,
     refuse_lost,
@@ -27,7 +28,6 @@ from kernelab.autodiff.records.cuts import (
     unrecorded,
     warn_of,
 )
-from kernelab.autodiff.records.detours import detours
 from kernelab.autodiff.records.narrow_sums import WITHOUT_HALVES, NarrowSums, has_halves, narrow_sums
 from kernelab.autodiff.records.provenance import Cut
 from kernelab.autodiff.records.recording import Recording
