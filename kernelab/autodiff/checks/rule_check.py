@@ -18,6 +18,7 @@ from kernelab import hooks
 from kernelab.autodiff.checks.check_levels import noisy
 from kernelab.autodiff.checks.rule_samples import (
     NOISE,
+    ROUNDINGS,
     Caller,
     Point,
     calling,
@@ -25,9 +26,9 @@ from kernelab.autodiff.checks.rule_samples import (
     joined,
     one_by_one,
     samples,
+    slopes,
     with_results,
 )
-from kernelab.autodiff.checks.slopes import ROUNDINGS, slopes
 from kernelab.backend.cpu.lanes import Numpy
 from kernelab.errors import Diagnostic, KernelError, Related
 from kernelab.lang.build import type_of
