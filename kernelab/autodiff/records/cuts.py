@@ -26,7 +26,7 @@ from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
 from kernelab.errors import Diagnostic, Related, TapeError
 from kernelab.lang.structs import Struct, StructArray, leaves
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.gradients import Origin, origin_of
+from kernelab.runtime.array.array_attributes import Origin, origin_of
 from kernelab.runtime.context.recorder import Place, called, caller, name_of_memory
 from kernelab.runtime.host.struct_instances import Instance, traced_in
 from kernelab.runtime.kernel.arguments import Reference

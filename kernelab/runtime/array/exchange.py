@@ -29,7 +29,7 @@ from kernelab.lang.types import (
     shape_of,
     uint16,
 )
-from kernelab.runtime.array.gradients import Gradients
+from kernelab.runtime.array.array_attributes import Gradients
 from kernelab.runtime.array.layout import Part, Strided, contiguous_strides
 from kernelab.runtime.array.transfers import look_at
 from kernelab.runtime.context.conversion import HostArray, itemsize, too_many_axes, value_type

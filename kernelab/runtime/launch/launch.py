@@ -20,7 +20,7 @@ from kernelab.errors import Diagnostic, LaunchError, counted
 from kernelab.guidance.bad_calls import no_argument, show_signature, telling
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.array.array import Gathered, array, duplicate
-from kernelab.runtime.array.gradients import note_origin
+from kernelab.runtime.array.array_attributes import note_origin
 from kernelab.runtime.context.recorder import ENTERED, RECORDER, caller, tell_outside, warn_at
 from kernelab.runtime.kernel.arguments import (
     Parameter,
