@@ -1,4 +1,4 @@
-"""Attributes of `array` other than its elements: operators, annotations, messages for missing ones, gradients.
+"""Attributes of `array` other than its elements: operators, annotations, gradients, and missing attributes.
 
 ``==`` compares elements: the package itself compares arrays by ``is``, and as keys of a dict they count by
 identity.  The frontend reads annotations from the text of a kernel; here Python only evaluates the same
