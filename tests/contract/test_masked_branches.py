@@ -65,6 +65,18 @@ def test_neither_is_there_a_nan_at_second_order(expression: str) -> None:
     assert pulled["x"][0] == 0.0
 
 
+@pytest.mark.parametrize("kind", ["min", "max"])
+@pytest.mark.parametrize("value", ["sin(log(x[i]))", "x[i] / x[i] * x[i]", "sqrt(x[i] - 1.0)"])
+def test_a_nan_that_loses_an_atomic_extremum_has_the_gradient_zero(kind: str, value: str) -> None:
+    text = f"def k(x: array[float64], y: array[float64]):\n    i = tid()\n    atomic_{kind}(y, i, {value})\n"
+    function = lowered(text, "k")
+    arguments = {"x": np.zeros(1), "y": np.zeros(1)}
+    pulled = gradients(vjp(function, ["x", "y"]), (1,), arguments, {"x": np.zeros(1), "y": np.ones(1)})
+    moved = pushed(function, (1,), arguments, {"x": np.ones(1), "y": np.ones(1)})
+    assert pulled["x"][0] == 0.0
+    assert moved["y"][0] == pulled["y"][0] == 1.0
+
+
 def test_a_mask_further_on_protects_a_whole_chain_and_a_loop() -> None:
     text = """
 def k(x: array[float64], y: array[float64]):

@@ -18,7 +18,7 @@ from kernelab.lang import ir
 from kernelab.lang.dependence import Edges, Node, reached
 from kernelab.lang.ops import Undefined, Zero
 from kernelab.lang.types import Array, is_differentiable
-from kernelab.passes.ad.derivative_rules import has_grad
+from kernelab.passes.ad.derivative_rules import EXTREMA, has_grad
 from kernelab.passes.common.effects import block_effects
 
 Opaque = Callable[[ir.Custom], bool]
@@ -55,10 +55,16 @@ def refuse_undefined(function: ir.Function, vars: frozenset[ir.Var]) -> None:
 def masked(function: ir.Function, memories: frozenset[ir.Var] = frozenset()) -> frozenset[ir.Var]:
     """The Vars whose cotangent may be cut to zero by a selection, as in ``where(x > 0, x * log(x), 0)``.
 
+    A selection is also made by an atomic minimum or maximum: a value that does not win has no cotangent.
     What multiplies such a cotangent must not turn the zero into NaN.
     """
-    lets = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Let))
-    selected = [arg for stmt in lets if "selects" in stmt.op.tags for arg in stmt.args]
+    selected: list[ir.Atom] = []
+    for stmt in ir.walk(function.body):
+        match stmt:
+            case ir.Let(_, op, args) if "selects" in op.tags:
+                selected += args
+            case ir.Atomic(kind=kind, value=value) if kind in EXTREMA:
+                selected.append(value)
     if not selected:
         return frozenset()
     passes = partial(_carries, ir.locals_of(function.body) | memories)
