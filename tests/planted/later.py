@@ -234,16 +234,16 @@ LATER = (
     Fault(
         "elements at the border of a stencil collect as those inside do",
         PASSES,
-        "ends = [min(lows), max(lows), min(highs), max(highs)]",
-        "ends = [min(lows), min(lows), max(highs), max(highs)]",
+        'tests += [b.apply("ge", thread, low), b.apply("lt", thread, high)]',
+        'tests += [b.apply("lt", thread, high)]',
         GATHERED,
     ),
     Fault(
         "an adjoint is cleared before neighbours have collected from it",
         AUTODIFF,
-        "        for each, border, inner in self._sums:\n            parts",
+        "        for each, program in self._sums:\n            part =",
         '        if self._rest is not None:\n            programs.append((self._rest, b"", b""))\n'
-        "        for each, border, inner in self._sums:\n            parts",
+        "        for each, program in self._sums:\n            part =",
         GATHERED,
     ),
     Fault(

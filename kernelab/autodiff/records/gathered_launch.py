@@ -45,7 +45,7 @@ class GatheredAdjoint:
     def __init__(self, adjoint: Program, form: Gathered) -> None:
         self._params = adjoint.flat.params
         self._count = len(adjoint.flat.threads)
-        self._sums = [(each, Program(each.border), Program(each.inner)) for each in form.sums]
+        self._sums = [(each, Program(each.function)) for each in form.sums]
         self._rest = None if form.rest is None else Program(form.rest)
         self._clears = form.rest is None or cleared_once(adjoint.flat).issuperset(changed(form.rest))
         self._launches: dict[Any, Launches | None] = {}
@@ -65,25 +65,23 @@ class GatheredAdjoint:
                 self._launches.clear()
             self._launches[key] = self._make(grid, arguments, facts)
         launches = self._launches[key]
-        return launches if launches and all(has_vectors(inner.entry) for _, _, inner in self._sums) else None
+        return launches if launches and all(has_vectors(program.entry) for _, program in self._sums) else None
 
     def _make(self, grid: tuple[int, ...], arguments: Sequence[Any], facts: Sequence[Any]) -> Launches | None:
         if self._count > 1 and any(extent != 1 for extent in grid[self._count :]):
             return None
         values = [a if isinstance(a, array) else fact for a, fact in zip(arguments, facts, strict=True)]
         situation, programs = Situation(grid, dict(enumerate(values))), []
-        for each, border, inner in self._sums:
-            parts = each.launches(situation)
-            if parts is None:
+        for each, program in self._sums:
+            part = each.part(situation)
+            if part is None:
                 return None
-            for part in parts:
-                head = struct.pack("=4q", *part.grid, *(1,) * (GRID_SLOTS - len(part.grid)))
-                tail = struct.pack(f"={len(part.numbers)}q", *part.numbers)
-                programs.append((inner if part.is_inner else border, head, tail))
+            head = struct.pack("=4q", *part.grid, *(1,) * (GRID_SLOTS - len(part.grid)))
+            programs.append((program, head, struct.pack(f"={len(part.numbers)}q", *part.numbers)))
         sums = len(programs) if self._clears else None
         if self._rest is not None:
             programs.append((self._rest, b"", b""))
-        positions = [each.position for each, _, _ in self._sums]
+        positions = [each.position for each, _ in self._sums]
         return Launches(tuple(programs), frozenset(p for p in positions if positions.count(p) == 1), sums)
 
 

@@ -39,8 +39,12 @@ LONG = 100
 
 
 def is_long(function: ir.Function) -> bool:
-    """Whether a function is so long that the time of its compiler counts more than that of a launch."""
-    return sum(1 for _ in ir.walk(function.body)) > LONG
+    """Whether a function is so long that the time of its compiler counts more than that of a launch.
+
+    Conditions do not count: in the interior of a launch most of them are known.
+    """
+    conditions = (isinstance(stmt, ir.Let) and stmt.out.type == bool_ for stmt in ir.walk(function.body))
+    return sum(not each for each in conditions) > LONG
 
 
 def emit_vectors(function: ir.Function, lanes: Lanes) -> Unit:
@@ -380,6 +384,8 @@ class _Estimate:
         self.lanes = lanes
         self.variation = variations(function)
         self.depth: dict[ir.Atom, int] = {}
+        self.tests: set[ir.Atom] = set()
+        """Conditions that depend on thread indices alone: in the interior of a launch they are known."""
         self.operations = self.elements = self.sums = 0.0
         self.block(function.body, 0, False)
 
@@ -390,8 +396,11 @@ class _Estimate:
         for stmt in block.stmts:
             self.depth |= dict.fromkeys(ir.defs(stmt), depth)
             match stmt:
-                case ir.Let(out) if self.of(out) == VARYING:
-                    self.operations += self.weight(stmt) * ITERATIONS**depth
+                case ir.Let(out, _, args) if self.of(out) == VARYING:
+                    if out.type == bool_ and all(a in self.tests or self.of(a) != VARYING for a in args):
+                        self.tests.add(out)
+                    else:
+                        self.operations += self.weight(stmt) * ITERATIONS**depth
                 case ir.Load(held=None) | ir.Store() | ir.Atomic():
                     self.access(stmt, depth, in_branch)
                 case ir.If(then=then, orelse=orelse):

@@ -6,13 +6,12 @@
 
 The adjoint of a stencil scatters.  Where each index of its additions is a thread index plus what is the same
 in the whole launch, it is known which threads add to an element: a function over elements computes what they
-add, and adds once.  Where all additions arrive (`GatheredSum.launches`) there is no test; at the borders
-each is tested.
+add, and adds once.  Which threads make an addition is told at a launch (`GatheredSum.part`): the function
+tests whether they are among these, and no more.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial, reduce
-from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
@@ -62,59 +61,47 @@ class Addition:
 
 
 class Part(NamedTuple):
-    """A launch over elements: whether they are inner ones, the grid, and the last arguments."""
+    """A launch over elements: the grid, and the last arguments."""
 
-    is_inner: bool
     grid: tuple[int, ...]
     numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GatheredSum:
-    """Functions whose threads are elements of the array parameter at a position: `inner` and `border` ones.
+    """A function whose threads are elements of the array parameter at a position.
 
     Of its `axes` each belongs to the thread index at that place of `threads`; along others the index is
-    `fixed`.  The last parameters are two int32 for each thread index: the first element of the launch, and
-    the extent of the grid of the original.
+    `fixed`.  The last parameters are int32s: along each axis the first element of the launch, and for each
+    addition the first thread that makes it and the one behind the last.
     """
 
-    inner: ir.Function
-    border: ir.Function
+    function: ir.Function
     position: int
     axes: tuple[int, ...]
     threads: tuple[Thread, ...]
     fixed: tuple[tuple[int, Form], ...]
     additions: tuple[Addition, ...]
 
-    def launches(self, situation: Situation) -> tuple[Part, ...] | None:
-        """The launches over elements; None where an index may not be within its axis, or few are inner."""
+    def part(self, situation: Situation) -> Part | None:
+        """The launch over elements; None where an index may not be within its axis, or few get all of it."""
         shape = situation.arguments[self.position].shape
         if any(not 0 <= _value(form, situation, -1) < shape[axis] for axis, form in self.fixed):
             return None
-        sides: list[list[tuple[int, int]]] = []
+        grid, numbers, inner = list[int](), list[int](), 1
         for axis, thread in zip(self.axes, self.threads, strict=True):
-            ranges = [_reached(addition, axis, thread, situation) for addition in self.additions]
-            lows, highs = zip(*ranges, strict=True)
-            ends = [min(lows), max(lows), min(highs), max(highs)]
-            if ends != sorted(ends) or ends[1] == ends[2] or ends[0] < 0 or ends[3] > shape[axis]:
+            making = [_making(addition, thread, situation) for addition in self.additions]
+            shifts = [_value(addition.shift(axis), situation, _NOWHERE) for addition in self.additions]
+            lows, highs = (
+                [n + by for n, by in zip(ends, shifts, strict=True)] for ends in zip(*making, strict=True)
+            )
+            first, behind = min(lows), max(highs)
+            if first < 0 or behind > shape[axis] or max(lows) >= min(highs):
                 return None
-            sides.append([*pairwise(ends)])
-        extents = [_extent(thread, situation) for thread in self.threads]
-        inner, *borders = _parts(sides, extents)
-        few = 2 * prod(inner.grid) < sum(prod(part.grid) for part in borders)
-        return None if few else (inner, *(part for part in borders if prod(part.grid)))
-
-
-def _parts(sides: Sequence[Sequence[tuple[int, int]]], extents: Sequence[int]) -> Iterator[Part]:
-    """The inner box, and the slabs around it: those before and behind it along each axis."""
-    slabs = [[middle for _, middle, _ in sides]]
-    for k in range(len(sides)):
-        for end in (sides[k][0], sides[k][2]):
-            within = [middle for _, middle, _ in sides[:k]]
-            slabs.append([*within, end, *((before[0], behind[1]) for before, _, behind in sides[k + 1 :])])
-    for number, slab in enumerate(slabs):
-        numbers = tuple(n for (low, _), extent in zip(slab, extents, strict=True) for n in (low, extent))
-        yield Part(number == 0, tuple(high - low for low, high in slab), numbers)
+            grid.append(behind - first)
+            numbers += [first, *(n for two in making for n in two)]
+            inner *= min(highs) - max(lows)
+        return None if 3 * inner < prod(grid) else Part(tuple(grid), tuple(numbers))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,7 +126,7 @@ def gathered(function: ir.Function) -> Gathered | None:
     walker.block(function.body)
     arrays = [array for array in changed(function) if _is_scattered(array, stmts, walker.additions)]
     sums = tuple(one for array in arrays for one in _sums(function, array, walker.additions))
-    if not sums or any(_calls(each.inner) for each in sums):
+    if not sums or any(_calls(each.function) for each in sums):
         return None
     rest = simplify(_Rest(frozenset(arrays)).function(replace(function, name=f"{function.name}_rest")))
     works = any(ir.changed(stmt) for stmt in ir.walk(rest.body))
@@ -178,7 +165,7 @@ def _is_scattered(array: ir.Var, stmts: Sequence[ir.Stmt], added: Sequence[Addit
 def _pays(function: ir.Function, result: Gathered) -> bool:
     """Whether it takes no more operations than the function does; each addition to memory counts for some."""
     additions = sum(len(each.additions) for each in result.sums)
-    after = sum(_operations(each.inner.body) for each in result.sums)
+    after = sum(_operations(each.function.body) for each in result.sums)
     after += 0 if result.rest is None else _operations(result.rest.body)
     return after <= _operations(function.body) + _ADDITION * (additions - len(result.sums))
 
@@ -268,8 +255,8 @@ def _value(form: Form, situation: Situation, otherwise: int) -> int:
 _NOWHERE = -(1 << 40)
 
 
-def _reached(addition: Addition, axis: int, thread: Thread, situation: Situation) -> tuple[int, int]:
-    """The first element that an addition reaches along an axis, and the one behind the last."""
+def _making(addition: Addition, thread: Thread, situation: Situation) -> tuple[int, int]:
+    """The first thread along an axis that makes an addition, and the one behind the last."""
     low, high, never = 0, _extent(thread, situation), set[int]()
     for guard in addition.guards:
         same, others = _slack(guard).split()
@@ -291,8 +278,7 @@ def _reached(addition: Addition, axis: int, thread: Thread, situation: Situation
         low += 1
     while high - 1 in never:
         high -= 1
-    shift = _value(addition.shift(axis), situation, _NOWHERE)
-    return (_NOWHERE, _NOWHERE) if any(low < each < high for each in never) else (low + shift, high + shift)
+    return (_NOWHERE, _NOWHERE) if any(low < each < high for each in never) else (low, high)
 
 
 # ------------------------------------------------------------------------------------------ the functions
@@ -311,14 +297,9 @@ def _sums(function: ir.Function, array: ir.Var, every: Sequence[Addition]) -> It
         threads = tuple(thread for thread in first.threads if thread is not None)
         fixed = tuple((axis, form) for axis, form in enumerate(first.index) if axis not in axes)
         name, order = f"{function.name}_of_{array.hint}{number or ''}", dict(fixed)
-        inner, border = (
-            _Gathering(function, threads, is_inner).function_of(
-                f"{name}{kind}", array, axes, order, additions
-            )
-            for kind, is_inner in (("", True), ("_border", False))
-        )
+        over_elements = _Gathering(function, threads).function_of(name, array, axes, order, additions)
         position = function.params.index(array)
-        yield GatheredSum(inner, border, position, axes, threads, fixed, tuple(additions))
+        yield GatheredSum(over_elements, position, axes, threads, fixed, tuple(additions))
 
 
 class _Rest(Copier):
@@ -334,17 +315,12 @@ class _Rest(Copier):
 
 
 class _Gathering:
-    """Writes the function over elements for additions of a function: inner ones, or those at the borders."""
+    """Writes the function over elements for additions of a function."""
 
-    def __init__(self, function: ir.Function, threads: Sequence[Thread], is_inner: bool) -> None:
+    def __init__(self, function: ir.Function, threads: Sequence[Thread]) -> None:
         self.original = function
-        self.is_inner = is_inner
         self.builder = Builder(function.span)
         self.threads = [function.threads[thread.axis or 0] for thread in threads]
-        self.numbers = [
-            (ir.Var(int32, f"{t.hint}_first", t.span), ir.Var(int32, f"{t.hint}_extent", t.span))
-            for t in self.threads
-        ]
         self.elements = [ir.Var(int32, thread.hint, thread.span) for thread in self.threads]
 
     def function_of(
@@ -355,19 +331,28 @@ class _Gathering:
         fixed: dict[int, Form],
         additions: Sequence[Addition],
     ) -> ir.Function:
-        b = self.builder
-        at = [b.apply("add", e, first) for e, (first, _) in zip(self.elements, self.numbers, strict=True)]
+        b, numbers, at = self.builder, list[ir.Var](), list[ir.Atom]()
+        making: list[list[tuple[ir.Var, ir.Var]]] = [[] for _ in additions]
+        for element in self.elements:
+            first, *others = (
+                ir.Var(int32, f"{element.hint}_{kind}", element.span)
+                for kind in ("first", *("from", "upto") * len(additions))
+            )
+            numbers += [first, *others]
+            at.append(b.apply("add", element, first))
+            for ranges, low, high in zip(making, others[::2], others[1::2], strict=True):
+                ranges.append((low, high))
         total: ir.Atom | None = None
-        for addition in additions:
+        for addition, ranges in zip(additions, making, strict=True):
             shifts = (self.atom(addition.shift(axis)) for axis in axes)
-            total = self.more(at, shifts, addition, total)
+            threads = [b.apply("sub", place, shift) for place, shift in zip(at, shifts, strict=True)]
+            total = self.more(threads, ranges, addition, total)
         assert total is not None
         places = dict(zip(axes, at, strict=True)) | {axis: self.atom(form) for axis, form in fixed.items()}
         with b.at(additions[0].stmt.span):
             b.atomic_add(array, [places[axis] for axis in sorted(places)], total)
-        params = (*self.original.params, *(each for pair in self.numbers for each in pair))
-        threads = tuple(self.elements)
-        result = replace(self.original, name=name, params=params, threads=threads, descending=False)
+        params, elements = (*self.original.params, *numbers), tuple(self.elements)
+        result = replace(self.original, name=name, params=params, threads=elements, descending=False)
         return simplify(replace(result, body=b.close()))
 
     def atom(self, form: Form) -> ir.Atom:
@@ -382,30 +367,27 @@ class _Gathering:
         return total
 
     def more(
-        self, at: Sequence[ir.Atom], shifts: Iterable[ir.Atom], addition: Addition, total: ir.Atom | None
+        self,
+        threads: Sequence[ir.Atom],
+        ranges: Iterable[tuple[ir.Var, ir.Var]],
+        addition: Addition,
+        total: ir.Atom | None,
     ) -> ir.Atom:
-        """The total with what a thread adds, where it is known or tested that there is such a thread."""
+        """The total with what a thread adds, if it is one of those that make the addition."""
         b, tests = self.builder, list[ir.Atom]()
-        threads = [b.apply("sub", place, shift) for place, shift in zip(at, shifts, strict=True)]
-        env = dict(zip(self.threads, threads, strict=True))
-        share = _Share(b, env, addition, addition.sure if self.is_inner else frozenset())
-        if self.is_inner:
-            return share.total(self.original.body, total)
-        for thread, (_, extent) in zip(threads, self.numbers, strict=True):
-            tests += [b.apply("ge", thread, integer(0)), b.apply("lt", thread, extent)]
+        for thread, (low, high) in zip(threads, ranges, strict=True):
+            tests += [b.apply("ge", thread, low), b.apply("lt", thread, high)]
+        share = _Share(b, dict(zip(self.threads, threads, strict=True)), addition)
         every = reduce(partial(b.apply, "and"), tests)
         return share.where(every, lambda: share.total(self.original.body, total), total)
 
 
 class _Share(Copier):
-    """Computes what a thread adds, by what comes before the addition; the branches `taken` are not tested."""
+    """Computes what a thread adds, by what comes before the addition; the sure branches are not tested."""
 
-    def __init__(
-        self, builder: Builder, env: dict[ir.Var, ir.Atom], addition: Addition, taken: Collection[ir.If]
-    ) -> None:
+    def __init__(self, builder: Builder, env: dict[ir.Var, ir.Atom], addition: Addition) -> None:
         super().__init__(builder, env)
         self.addition = addition
-        self.taken = taken
 
     def total(self, block: ir.Block, before: ir.Atom | None) -> ir.Atom:
         """The sum of what there was before and what the thread adds in a block."""
@@ -424,7 +406,7 @@ class _Share(Copier):
 
     def branch(self, stmt: ir.If, is_then: bool, before: ir.Atom | None) -> ir.Atom:
         taken = stmt.then if is_then else stmt.orelse
-        if stmt in self.taken:
+        if stmt in self.addition.sure:
             return self.total(taken, before)
         cond = self.atom(stmt.cond)
         if not is_then:
