@@ -17,6 +17,7 @@ from kernelab.backend.cpu import vector_tier
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cpu.vector_tier import VectorTier, build, fastest_lanes, lanes_of, widths_of
 from kernelab.codegen.cpp.entry import CODE, STATUS_FIELDS, layout_of
+from kernelab.codegen.vectors import vector_emitter
 from kernelab.codegen.vectors.vector_emitter import operations_an_element
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, VECTORS
 from kernelab.codegen.vectors.vector_values import Refused
@@ -370,6 +371,22 @@ def test_arguments_of_any_layout_do(kernels: dict[str, kl.Kernel], vectorised: l
         lambda x: [x[:N], x[:N]],
     ):
         agree(kernels["shifted"], N, lambda take=take: take(kl.array(wide)), vectorised)
+
+
+def test_stores_past_the_caches_are_as_good(monkeypatch: pytest.MonkeyPatch, vectorised: list[bool]) -> None:
+    monkeypatch.setattr(vector_emitter, "FAR", 0)
+    monkeypatch.setattr(vector_emitter, "LONG_ROW", 0)
+    kernels = kl.compile(KERNELS)
+    for name in ("checked", "guarded", "remainder", "edges"):
+        dim, make, _ = launches()[name]
+        agree(kernels[name], dim, make, vectorised)
+    for begin in range(9):
+        agree(
+            kernels["shifted"],
+            N,
+            lambda begin=begin: [kl.array(reals(N)), kl.zeros(N + 9)[begin : N + begin]],
+            vectorised,
+        )
 
 
 def test_small_launches_and_deterministic_ones_run_scalar_code(

@@ -225,6 +225,13 @@ LATER = (
         VECTORS,
     ),
     Fault(
+        "vector code writes past the caches what does not begin at a vector",
+        CODEGEN,
+        'aligned = f"!((i64){place.base} & {4 * self.lanes.width - 1})"',
+        'aligned = "true"',
+        VECTORS,
+    ),
+    Fault(
         "an element collects from the thread on the other side",
         PASSES,
         'threads = [b.apply("sub", place, shift)',

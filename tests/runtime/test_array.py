@@ -13,6 +13,7 @@ from kernelab.lang.types import Array, Mat, Vec, float32, float64, int32
 from kernelab.runtime.context import conversion
 from kernelab.runtime.host import create as make
 from kernelab.runtime.host.create import array
+from kernelab.runtime.memory.memory import HUGE_PAGE
 
 vec3, mat22 = Vec(float32, 3), Mat(float32, 2, 2)
 
@@ -521,3 +522,11 @@ def test_an_interrupt_arrives_within_a_large_copy(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(KeyboardInterrupt):
         conversion.copy_elements(np.empty(1000), np.zeros(1000).view(Interrupting))
     assert len(parts) == 3
+
+
+def test_arrays_of_several_megabytes_begin_on_huge_pages() -> None:
+    for made in (kl.zeros, kl.empty):
+        several = [made(1_000_000 + 100_000 * k, dtype=float) for k in range(4)]
+        assert all(each.ptr % HUGE_PAGE < HUGE_PAGE // 16 and each.ptr % 64 == 0 for each in several)
+        assert len({each.ptr % HUGE_PAGE for each in several}) == len(several)
+    assert not kl.zeros(1_000_000, dtype=float).numpy().any()

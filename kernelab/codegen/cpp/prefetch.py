@@ -46,7 +46,7 @@ def gathers(function: ir.Function) -> dict[Place, dict[ir.Var, bool]]:
 
     Accesses in loops do not count: what a thread asks for there would come too late or too often.
     """
-    stmts = list(_once(function.body))
+    stmts = list(once(function.body))
     places: dict[ir.Atom, Place] = {}
     for stmt in stmts:
         if isinstance(stmt, ir.Load) and stmt.array in function.params and stmt.out.type in (int32, int64):
@@ -119,10 +119,10 @@ def _accumulators(name: str, base: str, step: str, wide: Wide) -> tuple[str, str
     )
 
 
-def _once(block: ir.Block) -> Iterator[ir.Stmt]:
+def once(block: ir.Block) -> Iterator[ir.Stmt]:
     """The statements that a thread comes to at most once."""
     for stmt in block.stmts:
         yield stmt
         if isinstance(stmt, ir.If):
-            yield from _once(stmt.then)
-            yield from _once(stmt.orelse)
+            yield from once(stmt.then)
+            yield from once(stmt.orelse)

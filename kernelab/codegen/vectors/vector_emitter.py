@@ -24,7 +24,7 @@ from kernelab.codegen.cpp.targets import INDENT, Cpu, box_bounds, chunks, over, 
 from kernelab.codegen.cpp.wide_accumulators import Wide
 from kernelab.codegen.cpp.writer import is_short, scalar_type, weight
 from kernelab.codegen.vectors.interior import Interior
-from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, launch_rule
+from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, extent_of, launch_rule
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, VECTORS, Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, Refused
@@ -36,6 +36,13 @@ from kernelab.passes.access.independence import independent
 
 LONG = 100
 """The statements from which the tail of a launch shares the text of whole groups, under a mask."""
+
+
+FAR = 1 << 24
+"""The bytes of an array from which the caches are not likely to keep it until it is read."""
+
+LONG_ROW = 1024
+"""The threads of a row from which parts of a line at its ends do not matter."""
 
 
 def is_long(function: ir.Function) -> bool:
@@ -93,12 +100,14 @@ class VectorBody(VectorWriter):
         setup = [*outline.unpack, *self.constants(), f"if (!({rule})) {{ status[{DONE}] = 0; return -1; }}"]
         if self.known_within:  # the indices whose range is known are all within their extents
             setup.append(f"const bool within = {' && '.join(self.known_within)};")
+        setup += [self.declared_far(array, name) for array, name in self.far.items()]
         setup += [line for total in sums for line in total.declared]
         setup += [self.zeroed(total) for total in shared]
         if outline.arena is not None:
             setup.append("char *base = 0, *top = 0, *limit = 0;")
         setup += [f"i64 done = 0, row = 0, budget = {BUDGET};", "int code = 0;", "status[0] = 0;"]
         release = ["free(base);"] if outline.arena is not None else []
+        release += ["__builtin_ia32_sfence();"] if self.far else []
         release += [self.folded(total) for total in shared]
         release += [total.settled for total in sums]
         signature = f'extern "C" int {self.symbol}(const i64* args, i64* status) {{'
@@ -110,6 +119,11 @@ class VectorBody(VectorWriter):
         ]
         tail += ["bail:", f"  status[{DONE}] = done, code = -1;", "  goto end;", "}"]
         return [*map(Line, head), *loops, *map(Line, tail)]
+
+    def declared_far(self, array: ir.Var, name: str) -> str:
+        """Whether an array is larger than `FAR`, and written in rows of many lines."""
+        size, row = f"(i64){self.name(array)}_n0 * {self.name(array)}_s0", len(self.function.threads) - 1
+        return f"const bool {name} = {size} >= {FAR} && {extent_of(self.function, row)} >= {LONG_ROW};"
 
     def prefetches(self, wide: Mapping[ir.Var, Wide]) -> Prefetches:
         return prefetches(self.function, self.name, wide, "at", "lane_extent", self.lanes.width)

@@ -19,7 +19,7 @@ VECTORS: Mapping[Scalar, str] = {float32: "vf", int32: "vi", uint32: "vu", bool_
 _NAMES = """
 vf vi vu vd vfu viu vuu lane lanes iota on splat truth any bits fetch put gather scatter root rounded_to
 magnitude signed_as first_on last_on sum_of fold most_of left at row rest tail done code bail INLINE
-lane_extent start release vh low high narrowed addend smaller larger within inner_from inner_upto
+lane_extent start release vh low high narrowed addend smaller larger within inner_from inner_upto stream
 """
 
 NAMES = frozenset(_NAMES.split())
@@ -54,6 +54,7 @@ INLINE vf gather(const char* p, vi offsets, vi mask) {
 INLINE void scatter(char* p, vi offsets, vf x, vi mask) {
   __builtin_ia32_scattersiv16sf(p, bits(mask), offsets, x, 1);
 }
+INLINE void stream(char* p, vf x) { __builtin_ia32_movntps512((float*)p, x); }
 INLINE vd low(vf x) {
   return __builtin_ia32_cvtps2pd512_mask(__builtin_ia32_extractf32x8_mask(x, 0, vh{}, -1), vd{}, -1, 4);
 }
@@ -75,6 +76,7 @@ INLINE void scatter(char* p, vi offsets, vf x, vi mask) {
   for (unsigned left = bits(mask); left; left &= left - 1)
     *(float*)(p + offsets[__builtin_ctz(left)]) = x[__builtin_ctz(left)];
 }
+INLINE void stream(char* p, vf x) { __builtin_ia32_movntps256((float*)p, x); }
 INLINE vd low(vf x) { return __builtin_ia32_cvtps2pd256(__builtin_ia32_vextractf128_ps256(x, 0)); }
 INLINE vd high(vf x) { return __builtin_ia32_cvtps2pd256(__builtin_ia32_vextractf128_ps256(x, 1)); }
 INLINE vf root(vf x) { return __builtin_ia32_sqrtps256(x); }

@@ -4,12 +4,14 @@ Effects wait for the end of their block, behind the bounds checks of the block, 
 fails has changed nothing.
 """
 
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.entry import Site
+from kernelab.codegen.cpp.prefetch import once
 from kernelab.codegen.cpp.writer import scalar_type, site_of
 from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import LaunchRanges
@@ -20,7 +22,10 @@ from kernelab.data_classes import dataclass
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
-from kernelab.lang.types import Array, Scalar, bool_, bytes_of, int32, scalar_of, size_of
+from kernelab.lang.types import Array, bool_, bytes_of, int32, scalar_of, size_of
+
+MOST_STREAMS = 4
+"""The arrays that are written past the caches at a time: processors gather about twice as many lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,8 @@ class VectorMemory(VectorValues):
         self.known_within: dict[str, None] = {}
         self.tests: list[tuple[ir.Atom, bool]] = []
         self.ranges = LaunchRanges(function, self.name)
+        self.far: dict[ir.Var, str] = {}
+        """For arrays that are only written, whether they are too large for a cache to keep what is."""
         self.interior: Interior | None = None
         """The interior, while its groups are written."""
 
@@ -281,7 +288,8 @@ class VectorMemory(VectorValues):
             return f"({type})fetch({place.base}, {self.mask})" if self.mask else f"*({type}u*){place.base}"
         return f"({type})gather({place.base}, {place.offsets}, {self.mask or 'on'})"
 
-    def store(self, place: Place, scalar: Scalar, value: ir.Atom) -> None:
+    def store(self, stmt: ir.Store, place: Place) -> None:
+        scalar, value = scalar_of(elem_of(stmt.array)), stmt.value
         if place.is_one:
             last, first = (f"{end}_on({self.mask})" if self.mask else "" for end in ("last", "first"))
             lane = first or "0" if self.function.descending else last or f"{self.lanes.width - 1}"
@@ -293,16 +301,36 @@ class VectorMemory(VectorValues):
                 self.line(spelling.store(scalar, place.base, self.of_lane(value)))
             return
         if scalar in VECTORS and scalar != bool_:
-            self.put(place, VECTORS[scalar], self.vector(value))
+            self.put(place, VECTORS[scalar], self.vector(value), self.is_far(stmt))
             return
         with self.each_lane():
             self.line(spelling.store(scalar, place.of_lane(spelling.size(scalar)), self.of_lane(value)))
 
-    def put(self, place: Place, type: str, value: str) -> None:
+    def is_far(self, stmt: ir.Store) -> str:
+        """The variable that says whether a store goes past the caches: "" where that would not pay.
+
+        Then they need not read what is overwritten.  A store in a loop comes back to a line too late.
+        """
+        if stmt not in self.alone:
+            return ""
+        if stmt.array not in self.far:
+            self.far[stmt.array] = self.name.fresh(f"{self.name(stmt.array)}_far")
+        return self.far[stmt.array]
+
+    @cached_property
+    def alone(self) -> frozenset[ir.Stmt]:
+        """The stores to which a thread comes once, of arrays of which it touches nothing else."""
+        counts = Counter(atom for stmt in ir.walk(self.function.body) for atom in ir.atoms(stmt))
+        stores = [stmt for stmt in once(self.function.body) if isinstance(stmt, ir.Store)]
+        return frozenset(stmt for stmt in stores if counts[stmt.array] == 1 and len(stores) <= MOST_STREAMS)
+
+    def put(self, place: Place, type: str, value: str, far: str = "") -> None:
         value = spelling.unwrapped(value)
         if not place.adjacent:
             self.line(f"scatter({place.base}, {place.offsets}, (vf)({value}), {self.mask or 'on'});")
         elif self.mask:
             self.line(f"put({place.base}, (vf)({value}), {self.mask});")
         else:
-            self.line(f"*({type}u*){place.base} = {value};")
+            aligned = f"!((i64){place.base} & {4 * self.lanes.width - 1})"
+            streamed = f"if ({far} && {aligned}) stream({place.base}, (vf)({value})); else " if far else ""
+            self.line(f"{streamed}*({type}u*){place.base} = {value};")

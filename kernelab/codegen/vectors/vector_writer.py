@@ -64,8 +64,8 @@ class VectorWriter(VectorMemory):
             case ir.Store() if self.is_checking:
                 self.place_of(stmt)
             case ir.Store():
-                place, scalar = self.place_of(stmt), scalar_of(elem_of(stmt.array))
-                self.later(stmt.array, lambda: self.store(place, scalar, stmt.value))
+                place = self.place_of(stmt)
+                self.later(stmt.array, lambda: self.store(stmt, place))
             case ir.Atomic():
                 self.atomic(stmt)
             case ir.Assert() if self.is_checked:
