@@ -186,7 +186,7 @@ def test_an_infinite_slope_is_found_in_the_adjoint() -> None:
 def test_a_cotangent_that_is_not_finite_is_named() -> None:
     x = leaf(1, 2)
     tape, _ = through("logs", x)
-    y = tape.launches[0].arguments["y"]
+    y = tape.launches[0].named["y"]
     with pytest.raises(kl.NotFiniteError, match=r"the cotangent of `y` is nan at \[1\]"):
         tape.backward(grads={y: [1.0, np.nan]}, check_finite=True)
 

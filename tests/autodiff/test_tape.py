@@ -28,7 +28,7 @@ def test_records_say_what_ran_where() -> None:
     assert isinstance(filled, OverwriteRecord)
     assert launched.kernel is square
     assert launched.grid.extents == (1,)
-    assert launched.arguments == {"x": x, "y": y}
+    assert launched.named == {"x": x, "y": y}
     assert (launched.versions_read, launched.versions_written) == ({"x": 0}, {"y": 1})
     assert copied.how == "clone"
     assert repr(launched) == f"<the launch of `square` at {launched.place}>"

@@ -16,8 +16,8 @@ from kernelab.lang.ir import Function
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
 from kernelab.passes.common.scalarise import scalarise
+from kernelab.runtime.launch.call import Call
 from kernelab.runtime.launch.footprint import grid_of
-from kernelab.runtime.launch.launch import Call
 from kernelab.runtime.memory.device import CPU
 from tests.support.derivatives import active_names, derivatives, gradients, pushed, wide
 

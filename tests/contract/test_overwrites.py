@@ -222,7 +222,7 @@ def test_what_overwrites_a_whole_array_tells_of_both_launches(size: int) -> None
         kernels["move"][size](z, x)
     (event,), (reader, _) = tape.overwrites, tape.launches
     assert (event.elements, event.outcome, event.nbytes) == (x, "saved", 4 * size)
-    assert event.reader.call is reader.call
+    assert event.reader.call.arguments is reader.arguments
     assert event.place.line == event.reader.place.line + 1
     for _ in range(2):
         tape.zero()

@@ -12,8 +12,8 @@ from kernelab.lang.verify import verify
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.common.shadow_values import poison
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.launch.call import Call, bind
 from kernelab.runtime.launch.footprint import grid_of
-from kernelab.runtime.launch.launch import Call, bind
 from tests.support.zoo import ZOO, Animal
 
 

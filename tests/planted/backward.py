@@ -81,8 +81,8 @@ BACKWARD = (
     Fault(
         "what a write destroys is not copied",
         AUTODIFF,
-        "Copied(needed, ctypes.string_at(low, high - low))",
-        "Copied(needed, bytes(high - low))",
+        "Copied(needed, needed.allocation.copied(low, high))",
+        "Copied(needed, bytearray(high - low))",
         CHECK,
     ),
     Fault(

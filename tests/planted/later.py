@@ -11,6 +11,7 @@ BOXES = (
 )
 BACKEND = "kernelab/backend/cpu"
 CORES = ("tests/backend/test_cores.py",)
+QUICK = ("tests/runtime/test_quick_launch.py",)
 SUMS = ("tests/codegen/test_totals.py",)
 VECTORS = ("tests/codegen/test_vectors.py",)
 GATHERED = ("tests/autodiff/test_gathered_sums.py",)
@@ -462,6 +463,20 @@ LATER = (
         "if changes.count(memory) == 1 and",
         "if",
         LEFT,
+    ),
+    Fault(
+        "native code does not count the writes of a launch",
+        BACKEND,
+        "PyLong_AsLongLong(of(memories[i], version)) + 1)",
+        "PyLong_AsLongLong(of(memories[i], version)) + 0)",
+        QUICK,
+    ),
+    Fault(
+        "native code launches though somebody needs what it overwrites",
+        BACKEND,
+        "if (!is_unheard() || ",
+        "if (",
+        QUICK,
     ),
     Fault(
         "arrays that share memory do not keep a launch on one core",

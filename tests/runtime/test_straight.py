@@ -7,7 +7,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import LaunchError
-from kernelab.runtime.launch.launch import bind
+from kernelab.runtime.launch.call import bind
 
 NUMBERS = {
     "int": [0, -1, 2**31 - 1, -(2**31)],

@@ -26,8 +26,8 @@ from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.kernel.program import Program
+from kernelab.runtime.launch.call import will_write
 from kernelab.runtime.launch.footprint import grid_of
-from kernelab.runtime.launch.launch import will_write
 
 # -------------------------------------------------------------------------------------- interpreted programs
 

@@ -41,8 +41,8 @@ from kernelab.passes.access.independence import independent
 from kernelab.passes.common.copying import inline, widen_all
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.program import Program
+from kernelab.runtime.launch.call import will_write
 from kernelab.runtime.launch.footprint import grid_of
-from kernelab.runtime.launch.launch import will_write
 
 MOST_NUMBERS = 1 << 23
 """Of a longer run, what comes later is not looked at."""

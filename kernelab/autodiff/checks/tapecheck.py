@@ -321,7 +321,7 @@ def _unchecked(records: Sequence[Record], k: int) -> LaunchCheck:
 
 
 def _parameter(record: Record, elements: array) -> str:
-    named = record.arguments if isinstance(record, LaunchRecord) else {}
+    named = record.named if isinstance(record, LaunchRecord) else {}
     return next((name for name, argument in named.items() if argument is elements), "an array")
 
 

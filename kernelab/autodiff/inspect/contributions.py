@@ -36,7 +36,7 @@ from kernelab.runtime.host.create import clone, ones_like
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Pullback
-from kernelab.runtime.launch.launch import Call, run
+from kernelab.runtime.launch.launch import run
 from kernelab.runtime.ops.function_calls import as_launch, leaves_among
 
 _CALL = "write kl.contributions(tape, x, index, loss), of an array x"
@@ -194,9 +194,9 @@ class _Following(Recording):
         super().__init__(guard)
         self.marked: list[array] = []
 
-    def launch(self, call: Call) -> None:
+    def launch(self, call: LaunchRecord) -> None:
         if any(memory.requires_grad for memory in call.memories()):
-            self._mark(call.written)
+            self._mark(call.targets)
         super().launch(call)
 
     def copied(self, dest: array, src: array, how: str) -> None:

@@ -31,9 +31,9 @@ from kernelab.runtime.context.conversion import described
 from kernelab.runtime.kernel.arguments import Reference, ordered, require_arguments_readable
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Groups, Pullback
+from kernelab.runtime.launch.call import bind
 from kernelab.runtime.launch.command import no_grid
 from kernelab.runtime.launch.footprint import Grid, Residual, grid_of
-from kernelab.runtime.launch.launch import bind
 from kernelab.runtime.memory.memory import Allocation, allocate, duplicate_of, zeros_beside
 from kernelab.runtime.ops.function_calls import as_launch
 

@@ -128,7 +128,7 @@ def _dead_ends(
     """The lines at which, by the text of a kernel, an array loses its derivative."""
     for end in record.kernel.dead_ends:
         is_asked = conditions or not end.is_condition
-        if is_asked and getattr(record.arguments[end.source], "allocation", None) is memory:
+        if is_asked and getattr(record.named[end.source], "allocation", None) is memory:
             why = "only a condition hangs on it" if end.is_condition else f"`{end.word}` has derivative 0"
             yield replace(here, line=end.span, reason=why)
 
@@ -162,7 +162,7 @@ def _told(
 def _owners(record: LaunchRecord, adjoint: Function, active: set[Allocation]) -> dict[str, array]:
     """The arrays of the launch by the names of their adjoints."""
     names = [param.hint for param in adjoint.params]
-    named = dict(record.arguments)
+    named = dict(record.named)
     return {
         name: named[name.removesuffix("_bar")]
         for name in names

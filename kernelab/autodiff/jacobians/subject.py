@@ -28,8 +28,9 @@ from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.kernel.arguments import ordered, wrong_count
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.signature import flattened
+from kernelab.runtime.launch.call import bind
 from kernelab.runtime.launch.footprint import grid_of
-from kernelab.runtime.launch.launch import bind, launch
+from kernelab.runtime.launch.launch import launch
 from kernelab.runtime.memory.memory import Allocation, duplicate_of
 from kernelab.runtime.ops.indexed import indexedarray
 

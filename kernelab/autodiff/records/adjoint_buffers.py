@@ -4,7 +4,6 @@ Residuals are among the arguments of programs, as arrays and packed numbers are.
 not know records or tapes.
 """
 
-import ctypes
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -107,7 +106,7 @@ class _Buffers(dict[Allocation, Allocation]):
         spare = self.spare.get(primal.nbytes)
         if spare and primal.space is None:
             buffer = self[primal] = spare.pop()
-            ctypes.memset(buffer.address, 0, buffer.nbytes)
+            buffer.fill_zero()
         else:
             buffer = self[primal] = zeros_beside(primal)
         return buffer

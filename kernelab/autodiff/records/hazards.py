@@ -10,7 +10,7 @@ leaves a mark on the tape; only if an adjoint has to pass the mark is it an erro
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
 from kernelab.autodiff.records.moves import Simple
@@ -24,8 +24,8 @@ from kernelab.runtime.context.conversion import checksum, itemsize
 from kernelab.runtime.context.recorder import Place, called, caller, name_in_caller, name_of_memory, warn
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.dispatch import may_keep
+from kernelab.runtime.launch.call import Call
 from kernelab.runtime.launch.footprint import box_and_whole, overwrites
-from kernelab.runtime.launch.launch import Call
 from kernelab.runtime.memory.memory import Allocation, Change
 from kernelab.settings import Policy
 
@@ -90,12 +90,11 @@ class SavedWhole(Copied):
     """An overwrite of a whole array that one launch has read, and what a `Watch` would have kept of it.
 
     Programs that go to and fro between arrays make one a launch, so a single object holds what matters.
+    `record` is that of the launch, held weakly: it holds this among its snapshots.
     """
 
-    call: Call
+    record: weakref.ref[Any]
     region: Region
-    reached: tuple[int, ...]
-    read_at: Place
     place: Place
     outcome: ClassVar[Outcome] = "saved"
     spent: ClassVar[bool] = True
@@ -106,7 +105,9 @@ class SavedWhole(Copied):
 
     @property
     def reader(self) -> Reader:
-        return Reader(self.call, self.region, self.reached, self.read_at)
+        record = self.record()
+        assert record is not None  # the tape holds it as long as this
+        return Reader(record.alone(), self.region, record.outline.reached, record.place)
 
 
 Overwrite = WatchedOverwrite | SavedWhole

@@ -25,7 +25,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, called, caller, warn
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.kernel.arguments import Reference
-from kernelab.runtime.launch.launch import Call
+from kernelab.runtime.launch.call import Call
 from kernelab.runtime.memory.memory import Allocation, exposed_memory
 
 

@@ -1,10 +1,10 @@
 """The recorder of a tape: runs launches so that their adjoints can follow, and makes their records."""
 
-import ctypes
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from time import perf_counter_ns
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from kernelab.autodiff.records import records
 from kernelab.autodiff.records.hazards import (
@@ -32,8 +32,8 @@ from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.dispatch import may_keep
 from kernelab.runtime.kernel.program import Pullback
-from kernelab.runtime.launch.footprint import box_and_whole
-from kernelab.runtime.launch.launch import Call
+from kernelab.runtime.launch.call import Call
+from kernelab.runtime.launch.footprint import box_and_whole, changed_part
 from kernelab.runtime.memory.memory import Allocation, Change
 
 
@@ -45,6 +45,7 @@ class Recording(Witness, Recorder):
     """
 
     copies_again = False
+    call_type = LaunchRecord
 
     def __init__(self, guard: Guard) -> None:
         super().__init__()
@@ -87,7 +88,8 @@ class Recording(Witness, Recorder):
     def ends(self) -> None:
         """Record the writes that nobody has seen since the last record: the ``with`` block ends."""
         for written in self._written.values():
-            self._record_unseen(written, 0)
+            if written.__class__ is not Untouched:
+                self._record_unseen(written, 0)
 
     def look_for_unseen(self, target: array, own: int = 0) -> None:
         """Record the unseen writes to memory that the tape has written, except its `own` last ones."""
@@ -121,23 +123,25 @@ class Recording(Witness, Recorder):
 
         What a `Watch` would do, where there is nothing left to watch.
         """
-        guard, call, outline = self.guard, record.call, record.outline
+        guard, pullback = self.guard, record.outline.pullback
         if guard.policy != "save" or guard.swept or memory.watches.starts or memory.space is not None:
             return False
-        assert isinstance(outline.pullback, Pullback)
-        arguments, needed = call.arguments, outline.pullback.needed
+        assert isinstance(pullback, Pullback)
+        arguments, needed = record.arguments, pullback.needed
         if len(needed) > 1:
             needed = tuple([one for one in needed if arguments[one[0]].allocation is memory])
         (position, region), elements = needed[0], arguments[needed[0][0]]
+        if len(needed) > 1 or not (target is elements or encloses(target, elements)):
+            return False
         low, high = elements.extent
         nbytes = high - low
-        if len(needed) > 1 or not elements.is_contiguous or not encloses(target, elements):
-            return False
         is_small = 0 < nbytes <= SMALL and may_keep(nbytes, guard.saved_bytes)
-        if not is_small or not box_and_whole(region, call.grid.extents, arguments)[1]:
+        if not (is_small and elements.is_contiguous):
             return False
-        copy, place = ctypes.string_at(low, nbytes), guard.writer or caller()
-        saved = SavedWhole(elements, copy, call, region, outline.reached, record.place, place)
+        if not box_and_whole(region, record.grid.extents, arguments)[1]:
+            return False
+        copy, place = memory.copied(low, high), guard.writer or caller()
+        saved = SavedWhole(elements, copy, ref(record), region, place)
         record.snapshots += ((position, saved),)
         guard.saved_bytes += nbytes
         guard.note(saved)
@@ -150,9 +154,9 @@ class Recording(Witness, Recorder):
     def _wait(self, record: LaunchRecord, pullback: Pullback) -> None:
         """Watch what the adjoint of a record reads, as soon as it is about to change."""
         for i, _ in pullback.needed:
-            memory = record.call.arguments[i].allocation
+            memory = record.arguments[i].allocation
             waiting = self._waiting.get(memory)
-            if memory.is_exposed:
+            if (memory.borrowed or memory.exposure is not None) and memory.is_exposed:
                 self._watch_for([record], memory, None)
             elif waiting is None:
                 self._waiting[memory] = record
@@ -186,30 +190,30 @@ class Recording(Witness, Recorder):
             key = key, *[call.parts[1 + i] for i in region.uses]
         watch = self._watches.get(key)
         if watch is None or watch.spent:
-            reader = Reader(call, region, record.outline.reached, record.place)
+            reader = Reader(record.alone(), region, record.outline.reached, record.place)
             watch = self._watches[key] = Watch(self.guard, elements, reader)
             new.append(watch)
         return watch
 
     # -------------------------------------------------------------------------------------- as a recorder
 
-    def launch(self, call: Call) -> None:
+    def launch(self, call: LaunchRecord) -> None:
         """Run a launch so that its adjoint can follow, and record it."""
         written, plan = self._written, call.kernel.plan
         memories = plan.straight.memories(call.arguments)
         if self.provenance.has_taken:
             self.provenance.look_at_arguments(call, len(self.records))
         for memory, is_float, is_input in zip(memories, plan.of_floats, plan.of_inputs, strict=True):
-            known = written.get(memory) if is_float else None
-            if known is not None:
-                if known.others or known.checksum is not None:  # it may be unseen
-                    self._record_unseen(known, 0)
-            elif is_input and memory.requires_grad:
-                self.has_read(memory)
+            known = written.get(memory)
+            if known is None:
+                if is_input and memory.requires_grad:
+                    self.has_read(memory)
+            elif is_float and known.__class__ is not Untouched and known.may_be_unseen(0):
+                self._record_unseen(known, 0)
         outline = self._outline(call, memories)
         place = self.guard.writer = caller(3)
         try:
-            call.will_write()
+            self._will_write(call, plan.written)
         finally:
             self.guard.writer = None
         residuals: tuple[array, ...] = ()
@@ -224,11 +228,26 @@ class Recording(Witness, Recorder):
             else:
                 call.primal()
         except BaseException:  # also an interrupt: part of the threads may have run
-            self.has_failed(f"the launch of `{call.kernel.name}`", call.written, place)
+            self.has_failed(f"the launch of `{call.kernel.name}`", call.targets, place)
             raise
         if self.times is not None:
             self.times[len(self.records)] = perf_counter_ns() - began
         self._record(call, outline, residuals, memories, place)
+
+    def _will_write(self, call: LaunchRecord, positions: tuple[int, ...]) -> None:
+        """Announce what a launch overwrites, without notices about memory that only this tape follows."""
+        for i in positions:
+            memory = call.arguments[i].allocation
+            is_known = not memory.witnesses or memory.witnesses is self._as_witness
+            if memory.watches.starts or not is_known or (len(positions) > 1 and memory in self._waiting):
+                call.will_write()
+                return
+        for i in positions:
+            memory = call.arguments[i].allocation
+            if memory in self._waiting:
+                program, extents = call.kernel.program, call.grid.extents
+                self.alert(memory, partial(changed_part, program, extents, call.arguments, i))
+            memory.version += 1
 
     def has_failed(self, title: str, written: Iterable[array], place: Place) -> None:
         """Record the writes of a launch or function that failed: no adjoint may pass them."""
@@ -237,7 +256,7 @@ class Recording(Witness, Recorder):
                 self.has_written(target.allocation)
                 self.records.append(UnseenRecord(target, place, title))
 
-    def add(self, call: Call) -> None:
+    def add(self, call: LaunchRecord) -> None:
         """Record a launch that was run elsewhere; raises TapeError if its adjoint needs residuals."""
         memories = call.memories()
         outline = self._outline(call, memories)
@@ -291,39 +310,43 @@ class Recording(Witness, Recorder):
 
     def _record(
         self,
-        call: Call,
+        record: LaunchRecord,
         outline: Outline,
         residuals: tuple[array, ...],
         memories: Sequence[Allocation],
         place: Place,
     ) -> None:
         pullback = outline.pullback
-        plan = call.kernel.plan
-        versions = plan.straight.versions(memories)
+        plan, arguments = record.kernel.plan, record.arguments
         self.guard.swept = False
         if (plan.numbers or plan.origins) and self.provenance.has_taken:
-            numbers = [(i, call.arguments[i]) for i in plan.numbers]
+            numbers = [(i, arguments[i]) for i in plan.numbers]
             self.provenance.passed_on(len(self.records), numbers, plan.origins)
-        record = LaunchRecord(call, outline, residuals, versions, place)
-        self.has_large |= call.grid.threads >= records.MANY
+        record.outline, record.place, record.residuals = outline, place, residuals
+        record.versions = plan.straight.versions(memories)
+        record.snapshots, record.known_gathered = (), None
+        if record.grid.threads >= records.MANY:
+            self.has_large = True
         self.records.append(record)
         if isinstance(pullback, Pullback) and pullback.needed:
             self._wait(record, pullback)
         for i in plan.written:
-            memory = call.arguments[i].allocation
+            memory = arguments[i].allocation
             known = self._written.get(memory)
             if known is None or known.is_input or known.others or known.checksum is not None:
                 self.has_written(memory)
             if memory.borrowed:
-                self.looked_at(call.arguments[i])  # the host has the values: they are in an array of NumPy's
+                self.looked_at(arguments[i])  # the host has the values: they are in an array of NumPy's
 
     def _outline(self, call: Call, memories: Sequence[Allocation]) -> Outline:
         kernel, arguments = call.kernel, call.arguments
+        plan, wanted = kernel.plan, kernel.plan.straight.wanted(memories)
         shared = call.groups() if len(set(memories)) < len(memories) else ()
         settled = call.settled(shared) if kernel.program.contests else ()
-        plan = kernel.plan
-        indirect = tuple([arguments[i].__class__ is Reference for i in plan.numbers]) if plan.numbers else ()
-        key = kernel, shared, settled, indirect, plan.straight.wanted(memories)
+        key: Hashable = kernel, wanted
+        if shared or settled or plan.numbers:
+            indirect = tuple([arguments[i].__class__ is Reference for i in plan.numbers])
+            key = kernel, wanted, shared, settled, indirect
         outline = self._outlines.get(key)
         if outline is None:
             outline = self._outlines[key] = outline_of(call, shared, settled)

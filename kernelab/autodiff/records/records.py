@@ -26,9 +26,8 @@ from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.dispatch import Culprit
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Groups, Positions, Program, Pullback
+from kernelab.runtime.launch.call import Call
 from kernelab.runtime.launch.checked import run_on_copies, trace
-from kernelab.runtime.launch.footprint import Grid
-from kernelab.runtime.launch.launch import Call
 from kernelab.runtime.memory.streams import configured
 from kernelab.settings import Settings, settings
 
@@ -232,34 +231,35 @@ class LaunchEntry:
         return type(error)(replace(first, related=(*first.related, launched)), *others)
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class LaunchRecord(LaunchEntry):
-    """A launch: its kernel, grid and arguments, what it kept for the adjoint, and where it was made.
+class LaunchRecord(Call, LaunchEntry):
+    """A call that has run: with what it kept for the adjoint, and where it was made.
 
     `versions` holds, for each array argument, how often its memory had been written after the launch;
     `snapshots` are of arguments that its adjoint reads and that have changed since, or may do so unseen.
-    Nothing else changes; like its call it is not declared frozen, so that it is made fast.
+    `known_gathered` is what `gathered` has found, and under which settings.  The recording sets these once
+    the call has run: one object for both leaves the collector less to visit.
     """
 
-    call: Call
+    __slots__ = ("__weakref__", "known_gathered", "outline", "place", "residuals", "snapshots", "versions")
+
     outline: Outline
     residuals: tuple[array, ...]
     versions: tuple[int, ...]
     place: Place
-    snapshots: tuple[tuple[int, Watch | SavedWhole], ...] = ()
-    known_gathered: tuple[Settings, Launches | None] | None = None
-    """What `gathered` has found, and under which settings."""
+    snapshots: tuple[tuple[int, Watch | SavedWhole], ...]
+    known_gathered: tuple[Settings, Launches | None] | None
 
     def __repr__(self) -> str:
         return f"<{self.title} at {self.place}>"
 
     @property
-    def kernel(self) -> Kernel:
-        return self.call.kernel
+    def call(self) -> Call:
+        """The launch alone."""
+        return self
 
-    @property
-    def grid(self) -> Grid:
-        return self.call.grid
+    def alone(self) -> Call:
+        """The launch in an object of its own: a snapshot that held the record would make a circle."""
+        return Call(self.kernel, self.grid, self.arguments, self.parts, self.structs, self.config)
 
     @property
     def pullback(self) -> Pullback | KernelTypeError | None:
@@ -267,10 +267,10 @@ class LaunchRecord(LaunchEntry):
         return self.outline.pullback
 
     @property
-    def arguments(self) -> Mapping[str, Any]:
+    def named(self) -> Mapping[str, Any]:
         """The arguments by the names of the parameters."""
         names = (parameter.name for parameter in self.kernel.plan.parameters)
-        return dict(zip(names, self.call.arguments, strict=True))
+        return dict(zip(names, self.arguments, strict=True))
 
     @property
     def versions_written(self) -> Mapping[str, int]:
@@ -284,7 +284,7 @@ class LaunchRecord(LaunchEntry):
 
     def version_of(self, primal: array) -> int | None:
         """The version of an array that the launch read, before it."""
-        names = (name for name, argument in self.arguments.items() if argument is primal)
+        names = (name for name, argument in self.named.items() if argument is primal)
         return next((self.versions_read[name] for name in names if name in self.versions_read), None)
 
     def _versions(self, positions: tuple[int, ...], back: int) -> dict[str, int]:
@@ -299,7 +299,7 @@ class LaunchRecord(LaunchEntry):
     @property
     def dead_ends(self) -> Sequence[tuple[DeadEnd, array, array]]:
         ends = self.kernel.dead_ends
-        given = self.arguments if ends else {}
+        given = self.named if ends else {}
         return [(end, given[end.source], given[end.target]) for end in ends]
 
     @property
@@ -326,9 +326,9 @@ class LaunchRecord(LaunchEntry):
             return ()
         if self.snapshots or pullback.adjoint.keeps:  # it may fail, and what was there before has to stay
             return ()
-        active, first = outline.pick_active(self.call.arguments), len(self.call.arguments)
+        active, first = outline.pick_active(self.arguments), len(self.arguments)
         memories = [elements.allocation for elements in active]
-        is_large = self.call.grid.threads >= vector_tier.FEWEST
+        is_large = self.grid.threads >= vector_tier.FEWEST
         launches = self.gathered(pullback) if is_large else None
         once = frozenset() if launches is None else launches.once
         return [
@@ -346,7 +346,7 @@ class LaunchRecord(LaunchEntry):
         return known[1]
 
     def _find_gathered(self, pullback: Pullback) -> Launches | None:
-        call = self.call
+        call = self
         if self.residuals or self.outline.references:
             return None
         if call.config is not DEFAULT_CONFIG or call.space is not None:
@@ -359,18 +359,18 @@ class LaunchRecord(LaunchEntry):
 
     def would_reach(self, primal: array) -> bool:
         plan, active = self.kernel.plan, getattr(self.pullback, "active", ())
-        reading = {i: self.call.arguments[i] for i in (*plan.read, *plan.numbers)}
+        reading = {i: self.arguments[i] for i in (*plan.read, *plan.numbers)}
         positions = [
             i
             for i, argument in reading.items()
             if getattr(argument, "array", argument) is primal
             or getattr(getattr(argument, "array", argument), "allocation", None) is primal.allocation
         ]
-        return would_reach(self.call, positions, active)
+        return would_reach(self, positions, active)
 
     def would_reach_number(self, position: int) -> bool:
         """Whether adjoints would flow to a number among the arguments, if an array stood for it."""
-        return would_reach(self.call, (position,), getattr(self.pullback, "active", ()))
+        return would_reach(self, (position,), getattr(self.pullback, "active", ()))
 
     @property
     def written(self) -> Sequence[array]:
@@ -381,11 +381,11 @@ class LaunchRecord(LaunchEntry):
         """The arrays that it read and that were set to require gradients only afterwards."""
         if not self.outline.passive:
             return ()
-        arguments = [self.call.arguments[i] for i in self.outline.passive]
+        arguments = [self.arguments[i] for i in self.outline.passive]
         return [argument for argument in arguments if argument.requires_grad and self.would_reach(argument)]
 
     def flow(self) -> tuple[Arrays, Arrays, Arrays]:
-        outline, arguments = self.outline, self.call.arguments
+        outline, arguments = self.outline, self.arguments
         if outline.references:
             return self.read, self.reached, self.written
         read = outline.pick_read(arguments)
@@ -393,7 +393,7 @@ class LaunchRecord(LaunchEntry):
         return read, reached, outline.pick_written(arguments)
 
     def _picked(self, pick: Pick) -> Arrays:
-        picked = pick(self.call.arguments)
+        picked = pick(self.arguments)
         if not self.outline.references:
             return picked
         return [argument.array if isinstance(argument, Reference) else argument for argument in picked]
@@ -403,7 +403,7 @@ class LaunchRecord(LaunchEntry):
 
         Empty for small launches, and until the program for it is built.
         """
-        pullback, call = self.outline.pullback, self.call
+        pullback, call = self.outline.pullback, self
         if call.grid.threads < MANY or not isinstance(pullback, Pullback) or not pullback.cleared:
             return ()
         if self.outline.references or self.snapshots or self.residuals:
@@ -421,11 +421,12 @@ class LaunchRecord(LaunchEntry):
         return left if is_ready else ()
 
     def pull(self, adjoints: Adjoints, level: Level) -> None:
-        call, pullback = self.call, self.outline.pullback
-        if self.outline.switched_off:
+        outline = self.outline
+        pullback = outline.pullback
+        if outline.switched_off:
             self._end_here(adjoints)
         elif isinstance(pullback, Pullback):
-            threads, leaves = call.grid.threads, self in adjoints.leaving
+            threads, leaves = self.grid.threads, self in adjoints.leaving
             if threads > pullback.bears:
                 pullback.tell_rounded_sums(threads)
             sources = self.sources() if self.snapshots else {}  # alive until the launch is over
@@ -434,10 +435,10 @@ class LaunchRecord(LaunchEntry):
             if launches is not None:
                 launches.run(args, leaves)
                 return
-            if call.config is DEFAULT_CONFIG:
+            if self.config is DEFAULT_CONFIG:
                 (pullback.leaving if leaves else pullback.adjoint).run(args)
                 return
-            with configured(call.config):
+            with configured(self.config):
                 pullback.adjoint.run(args)
         elif pullback is not None:
             raise self.refused(pullback)
@@ -447,8 +448,8 @@ class LaunchRecord(LaunchEntry):
         if self.kernel.check is None or not isinstance(self.pullback, Pullback):
             return
         saved, adjoint = self.saved(), self.pullback.adjoint
-        arguments = [saved.get(i, argument) for i, argument in enumerate(self.call.arguments)]
-        bars = [_bar(argument, adjoints) for argument in self.outline.pick_active(self.call.arguments)]
+        arguments = [saved.get(i, argument) for i, argument in enumerate(self.arguments)]
+        bars = [_bar(argument, adjoints) for argument in self.outline.pick_active(self.arguments)]
         parts = self.adjoint_parts(adjoints, saved)
         run_on_copies(adjoint, adjoint.name, self.grid, [*arguments, *bars, *self.residuals], parts)
 
@@ -457,27 +458,27 @@ class LaunchRecord(LaunchEntry):
         assert isinstance(self.pullback, Pullback)
         saved = self.saved()
         parts = self.adjoint_parts(adjoints, saved)
-        return trace(self.pullback.adjoint.tracing, parts, self.grid.threads, self.call.place)
+        return trace(self.pullback.adjoint.tracing, parts, self.grid.threads, self.device)
 
     def adjoint_parts(self, adjoints: Adjoints, saved: Mapping[int, array | Copied]) -> list[bytes]:
         """The packed arguments of the adjoint: those of the launch as they were, adjoints, residuals."""
-        parts = self.call.parts_with(saved) if saved else self.call.parts
+        parts = self.parts_with(saved) if saved else self.parts
         if self.outline.references:
             bars = [bar.packed for bar in self.bars(adjoints)]
         else:
-            bars = adjoints.packed(self.outline.pick_active(self.call.arguments))
+            bars = adjoints.packed(self.outline.pick_active(self.arguments))
         kept = [residual.packed for residual in self.residuals] if self.residuals else ()
         return [*parts, *bars, *kept]
 
     def bars(self, adjoints: Adjoints) -> list[array]:
         """The adjoints of the arguments that have some."""
-        return [_bar(argument, adjoints) for argument in self.outline.pick_active(self.call.arguments)]
+        return [_bar(argument, adjoints) for argument in self.outline.pick_active(self.arguments)]
 
     def _end_here(self, adjoints: Adjoints) -> None:
         """Clear the adjoints of the arrays that the launch stored to: gradients end here."""
         kernel = self.kernel
         for i in self.outline.written:
-            bar = adjoints.known(self.call.arguments[i])
+            bar = adjoints.known(self.arguments[i])
             if bar is not None and kernel.primal.params[i] in kernel.effects.writes:
                 cleared(bar)
 

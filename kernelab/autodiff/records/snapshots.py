@@ -7,7 +7,6 @@ ones, and those that still stand in the argument.  Knows arrays and their memory
 decide what happens in place of a copy.
 """
 
-import ctypes
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
@@ -16,9 +15,10 @@ import numpy as np
 from kernelab.data_classes import dataclass
 from kernelab.passes.access.access_regions import Box
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.layout import pack_address
 from kernelab.runtime.context.conversion import HostArray, checksum, itemsize
 from kernelab.runtime.launch.footprint import part
-from kernelab.runtime.memory.memory import allocate, copy_bytes, set_aside
+from kernelab.runtime.memory.memory import address_in, allocate, copy_bytes, set_aside
 
 SMALL = 1 << 20
 """Up to how many bytes a copy is a `bytes`; more take memory from where arrays have theirs."""
@@ -32,12 +32,12 @@ class Copied:
     """A copy of all elements of an array without gaps; the array of it takes longer to make than the copy."""
 
     elements: array
-    memory: bytes
+    memory: bytearray
 
     @property
     def packed(self) -> bytes:
         """What a launch gets that reads the copy."""
-        return bytes(ctypes.c_char_p(self.memory)) + self.elements.packed[8:]
+        return pack_address(address_in(self.memory)) + self.elements.packed[8:]
 
     @property
     def source(self) -> "Copied":
@@ -48,7 +48,7 @@ class Copied:
     def saved(self) -> array:
         """A new array with the elements."""
         like, memory = self.elements, allocate(len(self.memory), cleared=False)
-        ctypes.memmove(memory.address, self.memory, len(self.memory))
+        np.frombuffer(memory.blank(), np.uint8)[:] = self.memory
         return array.over(memory, 0, like.shape, like.strides, like.dtype)
 
     def check(self) -> None:
@@ -220,7 +220,7 @@ class Snapshot:
         is_whole = needed is self.elements and needed.is_contiguous
         low, high = needed.extent
         if encloses_all and is_whole and 0 < before * itemsize(needed.dtype) <= SMALL and not on_device:
-            self._copied = Copied(needed, ctypes.string_at(low, high - low))
+            self._copied = Copied(needed, needed.allocation.copied(low, high))
             self._left = 0
         elif encloses_all and (is_whole or not on_device):
             self._room = self._all(needed, is_whole)

@@ -21,6 +21,7 @@ from kernelab.autodiff.records.hazards import Guard
 from kernelab.autodiff.records.moves import Flowing
 from kernelab.autodiff.records.provenance import Provenance, Taken
 from kernelab.autodiff.records.recording import Recording
+from kernelab.autodiff.records.records import LaunchRecord
 from kernelab.autodiff.records.snapshots import Snapshot, as_they_were
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelTypeError, TapeError
@@ -33,7 +34,7 @@ from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference
-from kernelab.runtime.launch.launch import Call
+from kernelab.runtime.launch.call import Call
 from kernelab.runtime.memory.memory import Allocation, youngest
 from kernelab.settings import during
 
@@ -363,7 +364,7 @@ class Replaying(Recording):
         self.provenance, self.is_plain = Provenance(taken), not taken
         self.signature = Signature()
 
-    def launch(self, call: Call) -> None:
+    def launch(self, call: LaunchRecord) -> None:
         self.signature.launch(call)
         super().launch(call)
 

@@ -153,7 +153,7 @@ def _told(before: Sequence[Record], record: LaunchRecord, culprit: Culprit) -> D
         return Diagnostic(message, record.place.span, "not-finite", hint="pass a finite number")
     if not culprit.array:
         return turned_here(culprit, thread, record.title, launched)
-    source = record.arguments[culprit.array]
+    source = record.named[culprit.array]
     maker = _maker(before, source)
     place = maker.place if maker is not None else None
     origin = "an input of the tape: no launch computed it" if maker is None else f"set by {maker.title}"
@@ -237,7 +237,7 @@ def _turned(
 def _adjoint_culprit(
     before: Sequence[Record], record: LaunchRecord, primal: array, word: str, culprit: Culprit
 ) -> Diagnostic:
-    if culprit.value or culprit.array in record.arguments:
+    if culprit.value or culprit.array in record.named:
         return _told(before, record, culprit)
     thread = thread_text(culprit.thread, record.grid.extents, record.kernel.plan.coordinates)
     return Diagnostic(

@@ -456,7 +456,7 @@ def tell_of_growing_loss(plan: BackwardPlan, loss: array) -> None:
     before: Passes | None = memory.passes or None
     first = plan.records[plan.first[memory]] if memory in plan.first else None
     if isinstance(first, LaunchRecord) and before is not None and before.since == here:
-        names = [name for name, one in first.arguments.items() if getattr(one, "allocation", None) is memory]
+        names = [name for name, one in first.named.items() if getattr(one, "allocation", None) is memory]
         changes = first.kernel.effects
         other = {parameter.hint for parameter in changes.reads | changes.writes}
         version = first.versions_written.get(names[0]) if len(names) == 1 and names[0] not in other else None

@@ -58,8 +58,8 @@ from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller,
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.signature import structs_in
+from kernelab.runtime.launch.call import bind
 from kernelab.runtime.launch.footprint import grid_of
-from kernelab.runtime.launch.launch import Call, bind
 from kernelab.settings import Policy, settings
 
 # -------------------------------------------------------------------------------------------------- observed
@@ -292,7 +292,7 @@ class Tape(Observed, Habits, Displayed):
         structs = tuple(structs_in(arguments))
         bind(kernel, arguments, parts)
         config = config_of(block_dim or BLOCK, max_blocks)
-        self._recording.add(Call(kernel, grid, tuple(arguments), tuple(parts), structs, config))
+        self._recording.add(LaunchRecord(kernel, grid, tuple(arguments), tuple(parts), structs, config))
 
     def record_scope_begin(self, scope_name: str, metadata: Any = None) -> None:
         """Begin a named scope; scopes group records when the tape is shown."""

@@ -24,8 +24,8 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray, itemsize
 from kernelab.runtime.context.recorder import called, caller
 from kernelab.runtime.kernel.program import Positions, Program
+from kernelab.runtime.launch.call import Call, will_write
 from kernelab.runtime.launch.footprint import changed_part
-from kernelab.runtime.launch.launch import Call, will_write
 from kernelab.runtime.memory.memory import Allocation, allocate, announce, youngest
 
 
@@ -143,7 +143,7 @@ class Batch(Level):
             raise _in_itslane_of(error, program, grid, {program.flat.params[i].hint for i in wide}) from None
 
     def left_out(self, call: Call) -> None:
-        self._refuse_outside(call.written)
+        self._refuse_outside(call.targets)
         if self._distinct(call.kernel.program):
             message = f"`{call.kernel.name}` draws random numbers unrecorded, the same ones in every lane"
             hint = 'record the launch, or say randomness="same"'

@@ -47,8 +47,8 @@ from kernelab.runtime.host.create import array
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference, require_arguments_readable
 from kernelab.runtime.kernel.program import Positions, Program
+from kernelab.runtime.launch.call import Call, will_write
 from kernelab.runtime.launch.footprint import grid_of
-from kernelab.runtime.launch.launch import Call, will_write
 from kernelab.runtime.memory.memory import Allocation
 from kernelab.runtime.memory.spaces import OPEN, space_of
 
@@ -241,7 +241,7 @@ class Level(Witness, Recorder):
         pairs = zip(call.arguments, call.parts[1:], strict=True)
         program = call.kernel.program.reading(references)
         self.run(program, call.grid.extents, [_argument(*pair) for pair in pairs])
-        for target in call.written:
+        for target in call.targets:
             self._show_borrowed(target)
 
     def _show_borrowed(self, target: array) -> None:

@@ -11,9 +11,9 @@ import ctypes
 import os
 import struct
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from ctypes import create_string_buffer
-from functools import reduce
+from functools import partial, reduce
 from math import inf, prod
 from operator import add, or_
 from pathlib import Path
@@ -35,7 +35,10 @@ from kernelab.backend.common.backends import (
 from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import VARIABLES, Compiler, open_compiler
 from kernelab.backend.common.interrupts import end_if_interrupted
+from kernelab.backend.common.tiered import BETTER, Pending
 from kernelab.backend.cpu.cores import Work, available
+from kernelab.backend.cpu.native_calls import Entered, Native, facts, is_possible
+from kernelab.backend.cpu.native_calls import build as build_native
 from kernelab.backend.cpu.split import Cut, Split
 from kernelab.backend.cpu.vector_tier import LANES, Run, VectorTier, load_library
 from kernelab.codegen.cpp.emitter import emit
@@ -84,6 +87,7 @@ class CpuBackend:
 
     def __init__(self, cache: Cache | None = None) -> None:
         self.cache = Cache() if cache is None else cache
+        self._native: Pending[Native] | None = None
         self._compilers: dict[tuple[str | None, ...], Compiler] = {}
 
     def build(self, functions: Sequence[Function]) -> dict[str, Entry]:
@@ -97,10 +101,18 @@ class CpuBackend:
         library = self.cache.library(key, lambda path: compiler.compile(unit, path), _load)
         return {
             info.name: CpuEntry(
-                info, library, VectorTier(function, self.cache, compiler), Split(function, info)
+                info, library, VectorTier(function, self.cache, compiler), Split(function, info), self
             )
             for info, function in zip(unit.entries, functions, strict=True)
         }
+
+    def native(self, *, waits: bool = False) -> Native | None:
+        """What calls entries without Python, built behind what else is built; None until it is there."""
+        if self._native is None and is_possible():
+            self._native = BETTER.begin(partial(build_native, self.cache, self.compiler()), was_told=True)
+        if self._native is None or not (waits or self._native.is_done) or self._native.problem is not None:
+            return None
+        return self._native.result()
 
     def compiler(self) -> Compiler:
         """The compiler that the environment names now; asked for its version once."""
@@ -120,7 +132,10 @@ def _load(path: Path) -> ctypes.CDLL:
 class CpuEntry:
     """A function of a loaded library; large launches run its vector code, on several cores, if they may."""
 
-    __slots__ = ("_fewest", "_library", "_prints", "_run", "_split", "_vectors", "info")
+    __slots__ = (
+        *("_backend", "_enter", "_fewest", "_library", "_prints", "_run", "_runs", "_split", "_vectors"),
+        "info",
+    )
 
     def __init__(
         self,
@@ -128,8 +143,12 @@ class CpuEntry:
         library: ctypes.CDLL,
         vectors: VectorTier | None = None,
         split: Split | None = None,
+        backend: CpuBackend | None = None,
     ) -> None:
         self.info = info
+        self._backend = backend
+        self._enter: Callable[[Args], bool] | None = None
+        self._runs = 0
         self._prints = bool(info.messages)
         self._vectors = vectors
         self._split = split
@@ -144,6 +163,9 @@ class CpuEntry:
 
     def __call__(self, args: Args, /, limit: int = 0, room: int = 0, left: Sequence[Part] = ()) -> None:
         """Run threads of the grid; raises a KernelError, or what a signal's handler raised meanwhile."""
+        enter = self._enter
+        if enter is not None and not (limit or room or left) and enter(args):
+            return
         vectors = None
         if (threads := prod(_grid(args))) >= self._fewest:
             vectors, left = self._for_many(threads, args, left, limit or room)
@@ -159,6 +181,11 @@ class CpuEntry:
             code = self._run(args, block.reference)
             if not (code or limit or room or self._prints):  # nor did an index count from the end
                 free.append(block)
+                self._runs += 1
+                if enter is None and self._runs == OFTEN:
+                    self._runs, native = 0, self.native()
+                    if native is not None:
+                        self._enter = native.of_entry(Entered(facts(*self.start), BLOCKS, self.ended))
                 return
             code = code and status[CODE]
             if not code:  # the error of a launch states its limits, and its block does not serve again
@@ -177,6 +204,28 @@ class CpuEntry:
         free.append(block)
         if wrapped:
             backends.tell_of_wrapped(self.info, wrapped)
+
+    @property
+    def start(self) -> tuple[int, float]:
+        """The address of the code, and the number of threads from which there is more to do than call it."""
+        return ctypes.cast(self._run, ctypes.c_void_p).value or 0, self._fewest
+
+    def native(self, *, waits: bool = False) -> Native | None:
+        """What calls it without Python, if it is there, and this is an entry that it can call."""
+        if self._backend is None or self._prints or self.info.saves or self.info.keeps:
+            return None
+        return self._backend.native(waits=waits)
+
+    def ended(self, block: "_Block", args: bytes) -> bool:
+        """Go on where native code that called it has got a code other than 0."""
+        if block.status[CODE]:
+            BLOCKS.append(_Block())
+            raise block.failure(self.info, args)
+        wrapped, block.status[WRAPPED] = block.status[WRAPPED], 0
+        BLOCKS.append(block)
+        if wrapped:
+            backends.tell_of_wrapped(self.info, wrapped)
+        return True
 
     def _for_many(
         self, threads: int, args: Args, left: Sequence[Part], limits: int
@@ -239,6 +288,7 @@ class _Block:
     def __init__(self) -> None:
         self.status = (ctypes.c_longlong * STATUS_FIELDS)()
         self.reference = ctypes.byref(self.status)
+        self.address = ctypes.addressof(self.status)
         self.caught: BaseException | None = None
         poller = self._poll()
         next(poller)
@@ -398,5 +448,11 @@ class _Local(threading.local):
 
 
 _thread = _Local()
+
+OFTEN = 16
+"""After how many runs of an entry it is called by native code, if that is there, and else asked for again."""
+
+BLOCKS = [_Block() for _ in range(4)]
+"""Those of native code: a launch that finds none, as in the fifth thread at a time, runs as at first."""
 
 register(CpuBackend())

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelWarning, Source, Span, label_of, running_shell
@@ -26,11 +26,13 @@ class Recorder:
     """What the runtime reports launches, copies and writes to; what a recorder does not override, it ignores.
 
     It `copies_again` where it makes copies once more of which it hears: the source must still hold its
-    elements then.  It `is_checked` where it recorded a launch in checked mode.
+    elements then.  It `is_checked` where it recorded a launch in checked mode.  `call_type` is the class of
+    the calls that it gets, if it is a subclass of `launch.Call`.
     """
 
     is_checked = False
     copies_again = True
+    call_type: ClassVar[Any] = None
 
     def launch(self, call: Any) -> None:
         """Run a validated launch, a `launch.Call`, and record it."""

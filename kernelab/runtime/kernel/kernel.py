@@ -123,6 +123,12 @@ class Kernel(KernelHints, Displayed):
 
     __kernelab_kernel__ = True
 
+    launches = 0
+    """How many usual launches Python has run."""
+
+    quick: Callable[..., Any] | None = None
+    """What launches it without Python, from some launches on (`runtime.launch.quick`)."""
+
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
 

@@ -6,16 +6,16 @@ a kernel before it is launched stands in its `Plan`, and arrays carry their pack
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from inspect import signature
-from typing import Any, Never, Protocol
+from typing import Any, Never
 
 import numpy as np
 
 from kernelab import hooks
-from kernelab.backend.cuda.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG, LaunchConfig, config_of
-from kernelab.data_classes import dataclass, replace
+from kernelab.backend.cpu.cpu_backend import OFTEN
+from kernelab.backend.cuda.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG, config_of
+from kernelab.data_classes import replace
 from kernelab.errors import Diagnostic, LaunchError, counted
 from kernelab.guidance.bad_calls import no_argument, show_signature, telling
 from kernelab.lang.types import Array, is_differentiable
@@ -28,19 +28,16 @@ from kernelab.runtime.kernel.arguments import (
     hold_values,
     ordered,
     require_arguments_readable,
-    wrong_count,
 )
-from kernelab.runtime.kernel.dispatch import Culprit, Tracing
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.program import Groups, Positions, Program, Pullback
-from kernelab.runtime.kernel.signature import flattened, flattened_adjoints, structs_in
-from kernelab.runtime.launch.checked import Checked, check_launch, trace, warn_of_sizes
+from kernelab.runtime.kernel.signature import flattened_adjoints, structs_in
+from kernelab.runtime.launch.call import Call, bind, will_write
+from kernelab.runtime.launch.checked import Checked, check_launch, warn_of_sizes
 from kernelab.runtime.launch.command import Launch, no_grid, no_kernel, require_lists
-from kernelab.runtime.launch.footprint import Grid, Residual, changed_part, grid_of, settled
+from kernelab.runtime.launch.footprint import Grid, grid_of
+from kernelab.runtime.launch.quick import quick_launch
 from kernelab.runtime.launch.races import Races, races_of, refuse
-from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
-from kernelab.runtime.memory.memory import Allocation, announce
-from kernelab.runtime.memory.spaces import Space, space_of
+from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.streams import Stream, configured, flowing, stream_of
 from kernelab.settings import settings
 
@@ -84,6 +81,15 @@ def launch(
     >>> y.list()
     [2.0, 2.0]
     """
+    usual = device is None and stream is None and block_dim == BLOCK
+    usual = usual and not (adjoint or record_cmd or max_blocks or unknown)
+    if usual and kernel.__class__ is Kernel and (quick := kernel.quick) is not None:
+        done = quick(dim, inputs, outputs, record_tape)
+        if done is True:
+            return None
+        if done and dim is not None:
+            _record(kernel, grid_of(dim), (*inputs, *outputs), done)
+            return None
     if unknown:
         raise no_argument("launch", next(iter(unknown)), list(signature(launch).parameters))
     if not isinstance(kernel, Kernel):
@@ -99,7 +105,7 @@ def launch(
             config, adjoints = config_of(block_dim, max_blocks), [*adj_inputs, *adj_outputs]
             return Launch(kernel, device, dim, arguments, config, adjoint, adjoints, record_tape)
         kernel = kernel.of_arguments(arguments)
-    if device is None and stream is None and block_dim == BLOCK and not (adjoint or max_blocks):
+    if usual:
         run(kernel, dim, arguments, record_tape)
         return None
     adjoints = [*adj_inputs, *adj_outputs]
@@ -168,7 +174,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     if recorder is not None and record_tape:
         if not usual:
             _set_apart(kernel, arguments)
-        recorder.launch(Call(kernel, grid, tuple(arguments), (*parts,), structs, LAUNCH_CONFIG.get()))
+        _record(kernel, grid, tuple(arguments), parts[1:], structs)
     else:
         if recorder is not None:
             recorder.left_out(Call(kernel, grid, tuple(arguments), (*parts,), structs, LAUNCH_CONFIG.get()))
@@ -180,10 +186,33 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         checked.has_run()
         if recorder is not None:
             recorder.is_checked = True
-    if not usual:
-        for i in plan.written:
-            if arguments[i].__class__ is Gathered:  # what was written goes to where they were picked from
-                arguments[i].source.assign(arguments[i])
+    if usual:
+        _count(kernel)
+        return
+    for i in plan.written:
+        if arguments[i].__class__ is Gathered:  # what was written goes to where they were picked from
+            arguments[i].source.assign(arguments[i])
+
+
+def _count(kernel: Kernel) -> None:
+    """Count a usual launch; look, now and then, for what launches the kernel without Python."""
+    kernel.launches += 1
+    if not kernel.launches % OFTEN:
+        kernel.quick = quick_launch(kernel, LOG)
+
+
+def _record(
+    kernel: Kernel,
+    grid: Grid,
+    arguments: tuple[Any, ...],
+    parts: Sequence[bytes],
+    structs: tuple[Any, ...] = (),
+) -> None:
+    """Let the recorder run a launch whose arguments are checked and packed."""
+    recorder = RECORDER.get()
+    assert recorder is not None
+    make = recorder.call_type or Call
+    recorder.launch(make(kernel, grid, arguments, (grid.packed, *parts), structs, LAUNCH_CONFIG.get()))
 
 
 def _checked(kernel: Kernel, grid: Grid, arguments: Sequence[Any], parts: Sequence[bytes]) -> Checked | None:
@@ -215,25 +244,6 @@ def _set_apart(kernel: Kernel, arguments: list[Any]) -> None:
             arguments[i] = Reference(duplicate(source, source.requires_grad, "clone"))
 
 
-def will_write(program: Program, extents: tuple[int, ...], arguments: Sequence[Any]) -> list[Allocation]:
-    """Warn those who need what a program overwrites, count the writes; which of the memory has gradients."""
-    traced, changes = [], []
-    for i in program.changed:
-        target = arguments[i]
-        if not isinstance(target, array):  # what another program has kept
-            continue
-        memory = target.allocation
-        if memory.requires_grad:
-            traced.append(memory)
-        if memory.watches.starts or memory.witnesses:
-            changes.append((target, partial(changed_part, program, extents, arguments, i)))
-        else:
-            memory.version += 1
-    if changes:
-        announce(changes)
-    return traced
-
-
 def _warn_of_rank(kernel: Kernel, grid: Grid) -> None:
     """A grid of another rank runs, padded or flattened, but is hardly what was meant."""
     unpacked, rank = kernel.plan.coordinates, len(grid.extents)
@@ -246,148 +256,6 @@ def _warn_of_rank(kernel: Kernel, grid: Grid) -> None:
         message = f"`{kernel.name}` takes one thread index, and {dimensions}: it counts all its threads"
         hint = f"write {', '.join('ijkl'[:rank])} = tid(), or launch it with dim={grid.threads}"
     warn_at(message, "grid", hint)
-
-
-def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
-    """Check the arguments and append their slots to `parts`; raises LaunchError.
-
-    The list then holds the leaves of structs in their place.
-    """
-    plan = kernel.plan
-    if plan.formals is not None:
-        arguments[:] = flattened(kernel.name, kernel.span, plan.formals, arguments)
-    if len(arguments) != len(plan.types):
-        raise wrong_count(kernel.name, plan.parameters, len(arguments), kernel.span)
-    before = len(parts)
-    for argument, expected, quick in zip(arguments, plan.types, plan.quick, strict=True):
-        if argument.__class__ is array and argument.type is expected:
-            parts.append(argument.packed)
-        elif quick is not None and argument.__class__ is quick.kind and quick.low <= argument <= quick.high:
-            parts.append(quick.pack(argument))
-        else:
-            i = len(parts) - before
-            arguments[i], packed = plan.parameters[i].convert(argument)
-            parts.append(packed)
-    for i in plan.written:
-        memory = arguments[i].allocation
-        if not memory.writable or memory.folded or arguments[i].__class__ is not array:
-            _require_writable(plan.parameters[i], arguments[i])
-
-
-def _require_writable(parameter: Parameter, argument: Any) -> None:
-    memory = argument.allocation
-    if not memory.writable or (memory.folded and argument.folds):
-        what = "a read-only one" if not memory.writable else "one whose elements share bytes"
-        raise parameter.wrong(f"{what}, since the kernel writes it", "pass a copy", "read-only")
-    if argument.__class__ is Gathered and argument.source.repeats:
-        what = "one that picks an element twice, since the kernel writes it"
-        raise parameter.wrong(what, "pick each element once", "index")
-
-
-class Slots(Protocol):
-    """An array, or what a kernel reads in place of one."""
-
-    @property
-    def packed(self) -> bytes: ...
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    """A validated launch that has not run yet: what a recorder gets, and keeps.
-
-    Nothing changes it.  It is not declared frozen because making it would then take twice the time.
-    `structs` are the structs and arrays of structs whose leaves are among the arguments, `config` is
-    the launch configuration on a CUDA device.
-    """
-
-    kernel: Kernel
-    grid: Grid
-    arguments: tuple[Any, ...]
-    parts: tuple[bytes, ...]
-    structs: tuple[Any, ...] = ()
-    config: LaunchConfig = DEFAULT_CONFIG
-
-    @property
-    def written(self) -> tuple[array, ...]:
-        """The arrays whose elements the launch changes."""
-        return tuple(self.arguments[i] for i in self.kernel.plan.written)
-
-    def overwrites_all(self, position: int) -> bool:
-        """Whether each element of an array is stored to, and none is read."""
-        target = self.arguments[position]
-        given = [getattr(getattr(one, "array", one), "allocation", None) for one in self.arguments]
-        is_read = position in self.kernel.plan.read_in_text or given.count(target.allocation) > 1
-        whole = target.shape == self.grid.extents
-        return whole and not is_read and self.kernel.program.stores_own(position)
-
-    def memories(self) -> list[Allocation]:
-        """The memory of each array argument."""
-        return self.kernel.plan.straight.memories(self.arguments)
-
-    @property
-    def space(self) -> Space | None:
-        """The device's memory that the arrays are in; None for the host's."""
-        return next((space_of(memory) for memory in self.memories()), None)
-
-    @property
-    def place(self) -> Device:
-        return device_of(self.space)
-
-    def groups(self) -> Groups:
-        """The arguments that share memory which the launch changes, in groups."""
-        return self.kernel.program.sharing(self.arguments)
-
-    def will_write(self) -> None:
-        """Warn observers who need what the launch overwrites, and count the writes."""
-        will_write(self.kernel.program, self.grid.extents, self.arguments)
-
-    def settled(self, groups: Groups) -> Positions:
-        """The arrays that the launch changes, but nothing of what it reads of them."""
-        return settled(self.kernel.program, self.grid.extents, self.arguments, groups)
-
-    def build(self, pullback: object) -> None:
-        """Build what `augmented`, or `primal` where there is no backward pass, will run."""
-        if isinstance(pullback, Pullback) and pullback.residuals:
-            _ = pullback.primal.entry
-        else:
-            self.kernel.program.entry_for(self.arguments)
-
-    def primal(self) -> None:
-        """Run the kernel."""
-        entry = self.kernel.program.entry_for(self.arguments)
-        if self.config is DEFAULT_CONFIG:
-            entry(b"".join(self.parts))
-            return
-        with configured(self.config):
-            entry(b"".join(self.parts))
-
-    def augmented(self, pullback: Pullback) -> tuple[array, ...]:
-        """Run the kernel keeping its residuals: each one's values and where each thread's begin."""
-        if not pullback.residuals:
-            self.primal()
-            return ()
-        kept = [Residual(type, self.grid.threads, self.space) for type in pullback.residuals]
-        with configured(self.config):
-            pullback.primal.run(b"".join([*self.parts, *(residual.packed for residual in kept)]))
-        return tuple(part for residual in kept for part in residual.arrays())
-
-    def parts_with(self, replaced: Mapping[int, Slots]) -> tuple[bytes, ...]:
-        """The packed arguments, with other arrays at some positions."""
-        parts = list(self.parts)
-        for i, other in replaced.items():
-            parts[1 + i] = other.packed
-        return tuple(parts)
-
-    def trace_primal(self, replaced: dict[int, array]) -> Culprit | None:
-        """Find where a value of the kernel became NaN or infinite; `replaced` copies what it writes."""
-        return trace(self.kernel.program.tracing, self.parts_with(replaced), self.grid.threads, self.place)
-
-    def trace_again(
-        self, tracing: Tracing, residuals: Sequence[array], replaced: dict[int, array]
-    ) -> Culprit | None:
-        """The same, by a program that reads what the kernel has overwritten from its residuals."""
-        parts = [*self.parts_with(replaced), *(residual.packed for residual in residuals)]
-        return trace(tracing, parts, self.grid.threads, self.place)
 
 
 def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], grads: list[Any]) -> None:

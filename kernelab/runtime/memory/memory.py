@@ -8,9 +8,9 @@ through which they may change unseen.
 import ctypes
 import itertools
 import weakref
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from ctypes import addressof
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +19,7 @@ from kernelab.backend.common.reach import bounds
 from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError
 from kernelab.runtime.context.recorder import Place
 from kernelab.runtime.memory.address_ranges import Ranges
+from kernelab.runtime.memory.watches import Watcher, Watches
 
 Elements = Any
 """An array over the memory; its class is built on this module."""
@@ -34,6 +35,11 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 _first_byte: Callable[[Any], ctypes.c_ubyte] = ctypes.c_ubyte.from_buffer
 
+_ALIGNMENT = 64
+
+_SMALL = 4096
+"""Up to so many bytes memory is a `bytearray`, which is made and copied sooner than an array of NumPy's."""
+
 _SERIALS = itertools.count(1)
 """Allocations are numbered in the order in which they are made."""
 
@@ -45,16 +51,6 @@ class MemorySpace(Protocol):
 
     def allocate(self, nbytes: int, *, cleared: bool) -> "Allocation":
         """New memory, zeros or uninitialised; raises KernelMemoryError."""
-
-
-class Watcher(Protocol):
-    """Someone who needs the bytes of an allocation as they are."""
-
-    def before_write(self, target: Elements) -> None:
-        """`target`, an array over the watched allocation, is about to be overwritten."""
-
-    def exposed(self) -> None:
-        """The host is about to get a writable view of the allocation."""
 
 
 class Witness(Protocol):
@@ -76,47 +72,6 @@ class Witness(Protocol):
         """The host is about to get a writable view of the memory."""
 
 
-class Watches:
-    """The watchers of an allocation, by the first address that each watches: `starts` are these."""
-
-    __slots__ = ("_longest", "_watched", "starts")
-
-    def __init__(self) -> None:
-        self.starts: list[int] = []
-        self._watched: list[tuple[int, weakref.ref[Watcher]]] = []
-        self._longest = 0
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def add(self, watcher: Watcher, start: int, stop: int) -> None:
-        """Add a watcher, which is forgotten when it dies."""
-        watched = stop, weakref.ref(watcher, lambda ref: self._drop(start, ref))
-        # From here on nothing is made that Python would look for garbage at, which drops others.
-        position = bisect_right(self.starts, start)
-        self.starts.insert(position, start)
-        self._watched.insert(position, watched)
-        self._longest = max(self._longest, stop - start)
-
-    def remove(self, watcher: Watcher, start: int) -> None:
-        """Forget a watcher, given its first address."""
-        for _, ref in self._watched[bisect_left(self.starts, start) : bisect_right(self.starts, start)]:
-            if ref() is watcher:
-                self._drop(start, ref)
-
-    def of(self, low: int, high: int) -> list[Watcher]:
-        """The watchers of any bytes between two addresses."""
-        first, last = bisect_left(self.starts, low - self._longest), bisect_left(self.starts, high)
-        watchers = [ref() for stop, ref in self._watched[first:last] if low < stop]
-        return [watcher for watcher in watchers if watcher is not None]
-
-    def _drop(self, start: int, gone: weakref.ref[Watcher]) -> None:
-        position = bisect_left(self.starts, start)
-        while self._watched[position][1] is not gone:
-            position += 1
-        del self.starts[position], self._watched[position]
-
-
 _NOBODY = Watches()
 """The watchers of an allocation that nobody watches yet."""
 
@@ -124,7 +79,8 @@ _NOBODY = Watches()
 class Allocation:
     """A stretch of memory that one or more arrays look at, compared by identity.
 
-    `version` counts the writes.  `adjoint` is the memory of the gradients, of the same layout, once there is
+    `version` counts the writes.  `begin` is the index of the first byte where the owner is a `bytearray`,
+    else -1.  `adjoint` is the memory of the gradients, of the same layout, once there is
     any; `requires_grad` says whether there may be.  `folded` says that an array over it may have elements
     that share bytes.  `serial` says when it was made.  `origin` is the version that a launch outside of tapes
     left, and that launch; `missing` says why a backward pass could not reach what is here.  `unwritten` knows
@@ -134,10 +90,11 @@ class Allocation:
 
     __slots__ = (
         "__weakref__",
-        "_exposure",
         "address",
         "adjoint",
+        "begin",
         "borrowed",
+        "exposure",
         "folded",
         "left",
         "missing",
@@ -155,9 +112,17 @@ class Allocation:
     )
 
     def __init__(
-        self, address: int, nbytes: int, owner: object, *, borrowed: bool = False, writable: bool = True
+        self,
+        address: int,
+        nbytes: int,
+        owner: Any,
+        begin: int = -1,
+        *,
+        borrowed: bool = False,
+        writable: bool = True,
     ) -> None:
         self.address = address
+        self.begin = begin
         self.nbytes = nbytes
         self.owner = owner
         self.borrowed = borrowed
@@ -174,7 +139,7 @@ class Allocation:
         self.left = -1
         self.watches = _NOBODY
         self.witnesses: tuple[weakref.ref[Any], ...] = ()
-        self._exposure: Callable[[], Any] | None = None
+        self.exposure: Callable[[], Any] | None = None
 
     def __repr__(self) -> str:
         return f"<{self.nbytes} bytes at {self.address:#x}, version {self.version}>"
@@ -193,34 +158,34 @@ class Allocation:
     @property
     def is_exposed(self) -> bool:
         """Whether the host holds a view through which the bytes may change unseen."""
-        return self.borrowed or (self._exposure is not None and self._exposure() is not None)
+        return self.borrowed or (self.exposure is not None and self.exposure() is not None)
 
     @property
     def was_exposed(self) -> bool:
         """Whether the host holds such a view, or ever did."""
-        return self.borrowed or self._exposure is not None
+        return self.borrowed or self.exposure is not None
 
     @property
     def has_ended(self) -> bool:
         """Whether `end` was called: what holds the bytes may not be looked at any more."""
-        return self._exposure is not None and not isinstance(self._exposure, weakref.ref)
+        return self.exposure is not None and not isinstance(self.exposure, weakref.ref)
 
     def expose(self) -> Any:
         """The bytes as a buffer; while it or a view of it lives, the allocation counts as exposed."""
-        exposure = self._exposure() if self._exposure is not None else None
+        exposure = self.exposure() if self.exposure is not None else None
         if exposure is None:
             if self.watches.starts or self.witnesses:
                 self._tell_of_exposure()
-            if self._exposure is None:
+            if self.exposure is None:
                 self.tell_address()
             exposure = self.buffer()
-            self._exposure = weakref.ref(exposure)
+            self.exposure = weakref.ref(exposure)
         return exposure
 
     def end(self, refuse: Callable[[], Any]) -> None:
         """Leave bytes that are NaN as floats, and call `refuse`, which raises, for a view or its tracking."""
         memoryview(self.blank()).cast("B")[:] = b"\xff" * self.nbytes
-        self._exposure = refuse
+        self.exposure = refuse
 
     def tell_address(self) -> None:
         """To be called before others learn an address in it: what comes from there is known to be this."""
@@ -241,7 +206,7 @@ class Allocation:
         self.address = min(low, before)
         self.nbytes = end - self.address
         self.owner = self.owner, owner
-        self._exposure = None
+        self.exposure = None
         if self.adjoint is not None:
             moved = allocate(self.nbytes, cleared=True)
             ctypes.memmove(moved.address + before - self.address, self.adjoint.address, self.adjoint.nbytes)
@@ -264,6 +229,21 @@ class Allocation:
     def blank(self) -> Any:
         """The bytes as a buffer of which every one is about to be written."""
         return self.buffer()
+
+    def copied(self, low: int, high: int) -> bytearray:
+        """A copy of the bytes between two addresses, of the host's memory."""
+        if self.begin < 0:
+            return bytearray(ctypes.string_at(low, high - low))
+        first = low - self.address + self.begin
+        copy: bytearray = self.owner[first : first + high - low]
+        return copy
+
+    def fill_zero(self) -> None:
+        """Set all bytes to zero, of the host's memory."""
+        if self.begin < 0:
+            ctypes.memset(self.address, 0, self.nbytes)
+        else:
+            self.owner[self.begin : self.begin + self.nbytes] = bytes(self.nbytes)
 
     def publish(self) -> None:
         """To be called when the host has written: others who read the bytes see what it wrote."""
@@ -362,15 +342,25 @@ def allocate(nbytes: int, *, cleared: bool, beside: Allocation | None = None) ->
     """
     if beside is not None and beside.space is not None:
         return beside.space.allocate(nbytes, cleared=cleared)
+    if nbytes <= _SMALL:
+        small = bytearray(nbytes + _ALIGNMENT)
+        start = address_in(small)
+        begin = -start % _ALIGNMENT
+        return Allocation(start + begin, nbytes, small, begin)
     is_paged = HUGE_PAGE <= nbytes < 8 * HUGE_PAGE
     try:
-        room = (nbytes // HUGE_PAGE + 2) * HUGE_PAGE + 8 * _STAGGER if is_paged else nbytes + 64
+        room = (nbytes // HUGE_PAGE + 2) * HUGE_PAGE + 8 * _STAGGER if is_paged else nbytes + _ALIGNMENT
         raw = (np.zeros if cleared else np.empty)(room, np.uint8)
     except (MemoryError, ValueError, OverflowError):
         raise _no_memory(nbytes) from None
-    start = ctypes.addressof(_first_byte(raw))  # far sooner than NumPy tells it
-    more = -start % HUGE_PAGE + next(_turns) % 8 * _STAGGER if is_paged else -start % 64
+    start = address_in(raw)
+    more = -start % HUGE_PAGE + next(_turns) % 8 * _STAGGER if is_paged else -start % _ALIGNMENT
     return Allocation(start + more, nbytes, raw)
+
+
+def address_in(buffer: Any) -> int:
+    """The address of the first byte of a buffer that can be written: NumPy takes longer to tell it."""
+    return addressof(_first_byte(buffer))
 
 
 def _no_memory(nbytes: int) -> KernelMemoryError:
@@ -421,7 +411,10 @@ def duplicate_of(memory: Allocation) -> Allocation:
 
 def copy_bytes(dest: Allocation, start: int, source: Allocation, at: int, nbytes: int) -> None:
     """Copy bytes between places that do not overlap, on any devices."""
-    if dest.space is source.space is None:
+    if dest.begin >= 0 <= source.begin:
+        start, at = start + dest.begin, at + source.begin
+        dest.owner[start : start + nbytes] = source.owner[at : at + nbytes]
+    elif dest.space is source.space is None:
         ctypes.memmove(dest.address + start, source.address + at, nbytes)
     elif dest.space is source.space:
         dest.copy_from(start, source, at, nbytes)  # type: ignore[attr-defined]

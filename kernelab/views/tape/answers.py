@@ -199,7 +199,7 @@ def _record(digest: Digest, number: int) -> Node:
         return words(GONE)
     if not isinstance(record, LaunchRecord):
         return words(f"{record.title} at {record.place}")
-    rows = tuple((cell(name, "name"), cell(_argument(value))) for name, value in record.arguments.items())
+    rows = tuple((cell(name, "name"), cell(_argument(value))) for name, value in record.named.items())
     try:
         shown = view(record.kernel)
     except KernelError as error:
