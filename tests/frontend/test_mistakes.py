@@ -13,6 +13,7 @@ MISTAKES = [
     ("x[x[0]] = 1.0", "an index is an integer, not float32", "write int(x[0])", "x[0]"),
     ("x[v[0]] = 1.0", "an index is an integer, not vec3", "", "v[0]"),
     ("k: int = n / 2", "k is int32, not float32", "write int(n / 2), or n // 2 of two ints", "n / 2"),
+    ("k: int = div(n, 2)", "k is int32, not float32", "or n // 2 of two ints", "div(n, 2)"),
     ("x[True] = 1.0", "an index is an integer, not bool", "write int(True)", "True"),
     ("x[0, 1] = 1.0", "array[float32] takes 1 index, not 2", "", "x[0, 1]"),
     ("v[0, 1] = 1.0", "array[vec3] takes 1 index, not 2", "write v[0][1]", "v[0, 1]"),

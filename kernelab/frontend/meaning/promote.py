@@ -178,9 +178,14 @@ def _conversion(frame: Frame, value: Meaning, type: Value, node: Place) -> str:
 def integer_hint(frame: Frame, node: ast.expr, type: str = "int") -> str:
     """The hint for a number that should be an int: `//` for a quotient."""
     hint = f"write «{type}({frame.places.text(node)})»"
-    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)):
-        return hint
-    return f"{hint}, or {frame.places.text(node.left)} // {frame.places.text(node.right)} of two ints"
+    match node:
+        case ast.BinOp(left, ast.Div(), right):
+            pass
+        case ast.Call(ast.Name("div") | ast.Attribute(attr="div"), [left, right]):
+            pass
+        case _:
+            return hint
+    return f"{hint}, or {frame.places.text(left)} // {frame.places.text(right)} of two ints"
 
 
 def spelled(type: Value) -> str:
