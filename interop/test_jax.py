@@ -27,6 +27,10 @@ def rounded(x: array[float], y: array[float], k: array[int]):
 def gather(x: array[float], index: array[int], y: array[float]):
     i = tid()
     y[i] = x[index[i]] * x[index[i]]
+
+def double(x: array[float]):
+    i = tid()
+    x[i] = 2.0 * x[i]
 """
 )
 X = jnp.linspace(0.1, 1.0, 5)
@@ -166,3 +170,10 @@ def test_shard_map_gives_each_device_its_rows_and_sums_gradients() -> None:
     command = [sys.executable, "-c", SHARDED]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout == "two devices\n", done.stderr
+
+
+@pytest.mark.parametrize("count", [5, 50_000])
+def test_arrays_of_jax_are_read_only_copied_or_not(count: int) -> None:
+    f = kj.function(lambda x: (kl.launch(MADE["double"], dim=x.shape, inputs=[x]), x)[1])
+    with pytest.raises(kl.LaunchError, match="a read-only one, since the kernel writes it"):
+        f(jnp.ones(count))

@@ -10,12 +10,15 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from kernelab.autodiff.records.adjoint_buffers import filled
 from kernelab.autodiff.transforms.levels import current
 from kernelab.autodiff.transforms.transforms import record
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.func import jvp
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import scalar_of_dtype
+from kernelab.runtime.context.recorder import RECORDER
 from kernelab.runtime.host.create import zeros
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.launch import launch
@@ -63,15 +66,14 @@ def recorded(
 ) -> tuple[list[array], Function]:
     """The results of `f`, and the function from their cotangents to adjoints of the arguments at `floats`.
 
-    `f` gets copies of these, unless they are the caller's `own`.
+    `f` gets copies of these, unless they are the caller's `own`; so does the function of cotangents.
     """
     recording = record(lambda *arrays: results_of(f(*arrays)), arguments, floats, own=own)
 
-    def pull(bars: Sequence[array]) -> list[array]:
+    def pull(bars: Sequence[array], own: bool = False) -> list[array]:
         pairs = zip(bars, recording.outputs, strict=True)
-        return recording.pull(
-            current(), [bar if is_differentiable(out.dtype) else None for bar, out in pairs]
-        )
+        seeds = [bar if is_differentiable(out.dtype) else None for bar, out in pairs]
+        return recording.pull(current(), seeds, own)
 
     return recording.outputs, pull
 
@@ -79,12 +81,12 @@ def recorded(
 def pullback(f: Function, count: int, floats: Sequence[int], own: bool = False) -> Function:
     """The function of `count` arguments, then cotangents, that gives the adjoints of those at `floats`.
 
-    `f` gets copies of these, unless they are the function's `own`.
+    `f` gets copies of these, unless they and the cotangents are the function's `own`.
     """
 
     def adjoints(*values: array) -> tuple[array, ...]:
         _, pull = recorded(f, values[:count], floats, own)
-        return tuple(pull(values[count:]))
+        return tuple(pull(values[count:], own and RECORDER.get() is None))
 
     return adjoints
 
@@ -103,6 +105,14 @@ def pushforward(f: Function, count: int, moved: Sequence[int]) -> Function:
         return tuple(jvp(of_moved, [whole[n] for n in moved], values[count:])[1])
 
     return tangents
+
+
+def copy_of(values: Any) -> array:
+    """An array with the numbers of one of NumPy, in memory of its own."""
+    dtype = scalar_of_dtype(values.dtype)
+    if dtype is None or not 0 < values.ndim <= 4:
+        return array(values)
+    return filled(values.shape, dtype, values)
 
 
 def results_of(returned: Any) -> tuple[array, ...]:

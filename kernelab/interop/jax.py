@@ -1,6 +1,6 @@
 """Functions of arrays as functions of JAX's arrays, under `jit`, `grad` and `vmap`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -10,8 +10,11 @@ from jax import numpy as jnp
 
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.func import vmap
-from kernelab.interop import Function, Grid, launched, pullback, pushforward, results_of
+from kernelab.interop import Function, Grid, copy_of, launched, pullback, pushforward, results_of
 from kernelab.runtime.array.array import array
+
+COPIED_BYTES = 1 << 14
+"""Up to this size a copy takes less time than to keep note of memory that is shared."""
 
 
 def function(f: Function, dim: Grid = None, *, forward: bool = False) -> Function:
@@ -20,8 +23,9 @@ def function(f: Function, dim: Grid = None, *, forward: bool = False) -> Functio
     It has a `custom_vjp`, or with `forward` a `custom_jvp`: JAX gives a function one of them.  Second
     derivatives compute with `kl.func`, too: `jax.grad` of `jax.grad`, and with `forward` `jax.jvp` of
     `jax.jvp`.  Under `jit` it is a `pure_callback`; `f` runs once on ones while JAX traces, which tells the
-    shapes of its results.  `vmap` runs all lanes in one launch.  Arrays of JAX come without a copy and are
-    read-only; results are copied.  A kernel is launched over `dim`, as `kernelab.interop.launched` says.
+    shapes of its results.  `vmap` runs all lanes in one launch.  Arrays of JAX come without a copy, unless
+    they are small, and are read-only; results are copied.  A kernel is launched over `dim`, as
+    `kernelab.interop.launched` says.
     """
     of_arrays = launched(f, dim)
     several: set[bool] = set()
@@ -44,7 +48,7 @@ def function(f: Function, dim: Grid = None, *, forward: bool = False) -> Functio
     return call
 
 
-def _bridge(f: Function, forward: bool, copied: Sequence[int] = ()) -> Function:
+def _bridge(f: Function, forward: bool, copied: Callable[[int], bool] = lambda n: False) -> Function:
     """A function of arrays that returns a tuple of them, as one of JAX with a derivative."""
     run = _callback(f, copied)
     bridge = (_with_jvp if forward else _with_vjp)(f, run)
@@ -65,7 +69,7 @@ def _with_vjp(f: Function, run: Function) -> Function:
 
     @cache
     def adjoints(count: int, floats: tuple[int, ...]) -> Function:
-        return _bridge(pullback(f, count, floats, own=True), False, floats)
+        return _bridge(pullback(f, count, floats, own=True), False, lambda n: n >= count or n in floats)
 
     def back(primals: Any, bars: Any) -> Any:
         floats = _floats(primals)
@@ -115,17 +119,17 @@ def _has_jax(like: jax.ShapeDtypeStruct) -> bool:
     return bool(jax.dtypes.canonicalize_dtype(like.dtype) == like.dtype)
 
 
-def _callback(f: Function, copied: Sequence[int] = ()) -> Function:
+def _callback(f: Function, copied: Callable[[int], bool]) -> Function:
     """A function of arrays as a callback of JAX, which runs all lanes of `vmap` in one launch.
 
-    It gets its arguments over the memory of JAX, but those `copied` in arrays of its own.
+    It gets its arguments over the memory of JAX, but those at places that are `copied` in arrays of its own.
     """
 
     def host(ndims: Sequence[int], *values: Any) -> tuple[Any, ...]:
         arrays = [np.asarray(one) for one in values]
         whole = [one if ndim else one[..., None] for one, ndim in zip(arrays, ndims, strict=True)]
         run, parts = _over_lanes(f, whole, arrays[0].ndim - ndims[0])
-        given = [array(part, copy=n in copied) for n, part in enumerate(parts)]
+        given = [copy_of(part) if copied(n) else _fixed(part) for n, part in enumerate(parts)]
         return tuple([one.numpy() for one in run(*given)])
 
     @cache
@@ -147,6 +151,15 @@ def _callback(f: Function, copied: Sequence[int] = ()) -> Function:
         return jax.pure_callback(called, like, *arrays, vmap_method="expand_dims")
 
     return run
+
+
+def _fixed(values: Any) -> array:
+    """A read-only array with the numbers of one of NumPy: in the same memory, or a copy of few."""
+    if values.nbytes > COPIED_BYTES:
+        return array(values, copy=False)
+    elements = copy_of(values)
+    elements.allocation.writable = elements.host().flags.writeable = False
+    return elements
 
 
 def _over_lanes(f: Function, arguments: list[Any], levels: int) -> tuple[Function, list[Any]]:

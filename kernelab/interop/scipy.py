@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import fresh
-from kernelab.autodiff.transforms.transforms import Exact
+from kernelab.autodiff.transforms.transforms import Exact, Layout
 from kernelab.autodiff.transforms.trees import leaves
 from kernelab.autograd import jacobian
 from kernelab.errors import Diagnostic, KernelTypeError
@@ -29,6 +29,7 @@ class Problem:
         values = [x.numpy().reshape(-1) for x in examples] if is_ours else [np.asarray(x0).reshape(-1)]
         self.x0: Vector = np.concatenate(values).astype(np.float64)
         self.f, self.sparse, self.time = f, sparse, time
+        self._layout = Layout(self.like)
         self._is_loss = False
         self._last: _Point | None = None
         if sparse and len(self.like) > 1:
@@ -93,7 +94,7 @@ class Problem:
     def exact(self, *vectors: Any) -> Exact:
         """The arrays that `f` takes, with the numbers of vectors."""
         flat = [np.ascontiguousarray(x, np.float64).reshape(-1) for x in vectors]
-        return Exact(self.f, flat, self.like)
+        return Exact(self.f, flat, self._layout)
 
     def _outputs(self, block: Vector, k: int) -> int:
         return block.size // max(1, int(np.prod(np.shape(self.like[k].numpy()))))
@@ -109,8 +110,7 @@ class _Point:
     """A function with one number as its result that has run at a point, and its backward pass there."""
 
     def __init__(self, of: Problem, before: tuple[Any, ...], x: Any, after: tuple[Any, ...]) -> None:
-        self.at = (*before, np.array(x, np.float64))
-        self.is_known = not after
+        self.at = (*before, _bytes_of(x)) if not after else None
         self.exact = of.exact(x)
         (value,) = self.exact.run(lambda x: self._forward(lambda *x: of.f(*before, *x, *after), x))
         self.value = float(value.reshape(-1)[0])
@@ -123,11 +123,15 @@ class _Point:
 
     def is_at(self, arguments: tuple[Any, ...]) -> bool:
         """Whether this is the point of some arguments."""
-        return self.is_known and all(map(np.array_equal, self.at, arguments))
+        return self.at == (*arguments[:-1], _bytes_of(arguments[-1]))
 
     def gradient(self) -> Vector:
-        parts = self.exact.run(lambda _: self._pull([self._seed]))
+        parts = self.exact.run(lambda _: self._pull([self._seed], own=True))
         return np.concatenate([part.reshape(-1) for part in parts])
+
+
+def _bytes_of(x: Any) -> bytes:
+    return np.asarray(x, np.float64).tobytes()
 
 
 def problem(f: Callable[..., Any], x0: Any, *, sparse: bool = False, time: bool = False) -> Problem:

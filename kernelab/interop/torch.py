@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from kernelab.func import vmap
-from kernelab.interop import Function, Grid, launched, pullback, pushforward, recorded, results_of
+from kernelab.interop import Function, Grid, copy_of, launched, pullback, pushforward, recorded, results_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.host.foreign import from_torch, host_of, to_torch
 from kernelab.runtime.memory.memory import youngest
@@ -70,7 +70,7 @@ class _Traced:
 
     def backward(self, bars: Sequence[Any], tensors: Sequence[Any]) -> tuple[Any, ...]:
         assert self.pull is not None
-        cotangents = self.pull([_copied(bar) for bar in bars])
+        cotangents = self.pull([_copied(bar) for bar in bars], own=True)
         grads: list[Any] = [None] * (len(tensors) + 1)
         for n, bar in zip(self.places, cotangents, strict=True):
             grads[n + 1] = to_torch(bar, requires_grad=False).reshape(tensors[n].shape)
@@ -83,7 +83,7 @@ def _shared(tensor: Any) -> array:
 
 def _copied(tensor: Any) -> array:
     """An array with the numbers of a tensor, in memory of its own."""
-    return array(host_of(tensor)) if tensor.device.type == "cpu" else _shared(tensor.clone())
+    return copy_of(host_of(tensor)) if tensor.device.type == "cpu" else _shared(tensor.clone())
 
 
 class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]

@@ -13,6 +13,8 @@ from kernelab.data_classes import dataclass
 from kernelab.lang.types import Value, bytes_of, scalar_of, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import contiguous_strides, packed_in
+from kernelab.runtime.context.conversion import HostArray
+from kernelab.runtime.context.recorder import came_in
 from kernelab.runtime.launch.footprint import Residual
 from kernelab.runtime.memory.memory import Allocation, allocate, copy_bytes, duplicate_of, zeros_beside
 from kernelab.runtime.memory.spaces import Space
@@ -83,6 +85,14 @@ def fresh(shape: Sequence[int], dtype: Value, beside: array | None = None, clear
     near = None if beside is None else beside.allocation
     memory = allocate(math.prod(shape) * bytes_of(dtype), cleared=cleared, beside=near)
     return array.over(memory, 0, tuple(shape), strides, dtype)
+
+
+def filled(shape: Sequence[int], dtype: Value, values: HostArray, beside: array | None = None) -> array:
+    """A new array like `fresh` with values of the host, which have its shape and that of its components."""
+    elements = fresh(shape, dtype, beside, cleared=False)
+    elements.blank()[...] = values
+    came_in(elements, values)
+    return elements
 
 
 def scalars(elements: array) -> array:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.records.adjoint_buffers import Adjoints, fresh, scalars
+from kernelab.autodiff.records.adjoint_buffers import Adjoints, filled, fresh, scalars
 from kernelab.autodiff.records.moves import Move
 from kernelab.autodiff.records.provenance import Cut
 from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
@@ -127,11 +127,15 @@ class Recorded:
     inputs: list[array]
     level: Reverse
 
-    def pull(self, level: Level, seeds: Sequence[array | None]) -> list[array]:
-        """The adjoints of the inputs for cotangents of the outputs."""
+    def pull(self, level: Level, seeds: Sequence[array | None], own: bool = False) -> list[array]:
+        """The adjoints of the inputs for cotangents of the outputs; `own` ones are changed."""
         bars = Adjoints()
         for output, seed in zip(self.outputs, seeds, strict=True):
-            if seed is not None:
+            if seed is None:
+                continue
+            if own and output.allocation not in bars.memory and _stand_alike(seed, output):
+                bars.share(output.allocation, seed.allocation)
+            else:
                 level.move(bars.of(output), seed, add=True)
         with drawing_again(level, self.level.parent):
             self.level.pull(level, bars)
@@ -143,6 +147,12 @@ class Recorded:
     def depends(self, output: array) -> bool:
         """Whether anything of an output was computed from the inputs."""
         return output.allocation in self.level.tracked
+
+
+def _stand_alike(one: array, other: array) -> bool:
+    """Whether each of two arrays is all of its memory, with the same bytes at the same places."""
+    is_whole = one.is_whole and other.is_whole and one.allocation.nbytes == other.allocation.nbytes
+    return is_whole and scalar_of(one.dtype) == scalar_of(other.dtype)
 
 
 def record(
@@ -252,31 +262,40 @@ def at_vector(
         value, grads, _ = gradients(func, [*arrays, *args], range(len(like)), False)
         return [*leaves(value, func), *grads]
 
-    loss, *parts = (result.reshape(-1) for result in Exact(func, [vector], like).run(compute))
+    loss, *parts = (result.reshape(-1) for result in Exact(func, [vector], Layout(like)).run(compute))
     return float(loss[0]), np.concatenate(parts)
 
 
-class Exact:
-    """Arrays like those in `like` with the numbers of each vector, on which programs run in float64."""
+class Layout:
+    """Where the numbers of a vector stand in arrays like those in `like`: one array after another."""
 
-    def __init__(self, func: Function, vectors: Sequence[HostArray], like: Sequence[array]) -> None:
+    def __init__(self, like: Sequence[array]) -> None:
         shapes = [scalar_shape(each) for each in like]
         ends = [*accumulate(math.prod(shape) for shape in shapes)]
+        places = map(slice, [0, *ends[:-1]], ends)
+        exact = [with_scalar(each.dtype, float64) for each in like]
+        self.size = ends[-1]
+        self.parts = [*zip(places, shapes, exact, like, strict=True)]
+        self.is_exact = all(scalar_of(each.dtype) == float64 for each in like)
+
+
+class Exact:
+    """Arrays of a layout with the numbers of each vector, on which programs run in float64."""
+
+    def __init__(self, func: Function, vectors: Sequence[HostArray], layout: Layout) -> None:
         for vector in vectors:
-            if vector.size != ends[-1]:
-                message = f"{name_of(func)} takes {ends[-1]} numbers, and the vector has {vector.size}"
+            if vector.size != layout.size:
+                message = f"{name_of(func)} takes {layout.size} numbers, and the vector has {vector.size}"
                 raise refusal(KernelValueError, message, "shape", "pass the arrays that it takes as examples")
-        examples = [*like] * len(vectors)
-        starts = [0, *ends[:-1]]
-        parts = [vector[a:b] for vector in vectors for a, b in zip(starts, ends, strict=True)]
-        self.arrays = [
-            array(part.reshape(shape), with_scalar(each.dtype, float64), device=each.device)
-            for part, shape, each in zip(parts, shapes * len(vectors), examples, strict=True)
-        ]
+        self.arrays = []
+        for vector in vectors:
+            for place, shape, dtype, example in layout.parts:
+                self.arrays.append(filled(example.shape, dtype, vector[place].reshape(shape), example))
         self.level: Vectors | None = None
-        if any(scalar_of(each.dtype) != float64 for each in like):
+        if not layout.is_exact:
             self.level = level = Vectors(current())
             with level.active():
+                examples = [example for _, _, _, example in layout.parts] * len(vectors)
                 pairs = zip(self.arrays, examples, strict=True)
                 self.arrays = [level.narrow(part, each.dtype) for part, each in pairs]
 
