@@ -140,6 +140,91 @@ def test_a_function_in_vmap_may_not_write_what_was_made_outside_of_it(function: 
         kl.func.vmap(function)(kl.ones((2, 3)))
 
 
+KEPT: dict[str, Any] = {}
+"""Where the functions below find the array that they were not given."""
+
+
+def adding_first(x: kl.array) -> kl.array:
+    K["add"][3](x * x, KEPT["y"])
+    return KEPT["y"] * KEPT["y"]
+
+
+def adding_what_is_constant(x: kl.array) -> kl.array:
+    K["add"][3](kl.ones(3), KEPT["y"])
+    return KEPT["y"] * x * x
+
+
+def adding_last(x: kl.array) -> kl.array:
+    z = KEPT["y"] * x * x
+    KEPT["y"] += z
+    return z
+
+
+def filling_last(x: kl.array) -> kl.array:
+    z = KEPT["y"] * x * x
+    KEPT["y"].fill_(5.0)
+    return z
+
+
+def multiplying_a_part(x: kl.array) -> kl.array:
+    KEPT["y"][1:] *= x[1:] * x[1:]
+    return KEPT["y"] * 1.0
+
+
+def assigning(x: kl.array) -> kl.array:
+    KEPT["y"].assign(KEPT["y"] + x * x)
+    return KEPT["y"] * x
+
+
+def columns_in_chunks(f: Any, x: kl.array) -> Any:
+    return kl.func.jacfwd(f, chunk_size=1)(x)
+
+
+def columns_in_two_chunks(f: Any, x: kl.array) -> Any:
+    return kl.func.jacfwd(f, chunk_size=2)(x)
+
+
+def second_of_two_arguments(f: Any, x: kl.array) -> Any:
+    return kl.func.jacfwd(lambda a, b: f(b) + 0.0 * a, (0, 1))(x, x)[1]
+
+
+RUNNING_OFTEN = [
+    lambda f, x: kl.func.jacfwd(f)(x),
+    columns_in_chunks,
+    columns_in_two_chunks,
+    second_of_two_arguments,
+    lambda f, x: kl.func.jacfwd(lambda x: kl.func.jvp(f, (x,), (kl.ones(3),))[0])(x),
+]
+KEEPING = [adding_first, adding_what_is_constant, adding_last, filling_last, multiplying_a_part, assigning]
+
+
+@pytest.mark.parametrize("function", KEEPING)
+@pytest.mark.parametrize("transform", RUNNING_OFTEN)
+def test_a_function_that_runs_for_several_columns_writes_what_it_closes_over_as_one_run(
+    transform: Any, function: Any
+) -> None:
+    x, seen = kl.array([1.0, 2.0, 3.0]), []
+    for derive in (lambda: kl.func.jacrev(function)(x), lambda: transform(function, x)):
+        KEPT["y"] = kl.array([1.0, 2.0, 4.0])
+        jacobian = derive().numpy()
+        seen.append((jacobian, KEPT["y"].numpy()))
+    KEPT["y"] = kl.array([1.0, 2.0, 4.0])
+    function(x)
+    assert np.allclose(seen[1][0], seen[0][0])
+    for _, left in seen:
+        assert np.allclose(left, KEPT["y"].numpy())
+
+
+@pytest.mark.parametrize("chunk_size", [None, 1])
+def test_so_does_one_whose_hessian_is_taken(chunk_size: int | None) -> None:
+    KEPT["y"] = kl.array([1.0, 2.0, 4.0])
+    grad = kl.func.grad(lambda x: adding_first(x).sum())
+    x = kl.array([1.0, 2.0, 3.0])
+    hessian = kl.func.jacfwd(grad, chunk_size=chunk_size)(x).numpy()
+    assert np.allclose(hessian, np.diag([4.0 + 12.0, 8.0 + 48.0, 16.0 + 108.0]))
+    assert np.allclose(KEPT["y"].numpy(), [2.0, 6.0, 13.0])
+
+
 def test_in_vmap_arrays_of_its_own_are_written_as_ever() -> None:
     def f(x: kl.array) -> kl.array:
         y = kl.zeros(3)

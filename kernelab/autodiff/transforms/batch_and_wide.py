@@ -16,6 +16,7 @@ import numpy as np
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptStarts, fresh, scalars
 from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.levels import Level, within
+from kernelab.autodiff.transforms.reverse import LevelSnapshot
 from kernelab.backend.common.backends import Failed, thread_text
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, GradientError, KernelError
@@ -33,6 +34,7 @@ class Batch(Level):
     """Runs `lanes` lanes at once; `wide` holds, for each memory that differs between them, all of them.
 
     `before` counts the lanes of earlier chunks; `asked` is the name of the transform that the user called.
+    Where a function runs more than once, `outside` keeps what it finds in memory from before it ran.
     """
 
     ALIGNED: ClassVar[int] = 16
@@ -46,6 +48,8 @@ class Batch(Level):
         self.before = before
         self.randomness = randomness
         self.wide: dict[Allocation, Allocation] = {}
+        self.outside: dict[Allocation, LevelSnapshot] | None = None
+        self._widened_outside: list[array] = []
         self._start = youngest()
 
     def unreadable(self, elements: array) -> Diagnostic | None:
@@ -100,15 +104,19 @@ class Batch(Level):
             widened = allocate(self.lanes * self.stride(memory), cleared=True, beside=memory)
             scalar = scalar_of(elements.dtype)
             size = itemsize(scalar)
-            whole = (memory, 0, (self.lanes, memory.nbytes // size), (0, size), scalar)
+            whole = _whole(elements)
             if copy:
-                apart = (widened, 0, whole[2], (self.stride(memory), size), scalar)
-                self.parent.move(array.over(*apart), array.over(*whole))
+                shape = (self.lanes, *whole.shape)
+                apart = array.over(widened, 0, shape, (self.stride(memory), size), scalar)
+                self.parent.move(apart, array.over(memory, 0, shape, (0, size), scalar))
             self.wide[memory] = widened
+            if self._is_outside(memory):
+                self._widened_outside.append(whole)
         return self.view(elements)
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         self._refuse_outside([arguments[i] for i in program.changed])
+        self._keep_outside(arguments)
         differing = within(arguments, program.arrays, self.wide)
         starts = tuple(
             i for i, a in enumerate(arguments) if isinstance(a, KeptStarts) and self in a.kept.levels
@@ -167,12 +175,32 @@ class Batch(Level):
     def _refuse_outside(self, written: Sequence[Argument]) -> None:
         """Raise GradientError where a mapped function writes an array that existed before it ran."""
         for argument in written if self.asked == "vmap" else ():
-            memory = argument.allocation if isinstance(argument, array) else None
-            if memory is not None and (memory.borrowed or memory.serial <= self._start):
+            if isinstance(argument, array) and self._is_outside(argument.allocation):
                 name = called(argument, "an array")
                 message = f"a function in vmap writes {name}, made outside of it: there is one for all lanes"
                 hint = "make it in the function, as in y = kl.zeros_like(x), and return it"
                 raise GradientError(Diagnostic(message, caller().span, "lanes", hint=hint))
+
+    def _is_outside(self, memory: Allocation) -> bool:
+        return memory.borrowed or memory.serial <= self._start
+
+    def _keep_outside(self, arguments: Sequence[Argument]) -> None:
+        """Keep what memory from outside holds, from just before it changes, if `outside` is asked for."""
+        kept = self.outside
+        if kept is None:
+            return
+        for one in [a for a in arguments if isinstance(a, array)]:
+            if one.allocation not in kept and self._is_outside(one.allocation):
+                kept[one.allocation] = LevelSnapshot(self.parent, _whole(one))
+
+    def leave(self, *, undo: bool) -> None:
+        """Leave memory from outside as one run of the function does, or put back what it held before."""
+        for kept in self.outside.values() if undo and self.outside else ():
+            saved = kept.saved
+            if saved is not None:
+                self.parent.move(kept.elements, saved)
+        for whole in () if undo else self._widened_outside:
+            self.parent.move(whole, lane_of(self.view(whole), 0))
 
     def _differing(self, program: Program, arguments: Sequence[Argument], wide: set[int]) -> tuple[int, ...]:
         """The arguments that differ between lanes if those in `wide` do; arrays of one memory do together."""
@@ -219,6 +247,7 @@ class Batch(Level):
 
     def _move(self, dest: array, src: array, add: bool) -> None:
         self._refuse_outside((dest,))
+        self._keep_outside((dest, src))
         if src.allocation in self.wide or dest.allocation in self.wide:
             self._will_write((dest,))
             self.parent.move(self.view(dest), self.view(src), add)
@@ -339,6 +368,13 @@ def _in_itslane_of(error: KernelError, program: Program, grid: Extents, wide: Co
     padded = (*grid, *(1,) * (4 - len(grid)))
     thread = f"{thread_text(linear, padded, len(program.flat.threads))} of `{program.name}`, in lane {lane}"
     return failure.told(thread, wide)
+
+
+def _whole(elements: array) -> array:
+    """The whole memory of an array, as numbers of its type."""
+    memory, scalar = elements.allocation, scalar_of(elements.dtype)
+    size = itemsize(scalar)
+    return array.over(memory, 0, (memory.nbytes // size,), (size,), scalar)
 
 
 def lane_of(view: array, lane: int) -> array:

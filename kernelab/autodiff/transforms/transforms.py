@@ -389,6 +389,8 @@ def columns(
         stretches = chunks(count, chunk_size, 2 * source.allocation.nbytes)
         for chunk in steps("columns of the Jacobian", stretches):
             level = Batch(parent, len(chunk), randomness, chunk.start, asked)
+            is_last = i == chosen[-1] and chunk.stop == count
+            level.outside = None if is_last else {}
             with level.active():
                 dot = level.seeds(source, unit_vectors(chunk, count, scalar_of(source.dtype).dtype))
                 value, dots, extra = push(func, args, [i], [dot], has_aux)
@@ -400,6 +402,7 @@ def columns(
                 parent.move(down, scalars(level.view(out_dot)))
             if result is None:
                 result, aux = _first_lane(level, value), _first_lane(level, extra)
+            level.leave(undo=not is_last)
         shapes = [(*scalar_shape(out), *scalar_shape(source)) for out in leaves(result, func)]
         matrices.append([shaped(matrix, shape) for matrix, shape in zip(blocks, shapes, strict=True)])
     return result, [list(row) for row in zip(*matrices, strict=True)], aux
