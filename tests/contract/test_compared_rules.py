@@ -3,6 +3,7 @@
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 
 import kernelab as kl
@@ -166,3 +167,76 @@ def k(x: array[float64], y: array[float64]):
 def test_no_cotangent_of_several_is_clipped(rule: str) -> None:
     assert told_of(SEVERAL.format("3.0 * a + 4.0 * b")) == []
     assert told_of(SEVERAL.format(rule))
+
+
+# ---------------------------------------------------------------------------- rules of Python functions
+
+
+def clipped(x: kl.array, y_bar: kl.array) -> kl.array:
+    return 2.0 * x * kl.map(lambda v: kl.min(v, 1.0), y_bar)
+
+
+def squared(x: kl.array, y_bar: kl.array) -> kl.array:
+    return 2.0 * x * y_bar * y_bar
+
+
+def by_its_sign(x: kl.array, y_bar: kl.array) -> kl.array:
+    return 2.0 * x * kl.map(lambda v: kl.abs(v), y_bar)
+
+
+def scaled_by_the_largest(x: kl.array, y_bar: kl.array) -> Any:
+    bar = y_bar.numpy()
+    return 2.0 * x.numpy() * bar * np.abs(bar).max()
+
+
+NOT_LINEAR = [clipped, squared, by_its_sign, scaled_by_the_largest]
+
+
+def in_float32(x: kl.array, y_bar: kl.array) -> Any:
+    return (2.0 * x.numpy().astype(np.float32) * y_bar.numpy().astype(np.float32)).astype(x.numpy().dtype)
+
+
+def recorded(function: Any) -> kl.Tape:
+    x = kl.array([0.5, 1.5, 2.5], requires_grad=True)
+    with kl.Tape() as tape:
+        function(x).sum()
+    return tape
+
+
+@pytest.mark.parametrize("back", NOT_LINEAR)
+def test_a_rule_of_custom_vjp_that_is_not_linear_fails_the_checks(back: Any) -> None:
+    square = kl.func.custom_vjp(lambda x: x * x, back)
+    x = kl.array([0.5, 1.5, 2.5], requires_grad=True)
+    report = kl.autograd.gradcheck(square, inputs=[x], raise_exception=False)
+    assert not report and report.worst().verdict == "nonlinear"
+    assert not kl.autograd.gradcheck(lambda x: square(2.0 * x) + x, inputs=[x], raise_exception=False)
+    assert not kl.autograd.gradcheck_tape(recorded(square), raise_exception=False)
+    assert not kl.autograd.taylor_test(square, inputs=[x])
+
+
+@pytest.mark.parametrize("back", NOT_LINEAR)
+def test_so_it_does_within_a_checkpoint(back: Any) -> None:
+    square = kl.func.custom_vjp(lambda x: x * x, back)
+    tape = recorded(lambda x: kl.checkpoint(lambda y: square(y) * 2.0, x))
+    report = kl.autograd.gradcheck_tape(tape, raise_exception=False)
+    assert not report
+    wrong = [c.report for c in report.launches if c.report is not None]
+    assert [each.worst().verdict for each in wrong] == ["nonlinear"]
+
+
+def test_one_that_is_linear_up_to_the_rounding_of_float32_passes() -> None:
+    square = kl.func.custom_vjp(lambda x: x * x, in_float32)
+    x = kl.array([0.5, 1.5, 2.5], requires_grad=True)
+    assert kl.autograd.gradcheck(square, inputs=[x], raise_exception=False)
+    assert kl.autograd.gradcheck_tape(recorded(square), raise_exception=False)
+
+
+@pytest.mark.parametrize("factor", [1.01, -1.0, 0.0])
+def test_a_wrong_rule_within_a_checkpoint_fails_the_check_of_the_tape(factor: float) -> None:
+    square = kl.func.custom_vjp(lambda x: x * x, lambda x, y_bar: 2.0 * factor * x * y_bar)
+    for function in (
+        lambda x: kl.checkpoint(square, x),
+        lambda x: kl.checkpoint(lambda y: square(y) * 2.0, x * 1.5),
+        lambda x: kl.checkpoint(lambda y: kl.checkpoint(square, y * y) + y, x),
+    ):
+        assert not kl.autograd.gradcheck_tape(recorded(function), raise_exception=False)

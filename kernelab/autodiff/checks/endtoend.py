@@ -27,6 +27,7 @@ from kernelab.autodiff.checks.screening import (
 from kernelab.autodiff.checks.tape_replay import Line, Run, touched
 from kernelab.autodiff.jacobians.differences import SHIFTS, Floats, extrapolated, shifted, steps_of
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, scalars
+from kernelab.autodiff.records.moves import HostCallRecord
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.levels import BASE
@@ -149,7 +150,9 @@ def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pull
     """``J^T u`` for each row of `u`, in float64, by a level; of rules that users wrote mixtures as well."""
     base, asked = Wide(BASE), len(u)
     run, level, begins = line.reversed_run(count, base)
-    u = mixed(u) if rules_in(level.entries) else u
+    rules = rules_in(level.entries)
+    by_host = any(isinstance(rule, HostCallRecord) for rule in rules)
+    u = mixed(u) if rules else u
     batch, bars, between = Batch(base, len(u)), Adjoints(), dict[int, Floats]()
 
     def adjoint(elements: array) -> Floats:
@@ -173,7 +176,7 @@ def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pull
             level.entries[i].pull(bars, batch)
         note(k, begins[k])
     sources = np.concatenate([adjoint(source) for source in line.sources], axis=1)
-    is_right = len(u) == asked or is_linear(sources, asked)
+    is_right = len(u) == asked or is_linear(sources, asked, by_host)
     first = {k: rows[:asked] for k, rows in between.items()}
     return Pulled(sources[:asked], first, max(OWN, ROUNDINGS * line.precision), is_right)
 

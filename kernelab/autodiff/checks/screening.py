@@ -11,7 +11,7 @@ again and again down to the columns whose products differ.  The check of entries
 not know reports.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 from kernelab.autodiff.jacobians.differences import Floats, along
 from kernelab.autodiff.jacobians.jacobian import Selection, Trace, tangents
 from kernelab.autodiff.jacobians.subject import Subject, Variable
+from kernelab.autodiff.records.moves import HostCallRecord
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.reverse import Run
@@ -47,8 +48,8 @@ FACTORS = (-1.0, 2.0**-10, 2.0**10)
 
 NOT_LINEAR = "{} is not in proportion to {}"
 
-LINEAR, OWN_ROUNDING = 1e-6, 1e-11
-"""How far it may be off, relative to each component and to the largest."""
+LINEAR, OWN_ROUNDING, HOST_ROUNDING = 1e-6, 1e-11, 1e-5
+"""How far it may be off, relative to each component and the largest; of Python functions the largest."""
 
 ALIKE = 1e3
 """By which factor rows, or columns, may differ that are not rescaled."""
@@ -146,11 +147,12 @@ class Fault:
     span: Span | None
 
 
-def rules_in(entries: Iterable[Any]) -> list[Custom | Native]:
-    """The statements of recorded programs whose derivatives users wrote."""
+def rules_in(entries: Sequence[Any]) -> list[Custom | Native | HostCallRecord]:
+    """The statements of recorded programs, and the Python functions, whose derivatives users wrote."""
     programs = {entry.program: None for entry in entries if isinstance(entry, Run)}
     written = (stmt for program in programs for stmt in walk(program.function.body))
-    return [stmt for stmt in written if isinstance(stmt, Custom | Native)]
+    calls = [e for e in entries if isinstance(e, HostCallRecord) and e.call.back is not None]
+    return [*(stmt for stmt in written if isinstance(stmt, Custom | Native)), *calls]
 
 
 def faults(exact: Trace, selection: Selection) -> dict[tuple[int, int], Fault]:
@@ -161,13 +163,14 @@ def faults(exact: Trace, selection: Selection) -> dict[tuple[int, int], Fault]:
     sources, rng = exact.subject.sources, np.random.default_rng(1)
     pairs = selection.pairs(sources, exact.targets)
     has_jvp = any(isinstance(stmt, Custom) and stmt.rules.jvp is not None for stmt in rules)
-    spans = {stmt.span if isinstance(stmt, Native) else _written(stmt) for stmt in rules}
+    by_host = any(isinstance(rule, HostCallRecord) for rule in rules)
+    spans = {_written(rule) for rule in rules}
     span = next(iter(spans)) if len(spans) == 1 else None
     for j in dict.fromkeys(j for _, j in pairs):
         u = directions(rng, exact.targets[j].count, selection.rows(exact.targets[j]))
         wanted = [i for i, k in pairs if k == j]
         for i, pulled in zip(wanted, exact.products(j, mixed(u), wanted), strict=True):
-            if not is_linear(pulled, len(u)):
+            if not is_linear(pulled, len(u), by_host):
                 by_pair[i, j] = Fault("nonlinear", NOT_LINEAR.format("the adjoint", "a cotangent"), span)
             elif has_jvp:
                 v = directions(rng, sources[i].count, selection.columns(sources[i]))
@@ -177,8 +180,10 @@ def faults(exact: Trace, selection: Selection) -> dict[tuple[int, int], Fault]:
     return by_pair
 
 
-def _written(stmt: Custom) -> Span:
-    rules = stmt.rules
+def _written(rule: Custom | Native | HostCallRecord) -> Span | None:
+    if not isinstance(rule, Custom):
+        return rule.span if isinstance(rule, Native) else rule.place.span
+    rules = rule.rules
     written = rules.jvp or rules.grad or rules.replay or rules.function
     return written.span
 
@@ -188,14 +193,18 @@ def mixed(u: Floats) -> Floats:
     return np.concatenate([u, np.outer(FACTORS, u[0]), u[:1] + u[1:2]])
 
 
-def is_linear(products: Floats, count: int) -> bool:
-    """Whether the products of `count` vectors, mixed, are those of a linear function."""
+def is_linear(products: Floats, count: int, by_host: bool = False) -> bool:
+    """Whether the products of `count` vectors, mixed, are those of a linear function.
+
+    With `by_host` Python functions computed them, which may round to any precision.
+    """
+    rounding, least = (OWN, HOST_ROUNDING) if by_host else (LINEAR, OWN_ROUNDING)
     first, second, others = products[0], products[1], products[count:]
     parts = [(factor * first, np.zeros_like(first)) for factor in FACTORS] + [(first, second)]
     with np.errstate(invalid="ignore", over="ignore"):
         for (a, b), other in zip(parts, others, strict=True):
             size = np.abs(a) + np.abs(b)
-            allowed = LINEAR * size + OWN_ROUNDING * size.max(initial=0.0, where=np.isfinite(size))
+            allowed = rounding * size + least * size.max(initial=0.0, where=np.isfinite(size))
             if np.any(np.isfinite(size) & ~(np.abs(a + b - other) <= allowed)):
                 return False
     return True

@@ -49,7 +49,7 @@ class Line:
 
     def __init__(self, records: Sequence[Record], policy: Policy) -> None:
         self.records = records
-        self.saves = policy != "warn"
+        self.policy = policy
         self._plays = [_play(record) for record in records]
         self._arrays = list(dict.fromkeys(a for play in self._plays for a in play.arrays))
         self._starts = _starts(records, self._arrays)
@@ -115,7 +115,7 @@ class Line:
 
     def taped_run(self, count: int) -> "tuple[Run, Tape]":
         """The same on a tape of its own; whatever the records write has gradients there."""
-        run, tape = Run(self._starts), Tape("save" if self.saves else "warn")
+        run, tape = Run(self._starts), Tape("warn" if self.policy == "warn" else "save")
         for play in self._plays:
             play.require_gradients(run)
         with tape:

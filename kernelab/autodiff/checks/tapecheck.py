@@ -28,6 +28,7 @@ from kernelab.autodiff.records.backward import BackwardPlan
 from kernelab.autodiff.records.cuts import passive_cuts
 from kernelab.autodiff.records.moves import CopyRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.records import LaunchRecord, Record
+from kernelab.autodiff.tape.checkpoint import CheckpointRecord
 from kernelab.autodiff.tape.finite import lost_inputs
 from kernelab.autodiff.tape.seeds import final_arrays
 from kernelab.autodiff.tape.tape import Tape
@@ -277,6 +278,10 @@ def _fault(line: Line, k: int, fast: Fast) -> LaunchCheck | None:
         report = _of_host_call(line, k, fast)
         if not report:
             return replace(unchecked, report=report)
+    if isinstance(record, CheckpointRecord):
+        inner = _inside(line, record, fast)
+        if inner is not None:
+            return replace(inner, index=unchecked.index)
     lost = spoiled(line, k)
     if lost is None:
         # A copy cannot make differences too rough.
@@ -288,6 +293,15 @@ def _fault(line: Line, k: int, fast: Fast) -> LaunchCheck | None:
     called = name_of_memory(elements.allocation) or _parameter(reader, elements)
     what = f"it overwrites `{called}`, whose old values the adjoint of {reader.title} at {reader.place} reads"
     return replace(unchecked, fault="overwrite", reason=what, hint=ELSEWHERE)
+
+
+def _inside(line: Line, record: CheckpointRecord, fast: Fast) -> LaunchCheck | None:
+    """The fault of a record of a checkpoint, None if there is none."""
+    with record.again() as (tape, _):
+        inside = Line(tuple(tape.records), line.policy)
+        if not inside.sources or agreement(inside) is not None:
+            return None
+        return _fault(inside, first_disagreeing(inside), fast)
 
 
 def _of_host_call(line: Line, k: int, fast: Fast) -> GradcheckReport:
