@@ -35,8 +35,8 @@ from kernelab.autodiff.jacobians.differences import Floats, through_host
 from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection, Trace
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, apart
 from kernelab.autodiff.transforms.batch_and_wide import Wide
+from kernelab.autodiff.transforms.forward_and_reverse import Run
 from kernelab.autodiff.transforms.levels import BASE
-from kernelab.autodiff.transforms.reverse import Run
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, GradientError, KernelValueError, Related, Span
 from kernelab.hooks import ShownOnce

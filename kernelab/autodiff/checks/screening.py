@@ -22,8 +22,8 @@ from kernelab.autodiff.jacobians.jacobian import Selection, Trace, tangents
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.records.moves import HostCallRecord
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
+from kernelab.autodiff.transforms.forward_and_reverse import Run
 from kernelab.autodiff.transforms.levels import BASE
-from kernelab.autodiff.transforms.reverse import Run
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError, Span
 from kernelab.lang.ir import Custom, Native, walk

@@ -15,8 +15,8 @@ from kernelab.autodiff.records.moves import CopyRecord, HostCallRecord, Overwrit
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord, checkpoint
 from kernelab.autodiff.tape.tape import Tape
+from kernelab.autodiff.transforms.forward_and_reverse import Reverse
 from kernelab.autodiff.transforms.levels import BASE, Level, run_host_call
-from kernelab.autodiff.transforms.reverse import Reverse
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError
 from kernelab.lang.ir import Atomic, Store, Var, walk

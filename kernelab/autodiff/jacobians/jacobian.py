@@ -14,9 +14,8 @@ from kernelab import hooks
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, fresh
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
-from kernelab.autodiff.transforms.forward import Forward
+from kernelab.autodiff.transforms.forward_and_reverse import Forward, Reverse, Run
 from kernelab.autodiff.transforms.levels import BASE, Level
-from kernelab.autodiff.transforms.reverse import Reverse, Run
 from kernelab.autodiff.transforms.transforms import chunks, unit_vectors
 from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.data_classes import dataclass

@@ -2,7 +2,7 @@
 
 A record can say which differentiable arrays it read and wrote, and take adjoints backwards through itself.
 `Outline` is what launches of one kernel share, `LaunchEntry` what the record of a launch shares with the
-entry of a level (`transforms.reverse`).
+entry of a level (`transforms.forward_and_reverse`).
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -17,9 +17,8 @@ from kernelab.autodiff.records.moves import Move
 from kernelab.autodiff.records.provenance import Cut
 from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Vectors, drawing_again, lane_of
-from kernelab.autodiff.transforms.forward import Forward
+from kernelab.autodiff.transforms.forward_and_reverse import Explaining, Forward, Ran, Reverse
 from kernelab.autodiff.transforms.levels import Level, current
-from kernelab.autodiff.transforms.reverse import Explaining, Ran, Reverse
 from kernelab.autodiff.transforms.trees import (
     argument_name,
     assembled,
