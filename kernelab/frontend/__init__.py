@@ -14,7 +14,7 @@ from kernelab.frontend.definitions.cell import (
 from kernelab.frontend.definitions.custom_derivatives import attach, rule_from
 from kernelab.frontend.definitions.functions import Overloads, UserFunction
 from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition, one_thread, result_types
-from kernelab.frontend.meaning.classes import StructDefinition, struct_of
+from kernelab.frontend.meaning.annotations import StructDefinition, struct_of
 from kernelab.frontend.meaning.name_lookup import Constant
 from kernelab.frontend.meaning.source import annotations_of, file_of, source_of
 

@@ -30,7 +30,7 @@ from kernelab.frontend.definitions.kernels import (
     too_deep,
 )
 from kernelab.frontend.expressions import passing
-from kernelab.frontend.meaning.classes import StructDefinition, lower_class
+from kernelab.frontend.meaning.annotations import StructDefinition, lower_class
 from kernelab.frontend.meaning.frame import Mistake, evaluated
 from kernelab.frontend.meaning.meanings import FunctionRef, KernelRef, Poison, StructRef
 from kernelab.frontend.meaning.name_lookup import Scope, named_in
