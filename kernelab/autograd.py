@@ -26,7 +26,7 @@ from kernelab.errors import (
     KernelTypeError,
     a_thing,
 )
-from kernelab.guidance.bad_calls import telling
+from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.guidance.hint_tables import face
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import look_at
@@ -89,7 +89,7 @@ class FunctionMetadata:
         self.input_dtypes, self.output_dtypes = types[:count], types[count:]
 
 
-@telling()
+@explains_bad_calls()
 def jacobian(
     function: Function,
     dim: int | Sequence[int] | None = None,
@@ -141,7 +141,7 @@ def jacobian(
     return jacobians
 
 
-@telling()
+@explains_bad_calls()
 def jacobian_fd(
     function: Function,
     dim: int | Sequence[int] | None = None,
@@ -181,7 +181,7 @@ def _warn_of_host(subject: Subject, outputs: Sequence[str]) -> None:
     warn_at(message, "host", "compute with kernels what is to be differentiated")
 
 
-@telling()
+@explains_bad_calls()
 def gradcheck(
     function: Function,
     dim: int | Sequence[int] | None = None,
@@ -239,7 +239,7 @@ def gradcheck(
     return report
 
 
-@telling()
+@explains_bad_calls()
 def gradcheck_tape(
     tape: Any,
     *,
@@ -300,7 +300,7 @@ def gradcheck_tape(
     return report
 
 
-@telling(dim=_PLOTTED, outputs=_PLOTTED)
+@explains_bad_calls(dim=_PLOTTED, outputs=_PLOTTED)
 def plot_kernel_jacobians(
     jacobians: Mapping[Any, Any],
     kernel: Kernel | FunctionMetadata | None = None,
@@ -332,7 +332,7 @@ def plot_kernel_jacobians(
 jacobian_plot = plot_kernel_jacobians
 
 
-@telling()
+@explains_bad_calls()
 def plot_sparsity(
     jacobians: Mapping[Any, Jacobian] | Jacobian,
     color_groups: bool = True,
@@ -356,7 +356,7 @@ def plot_sparsity(
     return figures.finish(drawn, partial(sparsity.figure_view, parts=parts), show_plot)
 
 
-@telling()
+@explains_bad_calls()
 def taylor_test(
     function: Function,
     dim: int | Sequence[int] | None = None,

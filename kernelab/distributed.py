@@ -79,7 +79,7 @@ def client(*, need_compiler: bool = False) -> Any:
             hint = "install the same versions on both sides"
             raise KernelValueError(Diagnostic(message, code="version", hint=hint))
         alone += [] if compiles else [place]
-    _tell_of_no_compiler(alone, need_compiler)
+    _warn_of_missing_compiler(alone, need_compiler)
     return dask
 
 
@@ -88,7 +88,7 @@ _TOLD: set[str] = set()
 """The workers without a compiler that the user has been told of."""
 
 
-def _tell_of_no_compiler(places: Sequence[str], needed: bool) -> None:
+def _warn_of_missing_compiler(places: Sequence[str], needed: bool) -> None:
     message, hint = f"no C++ compiler on {', '.join(places)}", "install g++ there, or set KERNELAB_CXX"
     if places and needed:
         raise KernelValueError(Diagnostic(message, code="no-compiler", hint=hint))

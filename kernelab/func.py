@@ -45,7 +45,7 @@ from kernelab.autodiff.transforms.trees import (
 )
 from kernelab.autodiff.transforms.vmap import map_lanes
 from kernelab.errors import GradientError, KernelTypeError, KernelValueError, a_thing, name_of
-from kernelab.guidance.bad_calls import telling
+from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.guidance.hint_tables import face
 from kernelab.runtime.array.array import array, require_array
 from kernelab.runtime.context.recorder import refusal
@@ -375,7 +375,7 @@ def as_numpy(func: Function, *like: array, dtype: Any = float) -> Function:
     return value_and_gradient
 
 
-@telling(in_axes="write in_dims=0", out_axes="write out_dims=0")
+@explains_bad_calls(in_axes="write in_dims=0", out_axes="write out_dims=0")
 def vmap(
     func: Function,
     in_dims: Any = 0,

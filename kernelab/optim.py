@@ -25,7 +25,7 @@ from kernelab.errors import (
     KernelValueError,
     a_thing,
 )
-from kernelab.guidance.bad_calls import telling
+from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.guidance.hint_tables import OPTIMISERS, face
 from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
@@ -182,7 +182,7 @@ class SGD(Optimizer):
 
     KEPT = 1
 
-    @telling(**_RATES)
+    @explains_bad_calls(**_RATES)
     def __init__(
         self,
         params: Sequence[array] | None = None,
@@ -228,7 +228,7 @@ class Adam(Optimizer):
 
     KEPT = 2
 
-    @telling(**_RATES)
+    @explains_bad_calls(**_RATES)
     def __init__(
         self,
         params: Sequence[array] | None = None,

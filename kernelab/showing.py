@@ -11,7 +11,7 @@ from kernelab.autodiff.inspect.thread_run import trace_call, trace_record, trace
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.builtins.table import Builtin
 from kernelab.errors import Diagnostic, KernelTypeError
-from kernelab.guidance.bad_calls import telling
+from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.ops.function_calls import is_function
@@ -134,7 +134,7 @@ def graph(of: Any, /, *given: Any, **named: Any) -> ThreadGraph:
     return graph_call(of, given, named)
 
 
-@telling(shown="write kl.show(x) of a kernel, an array, a report or a tape")
+@explains_bad_calls(shown="write kl.show(x) of a kernel, an array, a report or a tape")
 def show(shown: Any) -> None:
     """Show an object now: a tape, before anything is recorded, as a view that follows the recording.
 

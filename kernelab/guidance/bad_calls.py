@@ -15,7 +15,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def telling(**instead: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def explains_bad_calls(**instead: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator: a call with wrong arguments raises KernelTypeError; `instead` has hints for some names.
 
     A hint for ``positional`` is for a call with too many arguments.

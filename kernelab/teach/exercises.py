@@ -13,7 +13,7 @@ from kernelab import hooks
 from kernelab.autograd import jacobian_fd
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelError, KernelValueError, counted
-from kernelab.guidance.bad_calls import telling
+from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.launch import launch
@@ -45,7 +45,7 @@ class _Comparison:
     source: str = ""
 
 
-@telling(shown="write kl.teach.check(answer, expected)")
+@explains_bad_calls(shown="write kl.teach.check(answer, expected)")
 def check(
     answer: Any,
     expected: Any = None,

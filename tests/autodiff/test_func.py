@@ -273,7 +273,7 @@ def test_adjoints_on_the_way_are_let_go_of(lanes: bool, monkeypatch: pytest.Monk
     counts = []
 
     def counted(beside: memory.Allocation) -> Any:
-        made = memory.zeros_beside(beside)
+        made = memory.zeros_like_memory(beside)
         alive.add(made)
         counts.append(len(alive))
         return made
@@ -283,7 +283,7 @@ def test_adjoints_on_the_way_are_let_go_of(lanes: bool, monkeypatch: pytest.Monk
             x = sine(x)
         return x
 
-    monkeypatch.setattr(adjoint_buffers, "zeros_beside", counted)
+    monkeypatch.setattr(adjoint_buffers, "zeros_like_memory", counted)
     jacobian = kl.func.jacrev(f)
     found = kl.func.vmap(jacobian)(reals(1, 2)) if lanes else jacobian(reals(2))
     assert np.isfinite(found.numpy()).all()

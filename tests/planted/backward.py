@@ -19,7 +19,7 @@ BACKWARD = (
         "arrays over one memory have adjoints of their own",
         AUTODIFF,
         "packed_in(self.memory, primals)",
-        "packed_in({one.allocation: zeros_beside(one.allocation) for one in primals}, primals)",
+        "packed_in({one.allocation: zeros_like_memory(one.allocation) for one in primals}, primals)",
         CHECK,
     ),
     Fault(

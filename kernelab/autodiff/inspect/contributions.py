@@ -24,7 +24,7 @@ from kernelab.backend.cpu.interpreter import Change, can_be_pointed, changes_of
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError, a_thing, name_of
 from kernelab.frontend.definitions.kernels import Formal
-from kernelab.guidance.bad_calls import telling
+from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.hooks import Printed
 from kernelab.lang.build import integer, type_of
 from kernelab.lang.ir import Atom, Function, Var
@@ -81,7 +81,7 @@ class Contributions(Printed):
         return f"<{len(self.parts)} contributions to the gradient at {list(self.index)}>"
 
 
-@telling(index=_CALL, primal=_CALL, tape=_CALL)
+@explains_bad_calls(index=_CALL, primal=_CALL, tape=_CALL)
 def contributions(
     tape: Tape,
     primal: array,

@@ -12,7 +12,7 @@ from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.data_classes import dataclass
 from kernelab.errors import NOWHERE, Diagnostic, KernelTypeError, Source, Span, TapeError
-from kernelab.guidance.bad_calls import telling
+from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.hooks import Printed
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
@@ -59,7 +59,7 @@ class Precision(Printed):
         return worst if worst is not None and worst.lost >= 1.0 else None
 
 
-@telling(dim=_CALL, inputs=_CALL, outputs=_CALL)
+@explains_bad_calls(dim=_CALL, inputs=_CALL, outputs=_CALL)
 def precision(
     kernel_or_tape: Any,
     dim: int | Sequence[int] | None = None,

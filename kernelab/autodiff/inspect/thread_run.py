@@ -34,7 +34,7 @@ from kernelab.runtime.kernel.program import Groups, Pullback
 from kernelab.runtime.launch.call import bind
 from kernelab.runtime.launch.command import no_grid
 from kernelab.runtime.launch.footprint import Grid, Residual, grid_of
-from kernelab.runtime.memory.memory import Allocation, allocate, duplicate_of, zeros_beside
+from kernelab.runtime.memory.memory import Allocation, allocate, duplicate_of, zeros_like_memory
 from kernelab.runtime.ops.function_calls import as_launch
 
 MOST = 10_000
@@ -385,7 +385,7 @@ def _bars(
     kernel: Kernel, reverse: Pullback, arguments: Sequence[Any], copies: Mapping[Allocation, Allocation]
 ) -> dict[int, array]:
     """Adjoints of zeros: of arrays in memory of the same layout, of numbers one element."""
-    memories = {copy: zeros_beside(copy) for copy in copies.values()}
+    memories = {copy: zeros_like_memory(copy) for copy in copies.values()}
     bars: dict[int, array] = {}
     for i in reverse.active:
         type = kernel.primal.params[i].type

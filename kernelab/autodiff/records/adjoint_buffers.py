@@ -14,9 +14,9 @@ from kernelab.lang.types import Value, bytes_of, scalar_of, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import contiguous_strides, packed_in
 from kernelab.runtime.context.conversion import HostArray
-from kernelab.runtime.context.recorder import came_in
+from kernelab.runtime.context.recorder import made_from_host
 from kernelab.runtime.launch.footprint import Residual
-from kernelab.runtime.memory.memory import Allocation, allocate, copy_bytes, duplicate_of, zeros_beside
+from kernelab.runtime.memory.memory import Allocation, allocate, copy_bytes, duplicate_of, zeros_like_memory
 from kernelab.runtime.memory.spaces import Space
 
 Extents = tuple[int, ...]
@@ -91,7 +91,7 @@ def filled(shape: Sequence[int], dtype: Value, values: HostArray, beside: array 
     """A new array like `fresh` with values of the host, which have its shape and that of its components."""
     elements = fresh(shape, dtype, beside, cleared=False)
     elements.blank()[...] = values
-    came_in(elements, values)
+    made_from_host(elements, values)
     return elements
 
 
@@ -118,7 +118,7 @@ class _Buffers(dict[Allocation, Allocation]):
             buffer = self[primal] = spare.pop()
             buffer.fill_zero()
         else:
-            buffer = self[primal] = zeros_beside(primal)
+            buffer = self[primal] = zeros_like_memory(primal)
         return buffer
 
 
@@ -154,7 +154,7 @@ class Adjoints:
         """The adjoint of what a program has appended."""
         if residual not in self._residuals:
             values, _ = residual.arrays()
-            self._residuals[residual] = values.twin(zeros_beside(values.allocation))
+            self._residuals[residual] = values.twin(zeros_like_memory(values.allocation))
         return self._residuals[residual]
 
     def of_argument(self, argument: Argument) -> array:

@@ -24,9 +24,9 @@ from kernelab.autodiff.records.cuts import (
     refuse_latecomers,
     refuse_lost,
     refuse_shared_gradients,
-    tell_inputs_without_gradients,
     unrecorded,
     warn_of,
+    warn_of_inputs_without_gradients,
 )
 from kernelab.autodiff.records.narrow_sums import WITHOUT_HALVES, NarrowSums, has_halves, narrow_sums
 from kernelab.autodiff.records.provenance import Cut
@@ -316,7 +316,7 @@ def tell(plan: BackwardPlan, recording: Recording, cuts: Sequence[Cut]) -> None:
         warn_of(cuts)
     if not recording.is_plain:
         if not plan.leaves():
-            tell_inputs_without_gradients(plan.steps, plan.live)
+            warn_of_inputs_without_gradients(plan.steps, plan.live)
         for i in sorted(plan.live):
             refuse_latecomers(plan.records[i])
     published = [one for _, one in plan.inputs]

@@ -15,9 +15,9 @@ from functools import partial
 from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.provenance import (
     Cut,
+    HostRead,
     HostValues,
     Provenance,
-    Taken,
     array_from_host,
     number_from_host,
 )
@@ -193,7 +193,7 @@ def _unrecorded(leaf: array, place: Place, origin: Origin) -> Diagnostic:
     return origin.explain(called(leaf), place, threading.get_ident())
 
 
-def tell_inputs_without_gradients(steps: Sequence[Step], live: Collection[int]) -> None:
+def warn_of_inputs_without_gradients(steps: Sequence[Step], live: Collection[int]) -> None:
     """Note with memory that live launches read why it has no gradient: it does not require one."""
     for i in live:
         record = steps[i].record
@@ -332,7 +332,7 @@ def detours(
     seeds: Collection[array],
 ) -> list[Cut]:
     """The places where chains that lead to the seeds pass through the host."""
-    if not host.takings and not host.differentiated:
+    if not host.host_reads and not host.differentiated:
         return []
     sources = _Sources(host, steps)
     arrays = list(_arrays(host, sources))
@@ -362,64 +362,64 @@ class _Sources:
 
     def __init__(self, host: Provenance, steps: Sequence[Step]) -> None:
         self.steps = steps
-        self._takings = host.takings
-        all_taken = [*self._takings, *host.differentiated]
-        own = set(all_taken).difference(host.outer)
-        carrying = carried_at(steps, {taken.record for taken in own})
+        self._host_reads = host.host_reads
+        every_read = [*self._host_reads, *host.differentiated]
+        own = set(every_read).difference(host.outer)
+        carrying = carried_at(steps, {source.record for source in own})
         self.that_matter = {
-            taken
-            for taken in all_taken
-            if taken.elements.requires_grad
-            or (taken in own and taken.elements.allocation in carrying[taken.record])
+            source
+            for source in every_read
+            if source.elements.requires_grad
+            or (source in own and source.elements.allocation in carrying[source.record])
         }
 
-    def of_array(self, memory: Allocation, values: HostValues) -> Taken | None:
+    def of_array(self, memory: Allocation, values: HostValues) -> HostRead | None:
         """The read by the host that yielded the values it wrote to some memory, or preceded the write."""
-        if not values.taken:
+        if not values.host_reads:
             return self._before(memory, values)
-        for taken in values.taken:
-            if taken.elements.allocation is memory:
-                if _is_used(memory, self.steps[: taken.record]):
-                    return taken
-            elif taken in self.that_matter:
-                return taken
+        for source in values.host_reads:
+            if source.elements.allocation is memory:
+                if _is_used(memory, self.steps[: source.record]):
+                    return source
+            elif source in self.that_matter:
+                return source
         return None
 
-    def _before(self, memory: Allocation, values: HostValues) -> Taken | None:
+    def _before(self, memory: Allocation, values: HostValues) -> HostRead | None:
         """The last read by the host before it made an array that has no gradients of its own."""
         if memory.requires_grad or (values.how == "array" and _is_used(memory, self.steps[: values.record])):
             return None
-        earlier = reversed(self._takings[: values.earlier])
-        return next((taken for taken in earlier if taken in self.that_matter), None)
+        earlier = reversed(self._host_reads[: values.earlier])
+        return next((source for source in earlier if source in self.that_matter), None)
 
 
 # ------------------------------------------------------------------------------ arrays of the host
 
 
-def _arrays(host: Provenance, sources: _Sources) -> Iterator[tuple[Allocation, HostValues, int, Taken]]:
+def _arrays(host: Provenance, sources: _Sources) -> Iterator[tuple[Allocation, HostValues, int, HostRead]]:
     """The memory that the host wrote, each with its values, until which record, and where they come from."""
     for memory, several in host.arrays.items():
         ends = [*(values.record for values in several[1:]), len(sources.steps)]
         for values, end in zip(several, ends, strict=True):
-            taken = sources.of_array(memory, values)
-            if taken is not None:
-                yield memory, values, end, taken
+            source = sources.of_array(memory, values)
+            if source is not None:
+                yield memory, values, end, source
 
 
 def _read(
-    arrays: Iterable[tuple[Allocation, HostValues, int, Taken]],
+    arrays: Iterable[tuple[Allocation, HostValues, int, HostRead]],
     steps: Sequence[Step],
     live: Collection[int],
     on_the_way: Collection[Allocation],
     seeds: Collection[array],
 ) -> Iterator[Cut]:
     """The cuts at those arrays of the host that lead to the seeds."""
-    for memory, values, end, taken in arrays:
+    for memory, values, end, source in arrays:
         reader = _reader(memory, values.record, end, steps, live, on_the_way)
         elements = reader[1] if reader else _seed(memory, values, steps, seeds)
         if elements is not None:
             by = (reader[0].title, reader[0].place) if reader else None
-            yield array_from_host(elements, values, taken, by)
+            yield array_from_host(elements, values, source, by)
 
 
 def _reader(
@@ -477,7 +477,7 @@ def _numbers(host: Provenance, sources: _Sources, leading: Collection[int]) -> I
         record = sources.steps[number.record].record
         if number.record not in leading or not isinstance(record, LaunchRecord):
             continue
-        taken = next((taken for taken in number.taken if taken in sources.that_matter), None)
+        source = next((source for source in number.host_reads if source in sources.that_matter), None)
         reaches = number.position is None or record.would_reach_number(number.position)
-        if taken is not None and reaches:
-            yield number_from_host(record.title, record.place, taken)
+        if source is not None and reaches:
+            yield number_from_host(record.title, record.place, source)

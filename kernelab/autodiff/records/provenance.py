@@ -30,7 +30,7 @@ from kernelab.runtime.memory.memory import Allocation, exposed_memory
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Taken:
+class HostRead:
     """An origin of numbers: the array and the line where the host took them, after how many records.
 
     The provenance that made it keeps it alive: when a tape is reset, numbers lose their origins.
@@ -45,14 +45,14 @@ class Taken:
 class HostValues:
     """An array that the host created or changed: after how many records, and how.
 
-    `taken` are the origins of the values; `earlier` counts what the host had taken before.  Gradients that an
+    `host_reads` are the origins of the values; `earlier` counts the host reads before.  Gradients that an
     adjoint has computed (`how` is ADJOINT) end a chain in the same way.
     """
 
     place: Place
     record: int
     how: str
-    taken: tuple[Taken, ...]
+    host_reads: tuple[HostRead, ...]
     earlier: int
 
 
@@ -66,7 +66,7 @@ class PassedOn:
 
     record: int
     position: int | None
-    taken: tuple[Taken, ...]
+    host_reads: tuple[HostRead, ...]
 
 
 SMALL, LARGE = 1 << 14, 1 << 24
@@ -79,14 +79,14 @@ class Provenance(Witness):
     It witnesses the other memory that NumPy may change in place.
     """
 
-    def __init__(self, outer: Sequence[Taken] = ()) -> None:
+    def __init__(self, outer: Sequence[HostRead] = ()) -> None:
         super().__init__()
         self.outer = outer
         self.arrays: WeakKeyDictionary[Allocation, list[HostValues]] = WeakKeyDictionary()
         self.numbers: list[PassedOn] = []
-        self.differentiated: list[Taken] = []
-        self._taken: dict[tuple[Allocation, Place, int], Taken] = {}
-        self._known: set[Taken] = set(outer)
+        self.differentiated: list[HostRead] = []
+        self._host_reads: dict[tuple[Allocation, Place, int], HostRead] = {}
+        self._known: set[HostRead] = set(outer)
         self._compared: dict[Allocation, int] = {}
         self._told: set[object] = set()
         if outer:
@@ -99,19 +99,19 @@ class Provenance(Witness):
         self.arrays.clear()
         self.numbers.clear()
         self.differentiated.clear()
-        self._taken.clear()
+        self._host_reads.clear()
         self._known.clear()
         self._told.clear()
 
     @property
-    def has_taken(self) -> bool:
+    def has_host_reads(self) -> bool:
         """Whether the host may have anything that was taken."""
         return bool(self._known)
 
     @property
-    def takings(self) -> Sequence[Taken]:
+    def host_reads(self) -> Sequence[HostRead]:
         """The reads by the host, in order, those before the recording around this one first."""
-        return [*self.outer, *self._taken.values()]
+        return [*self.outer, *self._host_reads.values()]
 
     def take(self, elements: array, record: int = 0) -> Origins:
         """Note that the host takes the values of an array; their origins."""
@@ -120,13 +120,13 @@ class Provenance(Witness):
             return (ref(came[-1]),)
         place = caller()
         key = elements.allocation, place, elements.allocation.version
-        taken = self._taken.get(key)
-        if taken is None:
+        source = self._host_reads.get(key)
+        if source is None:
             if not self._known:
                 self._look_around()
-            taken = self._taken[key] = Taken(elements, place, record)
-            self._known.add(taken)
-        return (ref(taken),)
+            source = self._host_reads[key] = HostRead(elements, place, record)
+            self._known.add(source)
+        return (ref(source),)
 
     def _look_around(self) -> None:
         """Note what the host may change in place, now that it may do so with values that it has taken."""
@@ -169,7 +169,7 @@ class Provenance(Witness):
 
     def look_again(self, elements: array, record: int = 0) -> None:
         """Note an array about to be read that the host has filled in place, if it has taken anything."""
-        memory, earlier = elements.allocation, len(self.outer) + len(self._taken)
+        memory, earlier = elements.allocation, len(self.outer) + len(self._host_reads)
         known = self._written.get(memory)
         if known is None or not earlier or (memory.nbytes > SMALL and self._compared.get(memory) == earlier):
             return
@@ -191,35 +191,37 @@ class Provenance(Witness):
         """Whether some memory holds values that the host has made of what it took."""
         return bool(self._sources_of(memory))
 
-    def _sources_of(self, memory: Allocation) -> list[Taken]:
+    def _sources_of(self, memory: Allocation) -> list[HostRead]:
         if not self.is_made_by_host(memory):
             return []
-        return [taken for values in self.arrays[memory] for taken in values.taken]
+        return [source for values in self.arrays[memory] for source in values.host_reads]
 
-    def came_in(self, elements: array, data: Any, record: int = 0, how: str = "array") -> HostValues | None:
+    def made_from_host(
+        self, elements: array, data: Any, record: int = 0, how: str = "array"
+    ) -> HostValues | None:
         """Note an array that the host has made of data, or changed, if it may depend on what was taken."""
         elem: Any = elements.dtype
         if not self._known or not (isinstance(elem, Struct) or is_differentiable(elem)):
             return None
         references = _origins(data)
         sources = self.known(references)
-        if any(taken.elements.allocation is elements.allocation for taken in sources) and how == "array":
+        if any(source.elements.allocation is elements.allocation for source in sources) and how == "array":
             return None  # another view of the same memory
         if not sources and (references or how in FILLS or not _is_array_of_floats(data)):
             self.replaced(elements, record)
             return None
-        values = HostValues(caller(), record, how, sources, len(self.outer) + len(self._taken))
+        values = HostValues(caller(), record, how, sources, len(self.outer) + len(self._host_reads))
         self.arrays.setdefault(elements.allocation, []).append(values)
         return values
 
     def derived(self, primals: Iterable[array], bars: Iterable[Allocation], record: int) -> None:
         """Note the memory of gradients that were computed from arrays after some record."""
         place = caller()
-        taken = tuple(Taken(primal, place, record) for primal in primals if is_differentiable(primal.dtype))
-        self.differentiated += taken
-        self._known.update(taken)
+        reads = tuple(HostRead(one, place, record) for one in primals if is_differentiable(one.dtype))
+        self.differentiated += reads
+        self._known.update(reads)
         for memory in bars:
-            values = HostValues(place, record, ADJOINT, taken, len(self.outer) + len(self._taken))
+            values = HostValues(place, record, ADJOINT, reads, len(self.outer) + len(self._host_reads))
             self.arrays.setdefault(memory, []).append(values)
 
     def passed_on(self, record: int, numbers: Iterable[tuple[int, Any]], captured: Origins) -> None:
@@ -231,14 +233,14 @@ class Provenance(Witness):
         if known := self.known(captured):
             self.numbers.append(PassedOn(record, None, known))
 
-    def sources(self, data: Any) -> tuple[Taken, ...]:
+    def sources(self, data: Any) -> tuple[HostRead, ...]:
         """The arrays known here from which the host took the numbers in data."""
         return self.known(_origins(data)) if self._known else ()
 
-    def known(self, references: Origins) -> tuple[Taken, ...]:
+    def known(self, references: Origins) -> tuple[HostRead, ...]:
         """Those of some origins that are known here."""
-        takings = (origin() for origin in references)
-        return tuple(taken for taken in takings if taken in self._known)
+        host_reads = (origin() for origin in references)
+        return tuple(source for source in host_reads if source in self._known)
 
     def tell(self, cut: "Cut") -> None:
         """Warn of a cut, once for those that belong together."""
@@ -299,7 +301,7 @@ _ON_THE_TAPE = "kl.map, operators of arrays, copy or a kernel"
 def array_from_host(
     elements: array,
     values: HostValues,
-    taken: Taken,
+    source: HostRead,
     reader: tuple[str, Place] | None,
     in_transform: bool = False,
 ) -> Cut:
@@ -310,20 +312,20 @@ def array_from_host(
     """
 
     def describe() -> Diagnostic:
-        related = [_took(taken)]
+        related = [_took(source)]
         if reader is not None:
             related.append(Related(f"{reader[0]} reads them here:", reader[1].span))
-        name, seen = called(elements), called(taken.elements)
+        name, seen = called(elements), called(source.elements)
         if values.how == ADJOINT:
             message = f"no gradient flows from {called(elements, 'a gradient')} back to {seen}: a tape does "
             message += "not differentiate what a backward pass has computed"
             hint = "take second derivatives with kl.func, as grad of grad; if this one is meant to be a "
             hint += "constant, call backward, and use it, outside of the `with tape:`"
             return Diagnostic(message, values.place.span, "cut", hint=hint, related=tuple(related[1:]))
-        if values.taken:
+        if values.host_reads:
             hint = f"compute it with {_ON_THE_TAPE}{_if_meant('the values', 'numpy', in_transform)}"
             message = f"no gradient flows from {name} back to {seen}: the values came by the host"
-            if taken.elements.allocation is elements.allocation:
+            if source.elements.allocation is elements.allocation:
                 message = f"no gradient flows through {seen} here: its new values came by the host"
         else:
             message = f"no gradient flows through {name}: the host made its values after it had taken those "
@@ -335,25 +337,25 @@ def array_from_host(
                 hint += ", or look at a clone: clone(x, requires_grad=False).numpy()"
         return Diagnostic(message, values.place.span, "cut", hint=hint, related=tuple(related))
 
-    by_origin = taken.place if values.taken else None
+    by_origin = source.place if values.host_reads else None
     return Cut(values.place, ("array", values.place, by_origin), describe)
 
 
-def number_from_host(title: str, place: Place, taken: Taken, in_transform: bool = False) -> Cut:
+def number_from_host(title: str, place: Place, source: HostRead, in_transform: bool = False) -> Cut:
     """The cut at a number that the host took, or computed of such, and gave to a launch."""
 
     def describe() -> Diagnostic:
         hint = "pass the array itself to a kernel: one element may stand for a number"
         return Diagnostic(
-            f"no gradient flows from {title} back to {called(taken.elements)}: "
+            f"no gradient flows from {title} back to {called(source.elements)}: "
             "the host took a number there and passed it on",
             place.span,
             "cut",
             hint=hint + _if_meant("the number", "item", in_transform),
-            related=(_took(taken),),
+            related=(_took(source),),
         )
 
-    return Cut(place, ("number", place, taken.place), describe)
+    return Cut(place, ("number", place, source.place), describe)
 
 
 def _if_meant(what: str, method: str, in_transform: bool) -> str:
@@ -363,5 +365,5 @@ def _if_meant(what: str, method: str, in_transform: bool) -> str:
     return f"; if the gradient is meant to end there, take {what} from a clone: {clone}"
 
 
-def _took(taken: Taken) -> Related:
-    return Related(f"the host took {called(taken.elements)} here:", taken.place.span)
+def _took(source: HostRead) -> Related:
+    return Related(f"the host took {called(source.elements)} here:", source.place.span)

@@ -201,7 +201,7 @@ class Recording(Witness, Recorder):
         """Run a launch so that its adjoint can follow, and record it."""
         written, plan = self._written, call.kernel.plan
         memories = plan.straight.memories(call.arguments)
-        if self.provenance.has_taken:
+        if self.provenance.has_host_reads:
             self.provenance.look_at_arguments(call, len(self.records))
         for memory, is_float, is_input in zip(memories, plan.of_floats, plan.of_inputs, strict=True):
             known = written.get(memory)
@@ -319,7 +319,7 @@ class Recording(Witness, Recorder):
         pullback = outline.pullback
         plan, arguments = record.kernel.plan, record.arguments
         self.guard.swept = False
-        if (plan.numbers or plan.origins) and self.provenance.has_taken:
+        if (plan.numbers or plan.origins) and self.provenance.has_host_reads:
             numbers = [(i, arguments[i]) for i in plan.numbers]
             self.provenance.passed_on(len(self.records), numbers, plan.origins)
         record.outline, record.place, record.residuals = outline, place, residuals
@@ -402,13 +402,13 @@ class Recording(Witness, Recorder):
             warn_at(f"{message}does not take it", "cut", f"{hint}clone(x, requires_grad=False)")
         return ()
 
-    def came_in(self, elements: array, data: Any = None) -> None:
+    def made_from_host(self, elements: array, data: Any = None) -> None:
         """Note an array of host values, if these may come from the tape."""
-        self.provenance.came_in(elements, data, len(self.records))
+        self.provenance.made_from_host(elements, data, len(self.records))
 
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         """Record an overwrite from the host."""
-        self.provenance.came_in(dest, data, len(self.records), how)
+        self.provenance.made_from_host(dest, data, len(self.records), how)
         targets = [target for target in leaves_of(dest) if is_differentiable(target.dtype)]
         if targets:
             self.look_for_unseen(dest, own=1)

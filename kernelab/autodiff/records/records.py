@@ -427,8 +427,8 @@ class LaunchRecord(Call, LaunchEntry):
             self._end_here(adjoints)
         elif isinstance(pullback, Pullback):
             threads, leaves = self.grid.threads, self in adjoints.leaving
-            if threads > pullback.bears:
-                pullback.tell_rounded_sums(threads)
+            if threads > pullback.exact_additions:
+                pullback.warn_of_rounded_sums(threads)
             sources = self.sources() if self.snapshots else {}  # alive until the launch is over
             args = b"".join(self.adjoint_parts(adjoints, sources))
             launches = self.gathered(pullback) if threads >= vector_tier.FEWEST else None

@@ -19,7 +19,7 @@ from kernelab.autodiff.records.backward import BackwardPlan, Puller, ends_on_the
 from kernelab.autodiff.records.cuts import warn_of
 from kernelab.autodiff.records.hazards import Guard
 from kernelab.autodiff.records.moves import Flowing
-from kernelab.autodiff.records.provenance import Provenance, Taken
+from kernelab.autodiff.records.provenance import HostRead, Provenance
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord
 from kernelab.autodiff.records.snapshots import Snapshot, as_they_were
@@ -189,7 +189,7 @@ class Observer(Recorder):
     def __init__(self, recording: Recording, place: Place) -> None:
         self._recording = recording
         self._place = place
-        self._taken = len(recording.provenance.takings)
+        self._reads_before = len(recording.provenance.host_reads)
         self.signature = Signature(getattr(recording, "signature", None))
         self._keeps: dict[bytes, Snapshot] = {}
         self._read: set[bytes] = set()
@@ -235,7 +235,7 @@ class Observer(Recorder):
                 self.signature,
                 self._followed,
                 self._recording.provenance,
-                self._taken,
+                self._reads_before,
             ),
             inside - {r.allocation for r in created},
         )
@@ -308,7 +308,7 @@ class Observer(Recorder):
         for target in leaves_of(dest):
             self.writes(target)
 
-    def came_in(self, elements: array, data: Any = None) -> None:
+    def made_from_host(self, elements: array, data: Any = None) -> None:
         """Note values from the host."""
         self.signature.values(elements)
 
@@ -359,9 +359,9 @@ class Replaying(Recording):
 
     copies_again = True
 
-    def __init__(self, taken: Sequence[Taken]) -> None:
+    def __init__(self, host_reads: Sequence[HostRead]) -> None:
         super().__init__(Guard("save"))
-        self.provenance, self.is_plain = Provenance(taken), not taken
+        self.provenance, self.is_plain = Provenance(host_reads), not host_reads
         self.signature = Signature()
 
     def launch(self, call: LaunchRecord) -> None:
@@ -379,9 +379,9 @@ class Replaying(Recording):
         self.signature.values(dest)
         super().overwritten(dest, how, data)
 
-    def came_in(self, elements: array, data: Any = None) -> None:
+    def made_from_host(self, elements: array, data: Any = None) -> None:
         self.signature.values(elements)
-        super().came_in(elements, data)
+        super().made_from_host(elements, data)
 
     def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
         for result in results:
@@ -394,7 +394,7 @@ class CheckpointRecord(Flowing):
     """The record of a function: `results` are new arrays that it returned, `outside` those that it changed.
 
     The tape followed some memory before, which it had computed or only read: that may not change unseen.
-    Of the numbers that `host` knows, the first `taken` were taken before.
+    Of the host reads that `host` knows, the first `reads_before` came before.
     """
 
     work: Work
@@ -407,7 +407,7 @@ class CheckpointRecord(Flowing):
     signature: Signature
     followed: dict[Allocation, bool]
     host: Provenance
-    taken: int
+    reads_before: int
 
     @property
     def place(self) -> Place:
@@ -445,7 +445,7 @@ class CheckpointRecord(Flowing):
             yield inner, results
 
     def _run(self) -> tuple[Replaying, list[array]]:
-        inner = Replaying(self.host.takings[: self.taken])
+        inner = Replaying(self.host.host_reads[: self.reads_before])
         for memory, is_computed in self.followed.items():
             (inner.has_written if is_computed else inner.has_read)(memory)
         with during(RECORDER, inner):

@@ -25,7 +25,7 @@ from kernelab.runtime.context.recorder import called, caller
 from kernelab.runtime.kernel.dispatch import Culprit
 from kernelab.runtime.kernel.program import Program, Pullback
 from kernelab.runtime.launch.checked import turned_here
-from kernelab.runtime.memory.memory import duplicate_of, zeros_beside
+from kernelab.runtime.memory.memory import duplicate_of, zeros_like_memory
 
 
 def check_seeds(records: Sequence[Record], live: Iterable[int], seeds: Seeds) -> None:
@@ -140,7 +140,7 @@ def _with_copies(record: LaunchRecord, inputs: Mapping[int, array], reads: Itera
     plan, arguments = record.kernel.plan, record.call.arguments
     read = {arguments[i].allocation for i in reads if i not in inputs}
     written = {arguments[i].allocation for i in plan.written}
-    copies = {memory: duplicate_of(memory) if memory in read else zeros_beside(memory) for memory in written}
+    copies = {one: duplicate_of(one) if one in read else zeros_like_memory(one) for one in written}
     moved = [i for i in plan.arrays if i not in inputs and arguments[i].allocation in copies]
     return {**inputs, **{i: arguments[i].twin(copies[arguments[i].allocation]) for i in moved}}
 

@@ -286,10 +286,10 @@ def _is_written(recording: Recording, target: array) -> bool:
 def _made_by_host(recording: Recording, target: array) -> TapeError | None:
     """The error for an array that the host made of values with gradients; None where it did not."""
     made = recording.provenance.arrays.get(target.allocation, ())
-    values = next((one for one in made if one.taken), None)
+    values = next((one for one in made if one.host_reads), None)
     if values is None:
         return None
-    return TapeError(array_from_host(target, values, values.taken[0], None).describe())
+    return TapeError(array_from_host(target, values, values.host_reads[0], None).describe())
 
 
 def _unrecorded(recording: Recording, target: array) -> TapeError:
@@ -450,7 +450,7 @@ def count_pass(plan: BackwardPlan, earlier: Mapping[Allocation, Passes | None]) 
             gradient.passes = Passes(gradient.version, count, since)
 
 
-def tell_of_growing_loss(plan: BackwardPlan, loss: array) -> None:
+def warn_of_growing_loss(plan: BackwardPlan, loss: array) -> None:
     """Inform of a loss that still holds that of the pass before, since launches have only added to it."""
     memory, here = loss.allocation, caller()
     before: Passes | None = memory.passes or None

@@ -44,12 +44,12 @@ from kernelab.autodiff.tape.seeds import (
     replaced_by,
     seeded,
     seeds_of,
-    tell_of_growing_loss,
+    warn_of_growing_loss,
 )
 from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.backend.cuda.launch_config import BLOCK, config_of
 from kernelab.errors import Diagnostic, KernelValueError, NotFiniteError, Related, counted
-from kernelab.guidance.bad_calls import telling
+from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.hooks import Displayed
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import put
@@ -160,7 +160,7 @@ class Tape(Observed, Habits, Displayed):
     [2.0, 4.0]
     """
 
-    @telling(check_finite="write tape.backward(loss, check_finite=True)")
+    @explains_bad_calls(check_finite="write tape.backward(loss, check_finite=True)")
     def __init__(self, overwrite: Policy | None = None) -> None:
         overwrite = settings().overwrite if overwrite is None else overwrite
         if not isinstance(overwrite, str) or overwrite not in POLICIES:
@@ -350,7 +350,7 @@ class Tape(Observed, Habits, Displayed):
 
     # -------------------------------------------------------------------------------------- backward
 
-    @telling(retain_graph="a tape keeps what it recorded: backward can be called again")
+    @explains_bad_calls(retain_graph="a tape keeps what it recorded: backward can be called again")
     def backward(
         self,
         loss: array | None = None,
@@ -390,7 +390,7 @@ class Tape(Observed, Habits, Displayed):
                 puller = self._begin(plan, seeds, wanted)
                 earlier = earlier_passes(plan)
                 if loss is not None:
-                    tell_of_growing_loss(plan, loss)
+                    warn_of_growing_loss(plan, loss)
                 if recording.has_large and puller is None and plan.narrow is None:
                     plan.leave()
                 adjoints = seeded(seeds, replaced, Adjoints(self._spare, plan.leaving, plan.settled))

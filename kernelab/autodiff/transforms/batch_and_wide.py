@@ -133,7 +133,7 @@ class Batch(Level):
             if isinstance(arguments[i], array)
         }
         for target in written.values():  # also where lanes agree: the tangents of what is kept may not
-            target.allocation.tell_watchers(target)
+            target.allocation.notify_watchers(target)
         self._will_write([target for i, target in written.items() if i in wide])
         self._run_wide(program, grid, arguments, wide, distinct)
 

@@ -37,7 +37,7 @@ from kernelab.runtime.context.conversion import itemsize
 from kernelab.runtime.context.recorder import Place, caller
 from kernelab.runtime.kernel.program import Groups, Program, Pullback
 from kernelab.runtime.launch.footprint import box_and_whole, settled
-from kernelab.runtime.memory.memory import Allocation, zeros_beside
+from kernelab.runtime.memory.memory import Allocation, zeros_like_memory
 from kernelab.runtime.memory.streams import configured
 
 # ---------------------------------------------------------------------------------------------- reverse mode
@@ -137,8 +137,8 @@ class Run(Ran):
         if isinstance(self.pullback, KernelTypeError):
             raise self.refused(self.pullback)
         threads = prod(self.grid)
-        if threads > self.pullback.bears:
-            self.pullback.tell_rounded_sums(threads)
+        if threads > self.pullback.exact_additions:
+            self.pullback.warn_of_rounded_sums(threads)
         with configured(self.config):
             level.run(self.pullback.adjoint, self.grid, self._adjoint_arguments(self.pullback, bars))
 
@@ -346,7 +346,7 @@ class Forward(Explaining):
         """The tangent of an array: the same elements of a memory that starts as zeros."""
         memory = self.dots.get(primal.allocation)
         if memory is None:
-            memory = self.dots[primal.allocation] = zeros_beside(primal.allocation)
+            memory = self.dots[primal.allocation] = zeros_like_memory(primal.allocation)
         return primal.twin(memory)
 
     def followed(self) -> Collection[Allocation]:

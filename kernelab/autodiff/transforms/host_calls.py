@@ -17,7 +17,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import IN_RULE, RECORDER, refusal, unrecorded
 from kernelab.runtime.host.create import clone, zeros_like
 from kernelab.runtime.host.structarray import structarray
-from kernelab.runtime.memory.memory import youngest, zeros_beside
+from kernelab.runtime.memory.memory import youngest, zeros_like_memory
 from kernelab.settings import during
 
 Function = Callable[..., Any]
@@ -155,7 +155,7 @@ def of_recorded(backward: Callable[[], object], arrays: Sequence[array], base: L
             for elements, value, version in zip(arrays, given, versions, strict=False)
             if elements.allocation.version != version
         ]
-        with published({elements.allocation: zeros_beside(elements.allocation) for elements in arrays}):
+        with published({elements.allocation: zeros_like_memory(elements.allocation) for elements in arrays}):
             aside = [(elements, level.copy(elements)) for elements, _ in changed]
             for elements, value in changed:
                 level.move(elements, value)

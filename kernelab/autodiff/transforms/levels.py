@@ -40,8 +40,8 @@ from kernelab.runtime.context.recorder import (
     called,
     caller,
     name_of_memory,
-    tell_outside,
-    told_of_others,
+    notify_outside_use,
+    observing_outside_use,
 )
 from kernelab.runtime.host.create import array
 from kernelab.runtime.host.structarray import leaves_of
@@ -276,7 +276,7 @@ class Level(Witness, Recorder):
         self._has_changed(dest)
         for target in leaves_of(dest):
             self.move(target, duplicate(target))
-        self._tell_if_taken(dest, data, how)
+        self._warn_of_host_data(dest, data, how)
 
     def carries(self, memory: Allocation) -> bool:
         """Whether the values of a memory carry derivatives."""
@@ -330,16 +330,16 @@ class Level(Witness, Recorder):
     def _is_carried(self, memory: Allocation) -> bool:
         return self.carries(memory) or (self.parent is not self and self.parent._is_carried(memory))
 
-    def came_in(self, elements: array, data: Any = None) -> None:
+    def made_from_host(self, elements: array, data: Any = None) -> None:
         """Values of the host are constants; warns where they come from what is differentiated."""
         if not self._is_carried(elements.allocation):  # else it is memory that this function has computed
-            self._tell_if_taken(elements, data, "array")
+            self._warn_of_host_data(elements, data, "array")
 
-    def _tell_if_taken(self, elements: array, data: Any, how: str) -> None:
+    def _warn_of_host_data(self, elements: array, data: Any, how: str) -> None:
         if self._provenance is not None:
-            values = self._provenance.came_in(elements, data, how=how)
-            if values is not None and values.taken:
-                cut = array_from_host(elements, values, values.taken[0], None, in_transform=True)
+            values = self._provenance.made_from_host(elements, data, how=how)
+            if values is not None and values.host_reads:
+                cut = array_from_host(elements, values, values.host_reads[0], None, in_transform=True)
                 told = cut.describe()  # while the variables have their names
                 self._untold.setdefault(elements.allocation, replace(cut, describe=lambda: told))
 
@@ -363,15 +363,16 @@ def _warn_of_arguments(host: Provenance, call: Call) -> None:
         if isinstance(elements, array):
             is_float = i in plan.floats or i in plan.numbers
             writes = host.arrays.get(elements.allocation, [])[-1:] if is_float else []
-            if writes and writes[0].earlier and not writes[0].taken and would_reach(call, (i,), plan.floats):
-                taken = host.takings[writes[0].earlier - 1]
-                host.tell(array_from_host(elements, writes[0], taken, (title, place), in_transform=True))
+            is_by_order = any(values.earlier and not values.host_reads for values in writes)
+            if is_by_order and would_reach(call, (i,), plan.floats):
+                source = host.host_reads[writes[0].earlier - 1]
+                host.tell(array_from_host(elements, writes[0], source, (title, place), in_transform=True))
             continue
         sources = host.sources(argument)
         if sources and would_reach(call, (i,), plan.floats):
             host.tell(number_from_host(title, place, sources[0], in_transform=True))
-    for taken in host.known(plan.origins)[:1]:
-        host.tell(number_from_host(title, place, taken, in_transform=True))
+    for source in host.known(plan.origins)[:1]:
+        host.tell(number_from_host(title, place, source, in_transform=True))
 
 
 def _argument(argument: Any, packed: bytes) -> Argument:
@@ -412,7 +413,7 @@ class Base(Level):
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         if ENTERED:
-            tell_outside([argument for argument in arguments if isinstance(argument, array)])
+            notify_outside_use([argument for argument in arguments if isinstance(argument, array)])
         shape = grid_of(grid)
         will_write(program, grid, arguments)
         if shape.threads:
@@ -433,7 +434,7 @@ class Base(Level):
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         if ENTERED:
-            tell_outside((dest, src))
+            notify_outside_use((dest, src))
         dest.allocation.will_write(dest)
         if device_add(dest, src) if add else device_copy(dest, src):
             return
@@ -456,7 +457,7 @@ def run_host_call(call: HostCall, arrays: Sequence[array]) -> list[array]:
     recorder = RECORDER.get()
     if isinstance(recorder, Level):
         return recorder.call_host(call, arrays)
-    with told_of_others(recorder):
+    with observing_outside_use(recorder):
         results = BASE.call_host(call, arrays)
     for result in results:
         follows = recorder is not None and any(one.requires_grad for one in arrays)

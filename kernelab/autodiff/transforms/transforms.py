@@ -164,7 +164,7 @@ def record(
     with level.active():
         result, aux = call(func, arguments, has_aux)
     outputs = leaves(result, func)
-    _tell_of_zeros(func, level, outputs, chosen, inputs)
+    _warn_of_zeros(func, level, outputs, chosen, inputs)
     return Recorded(func, result, aux, outputs, inputs, level)
 
 
@@ -182,11 +182,11 @@ def push(
     outputs = leaves(result, func)
     moved = [level.dot(output) for output in outputs]
     if all(_is_zero(parent, dot) for dot in moved):
-        _tell_of_zeros(func, level, outputs, chosen, inputs)
+        _warn_of_zeros(func, level, outputs, chosen, inputs)
     return result, moved, aux
 
 
-def _tell_of_zeros(
+def _warn_of_zeros(
     func: Function,
     level: Explaining,
     outputs: Sequence[array],

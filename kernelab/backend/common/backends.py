@@ -220,15 +220,15 @@ def index_error(site: Site, index: int, extent: int, axis: int, thread: str) -> 
     return KernelIndexError(Diagnostic(message, _span(site), "index-error", hint=hint))
 
 
-def tell_of_wrapped(info: EntryInfo, bits: int) -> None:
+def warn_of_wrapped_indices(info: EntryInfo, bits: int) -> None:
     """Warn, once for each line, of computed indices below zero, by status[WRAPPED].
 
     Raises KernelIndexError where the settings say so.
     """
-    tell_of_negative(site for number, site in enumerate(info.wraps) if bits >> min(number, 63) & 1)
+    warn_of_negative_indices(site for number, site in enumerate(info.wraps) if bits >> min(number, 63) & 1)
 
 
-def tell_of_negative(sites: Iterable[Site]) -> None:
+def warn_of_negative_indices(sites: Iterable[Site]) -> None:
     """The same at some accesses.
 
     Leaves out code that no user wrote, and `array.__getitem__` with indices, which are NumPy's.

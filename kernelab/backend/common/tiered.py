@@ -100,7 +100,7 @@ class Worker:
                 self._quiet_since = time.monotonic()
                 self._changed.notify_all()
 
-    def give_way(self) -> None:
+    def wait_for_urgent_builds(self) -> None:
         """Return when nobody waits for a build."""
         with self._changed:
             while self._urgent:

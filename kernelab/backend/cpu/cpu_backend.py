@@ -203,7 +203,7 @@ class CpuEntry:
         wrapped, status[WRAPPED] = status[WRAPPED], 0
         free.append(block)
         if wrapped:
-            backends.tell_of_wrapped(self.info, wrapped)
+            backends.warn_of_wrapped_indices(self.info, wrapped)
 
     @property
     def start(self) -> tuple[int, float]:
@@ -224,7 +224,7 @@ class CpuEntry:
         wrapped, block.status[WRAPPED] = block.status[WRAPPED], 0
         BLOCKS.append(block)
         if wrapped:
-            backends.tell_of_wrapped(self.info, wrapped)
+            backends.warn_of_wrapped_indices(self.info, wrapped)
         return True
 
     def _for_many(
@@ -375,7 +375,7 @@ class Parts:
         if self._ended:
             raise self._failure()
         if wrapped := reduce(or_, self._wrapped, 0):
-            backends.tell_of_wrapped(self._info, wrapped)
+            backends.warn_of_wrapped_indices(self._info, wrapped)
 
     def _do(self, numbers: Iterator[int]) -> None:
         launch, parts = self._launch, self._parts

@@ -93,7 +93,7 @@ class InterpretedEntry:
         finally:
             launch.sums.settle()
             launch.output.flush()
-        backends.tell_of_negative(self.info.sites[number] for number in sorted(launch.wrapped))
+        backends.warn_of_negative_indices(self.info.sites[number] for number in sorted(launch.wrapped))
 
 
 class Launch:

@@ -18,8 +18,8 @@ from kernelab.backend.common.backends import (
     kept_error,
     memory_error,
     slots_of,
-    tell_of_wrapped,
     thread_text,
+    warn_of_wrapped_indices,
 )
 from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.reach import overlapping, repeated
@@ -117,7 +117,7 @@ class CudaBackend:
                 hint = f"there is room for {8 * MOST_SLOTS:,}: split the kernel, or launch it on the CPU"
                 raise BuildError(Diagnostic(message, code="cuda", hint=hint))
         if ahead:
-            BETTER.give_way()
+            BETTER.wait_for_urgent_builds()
         with BETTER.urgent():
             return Compiled(unit.entries, *self._code(unit.text))
 
@@ -308,7 +308,7 @@ class CudaEntry:
         if status[CODE] not in (MEMORY, FULL):
             if status[CODE] != OK:
                 raise launch.failure(status)
-            tell_of_wrapped(self.info, status[WRAPPED])
+            warn_of_wrapped_indices(self.info, status[WRAPPED])
             return None
         snapshot.put_back()
         if status[CODE] == FULL and workspace.arena >= limit:

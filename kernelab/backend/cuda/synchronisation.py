@@ -17,8 +17,8 @@ from kernelab.backend.common.backends import (
     failure,
     interrupted,
     outgrown_error,
-    tell_of_wrapped,
     thread_text,
+    warn_of_wrapped_indices,
 )
 from kernelab.backend.cuda.faults import LostError
 from kernelab.backend.cuda.nvidia import Driver
@@ -217,7 +217,7 @@ class PendingLaunch:
         if status[CODE] != OK:
             return self.failure(status)
         try:
-            tell_of_wrapped(self.info, status[WRAPPED])
+            warn_of_wrapped_indices(self.info, status[WRAPPED])
         except KernelIndexError as error:
             return error
         return None

@@ -16,7 +16,7 @@ from kernelab.frontend.meaning import unsupported
 from kernelab.frontend.meaning.annotations import annotation, is_any
 from kernelab.frontend.meaning.byref import Calls, hand_back
 from kernelab.frontend.meaning.frame import Frame, WeakTypes, evaluated
-from kernelab.frontend.meaning.meanings import FunctionRef, HandsBack, Meaning, ModuleRef, Poison, Weak
+from kernelab.frontend.meaning.meanings import FunctionRef, Meaning, ModuleRef, Poison, RefParameters, Weak
 from kernelab.frontend.meaning.name_lookup import COMPUTED, OPERATIONS, Scope, Unknown
 from kernelab.frontend.meaning.scope import Known, analyse, changed_in
 from kernelab.frontend.meaning.source import Places
@@ -36,7 +36,7 @@ class Template:
     places: Places
     scope: Scope
     options: Mapping[str, Any] = field(default_factory=dict)
-    hands_back: HandsBack | None = None
+    ref_parameters: RefParameters | None = None
 
     @property
     def name(self) -> str:
@@ -165,7 +165,7 @@ def lower_def(
     return frame
 
 
-def _handed_back(template: Template, callee: ast.expr) -> HandsBack | None:
+def _handed_back(template: Template, callee: ast.expr) -> RefParameters | None:
     """The values that a call writes back to the variables that it names; None for most."""
     scope = template.scope.within()
     try:
@@ -179,7 +179,7 @@ def _handed_back(template: Template, callee: ast.expr) -> HandsBack | None:
                 return None
     except Unknown:
         return None
-    return function.function.hands_back if isinstance(function, FunctionRef) else None
+    return function.function.ref_parameters if isinstance(function, FunctionRef) else None
 
 
 def snapshot(captured: Mapping[str, Any]) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class UserFunction(Offers, Single, Displayed):
         self.__doc__ = template.doc
         self.source = template.places.source
         self.span = template.span
-        self.hands_back = template.hands_back
+        self.ref_parameters = template.ref_parameters
         self.captured: dict[str, Any] = {}
         self.constants: Constants = {}
         self.notes: list[Diagnostic] = []

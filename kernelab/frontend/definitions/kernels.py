@@ -116,8 +116,8 @@ def lower_kernel(template: Template, types: Mapping[str, AnyType] | None = None)
 
 
 def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
-    if template.hands_back is not None:
-        return Outcome(None, (_hands_back(template, sorted(template.hands_back.refs)[0]),), ())
+    if template.ref_parameters is not None:
+        return Outcome(None, (_hands_back(template, sorted(template.ref_parameters.refs)[0]),), ())
     errors: list[Diagnostic] = []
     params: dict[str, Meaning] = {}
     signature: list[Formal] = []

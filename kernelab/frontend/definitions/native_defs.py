@@ -130,7 +130,7 @@ class NativeFunction(UserFunction):
         return Instance(function, results)
 
     def _refuse_body(self) -> None:
-        if self.template.hands_back is not None:
+        if self.template.ref_parameters is not None:
             hint = "return the new value, or take an array and an index"
             raise self._mistake("a function of native C++ can hand nothing back by ref", hint)
         for stmt in self.template.node.body:

@@ -9,7 +9,7 @@ from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Related, Source, counted
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.meaning import array_views
-from kernelab.frontend.meaning.byref import HandedCall
+from kernelab.frontend.meaning.byref import RefCall
 from kernelab.frontend.meaning.frame import Frame, Mistake, Poisoned, Recursion
 from kernelab.frontend.meaning.meanings import (
     Argument,
@@ -90,7 +90,7 @@ def entered(
         raise frame.error(
             node, message, hint="add one with these types, or convert an argument", related=related
         )
-    if chosen.hands_back is not None and not isinstance(node, HandedCall):
+    if chosen.ref_parameters is not None and not isinstance(node, RefCall):
         if node in frame.refused:
             raise Poisoned
         message = f"{chosen.name} changes what it is handed, so it is called by its own name"

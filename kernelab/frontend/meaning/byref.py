@@ -17,7 +17,7 @@ from itertools import permutations
 
 from kernelab.data_classes import dataclass, field
 from kernelab.errors import Diagnostic
-from kernelab.frontend.meaning.meanings import HandsBack
+from kernelab.frontend.meaning.meanings import RefParameters
 from kernelab.frontend.meaning.name_lookup import is_word
 from kernelab.frontend.meaning.source import Places
 from kernelab.frontend.meaning.syntax_trees import (
@@ -32,11 +32,11 @@ from kernelab.frontend.meaning.syntax_trees import (
 )
 
 
-class HandedCall(ast.Call):
+class RefCall(ast.Call):
     """A call whose variables get what comes back: all that is left of it is the value of an assignment."""
 
 
-def hand_back(node: ast.FunctionDef) -> HandsBack | None:
+def hand_back(node: ast.FunctionDef) -> RefParameters | None:
     """Make a def return the values of its `ref` parameters, and type these; None where it has none."""
     arguments = parameters(node.args)
     refs = [
@@ -44,7 +44,7 @@ def hand_back(node: ast.FunctionDef) -> HandsBack | None:
     ]
     if not refs:
         return None
-    handed = HandsBack(
+    handed = RefParameters(
         node.name,
         tuple(argument.arg for argument in arguments),
         frozenset(argument.arg for argument in refs),
@@ -93,7 +93,7 @@ class Calls:
     """Calls of functions that hand something back, written as assignments; what cannot be is refused."""
 
     places: Places
-    find: Callable[[ast.expr], HandsBack | None]
+    find: Callable[[ast.expr], RefParameters | None]
     errors: list[Diagnostic] = field(default_factory=list)
     refused: set[ast.AST] = field(default_factory=set)
 
@@ -106,7 +106,7 @@ class Calls:
             self.written(inner)
         call = _whole_call(stmt)
         for node in (node for part in _own(stmt) for node in nodes(part)):
-            if isinstance(node, ast.Call) and node is not call and not isinstance(node, HandedCall):
+            if isinstance(node, ast.Call) and node is not call and not isinstance(node, RefCall):
                 self._refuse_inside(stmt, node)
         callee = None if call is None or stmt in self.refused else self.find(call.func)
         targets = None if callee is None or call is None else self._targets(stmt, call, callee)
@@ -115,7 +115,7 @@ class Calls:
             return
         result = f"{callee.name}_result"
         names: list[ast.expr] = [ast.Name(result, ast.Store())] if callee.gives else []
-        handed = ast.copy_location(HandedCall(call.func, call.args, call.keywords), call)
+        handed = ast.copy_location(RefCall(call.func, call.args, call.keywords), call)
         assignment = ast.Assign([ast.Tuple([*names, *targets], ast.Store())], handed)
         yield ast.fix_missing_locations(ast.copy_location(assignment, stmt))
         if not isinstance(stmt, ast.Expr):
@@ -134,7 +134,7 @@ class Calls:
         self.errors.append(Diagnostic(message, self.places(node), "reference", hint=hint))
         self.refused.add(stmt)
 
-    def _targets(self, stmt: ast.stmt, call: ast.Call, callee: HandsBack) -> list[ast.expr] | None:
+    def _targets(self, stmt: ast.stmt, call: ast.Call, callee: RefParameters) -> list[ast.expr] | None:
         arguments = dict(zip(callee.parameters, call.args, strict=False))
         arguments |= {word.arg: word.value for word in call.keywords if word.arg is not None}
         targets: list[ast.expr] = []
@@ -160,7 +160,7 @@ class Calls:
         return targets if self._are_distinct(stmt, call, callee, targets) else None
 
     def _are_distinct(
-        self, stmt: ast.stmt, call: ast.Call, callee: HandsBack, targets: list[ast.expr]
+        self, stmt: ast.stmt, call: ast.Call, callee: RefParameters, targets: list[ast.expr]
     ) -> bool:
         changed = [*targets, stmt.target] if isinstance(stmt, ast.AugAssign) else targets
         pairs = [(one, other) for one, other in permutations(changed, 2) if one in targets]
@@ -209,7 +209,7 @@ def _slot(stmt: ast.stmt) -> str:
 def _whole_call(stmt: ast.stmt) -> ast.Call | None:
     """The call that a statement consists of, or that is all of its right side."""
     call = getattr(stmt, _slot(stmt), None)
-    return call if isinstance(call, ast.Call) and not isinstance(call, HandedCall) else None
+    return call if isinstance(call, ast.Call) and not isinstance(call, RefCall) else None
 
 
 def _own(stmt: ast.stmt) -> Iterator[ast.AST]:

@@ -321,7 +321,7 @@ class LateSum:
 
 
 @dataclass(frozen=True, slots=True)
-class HandsBack:
+class RefParameters:
     """The `ref` parameters of a function, for its calls, and whether it returns more."""
 
     name: str
@@ -337,7 +337,7 @@ class Callee(Protocol):
     span: Span
     captured: dict[str, Any]
     constants: dict[tuple[int, str], Any]
-    hands_back: HandsBack | None
+    ref_parameters: RefParameters | None
     is_native: bool
 
     def chosen(self, arguments: Arguments, /) -> "Callee | None":

@@ -85,7 +85,7 @@ class _Tangent(Accompanying):
         self.companions[var] = moved
         return moved
 
-    def array_beside(self, stmt: ir.Alloc) -> ir.Alloc:
+    def companion_array(self, stmt: ir.Alloc) -> ir.Alloc:
         return replace(stmt, out=ir.Var(stmt.out.type, f"{stmt.out.hint}_dot", stmt.out.span))
 
     def stmt(self, stmt: ir.Stmt) -> None:

@@ -179,7 +179,7 @@ class Accompanying(Copier):
         """A Var that becomes the companion of a value."""
         raise NotImplementedError
 
-    def array_beside(self, stmt: ir.Alloc) -> ir.Alloc:
+    def companion_array(self, stmt: ir.Alloc) -> ir.Alloc:
         """The local array that holds the companions of the elements of another."""
         raise NotImplementedError
 
@@ -191,7 +191,7 @@ class Accompanying(Copier):
         match stmt:
             case ir.Alloc(out) if self.is_accompanied(out):
                 super().stmt(stmt)
-                added = self.array_beside(stmt)
+                added = self.companion_array(stmt)
                 self.beside[out] = added.out
                 self.builder.emit(added)
             case ir.Store(array, _, value, span) if array in self.beside:

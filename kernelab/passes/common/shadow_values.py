@@ -274,7 +274,7 @@ class _Dependencies(Accompanying):
     def place(self, stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[ir.Atom, ...]:
         return (*self.atoms(stmt.indices), ir.Const(stmt.component or 0, int32))
 
-    def array_beside(self, stmt: ir.Alloc) -> ir.Alloc:
+    def companion_array(self, stmt: ir.Alloc) -> ir.Alloc:
         return ir.Alloc(_bits_of(stmt.out), (*stmt.shape, size_of(elem_of(stmt.out))), stmt.span)
 
     def stmt(self, stmt: ir.Stmt) -> None:

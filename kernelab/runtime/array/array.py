@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
-from kernelab.guidance.bad_calls import no_argument, telling
+from kernelab.guidance.bad_calls import explains_bad_calls, no_argument
 from kernelab.hooks import Displayed
 from kernelab.host.traced import traced
 from kernelab.host.values import frozen, value_of
@@ -47,7 +47,7 @@ from kernelab.runtime.context.conversion import (
     too_many_axes,
     value_type,
 )
-from kernelab.runtime.context.recorder import came_in
+from kernelab.runtime.context.recorder import made_from_host
 from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
 from kernelab.runtime.memory.memory import address_of, borrow
 
@@ -106,7 +106,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
     def __class_getitem__(cls, dtype: Any) -> Any:
         return array_annotation(dtype, 1)
 
-    @telling()
+    @explains_bad_calls()
     def __init__(
         self,
         data: Any = None,
@@ -173,7 +173,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             self._adopt(shared, elem, shape, True, shared.device if place is None else place)
             return
         self.place(shared.allocation, shared.offset, shape_tuple(shared.shape), shared.strides, shared.dtype)
-        came_in(self, shared)
+        made_from_host(self, shared)
 
     def _allocate(
         self,
@@ -214,7 +214,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             offset = address_of(values) - allocation.address
             self.place(allocation, offset, shape_tuple(values.shape[:axes]), values.strides[:axes], elem)
             allocation.folded |= self.folds
-        came_in(self, source)
+        made_from_host(self, source)
 
     def overlaps(self, other: "array") -> bool:
         """Whether the two have bytes in common."""

@@ -33,7 +33,7 @@ from kernelab.lang.structs import has_derivative
 from kernelab.runtime.array.layout import Strided
 from kernelab.runtime.context.conversion import array_type, described, value_type
 from kernelab.runtime.context.recorder import Place, caller, warn, warn_at
-from kernelab.runtime.memory.memory import Allocation, zeros_beside
+from kernelab.runtime.memory.memory import Allocation, zeros_like_memory
 
 Binary = Callable[[Any, Any], Any]
 
@@ -326,7 +326,7 @@ def origin_of(memory: Allocation) -> Origin | None:
     return Origin(kernel, place, thread, refs)
 
 
-def tell_what_is_missing(memory: Allocation) -> None:
+def warn_of_missing_gradient(memory: Allocation) -> None:
     """Warn, once, that a backward pass could not reach an array whose gradient is asked for."""
     missing, memory.missing = memory.missing, None
     if missing is not None:
@@ -375,11 +375,11 @@ class Gradients(Strided):
         """
         allocation = self.allocation
         if not allocation.requires_grad:
-            tell_what_is_missing(allocation)
+            warn_of_missing_gradient(allocation)
             return None
         if allocation.adjoint is None:
-            tell_what_is_missing(allocation)
-            allocation.adjoint = zeros_beside(allocation)
+            warn_of_missing_gradient(allocation)
+            allocation.adjoint = zeros_like_memory(allocation)
         if self._grad is None or self._grad.allocation is not allocation.adjoint:
             self._grad = self.twin(allocation.adjoint)
         gradient: Self = self._grad

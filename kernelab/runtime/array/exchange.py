@@ -15,7 +15,7 @@ from kernelab import hooks
 from kernelab.backend.common.reach import bounds, folds
 from kernelab.backend.cuda.synchronisation import ANY, LEGACY, Partner, TorchStream
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
-from kernelab.guidance.bad_calls import telling
+from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.host.traced import traced
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
@@ -397,7 +397,9 @@ class Exchange(Gradients):
         space = self.allocation.space
         return (CPU, 0) if space is None else (CUDA, _ordinal(space))
 
-    @telling(positional="write x.reshape(...) for another shape: view reads the bytes as another type")
+    @explains_bad_calls(
+        positional="write x.reshape(...) for another shape: view reads the bytes as another type"
+    )
     def view(self, dtype: Any) -> Self:
         """The same bytes read as elements of another type.
 

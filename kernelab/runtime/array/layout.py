@@ -25,7 +25,7 @@ from kernelab.runtime.context.conversion import (
     itemsize,
     shape_tuple,
 )
-from kernelab.runtime.context.recorder import ENTERED, RECORDER, tell_outside
+from kernelab.runtime.context.recorder import ENTERED, RECORDER, notify_outside_use
 from kernelab.runtime.memory.memory import Allocation, address_of
 
 Extents = tuple[int, ...]
@@ -107,7 +107,7 @@ class Strided:
     @property
     def ptr(self) -> int:
         """The address of the first element; ``array(ptr=x.ptr, ...)`` is an array over the same memory."""
-        self.allocation.tell_address()
+        self.allocation.register_addresses()
         return self._address
 
     @property
@@ -297,7 +297,7 @@ class Views(Strided):
                 values = self._host
                 value = (self.seen() if values is None else values)[key]
                 value = frozen(self.dtype, value.copy()) if value.ndim else value
-                origins = tell_outside([self], by_host=True) if ENTERED else ()
+                origins = notify_outside_use([self], by_host=True) if ENTERED else ()
                 if recorder is None:
                     return traced(value, origins) if origins else value
                 return traced(value, origins + recorder.looked_at(self))

@@ -26,7 +26,7 @@ from kernelab.host.traced import Origins
 from kernelab.lang.types import Scalar, scalar_of, shape_of, uint8, uint16, uint32, uint64
 from kernelab.runtime.array.layout import Strided, contiguous_strides, other_shape, share_bytes
 from kernelab.runtime.context.conversion import HostArray, copy_elements, itemsize, strides_tuple
-from kernelab.runtime.context.recorder import ENTERED, RECORDER, Recorder, tell_outside
+from kernelab.runtime.context.recorder import ENTERED, RECORDER, Recorder, notify_outside_use
 from kernelab.runtime.memory.device import Device
 from kernelab.runtime.memory.memory import Allocation, allocate, copy_bytes
 from kernelab.runtime.memory.streams import allocate_pinned
@@ -57,7 +57,7 @@ def allocate_on(place: Device, nbytes: int, *, cleared: bool, pinned: bool = Fal
 
 def look_at(elements: Strided) -> Origins:
     """To be called where the host is about to see elements; what these are to remember."""
-    origins = tell_outside([elements], by_host=True) if ENTERED else ()
+    origins = notify_outside_use([elements], by_host=True) if ENTERED else ()
     recorder = RECORDER.get()
     return origins if recorder is None else origins + recorder.looked_at(elements)
 
@@ -85,7 +85,7 @@ def readable(elements: Strided) -> HostArray:
 def tabulate(target: Strided, sources: Sequence[Strided], compute: Callable[..., HostArray]) -> Strided:
     """Set `target`, a new array of ints, to ``compute(*values)`` of `sources`: in each lane its own."""
     if ENTERED:
-        tell_outside(sources, by_host=True)
+        notify_outside_use(sources, by_host=True)
     (RECORDER.get() or Recorder()).tabulate(target, sources, compute)
     return target
 
@@ -101,7 +101,7 @@ def transfer(dest: Strided, src: Strided, how: str) -> None:
     if dest.allocation.folded or not dest.allocation.writable:
         require_writable(dest)
     if ENTERED:
-        tell_outside((dest, src))
+        notify_outside_use((dest, src))
     recorder = RECORDER.get()
     if recorder is not None and recorder.copies_again and share_bytes(dest, src):
         src = copy(src)  # who copies once more has to find the elements

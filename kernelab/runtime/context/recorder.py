@@ -74,7 +74,7 @@ class Recorder:
     def marked_read(self, elements: Elements) -> None:
         """Code that is not a kernel has read an array."""
 
-    def came_in(self, elements: Elements, data: Any = None) -> None:
+    def made_from_host(self, elements: Elements, data: Any = None) -> None:
         """An array was made of values that the host had, of `data`."""
 
     def used_outside(self, elements: Elements, by_host: bool) -> Origins:
@@ -111,7 +111,7 @@ It is a number that differs between runs, and that memory made in this one excee
 """
 
 
-def tell_outside(arrays: Iterable[Elements], by_host: bool = False) -> Origins:
+def notify_outside_use(arrays: Iterable[Elements], by_host: bool = False) -> Origins:
     """To be called where arrays are used, by the host or by a launch: tells observers who would miss it.
 
     Returns what the values are to carry that the host gets.
@@ -126,7 +126,7 @@ def tell_outside(arrays: Iterable[Elements], by_host: bool = False) -> Origins:
 
 
 @contextmanager
-def told_of_others(recorder: Recorder | None) -> Iterator[None]:
+def observing_outside_use(recorder: Recorder | None) -> Iterator[None]:
     """A context in which a recorder, if there is one, hears of arrays that are used outside of it."""
     if recorder is not None:
         ENTERED.append(recorder)
@@ -276,11 +276,11 @@ def _names() -> Iterator[tuple[str, object]]:
                 yield name, value
 
 
-def came_in(elements: Elements, data: Any) -> None:
+def made_from_host(elements: Elements, data: Any) -> None:
     """Tell the recorder that an array was made of values that the host had, of `data`."""
     recorder = RECORDER.get()
     if recorder is not None:
-        recorder.came_in(elements, data)
+        recorder.made_from_host(elements, data)
 
 
 def unrecorded() -> AbstractContextManager[None]:

@@ -27,7 +27,7 @@ from kernelab.runtime.context.conversion import (
     shape_tuple,
     value_type,
 )
-from kernelab.runtime.context.recorder import came_in
+from kernelab.runtime.context.recorder import made_from_host
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.dlpack import CPU as DLPACK_CPU
 from kernelab.runtime.memory.dlpack import CUDA, MANAGED, described_as_brain, is_brain, is_of_the_cpu
@@ -140,7 +140,7 @@ def full(
         result.blank()[...] = result._fitting(value)
     else:
         put(result, filling)
-    came_in(result, value)
+    made_from_host(result, value)
     return result
 
 
@@ -288,7 +288,7 @@ def _of_device(source: Any, dtype: Any, requires_grad: bool) -> array:
     result = array.over(*from_capsule(source, None if dtype is None else value_type(dtype)))
     if requires_grad:
         result.requires_grad = True
-    came_in(result, source)
+    made_from_host(result, source)
     return result
 
 

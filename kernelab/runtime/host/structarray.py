@@ -14,7 +14,7 @@ from kernelab.lang.types import Value, is_differentiable
 from kernelab.runtime.array.array import array, struct_in
 from kernelab.runtime.array.transfers import look_at, readable
 from kernelab.runtime.context.conversion import HostArray, array_type
-from kernelab.runtime.context.recorder import came_in
+from kernelab.runtime.context.recorder import made_from_host
 from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.memory.device import CPU, Device
 from kernelab.runtime.memory.memory import Allocation, address_of, borrow
@@ -56,7 +56,7 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         if copy or not shared or place.is_cuda:
             self._allocate(values.shape, elem, place=place)
             self.blank()[...] = values
-            came_in(self, data)
+            made_from_host(self, data)
             return
         whole = borrow(values)
         self.place(whole, address_of(values) - whole.address, values.shape, values.strides, elem)

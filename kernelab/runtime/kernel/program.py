@@ -437,14 +437,14 @@ class Pullback:
         derived: Vjp = vjp(function, names(self.active), shared, storage, names(self._intact), **form)
         return derived
 
-    def tell_rounded_sums(self, threads: int) -> None:
-        """Warn, once, where more threads than it `bears` add to one element, whose gradient stops growing."""
-        self.bears = MOST_THREADS
+    def warn_of_rounded_sums(self, threads: int) -> None:
+        """Warn, once, where so many threads add to one element that its gradient stops growing."""
+        self.exact_additions = MOST_THREADS
         if warning := rounded_sum(scalarise(self.adjoint.flat), threads):
             warning.warn()
 
     @cached_property
-    def bears(self) -> int:
+    def exact_additions(self) -> int:
         """The threads that may add to one element of a gradient without loss."""
         return most_additions(self.adjoint.function.params[self._count :])
 

@@ -17,11 +17,11 @@ from kernelab.backend.cpu.cpu_backend import OFTEN
 from kernelab.backend.cuda.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG, config_of
 from kernelab.data_classes import replace
 from kernelab.errors import Diagnostic, LaunchError, counted
-from kernelab.guidance.bad_calls import no_argument, show_signature, telling
+from kernelab.guidance.bad_calls import explains_bad_calls, no_argument, show_signature
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.array.array import Gathered, array, duplicate
 from kernelab.runtime.array.array_attributes import note_origin
-from kernelab.runtime.context.recorder import ENTERED, RECORDER, caller, tell_outside, warn_at
+from kernelab.runtime.context.recorder import ENTERED, RECORDER, caller, notify_outside_use, warn_at
 from kernelab.runtime.kernel.arguments import (
     Parameter,
     Reference,
@@ -168,7 +168,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
             recorder.launched_nothing(kernel.name, [arguments[i] for i in plan.written])
         return
     if ENTERED:
-        tell_outside([arguments[i] for i in {*plan.read, *plan.written}])
+        notify_outside_use([arguments[i] for i in {*plan.read, *plan.written}])
     if (chosen.check_races or chosen.check or plan.check) and hold_values(arguments):
         checked = _checked(kernel, grid, arguments, parts)
     if recorder is not None and record_tape:
@@ -280,7 +280,7 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
     given = (a.array if isinstance(a, Reference) else a for a in arguments)
     primals = [a for a in given if isinstance(a, array)]
     if ENTERED:
-        tell_outside([*primals, *bars.values()])
+        notify_outside_use([*primals, *bars.values()])
     recorder = RECORDER.get()
     if recorder is not None:
         recorder.adjoint_alone(kernel.name, primals, [*bars.values()])
@@ -326,7 +326,7 @@ def _require_place(kernel: Kernel, place: Device, arguments: Sequence[Any]) -> N
             raise LaunchError(Diagnostic(message, kernel.span, "device", hint=hint))
 
 
-@telling()
+@explains_bad_calls()
 def find_races(
     kernel: Kernel, dim: int | Sequence[int], inputs: Sequence[Any] = (), outputs: Sequence[Any] = ()
 ) -> Races:

@@ -14,7 +14,7 @@ from typing import Any
 from kernelab.backend.cuda.launch_config import Scratch, current_stream
 from kernelab.backend.cuda.synchronisation import PendingGraph, PendingLaunch
 from kernelab.errors import Diagnostic, LaunchError, counted
-from kernelab.guidance.bad_calls import telling
+from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.lang.types import uint8
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
@@ -34,7 +34,7 @@ class ScopedTimer:
     unless `active`.  `synchronize`, `use_nvtx`, `color` and `cuda_filter` have no effect on the CPU.
     """
 
-    @telling()
+    @explains_bad_calls()
     def __init__(
         self,
         name: str,

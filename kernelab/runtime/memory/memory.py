@@ -175,9 +175,9 @@ class Allocation:
         exposure = self.exposure() if self.exposure is not None else None
         if exposure is None:
             if self.watches.starts or self.witnesses:
-                self._tell_of_exposure()
+                self._notify_of_exposure()
             if self.exposure is None:
-                self.tell_address()
+                self.register_addresses()
             exposure = self.buffer()
             self.exposure = weakref.ref(exposure)
         return exposure
@@ -187,13 +187,13 @@ class Allocation:
         memoryview(self.blank()).cast("B")[:] = b"\xff" * self.nbytes
         self.exposure = refuse
 
-    def tell_address(self) -> None:
+    def register_addresses(self) -> None:
         """To be called before others learn an address in it: what comes from there is known to be this."""
         self.unwritten = None
         if not self.borrowed and self.nbytes and self.space is None:
             _SHARED.add(self)
 
-    def _tell_of_exposure(self) -> None:
+    def _notify_of_exposure(self) -> None:
         witnesses = self.alert(None)
         for watcher in self.watches.of(self.address, self.address + self.nbytes):
             watcher.exposed()
@@ -287,10 +287,10 @@ class Allocation:
                 witness.before_write(target)
                 self.version += 1
                 return
-        self.tell_watchers(target, change)
+        self.notify_watchers(target, change)
         self.count_write(target)
 
-    def tell_watchers(self, target: Elements, change: Change | None = None) -> None:
+    def notify_watchers(self, target: Elements, change: Change | None = None) -> None:
         """Notify the watchers of what is about to change."""
         change = change or (lambda: target)
         told: list[Watcher] = []
@@ -317,7 +317,7 @@ def announce(changes: Sequence[tuple[Elements, Change | None]]) -> None:
         target.allocation.will_write(target, change)
         return
     for target, change in changes:
-        target.allocation.tell_watchers(target, change)
+        target.allocation.notify_watchers(target, change)
     for target, _ in changes:
         target.allocation.count_write(target)
 
@@ -397,7 +397,7 @@ def point_at(
     return allocation
 
 
-def zeros_beside(memory: Allocation) -> Allocation:
+def zeros_like_memory(memory: Allocation) -> Allocation:
     """New zeros, as many bytes as some memory has, on the device where it is."""
     return allocate(memory.nbytes, cleared=True, beside=memory)
 

@@ -235,7 +235,7 @@ class DeviceAllocation(Allocation):
         """Expose the bytes to another library, which works in those streams."""
         self.flush()
         if not self.partners and (self.watches.starts or self.witnesses):
-            self._tell_of_exposure()
+            self._notify_of_exposure()
         self.partners |= frozenset(partners)
         if isinstance(self.owner, _Owned):
             self.owner.partners = self.partners

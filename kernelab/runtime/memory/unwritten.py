@@ -2,7 +2,7 @@
 
 Knows memory; must not know kernels.  As a witness of the memory it hears of whatever is written through
 kernelab, and copies hand it on.  Where others may write, through a view of NumPy's or an address, all counts
-as written (`Allocation.tell_address`).
+as written (`Allocation.register_addresses`).
 """
 
 import weakref

@@ -18,7 +18,7 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
-from kernelab.guidance.bad_calls import telling
+from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.hooks import Progress
 from kernelab.runtime.array.array import array, require_array
 from kernelab.runtime.array.transfers import require_readable
@@ -241,7 +241,7 @@ class progress(Generic[T]):  # noqa: N801 (called as tqdm is)
     KernelTypeError for what has no items.
     """
 
-    @telling()
+    @explains_bad_calls()
     def __init__(
         self,
         iterable: Iterable[T] | None = None,
