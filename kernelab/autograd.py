@@ -16,7 +16,7 @@ from kernelab.autodiff.jacobians.differences import differences, through_host
 from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians, Selection
 from kernelab.autodiff.jacobians.jacobian import jacobians as by_adjoint
 from kernelab.autodiff.jacobians.sparse import sparse_jacobians
-from kernelab.autodiff.jacobians.subject import Key, Subject, apart, of_function, of_kernel
+from kernelab.autodiff.jacobians.subject import Key, Subject, of_function, of_kernel, outside_transforms
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.backend.cuda.launch_config import config_of
 from kernelab.data_classes import dataclass, field, replace
@@ -131,7 +131,7 @@ def jacobian(
     for source in subject.sources:
         look_at(source.elements)  # the result is the host's: no tape differentiates it
     selection = Selection(input_output_mask, max_outputs_per_var)
-    with apart("jacobian"), configured(config_of(block_dim, max_blocks)):
+    with outside_transforms("jacobian"), configured(config_of(block_dim, max_blocks)):
         if sparse and max_outputs_per_var <= 0:
             jacobians = sparse_jacobians(subject, selection, always=sparse != "auto")
         else:
@@ -165,7 +165,7 @@ def jacobian_fd(
     for source in subject.sources:
         look_at(source.elements)  # the result is the host's: no tape differentiates it
     selection = Selection(input_output_mask, 0, max_inputs_per_var)
-    with apart("jacobian_fd"), configured(config_of(block_dim, max_blocks)):
+    with outside_transforms("jacobian_fd"), configured(config_of(block_dim, max_blocks)):
         jacobians = differences(subject, selection, eps)
         by_host = through_host(subject)
     if by_host:

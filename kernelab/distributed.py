@@ -43,7 +43,7 @@ from kernelab.errors import (
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import warn_at
 from kernelab.runtime.host.create import clone
-from kernelab.runtime.kernel.travel import version
+from kernelab.runtime.kernel.pickling import version
 from kernelab.settings import Settings, changed_settings, settings
 
 try:

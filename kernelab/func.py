@@ -32,7 +32,7 @@ from kernelab.autodiff.transforms.host_numbers import (
     reshaped,
 )
 from kernelab.autodiff.transforms.levels import current, run_host_call
-from kernelab.autodiff.transforms.transforms import taken_apart
+from kernelab.autodiff.transforms.transforms import with_flat_structs
 from kernelab.autodiff.transforms.trees import (
     chosen_by,
     cotangents_of,
@@ -201,7 +201,7 @@ def jvp(
     tangents = [like_array(*pair) for pair in zip(tangents, primals, strict=True)]
     for i, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
         require_like(tangent, primal, f"tangents[{i}]")
-    along = taken_apart(func, tangents, inputs.chosen)
+    along = with_flat_structs(func, tangents, inputs.chosen)
     directions = [along.args[n] for n in along.chosen]
     value, dots, aux = transforms.push(*inputs.call, directions, has_aux)
     value, moved = inputs.closed(value), inputs.closed(rebuilt(value, iter(dots)))
@@ -309,7 +309,7 @@ def _forward_jacobian(
 
 def _jacobians(inputs: Opened, value: Any, rows: Sequence[Sequence[array]], argnums: Argnums) -> Any:
     """The blocks for each output, in the structure of the result."""
-    pairs = zip(leaves(value, inputs.apart.func), rows, strict=True)
+    pairs = zip(leaves(value, inputs.flat.func), rows, strict=True)
     return rebuilt(value, (_as_asked(inputs.jacobian(row, output), argnums) for output, row in pairs))
 
 
@@ -331,7 +331,7 @@ def hessian(func: Function, argnums: Argnums = 0) -> Function:
         inputs = opened(func, args, argnums)
         outer = _forward_jacobian("hessian", jacrev(func, argnums), argnums, randomness="same", closes=False)
         blocks = outer(*inputs.args)
-        full = [scalar_shape(inputs.apart.args[n]) for n in inputs.apart.chosen]
+        full = [scalar_shape(inputs.flat.args[n]) for n in inputs.flat.chosen]
         shapes = zip(
             *(cycle([(*a, *b) for a in sides for b in sides]) for sides in (full, inputs.shapes())),
             strict=False,

@@ -1,4 +1,4 @@
-"""Types as callables on the host: construction of values, `isinstance`, inheritance; named constants.
+"""Types as callables on the host: construction of values, `isinstance`, base classes; named constants.
 
 Knows types and host values; must not know kernels.
 """

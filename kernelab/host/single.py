@@ -1,4 +1,4 @@
-"""Singletons under copy and pickle: kernels and functions for kernels.
+"""Singletons under copy and pickle: the base class of kernels and of functions for kernels.
 
 Knows nothing of what they are.
 """

@@ -1,4 +1,4 @@
-"""Messages after a cell has run: names it changed that compiled kernels captured, and its mistakes.
+"""Checks after a cell has run: names that it changed and kernels captured, and likely mistakes.
 
 A failed cell leaves an earlier kernel of the same name, or a kernel read as plain Python.  Knows what
 kernels and functions captured, the text and the error of a cell, and the names of the notebook; must not

@@ -33,7 +33,7 @@ from kernelab.autodiff.checks.witnesses import (
 )
 from kernelab.autodiff.jacobians.differences import Floats, through_host
 from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection, Trace
-from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, apart
+from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, outside_transforms
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.forward_and_reverse import Run
 from kernelab.autodiff.transforms.levels import BASE
@@ -247,7 +247,7 @@ def check(
     """
     limit, chosen = tolerance or Tolerance(), selection or Selection()
     require_choice(fast, "fast", "gradcheck")
-    with apart("gradcheck"):
+    with outside_transforms("gradcheck"):
         report = _compared(subject, limit, chosen, fast)
         if report:
             report = _with_rules(subject, report, chosen)

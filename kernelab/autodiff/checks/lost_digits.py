@@ -1,4 +1,4 @@
-"""Runs programs in their own precision and in float64 side by side: how many digits are left of each value.
+"""Precision check: runs programs in their own precision and in float64, and counts the digits that agree.
 
 Both run on the interpreter, before common subexpressions are merged, on the same inputs.  What a statement
 loses is the difference between the digits that its operands have and those that its result has, as where

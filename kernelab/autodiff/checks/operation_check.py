@@ -1,4 +1,4 @@
-"""The derivative of a single operation, as its record has it, beside differences at given operands.
+"""Checks the derivative of a single operation, as its record has it, against differences at given operands.
 
 The operation stands alone in a kernel over float64, whose adjoint is made by the same passes as any other and
 runs on the interpreter.  Must not know where the operands come from.

@@ -22,7 +22,7 @@ from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check
 from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError, extrema, move_away, put_back
 from kernelab.autodiff.checks.witnesses import Tolerance
 from kernelab.autodiff.jacobians.jacobian import Selection
-from kernelab.autodiff.jacobians.subject import Key, apart, of_function, of_kernel
+from kernelab.autodiff.jacobians.subject import Key, of_function, of_kernel, outside_transforms
 from kernelab.autodiff.records.adjoint_buffers import Extents
 from kernelab.autodiff.records.backward import BackwardPlan
 from kernelab.autodiff.records.cuts import passive_cuts
@@ -212,7 +212,7 @@ def _checked(
     chosen, whole, alone = choice.of(tape.launches), None, ""
     if run is None and choice == Choice() and selection == WHOLE and tolerance == Tolerance():
         try:
-            with apart("gradcheck_tape"):
+            with outside_transforms("gradcheck_tape"):
                 report = _as_a_whole(tape, fast)
         except NotReplayableError as error:
             report = TapeReport((), None, str(error))

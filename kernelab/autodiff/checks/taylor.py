@@ -17,7 +17,7 @@ import numpy as np
 from kernelab.autodiff.checks.screening import directions, faults
 from kernelab.autodiff.jacobians.differences import Floats, numbers, shifted
 from kernelab.autodiff.jacobians.jacobian import Selection, Trace
-from kernelab.autodiff.jacobians.subject import Subject, apart
+from kernelab.autodiff.jacobians.subject import Subject, outside_transforms
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.data_classes import dataclass
@@ -78,7 +78,7 @@ class TaylorReport(ShownOnce):
 def taylor(subject: Subject) -> TaylorReport:
     """The Taylor test of a subject, all inputs moved together."""
     rng = np.random.default_rng(len(subject.sources))
-    with apart("taylor_test"):
+    with outside_transforms("taylor_test"):
         adjoint = Trace(subject, Wide(BASE))
         u = [directions(rng, t.count, t.count)[:1] for t in adjoint.targets]
         starts = [numbers(source.elements) for source in subject.sources]

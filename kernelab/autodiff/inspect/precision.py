@@ -1,11 +1,11 @@
-"""Digits lost by line: a kernel or a tape in its own precision beside float64, forwards and backwards."""
+"""Loss of precision by line: a kernel or tape in its own precision and in float64, forwards and backwards."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelab.autodiff.checks.lost_digits import Loss, SideBySide, compared
 from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError
-from kernelab.autodiff.jacobians.subject import apart, of_function, of_kernel
+from kernelab.autodiff.jacobians.subject import of_function, of_kernel, outside_transforms
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.tape.seeds import values_of
 from kernelab.autodiff.tape.tape import Tape
@@ -95,7 +95,7 @@ def precision(
         raise no_grid(kernel_or_tape, [*inputs, *outputs])
     else:
         subject = of_kernel(kernel_or_tape, dim, inputs, outputs, "precision")
-    with apart("precision"):
+    with outside_transforms("precision"):
         level, _ = compared(subject)
     return _made(subject.name, level)
 
@@ -106,7 +106,7 @@ def _of_tape(tape: Tape, loss: array | None, grads: Mapping[array, Any] | None) 
         hint = "write kl.precision(tape, loss=loss), or call tape.backward(loss) first"
         raise TapeError(Diagnostic("say what the gradient is of", code="precision", hint=hint))
     records, level, bars = tuple(tape), SideBySide(), Adjoints()
-    with apart("precision"):
+    with outside_transforms("precision"):
         try:
             run, reverse, _ = Line(records, "save").reversed_run(len(records), level)
         except NotReplayableError as reason:

@@ -96,7 +96,7 @@ def trace_thread(
     arguments = [a if isinstance(a, array) else p for a, p in zip(call.arguments, parts[1:], strict=True)]
     bars = call.bars(reverse, adjoints)
     barred = [bars[i] for i in reverse.active]
-    way = Way(reverse.unmerged, call.grid, linear, keeps, expressions)
+    way = ThreadRunner(reverse.unmerged, call.grid, linear, keeps, expressions)
     wide = None if compare is None else way.widened(kernel, arguments, barred)
     primal, adjoint = way.run(arguments, barred)
     if wide is not None:
@@ -146,7 +146,7 @@ def trace_record(
     linear = int(np.ravel_multi_index(position, launch.grid.extents))
     saved, adjoints = launch.saved(), sweep_on_copies(records, seeds, end=k % len(records) + 1)
     again, wide = as_launched(launch), None
-    way = Way(reverse.unmerged, launch.grid, linear, keeps, expressions)
+    way = ThreadRunner(reverse.unmerged, launch.grid, linear, keeps, expressions)
     if compare is not None:
         wide = way.widened(launch.kernel, _arguments(launch, again), launch.bars(adjoints))
     swept = way.watched(reverse.unmerged.adjoint, launch.adjoint_parts(adjoints, saved))
@@ -191,7 +191,7 @@ def _is_handed_on(one: Seen, totals: Mapping[tuple[int, str], Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ThreadRunner:
     """How one thread runs: forth and back, with what is kept of it."""
 
     programs: Vjp

@@ -160,7 +160,7 @@ class _Copier:
 
 
 @contextmanager
-def apart(what: str) -> Iterator[None]:
+def outside_transforms(what: str) -> Iterator[None]:
     """A context without recording; GradientError inside a transform, whose lanes it could not see."""
     if isinstance(RECORDER.get(), Level):
         hint = "use kl.func.jacrev or kl.func.jacfwd there: transforms compose with one another"

@@ -1,4 +1,4 @@
-"""Adjoints whose sums are gathered by element: which launches run them, and how.
+"""Launches of adjoints that gather: which launches can run them, and with which arguments.
 
 That is decided by the size, the shapes and the numbers of a launch alone, so that it gives the same in every
 run.  Knows programs and packed arguments; must not know records.

@@ -1,4 +1,4 @@
-"""Records other than launches: copies, overwrites by the host, Python functions with derivatives."""
+"""Records other than launches: copies, overwrites by the host, and Python functions with derivatives."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Sums of adjoints of 16 bits in float32: a bfloat16 that sums ones stops at 256, a float16 at 2048.
+"""Accumulation of 16-bit adjoints in float32: a bfloat16 that sums ones stops at 256, a float16 at 2048.
 
     w (bfloat16) read by 1000 launches     w_bar += each launch's share, in float32; rounded once, at the end
 

@@ -1,4 +1,4 @@
-"""Calls of Python functions whose derivative is another Python function: what each run of them gives."""
+"""Python functions with user-written derivatives, called in transforms and on tapes."""
 
 import inspect
 import sys

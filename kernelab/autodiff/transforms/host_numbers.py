@@ -1,4 +1,4 @@
-"""Values of the host as arguments of transforms: inside arrays of one element, outside values again.
+"""Numbers as arguments of transforms: arrays of one element inside the function, numbers again outside.
 
 Inside of another transform results stay arrays, so that no derivative ends in a number of the host.
 """
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.transforms.levels import BASE, current
-from kernelab.autodiff.transforms.transforms import Apart, taken_apart
+from kernelab.autodiff.transforms.transforms import Flattened, with_flat_structs
 from kernelab.autodiff.transforms.trees import is_whole, mapped, positions, rebuilt, scalar_shape, shaped
 from kernelab.data_classes import dataclass, replace
 from kernelab.frontend import UserFunction
@@ -61,12 +61,12 @@ def _type(value: Any, stated: object) -> Value | None:
 class Opened:
     """Arguments with arrays of one element at `numbers`, of which those at `chosen` are differentiated.
 
-    `apart` has the fields of structs as arguments; `closes` says that results become values again.
+    `flat` has the fields of structs as arguments; `closes` says that results become values again.
     """
 
     args: list[Any]
     chosen: tuple[int, ...]
-    apart: Apart
+    flat: Flattened
     numbers: frozenset[int]
     closes: bool
     is_of_kernels: bool
@@ -74,7 +74,7 @@ class Opened:
     @property
     def call(self) -> tuple[Callable[..., Any], list[Any], tuple[int, ...]]:
         """The function, its arguments and the positions of the arrays that are differentiated."""
-        return self.apart.func, self.apart.args, self.apart.chosen
+        return self.flat.func, self.flat.args, self.flat.chosen
 
     def as_arrays(self) -> "Opened":
         """The same arguments with results that stay arrays."""
@@ -108,10 +108,10 @@ class Opened:
 
     def shapes(self) -> list[tuple[int, ...]]:
         """The shape of each differentiated array, without the axis of a single value."""
-        apart = self.apart
+        flat = self.flat
         return [
-            scalar_shape(apart.args[k])[self._is_value(n) and apart.args[k].shape == (1,) :]
-            for n, k in zip(apart.owners, apart.chosen, strict=True)
+            scalar_shape(flat.args[k])[self._is_value(n) and flat.args[k].shape == (1,) :]
+            for n, k in zip(flat.owners, flat.chosen, strict=True)
         ]
 
 
@@ -131,9 +131,9 @@ def opened(func: Callable[..., Any], args: Sequence[Any], argnums: Any) -> Opene
             numbers.add(n)
     is_outer = current() is BASE and not any(isinstance(arg, array) for arg in args)
     chosen = positions(func, arguments, argnums)
-    apart = taken_apart(func, arguments, chosen)
+    flat = with_flat_structs(func, arguments, chosen)
     closes, is_of_kernels = is_outer and bool(numbers or function), function is not None
-    return Opened(arguments, chosen, apart, frozenset(numbers), closes, is_of_kernels)
+    return Opened(arguments, chosen, flat, frozenset(numbers), closes, is_of_kernels)
 
 
 def stated_types(function: UserFunction | None) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Levels: a transform's handling of the programs that a function runs.
+"""Levels: each transform replaces the programs that a function runs, and hands them to the next level.
 
 A transform runs the user's function at a level of its own.  The level replaces every program by one derived
 of it, over more arrays, and hands that to its parent; the last parent, `Base`, runs it:

@@ -44,7 +44,7 @@ Function = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class Flattened:
     """A function, its arguments, and the positions of those chosen, which are all arrays.
 
     `owners` are the positions of the arguments that these arrays are, or are fields of.
@@ -56,11 +56,11 @@ class Apart:
     owners: tuple[int, ...]
 
 
-def taken_apart(func: Function, args: Sequence[Any], chosen: Sequence[int]) -> Apart:
+def with_flat_structs(func: Function, args: Sequence[Any], chosen: Sequence[int]) -> Flattened:
     """The function with the fields of struct arguments as arguments; itself where there are none."""
     places = dict.fromkeys(n for n in chosen if is_struct(args[n]))
     if not places:
-        return Apart(func, list(args), tuple(chosen), tuple(chosen))
+        return Flattened(func, list(args), tuple(chosen), tuple(chosen))
     arguments, taken, names = list(args), {}, {}
     for n in places:
         first = len(arguments)
@@ -70,7 +70,7 @@ def taken_apart(func: Function, args: Sequence[Any], chosen: Sequence[int]) -> A
     of_parts = _of_parts(func, args, taken)
     of_parts.__kernelab_parts__ = names  # type: ignore[attr-defined]
     pairs = [(k, n) for n in chosen for k in taken.get(n, (n,))]
-    return Apart(of_parts, arguments, tuple(k for k, _ in pairs), tuple(n for _, n in pairs))
+    return Flattened(of_parts, arguments, tuple(k for k, _ in pairs), tuple(n for _, n in pairs))
 
 
 def _of_parts(func: Function, args: Sequence[Any], taken: Mapping[int, Sequence[int]]) -> Function:

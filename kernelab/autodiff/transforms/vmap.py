@@ -1,4 +1,4 @@
-"""`vmap`: one call of a function for many lanes.
+"""The transform `vmap`: one call of a function for many lanes.
 
 Splits the arguments into lanes, and joins the lanes of what the function returns.
 """

@@ -1,4 +1,4 @@
-"""Interrupts of a notebook's cell, for the launches in threads that the cell has started.
+"""Interrupts of a notebook's cell, delivered to launches in other threads that the cell has started.
 
 A signal reaches the main thread alone.  So that no launch runs on where nobody can end it, one in another
 thread ends, too, while the main thread handles the interrupt of the cell that has started that thread, and

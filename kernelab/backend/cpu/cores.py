@@ -1,4 +1,4 @@
-"""The cores of the machine: threads that wait for work, and work in parts that several of them take in order.
+"""A thread pool for the parts of one launch: helpers wait for work, and take parts in order.
 
 The thread that has the work takes part itself, and asks for help once its first parts have shown that the
 rest takes longer than it takes to wake somebody.  It never waits for a thread that has not begun: so launches

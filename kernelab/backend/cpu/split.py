@@ -1,4 +1,4 @@
-"""Which launches are cut into parts, and where: by their grid and their text, never by the number of cores.
+"""Partition of large launches into parts that cores may share; the same parts on any number of cores.
 
 A part is a box of the grid, and parts follow one another in the order of the threads.  A launch is cut if its
 threads are proven to touch no element that another one changes (`passes/access/independence.py`), its arrays

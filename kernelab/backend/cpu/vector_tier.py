@@ -1,4 +1,4 @@
-"""Vector code of the CPU: which functions have it, for how many lanes, and the libraries they are built into.
+"""The vector tier of the CPU: which functions have vector code, for how many lanes, and its libraries.
 
 Knows files, compilers and ctypes; must not know arrays or tapes.
 """

@@ -1,4 +1,4 @@
-"""What the codes of a CUDA driver mean, and what to do about them, as errors for users."""
+"""Error codes of the CUDA driver: what each means and what to do, as errors for users."""
 
 from kernelab.errors import BuildError, Diagnostic, KernelError, KernelMemoryError
 

@@ -1,4 +1,4 @@
-"""Places what a thread of a kernel has for itself: on the stack, or in memory from malloc where it is large.
+"""Per-thread memory in generated code: on the stack, or from malloc where it is large.
 
 The stack is that of the thread that launches, which a user may have given a few hundred kilobytes; and the
 derivatives of a kernel have its local arrays twice, and twice again.

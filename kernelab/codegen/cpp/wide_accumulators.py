@@ -24,7 +24,7 @@ from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, Scalar, bfloat16, bytes_of, float16, float32, scalar_of, size_of
-from kernelab.passes.access.independence import is_apart
+from kernelab.passes.access.independence import threads_are_disjoint
 
 FEW = 1 << 20
 """With fewer additions in a launch float32 loses nothing that matters."""
@@ -59,7 +59,7 @@ def _is_apart(
 ) -> bool:
     """Whether the element of an addition is another one in each thread and each of these iterations."""
     counted = {var for turn in turns for var in turn.counted}
-    return is_apart(function, [stmt.indices], may_wrap=may_wrap) and counted <= {*stmt.indices}
+    return threads_are_disjoint(function, [stmt.indices], may_wrap=may_wrap) and counted <= {*stmt.indices}
 
 
 def _sums(function: ir.Function) -> Iterator[tuple[ir.Atomic, tuple["_Turns", ...]]]:

@@ -1,4 +1,4 @@
-"""The interior of a launch: the threads for which branches at its borders come out as they usually do.
+"""Interior splitting: the part of a launch in which the boundary conditions of all threads come out alike.
 
     if i > 0 and j > 0 and j < n - 1:       in a row with i > 0: the threads of j from 1 to n - 1
 

@@ -1,4 +1,4 @@
-"""What vector code tests before it runs: its launch, as C++, and the checks of its threads, without effects.
+"""The guard of vector code: C++ that tests a launch, and the checks of its threads, before any effect.
 
 A launch that fails one of the tests runs scalar code.  Where a function is to check an index after it has
 changed something, vector code runs all checks of a group first:

@@ -1,4 +1,4 @@
-"""How the values of a function vary between neighbouring threads: decides what vector code keeps in scalars.
+"""Uniformity analysis: how values vary between neighbouring threads, which decides what stays a scalar.
 
     i: linear      the last thread index, and its sums with uniform integers: one more in each next thread
     n: uniform     constants, parameters, outer thread indices, loop indices, and what is computed of these

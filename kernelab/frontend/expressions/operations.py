@@ -1,4 +1,4 @@
-"""Casts and constructors, and operations whose lowering is more than an application of a record.
+"""Lowers casts, constructors, and operations that need more than the application of a record.
 
 `float(x)`, `vec3(x, y, z)`, `matrix(..., shape=(2, 3))` and `identity(n)` make values.  `/` of ints gives a
 float, `//` and `%` follow Python, and an integer divisor is checked before it is used.

@@ -21,8 +21,8 @@ from kernelab.passes.access.affine_forms import (
     Counter,
     Extent,
     Form,
-    Given,
     Guard,
+    IntParam,
     Step,
     Thread,
     Trips,
@@ -70,7 +70,7 @@ class Walker:
     def __init__(self, function: ir.Function) -> None:
         self.positions = {param: i for i, param in enumerate(function.params)}
         self.forms: dict[ir.Var, Form | None] = {
-            param: single(Given(i)) for param, i in self.positions.items() if param.type in _SIGNED
+            param: single(IntParam(i)) for param, i in self.positions.items() if param.type in _SIGNED
         }
         for axis, thread in enumerate(function.threads):
             leaf = Thread(axis if len(function.threads) > 1 else None)

@@ -24,8 +24,8 @@ from kernelab.passes.access.affine_forms import (
     Counter,
     Extent,
     Form,
-    Given,
     Guard,
+    IntParam,
     Leaf,
     Pace,
     Thread,
@@ -194,7 +194,7 @@ def _uses(forms: Iterable[Form]) -> set[int]:
     for form in forms:
         for leaf, _ in form.terms:
             match leaf:
-                case Given(position) | Extent(position):
+                case IntParam(position) | Extent(position):
                     positions.add(position)
                 case Applied(_, args):
                     positions |= _uses(args)
@@ -315,7 +315,7 @@ def range_of(form: Form, situation: Situation) -> Range | None:
 
 def _leaf_range(leaf: Leaf, situation: Situation) -> Range | None:
     match leaf:
-        case Given(position):
+        case IntParam(position):
             value = int(situation.arguments[position])
             return Range(value, value, 0)
         case Extent(position, axis):

@@ -1,6 +1,6 @@
 """Affine forms: integers as a constant plus multiples of leaves, and counters that grow evenly in a loop.
 
-    x[3 * i + n - 1]        the index is Form(-1, ((Thread, 3), (Given, 1)))
+    x[3 * i + n - 1]        the index is Form(-1, ((Thread, 3), (IntParam, 1)))
 
 Leaves are integer parameters, extents of arrays, thread indices, loop counters, and operations that are not
 linear.  `access_forms` makes forms of a function, `access_regions` gives them values.
@@ -22,7 +22,7 @@ from kernelab.lang.types import Scalar
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class IntParam:
     """The integer parameter at a position."""
 
     position: int
@@ -86,7 +86,7 @@ class Applied:
     number: int = 0
 
 
-Leaf = Given | Extent | Thread | Counter | Trips | Applied
+Leaf = IntParam | Extent | Thread | Counter | Trips | Applied
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Form:
 def is_uniform(leaf: Leaf) -> bool:
     """Whether a leaf is the same in every thread and iteration of a launch."""
     match leaf:
-        case Given() | Extent():
+        case IntParam() | Extent():
             return True
         case Thread() | Counter() | Trips():
             return False

@@ -103,7 +103,7 @@ def _accesses(block: ir.Block, in_loop: bool) -> Iterator[tuple[ir.Load | ir.Sto
 
 def _owned(function: ir.Function, use: Use) -> bool:
     """Whether no two threads meet at an element of an array."""
-    return is_apart(function, use.places, {index for index, _ in use.pinned or ()})
+    return threads_are_disjoint(function, use.places, {index for index, _ in use.pinned or ()})
 
 
 def independent(function: ir.Function) -> bool:
@@ -151,7 +151,9 @@ def may_meet(function: ir.Function) -> bool:
     for stmt in ir.walk(function.body):
         if isinstance(stmt, ir.Store) and stmt.array not in own:
             stores.setdefault(stmt.array, []).append(stmt.indices)
-    return not independent(function) or not all(is_apart(function, places) for places in stores.values())
+    return not independent(function) or not all(
+        threads_are_disjoint(function, places) for places in stores.values()
+    )
 
 
 def summed(function: ir.Function) -> frozenset[str]:
@@ -178,7 +180,7 @@ def own_atomics(function: ir.Function) -> frozenset[ir.Atomic]:
     own = {
         array
         for array in {stmt.array for stmt in atomics} - shared
-        if is_apart(function, uses(function)[array].places)
+        if threads_are_disjoint(function, uses(function)[array].places)
     }
     return frozenset(stmt for stmt in atomics if stmt.array in own)
 
@@ -217,7 +219,7 @@ def _pins(function: ir.Function) -> dict[ir.Stmt, frozenset[Pin]]:
     return by_stmt
 
 
-def is_apart(
+def threads_are_disjoint(
     function: ir.Function,
     places: Sequence[tuple[ir.Atom, ...]],
     pinned: Collection[ir.Var] = (),
@@ -344,7 +346,7 @@ class Contest:
     def settled(self, reading: Situation, changing: Situation) -> bool:
         """Whether it is, given what the two regions ask about a launch."""
         read, change = self.read.box(reading), self.change.box(changing)
-        if read is None or change is None or apart(read, change):
+        if read is None or change is None or disjoint(read, change):
             return True
         return self.proof and not (self.read.wraps(reading) or self.change.wraps(changing))
 
@@ -372,12 +374,12 @@ def contests(function: ir.Function) -> Mapping[int, tuple[Contest, ...]]:
     return contested
 
 
-def apart(a: Box, b: Box) -> bool:
+def disjoint(a: Box, b: Box) -> bool:
     """Whether two boxes of one array have no element in common."""
-    return any(map(_axes_apart, a, b))
+    return any(map(_axes_disjoint, a, b))
 
 
-def _axes_apart(a: tuple[int, int, int], b: tuple[int, int, int]) -> bool:
+def _axes_disjoint(a: tuple[int, int, int], b: tuple[int, int, int]) -> bool:
     (low, count, step), (other, others, other_step) = a, b
     if low + (count - 1) * step < other or other + (others - 1) * other_step < low:
         return True

@@ -1,4 +1,4 @@
-"""Gathered sums: what threads add to the elements around them, collected by each element instead.
+"""Scatter to gather: where threads of an adjoint add to neighbours, each element collects its sum instead.
 
     before    g = y_bar[i]; y_bar[i] = 0; x_bar[i - 1] += a * g; x_bar[i + 1] += b * g
     sums      x_bar[p] += a * y_bar[p + 1] + b * y_bar[p - 1]
@@ -22,7 +22,7 @@ from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import float32, int32, scalar_of
 from kernelab.passes.access.access_forms import Walker
 from kernelab.passes.access.access_regions import Situation, range_of
-from kernelab.passes.access.affine_forms import Extent, Form, Given, Guard, Thread, is_uniform
+from kernelab.passes.access.affine_forms import Extent, Form, Guard, IntParam, Thread, is_uniform
 from kernelab.passes.access.independence import changed, independent
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.simplify import simplify
@@ -220,7 +220,7 @@ def _is_shift(form: Form) -> bool:
     return len(others) <= 1 and is_thread and all(isinstance(leaf, _KNOWN) for leaf, _ in form.terms)
 
 
-_KNOWN = Thread | Given | Extent
+_KNOWN = Thread | IntParam | Extent
 
 
 def _thread_of(form: Form) -> Thread | None:
@@ -359,7 +359,7 @@ class _Gathering:
         """What is the same in the whole launch."""
         total: ir.Atom = integer(form.const)
         for leaf, factor in form.terms:
-            assert isinstance(leaf, Given | Extent)
+            assert isinstance(leaf, IntParam | Extent)
             value: ir.Atom = self.original.params[leaf.position]
             if isinstance(leaf, Extent):
                 value = self.builder.let(SHAPE, (value, integer(leaf.axis)), int32)

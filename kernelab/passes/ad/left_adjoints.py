@@ -1,4 +1,4 @@
-"""Adjoints that leave those of what was stored as they are, where nobody asks for these any more.
+"""Adjoint programs that skip clearing the cotangents of stored elements, where nobody reads these again.
 
 before    g = y_bar[i]; y_bar[i] = 0; x_bar[i] += a * g
 after     g = y_bar[i]; x_bar[i] += a * g

@@ -1,4 +1,4 @@
-"""The current recorder, its base class, and the place in the user's code that called.
+"""The current recorder of launches, its base class, and the line of the user's code that called.
 
 The runtime reports to the recorder of the current context; it knows no tape.
 """

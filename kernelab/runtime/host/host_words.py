@@ -1,4 +1,4 @@
-"""Functions of the language called on the host: some compute there, the others raise an error."""
+"""Functions of the language called on the host: some compute a value there, the others raise an error."""
 
 from functools import cache
 from typing import Any

@@ -43,9 +43,9 @@ from kernelab.runtime.kernel.loading import (
     refuse_unknown,
     warn_of,
 )
+from kernelab.runtime.kernel.pickling import Def, Text
 from kernelab.runtime.kernel.signature import stated
 from kernelab.runtime.kernel.texts import Made, compile_source
-from kernelab.runtime.kernel.travel import Def, Text
 
 Decorator = Callable[[Callable[..., Any]], Any]
 Rule = tuple[Callable[..., Any], Mapping[str, Any], bool]

@@ -36,9 +36,9 @@ from kernelab.runtime.kernel.loading import (
     parsed,
     refuse_unknown,
 )
+from kernelab.runtime.kernel.pickling import Def, Part, Text
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.kernel.signature import types_of
-from kernelab.runtime.kernel.travel import Def, Part, Text
 from kernelab.settings import Check, settings
 
 if TYPE_CHECKING:

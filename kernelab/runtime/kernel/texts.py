@@ -20,7 +20,7 @@ from kernelab.frontend.meaning.source import parse
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.travel import (
+from kernelab.runtime.kernel.pickling import (
     Part,
     by_token,
     captured,

@@ -173,7 +173,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         checked = _checked(kernel, grid, arguments, parts)
     if recorder is not None and record_tape:
         if not usual:
-            _set_apart(kernel, arguments)
+            _clone_numbers(kernel, arguments)
         _record(kernel, grid, tuple(arguments), parts[1:], structs)
     else:
         if recorder is not None:
@@ -233,7 +233,7 @@ def _refuse_late_sums(kernel: Kernel, arguments: Sequence[Any]) -> None:
             raise LaunchError(replace(diagnostic, message=f"{shared}: {diagnostic.message}"))
 
 
-def _set_apart(kernel: Kernel, arguments: list[Any]) -> None:
+def _clone_numbers(kernel: Kernel, arguments: list[Any]) -> None:
     """Clone arrays that stand for numbers and that the launch changes: every thread sees the old value."""
     plan = kernel.plan
     for i in plan.numbers:

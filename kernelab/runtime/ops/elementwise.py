@@ -36,11 +36,11 @@ from kernelab.runtime.memory.streams import configured
 from kernelab.runtime.ops.operands import (
     INDICES,
     Pattern,
-    apart,
     argument,
     arrays_of,
     broadcast,
     callee_of,
+    copied_if_overlapping,
     declared,
     function_of,
     goes_through,
@@ -147,7 +147,7 @@ def change(symbol: str, target: Any, other: Any) -> Any:
         return target.assign(change(symbol, target.contiguous(), other))
     callee, (first, *rest) = _operation(symbol, (target, plain(other)))
     broadcast(first, *rest, within=target.shape)
-    rest = [apart(operand, target) for operand in rest]
+    rest = [copied_if_overlapping(operand, target) for operand in rest]
     key = tuple(pattern(operand, target.shape) for operand in rest)
     try:
         kernel = _changing(f"array_i{_NAMES[symbol]}", callee, target.type, key)
@@ -219,7 +219,7 @@ def _prepared(
         outs = tuple(arrays)
     _check(callee, outs, len(results), shape)
     for out in outs:
-        inputs = [apart(a, out) for a in inputs]
+        inputs = [copied_if_overlapping(a, out) for a in inputs]
     key = tuple(pattern(a, outs[0].shape) for a in inputs)
     try:
         return _mapping(name, callee, key, tuple(out.type for out in outs)), inputs, outs

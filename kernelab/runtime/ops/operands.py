@@ -307,7 +307,7 @@ def broadcast(*operands: Any, within: tuple[int, ...] | None = None) -> tuple[in
     return shape
 
 
-def apart(values: Any, target: array) -> Any:
+def copied_if_overlapping(values: Any, target: array) -> Any:
     """The operand, or a copy of it where writing `target` would change elements before they are read."""
     if not isinstance(values, array) or values.allocation is not target.allocation:
         return values

@@ -1,4 +1,4 @@
-"""Kernels and functions in pickles: by their text, and by what that takes from the names around it.
+"""Pickling of kernels and functions: by their text, and the values that it captures from around it.
 
 Where a pickle is read, the text is compiled once in a process, and what is read again is the same object.
 """
