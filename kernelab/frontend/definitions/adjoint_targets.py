@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic
 from kernelab.frontend.definitions.definitions import Template, template
+from kernelab.frontend.expressions.struct_values import atoms_of, with_atoms
 from kernelab.frontend.meaning.meanings import (
-    ArrayRef,
     Bound,
     Meaning,
     StructArrayRef,
@@ -27,11 +27,11 @@ from kernelab.frontend.meaning.meanings import (
 )
 from kernelab.frontend.meaning.name_lookup import is_word
 from kernelab.frontend.meaning.syntax_trees import is_none, leaves, returning
-from kernelab.lang.build import zero
-from kernelab.lang.ir import Var
+from kernelab.lang.build import type_of, zero
+from kernelab.lang.ir import Atom, Var
 from kernelab.lang.structs import Struct, StructArray
 from kernelab.lang.structs import leaves as leaves_of
-from kernelab.lang.types import Type, is_differentiable
+from kernelab.lang.types import Array, Type, is_differentiable
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,8 @@ def has_floats(kind: Bound) -> bool:
 
 def is_float(meaning: Meaning) -> bool:
     """Whether an argument has a derivative, or something in it has."""
-    match meaning:
-        case Typed():
-            return is_differentiable(meaning.type)
-        case ArrayRef(var):
-            return is_differentiable(var.type)
-        case TupleOf(items, Struct()):
-            return any(map(is_float, items))
-        case StructArrayRef(vars=vars):
-            return any(is_differentiable(var.type) for var in vars)
-        case _:
-            return False
+    is_tuple = isinstance(meaning, TupleOf) and meaning.struct is None
+    return not is_tuple and any(is_differentiable(atom.type) for atom in atoms_of(meaning))
 
 
 def bars(rule: Template, inputs: Mapping[str, Meaning]) -> dict[str, Bar]:
@@ -86,40 +77,28 @@ def bars(rule: Template, inputs: Mapping[str, Meaning]) -> dict[str, Bar]:
 
 
 def _bar(name: str, meaning: Meaning) -> Meaning:
-    match meaning:
-        case Typed() if is_float(meaning):
-            return Typed(zero(meaning.type))
-        case ArrayRef(var) if is_float(meaning):
-            return replace(meaning, var=Var(var.type, name, var.span))
-        case TupleOf(items, Struct(_, fields)):
-            entries = zip(fields, items, strict=True)
-            return meaning.of([_bar(f"{name}.{entry.name}", item) for entry, item in entries])
-        case StructArrayRef(_, struct, vars, indices):
-            own = [_leaf(name, var) for var in vars]
-            return StructArrayRef(name, struct, tuple(own), indices)
-        case _:
-            return meaning
+    """The adjoint of an argument: zeros for its floats, parameters of their own for its arrays."""
 
+    def own(atom: Atom) -> Atom:
+        if not is_differentiable(atom.type):
+            return atom
+        if not isinstance(atom, Var) or not isinstance(atom.type, Array):
+            return zero(type_of(atom))
+        return Var(atom.type, ".".join([name, *atom.hint.split(".")[1:]]), atom.span)
 
-def _leaf(name: str, var: Var) -> Var:
-    if not is_differentiable(var.type):
-        return var
-    return Var(var.type, ".".join([name, *var.hint.split(".")[1:]]), var.span)
+    bar = with_atoms(meaning, own)
+    return replace(bar, name=name) if isinstance(bar, StructArrayRef) else bar
 
 
 def float_part(tangent: Meaning, primal: Meaning) -> Meaning:
     """A tangent whose values other than floats are those of the primal."""
-    match tangent, primal:
-        case TupleOf(dots, Struct()), TupleOf(items, _):
-            return tangent.of([float_part(dot, item) for dot, item in zip(dots, items, strict=True)])
-        case StructArrayRef(name, struct, dots, indices), StructArrayRef(vars=vars):
-            pairs = zip(dots, vars, strict=True)
-            own = tuple(dot if is_differentiable(dot.type) else var for dot, var in pairs)
-            return StructArrayRef(name, struct, own, indices)
-        case ArrayRef(var), ArrayRef() if is_float(tangent):
-            return replace(primal, var=var)
-        case _:
-            return tangent if is_float(tangent) else primal
+    values = iter([*atoms_of(primal)])
+
+    def part(dot: Atom) -> Atom:
+        value = next(values)
+        return dot if is_differentiable(dot.type) else value
+
+    return with_atoms(tangent, part)
 
 
 def is_adjoint(node: ast.expr) -> bool:

@@ -20,7 +20,7 @@ from kernelab.errors import Diagnostic, Related, Span, counted
 from kernelab.frontend.definitions.adjoint_targets import Adjoints, bars, float_part, has_floats, is_float
 from kernelab.frontend.definitions.definitions import Template, template
 from kernelab.frontend.definitions.functions import UserFunction, as_meaning, lower_rule
-from kernelab.frontend.expressions import struct_values
+from kernelab.frontend.expressions.struct_values import vars_of
 from kernelab.frontend.meaning.frame import BrokenCall, Mistake, evaluated
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
@@ -268,7 +268,7 @@ class _Lowering:
         inputs = list(params.items())[: len(self.inputs)]
         owns = self.own([meaning for _, meaning in inputs])
         for (name, _), own in zip(inputs, owns, strict=True):
-            tangents = struct_values.vars_of(params[dots[name]]) if name in dots else ()
+            tangents = vars_of(params[dots[name]]) if name in dots else ()
             for array, dot in zip(own, tangents, strict=False):
                 if array in changed and is_differentiable(array.type) and dot not in by_rule:
                     what = f"{self.callee.name} changes {array.hint}"
@@ -279,7 +279,7 @@ class _Lowering:
         """The parameters of the function that belong to each argument."""
         left = iter(self.function.params)
         for meaning in inputs:
-            yield [next(left) for _ in struct_values.vars_of(meaning)]
+            yield [next(left) for _ in vars_of(meaning)]
 
 
 def _of_floats(function: Function) -> Function:

@@ -13,7 +13,8 @@ from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.expressions.joins import RETURNED
-from kernelab.frontend.meaning import array_views, trial, unsupported
+from kernelab.frontend.expressions.struct_values import computed_atoms, type_of, vars_of
+from kernelab.frontend.meaning import trial, unsupported
 from kernelab.frontend.meaning.frame import BrokenCall, Frame, Mistake, Recursion
 from kernelab.frontend.meaning.meanings import (
     Arguments,
@@ -24,11 +25,11 @@ from kernelab.frontend.meaning.meanings import (
     Instance,
     Meaning,
     Parameter,
+    StructArrayRef,
     TupleOf,
     TupleType,
     Typed,
     Weak,
-    is_struct,
 )
 from kernelab.frontend.meaning.name_lookup import Constants, meaning_of
 from kernelab.frontend.meaning.syntax_trees import is_none, leaves, returns_value, states_result
@@ -271,9 +272,9 @@ class UserFunction(Offers, Single, Displayed):
 
 def _instance(frame: Frame, params: Mapping[str, Meaning], name: str, span: Span) -> Instance:
     results = frame.env.get(RETURNED)
-    yields = array_views.run_time_atoms(results)
+    yields = computed_atoms(results)
     # What is not a float in the adjoint or the tangent of a struct is a parameter already.
-    vars = tuple(dict.fromkeys(var for meaning in params.values() for var in struct_values.vars_of(meaning)))
+    vars = tuple(dict.fromkeys(var for meaning in params.values() for var in vars_of(meaning)))
     function = Function(name, vars, frame.builder.close(*yields), (), span)
     return Instance(verify(function), results, tuple(frame.late_sums))
 
@@ -368,9 +369,9 @@ def _match(parameter: Parameter, value: Meaning) -> int:
     wanted = parameter.type
     if wanted is None:
         return 1
-    if is_struct(value):
-        return 2 if struct_values.type_of(value) == wanted else 0
     match value:
+        case TupleOf() | ArrayRef() | StructArrayRef():
+            return 2 if type_of(value) == wanted else 0
         case Typed() if not value.is_weak:
             return 2 if value.type == wanted else 0
         case Weak(bool()):
@@ -381,7 +382,5 @@ def _match(parameter: Parameter, value: Meaning) -> int:
             return 2 if wanted == value.type else int(isinstance(wanted, Scalar) and wanted != bool_)
         case Weak() | Typed():
             return 2 if wanted == float32 else int(isinstance(wanted, Scalar) and wanted.is_float)
-        case ArrayRef():
-            return 2 if array_views.type_of(value) == wanted else 0
         case _:
             return 0

@@ -17,6 +17,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Sp
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
 from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.expressions import struct_values
+from kernelab.frontend.expressions.struct_values import vars_of
 from kernelab.frontend.meaning import array_views, unsupported
 from kernelab.frontend.meaning.annotations import open_ndim
 from kernelab.frontend.meaning.frame import BrokenCall, Frame, Mistake
@@ -135,7 +136,7 @@ def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
     errors += frame.diagnostics
     if errors or frame.broken:
         return Outcome(None, tuple(errors), tuple(frame.notes))
-    vars = tuple(var for meaning in params.values() for var in struct_values.vars_of(meaning))
+    vars = tuple(var for meaning in params.values() for var in vars_of(meaning))
     function = Function(template.name, vars, frame.builder.close(), frame.threads, template.span)
     if (exceeded := too_large(function) or array_views.too_many_locals(function)) is not None:
         return Outcome(None, (exceeded,), tuple(frame.notes))
@@ -436,7 +437,7 @@ def one_thread(function: UserFunction, bound: Sequence[Bound]) -> KernelDefiniti
 
 
 def _vars(formal: Formal) -> tuple[Var, ...]:
-    return struct_values.vars_of(struct_values.parameter(formal.name, formal.type, formal.span))
+    return vars_of(struct_values.parameter(formal.name, formal.type, formal.span))
 
 
 def _results(

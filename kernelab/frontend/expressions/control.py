@@ -27,6 +27,7 @@ from kernelab.frontend.expressions.joins import (
     mixed,
     view_sides,
 )
+from kernelab.frontend.expressions.struct_values import atoms_of
 from kernelab.frontend.meaning import array_views
 from kernelab.frontend.meaning.frame import Frame, Mistake, WeakType
 from kernelab.frontend.meaning.meanings import (
@@ -160,7 +161,7 @@ class _Carries:
 
     def keep(self, opened: Meaning) -> None:
         """Yield what was carried in."""
-        self.yields += [atom for atom in array_views.run_time_atoms(opened) if atom in self.slots]
+        self.yields += [atom for atom in atoms_of(opened) if atom in self.slots]
 
     def flag(self, value: Atom, name: str) -> int | None:
         """Carry a flag that starts false in each iteration; None if it never is anything else."""
@@ -285,7 +286,7 @@ def _parts(opened: Meaning, entry: Side, end: Side) -> Iterator[tuple[Meaning, S
             for item, start, last in zip(items, entry.value.items, ends, strict=True):
                 yield from _parts(item, Side(start, entry.span), Side(last, end.span))
         case (ArrayRef()) as view, after if array_views.alike(view, after):
-            atoms = map(Typed, array_views.atoms(view))
+            atoms = map(Typed, view.atoms)
             yield from zip(atoms, view_sides(entry, 0), view_sides(end, 0), strict=True)
         case _:
             yield opened, entry, end

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, Related, Span
+from kernelab.frontend.expressions.struct_values import computed_atoms, with_atoms
 from kernelab.frontend.meaning import array_views
 from kernelab.frontend.meaning.frame import Frame, Mistake, WeakType
 from kernelab.frontend.meaning.meanings import (
@@ -92,7 +93,7 @@ def mapped(value: Meaning, origin: Origin, name: str, change: Change) -> Meaning
             labelled = ((item, (*origin, k), whole.label(name, k)) for k, item in enumerate(items))
             return whole.of([mapped(*part, change) for part in labelled])
         case ArrayRef():
-            atoms = enumerate(array_views.atoms(value))
+            atoms = enumerate(value.atoms)
             return _with_parts(value, [change(Typed(atom), (*origin, k), name) for k, atom in atoms])
         case Weak() | Typed():
             return change(value, origin, name)
@@ -101,7 +102,8 @@ def mapped(value: Meaning, origin: Origin, name: str, change: Change) -> Meaning
 
 
 def _with_parts(view: ArrayRef, parts: Sequence[Meaning]) -> Meaning:
-    return array_views.with_atoms(view, [part.atom for part in parts if isinstance(part, Typed)])
+    left = iter([part.atom for part in parts if isinstance(part, Typed)])
+    return with_atoms(view, lambda atom: atom if atom is view.var else next(left))
 
 
 def join(frame: Frame, origin: Origin, name: str, sides: Sequence[Side], meetings: list[Meeting]) -> Meaning:
@@ -126,7 +128,7 @@ def join(frame: Frame, origin: Origin, name: str, sides: Sequence[Side], meeting
             ]
         )
     if isinstance(first, ArrayRef) and all(array_views.alike(value, first) for value in values):
-        columns = zip(*(view_sides(side, len(array_views.atoms(first))) for side in sides), strict=True)
+        columns = zip(*(view_sides(side, len(first.atoms)) for side in sides), strict=True)
         parts = [join(frame, (*origin, k), name, part, meetings) for k, part in enumerate(columns)]
         return _with_parts(first, parts)
     if all(isinstance(value, Weak | Typed) for value in values):
@@ -138,14 +140,14 @@ def join(frame: Frame, origin: Origin, name: str, sides: Sequence[Side], meeting
 
 
 def _at_run_time(value: Meaning) -> bool:
-    return any(isinstance(atom, Var) for atom in array_views.run_time_atoms(value))
+    return any(isinstance(atom, Var) for atom in computed_atoms(value))
 
 
 def view_sides(side: Side, count: int) -> list[Side]:
     """The indices of a view as sides of their own."""
     if not isinstance(side.value, ArrayRef):
         return [Side(None, side.span)] * count
-    return [Side(Typed(atom), side.span) for atom in array_views.atoms(side.value)]
+    return [Side(Typed(atom), side.span) for atom in side.value.atoms]
 
 
 def _slot(frame: Frame, origin: Origin, name: str, present: Sequence[Side]) -> Slot:

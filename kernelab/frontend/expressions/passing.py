@@ -8,6 +8,7 @@ from kernelab.builtins.language_words import BY_COUNT, LIBRARY_TEXT, LIBRARY_WOR
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Related, Source, counted
 from kernelab.frontend.expressions import struct_values
+from kernelab.frontend.expressions.struct_values import is_view, type_of, with_atoms
 from kernelab.frontend.meaning import array_views
 from kernelab.frontend.meaning.byref import RefCall
 from kernelab.frontend.meaning.frame import Frame, Mistake, Poisoned, Recursion
@@ -33,10 +34,10 @@ from kernelab.frontend.meaning.meanings import (
     Weak,
     describe,
 )
-from kernelab.frontend.meaning.promote import convert, weak_constant, weak_origins
+from kernelab.frontend.meaning.promote import weak_constant, weak_origins
 from kernelab.lang import ops
 from kernelab.lang.ir import Atom, Block, Call, Native, Print, Var, changed, locals_of, walk
-from kernelab.lang.structs import AnyType, Struct, StructArray
+from kernelab.lang.structs import AnyType
 from kernelab.lang.types import Array, Quat, Scalar, Transform, Type, Value, Vec, float32, is_differentiable
 
 
@@ -163,13 +164,13 @@ def _passed(
             hint="pass the whole array and the index of the row",
         )
     purpose = f"the argument {parameter.name} of {function.name} is"
-    if isinstance(value, ArrayRef) and array_views.is_view(value):
+    if isinstance(value, ArrayRef) and is_view(value):
         if function.is_native:
             message = f"{purpose} a part of an array, and C++ takes whole ones"
             raise frame.error(
                 argument.node, message, hint="pass the array, and the index where the part begins"
             )
-        if parameter.type is None or parameter.type == array_views.type_of(value):
+        if parameter.type is None or parameter.type == type_of(value):
             return array_views.passed(value)
         raise frame.error(argument.node, f"{purpose} {parameter.type}, not {describe(value)}")
     match parameter.type:
@@ -177,35 +178,23 @@ def _passed(
             return _as_it_is(frame, function, parameter, argument)
         case TupleType():
             raise frame.error(argument.node, f"{purpose} a tuple, not {describe(value)}")
-        case Array() as type:
-            if isinstance(value, ArrayRef) and value.var.type == type:
-                return type, [value.var]
-            raise frame.error(argument.node, f"{purpose} {type}, not {describe(value)}")
-        case Struct() | StructArray() as wanted:
-            struct = struct_values.require(frame, value, wanted, argument.node, purpose)
-            return wanted, struct_values.atoms(frame, struct, argument.node)
         case wanted:
-            return wanted, [convert(frame, value, wanted, argument.node, purpose)]
+            sound = struct_values.require(frame, value, wanted, argument.node, purpose)
+            return wanted, struct_values.atoms(frame, sound, argument.node)
 
 
 def _as_it_is(
     frame: Frame, function: Callee, parameter: Parameter, argument: Argument
 ) -> tuple[Bound, list[Atom]]:
     """The same for a parameter without a type, which takes that of the argument."""
-    match argument.value:
-        case Typed(atom) as value:
-            return value.type, [atom]
-        case ArrayRef(var):
-            return var.type, [var]
-        case TupleOf(_, Struct() as struct) as value:
-            return struct, struct_values.atoms(frame, value, argument.node)
-        case StructArrayRef(struct=struct) as value:
-            return StructArray(struct, value.ndim), list(value.vars)
-        case Weak() | TypeRef() | BuiltinRef() | FunctionRef() as value:
-            return value, []
-        case value:
-            message = f"{function.name} cannot take {describe(value)} for {parameter.name}"
-            raise frame.error(argument.node, message)
+    value = argument.value
+    if isinstance(value, Weak | TypeRef | BuiltinRef | FunctionRef):
+        return value, []
+    type = type_of(value)
+    if type is None:
+        message = f"{function.name} cannot take {describe(value)} for {parameter.name}"
+        raise frame.error(argument.node, message)
+    return type, struct_values.atoms(frame, value, argument.node)
 
 
 def _tuple(
@@ -232,7 +221,7 @@ class _Received:
     """The results of a function for its caller: new Vars for values, the caller's own arrays for arrays."""
 
     frame: Frame
-    handed: Mapping[Var, Atom]
+    handed: Mapping[Atom, Atom]
     outs: list[Var]
 
     def of(self, results: Meaning, numbers: Sequence[Typed], origin: Origin) -> Meaning:
@@ -244,25 +233,16 @@ class _Received:
             case TupleOf(items, struct) as whole:
                 weak = numbers if struct is None else ()
                 return whole.of([self.of(item, weak, origin) for item in items])
-            case ArrayRef():
-                view = replace(results, var=self.array(results.var))
-                return array_views.with_atoms(
-                    view, [self.out(atom.type) for atom in array_views.atoms(results)]
-                )
-            case StructArrayRef(vars=vars, indices=indices):
-                handed = tuple(map(self.array, vars))
-                return replace(results, vars=handed, indices=tuple(self.out(i.type) for i in indices))
             case _:
-                return results
+                return with_atoms(results, self.atom)
 
     def out(self, type: Type) -> Var:
         self.outs.append(Var(type, "", self.frame.builder.span))
         return self.outs[-1]
 
-    def array(self, param: Var) -> Var:
-        atom = self.handed[param]
-        assert isinstance(atom, Var)
-        return atom
+    def atom(self, atom: Atom) -> Atom:
+        """The array that was passed for a parameter, a new Var for what is computed."""
+        return self.handed[atom] if isinstance(atom.type, Array) else self.out(atom.type)
 
 
 # ------------------------------------------------------------------------------------------- named arguments

@@ -5,15 +5,17 @@
     ps[i].mass += 1.0       an atomic add to the array of the leaf `ps.mass`
     q = ps[i]               one load a leaf
 
-Of an element of an array of structs only the leaves that are used are loaded.
+Of an element of an array of structs only the leaves that are used are loaded.  `atoms_of` takes any value
+apart, tuples, structs and views of arrays alike, and `with_atoms` puts it together of others.
 """
 
 import ast
-from collections.abc import Sequence
-from typing import assert_never
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, assert_never
 
 import numpy as np
 
+from kernelab.data_classes import replace
 from kernelab.errors import Diagnostic, Span, counted
 from kernelab.frontend.expressions import places
 from kernelab.frontend.expressions.places import COMPONENTS, Component, Groups, Place, Step
@@ -26,6 +28,8 @@ from kernelab.frontend.meaning.meanings import (
     HostArray,
     Meaning,
     NoArray,
+    Pick,
+    SliceRange,
     StructArrayRef,
     TupleOf,
     Typed,
@@ -38,7 +42,84 @@ from kernelab.frontend.meaning.promote import convert, spelled
 from kernelab.lang.build import constant, zero
 from kernelab.lang.ir import Atom, Var
 from kernelab.lang.structs import AnyType, Field, Struct, StructArray, difference, leaves
-from kernelab.lang.types import Array, Mat, Scalar, Vec
+from kernelab.lang.types import Array, Mat, Scalar, Value, Vec
+
+# ------------------------------------------------------------------------- atoms of any value
+
+
+ChangeAtom = Callable[[Atom], Any]
+"""The new atom for an atom of a value; for an array, an array."""
+
+
+def atoms_of(meaning: Meaning | None) -> Iterator[Atom]:
+    """What exists at run time of a value, in order: numbers, arrays, and where rows and slices are."""
+    for part in parts_of(meaning):
+        match part:
+            case Typed(atom):
+                yield atom
+            case ArrayRef(var):
+                yield from (var, *part.atoms)
+            case StructArrayRef(vars=vars, indices=indices):
+                yield from (*vars, *indices)
+
+
+def with_atoms(meaning: Meaning, change: ChangeAtom) -> Meaning:
+    """The same kind of value with other atoms, which are changed in the order of `atoms_of`."""
+    match meaning:
+        case Typed(atom):
+            return replace(meaning, atom=change(atom))
+        case TupleOf(items):
+            return meaning.of(with_atoms(item, change) for item in items)
+        case ArrayRef(var, picks):
+            return ArrayRef(change(var), tuple(_changed(pick, change) for pick in picks))
+        case StructArrayRef(vars=vars, indices=indices):
+            return replace(meaning, vars=tuple(map(change, vars)), indices=tuple(map(change, indices)))
+        case _:
+            return meaning
+
+
+def _changed(pick: Pick, change: ChangeAtom) -> Pick:
+    if isinstance(pick, SliceRange):
+        start, count = change(pick.start), change(pick.count)
+        return SliceRange(start, pick.step if isinstance(pick.step, int) else change(pick.step), count)
+    return None if pick is None else change(pick)
+
+
+def computed_atoms(meaning: Meaning | None) -> Iterator[Atom]:
+    """What is computed at run time of a value: numbers, and where its rows and slices of arrays are."""
+    return (atom for atom in atoms_of(meaning) if not isinstance(atom.type, Array))
+
+
+def vars_of(meaning: Meaning) -> tuple[Var, ...]:
+    """The Vars that a parameter consists of, in order."""
+    return tuple(atom for atom in atoms_of(meaning) if isinstance(atom, Var))
+
+
+def type_of(meaning: Meaning) -> AnyType | None:
+    """The type of a value of the program; None for plain tuples, and for what is known when it is lowered."""
+    match meaning:
+        case Typed():
+            return meaning.type
+        case ArrayRef():
+            return Array(meaning.elem, meaning.ndim)
+        case TupleOf(_, struct):
+            return struct
+        case StructArrayRef(_, struct):
+            return StructArray(struct, meaning.ndim) if meaning.ndim else struct
+        case _:
+            return None
+
+
+def is_view(meaning: Meaning) -> bool:
+    """Whether it is a part of an array, not the whole."""
+    match meaning:
+        case ArrayRef(_, picks):
+            return bool(picks)
+        case StructArrayRef(indices=indices):
+            return bool(indices)
+        case _:
+            return False
+
 
 # ------------------------------------------------------------------------- parameters and leaves
 
@@ -63,21 +144,6 @@ def parameter(name: str, type: AnyType | ViewType, span: Span) -> Meaning:
             assert_never(type)
 
 
-def vars_of(meaning: Meaning) -> tuple[Var, ...]:
-    """The Vars of a parameter, in order."""
-    match meaning:
-        case ArrayRef():
-            return array_views.vars_of(meaning)
-        case Typed(Var() as var):
-            return (var,)
-        case StructArrayRef(vars=vars):
-            return vars
-        case TupleOf(items):
-            return tuple(var for item in items for var in vars_of(item))
-        case _:
-            return ()
-
-
 def name_leaves(name: str, value: Meaning) -> None:
     """Name the unnamed leaves of a struct in the IR after its variable."""
     match value:
@@ -89,21 +155,13 @@ def name_leaves(name: str, value: Meaning) -> None:
 
 
 def atoms(frame: Frame, value: Meaning, node: ast.expr) -> list[Atom]:
-    """The leaves of a struct, or of an array of structs, to hand over to a function."""
-    match value:
-        case Typed(atom):
-            return [atom]
-        case ArrayRef(var):
-            return [var]
-        case StructArrayRef(vars=vars):
-            return list(vars)
-        case TupleOf(items, Struct() as struct):
-            for entry, item in zip(struct.fields, items, strict=True):
-                if isinstance(item, NoArray):
-                    raise _unset(frame, node, struct, entry.name)
-            return [atom for item in items for atom in atoms(frame, item, node)]
-        case _:
-            raise frame.error(node, f"{describe(value)} cannot be passed to a function")
+    """The atoms of a value to hand to a function; raises Mistake where an array of a struct is not set."""
+    if not isinstance(value, TupleOf) or value.struct is None:
+        return list(atoms_of(value))
+    for entry, item in zip(value.struct.fields, value.items, strict=True):
+        if isinstance(item, NoArray):
+            raise _unset(frame, node, value.struct, entry.name)
+    return [atom for item in value.items for atom in atoms(frame, item, node)]
 
 
 def first(array: StructArrayRef) -> ArrayRef:
@@ -111,29 +169,12 @@ def first(array: StructArrayRef) -> ArrayRef:
     return ArrayRef(array.vars[0], array.indices)
 
 
-def type_of(value: Meaning) -> AnyType | None:
-    """The type of a struct or of an array of structs, None for anything else."""
-    match value:
-        case TupleOf(_, Struct() as struct):
-            return struct
-        case StructArrayRef(_, struct):
-            return StructArray(struct, value.ndim) if value.ndim else struct
-        case _:
-            return None
-
-
 def require(frame: Frame, value: Meaning, type: AnyType, node: ast.expr, purpose: str) -> Meaning:
     """A value of a type, converted where numbers may be; `purpose` completes the message: "q is"."""
-    match type, value:
-        case Scalar() | Vec() | Mat(), _:
-            return Typed(convert(frame, value, type, node, purpose))
-        case Struct(), TupleOf(_, struct) if struct == type:
-            return value
-        case StructArray(elem, ndim), StructArrayRef(_, struct, _, ()) if struct == elem:
-            if value.ndim == ndim:
-                return value
-        case Array(), ArrayRef(var, ()) if var.type == type:
-            return value
+    if isinstance(type, Value):
+        return Typed(convert(frame, value, type, node, purpose))
+    if type_of(value) == type and not is_view(value):
+        return value
     own = _struct_of(value)
     wanted = type.elem if isinstance(type, StructArray) else type
     why = ""

@@ -21,8 +21,8 @@ from kernelab.frontend.meaning.meanings import (
     Arguments,
     ArrayRef,
     Meaning,
+    Pick,
     SliceRange,
-    StructArrayRef,
     TupleOf,
     Typed,
     TypeRef,
@@ -30,13 +30,12 @@ from kernelab.frontend.meaning.meanings import (
     Weak,
     describe,
     is_number,
-    parts_of,
 )
 from kernelab.frontend.meaning.promote import cast, convert, integer_hint
 from kernelab.lang.build import elem_of, integer, zero
 from kernelab.lang.ir import Alloc, Atom, Block, Call, Const, Function, Var, changed_by, walk
 from kernelab.lang.ops import SHAPE, TRIPS
-from kernelab.lang.types import Array, Scalar, Type, Value, bytes_of, float32, int32, int64
+from kernelab.lang.types import Array, Scalar, Value, bytes_of, float32, int32, int64
 
 
 def index(frame: Frame, node: ast.expr) -> Atom:
@@ -64,7 +63,6 @@ def index_of(frame: Frame, value: Meaning, node: ast.expr) -> Atom:
 # ----------------------------------------------------------------------------------------------- array views
 
 
-Pick = Atom | SliceRange | None
 AT_RUN_TIME = 0
 """The mark of an unknown step of a slice in its pattern: no step is 0."""
 
@@ -241,48 +239,6 @@ def shape(frame: Frame, array: ArrayRef, axis: int) -> Typed:
 # ------------------------------------------------------------------------- views as values
 
 
-def is_view(value: Meaning | None) -> bool:
-    """Whether it is a part of an array, not the whole."""
-    return isinstance(value, ArrayRef) and bool(value.picks)
-
-
-def atoms(array: ArrayRef) -> tuple[Atom, ...]:
-    """The parts of a view known at run time only: indices, starts, lengths and perhaps steps of slices."""
-    atoms: list[Atom] = []
-    for pick in array.picks:
-        if isinstance(pick, SliceRange):
-            atoms += [pick.start, pick.count]
-            atoms += [] if isinstance(pick.step, int) else [pick.step]
-        elif pick is not None:
-            atoms.append(pick)
-    return tuple(atoms)
-
-
-def run_time_atoms(value: Meaning | None) -> Iterator[Atom]:
-    """What exists at run time of a value, in order: numbers, and where its rows and slices of arrays are."""
-    for part in parts_of(value):
-        match part:
-            case Typed(atom):
-                yield atom
-            case ArrayRef():
-                yield from atoms(part)
-            case StructArrayRef(indices=indices):
-                yield from indices
-
-
-def with_atoms(array: ArrayRef, new: Sequence[Atom]) -> ArrayRef:
-    """The same kind of view with other atoms."""
-    picks: list[Pick] = []
-    left = iter(new)
-    for pick in array.picks:
-        if isinstance(pick, SliceRange):
-            start, count = next(left), next(left)
-            picks.append(SliceRange(start, pick.step if isinstance(pick.step, int) else next(left), count))
-        else:
-            picks.append(None if pick is None else next(left))
-    return viewed(array.var, picks)
-
-
 def alike(a: Meaning | None, b: Meaning | None) -> bool:
     """Whether two views are of one parameter and differ in their atoms only."""
     if not isinstance(a, ArrayRef) or not isinstance(b, ArrayRef):
@@ -308,7 +264,7 @@ def _kind(pick: Pick) -> Scalar | int | None:
 
 def passed(array: ArrayRef) -> tuple[ViewType, list[Atom]]:
     """A view as an argument of a function: what decides the instance, and the atoms handed over."""
-    return ViewType(array.type, _pattern(array)), [array.var, *atoms(array)]
+    return ViewType(array.type, _pattern(array)), [array.var, *array.atoms]
 
 
 def parameter(name: str, kind: ViewType, span: Span) -> ArrayRef:
@@ -324,16 +280,6 @@ def parameter(name: str, kind: ViewType, span: Span) -> ArrayRef:
             case _:
                 picks.append(Var(part, f"index_{k}", span))
     return viewed(Var(kind.array, name, span), picks)
-
-
-def vars_of(array: ArrayRef) -> tuple[Var, ...]:
-    """The parameters that such a view consists of."""
-    return (array.var, *(atom for atom in atoms(array) if isinstance(atom, Var)))
-
-
-def type_of(array: ArrayRef) -> Type:
-    """The type that an array parameter for a view has."""
-    return Array(array.elem, array.ndim)
 
 
 # ----------------------------------------------------------------------------------------------- local arrays

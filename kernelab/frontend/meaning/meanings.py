@@ -64,6 +64,15 @@ class SliceRange:
     step: int | Atom
     count: Atom
 
+    @property
+    def atoms(self) -> tuple[Atom, ...]:
+        """The parts of it that are known at run time only."""
+        return (self.start, self.count) if isinstance(self.step, int) else (self.start, self.count, self.step)
+
+
+Pick = Atom | SliceRange | None
+"""What is picked along an axis of an array: an index, a slice, or all of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ArrayRef:
@@ -73,7 +82,7 @@ class ArrayRef:
     """
 
     var: Var
-    picks: tuple[Atom | SliceRange | None, ...] = ()
+    picks: tuple[Pick, ...] = ()
 
     @property
     def type(self) -> Array:
@@ -100,6 +109,12 @@ class ArrayRef:
         """The indices of a row or an element."""
         assert self.is_row
         return tuple(pick for pick in self.picks if isinstance(pick, Var | Const))
+
+    @property
+    def atoms(self) -> tuple[Atom, ...]:
+        """The parts known at run time only: indices, starts, lengths and perhaps steps of slices."""
+        parts = (pick.atoms if isinstance(pick, SliceRange) else (pick,) for pick in self.picks)
+        return tuple(atom for part in parts for atom in part if atom is not None)
 
 
 @dataclass(frozen=True, slots=True)
