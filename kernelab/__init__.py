@@ -36,8 +36,9 @@ _HOMES = {
         "dtype_to_torch from_ptr from_torch to_dlpack to_torch"
     ),
     "runtime.host.host_words": "adjoint constant static",
-    "runtime.kernel.decorators": "compile func_grad func_jvp func_native func_replay kernel overload struct",
+    "runtime.kernel.decorators": "func_grad func_jvp func_native func_replay kernel overload struct",
     "runtime.kernel.kernel": "Kernel",
+    "runtime.kernel.texts": "compile",
     "runtime.launch.command": "Launch",
     "runtime.launch.launch": "find_races launch",
     "runtime.launch.scoped": (

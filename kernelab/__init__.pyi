@@ -67,7 +67,6 @@ from kernelab.runtime.host.foreign import to_torch as to_torch
 from kernelab.runtime.host.host_words import adjoint as adjoint
 from kernelab.runtime.host.host_words import constant as constant
 from kernelab.runtime.host.host_words import static as static
-from kernelab.runtime.kernel.decorators import compile as compile
 from kernelab.runtime.kernel.decorators import func_grad as func_grad
 from kernelab.runtime.kernel.decorators import func_jvp as func_jvp
 from kernelab.runtime.kernel.decorators import func_native as func_native
@@ -76,6 +75,7 @@ from kernelab.runtime.kernel.decorators import kernel as kernel
 from kernelab.runtime.kernel.decorators import overload as overload
 from kernelab.runtime.kernel.decorators import struct as struct
 from kernelab.runtime.kernel.kernel import Kernel as Kernel
+from kernelab.runtime.kernel.texts import compile as compile
 from kernelab.runtime.launch.command import Launch as Launch
 from kernelab.runtime.launch.launch import find_races as find_races
 from kernelab.runtime.launch.launch import launch as launch

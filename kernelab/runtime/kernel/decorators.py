@@ -1,10 +1,9 @@
-"""Decorators for kernels in Python files, and `compile` for kernels as text.
+"""Decorators for kernels, functions and structs in Python files.
 
 A decorated function is lowered when it is first needed, with the names that are around it then.
 """
 
 import inspect
-import textwrap
 import typing
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ from types import FunctionType
 from typing import Any
 
 from kernelab import hooks
-from kernelab.errors import Diagnostic, KernelTypeError, Source
+from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.frontend import (
     Constant,
     GenericKernel,
@@ -45,7 +44,6 @@ from kernelab.runtime.kernel.loading import (
 )
 from kernelab.runtime.kernel.pickling import Def, Text
 from kernelab.runtime.kernel.signature import stated
-from kernelab.runtime.kernel.texts import Made, compile_source
 
 Decorator = Callable[[Callable[..., Any]], Any]
 Rule = tuple[Callable[..., Any], Mapping[str, Any], bool]
@@ -136,33 +134,6 @@ def func(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         return Function(_require_def(function, "func"), names)
 
     return decorate if function is None else decorate(function)
-
-
-def compile(
-    text: Any,
-    namespace: Mapping[str, Any] | None = None,
-    label: str = "<text>",
-) -> dict[str, Made]:
-    r"""The kernels, functions and structs of a text, by name, as a %%kernel cell would make them.
-
-    `namespace` holds the names around the text, by default those of the caller; `label` is what messages call
-    the text, which may be indented as a whole.  Raises KernelError with up to ten mistakes, and warns, with
-    KernelWarning, of lines that are hardly meant.
-
-    >>> made = kl.compile("def double(x: array[float]):\n    x[tid()] = 2.0 * x[tid()]")
-    >>> x = kl.ones(3)
-    >>> made["double"][3](x)
-    >>> x.list()
-    [2.0, 2.0, 2.0]
-    """
-    around = names_around() if namespace is None else namespace
-    if not isinstance(text, str):
-        message = f"compile takes the text of kernels, not {described(text)}"
-        raise KernelTypeError(Diagnostic(message, code="text", hint="decorate a function with @kl.kernel"))
-    compiled = compile_source(Source(textwrap.dedent(text), label), around)
-    compiled.lowered.raise_errors()
-    warn_of(compiled.lowered.diagnostics)
-    return compiled.definitions
 
 
 def func_grad(forward_fn: Any, check: bool = True) -> Decorator:

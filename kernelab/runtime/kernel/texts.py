@@ -1,12 +1,13 @@
-"""Compiles texts that hold several definitions: the cells of a notebook, and kernelab's own kernels."""
+"""Compiles texts that hold several definitions: cells of notebooks, texts of users, and kernelab's own."""
 
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
 from kernelab import hooks
 from kernelab.backend.common.backends import Entry
 from kernelab.data_classes import dataclass, replace
-from kernelab.errors import Source
+from kernelab.errors import Diagnostic, KernelTypeError, Source
 from kernelab.frontend import (
     Definition,
     GenericKernel,
@@ -17,9 +18,11 @@ from kernelab.frontend import (
     lower_source,
 )
 from kernelab.frontend.meaning.source import parse
+from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.loading import names_around, warn_of
 from kernelab.runtime.kernel.pickling import (
     Part,
     by_token,
@@ -37,6 +40,33 @@ class Compiled:
 
     definitions: dict[str, "Made"]
     lowered: Lowered
+
+
+def compile(
+    text: Any,
+    namespace: Mapping[str, Any] | None = None,
+    label: str = "<text>",
+) -> dict[str, "Made"]:
+    r"""The kernels, functions and structs of a text, by name, as a %%kernel cell would make them.
+
+    `namespace` holds the names around the text, by default those of the caller; `label` is what messages call
+    the text, which may be indented as a whole.  Raises KernelError with up to ten mistakes, and warns, with
+    KernelWarning, of lines that are hardly meant.
+
+    >>> made = kl.compile("def double(x: array[float]):\n    x[tid()] = 2.0 * x[tid()]")
+    >>> x = kl.ones(3)
+    >>> made["double"][3](x)
+    >>> x.list()
+    [2.0, 2.0, 2.0]
+    """
+    around = names_around() if namespace is None else namespace
+    if not isinstance(text, str):
+        message = f"compile takes the text of kernels, not {described(text)}"
+        raise KernelTypeError(Diagnostic(message, code="text", hint="decorate a function with @kl.kernel"))
+    compiled = compile_source(Source(textwrap.dedent(text), label), around)
+    compiled.lowered.raise_errors()
+    warn_of(compiled.lowered.diagnostics)
+    return compiled.definitions
 
 
 @put_off()
