@@ -329,7 +329,7 @@ ACTIVITY = (
         "yield from zip(inner.yields, outs, strict=True)",
         "yield from ()",
     ),
-    Fault("selections mask nothing", PASSES, '"selects" in stmt.op.tags', "False"),
+    Fault("selections mask nothing", PASSES, '"selects" in op.tags', "False"),
     Fault(
         "a value that was saved and restored carries no tangent",
         PASSES,
