@@ -14,9 +14,9 @@ from typing import ClassVar
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptStarts, fresh, scalars
+from kernelab.autodiff.transforms.forward_and_reverse import LevelSnapshot
 from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.levels import Level, within
-from kernelab.autodiff.transforms.forward_and_reverse import LevelSnapshot
 from kernelab.backend.common.backends import Failed, thread_text
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, GradientError, KernelError
