@@ -117,3 +117,49 @@ def test_a_function_of_float64_that_rounds_to_float32_on_its_way_passes(fast: bo
         return x.astype(kl.float32).astype(kl.float64) * x
 
     assert kl.autograd.gradcheck(rounded, inputs=[leaf()], fast=fast, show_summary=False)
+
+
+def by_math(x: kl.array, gain: Any) -> kl.array:
+    return scaled(x, math.sin(gain))
+
+
+def by_the_kernel(x: kl.array, gain: Any) -> kl.array:
+    assert f"{float(gain):.3f}" == "0.500"
+    return scaled(x, gain)
+
+
+def by_numpy(x: kl.array, gain: Any) -> kl.array:
+    return scaled(x, np.sin(gain.numpy()[0]))
+
+
+def unused(x: kl.array, gain: Any) -> kl.array:
+    return product(x, x)
+
+
+TRANSFORMS: dict[str, Callable[..., Any]] = {
+    "jacrev": lambda f, x: kl.func.jacrev(f, argnums=(0, 1))(x, np.float64(0.5)),
+    "jacfwd": lambda f, x: kl.func.jacfwd(f, argnums=(0, 1))(x, np.float64(0.5)),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=list(TRANSFORMS))
+def test_an_argument_that_only_the_host_has_read_is_told_at_that_line(transform: Callable[..., Any]) -> None:
+    x = kl.array([1.0, 2.0, 3.0], dtype=kl.float64)
+    with pytest.warns(KernelWarning) as caught:
+        transform(by_math, x)
+    assert {str(one.message).splitlines()[0] for one in caught} == {
+        "the derivative of by_math with respect to `gain` is 0: the host took its value here, as a constant"
+    }
+    assert "math.sin(gain)" in str(caught[0].message)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=list(TRANSFORMS))
+def test_a_number_that_is_told_already_or_has_a_derivative_is_not_told_so(
+    transform: Callable[..., Any],
+) -> None:
+    x = kl.array([1.0, 2.0, 3.0], dtype=kl.float64)
+    transform(by_the_kernel, x)
+    transform(unused, x)
+    with pytest.warns(KernelWarning, match="no gradient flows") as caught:
+        transform(by_numpy, x)
+    assert len(caught) == 1

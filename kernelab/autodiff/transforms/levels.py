@@ -22,7 +22,13 @@ import numpy as np
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues, fresh, packed
 from kernelab.autodiff.records.hazards import Witness
 from kernelab.autodiff.records.moves import PUBLISHED, cleared
-from kernelab.autodiff.records.provenance import Cut, Provenance, array_from_host, number_from_host
+from kernelab.autodiff.records.provenance import (
+    Cut,
+    Provenance,
+    Taken,
+    array_from_host,
+    number_from_host,
+)
 from kernelab.autodiff.records.records import would_reach
 from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
 from kernelab.autodiff.transforms.interpretation import Interpretation
@@ -297,6 +303,10 @@ class Level(Witness, Recorder):
             self._host.watch(elements.allocation)
             return ()
         return self._host.take(elements)
+
+    def untold(self, memory: Allocation) -> Taken | None:
+        """The first read of some memory by the host while the function ran that no warning has named."""
+        return None if self._provenance is None else self._provenance.untold(memory)
 
     @property
     def _host(self) -> Provenance:

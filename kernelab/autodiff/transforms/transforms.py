@@ -14,7 +14,7 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, filled, fresh, scalars
 from kernelab.autodiff.records.moves import Move
-from kernelab.autodiff.records.provenance import Cut
+from kernelab.autodiff.records.provenance import Cut, lost_on_the_host
 from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Vectors, drawing_again, lane_of
 from kernelab.autodiff.transforms.forward_and_reverse import Explaining, Forward, Ran, Reverse
@@ -195,12 +195,15 @@ def _warn_of_zeros(
 ) -> None:
     """Warn where values go on to the outputs though the derivative is zero by construction.
 
-    A condition is reported where nothing else leads back to the inputs, which are the chosen arguments.
+    A condition is reported where nothing else leads back to the inputs, which are the chosen arguments.  So
+    are values that the host took of an input from which nothing leads to the outputs.
     """
     entries = level.entries
-    if not any(isinstance(entry, Ran) and entry.program.dead_ends for entry in entries):
+    taken = {one.allocation: read for one in inputs if (read := level.untold(one.allocation)) is not None}
+    if not taken and not any(isinstance(entry, Ran) and entry.program.dead_ends for entry in entries):
         return
     names = {one.allocation: argument_name(func, n) for n, one in zip(chosen, inputs, strict=True)}
+    title = f"the derivative of {name_of(func)} with respect to"
     for entry in entries:
         if isinstance(entry, Move) and entry.src.allocation in names:
             names.setdefault(entry.dest.allocation, names[entry.src.allocation])
@@ -209,6 +212,9 @@ def _warn_of_zeros(
         if any(target.allocation in on_the_way for target in entry.written):
             live.add(i)
             on_the_way.update(source.allocation for source in entry.reached)
+    for memory, read in taken.items():
+        if memory not in on_the_way:
+            lost_on_the_host(f"{title} {names[memory]} is 0", read).warn()
     arrives = not on_the_way.isdisjoint(names)
     found = zero_chains(entries, live, on_the_way, lambda source: level.carries(source.allocation))
     together: dict[object, tuple[ZeroChain, list[str]]] = {}  # those that end at one place
@@ -219,8 +225,7 @@ def _warn_of_zeros(
             several.append(by)
     for zero, several in together.values():
         arguments = " and ".join(dict.fromkeys(several))
-        message = f"the derivative of {name_of(func)} with respect to {arguments} is 0"
-        Cut(zero.entry.place, zero.end, partial(zero.explain, message)).warn()
+        Cut(zero.entry.place, zero.end, partial(zero.explain, f"{title} {arguments} is 0")).warn()
 
 
 def _is_zero(level: Level, elements: array) -> bool:
