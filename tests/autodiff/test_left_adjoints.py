@@ -1,5 +1,6 @@
 """Adjoints of large launches leave those of what they stored as they are, where nobody asks for them."""
 
+import ctypes
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import kernelab as kl
 from kernelab.autodiff.records import records
 from kernelab.autodiff.records.backward import BackwardPlan
+from kernelab.autodiff.tape import seeds
 from kernelab.backend.common.tiered import BETTER
 from kernelab.backend.cpu import split
 from kernelab.codegen.cpp.emitter import emit
@@ -246,6 +248,52 @@ def test_the_gradient_of_a_result_is_not_its_cotangent(kernels: Any, settled: li
         given.fill_(0.0)
         np.testing.assert_array_equal(shown.numpy(), expected)
     assert settled == [1, 1]
+
+
+CHANGES: dict[str, Callable[[Any, Any], object]] = {
+    "nothing": lambda seed, z: None,
+    "the cotangent": lambda seed, z: seed.fill_(2.0),
+    "a part of the cotangent": lambda seed, z: seed[:10].fill_(2.0),
+    "the gradient": lambda seed, z: z.grad.zero_(),
+    "a part of the gradient": lambda seed, z: z.grad[:10].fill_(3.0),
+    "the cotangent, through NumPy": lambda seed, z: seed.numpy().fill(2.0),
+    "the gradient, through NumPy": lambda seed, z: z.grad.numpy().fill(3.0),
+    "the cotangent, by its address": lambda seed, z: ctypes.memset(seed.ptr, 0, 40),
+    "the gradient, by its address": lambda seed, z: ctypes.memset(z.grad.ptr, 0, 40),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("parts", [0, 10])
+def test_a_cotangent_is_copied_again_only_where_something_has_changed(
+    change: str, parts: int, kernels: Any, settled: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "MANY", 1)
+    copied: list[int] = []
+    copy = seeds.copy_bytes
+    monkeypatch.setattr(seeds, "copy_bytes", lambda *given: copied.append(1) or copy(*given))
+    a, x, z, other = leaf(1), leaf(N, seed=1), leaf(N, seed=2), leaf(N, seed=3)
+    with kl.Tape() as tape:
+        kl.launch(kernels["scaled"], N, [a, x], [z])
+    given, more = seed_of(z), seed_of(z[:10], 8)
+    cotangents = {z: given, z[:10]: more} if parts else {z: given}
+    for turn in range(4):
+        if turn == 3:
+            CHANGES[change](given, z)
+        x.grad.zero_()
+        tape.backward(grads=cotangents)
+        expected = given.numpy().copy() if turn == 3 else None
+    if parts:
+        expected[:10] += more.numpy()
+    np.testing.assert_array_equal(z.grad.numpy(), expected)
+    np.testing.assert_allclose(x.grad.numpy(), a.numpy() * np.cos(x.numpy()) * expected, 1e-5, 1e-6)
+    assert settled == [1] * 4
+    if not parts:  # the first pass has no gradient to copy to
+        assert len(copied) == 2 + (change != "nothing")
+    with kl.Tape() as tape:
+        kl.launch(kernels["scaled"], N, [a, x], [z])
+    tape.backward(grads={z: other})
+    np.testing.assert_array_equal(z.grad.numpy(), other.numpy())
 
 
 def test_the_program_is_built_while_nobody_waits(kernels: Any, monkeypatch: pytest.MonkeyPatch) -> None:

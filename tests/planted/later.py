@@ -458,6 +458,20 @@ LATER = (
         LEFT,
     ),
     Fault(
+        "a cotangent that has changed since the last pass is not copied again",
+        "kernelab/autodiff/tape",
+        "source = given.serial, given.version, cotangent.offset",
+        "source = given.serial, cotangent.offset",
+        LEFT,
+    ),
+    Fault(
+        "a cotangent that NumPy may have changed is not copied again",
+        "kernelab/autodiff/tape",
+        "is_kept = gradient.is_private and given.is_private",
+        "is_kept = True",
+        LEFT,
+    ),
+    Fault(
         "a gradient is that of what was written first, though something else was written later",
         "kernelab/autodiff/records",
         "if changes.count(memory) == 1 and",

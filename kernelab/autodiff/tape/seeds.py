@@ -198,22 +198,32 @@ def seeded(seeds: Seeds, replaced: Collection[Allocation], adjoints: Adjoints) -
             if not (isinstance(cotangent, array) and device_add(bar, cotangent)):
                 values = bar.host()
                 values[...] = values + values_of(cotangent)
+                adjoints.memory[target.allocation].copied = ()
         elif is_first and isinstance(cotangent, array) and target.is_whole and cotangent.is_contiguous:
             memory = target.allocation
-            in_place = memory in adjoints.settled and _start_in_gradient(target, seeds, adjoints)
-            buffer = adjoints.memory[memory] if in_place else adjoints.start(memory)
-            copy_bytes(buffer, 0, cotangent.allocation, cotangent.offset, buffer.nbytes)
+            if memory not in adjoints.settled or not _start_in_gradient(target, cotangent, seeds, adjoints):
+                buffer = adjoints.start(memory)
+                copy_bytes(buffer, 0, cotangent.allocation, cotangent.offset, buffer.nbytes)
         else:
             _set(adjoints.of(target), cotangent)
     return adjoints
 
 
-def _start_in_gradient(target: array, seeds: Seeds, adjoints: Adjoints) -> bool:
-    """Take the gradient of a seed as its adjoint, if it has one that is not a cotangent itself."""
-    gradient = target.allocation.adjoint
-    if gradient is None or any(getattr(given, "allocation", None) is gradient for given in seeds.values()):
+def _start_in_gradient(target: array, cotangent: array, seeds: Seeds, adjoints: Adjoints) -> bool:
+    """Take the gradient of a seed as its adjoint, if it has one that is not a cotangent itself.
+
+    The cotangent is copied there, unless it already was and neither has changed.
+    """
+    gradient, given = target.allocation.adjoint, cotangent.allocation
+    if gradient is None or any(getattr(one, "allocation", None) is gradient for one in seeds.values()):
         return False
-    adjoints.share(target.allocation, about_to_change(target))
+    source = given.serial, given.version, cotangent.offset
+    is_kept = gradient.is_private and given.is_private
+    if not is_kept or gradient.copied != (*source, gradient.version):
+        gradient = about_to_change(target)
+        copy_bytes(gradient, 0, given, cotangent.offset, gradient.nbytes)
+        gradient.copied = (*source, gradient.version)
+    adjoints.share(target.allocation, gradient)
     return True
 
 

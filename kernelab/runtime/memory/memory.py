@@ -86,6 +86,7 @@ class Allocation:
     left, and that launch; `missing` says why a backward pass could not reach what is here.  `unwritten` knows
     which bytes nobody has written, where checked mode asks for that (`memory.unwritten`).  `passes` says
     which backward passes have added up here, and `left` is the version that the last one left (`tape.seeds`).
+    `copied` says of which bytes this was a copy, and in which version.
     """
 
     __slots__ = (
@@ -94,6 +95,7 @@ class Allocation:
         "adjoint",
         "begin",
         "borrowed",
+        "copied",
         "exposure",
         "folded",
         "left",
@@ -137,6 +139,7 @@ class Allocation:
         self.unwritten: Any = None
         self.passes: Any = None
         self.left = -1
+        self.copied: tuple[object, ...] = ()
         self.watches = _NOBODY
         self.witnesses: tuple[weakref.ref[Any], ...] = ()
         self.exposure: Callable[[], Any] | None = None
@@ -164,6 +167,12 @@ class Allocation:
     def was_exposed(self) -> bool:
         """Whether the host holds such a view, or ever did."""
         return self.borrowed or self.exposure is not None
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody else may know where the bytes are: they never change unseen."""
+        end = self.address + self.nbytes
+        return not self.was_exposed and self.space is None and not _SHARED.owners(self.address, end)
 
     @property
     def has_ended(self) -> bool:
