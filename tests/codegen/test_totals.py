@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cpu
 from kernelab.codegen.cpp.wide_accumulators import totals, wide
+from kernelab.passes.common.scalarise import scalarise
 from tests.support.lowering import lowered
 
 pytestmark = pytest.mark.slow
@@ -388,3 +391,37 @@ def test_additions_are_counted_by_component() -> None:
 
 def test_additions_that_meet_at_most_in_pairs_are_plain() -> None:
     assert scattered("m[i - 1, j] += x[j]\nm[i + 1, j] += x[j]", head="i, j = tid()") == []
+
+
+def test_additions_are_plain_where_each_group_of_elements_gets_few(kernels: dict[str, kl.Kernel]) -> None:
+    rng, n, m = np.random.default_rng(1), 3 << 19, 1 << 17
+    of, x, before = (
+        rng.integers(-m, m, n, dtype=np.int32),
+        rng.random(n, np.float32),
+        rng.random(m, np.float32),
+    )
+    s, plain = kl.array(before), before.copy()
+    kl.launch(kernels["spread"], n, [kl.array(x), kl.array(of), s])
+    np.add.at(plain, of, x)
+    np.testing.assert_array_equal(s.numpy(), plain)
+    of[: 1 << 16] = 70_000
+    s, sums = kl.array(before), np.zeros(m)
+    kl.launch(kernels["spread"], n, [kl.array(x), kl.array(of), s])
+    np.add.at(sums, of, x.astype(np.float64))
+    np.testing.assert_array_equal(s.numpy(), (before + sums).astype(np.float32))
+
+
+def test_that_is_counted_only_where_indices_are_known_beforehand() -> None:
+    params = "x: array[float], of: array[int], s: array[float], k: int"
+    for body, is_counted in {
+        "s[of[i]] += x[i]": True,
+        "if x[i] > 0.0:\n    s[of[i]] += x[i]": True,
+        "s[of[i] + 1] += x[i]": False,
+        "s[of[i + 1]] += x[i]": False,
+        "for n in range(k):\n    s[of[i]] += x[n] * float(of[n])\n    s[n] += 1.0": False,
+        "s[of[i]] += x[i]\ns[of[k]] += x[i]\ns[i + k] += 1.0": False,
+        "s[of[i]] += x[i]\nof[i] = k": False,
+    }.items():
+        text = f"def f({params}):\n    i = tid()\n" + indent(body, "    ")
+        unit = emit([scalarise(lowered(text, "f"))], Cpu())
+        assert ("s_n0 >= " in unit.text) == is_counted, body

@@ -170,6 +170,20 @@ LATER = (
         SUMS,
     ),
     Fault(
+        "only the additions to the first elements are counted",
+        CODEGEN,
+        "return most < {FEW_OF_GROUP};",
+        "return counts[0] < {FEW_OF_GROUP};",
+        SUMS,
+    ),
+    Fault(
+        "additions are counted by indices that the launch changes",
+        CODEGEN,
+        "steady = {*function.params}.difference(changed(function))",
+        "steady = {*function.params}",
+        SUMS,
+    ),
+    Fault(
         "sums beside an array reach half as far",
         CODEGEN,
         "low + (k << 6 << sums.shift)",

@@ -198,7 +198,7 @@ def seeded(seeds: Seeds, replaced: Collection[Allocation], adjoints: Adjoints) -
             if not (isinstance(cotangent, array) and device_add(bar, cotangent)):
                 values = bar.host()
                 values[...] = values + values_of(cotangent)
-                adjoints.memory[target.allocation].copied = ()
+                adjoints.memory[target.allocation].copy_of = ()
         elif is_first and isinstance(cotangent, array) and target.is_whole and cotangent.is_contiguous:
             memory = target.allocation
             if memory not in adjoints.settled or not _start_in_gradient(target, cotangent, seeds, adjoints):
@@ -219,10 +219,10 @@ def _start_in_gradient(target: array, cotangent: array, seeds: Seeds, adjoints: 
         return False
     source = given.serial, given.version, cotangent.offset
     is_kept = gradient.is_private and given.is_private
-    if not is_kept or gradient.copied != (*source, gradient.version):
+    if not is_kept or gradient.copy_of != (*source, gradient.version):
         gradient = about_to_change(target)
         copy_bytes(gradient, 0, given, cotangent.offset, gradient.nbytes)
-        gradient.copied = (*source, gradient.version)
+        gradient.copy_of = (*source, gradient.version)
     adjoints.share(target.allocation, gradient)
     return True
 

@@ -30,17 +30,37 @@ DENSE = 1 << 15
 MOST = 1 << 26
 """The same where a launch makes as many additions: half a gigabyte of float64s."""
 
+GROUPS = 1 << 12
+"""The groups of neighbouring elements whose additions are counted: the nearest cache has room for as many."""
+
+FEW_OF_GROUP = 1 << 16
+"""With fewer additions to each group float32 loses nothing that matters, however many there are in all."""
+
 _BESIDE = f"""\
 extern "C" void* calloc(unsigned long, unsigned long);
 extern "C" void free(void*);
-struct Sums {{ void* made; double* dense; double** blocks; i64 places; int shift; bool few, padded; }};
-static Sums sums_of(i64 bytes, int shift, double additions, double most, double enough, bool triples) {{
+extern "C" void* memset(void*, int, unsigned long);
+struct Sums {{ void* made; double* dense; double** blocks; i64 places; int shift; bool padded; }};
+struct Index {{ const char* at; i64 step; int times; }};
+template <int N> static bool spread_out(u64 extent, i64 threads, const Index (&all)[N]) {{
+  unsigned counts[{GROUPS}], most = 0;
+  int shift = 0;
+  while ((extent - 1) >> shift >= {GROUPS}) ++shift;
+  memset(counts, 0, sizeof counts);
+  for (const Index& one : all)
+    for (i64 i = 0; i < threads; ++i) {{
+      const int k = *(const int*)(one.at + i * one.step);
+      counts[((u64)(k < 0 ? k + (i64)extent : k) >> shift) % {GROUPS}] += one.times;
+    }}
+  for (int k = 0; k < {GROUPS}; ++k) most = counts[k] > most ? counts[k] : most;
+  return most < {FEW_OF_GROUP};
+}}
+static Sums sums_of(i64 bytes, int shift, double additions, bool few, bool triples) {{
   const i64 scalars = bytes >> shift, places = triples ? bytes / 3 + 1 : scalars;
-  const bool few = most >= 0 && most < enough;
   const bool dense = !few && places <= (additions >= scalars ? {MOST} : {DENSE});
   void* const made = dense ? calloc(places + 4, 8) : 0;
-  if (!made) return {{0, 0, 0, scalars, shift, few, false}};
-  return {{made, (double*)(((i64)made + 31) & -32), 0, places, shift, few, triples}};
+  if (!made) return {{0, 0, 0, scalars, shift, false}};
+  return {{made, (double*)(((i64)made + 31) & -32), 0, places, shift, triples}};
 }}
 __attribute__((always_inline)) static inline i64 place_of(const Sums& sums, i64 offset) {{
   return sums.padded ? offset / 3 : offset >> sums.shift;

@@ -14,6 +14,7 @@ at the array in between.
 Where a launch runs in parts, a running total that all threads share is one of each part (`shared_totals`).
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
@@ -23,11 +24,15 @@ from kernelab.data_classes import dataclass
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import Array, Scalar, bfloat16, bytes_of, float16, float32, scalar_of, size_of
-from kernelab.passes.access.independence import threads_are_disjoint
+from kernelab.lang.types import Array, Scalar, bfloat16, bytes_of, float16, float32, int32, scalar_of, size_of
+from kernelab.passes.access.independence import changed, threads_are_disjoint
 
 FEW = 1 << 20
 """With fewer additions in a launch float32 loses nothing that matters."""
+
+
+MANY = 1 << 16
+"""The elements of an array from which it pays to count additions before they are made."""
 
 
 def totals(function: ir.Function) -> tuple[ir.Atomic, ...]:
@@ -211,9 +216,8 @@ class Wide:
 
     `dense` are the float64s of all elements, null where there are blocks of them or none.
     `triples` says that elements are vectors of three float32.
-    `additions` is the expression for how many the launch makes at most, `most` for those to one component of
-    all elements, below zero where that is not known; with fewer than `enough`, of which there are `few`,
-    float32 loses nothing.
+    `additions` is the expression for how many the launch makes at most, `is_few` for whether these are so few
+    that float32 loses nothing: then `few` is true.
     """
 
     array: str
@@ -226,8 +230,7 @@ class Wide:
     itemsize: int
     triples: bool
     additions: str
-    most: str
-    enough: int
+    is_few: str
 
     @property
     def adds(self) -> str:
@@ -247,13 +250,13 @@ class Wide:
         strides = " | ".join(f"{name}_s{k}" for k in range(self.ndim))
         size = self.scalar.bits // 8
         whole = " && ".join(f"{name}_s{k} % {self.itemsize} == 0" for k in range(self.ndim))
-        counts = f"({strides}) % {size} ? 0 : {size.bit_length() - 1}, {self.additions}, {self.most}"
-        counts += f", {self.enough}, {whole if self.triples else 'false'}"
+        counts = f"({strides}) % {size} ? 0 : {size.bit_length() - 1}, {self.additions}, {self.few}"
+        counts += f", {whole if self.triples else 'false'}"
         return (
             f"char* const {self.low} = {first};",
+            f"const bool {self.few} = {self.is_few};",
             f"Sums {self.sums} = sums_of({last} + {self.itemsize} - {self.low}, {counts});",
             f"double* const {self.dense} = {self.sums}.dense;",
-            f"const bool {self.few} = {self.sums}.few;",
         )
 
     def added(self, pointer: str, value: str) -> str:
@@ -280,10 +283,13 @@ def wide_of(function: ir.Function, array: ir.Var, names: Names) -> Wide:
     assert isinstance(array.type, Array)
     name, scalar = names(array), scalar_of(array.type.elem)
     sums, low, dense, few = (names.fresh(f"{name}_{part}") for part in ("wide", "low", "dense", "few"))
-    (additions, most), enough = _additions(function, array, names), FEW if scalar == float32 else 0
+    additions, most = _additions(function, array, names)
+    is_few = f"{most} >= 0 && {most} < {FEW}" if scalar == float32 else "false"
+    if scalar == float32 and (counted := _counted(function, array, names)):
+        is_few += f" || ({counted})"
     ndim, itemsize = array.type.ndim, bytes_of(array.type.elem)
     triples = scalar == float32 and size_of(array.type.elem) == 3
-    return Wide(name, sums, low, dense, few, scalar, ndim, itemsize, triples, additions, most, enough)
+    return Wide(name, sums, low, dense, few, scalar, ndim, itemsize, triples, additions, is_few)
 
 
 def _additions(function: ir.Function, array: ir.Var, names: Names) -> tuple[str, str]:
@@ -308,6 +314,31 @@ def _additions(function: ir.Function, array: ir.Var, names: Names) -> tuple[str,
     threads = " * ".join(["(double)args[0]", *(f"args[{axis}]" for axis in range(1, GRID_SLOTS))])
     total, first = (f"{threads} * ({' + '.join(some)})" for some in (every, counts[0]))
     return total, first if counts.count(counts[0]) == len(counts) else total
+
+
+def _counted(function: ir.Function, array: ir.Var, names: Names) -> str:
+    """The expression that counts additions by their indices, "" where these are not known beforehand.
+
+    Each thread reads them at its own index, from arrays that do not change.
+    """
+    steady = {*function.params}.difference(changed(function)) if len(function.threads) == 1 else ()
+    sources: dict[ir.Atom, ir.Var] = {
+        stmt.out: stmt.array
+        for stmt in ir.walk(function.body)
+        if isinstance(stmt, ir.Load) and stmt.array in steady and stmt.indices == function.threads
+    }
+    times: dict[ir.Var, Counter[int | None]] = {}
+    for stmt in wide(function):
+        if stmt.array is array:
+            source = sources.get(stmt.indices[0])
+            once = _executions(function.body, stmt, {}) == "1.0"
+            if not once or source is None or elem_of(source) != int32:
+                return ""
+            times.setdefault(source, Counter())[stmt.component] += 1
+    threads = " * ".join(f"args[{axis}]" for axis in range(GRID_SLOTS))
+    tests = [f"{names(array)}_n0 >= {MANY}", *(f"{threads} <= (i64){names(of)}_n0" for of in times)]
+    each = (f"{{{names(of)}, {names(of)}_s0, {max(count.values())}}}" for of, count in times.items())
+    return " && ".join([*tests, f"spread_out({names(array)}_n0, {threads}, {{{', '.join(each)}}})"])
 
 
 def _executions(block: ir.Block, wanted: ir.Stmt, bounds: dict[ir.Var, str]) -> str | None:

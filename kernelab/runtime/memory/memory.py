@@ -86,7 +86,7 @@ class Allocation:
     left, and that launch; `missing` says why a backward pass could not reach what is here.  `unwritten` knows
     which bytes nobody has written, where checked mode asks for that (`memory.unwritten`).  `passes` says
     which backward passes have added up here, and `left` is the version that the last one left (`tape.seeds`).
-    `copied` says of which bytes this was a copy, and in which version.
+    `copy_of` says of which bytes this was a copy, and in which version.
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class Allocation:
         "adjoint",
         "begin",
         "borrowed",
-        "copied",
+        "copy_of",
         "exposure",
         "folded",
         "left",
@@ -139,7 +139,7 @@ class Allocation:
         self.unwritten: Any = None
         self.passes: Any = None
         self.left = -1
-        self.copied: tuple[object, ...] = ()
+        self.copy_of: tuple[object, ...] = ()
         self.watches = _NOBODY
         self.witnesses: tuple[weakref.ref[Any], ...] = ()
         self.exposure: Callable[[], Any] | None = None
