@@ -40,7 +40,9 @@ from kernelab.errors import (
     MissingPackageError,
     name_of,
 )
+from kernelab.lang.types import scalar_of
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import value_type
 from kernelab.runtime.context.recorder import warn_at
 from kernelab.runtime.host.create import clone
 from kernelab.runtime.kernel.pickling import version
@@ -384,16 +386,20 @@ def _by_parts(f: Function, each: Iterator[tuple[Any, ...]]) -> list[Any]:
 # ---------------------------------------------------------------------------------------------------- sweeps
 
 
-def sweep(f: Function, grid: Mapping[str, Sequence[float]], *, gradients: bool = True) -> Any:
+def sweep(
+    f: Function, grid: Mapping[str, Sequence[float]], *, gradients: bool = True, dtype: Any = float
+) -> Any:
     """The values of `f` at every point of a grid, and its derivatives, as a frame of pandas.
 
-    `f` takes a number for each name of `grid`, in that order, and returns one number.  The frame has a row a
-    point, with the columns of the grid, then ``value``, then ``d_name`` for each name, last names fastest.
+    `f` takes a number of `dtype` for each name of `grid`, in that order, and returns one number.  The frame
+    has a row a point, with the columns of the grid, then ``value``, then ``d_name`` for each name, last names
+    fastest.
     """
     import pandas
 
     require_travel(f)
-    points = [*itertools.product(*([float(v) for v in values] for values in grid.values()))]
+    kind = float if dtype is float else scalar_of(value_type(dtype)).dtype.type
+    points = [*itertools.product(*([kind(v) for v in values] for values in grid.values()))]
     workers = client()
     size = max(1, math.ceil(len(points) / (4 * sum(workers.nthreads().values()))))
     parts = [points[n : n + size] for n in range(0, len(points), size)]

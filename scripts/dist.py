@@ -56,11 +56,22 @@ def tree(url: str) -> Path:
         shutil.copytree(ROOT / built, copied / built)
     if url:
         edit(copied / "pyproject.toml", r"(?m)^\[project\.scripts\]$", f"{urls(url)}\n\\g<0>")
-        links = r"(!?)(\[[^]]*\])\((?!https?:|#)([^)]+)\)"
-        edit(copied / "README.md", links, lambda found: absolute(url, *found.groups()))
-        edit(copied / "README.md", r" \(This repository has no public address yet;[^)]*\)", "")
-        edit(copied / "README.md", "gh/OWNER/kernelab", f"git/{quote(url, safe='')}")
+        edit(copied / "docs" / "teaching.md", r"git\+https://\.\.\.", f"git+{url}")
+        publish(copied / "README.md", url)
     return copied
+
+
+def publish(readme: Path, url: str) -> None:
+    """Write the address of the repository into the README, and links that lead somewhere from elsewhere."""
+    links = r"(!?)(\[[^]]*\])\((?!https?:|#)([^)]+)\)"
+    edit(readme, links, lambda found: absolute(url, *found.groups()))
+    edit(readme, r"\s\(This repository has no public address yet;[^)]*\)", "")
+    edit(readme, "gh/OWNER/kernelab", f"git/{quote(url, safe='')}")
+    if url.startswith("https://github.com/"):
+        edit(readme, "github/OWNER/kernelab", url.removeprefix("https://").replace("github.com", "github"))
+    else:  # Colab opens what is on GitHub
+        edit(readme, r", or \*\*\[in Colab\].* in front", "")
+        edit(readme, r"\n\[colab\]: .*", "")
 
 
 def urls(url: str) -> str:

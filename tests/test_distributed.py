@@ -293,6 +293,9 @@ def test_a_sweep_is_a_frame_of_values_and_derivatives(workers: Client) -> None:
         [2, 3, 9, 4.5, 6],
         [2, 4, 16, 8, 8],
     ]
+    exact = kl.compile("def inverse(x: float64):\n    return 1.0 / x\n")["inverse"]
+    frame = kl.distributed.sweep(exact, {"x": [3.0]}, dtype=kl.float64)
+    assert frame.values.tolist() == [[3.0, 1 / 3, -1 / 9]]
 
 
 def test_versions_that_differ_are_an_error(workers: Client, monkeypatch: pytest.MonkeyPatch) -> None:

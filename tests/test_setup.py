@@ -19,6 +19,7 @@ import pytest
 import kernelab
 from kernelab import doctor
 from kernelab.teach.lessons import lessons
+from scripts.dist import publish
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -276,6 +277,21 @@ def test_binder_has_a_compiler_and_a_python_that_kernelab_accepts() -> None:
 def test_binder_opens_the_first_lesson() -> None:
     url = json.loads(binder_text("jupyter_lab_config.json"))["LabApp"]["default_url"]
     assert ROOT / url.removeprefix("/lab/tree/") == lessons()[1]
+
+
+@pytest.mark.parametrize(
+    ("url", "has_colab"), [("https://github.com/us/k", True), ("https://host/us/k", False)]
+)
+def test_the_address_of_the_repository_makes_the_links_of_the_readme_work(
+    tmp_path: Path, url: str, has_colab: bool
+) -> None:
+    readme = Path(shutil.copy(ROOT / "README.md", tmp_path))
+    publish(readme, url)
+    text = readme.read_text(encoding="utf-8")
+    assert "OWNER" not in text and "no public address" not in text
+    assert f"[What is promised of gradients]({url}/blob/HEAD/docs/gradient-contract.md)" in text
+    colab = "[colab]: https://colab.research.google.com/github/us/k/blob/HEAD/notebooks/course/01-"
+    assert (colab in text, "Colab" in text) == (has_colab, has_colab)
 
 
 def test_binders_last_step_can_be_executed_and_is_bash() -> None:

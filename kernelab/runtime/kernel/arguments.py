@@ -23,6 +23,8 @@ from kernelab.lang.types import (
     Type,
     Value,
     bfloat16,
+    float32,
+    float64,
     is_differentiable,
     scalar_of,
     shape_of,
@@ -207,11 +209,10 @@ class Parameter:
 
     def _reference(self, argument: array, wanted: Value) -> Packed:
         if not is_differentiable(wanted) or argument.dtype != wanted or argument.size != 1:
-            hint = (
-                "an array of one element of that type would do"
-                if scalar_of(wanted).is_float
-                else "pass its value"
-            )
+            is_float = scalar_of(wanted).is_float
+            hint = "an array of one element of that type would do" if is_float else "pass its value"
+            if wanted == float64 and argument.dtype == float32 and argument.size == 1:
+                hint += ", or numpy.float64(x) as the argument of a transform, which makes float32 of a float"
             raise self.wrong(f"an array of {argument.size} {argument.dtype}", hint, "type")
         value = argument.host().reshape(shape_of(wanted))
         if isinstance(wanted, Scalar):
