@@ -113,10 +113,10 @@ class Provenance(Witness):
         """The reads by the host, in order, those before the recording around this one first."""
         return [*self.outer, *self._host_reads.values()]
 
-    def untold(self, memory: Allocation) -> Taken | None:
+    def untold(self, memory: Allocation) -> HostRead | None:
         """The first read of some memory by the host that no warning has named."""
         named = {part for key in self._told if isinstance(key, tuple) for part in key}
-        reads = (taken for taken in self._taken.values() if taken.elements.allocation is memory)
+        reads = (taken for taken in self._host_reads.values() if taken.elements.allocation is memory)
         return next((taken for taken in reads if taken.place not in named), None)
 
     def take(self, elements: array, record: int = 0) -> Origins:
@@ -364,7 +364,7 @@ def number_from_host(title: str, place: Place, source: HostRead, in_transform: b
     return Cut(place, ("number", place, source.place), describe)
 
 
-def lost_on_the_host(message: str, taken: Taken) -> Cut:
+def lost_on_the_host(message: str, taken: HostRead) -> Cut:
     """The cut at an argument of a transform whose values the host alone took, as constants."""
 
     def describe() -> Diagnostic:
