@@ -24,8 +24,8 @@ from kernelab.autodiff.records.hazards import Witness
 from kernelab.autodiff.records.moves import PUBLISHED, cleared
 from kernelab.autodiff.records.provenance import (
     Cut,
+    HostRead,
     Provenance,
-    Taken,
     array_from_host,
     number_from_host,
 )
@@ -304,7 +304,7 @@ class Level(Witness, Recorder):
             return ()
         return self._host.take(elements)
 
-    def untold(self, memory: Allocation) -> Taken | None:
+    def untold(self, memory: Allocation) -> HostRead | None:
         """The first read of some memory by the host while the function ran that no warning has named."""
         return None if self._provenance is None else self._provenance.untold(memory)
 
