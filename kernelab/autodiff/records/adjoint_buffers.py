@@ -12,7 +12,7 @@ from typing import Any
 from kernelab.data_classes import dataclass
 from kernelab.lang.types import Value, bytes_of, scalar_of, shape_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.layout import contiguous_strides, packed_in
+from kernelab.runtime.array.layout import contiguous_strides
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.recorder import made_from_host
 from kernelab.runtime.launch.footprint import Residual
@@ -145,10 +145,6 @@ class Adjoints:
     def of(self, primal: array) -> array:
         """The adjoint of an array: the same elements of a buffer that starts as zeros."""
         return primal.twin(self.memory[primal.allocation])
-
-    def packed(self, primals: Iterable[array]) -> list[bytes]:
-        """The adjoints of several arrays as launches take them, without an array for each."""
-        return packed_in(self.memory, primals)
 
     def of_residual(self, residual: Kept) -> array:
         """The adjoint of what a program has appended."""

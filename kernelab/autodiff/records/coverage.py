@@ -88,17 +88,16 @@ def box_in(record: Record, how: Literal["read", "written"], k: int) -> Box | Non
     """The box of the k-th array that a record reads, or has written; None if it is empty."""
     if record.__class__ is not LaunchRecord:
         return WHOLE
-    call = record.call
+    kernel, arguments = record.kernel, record.arguments
     if how == "read":
         i = record.outline.read[k]
-        region = call.kernel.regions_read_in_text.get(i)
+        region = kernel.regions_read_in_text.get(i)
     else:
         i = record.outline.written[k]
-        region = call.kernel.program.regions_changed.get(i)
-    arguments = call.arguments
+        region = kernel.program.regions_changed.get(i)
     if region is None or not isinstance(arguments[i], array):
         return WHOLE
-    box, is_whole = box_and_whole(region, call.grid.extents, arguments)
+    box, is_whole = box_and_whole(region, record.grid.extents, arguments)
     return WHOLE if is_whole else box
 
 

@@ -438,7 +438,7 @@ class Untouched:
         return ()
 
 
-_RESULT, _INPUT = Untouched(is_input=False), Untouched(is_input=True)
+RESULT, _INPUT = Untouched(is_input=False), Untouched(is_input=True)
 
 
 class Witness:
@@ -458,7 +458,7 @@ class Witness:
             written.is_input = False
             written.note()
         else:
-            self._written[memory] = _RESULT
+            self._written[memory] = RESULT
 
     def has_read(self, memory: Allocation) -> None:
         """Note that an input counts by its present contents."""
@@ -470,7 +470,7 @@ class Witness:
 
     def _touched(self, memory: Allocation) -> WrittenMemory:
         """What is known of memory that others write, or can write unseen."""
-        written = self._written.get(memory, _RESULT)
+        written = self._written.get(memory, RESULT)
         if isinstance(written, Untouched):
             written = self._written[memory] = WrittenMemory(memory, written.is_input)
         return written

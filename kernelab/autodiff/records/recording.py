@@ -1,13 +1,13 @@
 """The recorder of a tape: runs launches so that their adjoints can follow, and makes their records."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import partial
 from time import perf_counter_ns
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from kernelab.autodiff.records import records
 from kernelab.autodiff.records.hazards import (
+    RESULT,
     Guard,
     Marked,
     Reader,
@@ -110,10 +110,11 @@ class Recording(Witness, Recorder):
 
     def alert(self, memory: Allocation, change: Change | None) -> None:
         """Make the records whose adjoints read a memory watch it: it is about to change."""
-        waiting = self._waiting.pop(memory, None)
-        if waiting is None:
-            return
-        target = None if change is None else change()
+        if memory in self._waiting:
+            self._overwritten(memory, None if change is None else change())
+
+    def _overwritten(self, memory: Allocation, target: array | None) -> None:
+        waiting = self._waiting.pop(memory)
         records = waiting if isinstance(waiting, list) else [waiting]
         if target is None or len(records) > 1 or not self._saves_whole(records[0], memory, target):
             self._watch_for(records, memory, target)
@@ -236,17 +237,17 @@ class Recording(Witness, Recorder):
 
     def _will_write(self, call: LaunchRecord, positions: tuple[int, ...]) -> None:
         """Announce what a launch overwrites, without notices about memory that only this tape follows."""
-        for i in positions:
-            memory = call.arguments[i].allocation
+        arguments, waiting = call.arguments, self._waiting
+        memories = [arguments[i].allocation for i in positions]
+        for memory in memories:
             is_known = not memory.witnesses or memory.witnesses is self._as_witness
-            if memory.watches.starts or not is_known or (len(positions) > 1 and memory in self._waiting):
+            if memory.watches.starts or not is_known or (memory in waiting and len(positions) > 1):
                 call.will_write()
                 return
-        for i in positions:
-            memory = call.arguments[i].allocation
-            if memory in self._waiting:
-                program, extents = call.kernel.program, call.grid.extents
-                self.alert(memory, partial(changed_part, program, extents, call.arguments, i))
+        for memory in memories:
+            if memory in waiting:  # the only one
+                target = changed_part(call.kernel.program, call.grid.extents, arguments, positions[0])
+                self._overwritten(memory, target)
             memory.version += 1
 
     def has_failed(self, title: str, written: Iterable[array], place: Place) -> None:
@@ -333,7 +334,9 @@ class Recording(Witness, Recorder):
         for i in plan.written:
             memory = arguments[i].allocation
             known = self._written.get(memory)
-            if known is None or known.is_input or known.others or known.checksum is not None:
+            if known is None and not (memory.witnesses or memory.exposure or memory.borrowed):
+                memory.witnesses, self._written[memory] = self._as_witness, RESULT
+            elif known is not RESULT:
                 self.has_written(memory)
             if memory.borrowed:
                 self.looked_at(arguments[i])  # the host has the values: they are in an array of NumPy's

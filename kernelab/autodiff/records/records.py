@@ -7,10 +7,9 @@ entry of a level (`transforms.forward_and_reverse`).
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
-from kernelab.autodiff.records.gathered_launch import Launches, gathered_adjoint
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.moves import cleared
 from kernelab.autodiff.records.snapshots import Copied, Snapshot
@@ -21,15 +20,18 @@ from kernelab.errors import Diagnostic, KernelTypeError, Related
 from kernelab.lang.types import bytes_of
 from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.layout import packed_in
 from kernelab.runtime.context.recorder import Place
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.dispatch import Culprit
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Groups, Positions, Program, Pullback
 from kernelab.runtime.launch.call import Call
-from kernelab.runtime.launch.checked import run_on_copies, trace
 from kernelab.runtime.memory.streams import configured
 from kernelab.settings import Settings, settings
+
+if TYPE_CHECKING:
+    from kernelab.autodiff.records.gathered_launch import Launches
 
 Arrays = Sequence[array]
 
@@ -247,7 +249,7 @@ class LaunchRecord(Call, LaunchEntry):
     versions: tuple[int, ...]
     place: Place
     snapshots: tuple[tuple[int, Watch | SavedWhole], ...]
-    known_gathered: tuple[Settings, Launches | None] | None
+    known_gathered: "tuple[Settings, Launches | None] | None"
 
     def __repr__(self) -> str:
         return f"<{self.title} at {self.place}>"
@@ -338,14 +340,16 @@ class LaunchRecord(Call, LaunchEntry):
             and (first + k in once or pullback.adjoint.adds_once(first + k))
         ]
 
-    def gathered(self, pullback: Pullback) -> Launches | None:
+    def gathered(self, pullback: Pullback) -> "Launches | None":
         """The launches over elements that run in place of the adjoint; None where it runs as it is."""
         known, chosen = self.known_gathered, settings()
         if known is None or known[0] is not chosen:
             known = self.known_gathered = chosen, self._find_gathered(pullback)
         return known[1]
 
-    def _find_gathered(self, pullback: Pullback) -> Launches | None:
+    def _find_gathered(self, pullback: Pullback) -> "Launches | None":
+        from kernelab.autodiff.records.gathered_launch import gathered_adjoint  # of large launches
+
         call = self
         if self.residuals or self.outline.references:
             return None
@@ -447,6 +451,8 @@ class LaunchRecord(Call, LaunchEntry):
         """Raise an error where the adjoint has races or reads what nobody has written, in checked mode."""
         if self.kernel.check is None or not isinstance(self.pullback, Pullback):
             return
+        from kernelab.runtime.launch.checked import run_on_copies
+
         saved, adjoint = self.saved(), self.pullback.adjoint
         arguments = [saved.get(i, argument) for i, argument in enumerate(self.arguments)]
         bars = [_bar(argument, adjoints) for argument in self.outline.pick_active(self.arguments)]
@@ -455,6 +461,8 @@ class LaunchRecord(Call, LaunchEntry):
 
     def trace(self, adjoints: Adjoints) -> Culprit | None:
         """Run the adjoint again, to find where a value turned NaN or infinite; it adds to the adjoints."""
+        from kernelab.runtime.launch.checked import trace
+
         assert isinstance(self.pullback, Pullback)
         saved = self.saved()
         parts = self.adjoint_parts(adjoints, saved)
@@ -466,9 +474,10 @@ class LaunchRecord(Call, LaunchEntry):
         if self.outline.references:
             bars = [bar.packed for bar in self.bars(adjoints)]
         else:
-            bars = adjoints.packed(self.outline.pick_active(self.arguments))
-        kept = [residual.packed for residual in self.residuals] if self.residuals else ()
-        return [*parts, *bars, *kept]
+            bars = packed_in(adjoints.memory, self.outline.pick_active(self.arguments))
+        if self.residuals:
+            bars += [residual.packed for residual in self.residuals]
+        return [*parts, *bars]
 
     def bars(self, adjoints: Adjoints) -> list[array]:
         """The adjoints of the arguments that have some."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import Token
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,16 +21,6 @@ from kernelab.autodiff.records.cuts import described
 from kernelab.autodiff.records.hazards import POLICIES, Guard, Overwrite
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Scope
-from kernelab.autodiff.tape.finite import check_seeds, check_sums, pull_finite
-from kernelab.autodiff.tape.measures import (
-    Magnitude,
-    Measurement,
-    Norms,
-    Profile,
-    measuring,
-    profile_of,
-    sweep_on_copies,
-)
 from kernelab.autodiff.tape.seeds import (
     Gradients,
     Habits,
@@ -61,6 +51,9 @@ from kernelab.runtime.kernel.signature import structs_in
 from kernelab.runtime.launch.call import bind
 from kernelab.runtime.launch.footprint import grid_of
 from kernelab.settings import Policy, settings
+
+if TYPE_CHECKING:
+    from kernelab.autodiff.tape.measures import Magnitude, Norms, Profile
 
 # -------------------------------------------------------------------------------------------------- observed
 
@@ -114,7 +107,7 @@ class Observed:
         return self._findings
 
     @property
-    def magnitudes(self) -> Sequence[Magnitude]:
+    def magnitudes(self) -> Sequence["Magnitude"]:
         """The norms of adjoints in the order of the last `backward`, if the tape was observed then."""
         return self._magnitudes or ()
 
@@ -414,22 +407,29 @@ class Tape(Observed, Habits, Displayed):
         self._seeds = list(seeds)
         self._sweeps += 1
         self._cotangents = kept(seeds, self._magnitudes is not None)
+        puller = None
         if check_finite:
+            from kernelab.autodiff.tape.finite import check_seeds, check_sums, pull_finite
+
+            puller = pull_finite
             check_seeds(plan.records, plan.live, seeds)
             check_sums(one.source for _, one in plan.leaves())
-        puller = pull_finite if check_finite else None
         if self._magnitudes is None:
             return puller
+        from kernelab.autodiff.tape.measures import measuring
+
         self._magnitudes = []
         return measuring(puller, self._magnitudes)
 
-    def measure(self, loss: array | None = None, grads: Mapping[array, Any] | None = None) -> Norms:
+    def measure(self, loss: array | None = None, grads: Mapping[array, Any] | None = None) -> "Norms":
         """Measure the norms of the adjoints after each record and each iteration of a loop.
 
         The sweep runs on copies: no `.grad` changes.  It starts as `backward` would; without arguments as the
         last one did, before that from ones for all that the tape computes last.  A shown tape has the result
         under "backward".  Loops of launches of up to 65,536 threads are run again by the interpreter.
         """
+        from kernelab.autodiff.tape.measures import Measurement, Norms, sweep_on_copies
+
         seeds = self._seeds_to_measure(loss, grads)
         records, measurement = tuple(self._recording.records), Measurement()
         self._cotangents = kept(seeds, is_watched=True)
@@ -438,19 +438,21 @@ class Tape(Observed, Habits, Displayed):
         self._norms = (self.epoch, len(records)), Norms(tuple(measurement.steps))
         return self._norms[1]
 
-    def norms(self) -> Norms:
+    def norms(self) -> "Norms":
         """What `measure` found the last time; it measures first where the tape has changed since."""
         measured = self._norms
         if measured is None or measured[0] != (self.epoch, len(self)):
             return self.measure()
         return measured[1]
 
-    def profile(self, loss: array | None = None, grads: Mapping[array, Any] | None = None) -> Profile:
+    def profile(self, loss: array | None = None, grads: Mapping[array, Any] | None = None) -> "Profile":
         """The time of the launches of each kernel, forward and backward, and the bytes that they move.
 
         Launches run again on copies of what they write, on the values that arrays hold now, and adjoints on
         copies as in `measure`.
         """
+        from kernelab.autodiff.tape.measures import profile_of
+
         return profile_of(tuple(self._recording.records), self._seeds_to_measure(loss, grads))
 
     def _seeds_to_measure(self, loss: array | None, grads: Mapping[array, Any] | None) -> Seeds:

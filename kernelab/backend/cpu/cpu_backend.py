@@ -18,7 +18,7 @@ from math import inf, prod
 from operator import add, or_
 from pathlib import Path
 from struct import iter_unpack
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kernelab.backend.common import backends
 from kernelab.backend.common.backends import (
@@ -37,8 +37,6 @@ from kernelab.backend.common.compiler import VARIABLES, Compiler, open_compiler
 from kernelab.backend.common.interrupts import end_if_interrupted
 from kernelab.backend.common.tiered import BETTER, Pending
 from kernelab.backend.cpu.cores import Work, available
-from kernelab.backend.cpu.native_calls import Entered, Native, facts, is_possible
-from kernelab.backend.cpu.native_calls import build as build_native
 from kernelab.backend.cpu.split import Cut, Split
 from kernelab.backend.cpu.vector_tier import LANES, Run, VectorTier, load_library
 from kernelab.codegen.cpp.emitter import emit
@@ -68,6 +66,9 @@ from kernelab.codegen.cpp.targets import Cpu
 from kernelab.lang.ir import Function
 from kernelab.lang.types import int64
 from kernelab.settings import settings
+
+if TYPE_CHECKING:
+    from kernelab.backend.cpu.native_calls import Native
 
 # ---------------------------------------------------------------------------------------------------- entries
 
@@ -106,10 +107,12 @@ class CpuBackend:
             for info, function in zip(unit.entries, functions, strict=True)
         }
 
-    def native(self, *, waits: bool = False) -> Native | None:
+    def native(self, *, waits: bool = False) -> "Native | None":
         """What calls entries without Python, built behind what else is built; None until it is there."""
+        from kernelab.backend.cpu.native_calls import build, is_possible  # no first cell needs it
+
         if self._native is None and is_possible():
-            self._native = BETTER.begin(partial(build_native, self.cache, self.compiler()), was_told=True)
+            self._native = BETTER.begin(partial(build, self.cache, self.compiler()), was_told=True)
         if self._native is None or not (waits or self._native.is_done) or self._native.problem is not None:
             return None
         return self._native.result()
@@ -130,11 +133,14 @@ def _load(path: Path) -> ctypes.CDLL:
 
 
 class CpuEntry:
-    """A function of a loaded library; large launches run its vector code, on several cores, if they may."""
+    """A function of a loaded library; large launches run its vector code, on several cores, if they may.
+
+    After some runs, small launches can `enter` it through native code.
+    """
 
     __slots__ = (
-        *("_backend", "_enter", "_fewest", "_library", "_prints", "_run", "_runs", "_split", "_vectors"),
-        "info",
+        *("_backend", "_fewest", "_library", "_prints", "_run", "_runs", "_split", "_vectors"),
+        *("enter", "info"),
     )
 
     def __init__(
@@ -147,7 +153,7 @@ class CpuEntry:
     ) -> None:
         self.info = info
         self._backend = backend
-        self._enter: Callable[[Args], bool] | None = None
+        self.enter: Callable[[Args], bool] | None = None
         self._runs = 0
         self._prints = bool(info.messages)
         self._vectors = vectors
@@ -163,9 +169,6 @@ class CpuEntry:
 
     def __call__(self, args: Args, /, limit: int = 0, room: int = 0, left: Sequence[Part] = ()) -> None:
         """Run threads of the grid; raises a KernelError, or what a signal's handler raised meanwhile."""
-        enter = self._enter
-        if enter is not None and not (limit or room or left) and enter(args):
-            return
         vectors = None
         if (threads := prod(_grid(args))) >= self._fewest:
             vectors, left = self._for_many(threads, args, left, limit or room)
@@ -182,10 +185,10 @@ class CpuEntry:
             if not (code or limit or room or self._prints):  # nor did an index count from the end
                 free.append(block)
                 self._runs += 1
-                if enter is None and self._runs == OFTEN:
+                if self.enter is None and self._runs == OFTEN:
                     self._runs, native = 0, self.native()
                     if native is not None:
-                        self._enter = native.of_entry(Entered(facts(*self.start), BLOCKS, self.ended))
+                        self.enter = native.entering(*self.start, BLOCKS, self.ended)
                 return
             code = code and status[CODE]
             if not code:  # the error of a launch states its limits, and its block does not serve again
@@ -210,7 +213,7 @@ class CpuEntry:
         """The address of the code, and the number of threads from which there is more to do than call it."""
         return ctypes.cast(self._run, ctypes.c_void_p).value or 0, self._fewest
 
-    def native(self, *, waits: bool = False) -> Native | None:
+    def native(self, *, waits: bool = False) -> "Native | None":
         """What calls it without Python, if it is there, and this is an entry that it can call."""
         if self._backend is None or self._prints or self.info.saves or self.info.keeps:
             return None

@@ -32,15 +32,6 @@ ARRAY, INTEGER, FLOAT32, FLOAT64 = 0, 1, 2, 4
 kind of an integer has its size in bytes in the bits from the fourth on."""
 
 
-class Entered(NamedTuple):
-    """What the function of an entry holds: its facts, blocks for launches, and what is called, with the block
-    and the packed arguments, where the code is not 0."""
-
-    facts: bytes
-    blocks: list[Any]
-    ended: Callable[[Any, bytes], bool]
-
-
 class Launched(NamedTuple):
     """What the function of a launch holds, and looks at beside its arguments.
 
@@ -76,38 +67,22 @@ struct Definition { const char* name; Function function; int flags; const char* 
 extern "C" {
 extern char PyBytes_Type[], PyFloat_Type[], PyList_Type[], PyLong_Type[], PyTuple_Type[];
 extern char _Py_FalseStruct[], _Py_NoneStruct[], _Py_TrueStruct[];
-Object* PyCFunction_NewEx(Definition*, Object*, Object*);
-Object* PyObject_Type(Object*);
-Object* PyObject_GenericGetAttr(Object*, Object*);
-int PyObject_GenericSetAttr(Object*, Object*, Object*);
-Object* PyObject_CallFunctionObjArgs(Object*, ...);
-Object* PyUnicode_InternFromString(const char*);
-Object* PyTuple_GetItem(Object*, Length);
-Object* PyTuple_New(Length);
-int PyTuple_SetItem(Object*, Length, Object*);
-Length PyTuple_Size(Object*);
-Object* PyList_GetItem(Object*, Length);
-Object* PyList_New(Length);
-Length PyList_Size(Object*);
-int PyList_Append(Object*, Object*);
-int PyList_SetSlice(Object*, Length, Length, Object*);
-Length PyDict_Size(Object*);
-char* PyBytes_AsString(Object*);
-Length PyBytes_Size(Object*);
-Object* PyBytes_FromStringAndSize(const char*, Length);
+Object *PyCFunction_NewEx(Definition*, Object*, Object*), *PyWeakref_NewRef(Object*, Object*);
+Object *PyObject_Type(Object*), *PyObject_GenericGetAttr(Object*, Object*);
+Object *PyObject_CallFunctionObjArgs(Object*, ...), *PyErr_Occurred();
+Object *PyTuple_GetItem(Object*, Length), *PyTuple_New(Length), *PyList_GetItem(Object*, Length);
+Object *PyList_New(Length), *PyBytes_FromStringAndSize(const char*, Length);
+Object *PyLong_FromLongLong(long long), *PyLong_FromUnsignedLong(unsigned long);
+Object *PyUnicode_InternFromString(const char*);
+Length PyBytes_Size(Object*), PyDict_Size(Object*), PyList_Size(Object*), PyTuple_Size(Object*);
+int PyObject_GenericSetAttr(Object*, Object*, Object*), PyTuple_SetItem(Object*, Length, Object*);
+int PyList_Append(Object*, Object*), PyList_SetSlice(Object*, Length, Length, Object*);
 long long PyLong_AsLongLong(Object*);
-Object* PyLong_FromLongLong(long long);
-Object* PyLong_FromUnsignedLong(unsigned long);
 double PyFloat_AsDouble(Object*);
-Object* PyWeakref_NewRef(Object*, Object*);
-void* PyEval_SaveThread();
-void PyEval_RestoreThread(void*);
+char* PyBytes_AsString(Object*);
 unsigned long PyThread_get_thread_ident();
-void PyErr_Clear();
-Object* PyErr_Occurred();
-void Py_IncRef(Object*);
-void Py_DecRef(Object*);
-void* memcpy(void*, const void*, Size);
+void *PyEval_SaveThread(), *memcpy(void*, const void*, Size);
+void PyEval_RestoreThread(void*), PyErr_Clear(), Py_IncRef(Object*), Py_DecRef(Object*);
 }
 using Word = long long;
 
@@ -386,9 +361,24 @@ class Native:
     def __init__(self, path: Path) -> None:
         library = ctypes.PyDLL(str(path))
         library.begin()
-        self.of_entry, self.of_launch = library.of_entry, library.of_launch
-        for make in (self.of_entry, self.of_launch):
+        self._of_entry, self._of_launch = library.of_entry, library.of_launch
+        for make in (self._of_entry, self._of_launch):
             make.argtypes, make.restype = [ctypes.py_object], ctypes.py_object
+
+    def entering(
+        self, address: int, fewest: float, blocks: list[Any], ended: Callable[[Any, bytes], bool]
+    ) -> Callable[[Any], bool]:
+        """What runs an entry on packed arguments, if these are of fewer threads than `fewest`.
+
+        `ended` is called, with the block and the arguments, where the code is not 0.
+        """
+        enter: Callable[[Any], bool] = self._of_entry((facts(address, fewest), blocks, ended))
+        return enter
+
+    def launching(self, launched: "Launched") -> Callable[..., Any]:
+        """What launches a kernel of usual arguments: called with grid, inputs, outputs, `record_tape`."""
+        launch: Callable[..., Any] = self._of_launch(launched)
+        return launch
 
 
 def is_possible() -> bool:

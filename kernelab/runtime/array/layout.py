@@ -88,6 +88,15 @@ class Strided:
         view.place(allocation, offset, shape, strides, dtype)
         return view
 
+    @classmethod
+    def whole(
+        cls, allocation: Allocation, shape: Extents, strides: Extents, dtype: Value, type: Array
+    ) -> Self:
+        """An array of this very class, and of a known type, that begins where its memory does."""
+        view: Self = object.__new__(cls)
+        _fill(view, allocation, allocation.address, shape, strides, dtype, type)
+        return view
+
     def place(
         self, allocation: Allocation, offset: int, shape: Extents, strides: Extents, dtype: Value
     ) -> None:

@@ -12,7 +12,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thi
 from kernelab.guidance.bad_calls import show_signature
 from kernelab.host.traced import follow
 from kernelab.lang.structs import Struct
-from kernelab.lang.types import Mat, Scalar, Value, Vec, bfloat16, is_differentiable, scalar_of
+from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, bfloat16, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array as array
 from kernelab.runtime.array.array import duplicate, require_array, struct_named
 from kernelab.runtime.array.array_attributes import Ranked
@@ -20,6 +20,7 @@ from kernelab.runtime.array.exchange import Capsule, from_capsule
 from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.array.transfers import allocate_on, laid_out, put, transfer
 from kernelab.runtime.context.conversion import (
+    array_type,
     described,
     element,
     element_type,
@@ -386,10 +387,10 @@ def _new(
     place = get_device(device)
     if shape is not None and not options and (dtype is float or dtype.__class__ in _PLAIN):
         extents = shape_tuple(shape)
-        elem, steps, nbytes, is_active = _layout(extents, dtype)
+        elem, steps, nbytes, is_active, type = _layout(extents, dtype)
         memory = allocate_on(place, nbytes, cleared=cleared)
         memory.requires_grad = bool(requires_grad) and is_active
-        result = array.over(memory, 0, extents, steps, elem)
+        result: array = array.whole(memory, extents, steps, elem, type)
         if requires_grad and not is_active:
             result.requires_grad = True  # warns
         return result
@@ -415,10 +416,11 @@ _PLAIN = frozenset({Scalar, Vec, Mat, NoneType})
 
 
 @lru_cache(256)
-def _layout(extents: tuple[int, ...], dtype: Any) -> tuple[Value, tuple[int, ...], int, bool]:
-    """Elements, strides and bytes of an array without gaps, and whether it can have a gradient."""
+def _layout(extents: tuple[int, ...], dtype: Any) -> tuple[Value, tuple[int, ...], int, bool, Array]:
+    """Elements, strides and bytes of an array without gaps, whether it can have a gradient, its type."""
     elem = value_type(float if dtype is None else dtype)
-    return elem, *laid_out(extents, elem, None), is_differentiable(elem)
+    steps, nbytes = laid_out(extents, elem, None)
+    return elem, steps, nbytes, is_differentiable(elem), array_type(elem, len(extents))
 
 
 def _stretch(whole: array, offset: int, count: int, name: str) -> array:

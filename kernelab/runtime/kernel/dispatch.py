@@ -10,25 +10,27 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelab.backend.common.backends import Args, Entry, Part, StorageFull, slots_of
 from kernelab.backend.common.reach import reach_of
 from kernelab.backend.cpu.cpu_backend import CpuEntry
-from kernelab.backend.cuda.cuda_backend import Compiled, CudaEntry
 from kernelab.backend.cuda.launch_config import current_stream
 from kernelab.codegen.cpp.entry import EntryInfo, layout_of
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, LaunchError, Span
 from kernelab.lang.ir import Function
 from kernelab.passes.common.scalarise import scalarise
-from kernelab.passes.common.shadow_values import Poisoned
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import caller
 from kernelab.runtime.memory.device import CPU
 from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space
 from kernelab.settings import settings
+
+if TYPE_CHECKING:
+    from kernelab.backend.cuda.cuda_backend import Compiled, CudaEntry
+    from kernelab.passes.common.shadow_values import Poisoned
 
 MOST_KNOWN = 16
 """The launches whose allocations are remembered."""
@@ -55,12 +57,13 @@ def place(function: Function) -> "Placed":
 class Placed:
     """A program with an entry for each place where it has run; `compiled` is what was compiled ahead."""
 
-    __slots__ = ("_cpu", "_devices", "_known", "_layout", "compiled", "function")
+    __slots__ = ("_cpu", "_devices", "_enter", "_known", "_layout", "compiled", "function")
 
     def __init__(self, function: Function) -> None:
         self.function = function
         self._layout = layout_of(function)
         self._cpu: Entry | None = None
+        self._enter: Callable[[Args], bool] | None = None
         self._devices: dict[Space, CudaEntry] = {}
         self.compiled: dict[Space, Compiled] = {}
         self._known: dict[tuple[int, ...], Held] = {}
@@ -84,15 +87,16 @@ class Placed:
         entry = self._cpu or self.on_cpu()
         if limit or room or left:
             entry(args, limit, room, left)
-        else:
+        elif self._enter is None or not self._enter(args):
             entry(args)
+            self._enter = entry.enter if isinstance(entry, CpuEntry) else None
 
     def on_cpu(self) -> Entry:
         if self._cpu is None:
             self._cpu = CPU.backend.build([self.function])[self.function.name]
         return self._cpu
 
-    def on(self, space: Space) -> CudaEntry:
+    def on(self, space: Space) -> "CudaEntry":
         """The entry for a device."""
         if space not in self._devices:
             if space.capture is not None:
@@ -101,8 +105,7 @@ class Placed:
                 raise LaunchError(Diagnostic(message, self.function.span, "capture", hint=hint))
             functions = [self.function]
             compiled = self.compiled.pop(space, None) or space.backend.compile(functions)
-            entry = space.backend.load(functions, compiled)[self.function.name]
-            assert isinstance(entry, CudaEntry)
+            entry: Any = space.backend.load(functions, compiled)[self.function.name]
             self._devices[space] = entry
         return self._devices[space]
 
@@ -193,7 +196,7 @@ def _owner(address: int) -> DeviceAllocation | None:
 class Tracing:
     """A program built so that it finds where values turn NaN or infinite."""
 
-    program: Poisoned
+    program: "Poisoned"
     entry: Entry
 
     def culprit(self, marks: HostArray) -> "Culprit | None":
@@ -230,7 +233,7 @@ def build(function: Function) -> Placed:
     return place(scalarise(function))
 
 
-def tracing(program: Poisoned) -> Tracing:
+def tracing(program: "Poisoned") -> Tracing:
     """A program that finds where values turn NaN or infinite, ready to run."""
     return Tracing(program, place(program.function))
 

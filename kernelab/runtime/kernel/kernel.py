@@ -19,7 +19,6 @@ from kernelab.passes.access.access_regions import Region, regions
 from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.passes.ad.jvp import expand_gradients
 from kernelab.passes.ad.primal_replay import LoopStorage, loop_storage
-from kernelab.passes.ad.textbook import textbook_adjoint, textbook_tangent
 from kernelab.passes.ad.vjp import Vjp
 from kernelab.passes.common.copying import lay_out
 from kernelab.passes.common.effects import Effects, effects
@@ -339,6 +338,7 @@ class Kernel(KernelHints, Displayed):
         Raises KernelError where there is no adjoint.
         """
         from kernelab.codegen.listing.listing import Derivation, listing  # which no launch needs
+        from kernelab.passes.ad.textbook import textbook_adjoint, textbook_tangent
 
         chosen = self._differentiable if active is None else active
         names = self.program.names(self.positions(chosen))

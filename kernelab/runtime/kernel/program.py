@@ -28,7 +28,6 @@ from kernelab.passes.common import batch
 from kernelab.passes.common.copying import expanded, inline, widen
 from kernelab.passes.common.effects import Effects, effects
 from kernelab.passes.common.scalarise import scalarise
-from kernelab.passes.common.shadow_values import dependencies, poison, traceable
 from kernelab.passes.common.simplify import forward, simplify
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import groups_sharing
@@ -279,11 +278,15 @@ class Program:
     @cached_property
     def tracing(self) -> Tracing:
         """The program, built to find where values turn NaN or infinite."""
+        from kernelab.passes.common.shadow_values import poison  # which few programs need, as below
+
         return dispatch.tracing(poison(scalarise(self.flat)))
 
     @cached_property
     def turning(self) -> Tracing:
         """The same, where infinities in memory and in the text are data."""
+        from kernelab.passes.common.shadow_values import poison
+
         return dispatch.tracing(poison(scalarise(self.flat), data=True))
 
     # -------------------------------------------------------------------------------------- what is derived
@@ -349,6 +352,8 @@ class Program:
     @cached_property
     def dependencies(self) -> "Program | None":
         """The program that propagates bits, for each array of floats; None where they cannot be followed."""
+        from kernelab.passes.common.shadow_values import dependencies, traceable
+
         # The derivative of a `Custom` is not that of its body.
         if not traceable(self.function) or not traceable(self.flat):
             return None

@@ -18,7 +18,6 @@ from kernelab.runtime.kernel.dispatch import Culprit, Tracing
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Groups, Positions, Program, Pullback
 from kernelab.runtime.kernel.signature import flattened
-from kernelab.runtime.launch.checked import trace
 from kernelab.runtime.launch.footprint import Grid, Residual, changed_part, settled
 from kernelab.runtime.memory.device import Device, device_of
 from kernelab.runtime.memory.memory import Allocation, announce
@@ -158,12 +157,16 @@ class Call:
 
     def trace_primal(self, replaced: dict[int, array]) -> Culprit | None:
         """Find where a value of the kernel became NaN or infinite; `replaced` copies what it writes."""
+        from kernelab.runtime.launch.checked import trace  # where a value is not finite, as below
+
         return trace(self.kernel.program.tracing, self.parts_with(replaced), self.grid.threads, self.device)
 
     def trace_again(
         self, tracing: Tracing, residuals: Sequence[array], replaced: dict[int, array]
     ) -> Culprit | None:
         """The same, by a program that reads what the kernel has overwritten from its residuals."""
+        from kernelab.runtime.launch.checked import trace
+
         parts = [*self.parts_with(replaced), *(residual.packed for residual in residuals)]
         return trace(tracing, parts, self.grid.threads, self.device)
 

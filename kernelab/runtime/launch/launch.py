@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from inspect import signature
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
@@ -32,14 +32,15 @@ from kernelab.runtime.kernel.arguments import (
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.signature import flattened_adjoints, structs_in
 from kernelab.runtime.launch.call import Call, bind, will_write
-from kernelab.runtime.launch.checked import Checked, check_launch, warn_of_sizes
 from kernelab.runtime.launch.command import Launch, no_grid, no_kernel, require_lists
 from kernelab.runtime.launch.footprint import Grid, grid_of
-from kernelab.runtime.launch.quick import quick_launch
-from kernelab.runtime.launch.races import Races, races_of, refuse
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.streams import Stream, configured, flowing, stream_of
 from kernelab.settings import settings
+
+if TYPE_CHECKING:
+    from kernelab.runtime.launch.checked import Checked
+    from kernelab.runtime.launch.races import Races
 
 _LISTS = (list, tuple)
 
@@ -83,8 +84,8 @@ def launch(
     """
     usual = device is None and stream is None and block_dim == BLOCK
     usual = usual and not (adjoint or record_cmd or max_blocks or unknown)
-    if usual and kernel.__class__ is Kernel and (quick := kernel.quick) is not None:
-        done = quick(dim, inputs, outputs, record_tape)
+    if usual and kernel.__class__ is Kernel and kernel.quick is not None:
+        done = kernel.quick(dim, inputs, outputs, record_tape)
         if done is True:
             return None
         if done and dim is not None:
@@ -198,6 +199,8 @@ def _count(kernel: Kernel) -> None:
     """Count a usual launch; look, now and then, for what launches the kernel without Python."""
     kernel.launches += 1
     if not kernel.launches % OFTEN:
+        from kernelab.runtime.launch.quick import quick_launch
+
         kernel.quick = quick_launch(kernel, LOG)
 
 
@@ -215,8 +218,13 @@ def _record(
     recorder.launch(make(kernel, grid, arguments, (grid.packed, *parts), structs, LAUNCH_CONFIG.get()))
 
 
-def _checked(kernel: Kernel, grid: Grid, arguments: Sequence[Any], parts: Sequence[bytes]) -> Checked | None:
+def _checked(
+    kernel: Kernel, grid: Grid, arguments: Sequence[Any], parts: Sequence[bytes]
+) -> "Checked | None":
     """Check a launch as far as the settings or the kernel want it."""
+    from kernelab.runtime.launch.checked import check_launch, warn_of_sizes  # in checked mode alone
+    from kernelab.runtime.launch.races import races_of, refuse
+
     if kernel.check is None:
         refuse(races_of(kernel.program, kernel.name, grid.extents, arguments, parts))
         return None
@@ -288,6 +296,8 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
     parts += [bar.packed for bar in bars.values()]
     checked = None
     if kernel.check is not None and grid.threads:
+        from kernelab.runtime.launch.checked import check_launch
+
         adjoint = pullback.adjoint
         checked = check_launch(adjoint, adjoint.name, grid, [*arguments, *bars.values()], parts)
     for bar in bars.values():
@@ -329,7 +339,7 @@ def _require_place(kernel: Kernel, place: Device, arguments: Sequence[Any]) -> N
 @explains_bad_calls()
 def find_races(
     kernel: Kernel, dim: int | Sequence[int], inputs: Sequence[Any] = (), outputs: Sequence[Any] = ()
-) -> Races:
+) -> "Races":
     r"""The data races that a launch of `kernel` with these arguments would have; nothing is changed.
 
     A race is an element that one thread plainly stores to and another one stores to, reads, or changes by an
@@ -342,6 +352,8 @@ def find_races(
     >>> str(race).splitlines()[0]
     'threads 0 and 2 of `last` both store to y[0]: which value stays there is not defined'
     """
+    from kernelab.runtime.launch.races import Races, races_of
+
     if not isinstance(kernel, Kernel):
         raise no_kernel(kernel)
     require_lists(inputs=inputs, outputs=outputs)

@@ -65,8 +65,7 @@ def quick_launch(kernel: Kernel, log: logging.Logger, *, waits: bool = False) ->
         RECORDER.get,
         partial(caller, 1),  # behind it, `launch`
     )
-    result: Callable[..., Any] = native.of_launch(launched)
-    return result
+    return native.launching(launched)
 
 
 def _kind(kernel: Kernel, position: int) -> Kind | None:

@@ -35,10 +35,8 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 _first_byte: Callable[[Any], ctypes.c_ubyte] = ctypes.c_ubyte.from_buffer
 
-_ALIGNMENT = 64
-
-_SMALL = 4096
-"""Up to so many bytes memory is a `bytearray`, which is made and copied sooner than an array of NumPy's."""
+_ALIGNMENT, _SMALL = 64, 4096
+"""Up to `_SMALL` bytes memory is a `bytearray`, which is made and copied sooner than an array of NumPy's."""
 
 _SERIALS = itertools.count(1)
 """Allocations are numbered in the order in which they are made."""

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from kernelab.backend.cuda.cuda_backend import CudaBackend
 from kernelab.backend.cuda.faults import LostError
 from kernelab.backend.cuda.nvidia import Driver
 from kernelab.backend.cuda.synchronisation import Partner
@@ -54,6 +53,8 @@ class Space:
     def __init__(self, name: str, driver: Driver, watchful: bool = False) -> None:
         self.name = name
         self.driver = driver
+        from kernelab.backend.cuda.cuda_backend import CudaBackend  # with the first device
+
         self.backend = CudaBackend(driver, name)
         self.stream_sync = self.backend.stream_sync
         self.capture: Capture | None = None
