@@ -32,7 +32,7 @@ class Trace(Builtin):
         given.  `where` chooses lines and iterations (``where=7``, ``where={"line": 7, "k": 3}``), with
         ``compare="float64"`` each value stands beside that of float64, and with ``expressions=True`` every
         subexpression has a row.  ``trace(tape, record, thread, loss)`` is of a recorded launch, by its number
-        from 0, on the cotangents that arrive there, with the same options.  ``trace(g, 2.0, 3.0)`` is the run
+        from 1, on the cotangents that arrive there, with the same options.  ``trace(g, 2.0, 3.0)`` is the run
         of a function for kernels, whose result has the cotangent 1 unless ``adjoints={"result": ...}`` says
         otherwise.  Nothing that is given changes.  Raises LaunchError for a thread outside of the grid,
         TapeError for a record that is not a launch, and what a launch or a call raises.
@@ -70,7 +70,7 @@ class Trace(Builtin):
     def _of_tape(self, tape: Tape, record: Any = None, thread: Any = 0, *given: Any, **named: Any) -> Any:
         if record is None:
             message = "a tape is traced by one of its launches"
-            hint = "write kl.trace(tape, record, thread, loss=loss), of the number of a record from 0"
+            hint = "write kl.trace(tape, 1, 0, loss=loss), of the first launch and its thread 0"
             raise KernelTypeError(Diagnostic(message, code="call", hint=hint))
         return trace_record(tape, record, thread, *given, **named)
 

@@ -93,7 +93,7 @@ def test_the_first_bad_launch_is_named(kernels: dict[str, Any]) -> None:
     report = kl.autograd.gradcheck_tape(tape, raise_exception=False, show_summary=False)
     bad = report.first_bad()
     assert bad is not None
-    assert (bad.index, bad.kernel) == (1, "stepped")
+    assert (bad.record, bad.kernel) == (2, "stepped")
     assert bad.report is not None
     assert bad.report.worst().verdict == "custom"
     with pytest.raises(
@@ -112,7 +112,7 @@ def test_a_chain_that_is_cut_fails_with_the_words_of_backward(
         kernels["right"][4](x, y)
         kernels["add"][4](y, total)
     report = kl.autograd.gradcheck_tape(tape, raise_exception=False, fast=fast)
-    assert [(c.index, c.passed, c.fault) for c in report.launches] == [(0, True, ""), (1, False, "cut")]
+    assert [(c.record, c.passed, c.fault) for c in report.launches] == [(1, True, ""), (2, False, "cut")]
     told = "no gradient flows through `y`, read by the launch of `add`: it does not require gradients"
     assert f"launch 2, add: {told}" in capsys.readouterr().out
     with pytest.raises(GradientError, match=f"(?s){told}.*create it with requires_grad=True"):
@@ -126,9 +126,9 @@ def test_a_copy_out_of_an_array_without_gradients_is_a_cut(kernels: dict[str, An
         kl.copy(z, y)
         kernels["doubled"][4](z)
     report = kl.autograd.gradcheck_tape(tape, raise_exception=False, show_summary=False)
-    assert [(c.index, c.kernel, c.fault) for c in report.launches][0::2] == [
-        (0, "right", ""),
-        (1, "doubled", ""),
+    assert [(c.record, c.kernel, c.fault) for c in report.launches][0::2] == [
+        (1, "right", ""),
+        (3, "doubled", ""),
     ]
     assert report.launches[1].fault == "cut"
 
@@ -168,7 +168,7 @@ def test_after_backward_the_cuts_are_those_on_the_way_from_its_seeds(kernels: di
     ):
         tape.backward(grads={side: kl.ones(4), total: kl.ones(1)})
     report = kl.autograd.gradcheck_tape(tape, raise_exception=False, show_summary=False)
-    assert [(c.index, c.fault) for c in report.launches if not c.passed] == [(2, "cut")]
+    assert [(c.record, c.fault) for c in report.launches if not c.passed] == [(3, "cut")]
 
 
 def test_launches_are_chosen_by_the_names_of_kernels(kernels: dict[str, Any]) -> None:
@@ -176,13 +176,13 @@ def test_launches_are_chosen_by_the_names_of_kernels(kernels: dict[str, Any]) ->
 
     def checked(**options: Any) -> list[int]:
         found = kl.autograd.gradcheck_tape(tape, show_summary=False, raise_exception=False, **options)
-        return [launch.index for launch in found.launches]
+        return [launch.record for launch in found.launches]
 
-    assert checked(blacklist_kernels=["stepped"]) == [0, 2]
-    assert checked(whitelist_kernels=["add", "stepped"]) == [1, 2]
-    assert checked(skip_to_launch_index=2) == [2]
-    assert checked(skip_to_launch_index=2, reverse_launches=True) == [0]
-    assert checked(input_output_masks={"right": [("x", "y")]}) == [0, 1, 2]
+    assert checked(blacklist_kernels=["stepped"]) == [1, 3]
+    assert checked(whitelist_kernels=["add", "stepped"]) == [2, 3]
+    assert checked(skip_to_launch_index=2) == [3]
+    assert checked(skip_to_launch_index=2, reverse_launches=True) == [1]
+    assert checked(input_output_masks={"right": [("x", "y")]}) == [1, 2, 3]
     with pytest.raises(GradientError, match="blacklist_kernels names 'other'"):
         checked(blacklist_kernels=["other"])
 
@@ -211,7 +211,7 @@ def test_of_many_launches_the_first_bad_one_is_found(kernels: dict[str, Any]) ->
     report = kl.autograd.gradcheck_tape(tape, show_summary=False, raise_exception=False)
     bad = report.first_bad()
     assert bad is not None
-    assert (bad.index, bad.kernel) == (7, "stepped")
+    assert (bad.record, bad.kernel) == (8, "stepped")
     assert [launch.covered for launch in report.launches] == [True] * 7 + [False]
 
 
@@ -228,7 +228,7 @@ def test_an_overwrite_that_is_not_saved_is_named_with_its_reader(kernels: dict[s
     report = kl.autograd.gradcheck_tape(overwriting("warn"), show_summary=False, raise_exception=False)
     bad = report.first_bad()
     assert bad is not None
-    assert (bad.index, bad.fault) == (1, "overwrite")
+    assert (bad.record, bad.fault) == (2, "overwrite")
     with pytest.raises(
         GradientError, match="it overwrites `x`, whose old values the adjoint of the launch of"
     ):
@@ -276,7 +276,7 @@ def test_a_copy_that_overwrites_is_named(kernels: dict[str, Any]) -> None:
     report = kl.autograd.gradcheck_tape(tape, show_summary=False, raise_exception=False)
     bad = report.first_bad()
     assert bad is not None
-    assert (bad.index, bad.kernel, bad.fault) == (2, "copy", "overwrite")
+    assert (bad.record, bad.kernel, bad.fault) == (3, "copy", "overwrite")
 
 
 def test_threads_that_race_have_no_derivative_and_the_launch_is_named(kernels: dict[str, Any]) -> None:
@@ -288,7 +288,7 @@ def test_threads_that_race_have_no_derivative_and_the_launch_is_named(kernels: d
     bad = report.first_bad()
     assert bad is not None
     assert bad.report is not None
-    assert (bad.index, bad.report.worst().verdict) == (1, "race")
+    assert (bad.record, bad.report.worst().verdict) == (2, "race")
     assert "if the first thread runs first" in bad.report.worst().explanation
 
 

@@ -43,7 +43,7 @@ def test_measuring_changes_no_gradient_and_needs_no_backward() -> None:
     tape, x, loss = recorded("root", [1.0, 4.0])
     norms = tape.measure(loss)
     assert x.grad.numpy().tolist() == [0, 0]
-    assert [(step.record, step.iteration) for step in norms.steps] == [(1, None), (0, None)]
+    assert [(step.record, step.iteration) for step in norms.steps] == [(2, None), (1, None)]
     np.testing.assert_allclose([step.norm for step in norms.steps], [2**0.5, np.hypot(0.5, 0.25)], rtol=1e-6)
     tape.backward(loss)
     assert x.grad.numpy().tolist() == [0.5, 0.25]

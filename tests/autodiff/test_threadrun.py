@@ -212,7 +212,7 @@ def test_a_record_of_a_tape_is_traced_on_the_cotangents_that_arrived_there(
     recorded: tuple[kl.Tape, kl.array, kl.array],
 ) -> None:
     tape, x, loss = recorded
-    first, second = kl.trace(tape, 0, 1, loss=loss), kl.trace(tape, tape.launches[1], 1, loss=loss)
+    first, second = kl.trace(tape, 1, 1, loss=loss), kl.trace(tape, tape.launches[1], 1, loss=loss)
     assert x.grad is None or not x.grad.numpy().any()
     tape.backward(loss)
     assert last(first, "x_bar[1]") == pytest.approx(x.grad.numpy()[1], rel=1e-5)
@@ -222,7 +222,7 @@ def test_a_record_of_a_tape_is_traced_on_the_cotangents_that_arrived_there(
     assert pairs(second.adjoint)[0] == ("y_bar[1]", "reads", 2.0)
     again = kl.trace(tape, -3, 1)  # of the last backward
     assert pairs(again.adjoint) == pairs(first.adjoint)
-    assert "record 0 of the tape, run again" in str(again)
+    assert "launch 1 of the tape, run again" in str(again)
 
 
 def test_a_traced_record_gets_sums_of_halves_as_a_backward_pass_adds_them() -> None:
@@ -233,7 +233,7 @@ def test_a_traced_record_gets_sums_of_halves_as_a_backward_pass_adds_them() -> N
         HALVES["halve"][1](x, y)
         for weight in (*[1.0] * 20, 2048.0):
             HALVES["weigh"][1](y, weight, z)
-    run, parts = kl.trace(tape, 0, loss=z), kl.contributions(tape, x, 0, z)
+    run, parts = kl.trace(tape, 1, loss=z), kl.contributions(tape, x, 0, z)
     tape.backward(z)
     assert last(run, "x_bar[0]") == parts.total == x.grad[0] == 2068.0
 
@@ -241,10 +241,11 @@ def test_a_traced_record_gets_sums_of_halves_as_a_backward_pass_adds_them() -> N
 def test_a_record_that_cannot_be_traced_is_refused(recorded: tuple[kl.Tape, kl.array, kl.array]) -> None:
     tape, _, loss = recorded
     with pytest.raises(kl.TapeError, match="say what the gradient is of"):
-        kl.trace(tape, 0)
-    with pytest.raises(kl.TapeError, match="record 7 of this tape is not a launch") as caught:
-        kl.trace(tape, 7, loss=loss)
-    assert "launches have the numbers 0, 1, 2" in str(caught.value)
+        kl.trace(tape, 1)
+    for number in (0, 7, -4):
+        with pytest.raises(kl.TapeError, match=f"record {number} of this tape is not a launch") as caught:
+            kl.trace(tape, number, loss=loss)
+        assert "count from 1, as in the view of the tape; its launches are 1, 2, 3" in str(caught.value)
     with pytest.raises(TypeError, match="a tape is traced by one of its launches"):
         kl.trace(tape)
 
@@ -258,7 +259,7 @@ def test_lines_and_iterations_are_chosen(recorded: tuple[kl.Tape, kl.array, kl.a
         run = kl.trace(RECORDED["power"], 0, **given, where=place)
         assert pairs(run.primal) == [("k", "=", 1), ("s", "=", pytest.approx(1.1**4, rel=1e-5))]
         assert [one.span.line for one in run.adjoint] == [5, 5]
-    assert pairs(kl.trace(tape, 0, loss=loss, where={"line": 5, "k": 2}).primal) == pairs(of_line.primal)[2:]
+    assert pairs(kl.trace(tape, 1, loss=loss, where={"line": 5, "k": 2}).primal) == pairs(of_line.primal)[2:]
     with pytest.raises(kl.KernelValueError, match="where='5' is not a place of a kernel"):
         kl.trace(RECORDED["power"], 0, **given, where="5")
 
@@ -299,7 +300,7 @@ def test_a_record_is_compared_with_float64_on_the_cotangents_that_arrived() -> N
         kl.launch(RECORDED["square_in_place"], 2, [], [y])
     tape.backward(grads={y: kl.ones(2)})
     gradient = x.grad.numpy().copy()
-    run = kl.trace(tape, 0, 0, compare="float64", expressions=True)
+    run = kl.trace(tape, 1, 0, compare="float64", expressions=True)
     (value,) = (one for one in run.primal if one.name == "y[0]")
     assert value.wide == pytest.approx(1.0, rel=1e-6) and value.left < 2.0
     (cosine,) = (one for one in run.primal if one.name == "1.0 - cos(x[i])")
@@ -309,9 +310,9 @@ def test_a_record_is_compared_with_float64_on_the_cotangents_that_arrived() -> N
     assert bars[0].value == pytest.approx(bars[0].wide) == pytest.approx(2 * 0.953674, rel=1e-5)
     np.testing.assert_array_equal(x.grad.numpy(), gradient)
     with pytest.raises(kl.TapeError, match="`square_in_place` overwrites what it reads, and kept that"):
-        kl.trace(tape, 1, 0, compare="float64")
+        kl.trace(tape, 2, 0, compare="float64")
     with pytest.raises(kl.KernelValueError, match="compare='float16' is not a precision"):
-        kl.trace(tape, 0, 0, compare="float16")  # type: ignore[call-arg]
+        kl.trace(tape, 1, 0, compare="float16")  # type: ignore[call-arg]
 
 
 def test_the_result_of_a_function_gets_its_cotangent_at_the_return() -> None:

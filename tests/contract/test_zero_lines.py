@@ -114,25 +114,25 @@ BRANCH = "the way that was taken does not use it"
 def test_a_zero_is_explained_by_its_line(name: str, value: float, line: str, reason: str) -> None:
     x = leaf(1.0, value)
     tape, loss = recorded(name, x)
-    assert zeros(tape, x, 1, loss) == [(0, line, reason)]
+    assert zeros(tape, x, 1, loss) == [(1, line, reason)]
 
 
 def test_a_factor_that_is_zero_is_named() -> None:
     x, w = leaf(1.0, 2.0), leaf(1.0, 0.0)
     tape, loss = recorded("product", x, w)
-    assert zeros(tape, x, 1, loss) == [(0, "y[i] = x[i] * w[i]", FLAT)]
+    assert zeros(tape, x, 1, loss) == [(1, "y[i] = x[i] * w[i]", FLAT)]
 
 
 def test_a_branch_is_found_though_its_index_is_computed_inside() -> None:
     x, mask = leaf(1.0, 2.0), kl.array([1, 0], dtype=int)
     tape, loss = recorded("masked", x, mask)
-    assert zeros(tape, x, 1, loss) == [(0, "if m[i] == 1:", BRANCH)]
+    assert zeros(tape, x, 1, loss) == [(1, "if m[i] == 1:", BRANCH)]
 
 
 def test_vectors_are_explained_alike() -> None:
     v = kl.array([(1.0, 2.0, 3.0)] * 2, dtype=kl.vec3, requires_grad=True)
     tape, loss = recorded("lengths", v)
-    assert zeros(tape, v, 0, loss) == [(0, "y[i] = max(dot(v[i], v[i]) - 100.0, 0.0)", TAKEN)]
+    assert zeros(tape, v, 0, loss) == [(1, "y[i] = max(dot(v[i], v[i]) - 100.0, 0.0)", TAKEN)]
 
 
 @pytest.mark.parametrize(("body", "reason"), [("max(q.z, 0.0)", TAKEN), ("q.x", UNUSED)])
@@ -149,7 +149,7 @@ def test_a_zero_is_followed_through_later_launches() -> None:
         kernels["doubled"][2](x, y)
         kernels["relu"][2](y, z)
         kernels["total"][2](z, loss)
-    assert zeros(tape, x, 0, loss) == [(1, "y[i] = max(x[i], 0.0)", TAKEN)]
+    assert zeros(tape, x, 0, loss) == [(2, "y[i] = max(x[i], 0.0)", TAKEN)]
     text = str(kl.contributions(tape, x, 0, loss))
     assert "where it became zero" in text and "2 relu" in text
 
@@ -167,14 +167,14 @@ def test_a_result_to_which_no_gradient_comes_back_is_said() -> None:
 def test_zeros_by_construction_are_named_from_the_text() -> None:
     x = leaf(1.0, 2.0)
     tape, loss = recorded("rounded", x)
-    assert zeros(tape, x, 1, loss) == [(0, "y[i] = round(x[i])", "`round` has derivative 0")]
+    assert zeros(tape, x, 1, loss) == [(1, "y[i] = round(x[i])", "`round` has derivative 0")]
 
 
 def test_a_loss_that_hangs_on_a_condition_only_is_explained() -> None:
     x, loss = leaf(1.0, 2.0), result(1)
     with kl.Tape() as tape:
         kernels["gated"][2](x, loss)
-    assert zeros(tape, x, 1, loss) == [(0, "if x[tid()] > 0.0:", "only a condition hangs on it")]
+    assert zeros(tape, x, 1, loss) == [(1, "if x[tid()] > 0.0:", "only a condition hangs on it")]
 
 
 def test_a_zero_leaves_gradients_as_they_are() -> None:

@@ -153,7 +153,7 @@ def test_a_thread_starts_with_the_cotangents_that_arrived_in_the_last_sweep(
     tape, _, loss = swept
     tape.backward(grads={loss: np.full(1, 3.0, np.float32)})
     shown = markup.render(answer(digest(tape), {"ask": "thread", "number": 0, "thread": 1}))
-    assert "thread 1 of square, record 0 of the tape, run again" in shown
+    assert "thread 1 of square, launch 1 of the tape, run again" in shown
     assert re.search(r"reads y_bar\[1\] +3\n", shown)
     assert "there is no thread 5" in markup.render(
         answer(digest(tape), {"ask": "thread", "number": 0, "thread": 5})

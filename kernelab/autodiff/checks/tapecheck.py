@@ -54,11 +54,11 @@ class LaunchCheck:
 
     `covered` says that it passed as a part of the tape.  `fault` is "overwrite" where the launch is right but
     destroys what an earlier adjoint reads, "cut" where it reads what no gradient flows through, "sweep" where
-    the tape's own backward pass is at fault; `hint` says what to do then.  Of a record that is not a launch,
-    `index` is that of the next launch, and `kernel` its title.
+    the tape's own backward pass is at fault; `hint` says what to do then.  `record` is the number of the
+    record on the tape, from 1; of one that is not a launch, `kernel` is its title.
     """
 
-    index: int
+    record: int
     kernel: str
     place: Place
     report: GradcheckReport | None
@@ -80,7 +80,7 @@ class LaunchCheck:
         """The error for a launch that failed."""
         number, name = "", self.kernel
         if self.is_launch:
-            number, name = f"launch {self.index + 1}, ", f"`{self.kernel}`,"
+            number, name = f"launch {self.record}, ", f"`{self.kernel}`,"
         if self.report is None or self.fault:
             message = f"after {number}{name} the gradient of this tape is wrong: {self.reason}"
             return Diagnostic(message, self.place.span, "gradcheck", hint=self.hint)
@@ -115,7 +115,7 @@ class TapeReport(ShownOnce):
     def first_bad(self) -> LaunchCheck | None:
         """The launch that ran first of those that failed."""
         return min(
-            (launch for launch in self.launches if not launch.passed), key=lambda c: c.index, default=None
+            (launch for launch in self.launches if not launch.passed), key=lambda c: c.record, default=None
         )
 
 
@@ -134,8 +134,10 @@ class Choice:
             message = f"skip_to_launch_index={self.skip!r} is not a number of launches"
             raise refusal(KernelValueError, message, "tape", "pass a whole number from 0 up")
 
-    def of(self, launches: Sequence[LaunchRecord]) -> list[tuple[int, LaunchRecord]]:
-        kernels = {record.kernel.name for record in launches}
+    def of(self, records: Sequence[Record]) -> list[tuple[int, LaunchRecord]]:
+        """The launches that were chosen, each with its number on the tape."""
+        launches = [(k, record) for k, record in enumerate(records, 1) if isinstance(record, LaunchRecord)]
+        kernels = {record.kernel.name for _, record in launches}
         for names, what in (
             (self.blacklist, "blacklist_kernels"),
             (self.whitelist, "whitelist_kernels"),
@@ -149,7 +151,7 @@ class Choice:
                     )
         numbered = [
             (k, record)
-            for k, record in enumerate(launches)
+            for k, record in launches
             if record.kernel.name not in self.blacklist
             and (not self.whitelist or record.kernel.name in self.whitelist)
         ]
@@ -200,16 +202,16 @@ def check_tape(
     faults = [fault for fault in (_tainted(tape), _cut(tape)) if fault is not None]
     if not faults:
         return report
-    places = {(fault.index, fault.kernel) for fault in faults}
-    others = [c for c in report.launches if (c.index, c.kernel) not in places]
-    return replace(report, launches=tuple(sorted([*faults, *others], key=lambda c: c.index)), whole=None)
+    places = {fault.record for fault in faults}
+    others = [c for c in report.launches if c.record not in places]
+    return replace(report, launches=tuple(sorted([*faults, *others], key=lambda c: c.record)), whole=None)
 
 
 def _checked(
     tape: Tape, tolerance: Tolerance, selection: Selection, choice: Choice, fast: Fast, run: Run | None
 ) -> TapeReport:
     """The report on what the records compute, whether or not gradients flow through all of it."""
-    chosen, whole, alone = choice.of(tape.launches), None, ""
+    chosen, whole, alone = choice.of(tuple(tape)), None, ""
     if run is None and choice == Choice() and selection == WHOLE and tolerance == Tolerance():
         try:
             with outside_transforms("gradcheck_tape"):
@@ -231,7 +233,7 @@ def _checked(
         if alone:
             hint = f"it could not be checked as a whole: {alone}"
         raise refusal(GradientError, f"0 pairs checked on this tape ({reasons})", "gradcheck", hint)
-    return TapeReport(tuple(sorted(checks, key=lambda launch: launch.index)), whole, alone)
+    return TapeReport(tuple(sorted(checks, key=lambda launch: launch.record)), whole, alone)
 
 
 # ------------------------------------------------------------------------------------------ as a whole
@@ -258,10 +260,10 @@ def _as_a_whole(tape: Tape, fast: Fast) -> TapeReport:
 
 def _until(records: Sequence[Record], end: int) -> list[LaunchCheck]:
     """The launches before a record, which agree."""
-    launches = [record for record in records[:end] if isinstance(record, LaunchRecord)]
     return [
         LaunchCheck(k, record.kernel.name, record.place, None, covered=True)
-        for k, record in enumerate(launches)
+        for k, record in enumerate(records[:end], 1)
+        if isinstance(record, LaunchRecord)
     ]
 
 
@@ -329,9 +331,8 @@ REPORT = "this is a fault of kernelab and not of the kernels: please report it, 
 
 def _unchecked(records: Sequence[Record], k: int) -> LaunchCheck:
     record = records[k]
-    index = sum(isinstance(other, LaunchRecord) for other in records[:k])
     name = record.kernel.name if isinstance(record, LaunchRecord) else record.title.strip("`")
-    return LaunchCheck(index, name, record.place, None)
+    return LaunchCheck(k + 1, name, record.place, None)
 
 
 def _parameter(record: Record, elements: array) -> str:

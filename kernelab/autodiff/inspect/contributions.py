@@ -53,7 +53,7 @@ EXACTNESS = 1e-4
 class Contribution:
     """The amount that one thread of a launch added at a line; `thread` and `line` are None if unknown.
 
-    `record` is the number of the record, None for the cotangent that the sweep starts with.
+    `record` is its number on the tape, from 1, None for the cotangent that the sweep starts with.
     """
 
     record: int | None
@@ -311,17 +311,17 @@ class _Sweep:
 
     def keep(self, i: int | None, title: str, place: str, changes: list[Change], before: Values) -> None:
         """Note the changes by thread and line, and what is left between them and what the element is now."""
-        record = None if i is None else self.records[i]
+        record, number = (None, None) if i is None else (self.records[i], i + 1)
         extents = record.grid.extents if isinstance(record, LaunchRecord) else ()
         lines = {(change.span.source, change.span.line): change.span for change in reversed(changes)}
         added = self.added(changes, before)
         for (thread, line), value in added.items():
             where = tuple(map(int, np.unravel_index(thread, extents)))
-            self.parts.append(Contribution(i, title, place, where, lines[line], value))
+            self.parts.append(Contribution(number, title, place, where, lines[line], value))
         rest = np.array(self.now() - sum(added.values(), before))
         sizes = sum(map(np.abs, added.values()), np.abs(before))
         if not np.all(np.abs(rest) <= EXACTNESS * sizes):
-            self.parts.append(Contribution(i, title, place, None, None, rest))
+            self.parts.append(Contribution(number, title, place, None, None, rest))
 
     def added(self, changes: Sequence[Change], before: Values) -> dict[tuple[int, Place], Values]:
         """The sum of each thread's additions at each line; a store discards all additions before it."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelab.autodiff.checks.lost_digits import digits, digits_of
-from kernelab.autodiff.records.records import LaunchRecord, pullback_of
+from kernelab.autodiff.records.records import LaunchRecord, Record, pullback_of
 from kernelab.autodiff.tape.finite import as_launched
 from kernelab.autodiff.tape.measures import sweep_on_copies
 from kernelab.autodiff.tape.tape import Tape
@@ -122,29 +122,30 @@ def trace_record(
 ) -> ThreadRun:
     """Run one thread of a recorded launch, and its adjoint on the cotangents that arrive there.
 
-    `record` is a launch of the tape, or its number among the records from 0.  The cotangents are those of
-    ``tape.backward(loss, grads)``, or of the last `backward`.  No gradient changes.  Values that were
-    overwritten since are those that the tape has saved.  Raises TapeError where the record is not a launch
-    with an adjoint, it is not known what the gradient is of, or float64 would need values that the launch
-    has overwritten; otherwise as `trace_thread` does.
+    `record` is a launch of the tape, or its number there, from 1, as the view of the tape shows it; -1 is the
+    last.  The cotangents are those of ``tape.backward(loss, grads)``, or of the last `backward`.  No gradient
+    changes.  Values that were overwritten since are those that the tape has saved.  Raises TapeError where
+    the record is not a launch with an adjoint, it is not known what the gradient is of, or float64 would need
+    values that the launch has overwritten; otherwise as `trace_thread` does.
     """
     keeps, records = chosen(where), tuple(tape)
     _require_precision(compare)
-    k = records.index(record) if record in records else record if isinstance(record, int) else len(records)
-    launch = records[k] if -len(records) <= k < len(records) else None
-    reverse = getattr(launch, "pullback", None)
+    k = _place_of(record, records)
+    launch = None if k is None else records[k]
     is_launch = isinstance(launch, LaunchRecord) and launch.call.space is None
-    if not is_launch or not isinstance(launch, LaunchRecord) or not isinstance(reverse, Pullback):
+    reverse = getattr(launch, "pullback", None) if is_launch else None
+    if k is None or not isinstance(launch, LaunchRecord) or not isinstance(reverse, Pullback):
         message = f"record {record} of this tape is not a launch on the CPU that has an adjoint"
-        numbers = ", ".join(str(i) for i, one in enumerate(records) if isinstance(one, LaunchRecord))
-        raise TapeError(Diagnostic(message, code="record", hint=f"launches have the numbers {numbers}"))
+        numbers = ", ".join(str(i) for i, one in enumerate(records, 1) if isinstance(one, LaunchRecord))
+        hint = f"records count from 1, as in the view of the tape; its launches are {numbers}"
+        raise TapeError(Diagnostic(message, code="record", hint=hint))
     seeds = tape.cotangents(loss, grads) if loss is not None or grads is not None else tape.last_cotangents
     if seeds is None:
         hint = "write kl.trace(tape, record, thread, loss=loss), or call tape.backward(loss) first"
         raise TapeError(Diagnostic("say what the gradient is of", code="trace", hint=hint))
     position = _position(thread, launch.grid)
     linear = int(np.ravel_multi_index(position, launch.grid.extents))
-    saved, adjoints = launch.saved(), sweep_on_copies(records, seeds, end=k % len(records) + 1)
+    saved, adjoints = launch.saved(), sweep_on_copies(records, seeds, end=k + 1)
     again, wide = as_launched(launch), None
     way = ThreadRunner(reverse.unmerged, launch.grid, linear, keeps, expressions)
     if compare is not None:
@@ -160,7 +161,15 @@ def trace_record(
         primal = way.watched(launch.kernel.program.unmerged, launch.call.parts_with(again))
     if wide is not None:
         primal, adjoint = beside(primal, wide[0]), beside(adjoint, wide[1])
-    return ThreadRun(launch.kernel.name, position, tuple(primal), tuple(adjoint), record=k % len(records))
+    return ThreadRun(launch.kernel.name, position, tuple(primal), tuple(adjoint), record=k + 1)
+
+
+def _place_of(record: object, records: Sequence[Record]) -> int | None:
+    """The place among some records of one of them, of its number from 1, or from -1 of the last."""
+    if isinstance(record, int):
+        k = record - 1 if record > 0 else len(records) + record
+        return k if 0 <= k < len(records) else None
+    return records.index(record) if record in records else None
 
 
 def _arguments(record: LaunchRecord, again: Mapping[int, array] | None) -> list[array | bytes]:

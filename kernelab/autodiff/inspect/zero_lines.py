@@ -32,7 +32,8 @@ MOST_THREADS, MOST_ELEMENTS = 3, 24
 class ZeroLine:
     """A line at which a product with a gradient became zero: in which record and thread, and why.
 
-    `component` is the index of the one component of a vector or matrix that is zero.
+    `record` is its number on the tape, from 1; `component` is the index of the one component of a vector or
+    matrix that is zero.
     """
 
     record: int
@@ -86,14 +87,14 @@ def _zeros_of(
     if not results and reader >= 0:
         record, is_seed = records[reader], any(one.allocation is memory for one in seeds)
         why = f"{'the cotangent of' if is_seed else 'what comes back to'} its result is 0"
-        yield ZeroLine(reader, record.title, str(record.place), None, None, why)
+        yield ZeroLine(reader + 1, record.title, str(record.place), None, None, why)
 
 
 def _inside(
     i: int, record: LaunchRecord, memory: Allocation, bytes: range, adjoints: Adjoints
 ) -> Iterator[ZeroLine | Element]:
     """The zeros of one launch."""
-    here = ZeroLine(i, record.title, str(record.place), None, None, "")
+    here = ZeroLine(i + 1, record.title, str(record.place), None, None, "")
     pullback, ends = record.pullback, [*_dead_ends(here, record, memory, conditions=False)]
     active = {one.allocation for one in record.active}
     if memory not in active or not isinstance(pullback, Pullback):
@@ -141,7 +142,7 @@ def dead_ends_behind(records: Sequence[Record], memory: Allocation) -> Iterator[
             continue
         reached.update(one.allocation for one in record.written)
         if isinstance(record, LaunchRecord):
-            here = ZeroLine(i, record.title, str(record.place), None, None, "")
+            here = ZeroLine(i + 1, record.title, str(record.place), None, None, "")
             for source in {one.allocation: None for one in record.read if one.allocation in reached}:
                 yield from _dead_ends(here, record, source, conditions=False)
 

@@ -232,7 +232,7 @@ class Recording(Witness, Recorder):
             self.has_failed(f"the launch of `{call.kernel.name}`", call.targets, place)
             raise
         if self.times is not None:
-            self.times[len(self.records)] = perf_counter_ns() - began
+            self.times[1 + len(self.records)] = perf_counter_ns() - began
         self._record(call, outline, residuals, memories, place)
 
     def _will_write(self, call: LaunchRecord, positions: tuple[int, ...]) -> None:

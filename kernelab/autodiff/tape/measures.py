@@ -38,6 +38,7 @@ class Magnitude:
     """The adjoints that the sweep through one record changed, each with its Euclidean norm after it.
 
     After an iteration of a loop, `where` names the iteration, and the norm is that of the carried values.
+    `record` is the number of the record on the tape, from 1.
     """
 
     record: int
@@ -61,15 +62,16 @@ def measuring(puller: Puller | None, magnitudes: list[Magnitude]) -> Puller:
 def _magnitude(i: int, record: Record, adjoints: Adjoints) -> Magnitude:
     reached = [primal for primal in dict.fromkeys(record.reached) if primal.requires_grad]
     bars = [(primal, adjoints.known(primal)) for primal in reached]
-    return Magnitude(i, tuple((primal, norm_of(bar)) for primal, bar in bars if bar is not None))
+    return Magnitude(i + 1, tuple((primal, norm_of(bar)) for primal, bar in bars if bar is not None))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NormStep:
     """The norm of the adjoints after a record, or an iteration of a loop in it, in a backward pass.
 
-    `norm` is the largest Euclidean norm of the adjoints that it reached; `trend` is "vanishes", "explodes",
-    "zero", "not finite" or "".  `line` is that of the loop, or where a value turned NaN or infinite.
+    `record` is its number on the tape, from 1.  `norm` is the largest Euclidean norm of the adjoints that it
+    reached; `trend` is "vanishes", "explodes", "zero", "not finite" or "".  `line` is that of the loop, or
+    where a value turned NaN or infinite.
     """
 
     record: int
@@ -144,7 +146,7 @@ class Measurement:
         record, line = records[i], None
         for (span, iteration), norm in self._loops(record, adjoints):
             self._note(i, record, norm, span, iteration)
-            self.magnitudes.append(Magnitude(i, ((None, norm),), f"{span}, iteration {iteration}"))
+            self.magnitudes.append(Magnitude(i + 1, ((None, norm),), f"{span}, iteration {iteration}"))
         if self._is_finite:
             try:
                 pull_finite(records, i, adjoints)
@@ -177,7 +179,7 @@ class Measurement:
         if not self._first and np.isfinite(norm):
             self._first = norm
         trend = self._trend(norm)
-        self.steps.append(NormStep(i, record.title, record.place, norm, trend, line, iteration))
+        self.steps.append(NormStep(i + 1, record.title, record.place, norm, trend, line, iteration))
 
     def _trend(self, norm: float) -> str:
         if not np.isfinite(norm):

@@ -93,7 +93,7 @@ class Observed:
 
     @property
     def times(self) -> Mapping[int, int]:
-        """The time of launches in nanoseconds since the tape is observed, by the number of the record."""
+        """The time of launches in nanoseconds since the tape is observed, by the number from 1."""
         return self._recording.times or {}
 
     @property

@@ -193,7 +193,7 @@ def tape_report_view(report: TapeReport) -> Node:
 
 
 def _called(launch: LaunchCheck) -> str:
-    return f"launch {launch.index + 1}, {launch.kernel}" if launch.is_launch else launch.kernel
+    return f"launch {launch.record}, {launch.kernel}" if launch.is_launch else launch.kernel
 
 
 def _without_empty(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
@@ -215,7 +215,7 @@ TAPE_HEAD = ("", "launch", "kernel", "where", "entries", "worst error", "relativ
 
 
 def _launch_row(launch: LaunchCheck) -> tuple[Cell, ...]:
-    number = cell(str(launch.index + 1) if launch.is_launch else "", is_number=True)
+    number = cell(str(launch.record), is_number=True)
     where = cell(str(launch.place))
     verdict = cell("✓ pass", "good") if launch.passed else cell("✗ FAIL", "bad")
     if launch.covered:

@@ -33,7 +33,7 @@ FIRST, LAST = 120, 30
 def thread_view(run: ThreadRun) -> Node:
     """The tables of a run."""
     place = run.thread[0] if len(run.thread) == 1 else run.thread
-    how = "run alone on copies" if run.record is None else f"record {run.record} of the tape, run again"
+    how = "run alone on copies" if run.record is None else f"launch {run.record} of the tape, run again"
     title = words(Run(f"thread {place}", "strong"), f" of {run.kernel}, {how}", level=1)
     parts: list[Node] = [title, _table("primal", run.primal)]
     if run.note:
@@ -114,10 +114,10 @@ def _why(zero: ZeroLine) -> str:
 def _contributions_view_row(part: Contribution | ZeroLine, first: Cell) -> tuple[Cell, ...]:
     title, asks, thread = part.title.removeprefix("the launch of ").strip("`"), "", cell("")
     if part.record is not None:
-        title, asks = f"{part.record + 1} {title}", f"record {part.record}"
+        title, asks = f"{part.record} {title}", f"record {part.record - 1}"
     if part.thread is not None:
         place = ",".join(map(str, part.thread))
-        thread_asks = "" if part.record is None else f"thread {part.record} {place}"
+        thread_asks = "" if part.record is None else f"thread {part.record - 1} {place}"
         thread = Cell((Run(place.replace(",", ", ")),), asks=thread_asks)
     record = Cell((Run(title), Run(f" {part.place}".rstrip(), "dim")), asks=asks)
     line = "" if part.line is None else str(part.line)

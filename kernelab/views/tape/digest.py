@@ -129,7 +129,7 @@ class Digest:
         records = tape.since(self._seen)
         for number, record in enumerate(records, self._seen):
             self.parts["records"].append(self._step_of(record))
-            nanoseconds = tape.times.get(number, -1)
+            nanoseconds = tape.times.get(number + 1, -1)
             self.parts["times"].append(-1 if nanoseconds < 0 else _short(nanoseconds / 1000, 3))
             if isinstance(record, LaunchRecord):
                 self._calls[id(record.call)] = number
@@ -293,7 +293,7 @@ class Digest:
             self._change("sweeps", sweeps)
         fresh = [
             [
-                step.record,
+                step.record - 1,
                 [
                     [NOBODY if one is None else self._array("", one), _short(norm, 4)]
                     for one, norm in step.norms

@@ -179,7 +179,7 @@ def _sentence(step: NormStep) -> str:
     verb = step.trend if step.trend in ("vanishes", "explodes") else f"is {step.trend}"
     loop = "" if step.iteration is None else f", iteration {step.iteration}"
     where = str(step.place) if step.line is None else f"{step.line}: {_line_text(step.line)}"
-    return f"the gradient {verb} in record {step.record + 1}, {step.title}{loop} ({where})"
+    return f"the gradient {verb} in record {step.record}, {step.title}{loop} ({where})"
 
 
 def _line_text(line: Span) -> str:
@@ -222,7 +222,7 @@ def _step_row(i: int, step: NormStep) -> tuple[Cell, ...]:
     name = step.title.removeprefix("the launch of ").strip("`")
     iteration = "" if step.iteration is None else str(step.iteration)
     where, source = (str(step.place), "") if step.line is None else (str(step.line), _line_text(step.line))
-    numbers = cell(str(i + 1), is_number=True), cell(f"{step.record + 1} {name}", "name")
+    numbers = cell(str(i + 1), is_number=True), cell(f"{step.record} {name}", "name")
     shown = cell(iteration, is_number=True), cell(f"{step.norm:.4g}", is_number=True)
     return *numbers, *shown, cell(step.trend, "bad"), cell(where, "dim"), cell(source)
 
