@@ -16,6 +16,7 @@ from kernelab.autodiff.records.hazards import LISTENERS, Overwrite
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnosed, Diagnostic, LaunchError, Span, label_of
 from kernelab.jupyter.inspection import is_kernel_cell
+from kernelab.runtime.context.recorder import name_of_memory
 
 Message = dict[str, Any]
 Tell = Callable[[Message], None]
@@ -123,7 +124,9 @@ class Problems:
         spans = event.place.span, event.reader.place.span
         places = tuple(place for span in spans if (place := self.place(span)) is not None)
         wrong = "kept" if event.outcome == "saved" else "overwritten"
-        self.found(Problem(wrong, _SAID[event.outcome].format(event.reader.call.kernel.name), places))
+        called = name_of_memory(event.elements.allocation) or "an array"
+        said = _SAID[event.outcome].format(called, event.reader.call.kernel.name)
+        self.found(Problem(wrong, said, places))
 
     def found(self, problem: Problem) -> None:
         """Tell of a problem that is new, and remember that it has come up in this run."""
@@ -167,9 +170,9 @@ class Problems:
 
 
 _SAID = {
-    "saved": "overwritten here; the tape has kept what the gradient of `{}` needs",
-    "tainted": "overwritten here, but the gradient of `{}` needs the old values: it would be wrong",
-    "refused": "refused to overwrite here what the gradient of `{}` needs",
+    "saved": "`{}` is overwritten; the tape has kept what the gradient of `{}` needs",
+    "tainted": "`{}` is overwritten, but the gradient of `{}` needs its old values, and would be wrong",
+    "refused": "`{}` must not be overwritten: the gradient of `{}` needs its old values",
 }
 
 

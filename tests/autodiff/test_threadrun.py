@@ -327,3 +327,14 @@ def test_the_result_of_a_function_gets_its_cotangent_at_the_return() -> None:
         (1, "x_bar[0]"),
         (1, "guess_bar[0]"),
     ]
+
+
+def test_a_traced_record_says_which_of_its_values_are_lost() -> None:
+    x, y = kl.array([0.5], dtype=float, requires_grad=True), kl.zeros(1, requires_grad=True)
+    with kl.Tape(overwrite="warn") as tape:
+        kl.launch(RECORDED["power"], 1, [x], [y])
+        with pytest.warns(kl.KernelWarning, match="`x` is overwritten"):
+            x.fill_(3.0)
+    assert "`x` was overwritten at test_threadrun.py, line" in str(
+        kl.trace(tape, 1, 0, grads={y: kl.ones(1)})
+    )

@@ -81,7 +81,7 @@ SIDE = """
     - heading "Warnings (1)" [level=2]
     - list:
       - listitem:
-        - paragraph: /overwritten here/
+        - paragraph: /`x` is overwritten/
         - button "Cell In[3], line 5 x.fill_(3.0)"
         - button "Cell In[3], line 4 square[2](x, y)"
   - region "Tape":
@@ -239,12 +239,12 @@ def test_an_overwrite_and_an_infinite_value_are_told_at_their_lines_and_the_pane
     expect(side.get_by_role("status").first).to_have_text("Nobody answers: run %load_ext kernelab.")
     page.evaluate(LISTEN)
     run_cells(page, 0, 1, 2)
-    page.wait_for_function(IS_HEARD, arg="Cell In[3], line 5: overwritten here")
+    page.wait_for_function(IS_HEARD, arg="Cell In[3], line 5: `x` is overwritten")
     cell = page.locator(".jp-CodeCell").nth(2)
     expect(cell.locator(".kernelab-warned")).to_have_count(2)
-    expect(cell.locator(".kernelab-warning").first).to_contain_text(", line 5: overwritten here")
+    expect(cell.locator(".kernelab-warning").first).to_contain_text(", line 5: `x` is overwritten")
     expect(cell.locator(".kernelab-warning").last).to_contain_text(
-        "overwritten here, but the gradient of `square` needs the old values"
+        "`x` is overwritten, but the gradient of `square` needs its old values"
     )
     facts = side.locator(".kernelab-facts")
     expect(facts).to_have_text(

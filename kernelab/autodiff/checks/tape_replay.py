@@ -116,6 +116,7 @@ class Line:
     def taped_run(self, count: int) -> "tuple[Run, Tape]":
         """The same on a tape of its own; whatever the records write has gradients there."""
         run, tape = Run(self._starts), Tape("warn" if self.policy == "warn" else "save")
+        tape._recording.guard.heard = False
         for play in self._plays:
             play.require_gradients(run)
         with tape:

@@ -175,7 +175,7 @@ def of_python(
     if whole is not None:
         setattr(whole, field, primal)
     tape = Tape()
-    tape._recording = following = _Following(Guard("save"))
+    tape._recording = following = _Following(Guard("save", heard=False))
     try:
         with tape:
             result = function(*args[:argnums], primal if whole is None else whole, *args[argnums + 1 :])

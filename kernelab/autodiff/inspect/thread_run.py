@@ -28,6 +28,7 @@ from kernelab.passes.common.copying import widen
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import readable
 from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.recorder import name_of_memory
 from kernelab.runtime.kernel.arguments import Reference, ordered, require_arguments_readable
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Groups, Pullback
@@ -50,7 +51,10 @@ Where = int | range | Mapping[str, int | range] | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ThreadRun(Printed):
-    """The run of one thread: values of the primal, then of the adjoint; `note` says why there are none."""
+    """The run of one thread: values of the primal, then of the adjoint; `note` says why there are none.
+
+    `lost` are sentences about values of a recorded launch that were overwritten, and not saved.
+    """
 
     kernel: str
     thread: tuple[int, ...]
@@ -58,6 +62,7 @@ class ThreadRun(Printed):
     adjoint: tuple[Seen, ...]
     note: str = ""
     record: int | None = None
+    lost: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         counts = f"{len(self.primal)} values, {len(self.adjoint)} adjoints"
@@ -161,7 +166,13 @@ def trace_record(
         primal = way.watched(launch.kernel.program.unmerged, launch.call.parts_with(again))
     if wide is not None:
         primal, adjoint = beside(primal, wide[0]), beside(adjoint, wide[1])
-    return ThreadRun(launch.kernel.name, position, tuple(primal), tuple(adjoint), record=k + 1)
+    lost = tuple(
+        f"`{called}` was overwritten at {one.place}, and not saved: its values below are those of now"
+        for one in tape.overwrites
+        if one.outcome == "tainted" and one.reader.call is launch.call
+        for called in [name_of_memory(one.elements.allocation) or "an array"]
+    )
+    return ThreadRun(launch.kernel.name, position, tuple(primal), tuple(adjoint), "", k + 1, lost)
 
 
 def _place_of(record: object, records: Sequence[Record]) -> int | None:

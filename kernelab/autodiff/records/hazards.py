@@ -122,7 +122,7 @@ class Guard:
 
     Once a tape is `swept`, few will sweep it again: what is overwritten then is not kept, and an error comes
     with the next sweep only, if it needs the old values.  `writer` is the line of a launch that the tape
-    records, while it announces its writes.
+    records, while it announces its writes.  One that is not `heard` runs again what its user has seen run.
     """
 
     policy: Policy
@@ -130,6 +130,7 @@ class Guard:
     swept: bool = False
     overwrites: list[Overwrite] = field(default_factory=list)
     writer: Place | None = None
+    heard: bool = True
 
     def clear(self) -> None:
         """Forget what was saved and overwritten."""
@@ -140,7 +141,7 @@ class Guard:
     def note(self, event: Overwrite) -> None:
         """Note an overwrite, and tell the listeners."""
         self.overwrites.append(event)
-        for listener in LISTENERS:
+        for listener in LISTENERS if self.heard else ():
             listener(event)
 
 

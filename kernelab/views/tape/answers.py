@@ -35,7 +35,8 @@ def thread_view(run: ThreadRun) -> Node:
     place = run.thread[0] if len(run.thread) == 1 else run.thread
     how = "run alone on copies" if run.record is None else f"launch {run.record} of the tape, run again"
     title = words(Run(f"thread {place}", "strong"), f" of {run.kernel}, {how}", level=1)
-    parts: list[Node] = [title, _table("primal", run.primal)]
+    lost = [words(Run("⚠ ", "bad"), sentence) for sentence in run.lost]
+    parts: list[Node] = [title, *lost, _table("primal", run.primal)]
     if run.note:
         parts.append(words(Run("no adjoint: ", "dim"), run.note))
     elif run.adjoint:
