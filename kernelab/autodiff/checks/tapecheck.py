@@ -219,7 +219,8 @@ def _checked(
         except NotReplayableError as error:
             report = TapeReport((), None, str(error))
         except KernelError as error:
-            report = TapeReport((), None, error.diagnostics[0].message)
+            first = error.diagnostics[0]
+            report = TapeReport((), None, f"{first.message}: {first.hint}" if first.hint else first.message)
         is_settled = report.whole is not None or not report
         if is_settled and (fast is not False or not report or not chosen):
             return report

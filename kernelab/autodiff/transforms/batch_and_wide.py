@@ -19,7 +19,7 @@ from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.levels import Level, within
 from kernelab.backend.common.backends import Failed, thread_text
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, GradientError, KernelError
+from kernelab.errors import Diagnostic, GradientError, KernelError, name_of
 from kernelab.lang.types import Array, Scalar, Type, Value, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray, itemsize
@@ -427,6 +427,11 @@ class Wide(Level):
         results = []
         for exact in self.parent.call_host(call, [self.stand_in(elements) for elements in arguments]):
             is_float = bool(arguments) and is_differentiable(exact.dtype)
+            if is_float and scalar_of(exact.dtype) != float64:
+                name = name_of(call.func)
+                message = f"{name} returned {exact.dtype} for arrays of float64, which a check gives it"
+                hint = "return arrays of the dtype that it gets, kl.array(values, dtype=x.dtype), or NumPy's"
+                raise GradientError(Diagnostic(message, caller().span, "float64", hint=hint))
             dtype = with_scalar(exact.dtype, scalar_of(arguments[0].dtype)) if is_float else exact.dtype
             results.append(fresh(exact.shape, dtype, exact))
             self.parent.move(self.stand_in(results[-1]), exact)

@@ -188,5 +188,8 @@ def _adjoint(back: Function, n: int, bar: Any, like: array) -> array:
         message = (
             f"adjoint {n} that {name_of(back)} returned is {what}, and has to be {like.dtype} {like.shape}"
         )
-        raise refusal(GradientError, message, "custom", "return adjoints in the shapes of the arguments")
+        hint = "return adjoints in the shapes of the arguments"
+        if values is None and bar.shape == like.shape:
+            hint = "return arrays of the dtype of the arguments, kl.array(values, dtype=x.dtype), or NumPy's"
+        raise refusal(GradientError, message, "custom", hint)
     return array(values.reshape(shape).astype(scalar_of(like.dtype).dtype), like.dtype)
