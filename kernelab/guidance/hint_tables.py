@@ -96,6 +96,8 @@ ln: write log(x)«/\bln\b/log/»
 arcsin|arccos|arctan|arctan2: write asin, acos, atan or atan2«/arc(sin|cos|tan)/a\1/»
 fabs: write abs(x)«/fabs/abs/»
 clip: write clamp(x, low, high)«/clip/clamp/»
+maximum: write max(a, b)«/maximum/max/»
+minimum: write min(a, b)«/minimum/min/»
 fmod: write mod(x, y)«/fmod/mod/», or x % y as in Python
 relu: write max(x, 0.0)«/relu\((.*)\)/max(\1, 0.0)/»
 sigmoid: write 1.0 / (1.0 + exp(-x))
@@ -295,6 +297,7 @@ requires_grad_: write x.requires_grad = True
 at: write x[i] = value, or a kernel where a gradient is needed
 block_until_ready: write kl.synchronize()
 len|length: write len(x)
+gradient|gradients: write x.grad, when tape.backward(loss) has run
 grad_fn: a tape knows what was computed: show it as the value of a cell
 is_leaf: every array with requires_grad=True gets a gradient
 zero_grad: write tape.zero(), or x.grad.zero_()

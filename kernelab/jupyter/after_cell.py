@@ -207,4 +207,7 @@ def _without_magic(cell: Source, error: object) -> Iterator[Diagnostic]:
     column = head.start("word") - head.start()
     place = Span(cell, line, column, line, column + len(name))
     message = f"{name} is a word of kernels, and this cell is plain Python"
-    yield Diagnostic(message, place, "magic", "information", hint="write %%kernel as its first line")
+    hint = "write %%kernel as its first line"
+    if decorator := re.search(r"(?m)^@(\w+)\.kernel\b", cell.text):
+        hint = f"write {decorator[1]}.{name}; or {hint}, and leave the decorator out"
+    yield Diagnostic(message, place, "magic", "information", hint=hint)

@@ -30,6 +30,10 @@ def doubled(x: array[float]):
     i = tid()
     x[i] = 2.0 * x[i]
 
+def stairs(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = floor(x[i]) + 0.5 * x[i]
+
 def raced(x: array[float], y: array[float]):
     i = tid()
     y[i % 2] = x[i] * x[i]
@@ -79,6 +83,37 @@ def test_launches_that_are_right_pass_and_nothing_changes(
     assert "PASS  gradcheck of 3 launches on a tape: end to end" in capsys.readouterr().out
     for a, old in zip(arrays, before, strict=True):
         np.testing.assert_array_equal(a.numpy(), old)
+
+
+def test_a_tape_that_passes_by_symmetry_alone_names_the_kink(
+    kernels: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    x, y, z = kl.array([0.0, 1.0], requires_grad=True), *(kl.zeros(2, requires_grad=True) for _ in "yz")
+    with kl.Tape() as tape:
+        kernels["doubled"][2](x)
+        kernels["bent"][2](x, y)
+        kernels["right"][2](y, z)
+    report = kl.autograd.gradcheck_tape(tape)
+    (bent,) = (launch for launch in report.launches if launch.report is not None)
+    assert (bent.record, bent.kernel, bent.passed) == (2, "bent", True)
+    told = capsys.readouterr().out
+    assert "~ PASS  gradcheck of 3 launches" in told and "but at a kink" in told
+    assert "`abs` of 0, in thread 0, has a kink" in told
+    x.assign([0.5, 1.0])
+    assert kl.autograd.gradcheck_tape(tape, show_summary=False).launches[1].covered
+
+
+@pytest.mark.parametrize("fast", ["auto", False])
+def test_a_tape_that_passes_lists_the_lines_that_have_no_derivative(
+    kernels: dict[str, Any], capsys: pytest.CaptureFixture[str], fast: Any
+) -> None:
+    x, y = kl.array([0.3, 1.6], requires_grad=True), kl.zeros(2, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels["stairs"][2](x, y)
+    kl.autograd.gradcheck_tape(tape, fast=fast)
+    told = capsys.readouterr().out
+    assert "PASS" in told
+    assert told.count("zero by construction: `floor` has derivative 0") == 1
 
 
 def test_every_entry_of_every_launch_is_checked_on_request(kernels: dict[str, Any]) -> None:

@@ -190,7 +190,7 @@ def test_derivatives_of_second_order_use_the_rule_in_every_order_of_transforms(
 def test_a_transform_through_a_kernel_without_adjoint_names_the_launch(transform: Any) -> None:
     @kl.kernel(enable_backward=False)
     def total(x: kl.array[float], y: kl.array[float]) -> None:
-        y[0] = y[0] + x[kl.tid()]
+        y[0] += x[kl.tid()]
 
     def func(x: kl.array) -> kl.array:
         y = kl.zeros(1, dtype=float)

@@ -66,7 +66,7 @@ def places(bodies: array[Body], loss: array[float64]):
 def note(x: array[float64], log: array[float64], count: array[int]):
     i = tid()
     log[i] = x[i]
-    count[0] = count[0] + 1
+    count[0] += 1
 
 def shrink(x: array[float64], y: array[float64]):
     i = tid()

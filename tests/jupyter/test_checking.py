@@ -69,6 +69,8 @@ FIXED = {
     "x[n / 2] = 1.0": "x[int(n / 2)] = 1.0",
     "if n > 1 && n < 3:\n        x[i] = 1.0": "if n > 1 and n < 3:\n        x[i] = 1.0",
     "i++": "i += 1",
+    "for k in range(x):\n        n = k": "for k in range(len(x)):\n        n = k",
+    "for k in range(x.shape):\n        n = k": "for k in range(x.shape[0]):\n        n = k",
     "while n > 2\n        n -= 1": "while n > 2:\n        n -= 1",
     "# \U0001d465 stands for x\n    x[i] = \u2212x[i]": "# \U0001d465 stands for x\n    x[i] = -x[i]",
 }

@@ -9,10 +9,12 @@ differ, the tape is halved until the first record is found with which they do.  
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from kernelab.autodiff.checks.check_levels import Reordered, first_difference
+from kernelab.autodiff.checks.gradcheck import dead_ends_of
 from kernelab.autodiff.checks.screening import (
     AGAIN,
     DIRECTIONS,
@@ -25,7 +27,8 @@ from kernelab.autodiff.checks.screening import (
     same_up_to_rounding,
 )
 from kernelab.autodiff.checks.tape_replay import Line, Run, touched
-from kernelab.autodiff.jacobians.differences import SHIFTS, Floats, extrapolated, shifted, steps_of
+from kernelab.autodiff.checks.witnesses import SCALES, STAYS, UNEVEN
+from kernelab.autodiff.jacobians.differences import SHIFTS, Floats, extrapolated, shifted, sided, steps_of
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, scalars
 from kernelab.autodiff.records.moves import HostCallRecord
 from kernelab.autodiff.tape.tape import Tape
@@ -34,10 +37,14 @@ from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.trees import scalar_shape
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelWarning
+from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.array.array import array
 
 ROUNDINGS = 8
 """How many roundings of its shortest floats a backward pass may be off by."""
+
+LOST = 100.0
+"""From how many roundings of a value on two slopes of it can be told apart."""
 
 ROOM = 1 << 28
 """How many bytes a tape may have touched to be run again in many lanes."""
@@ -45,12 +52,16 @@ ROOM = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Products of so many entries agree; `worst` is how far two of them differ, relative to their terms."""
+    """Products of so many entries agree; `worst` is how far two of them differ, relative to their terms.
+
+    `zeros` are the lines through which values of the sources go on, and their derivatives do not.
+    """
 
     entries: int
     products: int
     worst: float
     is_exact: bool
+    zeros: tuple[DeadEnd, ...] = ()
 
 
 def agreement(line: Line) -> Agreement | None:
@@ -61,7 +72,8 @@ def agreement(line: Line) -> Agreement | None:
         return None
     entries = _size(line.sources) * _size(line.targets(count))
     adjoint, numeric, scale = compared.worst()
-    return Agreement(entries, DIRECTIONS**2, abs(adjoint - numeric) / scale if scale else 0.0, line.is_exact)
+    off, level = abs(adjoint - numeric) / scale if scale else 0.0, line.reversed_run(count, BASE)[1]
+    return Agreement(entries, DIRECTIONS**2, off, line.is_exact, tuple(dead_ends_of(level)))
 
 
 def first_disagreeing(line: Line) -> int:
@@ -98,6 +110,24 @@ def spoiled(line: Line, writer: int) -> tuple[int, array] | None:
     k = next(k for k, record in enumerate(tape) if getattr(record, "call", None) is lost.reader.call)
     over = (a for a in touched(line.records[k]) if run.of(a).packed == lost.elements.packed)
     return k, next(over, lost.elements)
+
+
+def first_bent(line: Line) -> int | None:
+    """The first record, of a tape that agrees, at which slopes to the two sides differ; None if none is."""
+    count = len(line.records)
+    return _first(line, lambda count: _bends(line, count)) if _bends(line, count) else None
+
+
+def _bends(line: Line, count: int) -> bool:
+    """Whether something that the first records wrote has a kink: slopes differ as much at a smaller step."""
+    size = _size(line.sources)
+    v = directions(np.random.default_rng(count), size, size)[:1]
+    if not line.targets(count):
+        return False
+    wide, close = (_sides(line, count, v, scale) / scale for scale in SCALES[:2])
+    bend = np.abs(wide.imag)
+    off = (bend > UNEVEN * (np.abs(wide.real) + bend)) & (np.abs(close.imag - wide.imag) <= STAYS * bend)
+    return bool(off.any())
 
 
 def _first(line: Line, is_bad: Callable[[int], bool]) -> int:
@@ -216,11 +246,25 @@ def _gradient(run: Run, elements: array) -> Floats:
 
 def _along(line: Line, count: int, v: Floats, scale: float) -> tuple[Floats, Floats, Floats]:
     """By how much the sources are moved, the targets, and their derivatives along the moves."""
-    moves = v * np.concatenate([steps_of(line.start(source), None, scale) for source in line.sources])
-    by_source = dict(enumerate(_split(moves, line.sources)))
-    y = np.concatenate(shifted(line.start_run(count), by_source, SHIFTS)[1], axis=2)
+    moves, y = _moved(line, count, v, scale)
     with np.errstate(invalid="ignore", over="ignore"):
         return moves, y[0], extrapolated(y, np.ones(1))
+
+
+def _sides(line: Line, count: int, v: Floats, scale: float) -> np.ndarray[Any, np.dtype[np.complex128]]:
+    """The derivatives of the targets, and by how much those to the two sides differ, if that can be seen."""
+    _, y = _moved(line, count, v, scale)
+    with np.errstate(invalid="ignore", over="ignore"):
+        slopes = sided(y, np.ones(1))
+        seen = np.abs(slopes.imag) > LOST * np.finfo(np.float64).eps * np.abs(y).max(axis=0)
+    return np.where(seen & np.isfinite(slopes), slopes, 0.0)
+
+
+def _moved(line: Line, count: int, v: Floats, scale: float) -> tuple[Floats, Floats]:
+    """By how much the sources are moved, and the targets after each of the shifts."""
+    moves = v * np.concatenate([steps_of(line.start(source), None, scale) for source in line.sources])
+    by_source = dict(enumerate(_split(moves, line.sources)))
+    return moves, np.concatenate(shifted(line.start_run(count), by_source, SHIFTS)[1], axis=2)
 
 
 def _split(rows: Floats, arrays: Sequence[array]) -> list[Floats]:

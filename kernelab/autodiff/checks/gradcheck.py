@@ -35,7 +35,7 @@ from kernelab.autodiff.jacobians.differences import Floats, through_host
 from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection, Trace
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, outside_transforms
 from kernelab.autodiff.transforms.batch_and_wide import Wide
-from kernelab.autodiff.transforms.forward_and_reverse import Run
+from kernelab.autodiff.transforms.forward_and_reverse import Reverse, Run
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, GradientError, KernelValueError, Related, Span
@@ -274,16 +274,16 @@ def _with_rules(subject: Subject, report: GradcheckReport, chosen: Selection) ->
         if fault is not None:
             pair = replace(pair, passed=False, verdict=fault.verdict, explanation=fault.told, span=fault.span)
         pairs.append(pair)
-    return replace(report, pairs=tuple(pairs), zeros=tuple(_zeros(exact)))
+    return replace(report, pairs=tuple(pairs), zeros=tuple(dead_ends_of(exact.level)))
 
 
-def _zeros(trace: Trace) -> Iterable[DeadEnd]:
+def dead_ends_of(level: Reverse) -> Iterable[DeadEnd]:
     """The lines through which values of the inputs go on, and their derivatives do not."""
     by_line: dict[str, DeadEnd] = {}
-    for entry in trace.level.entries:
+    for entry in level.entries:
         if isinstance(entry, Run):
             for end, source, _ in entry.dead_ends:
-                if not end.is_condition and trace.level.carries(source.allocation):
+                if not end.is_condition and level.carries(source.allocation):
                     by_line.setdefault(str(end.span), end)
     return by_line.values()
 

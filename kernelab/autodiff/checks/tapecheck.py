@@ -14,6 +14,7 @@ from kernelab.autodiff.checks.endtoend import (
     Agreement,
     agreement,
     differs_in_sweep,
+    first_bent,
     first_disagreeing,
     first_racing,
     spoiled,
@@ -251,7 +252,12 @@ def _as_a_whole(tape: Tape, fast: Fast) -> TapeReport:
     racing = first_racing(line)
     agreed = agreement(line) if racing is None else None
     if agreed is not None:
-        return TapeReport(tuple(_until(records, len(records))), agreed)
+        checks, bent = _until(records, len(records)), first_bent(line)
+        report = None if bent is None else _alone(line, bent, fast)
+        if bent is not None and report and any(pair.verdict for pair in report.pairs):
+            at_kink = replace(_unchecked(records, bent), report=report)
+            checks = [at_kink if one.record == at_kink.record else one for one in checks]
+        return TapeReport(tuple(checks), agreed)
     k = first_disagreeing(line) if racing is None else racing
     bad = _fault(line, k, fast)
     if bad is None:
@@ -271,20 +277,13 @@ def _until(records: Sequence[Record], end: int) -> list[LaunchCheck]:
 def _fault(line: Line, k: int, fast: Fast) -> LaunchCheck | None:
     """The fault of record `k`, None if there is none."""
     record, unchecked = line.records[k], _unchecked(line.records, k)
-    if isinstance(record, LaunchRecord):
-        arguments = line.arguments(line.run(k), k)
-        subject = of_kernel(record.kernel.by_leaves, record.grid.extents, arguments, (), "gradcheck_tape")
-        report = check(subject, fast=fast)
-        if not report:
-            return replace(unchecked, report=report)
-    if isinstance(record, HostCallRecord):
-        report = _of_host_call(line, k, fast)
-        if not report:
-            return replace(unchecked, report=report)
+    report = _alone(line, k, fast)
+    if report is not None and not report:
+        return replace(unchecked, report=report)
     if isinstance(record, CheckpointRecord):
         inner = _inside(line, record, fast)
         if inner is not None:
-            return replace(inner, index=unchecked.index)
+            return replace(inner, record=unchecked.record)
     lost = spoiled(line, k)
     if lost is None:
         # A copy cannot make differences too rough.
@@ -305,6 +304,16 @@ def _inside(line: Line, record: CheckpointRecord, fast: Fast) -> LaunchCheck | N
         if not inside.sources or agreement(inside) is not None:
             return None
         return _fault(inside, first_disagreeing(inside), fast)
+
+
+def _alone(line: Line, k: int, fast: Fast) -> GradcheckReport | None:
+    """The check of record `k` by itself, at what it got; None of what runs no code of the user's."""
+    record = line.records[k]
+    if isinstance(record, LaunchRecord):
+        arguments = line.arguments(line.run(k), k)
+        subject = of_kernel(record.kernel.by_leaves, record.grid.extents, arguments, (), "gradcheck_tape")
+        return check(subject, fast=fast)
+    return _of_host_call(line, k, fast) if isinstance(record, HostCallRecord) else None
 
 
 def _of_host_call(line: Line, k: int, fast: Fast) -> GradcheckReport:

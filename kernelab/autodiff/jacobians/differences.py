@@ -129,7 +129,7 @@ def extrapolated(y: Floats, steps: Floats) -> Floats:
     return np.asarray((4.0 * fine - coarse) / 3.0)
 
 
-def _sided(y: Floats, steps: Floats) -> np.ndarray[Any, np.dtype[np.complex128]]:
+def sided(y: Floats, steps: Floats) -> np.ndarray[Any, np.dtype[np.complex128]]:
     """The same, with the slope to the right less that to the left as imaginary part."""
     slopes = np.empty(y.shape[1:], np.complex128)
     slopes.real, slopes.imag = extrapolated(y, steps), 2.0 * (y[0] + y[1] - y[2] - y[3]) / steps
@@ -151,7 +151,7 @@ def _unit(y: Floats, steps: Floats) -> Floats:
 
 
 EXTRAPOLATED = Quotient(SHIFTS, extrapolated)
-SIDED = Quotient(SHIFTS, _sided)
+SIDED = Quotient(SHIFTS, sided)
 LOWEST = Quotient(SPREAD, lambda y, steps: _central(y, steps).min(axis=0) - _unit(y, steps))
 HIGHEST = Quotient(SPREAD, lambda y, steps: _central(y, steps).max(axis=0) + _unit(y, steps))
 """The least and the largest of central differences over steps between a half and a whole one."""

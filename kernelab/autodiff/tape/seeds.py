@@ -311,6 +311,10 @@ def _unrecorded(recording: Recording, target: array) -> TapeError:
         return TapeError(Diagnostic(message, place.span, "unrecorded", hint=hint))
     if (by_host := _made_by_host(recording, target)) is not None:
         return by_host
+    if any(one.allocation is target.allocation for record in recording.records for one in record.read):
+        name = called(target, "the array")
+        hint = "start from a result: the loss, or grads= of an array that a launch has written"
+        return refusal("unrecorded", f"{name} is only read on this tape, and not computed", hint)
     count = len(recording.records)
     recorded = f"none of its {count} records did" if count else "it has recorded nothing"
     message = f"this tape did not see how {called(target, 'the array')} was computed: {recorded}"

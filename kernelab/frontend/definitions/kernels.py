@@ -16,11 +16,12 @@ from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span, counted
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
 from kernelab.frontend.definitions.functions import UserFunction
+from kernelab.frontend.definitions.kernel_warnings import note_doubts
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.expressions.struct_values import vars_of
 from kernelab.frontend.meaning import array_views, unsupported
 from kernelab.frontend.meaning.annotations import open_ndim
-from kernelab.frontend.meaning.frame import BrokenCall, Frame, Mistake
+from kernelab.frontend.meaning.frame import BrokenCall, Mistake
 from kernelab.frontend.meaning.meanings import (
     Bound,
     HostArray,
@@ -36,22 +37,14 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.meaning.name_lookup import Constant
 from kernelab.frontend.meaning.promote import default_scalar
 from kernelab.frontend.meaning.syntax_trees import nodes
-from kernelab.guidance.hint_tables import NAMES
 from kernelab.lang.build import Builder, constant, integer, type_of
 from kernelab.lang.ir import (
-    Append,
-    Assert,
     Atom,
-    Atomic,
     Block,
     Call,
     Function,
-    Native,
-    Print,
-    Store,
     Var,
     blocks,
-    walk,
 )
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import Array, Mat, Scalar, Vec, scalar_of
@@ -140,9 +133,7 @@ def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
     function = Function(template.name, vars, frame.builder.close(), frame.threads, template.span)
     if (exceeded := too_large(function) or array_views.too_many_locals(function)) is not None:
         return Outcome(None, (exceeded,), tuple(frame.notes))
-    _note_no_effect(frame, function.body, template)
-    _note_no_thread(frame, template)
-    _note_thread_twice(frame, template)
+    note_doubts(frame, function.body, template)
     kernel = KernelDefinition(
         template.name,
         verify(function),
@@ -322,74 +313,6 @@ def is_open(template: Template, argument: ast.arg) -> bool:
 def is_generic(template: Template) -> bool:
     """Whether a def has a parameter whose type is left to the launch."""
     return any(is_open(template, argument) for argument in template.arguments)
-
-
-def _note_no_effect(frame: Frame, body: Block, template: Template) -> None:
-    """Warn where a kernel changes nothing, unless it says so, or a line of it has been pointed out."""
-    if all(isinstance(stmt, ast.Pass | ast.Return) or _is_text(stmt) for stmt in template.body):
-        return
-    if any(note.code in ("unused", "unreached") for note in frame.notes) or _does_something(body):
-        return
-    message, span = f"the kernel {frame.name} changes nothing", template.span
-    hint = "store what it computes into an array parameter: y[i] = ..."
-    names = {argument.arg for argument in template.arguments}
-    for node in nodes(template.node):
-        match node:
-            case ast.Name(name, ast.Store()) if name in names:
-                span = template.places(node)
-                hint = f"{name} is the thread's own number: for a result annotate {name}: array[float], and "
-                hint += f"write {name}[i] = ..., or {name}[0] += ... for a sum"
-    frame.notes.append(Diagnostic(message, span, "unused", "warning", hint=hint))
-
-
-def _note_no_thread(frame: Frame, template: Template) -> None:
-    """Warn where an index that is called as the thread's is a number of the notebook."""
-    numbers = {constant.name: constant.value for constant in frame.scope.constants.values()}
-    for node in [] if frame.threads else nodes(template.node):
-        match node:
-            case ast.Subscript(slice=ast.Name(name)) if "tid()" in NAMES.hint(name) and name in numbers:
-                message = f"{name} is {numbers[name]} of the notebook here, in every thread"
-                place = template.places(node.slice)
-                hint = NAMES.hint(name)
-                frame.notes.append(Diagnostic(message, place, "name", "warning", hint=hint))
-                return
-
-
-def _note_thread_twice(frame: Frame, template: Template) -> None:
-    """Warn where two names of the same number, `tid()`, index an array together, as if they were two."""
-    named: set[str] = set()
-    for node in nodes(template.node) if len(frame.threads) == 1 else ():
-        match node:
-            case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
-                pairs = list(zip(targets, values, strict=False))
-            case ast.Assign([target], value):
-                pairs = [(target, value)]
-            case _:
-                continue
-        for pair in pairs:
-            match pair:
-                case ast.Name(name), ast.Call(func=ast.Name("tid")):
-                    named.add(name)
-    for node in nodes(template.node) if len(named) > 1 else ():
-        match node:
-            case ast.Subscript(slice=ast.Tuple([ast.Name(i), ast.Name(j), *_])) if {i, j} <= named and i != j:
-                message = f"{i} and {j} are the same number: that of the thread"
-                hint = f"write {i}, {j} = tid(), and launch over dim=(n, m)"
-                place = template.places(node.slice)
-                frame.notes.append(Diagnostic(message, place, "name", "warning", hint=hint))
-                return
-
-
-def _is_text(stmt: ast.stmt) -> bool:
-    return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
-
-
-def _does_something(body: Block) -> bool:
-    return any(
-        isinstance(stmt, Store | Atomic | Append | Assert | Print | Native)
-        or (isinstance(stmt, Call) and _does_something(stmt.function.body))
-        for stmt in walk(body)
-    )
 
 
 # --------------------------------------------------------------------------------------- kernels of one call

@@ -143,7 +143,9 @@ def _is_bound(frame: Frame, value: Meaning, part: ast.expr) -> bool:
     if isinstance(value, Typed) and isinstance(value.type, Scalar) and value.type.kind == "int":
         return True
     text = frame.places.text(part)
-    hint = f"write «range(len({text}))»" if isinstance(value, ArrayRef) else integer_hint(frame, part)
+    hint = f"write range(«len({text})»)" if isinstance(value, ArrayRef) else integer_hint(frame, part)
+    if text.endswith(".shape"):
+        hint = f"write «{text}[0]», the first extent"
     raise frame.error(part, f"a bound of range is an int, not {describe(value)}", hint=hint)
 
 

@@ -313,7 +313,10 @@ def ordered(kernel: Loaded, positional: Sequence[Any], named: Mapping[str, Any])
         if name in kernel.names:
             message, hint = f"kernel `{kernel.name}` gets two values for `{name}`", "leave one of them out"
             raise _error(kernel, message, hint)
-        hint = near(name, kernel.names, f"its parameters are {', '.join(kernel.names)}")
+        listed = ", ".join(kernel.names)
+        hint = near(name, kernel.names, f"its parameters are {listed}")
+        if name in ("inputs", "outputs", "dim"):  # those of `launch`
+            hint = f"write {kernel.name}[n]({listed}), or launch({kernel.name}, dim=n, inputs=[...])"
         raise _error(kernel, f"kernel `{kernel.name}` has no parameter `{name}`", hint)
     values = {**kernel.defaults, **named}
     for position, name in enumerate(rest):

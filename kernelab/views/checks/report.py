@@ -6,7 +6,7 @@ source lines, forwards and backwards.  Pure functions from a report to markup; m
 was computed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from typing import Any
 
@@ -21,6 +21,7 @@ from kernelab.autodiff.inspect.precision import LineDigits, Precision
 from kernelab.autodiff.inspect.thread_run import ThreadRun
 from kernelab.autodiff.jacobians.jacobian import Jacobians
 from kernelab.errors import Source, Span, counted
+from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.views.checks.heatmap import jacobians_view
 from kernelab.views.pages import figures
 from kernelab.views.pages.markup import (
@@ -158,10 +159,20 @@ def _meanings(report: GradcheckReport) -> list[Node]:
             nodes.append(words(explanation))
             if span is not None:
                 nodes.append(_code(span))
-    for end in report.zeros:
+    return [*nodes, *_zeros(report.zeros)]
+
+
+def _zeros(ends: Iterable[DeadEnd]) -> Iterator[Node]:
+    """The lines through which a gradient is zero by construction."""
+    for end in ends:
         what = f"`{end.word}` has derivative 0: what goes on through this line adds nothing to the gradient"
-        nodes += [words(Run("zero by construction: ", "strong"), what), _code(end.span)]
-    return nodes
+        yield words(Run("zero by construction: ", "strong"), what)
+        yield _code(end.span)
+
+
+def _at_kink(report: GradcheckReport | None) -> bool:
+    """Whether a check passed by symmetry alone."""
+    return report is not None and report.passed and any(pair.verdict for pair in report.pairs)
 
 
 def _code(span: Span) -> Code:
@@ -173,23 +184,27 @@ def tape_report_view(report: TapeReport) -> Node:
     """A verdict for each launch of a tape, and what is known of those that failed."""
     count = counted(len(report.launches), "launch")
     table = _without_empty(TAPE_HEAD, [_launch_row(launch) for launch in report.launches])
-    verdict = Run("✓ PASS", "good") if report else Run("✗ FAIL", "bad")
-    outcome = ""
+    bent = any(_at_kink(launch.report) for launch in report.launches)
+    verdict = Run("~ PASS", "strong") if bent else Run("✓ PASS", "good")
+    verdict, outcome = verdict if report else Run("✗ FAIL", "bad"), ""
     if (whole := report.whole) is not None:
         products, entries = counted(whole.products, "product"), counted(whole.entries, "entry")
         outcome = f": end to end, {products} of its adjoint agree with float64 differences, of {entries}"
+        outcome += ", but at a kink" if bent else ""
     elif (bad := report.first_bad()) is not None:
         outcome = f": {_called(bad)}{',' if bad.is_launch else ''} is the first that is wrong"
     title = words(verdict, f"  gradcheck of {count} on a tape{outcome}", level=1)
     notes = [words(Run(note, "dim")) for note in _notes(report)]
-    failed = (launch for launch in report.launches if not launch.passed)
+    told = (launch for launch in report.launches if not launch.passed or _at_kink(launch.report))
     details = [
         words(Run(f"{_called(launch)}: ", "strong"), launch.reason)
         if launch.report is None
         else gradcheck_view(launch.report)
-        for launch in failed
+        for launch in told
     ]
-    return Below((title, table, *notes, *details))
+    passed = (one.report for one in report.launches if one.passed and one.report and not _at_kink(one.report))
+    ends = [*(whole.zeros if whole else ()), *(end for check in passed for end in check.zeros)]
+    return Below((title, table, *notes, *details, *_zeros({str(end.span): end for end in ends}.values())))
 
 
 def _called(launch: LaunchCheck) -> str:
@@ -217,7 +232,8 @@ TAPE_HEAD = ("", "launch", "kernel", "where", "entries", "worst error", "relativ
 def _launch_row(launch: LaunchCheck) -> tuple[Cell, ...]:
     number = cell(str(launch.record), is_number=True)
     where = cell(str(launch.place))
-    verdict = cell("✓ pass", "good") if launch.passed else cell("✗ FAIL", "bad")
+    passed = cell("~ kink", "strong") if _at_kink(launch.report) else cell("✓ pass", "good")
+    verdict = passed if launch.passed else cell("✗ FAIL", "bad")
     if launch.covered:
         result = cell("end to end", "dim"), cell(""), cell("")
     elif launch.fault:
@@ -246,7 +262,7 @@ def _verdict(report: GradcheckReport) -> Words:
     if directions:
         products = counted(min(directions), "product")
         rest = f"adjoint and float64 differences agree in {products} with random directions, of {entries}"
-    if any(pair.verdict for pair in report.pairs):
+    if _at_kink(report):
         return words(Run("~ PASS", "strong"), f"{title}{rest}, but at a kink", level=1)
     return words(Run("✓ PASS", "good"), title + rest, level=1)
 

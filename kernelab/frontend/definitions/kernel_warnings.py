@@ -1,0 +1,108 @@
+"""Warns of kernels that keep all rules and hardly are what was meant.
+
+Must not know how a kernel is lowered: it looks at the tree of a def, and at what its frame has found out.
+"""
+
+import ast
+
+from kernelab.errors import Diagnostic
+from kernelab.frontend.definitions.definitions import Template
+from kernelab.frontend.meaning.frame import Frame
+from kernelab.frontend.meaning.syntax_trees import nodes
+from kernelab.guidance.hint_tables import NAMES
+from kernelab.lang.ir import Append, Assert, Atomic, Block, Call, Native, Print, Store, walk
+
+
+def note_doubts(frame: Frame, body: Block, template: Template) -> None:
+    """Add the warnings of a kernel that has been lowered to the notes of its frame."""
+    _note_no_effect(frame, body, template)
+    _note_no_thread(frame, template)
+    _note_thread_twice(frame, template)
+    _note_lost_sum(frame, template)
+
+
+def _note_no_effect(frame: Frame, body: Block, template: Template) -> None:
+    """Warn where a kernel changes nothing, unless it says so, or a line of it has been pointed out."""
+    if all(isinstance(stmt, ast.Pass | ast.Return) or _is_text(stmt) for stmt in template.body):
+        return
+    if any(note.code in ("unused", "unreached") for note in frame.notes) or _does_something(body):
+        return
+    message, span = f"the kernel {frame.name} changes nothing", template.span
+    hint = "store what it computes into an array parameter: y[i] = ..."
+    names = {argument.arg for argument in template.arguments}
+    for node in nodes(template.node):
+        match node:
+            case ast.Name(name, ast.Store()) if name in names:
+                span = template.places(node)
+                hint = f"{name} is the thread's own number: for a result annotate {name}: array[float], and "
+                hint += f"write {name}[i] = ..., or {name}[0] += ... for a sum"
+    frame.notes.append(Diagnostic(message, span, "unused", "warning", hint=hint))
+
+
+def _note_no_thread(frame: Frame, template: Template) -> None:
+    """Warn where an index that is called as the thread's is a number of the notebook."""
+    numbers = {constant.name: constant.value for constant in frame.scope.constants.values()}
+    for node in [] if frame.threads else nodes(template.node):
+        match node:
+            case ast.Subscript(slice=ast.Name(name)) if "tid()" in NAMES.hint(name) and name in numbers:
+                message = f"{name} is {numbers[name]} of the notebook here, in every thread"
+                place = template.places(node.slice)
+                hint = NAMES.hint(name)
+                frame.notes.append(Diagnostic(message, place, "name", "warning", hint=hint))
+                return
+
+
+def _note_thread_twice(frame: Frame, template: Template) -> None:
+    """Warn where two names of the same number, `tid()`, index an array together, as if they were two."""
+    named: set[str] = set()
+    for node in nodes(template.node) if len(frame.threads) == 1 else ():
+        match node:
+            case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
+                pairs = list(zip(targets, values, strict=False))
+            case ast.Assign([target], value):
+                pairs = [(target, value)]
+            case _:
+                continue
+        for pair in pairs:
+            match pair:
+                case ast.Name(name), ast.Call(func=ast.Name("tid")):
+                    named.add(name)
+    for node in nodes(template.node) if len(named) > 1 else ():
+        match node:
+            case ast.Subscript(slice=ast.Tuple([ast.Name(i), ast.Name(j), *_])) if {i, j} <= named and i != j:
+                message = f"{i} and {j} are the same number: that of the thread"
+                hint = f"write {i}, {j} = tid(), and launch over dim=(n, m)"
+                place = template.places(node.slice)
+                frame.notes.append(Diagnostic(message, place, "name", "warning", hint=hint))
+                return
+
+
+def _note_lost_sum(frame: Frame, template: Template) -> None:
+    """Warn where every thread stores to one element what it has read there and something more."""
+    names = {argument.arg for argument in template.arguments}
+    for stmt in template.body if frame.threads else ():
+        match stmt:
+            case ast.Assign(
+                [ast.Subscript(ast.Name(name), ast.Constant()) as target],
+                ast.BinOp(read, ast.Add() | ast.Sub() as op, right),
+            ) if name in names and ast.unparse(read) == ast.unparse(target):
+                element, sign = template.places.text(target), "+" if isinstance(op, ast.Add) else "-"
+                message = f"every thread stores to {element}: where two do so at once, one addition is lost"
+                hint = (
+                    f"write «{element} {sign}= {template.places.text(right)}», which adds up over all threads"
+                )
+                frame.notes.append(Diagnostic(message, template.places(stmt), "race", "warning", hint=hint))
+        if any(isinstance(node, ast.Return) for node in nodes(stmt)):
+            return  # what follows may be for one thread
+
+
+def _is_text(stmt: ast.stmt) -> bool:
+    return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
+
+
+def _does_something(body: Block) -> bool:
+    return any(
+        isinstance(stmt, Store | Atomic | Append | Assert | Print | Native)
+        or (isinstance(stmt, Call) and _does_something(stmt.function.body))
+        for stmt in walk(body)
+    )
