@@ -107,7 +107,7 @@ def spoiled(line: Line, writer: int) -> tuple[int, array] | None:
     lost = next((one for one in tape.overwrites[len(earlier) :] if one.outcome == "tainted"), None)
     if lost is None:
         return None
-    k = next(k for k, record in enumerate(tape) if getattr(record, "call", None) is lost.reader.call)
+    k = next(k for k, record in enumerate(tape) if record is lost.reader.record())
     over = (a for a in touched(line.records[k]) if run.of(a).packed == lost.elements.packed)
     return k, next(over, lost.elements)
 

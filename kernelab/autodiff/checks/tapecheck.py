@@ -356,9 +356,9 @@ def _parameter(record: Record, elements: array) -> str:
 def _tainted(tape: Tape) -> LaunchCheck | None:
     """The first launch whose adjoint reads what has been overwritten, and was not saved."""
     records = tuple(tape)
-    lost = {id(one.reader.call): one for one in tape.overwrites if one.outcome == "tainted"}
+    lost = {id(one.reader.record()): one for one in tape.overwrites if one.outcome == "tainted"}
     for k, record in enumerate(records):
-        one = lost.get(id(record.call)) if isinstance(record, LaunchRecord) else None
+        one = lost.get(id(record)) if isinstance(record, LaunchRecord) else None
         if one is not None:
             called = name_of_memory(one.elements.allocation) or _parameter(record, one.elements)
             what = f"`{called}`, whose old values its adjoint reads, was overwritten at {one.place}"

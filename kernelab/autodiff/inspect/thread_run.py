@@ -169,7 +169,7 @@ def trace_record(
     lost = tuple(
         f"`{called}` was overwritten at {one.place}, and not saved: its values below are those of now"
         for one in tape.overwrites
-        if one.outcome == "tainted" and one.reader.call is launch.call
+        if one.outcome == "tainted" and one.reader.record() is launch
         for called in [name_of_memory(one.elements.allocation) or "an array"]
     )
     return ThreadRun(launch.kernel.name, position, tuple(primal), tuple(adjoint), "", k + 1, lost)

@@ -36,13 +36,15 @@ POLICIES: tuple[Policy, ...] = ("save", "warn", "error")
 class Reader:
     """A launch that needs elements for its adjoint: its place, and the arrays that the adjoint reaches.
 
-    `reached` are positions of arguments.  Nothing changes it; like calls it is not declared frozen.
+    `reached` are positions of arguments.  `record` is that of the launch on the tape, held weakly.  Nothing
+    changes it; like calls it is not declared frozen.
     """
 
     call: Call
     region: Region
     reached: tuple[int, ...]
     place: Place
+    record: weakref.ref[Any]
 
     def __str__(self) -> str:
         return f"the adjoint of `{self.call.kernel.name}` (launched at {self.place})"
@@ -107,7 +109,7 @@ class SavedWhole(Copied):
     def reader(self) -> Reader:
         record = self.record()
         assert record is not None  # the tape holds it as long as this
-        return Reader(record.alone(), self.region, record.outline.reached, record.place)
+        return Reader(record.alone(), self.region, record.outline.reached, record.place, self.record)
 
 
 Overwrite = WatchedOverwrite | SavedWhole

@@ -191,7 +191,7 @@ class Recording(Witness, Recorder):
             key = key, *[call.parts[1 + i] for i in region.uses]
         watch = self._watches.get(key)
         if watch is None or watch.spent:
-            reader = Reader(record.alone(), region, record.outline.reached, record.place)
+            reader = Reader(record.alone(), region, record.outline.reached, record.place, ref(record))
             watch = self._watches[key] = Watch(self.guard, elements, reader)
             new.append(watch)
         return watch

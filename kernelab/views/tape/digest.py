@@ -132,7 +132,7 @@ class Digest:
             nanoseconds = tape.times.get(number + 1, -1)
             self.parts["times"].append(-1 if nanoseconds < 0 else _short(nanoseconds / 1000, 3))
             if isinstance(record, LaunchRecord):
-                self._calls[id(record.call)] = number
+                self._calls[id(record)] = number
         self._seen += len(records)
         self._look_at_overwrites(tape)
         self._name_new()
@@ -245,7 +245,7 @@ class Digest:
         if events:
             self._index_writes(tape)
         for event in events:
-            reader = self._calls.get(id(event.reader.call), NOBODY)
+            reader = self._calls.get(id(event.reader.record()), NOBODY)
             writer = self._writer(event, reader)
             if writer == NOBODY and tape.is_recording and event.outcome != "refused":
                 return  # the record of what writes comes after the write
