@@ -11,8 +11,15 @@ import pytest
 import kernelab as kl
 from kernelab.views.pages import markup
 from kernelab.views.tape.digest import TapeData
-from kernelab.views.tape.tape_view import SHOWN_FIRST, SHOWN_LAST, names_of, tape_view
-from kernelab.views.tape.timeline import FIRST, LAST, timeline
+from kernelab.views.tape.tape_view import (
+    FIRST_ROWS,
+    LAST_ROWS,
+    SHOWN_FIRST,
+    SHOWN_LAST,
+    names_of,
+    tape_view,
+    timeline,
+)
 
 KERNELS = kl.compile(
     """
@@ -153,7 +160,7 @@ def test_the_picture_has_a_row_for_each_record_and_a_lane_for_each_array() -> No
 
 def test_the_picture_of_a_long_tape_shows_its_ends() -> None:
     found = labels(parsed(recorded(100)))
-    assert found.count("square") == FIRST + LAST
+    assert found.count("square") == FIRST_ROWS + LAST_ROWS
     assert "⋮ 70 more" in found
     assert "100" in found
 
