@@ -109,8 +109,7 @@ Spare = dict[int, list[Allocation]]
 class _Buffers(dict[Allocation, Allocation]):
     """The buffer of each memory: zeros at first, in a spare buffer if there is one."""
 
-    def __init__(self, spare: Spare) -> None:
-        self.spare = spare
+    spare: Spare
 
     def __missing__(self, primal: Allocation) -> Allocation:
         spare = self.spare.get(primal.nbytes)
@@ -138,7 +137,8 @@ class Adjoints:
         settled: Collection[Allocation] = (),
     ) -> None:
         self.leaving, self.settled = leaving, settled
-        self.memory = _Buffers({} if spare is None else spare)
+        self.memory = _Buffers()
+        self.memory.spare = {} if spare is None else spare
         self._residuals: dict[Kept, array] = {}
         self._is_shown = False
 
