@@ -1,7 +1,7 @@
 """Provenance of host values: which arrays with gradients they came from, and where they came back.
 
 Two rules, no guesses.  Exact: numbers carry their origins (`host.traced`), so what is made of them is known
-to come from there.  By order: an array made of other host data, after such numbers were taken, may depend on
+to come from there.  By order: an array made of other host data, after such numbers were read, may depend on
 them.  A tape asks in `backward` what of this matters (`records.cuts`); a transform warns at once.
 Knows arrays and lines; must not know records.
 """
@@ -105,7 +105,7 @@ class Provenance(Witness):
 
     @property
     def has_host_reads(self) -> bool:
-        """Whether the host may have anything that was taken."""
+        """Whether the host may hold values that it has read."""
         return bool(self._known)
 
     @property
@@ -135,7 +135,7 @@ class Provenance(Witness):
         return (ref(source),)
 
     def _look_around(self) -> None:
-        """Note what the host may change in place, now that it may do so with values that it has taken."""
+        """Note what the host may change in place, now that it may do so with values that it has read."""
         for known in self._written.values():
             known.note()
         for memory in exposed_memory():
@@ -143,7 +143,7 @@ class Provenance(Witness):
                 self.watch(memory)
 
     def watch(self, memory: Allocation) -> None:
-        """Note what some memory holds that does not depend on what was taken, and the host may change."""
+        """Note what some memory holds that does not depend on host reads, and the host may change."""
         if memory not in self._written and memory.space is None:
             self.has_read(memory)
             self._written[memory].note()
@@ -169,12 +169,12 @@ class Provenance(Witness):
             self.arrays[memory].append(HostValues(caller(), record, OVERWRITTEN, (), 0))
 
     def is_made_by_host(self, memory: Allocation) -> bool:
-        """Whether some memory may hold what the host made after it had taken values."""
+        """Whether some memory may hold what the host made after it had read values."""
         several = self.arrays.get(memory)
         return several is not None and several[-1].how != OVERWRITTEN
 
     def look_again(self, elements: array, record: int = 0) -> None:
-        """Note an array about to be read that the host has filled in place, if it has taken anything."""
+        """Note an array about to be read that the host has filled in place, if it has read anything."""
         memory, earlier = elements.allocation, len(self.outer) + len(self._host_reads)
         known = self._written.get(memory)
         if known is None or not earlier or (memory.nbytes > SMALL and self._compared.get(memory) == earlier):
@@ -205,7 +205,7 @@ class Provenance(Witness):
     def made_from_host(
         self, elements: array, data: Any, record: int = 0, how: str = "array"
     ) -> HostValues | None:
-        """Note an array that the host has made of data, or changed, if it may depend on what was taken."""
+        """Note an array that the host has made of data, or changed, if it may depend on what was read."""
         elem: Any = elements.dtype
         if not self._known or not (isinstance(elem, Struct) or is_differentiable(elem)):
             return None
