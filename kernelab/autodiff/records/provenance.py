@@ -116,8 +116,8 @@ class Provenance(Witness):
     def untold(self, memory: Allocation) -> HostRead | None:
         """The first read of some memory by the host that no warning has named."""
         named = {part for key in self._told if isinstance(key, tuple) for part in key}
-        reads = (taken for taken in self._host_reads.values() if taken.elements.allocation is memory)
-        return next((taken for taken in reads if taken.place not in named), None)
+        reads = (read for read in self._host_reads.values() if read.elements.allocation is memory)
+        return next((read for read in reads if read.place not in named), None)
 
     def take(self, elements: array, record: int = 0) -> Origins:
         """Note that the host takes the values of an array; their origins."""
@@ -364,16 +364,16 @@ def number_from_host(title: str, place: Place, source: HostRead, in_transform: b
     return Cut(place, ("number", place, source.place), describe)
 
 
-def lost_on_the_host(message: str, taken: HostRead) -> Cut:
+def lost_on_the_host(message: str, source: HostRead) -> Cut:
     """The cut at an argument of a transform whose values the host alone took, as constants."""
 
     def describe() -> Diagnostic:
         hint = f"compute with {_ON_THE_TAPE}: what goes through math or float() is a constant; "
         hint += "if the derivative is meant to be 0, that is fine"
         text = f"{message}: the host took its value here, as a constant"
-        return Diagnostic(text, taken.place.span, "cut", hint=hint)
+        return Diagnostic(text, source.place.span, "cut", hint=hint)
 
-    return Cut(taken.place, ("lost", taken.place), describe)
+    return Cut(source.place, ("lost", source.place), describe)
 
 
 def _if_meant(what: str, method: str, in_transform: bool) -> str:

@@ -199,8 +199,8 @@ def _warn_of_zeros(
     are values that the host took of an input from which nothing leads to the outputs.
     """
     entries = level.entries
-    taken = {one.allocation: read for one in inputs if (read := level.untold(one.allocation)) is not None}
-    if not taken and not any(isinstance(entry, Ran) and entry.program.dead_ends for entry in entries):
+    reads = {one.allocation: read for one in inputs if (read := level.untold(one.allocation)) is not None}
+    if not reads and not any(isinstance(entry, Ran) and entry.program.dead_ends for entry in entries):
         return
     names = {one.allocation: argument_name(func, n) for n, one in zip(chosen, inputs, strict=True)}
     title = f"the derivative of {name_of(func)} with respect to"
@@ -212,7 +212,7 @@ def _warn_of_zeros(
         if any(target.allocation in on_the_way for target in entry.written):
             live.add(i)
             on_the_way.update(source.allocation for source in entry.reached)
-    for memory, read in taken.items():
+    for memory, read in reads.items():
         if memory not in on_the_way:
             lost_on_the_host(f"{title} {names[memory]} is 0", read).warn()
     arrives = not on_the_way.isdisjoint(names)
