@@ -101,11 +101,11 @@ def transforms(seed: int, count: Counter[str]) -> None:
 def cells(seed: int, count: Counter[str]) -> None:
     """A round of arbitrary and mutated cells: each ends in kernels or in an error of kernelab's own.
 
-    All programs of every fortieth cell are derived, emitted and shown, which takes ten times as long.
+    All programs of every hundredth cell are derived, emitted and shown, which takes ten times as long.
     """
     for number in range(seed * INPUTS, (seed + 1) * INPUTS):
         count.update(cells=1)
-        count.update(compiled=checked_cell(cell(number), derives=number % 40 == 0) > 0)
+        count.update(compiled=checked_cell(cell(number), derives=number % 100 == 0) > 0)
 
 
 def arguments(seed: int, count: Counter[str]) -> None:

@@ -1,18 +1,21 @@
 """Arbitrary and mutated cells: kernels of the tests with nodes, tokens or characters replaced, and noise.
 
-A cell is a function of its seed alone, so a finding is named by one number.
+A cell is a function of its seed alone, so a finding is named by one number.  Mutations edit the text: to
+parse and to print a tree would take longer than to compile the cell.
 """
 
 import ast
-import copy
 import io
 import random
+import re
 import tokenize
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from keyword import iskeyword
 from pathlib import Path
+from typing import Any
 
 LONGEST = 1500
 """Characters of the longest text of the tests that is mutated."""
@@ -65,35 +68,114 @@ _TOKENS = (
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """A text of the tests: where its expressions and statements stand, and its tokens."""
+
+    text: str
+    expressions: tuple[tuple[int, int], ...]
+    statements: tuple[tuple[int, int], ...]
+    tokens: tuple[str, ...]
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
     """The texts of the tests, and what they consist of."""
 
-    texts: tuple[str, ...]
-    expressions: tuple[ast.expr, ...]
-    statements: tuple[ast.stmt, ...]
+    texts: tuple[Text, ...]
+    expressions: tuple[str, ...]
+    statements: tuple[str, ...]
     tokens: tuple[str, ...]
 
 
 def cell(seed: int) -> str:
     """The cell of a seed."""
     rng = random.Random(seed)
-    mutate = rng.choices((_nodes, _tokens, _characters, _several, _noise, _nested), (60, 18, 10, 6, 4, 2))[0]
+    mutate = rng.choices((_nodes, _tokens, _characters, _several, _noise, _nested), (61, 18, 10, 6, 4, 1))[0]
     return mutate(rng)
 
 
 @cache
 def pool() -> Pool:
     """The pool of this checkout."""
-    texts = tuple(sorted(set(_texts_of_tests())))
-    trees = [part for text in texts for part in ast.walk(ast.parse(text))]
-    expressions = [part for part in trees if isinstance(part, ast.expr)]
-    statements = [part for part in trees if isinstance(part, ast.stmt)]
-    for text in _split(_EXPRESSIONS):
-        expressions += [ast.parse(text, mode="eval").body] * 8
-    for text in _split(_STATEMENTS):
-        statements += ast.parse(text.replace("\\n", "\n")).body * 8
-    tokens = [token for text in texts for token in _tokens_of(text)]
-    return Pool(texts, tuple(expressions), tuple(statements), (*tokens, *_TOKENS * 20))
+    whole = sorted(set(_texts_of_tests()))
+    texts = [
+        _analysed(text)
+        for text in dict.fromkeys([*whole, *(part for text in whole for part in _parts(text))])
+    ]
+    expressions = [text.text[first:end] for text in texts for first, end in text.expressions]
+    statements = [_dedented(text.text, *place) for text in texts for place in text.statements]
+    tokens = [token for text in texts for token in text.tokens]
+    expressions += _split(_EXPRESSIONS) * 8
+    statements += [text.replace("\\n", "\n") for text in _split(_STATEMENTS)] * 8
+    return Pool(tuple(texts), tuple(expressions), tuple(statements), (*tokens, *_TOKENS * 20))
+
+
+def _analysed(text: str) -> Text:
+    places: dict[type[ast.AST], set[tuple[int, int]]] = {ast.expr: set(), ast.stmt: set()}
+    starts = [0]  # of each line, in bytes
+    for line in text.encode().split(b"\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    for node in _outside_of_f_strings(ast.parse(text)):
+        for kind, found in places.items():
+            if isinstance(node, kind):
+                ends = (
+                    starts[node.lineno - 1] + node.col_offset,
+                    starts[node.end_lineno - 1] + node.end_col_offset,
+                )
+                found.add((ends[0], ends[1]))
+    every = places.values() if text.isascii() else ((), ())
+    expressions, statements = (tuple(sorted(found)) for found in every)
+    tokens = tuple(_tokens_of(text))
+    names = tuple(name for name in dict.fromkeys(tokens) if name.isidentifier() and not iskeyword(name))
+    return Text(text, expressions, statements, tokens, names)
+
+
+def _outside_of_f_strings(tree: ast.AST) -> Iterator[Any]:
+    """The nodes of a tree, without those in f-strings, whose places some versions of Python do not know."""
+    yield tree
+    if not isinstance(tree, ast.JoinedStr):
+        for node in ast.iter_child_nodes(tree):
+            yield from _outside_of_f_strings(node)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Each def of a text with what it names of the others: short texts take less time, and find as much."""
+    lines, body = text.split("\n"), ast.parse(text).body
+    named = {id(stmt): {node.id for node in ast.walk(stmt) if isinstance(node, ast.Name)} for stmt in body}
+    for stmt in body:
+        needed, grown = [stmt], True
+        while grown:
+            names = {name for one in needed for name in named[id(one)]}
+            more = [one for one in body if one not in needed and _sets(one) & names]
+            needed, grown = needed + more, bool(more)
+        kept = [one for one in body if one in needed]
+        part = "\n".join("\n".join(lines[_first(one) - 1 : one.end_lineno]) for one in kept)
+        if len(kept) < len(body) and _is_cell(part):
+            yield part
+
+
+def _sets(stmt: ast.stmt) -> set[str]:
+    """The names to which a statement at the top gives a meaning."""
+    if isinstance(stmt, ast.FunctionDef | ast.ClassDef):
+        return {stmt.name}
+    return {
+        node.id for node in ast.walk(stmt) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+
+
+def _first(stmt: ast.stmt) -> int:
+    """The first line of a statement, its decorators included."""
+    return min([stmt.lineno, *(one.lineno for one in getattr(stmt, "decorator_list", ()))])
+
+
+def _dedented(text: str, first: int, end: int) -> str:
+    """A statement of a text, its further lines as if it stood at the left."""
+    margin = "\n" + " " * (first - text.rfind("\n", 0, first) - 1)
+    return text[first:end].replace(margin, "\n")
 
 
 def _split(texts: str) -> list[str]:
@@ -133,51 +215,47 @@ def _tokens_of(text: str) -> list[str]:
 # ------------------------------------------------------------------------------------------------- mutations
 
 
-def _text(rng: random.Random) -> str:
-    """A text of the tests, short ones more often: they take less time, and find as much."""
-    return min(rng.choices(pool().texts, k=2), key=len)
+def _text(rng: random.Random) -> Text:
+    """A text of the tests, short ones more often."""
+    return min(rng.choices(pool().texts, k=3), key=len)
 
 
 def _nodes(rng: random.Random) -> str:
     """A text with one to three expressions or statements replaced by others."""
-    known = pool()
-    text = _text(rng)
-    tree: ast.AST = ast.parse(text)
+    chosen, known = _text(rng), pool()
+    edits = []
     for _ in range(rng.choice((1, 1, 2, 3))):
-        kind, others = (ast.expr, known.expressions) if rng.random() < 0.75 else (ast.stmt, known.statements)
-        places = list(_places(tree, kind))
-        if places:
-            parent, field, number = rng.choice(places)
-            new = copy.deepcopy(rng.choice(others))
-            if number is None:
-                setattr(parent, field, new)
-            else:
-                getattr(parent, field)[number] = new
-    try:
-        return ast.unparse(ast.fix_missing_locations(tree))
-    except (ValueError, AttributeError, RecursionError):  # no text stands for such a tree
-        return text
+        if rng.random() < 0.75 and chosen.expressions:
+            new = _at_home(rng, rng.choice(known.expressions), chosen)
+            edits.append((*rng.choice(chosen.expressions), new if rng.random() < 0.4 else f"({new})"))
+        elif chosen.statements:
+            first, end = rng.choice(chosen.statements)
+            margin = first - chosen.text.rfind("\n", 0, first) - 1
+            new = _at_home(rng, rng.choice(known.statements), chosen)
+            edits.append((first, end, new.replace("\n", "\n" + " " * margin)))
+    text, last = chosen.text, len(chosen.text)
+    for first, end, new in sorted(edits, reverse=True):
+        if end <= last:
+            text, last = text[:first] + new + text[end:], first
+    return text
 
 
-def _places(tree: ast.AST, kind: type[ast.AST]) -> Iterator[tuple[ast.AST, str, int | None]]:
-    """Where a tree holds nodes of a kind: the parent, its field, and the number in a list."""
-    for parent in ast.walk(tree):
-        for field, value in ast.iter_fields(parent):
-            if isinstance(value, kind):
-                yield parent, field, None
-            elif isinstance(value, list):
-                for number, one in enumerate(value):
-                    if isinstance(one, kind):
-                        yield parent, field, number
+_A_VALUE = re.compile(r"(?<![.\w])[a-z_]\w*\b(?![ ]*[=(\"'\w])")
+
+
+def _at_home(rng: random.Random, new: str, chosen: Text) -> str:
+    """Text that comes from elsewhere, most times with names of this text in it."""
+    if rng.random() < 0.25 or not chosen.names:
+        return new
+    return _A_VALUE.sub(lambda found: found[0] if iskeyword(found[0]) else rng.choice(chosen.names), new)
 
 
 def _tokens(rng: random.Random) -> str:
     """A text with tokens inserted, dropped, doubled or exchanged."""
-    known = pool()
-    text = _text(rng)
+    known, chosen = pool(), _text(rng)
+    text = chosen.text
     for _ in range(rng.choice((1, 1, 2, 4))):
-        words = _tokens_of(text)
-        old, new = rng.choice(words) if words else " ", rng.choice(known.tokens)
+        old, new = rng.choice(chosen.tokens), rng.choice(known.tokens)
         at = text.find(old, rng.randrange(max(1, len(text))))
         if at < 0:
             continue
@@ -188,7 +266,7 @@ def _tokens(rng: random.Random) -> str:
 
 def _characters(rng: random.Random) -> str:
     """A text with some characters replaced, or cut off."""
-    text = _text(rng)
+    text = _text(rng).text
     for _ in range(rng.choice((1, 2, 5))):
         at = rng.randrange(len(text) + 1)
         text = text[:at] + rng.choice((_character(rng), "", "", " ", "\n")) + text[at + rng.randrange(3) :]
@@ -202,7 +280,7 @@ def _character(rng: random.Random) -> str:
 
 def _several(rng: random.Random) -> str:
     """Texts one below the other, whose names may meet."""
-    return "\n".join(rng.choice(pool().texts) for _ in range(rng.choice((2, 2, 3, 6))))
+    return "\n".join(_text(rng).text for _ in range(rng.choice((2, 2, 3, 6))))
 
 
 def _noise(rng: random.Random) -> str:
@@ -238,4 +316,4 @@ _NESTED: tuple[Callable[[int], str], ...] = (
 
 def _nested(rng: random.Random) -> str:
     """One construct, deep or long."""
-    return rng.choice(_NESTED)(rng.choice((2, 30, 90, 120, 300, 1200, 5000)))
+    return rng.choice(_NESTED)(rng.choice((*(2, 30, 90, 120, 300) * 8, 1200, 1200, 5000)))
