@@ -10,9 +10,9 @@ A line that is indented goes on with the one before.  ``{name}`` in a hint is th
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from typing import ClassVar, NamedTuple, NoReturn
 
+from kernelab.data_classes.turns import cached_property
 from kernelab.errors import KernelAttributeError
 
 

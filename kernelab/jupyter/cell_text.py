@@ -11,11 +11,11 @@ Knows the text and diagnostics; must not know what they mean.
 
 import re
 from collections.abc import Iterator
-from functools import cached_property
 from itertools import takewhile
 from typing import NamedTuple
 
 from kernelab.data_classes import dataclass
+from kernelab.data_classes.turns import cached_property
 from kernelab.errors import Diagnostic, Source, Span
 
 Position = list[int]

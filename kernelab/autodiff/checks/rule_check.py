@@ -9,7 +9,6 @@ that overwrites what it has read needs what only a launch can keep: its grad fun
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from weakref import WeakSet
 
 import numpy as np
@@ -30,6 +29,7 @@ from kernelab.autodiff.checks.rule_samples import (
     with_results,
 )
 from kernelab.backend.cpu.lanes import Numpy
+from kernelab.data_classes.turns import cached_property
 from kernelab.errors import Diagnostic, KernelError, Related
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import Const, Custom, CustomRules, For, Function, Native, RuleName, While, walk

@@ -7,7 +7,6 @@ vector.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -38,6 +37,7 @@ from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.data_classes import dataclass
+from kernelab.data_classes.turns import cached_property
 from kernelab.errors import KernelError, KernelValueError
 from kernelab.runtime.context.recorder import refusal
 

@@ -7,7 +7,6 @@ whole.  That of a gradient is symmetric, and may need fewer columns still.
 """
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -36,6 +35,7 @@ from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.batch_and_wide import Batch
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.data_classes import dataclass
+from kernelab.data_classes.turns import cached_property
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of
 from kernelab.runtime.array.array import array

@@ -20,7 +20,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from kernelab.errors import BuildError, Diagnostic, KernelWarning
 
@@ -206,15 +206,20 @@ def _loaded(path: Path, load: Callable[[Path], Loaded]) -> Loaded | None:
 def _alone(path: Path) -> Iterator[None]:
     """Wait for the holder of this lock; a process that dies releases it, and some systems have no locks."""
     with path.open("w") as lock:
-        with contextlib.suppress(OSError, ImportError):
-            import fcntl
-
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        _flock(lock, "LOCK_EX")
         try:
             yield
         finally:
+            _flock(lock, "LOCK_UN")  # or a process that was forked meanwhile has it as long as the file
             with contextlib.suppress(OSError):  # where a file in use is not removed
                 path.unlink()
+
+
+def _flock(file: IO[str], how: str) -> None:
+    with contextlib.suppress(OSError, ImportError):
+        import fcntl
+
+        fcntl.flock(file, getattr(fcntl, how))
 
 
 def _build(build: Callable[[Path], None], path: Path) -> None:

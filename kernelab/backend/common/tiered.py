@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
+from kernelab.data_classes.turns import after_fork
 from kernelab.errors import Diagnostic, KernelWarning
 
 PATIENCE = 10.0
@@ -162,8 +163,7 @@ class Worker:
 AHEAD, BETTER = Worker(), Worker()
 for _worker in (AHEAD, BETTER):
     atexit.register(_worker.end)
-    if hasattr(os, "register_at_fork"):  # Windows has no fork
-        os.register_at_fork(after_in_child=_worker.forget)
+    after_fork(_worker.forget)
 
 
 class Tiered:

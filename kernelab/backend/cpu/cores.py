@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
 from kernelab.backend.common.interrupts import OURS, end_if_interrupted
+from kernelab.data_classes.turns import after_fork
 
 TURN = 0.05
 """The seconds between two looks for an interrupt of another thread."""
@@ -137,5 +138,4 @@ class Pool:
 
 
 POOL = Pool()
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=POOL.forget)
+after_fork(POOL.forget)

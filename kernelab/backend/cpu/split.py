@@ -11,7 +11,7 @@ order of the parts.
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import accumulate, product
 from math import prod
 
@@ -20,6 +20,7 @@ from kernelab.backend.common.reach import overlapping, repeated
 from kernelab.codegen.cpp.entry import GRID_SLOTS, EntryInfo
 from kernelab.codegen.cpp.wide_accumulators import shared_totals, wide
 from kernelab.data_classes import dataclass
+from kernelab.data_classes.turns import cached_property
 from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import int32

@@ -7,7 +7,7 @@ import _ctypes
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from kernelab.backend.common.backends import Args
 from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import Compiler, processor_features
 from kernelab.codegen.cpp.entry import ABI_VERSION
+from kernelab.data_classes.turns import cached_property
 from kernelab.errors import BuildError, Diagnostic
 from kernelab.lang.ir import Const, For, Function, While, walk
 from kernelab.settings import settings
@@ -38,7 +39,7 @@ FEWEST_OPERATIONS_A_SUM = 100
 """The operations for each sum that is made lane by lane from which 16 lanes are faster than 8, measured."""
 
 _AVX512 = frozenset({"avx512f", "avx512dq", "avx512vl", "avx512bw"})
-_FLAGS = {8: (), 16: (*(f"-m{name}" for name in sorted(_AVX512)), "-mprefer-vector-width=512")}
+FLAGS = {8: (), 16: (*(f"-m{name}" for name in sorted(_AVX512)), "-mprefer-vector-width=512")}
 """The flags that vector code needs, by its lanes: part of the key of its library in the cache, so that no
 processor loads what it cannot run."""
 
@@ -92,7 +93,7 @@ def build(function: Function, lanes: "Lanes", cache: Cache, compiler: Compiler, 
     from kernelab.codegen.vectors.vector_values import Refused
 
     unit = emit_vectors(function, lanes)
-    flags = (*_FLAGS[lanes.width], *(() if is_long(function) else ("-O1",)))
+    flags = (*FLAGS[lanes.width], *(() if is_long(function) else ("-O1",)))
     if operations_an_element(function, lanes) < fewest:
         raise Refused("it moves elements one by one more than it computes")
     key = key_of(unit.text, compiler.identity, *flags, str(ABI_VERSION))

@@ -9,7 +9,6 @@ import math
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.entry import FULL, KEPT, LIMIT, MEMORY, ROOM, Line, Site
@@ -18,6 +17,7 @@ from kernelab.codegen.cpp.own_memory import OwnMemory
 from kernelab.codegen.cpp.spelling import unwrapped
 from kernelab.codegen.cpp.targets import INDENT, Flavor
 from kernelab.codegen.cpp.wide_accumulators import Total, Wide
+from kernelab.data_classes.turns import cached_property
 from kernelab.errors import NOWHERE, Span
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of

@@ -7,7 +7,6 @@ fails has changed nothing.
 from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.entry import Site
@@ -19,6 +18,7 @@ from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variati
 from kernelab.codegen.vectors.vector_helpers import VECTORS, Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, VectorValues
 from kernelab.data_classes import dataclass
+from kernelab.data_classes.turns import cached_property
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of

@@ -5,10 +5,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter as Python
 from inspect import Signature
-from threading import RLock
 from typing import Any, Protocol
 
 from kernelab import hooks
+from kernelab.data_classes.turns import Turn
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
 from kernelab.frontend.expressions import struct_values
@@ -50,7 +50,7 @@ class Rules(Protocol):
         ...
 
 
-_LOWERING = RLock()
+_LOWERING = Turn()
 """One thread lowers functions at a time: a function that is being lowered and is called is recursive."""
 
 
@@ -187,7 +187,7 @@ class UserFunction(Offers, Single, Displayed):
 
     def instantiate(self, bound: tuple[Bound, ...]) -> Instance:
         """The function for these arguments; raises BrokenCall if it has mistakes, Recursion inside itself."""
-        with _LOWERING:
+        with _LOWERING.lock:
             return self._instance(bound)
 
     def _instance(self, bound: tuple[Bound, ...]) -> Instance:

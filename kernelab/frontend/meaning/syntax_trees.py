@@ -7,10 +7,11 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
-from threading import RLock
 from typing import Any, Literal
 
-_PARSING = RLock()
+from kernelab.data_classes.turns import Turn
+
+_PARSING = Turn()
 """Python 3.11 counts the depth of the trees that it builds for all threads together: where two build at
 once, one of them ends with a SystemError."""
 
@@ -23,14 +24,14 @@ _QUIET = ("ignore", None, Warning, re.compile(_NO_FILE), 0)
 def module_of(text: str) -> ast.Module:
     """The syntax tree of statements; raises SyntaxError."""
     _hush()
-    with _PARSING:
+    with _PARSING.lock:
         return ast.parse(text, _NO_FILE)
 
 
 def refuse_module(tree: ast.Module) -> None:
     """Raise SyntaxError where Python would not compile a tree."""
     _hush()
-    with _PARSING:
+    with _PARSING.lock:
         compile(tree, _NO_FILE, "exec")
 
 
@@ -42,7 +43,7 @@ def _hush() -> None:
 
 def expression_of(text: str) -> ast.expr:
     """The syntax tree of an expression; raises SyntaxError."""
-    with _PARSING:
+    with _PARSING.lock:
         return ast.parse(text, mode="eval").body
 
 

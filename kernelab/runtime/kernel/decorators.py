@@ -7,11 +7,11 @@ import inspect
 import typing
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from threading import RLock
 from types import FunctionType
 from typing import Any
 
 from kernelab import hooks
+from kernelab.data_classes.turns import Turn
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.frontend import (
     Constant,
@@ -250,7 +250,7 @@ def struct(cls: Any) -> type[Instance]:
     return class_of(struct_of(cls, names_around()))
 
 
-_LOADING = RLock()
+_LOADING = Turn()
 """One thread loads functions at a time: a text is also checked while a cell runs."""
 
 
@@ -320,7 +320,7 @@ class Function(Single, hooks.Displayed):
     @property
     def _own(self) -> UserFunction:
         if self._lowered is None or self.awaits_rules:
-            with _LOADING, no_trial():
+            with _LOADING.lock, no_trial():
                 if self._lowered is None:
                     self._lowered = self._lower()
                 # A rule names the function that it belongs to: it is attached once that is there.

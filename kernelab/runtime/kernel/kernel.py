@@ -4,10 +4,11 @@ The one module that composes frontend, passes and backend.  Must not know launch
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, update_wrapper
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Self
 
 from kernelab import hooks
+from kernelab.data_classes.turns import cached_property
 from kernelab.errors import Diagnostic, KernelError, KernelTypeError, LaunchError, Source, Span, label_of
 from kernelab.frontend import Constant, GenericKernel, KernelDefinition
 from kernelab.hooks import Displayed

@@ -6,13 +6,14 @@ an adjoint, and many lanes of both.  Knows passes and how to build; must not kno
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeVar
 
 from kernelab.backend.common.backends import Args, Entry
 from kernelab.backend.common.tiered import AHEAD, BETTER, Pending
 from kernelab.backend.cpu.split import MOST_THREADS
 from kernelab.codegen.cpp.wide_accumulators import arrays_looked_at, totals, wide
+from kernelab.data_classes.turns import cached_property
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Custom, Function, Load, Native, Storage, Store, defs, walk
 from kernelab.lang.rounding import epsilon

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from dis import get_instructions
 from functools import lru_cache
 from itertools import chain
-from threading import RLock
 from types import CodeType, ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
 
 from kernelab.data_classes import dataclass
+from kernelab.data_classes.turns import Turn
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError, Source, label_of
 from kernelab.frontend import UserFunction, errors_of, lower_python, lower_source
 from kernelab.frontend.meaning.frame import BrokenCall
@@ -55,10 +55,10 @@ def made_once(maxsize: int) -> Callable[[Callable[..., Made]], Callable[..., Mad
     """`lru_cache`, but threads that ask for the same at the same time get one object, not one each."""
 
     def decorate(make: Callable[..., Made]) -> Callable[..., Made]:
-        lock, first = RLock(), lru_cache(maxsize)(make)
+        turn, first = Turn(), lru_cache(maxsize)(make)
 
         def made(*args: object) -> Made:
-            with lock:
+            with turn.lock:
                 return first(*args)
 
         return lru_cache(maxsize)(made)

@@ -27,7 +27,6 @@ nor who reads the data.  It keeps no array alive.
 import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import cached_property
 from time import perf_counter
 from typing import Any
 
@@ -35,6 +34,7 @@ from kernelab.autodiff.records.hazards import Overwrite
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.data_classes import dataclass
+from kernelab.data_classes.turns import cached_property
 from kernelab.errors import Diagnostic, Span
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place
