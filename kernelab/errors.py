@@ -75,8 +75,15 @@ def counted(number: int, noun: str) -> str:
 
 def near(name: str, names: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
     """A hint for a name that is not there: the most similar one of some names, else `otherwise`."""
-    close = difflib.get_close_matches(name, names, 1, cutoff)
-    return f"did you mean {close[0]}?" if close else otherwise
+    close = closest(name, names, cutoff)
+    return f"did you mean {close}?" if close else otherwise
+
+
+def closest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str:
+    """The most similar one of some names, empty if none is similar."""
+    size = len(name)
+    able = [one for one in names if 2 * min(len(one), size) >= cutoff * (len(one) + size)]
+    return next(iter(difflib.get_close_matches(name, able, 1, cutoff)), "")
 
 
 @lru_cache(8)

@@ -3,13 +3,12 @@
 Knows signatures; must not know what the functions do.
 """
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, ParamSpec, TypeVar
 
-from kernelab.errors import Diagnostic, KernelTypeError, counted
+from kernelab.errors import Diagnostic, KernelTypeError, closest, counted
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -80,8 +79,8 @@ def no_argument(
 ) -> KernelTypeError:
     """The error for an argument by a name that a function does not have."""
     names = list(known)
-    close = difflib.get_close_matches(name, names, 1, 0.6)
+    close = closest(name, names)
     hint = (instead or {}).get(name) or (
-        f"did you mean {close[0]}=?" if close else f"its arguments are {', '.join(names)}"
+        f"did you mean {close}=?" if close else f"its arguments are {', '.join(names)}"
     )
     return KernelTypeError(Diagnostic(f"{func}() has no argument {name}", code="call", hint=hint))

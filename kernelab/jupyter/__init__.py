@@ -11,6 +11,7 @@ from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from kernelab import hooks
 from kernelab.backend.common import interrupts
 from kernelab.errors import Diagnostic, KernelWarning, Source
+from kernelab.frontend.meaning.name_lookup import sound
 from kernelab.jupyter.after_cell import Mistakes, Watch
 from kernelab.jupyter.channel import Channel
 from kernelab.jupyter.inspection import Inspector, explain, explain_in_html, matcher
@@ -85,12 +86,13 @@ class Extension:
         if result.error_in_exec is not None and RECORDER.get() is not self.recorder:
             RECORDER.set(self.recorder)
             tell([LEFT_OPEN])
-        for kernel in self.magics.rules.kernels(self.shell.user_ns):
+        names = sound(self.shell.user_ns)
+        for kernel in self.magics.rules.kernels(names):
             hooks.check_rules(kernel.laid_out)
-        tell(self.watch.look(self.shell.user_ns))
+        tell(self.watch.look(names))
         text = Source(getattr(result.info, "raw_cell", None) or "", f"Cell In[{result.execution_count}]", 1)
         self.channel.look(result)
-        tell(self.mistakes.look(text, result.error_before_exec or result.error_in_exec, self.shell.user_ns))
+        tell(self.mistakes.look(text, result.error_before_exec or result.error_in_exec, names))
 
     def format(self, message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> str:
         """Our warnings name the user's line themselves: the line of ours that issued them is left out."""

@@ -12,6 +12,7 @@ from typing import Any
 from comm import create_comm
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
+from kernelab.frontend.meaning.name_lookup import sound
 from kernelab.jupyter.inspection import hover
 from kernelab.jupyter.notebook_state import Checks, State, arrays, code, tape
 from kernelab.jupyter.problems import Problems
@@ -54,7 +55,7 @@ def _answer(request: Any, names: Mapping[str, Any], answers: Mapping[str, Answer
     if answer is None:
         return {"error": f"there is no request {request.get('kind')!r}; there is {', '.join(answers)}"}
     try:
-        return answer(request, names)
+        return answer(request, sound(names))
     except Exception as problem:  # noqa: BLE001 (a page that asks is told, whatever went wrong)
         return {"error": f"{type(problem).__name__}: {problem}"}
 

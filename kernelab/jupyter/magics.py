@@ -25,6 +25,7 @@ from kernelab.autodiff.checks.rule_check import leave_unchecked
 from kernelab.errors import Diagnostic, Source, Span
 from kernelab.frontend import UserFunction
 from kernelab.frontend.definitions.definitions import CHECKS
+from kernelab.frontend.meaning.name_lookup import sound
 from kernelab.frontend.meaning.syntax_trees import module_of
 from kernelab.jupyter.after_cell import Rules
 from kernelab.lang.ir import Call, Function, walk
@@ -208,7 +209,7 @@ class KernelMagics(Magics):
         kernels = [kernel for kernel in every if not kernel.is_generic]
         tell(without_effect(options))
         if options.no_check:
-            for kernel in [*kernels, *self.rules.kernels(self.shell.user_ns)]:
+            for kernel in [*kernels, *self.rules.kernels(sound(self.shell.user_ns))]:
                 leave_unchecked(kernel.laid_out)
         if options.device is not None and get_device(options.device).is_cpu:
             build(kernels)

@@ -1,6 +1,7 @@
 """The arrays, tape and checks of a notebook, what kernels run on, and code to insert, for JupyterLab."""
 
 import re
+import sys
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -145,7 +146,7 @@ def code(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]
     name, tape = last_tape(names)
     if tape is None:
         return {"why": "no variable holds a tape: record the launches with `with kl.Tape() as tape:` first"}
-    kl = next((name for name, value in names.items() if getattr(value, "__name__", "") == "kernelab"), None)
+    kl = next((name for name, value in names.items() if value is sys.modules["kernelab"]), None)
     head = "" if kl else "import kernelab as kl\n"
     if request["command"] == "check-tape":
         return {"code": f"{head}{kl or 'kl'}.autograd.gradcheck_tape({name})"}

@@ -377,6 +377,11 @@ def names() -> tuple[str, ...]:
     return tuple(_OVERLOADS)
 
 
+def listed() -> int:
+    """How many names are listed; their number only grows."""
+    return len(_OVERLOADS)
+
+
 def resolve(name: str, types: Sequence[Type]) -> tuple[Op, Value] | None:
     """The overload of `name` that takes operands of these types, and its result type."""
     return _resolve(name, tuple(types))

@@ -1,14 +1,13 @@
 """Lowers the body of a def with parameters of known types; the options that its decorator takes."""
 
 import ast
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from kernelab.data_classes import dataclass, field
-from kernelab.errors import Diagnostic, Span
+from kernelab.errors import Diagnostic, Span, near
 from kernelab.frontend.definitions.statements import block
 from kernelab.frontend.expressions.expressions import any_expr
 from kernelab.frontend.expressions.joins import RETURNED, WATCH
@@ -247,8 +246,7 @@ def unknown_option(word: str, options: Mapping[str, Any]) -> tuple[str, str] | N
 
 
 def _option_instead(name: str, names: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {close[0]}?" if close else f"there is {', '.join(names)}"
+    return near(name, names, f"there is {', '.join(names)}")
 
 
 def is_check(wanted: object) -> bool:

@@ -31,7 +31,7 @@ from kernelab.frontend.meaning.meanings import (
     describe,
     is_struct,
 )
-from kernelab.frontend.meaning.name_lookup import Unknown, meaning_of
+from kernelab.frontend.meaning.name_lookup import Unknown, meaning_of, soundly
 from kernelab.frontend.meaning.promote import default_scalar
 from kernelab.lang.build import FALSE, TRUE, constant, zero
 from kernelab.lang.ir import Atom, Const
@@ -329,6 +329,7 @@ def _static_value(meaning: Meaning) -> Any:
 
 def host_meaning(frame: Frame, text: str, value: Any) -> Meaning | None:
     """The meaning of a value of the host, structs and tuples included; None if it has none."""
+    value = soundly(value)
     struct = getattr(type(value), "__kernelab_struct__", None)
     if isinstance(struct, Struct):
         parts = ((f"{text}.{entry.name}", getattr(value, entry.name), entry.type) for entry in struct.fields)

@@ -5,12 +5,11 @@ words of the language; numbers, small NumPy arrays of the notebook.
 """
 
 import ast
-import difflib
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum, EnumType
-from functools import cache
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ import numpy as np
 from kernelab.builtins.language_words import LIBRARY_WORDS as LIBRARY
 from kernelab.builtins.language_words import WORDS as DOCUMENTED
 from kernelab.data_classes import dataclass, field
+from kernelab.errors import KernelError, closest
 from kernelab.frontend.meaning import unsupported
 from kernelab.frontend.meaning.meanings import (
     BuiltinRef,
@@ -106,12 +106,13 @@ def is_word(node: ast.expr, name: str) -> bool:
 
 def language() -> Mapping[str, Meaning]:
     """The words of the language, which need no prefix."""
-    return _language(ops.names())
+    return _language(ops.listed())
 
 
-@cache
-def _language(operations: tuple[str, ...]) -> Mapping[str, Meaning]:
-    words: dict[str, Meaning] = {name: BuiltinRef(name) for name in operations if name not in _STRUCTURAL}
+@lru_cache(1)
+def _language(_: int) -> Mapping[str, Meaning]:
+    operations = (name for name in ops.names() if name not in _STRUCTURAL)
+    words: dict[str, Meaning] = {name: BuiltinRef(name) for name in operations}
     words |= {name: BuiltinRef(name) for name in SPECIAL}
     words |= {name: Weak(CONSTANTS[name]) for name in BARE}
     words |= {name: TypeRef(type) for name, type in (named_types() | _PYTHON_TYPES).items()}
@@ -247,7 +248,7 @@ class Scope:
     def _did_you_mean(self, name: str, words: tuple[str, ...]) -> str:
         usable = [
             key
-            for key, value in self.around.items()
+            for key, value in sound(self.around).items()
             if not key.startswith("_") and (isinstance(value, ModuleType) or not _holds_names(value))
             if _is_function(value) or meaning_of(key, value) is not None
         ]
@@ -273,20 +274,46 @@ def named_in(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, Any]:
             case ast.Constant(value=str() as text):
                 names.update(_WORD.findall(text))
     # `a + b` of structs means a function that the text does not name.
-    operators = {name for name in OF_STRUCTS if _is_function(namespace.get(name))}
-    return {name: namespace[name] for name in names | operators if name in namespace}
+    operators = {name for name in OF_STRUCTS if _is_function(soundly(namespace.get(name)))}
+    return {name: soundly(namespace[name]) for name in names | operators if name in namespace}
 
 
 def _closest(name: str, names: Any) -> str:
-    names = list(dict.fromkeys(names))
-    close = difflib.get_close_matches(name, names, 1, 0.75)
-    if not close:
-        close = [word for word in names if word.lower() == name.lower()]
-    return f"did you mean «{close[0]}»?" if close else ""
+    names = dict.fromkeys(names)
+    close = closest(name, names, 0.75) or next((one for one in names if one.lower() == name.lower()), "")
+    return f"did you mean «{close}»?" if close else ""
+
+
+def sound(names: Mapping[str, Any]) -> dict[str, Any]:
+    """Names, without objects that raise where one asks what they are, as a dead weak proxy does."""
+    return {name: value for name, value in tuple(names.items()) if soundly(value) is value}
+
+
+class BrokenObject:
+    """Stands for an object of the user's that raises where one asks what it is."""
+
+
+def soundly(value: Any) -> Any:
+    """An object, or a BrokenObject in its place."""
+    try:
+        isinstance(value, Struct)
+        _is_function(value)
+    except Exception:  # noqa: BLE001 (it is the user's: anything)
+        return BrokenObject()
+    return value
 
 
 def meaning_of(name: str, value: Any) -> Meaning | None:
     """The meaning in a kernel of an object of the notebook, None if it has none."""
+    try:
+        return _meaning_of(name, value)
+    except (KernelError, Unknown, RecursionError, MemoryError):
+        raise
+    except Exception:  # noqa: BLE001 (an object of the user's raises where one looks at it)
+        return None
+
+
+def _meaning_of(name: str, value: Any) -> Meaning | None:
     # Of the object itself: `array` is a word of the language, an array made by it is not.
     word = getattr(value, "__dict__", {}).get("__kernelab_name__")
     if isinstance(word, str):
