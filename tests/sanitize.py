@@ -4,8 +4,7 @@
 
 Each sanitizer has a run of its own, of so many minutes and programs, without recovery: AddressSanitizer and
 UndefinedBehaviorSanitizer over the zoo, random kernels with their derivatives and random tapes, as scalar and
-as vector code (g++ does not instrument loads and stores of some lanes only); ThreadSanitizer over launches
-from several threads.  A finding ends the process that runs the
+as vector code; ThreadSanitizer over launches from several threads.  A finding ends the process that runs the
 programs (`tests.support.sanitized`): its report and the program are printed, and the next round begins in
 another one.  The exit status is 1 if anything was found.
 """

@@ -30,7 +30,7 @@ from kernelab.passes.common.scalarise import scalarise
 from tests.strategies import exact
 from tests.strategies.kernels import plain_programs
 from tests.support.lowering import lowered
-from tests.support.sanitized import drawn
+from tests.support.sanitized import drawn, vector_arguments
 
 WIDTHS = widths_of(processor_features()) if open_compiler().is_gcc else ()
 pytestmark = [
@@ -48,17 +48,6 @@ def run_vectors(function: Function, width: int, grid: tuple[int, ...], arguments
 # ------------------------------------------------------------------------------------------ random programs
 
 
-def arguments_for(function: Function, threads: int, seed: int) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    shapes = {"x": (threads + 4,), "a": (threads, 4), "out": (threads, 4)}
-    floats = {
-        param.hint: rng.normal(size=shapes[param.hint.removesuffix("_bar")]).astype(np.float32)
-        for param in function.params
-        if param.hint != "n"
-    }
-    return {**floats, "n": rng.integers(0, 4, threads).astype(np.int32)}
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("width", WIDTHS)
 def test_random_programs_and_their_adjoints_compute_what_scalar_code_does(width: int) -> None:
@@ -71,7 +60,7 @@ def test_random_programs_and_their_adjoints_compute_what_scalar_code_does(width:
             if function.linear is not None:  # it reads what its primal has kept, and stays scalar
                 continue
             threads = 3 * width + number % width  # whole groups, and tails of every length
-            expected = arguments_for(function, threads, number)
+            expected = vector_arguments(function, threads, number)
             found = copy.deepcopy(expected)
             try:
                 run_vectors(function, width, (threads,), found)

@@ -157,7 +157,8 @@ def reverse(
     storage: Storage = "save",
     merged: bool = True,
 ) -> Vjp:
-    groups = [[function.param(name) for name in group] for group in point.memory.groups]
+    own = [[name for name in group if name in active(function)] for group in point.memory.groups]
+    groups = [[function.param(name) for name in group] for group in own if len(group) > 1]
     names = [name for name in active(function) if name not in without]
     return vjp(function, names, groups, storage, merged=merged)
 
@@ -294,11 +295,16 @@ def same(expected: Pulled, found: Pulled, how: str) -> None:
         raise Disagreement(f"{how} the adjoint differs by {apart}")
 
 
-def complete(function: Function, program: Function, point: Point, grid: tuple[int, ...]) -> dict[str, Any]:
-    """Arguments for a program derived from `function`: the point's, and what the primal keeps."""
+def complete(
+    function: Function, program: Function, point: Point, grid: tuple[int, ...], pulled: Vjp | None = None
+) -> dict[str, Any]:
+    """Arguments for a program derived from `function`: the point's, and what the primal keeps.
+
+    An adjoint may bring the Vjp that it is part of, instead of being derived again.
+    """
     found = point.arguments(point.values.copy(), point.g)
     if any(param.hint.endswith("_bar") for param in program.params):
-        found |= run_primal(reverse(function, point), found, grid)
+        found |= run_primal(pulled or reverse(function, point), found, grid)
     bars, dots = point.memory.arrays(point.cotangent.copy()), point.memory.arrays(point.direction.copy())
     found |= {f"{name}_bar": bar for name, bar in bars.items()} | {"g_bar": np.zeros(1)}
     found |= {f"{name}_dot": dot for name, dot in dots.items()} | {"g_dot": np.float64(point.g_dot)}

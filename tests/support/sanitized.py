@@ -3,19 +3,24 @@
     python -m tests.support.sanitized KIND FOLDER [--seed 7] [--first 0] [--programs 10000] [--minutes 10]
 
 Rounds are numbered, each with programs of its own: the first runs the zoo, the others run random kernels with
-their derivatives and random tapes, rounds of scalar code and rounds of vector code in turn.  The program that
-runs is written to FOLDER before it runs, since a finding ends the process.
+their derivatives and random tapes, three rounds of scalar code and one of vector code in turn.  The program
+that runs is written to FOLDER before it runs, since a finding ends the process.
+
+The kernels of a round are one build, without optimisation: that takes half of the time, and makes each access
+of the text.  g++ instruments no loads and stores of some lanes only, so here these are loops over lanes.
 """
 
 import argparse
 import contextlib
 import ctypes
 import sys
+import tempfile
 import threading
 import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +29,35 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 
 import kernelab as kl
-from kernelab.backend.common import backends
+from kernelab.backend.common import backends, compiler
+from kernelab.backend.common.compiler import open_compiler, processor_features
 from kernelab.backend.cpu import cores, split, vector_tier
 from kernelab.backend.cpu.cpu_backend import CpuBackend
+from kernelab.backend.cpu.vector_tier import FLAGS, lanes_of, load_library, widths_of
+from kernelab.codegen.cpp.emitter import prelude
+from kernelab.codegen.cpp.entry import CODE, STATUS_FIELDS, Line, Unit, layout_of
+from kernelab.codegen.cpp.targets import Cpu
+from kernelab.codegen.vectors.vector_emitter import emit_vectors
+from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
+from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.errors import KernelError
 from kernelab.lang.ir import Function
 from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import Vjp, vjp
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.runtime.memory import memory
-from tests.strategies import GRID, LAYOUTS, programs
+from tests.strategies import GRID, LAYOUTS, exact, plain_programs, programs
 from tests.strategies.hosts import host_programs
 from tests.support.lowering import lowered
-from tests.support.programs import Point, active, complete, reverse, same_memory
+from tests.support.programs import Point, active, complete, reverse
 from tests.support.tapes import checked_tape
 from tests.support.zoo import ZOO, Animal
 
 CURRENT, COUNTED = "current.txt", "counted.txt"
 """The files in the folder: what runs now, and how much has run."""
 
-KERNELS, TAPES = 4, 40
-"""Programs of a round; the kernels are one build."""
+RICH, PLAIN, TAPES = 2, 14, 40
+"""Programs of a round: kernels of all that there is, kernels of numbers and arrays alone, and tapes."""
 
 USUAL = vector_tier.FEWEST, vector_tier.FEWEST_WITH_LOOPS
 
@@ -175,35 +189,154 @@ def _renamed(function: Function, name: str) -> Function:
     return Function(name, function.params, function.body, function.threads, function.span, function.linear)
 
 
-def _family(text: str, number: int, point: Point) -> dict[str, Function]:
+@dataclass(frozen=True, slots=True)
+class Family:
     """A program, and those derived from it, under names of their own."""
+
+    text: str
+    function: Function
+    point: Point
+    pulled: Vjp
+    programs: tuple[Function, ...]
+
+
+def _family(text: str, number: int, point: Point) -> Family:
     function = lowered(text, "program")
     pulled = reverse(function, point)
     made = {"primal": function, "tangent": jvp(function, active(function)), "adjoint": pulled.adjoint}
-    return {kind: _renamed(one, f"{kind}_{number}") for kind, one in made.items()}
+    programs = tuple(scalarise(_renamed(one, f"{kind}_{number}")) for kind, one in made.items())
+    return Family(text, function, point, pulled, programs)
 
 
-def kernels(log: Log, seed: int, vector: bool, run: Callable[..., None]) -> None:
+def kernels(log: Log, seed: int, run: Callable[..., None]) -> None:
     """Random kernels with their tangents and adjoints, over memory that may overlap."""
-    texts, layouts = drawn(programs(), KERNELS, seed), list(LAYOUTS)
+    texts = [*drawn(programs(), RICH, seed), *drawn(plain_programs(), PLAIN, seed)]
     log.runs("\n".join(texts))
+    layouts = list(LAYOUTS)
     points = [Point.drawn(layouts[(seed + k) % len(layouts)], k) for k in range(len(texts))]
     families = [_family(text, k, point) for k, (text, point) in enumerate(zip(texts, points, strict=True))]
-    every = [scalarise(one) for family in families for one in family.values()]
-    with tier(vector):
-        entries = CpuBackend().build(every)
-        for text, point, family in zip(texts, points, families, strict=True):
-            log.runs(text)
-            for program in family.values():
-                entry = entries[program.name]
-                arguments = complete(lowered(text, "program"), program, point, GRID)
-                run(lambda entry=entry, given=arguments: _launch(entry, given))
+    every = [program for family in families for program in family.programs]
+    entries = CpuBackend().build(every)
+    for family in families:
+        log.runs(family.text)
+        for program in family.programs:
+            entry = entries[program.name]
+            arguments = complete(family.function, program, family.point, GRID, family.pulled)
+            run(lambda entry=entry, given=arguments: _launch(entry, given))
     log.count.update(kernels=len(texts), programs=len(every))
 
 
 def _launch(entry: Any, arguments: dict[str, Any]) -> None:
-    held = same_memory(arguments)  # packed slots do not keep arrays alive
+    held = tightly(arguments)  # packed slots do not keep arrays alive
     entry(backends.pack(entry.info.layout, GRID, held))
+
+
+def tightly(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Copies of arguments: those that overlap in one piece of memory, every other in one of its own."""
+    found = {name: np.array(value) for name, value in arguments.items()}
+    views = {name: value for name, value in arguments.items() if getattr(value, "base", None) is not None}
+    end = -1
+    for name, view in sorted(views.items(), key=lambda item: item[1].ctypes.data):
+        first = view.ctypes.data
+        if first >= end:
+            together = [(name, view)]
+            start, end = first, first + view.nbytes
+        else:
+            together.append((name, view))
+            end = max(end, first + view.nbytes)
+        piece = np.array((ctypes.c_ubyte * (end - start)).from_address(start))
+        for other, held in together:
+            part = piece[held.ctypes.data - start :][: held.nbytes]
+            found[other] = part.view(held.dtype).reshape(held.shape)
+    return found
+
+
+# ------------------------------------------------------------------------------------------ vector code
+
+_LANE_BY_LANE = """
+#undef fetch
+#undef put
+#undef gather
+#undef scatter
+#define EACH for (int k = 0; k < {width}; ++k) if (mask[k])
+static vf fetch(const char* p, vi mask) {{ vf x{{}}; EACH x[k] = ((const float*)p)[k]; return x; }}
+static void put(char* p, vf x, vi mask) {{ EACH ((float*)p)[k] = x[k]; }}
+static vf gather(const char* p, vi offsets, vi mask) {{
+  vf x{{}};
+  EACH x[k] = *(const float*)(p + offsets[k]);
+  return x;
+}}
+static void scatter(char* p, vi offsets, vf x, vi mask) {{ EACH *(float*)(p + offsets[k]) = x[k]; }}
+"""
+
+
+def instrument_lanes() -> None:
+    """From now on loads and stores of some lanes are loops over lanes, which sanitizers see."""
+    plain = Lanes.helpers.fget
+    assert plain is not None
+
+    def helpers(lanes: Lanes) -> str:
+        names = "fetch", "put", "gather", "scatter"
+        unseen = "".join(f"#define {name} unseen_{name}\n" for name in names)
+        return f"{unseen}{plain(lanes)}{_LANE_BY_LANE.format(width=lanes.width)}"
+
+    Lanes.helpers = property(helpers)  # type: ignore[method-assign, assignment]
+
+
+def vectors(log: Log, seed: int, run: Callable[..., None]) -> None:
+    """The vector code of random kernels and their adjoints, over whole groups of threads and a rest."""
+    texts = [
+        exact(text).replace("float64", "float32") for text in drawn(plain_programs(), RICH + PLAIN, seed)
+    ]
+    log.runs("\n".join(texts))
+    for width in widths_of(processor_features()):
+        made: list[tuple[str, Function, Unit]] = []
+        for number, text in enumerate(texts):
+            primal = lowered(text, "program")
+            for kind, one in ("primal", primal), ("adjoint", vjp(primal, ["x", "a", "out"], []).adjoint):
+                function = scalarise(_renamed(one, f"{kind}_{number}"))
+                with contextlib.suppress(Refused):
+                    made.append((text, function, emit_vectors(function, lanes_of(width))))
+        library = _one_library([unit for _, _, unit in made], width)
+        for number, (text, function, unit) in enumerate(made):
+            log.runs(text)
+            threads = 3 * width + number % width
+            arguments, entry = vector_arguments(function, threads, number), library[unit.entries[0].symbol]
+            run(lambda f=function, e=entry, a=arguments, n=threads: _vector_launch(f, e, a, n))
+        log.count.update(kernels=len(texts), programs=len(made))
+
+
+def _one_library(units: list[Unit], width: int) -> ctypes.CDLL:
+    """The entries of several units, which begin alike, built together."""
+    bodies = [line for unit in units for line in unit.lines[unit.entries[0].lines.start :]]
+    lanes = lanes_of(width)
+    called = sorted(name for name in FUNCTIONS if any(lanes.symbol(name) in line.text for line in bodies))
+    head = [*prelude(Cpu(), (line.text for line in bodies)), *lanes.helpers.splitlines()]
+    head += map(lanes.declaration, called)
+    unit = Unit((*map(Line, head), *bodies), tuple(unit.entries[0] for unit in units))
+    with tempfile.TemporaryDirectory() as folder:
+        open_compiler().compile(unit, Path(folder) / "library.so", FLAGS[width])
+        return load_library(Path(folder) / "library.so")
+
+
+def vector_arguments(function: Function, threads: int, seed: int) -> dict[str, Any]:
+    """Arguments for a plain program in float32, or for its adjoint."""
+    rng = np.random.default_rng(seed)
+    shapes = {"x": (threads + 4,), "a": (threads, 4), "out": (threads, 4)}
+    floats = {
+        param.hint: rng.normal(size=shapes[param.hint.removesuffix("_bar")]).astype(np.float32)
+        for param in function.params
+        if param.hint != "n"
+    }
+    return {**floats, "n": rng.integers(0, 4, threads).astype(np.int32)}
+
+
+def _vector_launch(function: Function, entry: Any, arguments: dict[str, Any], threads: int) -> None:
+    held = {name: np.array(value) for name, value in arguments.items()}
+    status = (ctypes.c_longlong * STATUS_FIELDS)()
+    ended = entry(backends.pack(layout_of(function), (threads,), held), ctypes.byref(status))
+    if ended < 0 or status[CODE]:
+        raise AssertionError(f"{function.name} gave up: {ended}, {status[CODE]}")
 
 
 def tapes(log: Log, seed: int, vector: bool, run: Callable[..., None]) -> None:
@@ -255,6 +388,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     chosen = parser.parse_args()
     tight_memory()
+    instrument_lanes()
+    compiler.QUICK = ("-O0",)
     if chosen.kind == "thread":
         cut_small_launches()
     log, run, start = Log(chosen.folder), together if chosen.kind == "thread" else once, time.monotonic()
@@ -263,8 +398,8 @@ def main() -> int:
         if number == 0:
             zoo(log)
         else:
-            seed, vector = chosen.seed * 10_000 + number, number % 2 == 0
-            kernels(log, seed, vector, run)
+            seed, vector = chosen.seed * 10_000 + number, number % 4 == 0
+            (vectors if vector else kernels)(log, seed, run)
             tapes(log, seed, vector, run)
         log.ran(number)
         number += 1
