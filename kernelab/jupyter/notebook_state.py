@@ -171,4 +171,5 @@ def _kernel_at(cell: CellText, line: int) -> str:
 
 
 def _launches(tape: Tape, kernel: str) -> list[int]:
-    return [i for i, one in enumerate(tape) if isinstance(one, LaunchRecord) and one.kernel.name == kernel]
+    """The numbers on the tape, from 1, of the launches of a kernel."""
+    return [i for i, one in enumerate(tape, 1) if isinstance(one, LaunchRecord) and one.kernel.name == kernel]

@@ -143,6 +143,16 @@ def test_an_overwrite_is_told_at_both_lines_until_it_is_mended(notebook: Noteboo
     assert page.ask("state")["problems"] == []
 
 
+def test_a_trace_that_is_offered_is_of_the_last_launch_of_the_kernel(notebook: Notebook, page: Page) -> None:
+    notebook.run(SQUARE)
+    page.run("z = kl.zeros(2, dtype=float, requires_grad=True)", cell="b")
+    page.run(OVERWRITE.format("kl.launch(square, 2, inputs=[y], outputs=[z])"), cell="b")
+    page.run("tape.backward(grads={z: kl.ones_like(z)})", cell="b")
+    offered = page.ask("code", command="trace-thread", text=SQUARE, line=2)["code"]
+    assert offered == "kl.trace(tape, 2, 0)"
+    assert "thread 0 of square, launch 2 of the tape, run again" in notebook.run(f"print({offered})").stream
+
+
 def test_a_value_that_turns_nan_is_told_at_its_line(notebook: Notebook, page: Page) -> None:
     page.run(SQUARE.replace("x[i] * x[i]", "log(x[i])"), cell="a")
     text = OVERWRITE.format("pass") + "tape.backward(grads={y: kl.ones_like(y)}, check_finite=True)"
