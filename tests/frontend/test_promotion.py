@@ -72,6 +72,7 @@ def test_an_expression_has_the_type_that_promotion_gives(expression: str, type: 
         ),
         ("(x[0] > 0) + 1", "cannot add bool and int", "turn the truth value into a number"),
         ("n + 3000000000", "3000000000 does not fit int32", "write int64(3000000000)"),
+        ("float(uint32(-1))", "-1 does not fit uint32", "write uint32(4294967295) for its low bits"),
         ("x[0] * 1e50", "1e+50 does not fit float32", "write float64"),
         ("vec3(1.0) + 1.0", "cannot add vec3 and float", "write vec3(1.0)"),
         ("vec3(1.0) * vec2(1.0)", "cannot multiply vec3 by vec2", ""),

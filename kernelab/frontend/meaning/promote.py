@@ -82,12 +82,19 @@ def weak_constant(frame: Frame, number: bool | int | float, type: Value, node: P
             node, f"{number} cannot stand for {scalar}", hint=f"write «int({number})» to cut it off"
         )
     if scalar.is_int and not _fits(int(number), scalar):
-        hint = f"write «int64({number})»" if scalar == int32 and _fits(int(number), int64) else ""
+        hint = f"write «{scalar}({_wrapped(int(number), scalar)})» for its low bits"
+        if scalar == int32 and _fits(int(number), int64):
+            hint = f"write «int64({number})»"
         raise frame.error(node, f"{_said(number)} does not fit {scalar}", "value", hint)
     if scalar.is_float and abs(number) != math.inf and abs(number) > float(largest(scalar.dtype)):
         hint = "" if scalar == float64 else "write float64(...)"
         raise frame.error(node, f"{_said(number)} does not fit {scalar}", "value", hint)
     return constant(number, type)
+
+
+def _wrapped(number: int, scalar: Scalar) -> int:
+    low = number & (2**scalar.bits - 1)
+    return low - 2**scalar.bits if scalar.kind == "int" and low >> (scalar.bits - 1) else low
 
 
 def _said(number: float) -> str:
