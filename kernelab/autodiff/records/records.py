@@ -7,9 +7,10 @@ entry of a level (`transforms.forward_and_reverse`).
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
+from kernelab.autodiff.records.gathered_launch import Launches, gathered_adjoint
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.moves import cleared
 from kernelab.autodiff.records.snapshots import Copied, Snapshot
@@ -29,9 +30,6 @@ from kernelab.runtime.kernel.program import Groups, Positions, Program, Pullback
 from kernelab.runtime.launch.call import Call
 from kernelab.runtime.memory.streams import configured
 from kernelab.settings import Settings, settings
-
-if TYPE_CHECKING:
-    from kernelab.autodiff.records.gathered_launch import Launches
 
 Arrays = Sequence[array]
 
@@ -348,8 +346,6 @@ class LaunchRecord(Call, LaunchEntry):
         return known[1]
 
     def _find_gathered(self, pullback: Pullback) -> "Launches | None":
-        from kernelab.autodiff.records.gathered_launch import gathered_adjoint  # of large launches
-
         call = self
         if self.residuals or self.outline.references:
             return None

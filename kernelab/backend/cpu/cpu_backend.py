@@ -18,7 +18,7 @@ from math import inf, prod
 from operator import add, or_
 from pathlib import Path
 from struct import iter_unpack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kernelab.backend.common import backends
 from kernelab.backend.common.backends import (
@@ -36,7 +36,9 @@ from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import VARIABLES, Compiler, open_compiler
 from kernelab.backend.common.interrupts import end_if_interrupted
 from kernelab.backend.common.tiered import BETTER, Pending
+from kernelab.backend.cpu import native_calls
 from kernelab.backend.cpu.cores import Work, available
+from kernelab.backend.cpu.native_calls import Native
 from kernelab.backend.cpu.split import Cut, Split
 from kernelab.backend.cpu.vector_tier import LANES, Run, VectorTier, load_library
 from kernelab.codegen.cpp.emitter import emit
@@ -66,9 +68,6 @@ from kernelab.codegen.cpp.targets import Cpu
 from kernelab.lang.ir import Function
 from kernelab.lang.types import int64
 from kernelab.settings import settings
-
-if TYPE_CHECKING:
-    from kernelab.backend.cpu.native_calls import Native
 
 # ---------------------------------------------------------------------------------------------------- entries
 
@@ -107,12 +106,12 @@ class CpuBackend:
             for info, function in zip(unit.entries, functions, strict=True)
         }
 
-    def native(self, *, waits: bool = False) -> "Native | None":
+    def native(self, *, waits: bool = False) -> Native | None:
         """What calls entries without Python, built behind what else is built; None until it is there."""
-        from kernelab.backend.cpu.native_calls import build, is_possible  # no first cell needs it
-
-        if self._native is None and is_possible():
-            self._native = BETTER.begin(partial(build, self.cache, self.compiler()), was_told=True)
+        if self._native is None and native_calls.is_possible():
+            self._native = BETTER.begin(
+                partial(native_calls.build, self.cache, self.compiler()), was_told=True
+            )
         if self._native is None or not (waits or self._native.is_done) or self._native.problem is not None:
             return None
         return self._native.result()
@@ -213,7 +212,7 @@ class CpuEntry:
         """The address of the code, and the number of threads from which there is more to do than call it."""
         return ctypes.cast(self._run, ctypes.c_void_p).value or 0, self._fewest
 
-    def native(self, *, waits: bool = False) -> "Native | None":
+    def native(self, *, waits: bool = False) -> Native | None:
         """What calls it without Python, if it is there, and this is an entry that it can call."""
         if self._backend is None or self._prints or self.info.saves or self.info.keeps:
             return None

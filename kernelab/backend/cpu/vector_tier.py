@@ -9,19 +9,24 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelab.backend.common.backends import Args
 from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import Compiler, processor_features
 from kernelab.codegen.cpp.entry import ABI_VERSION
+from kernelab.codegen.vectors.vector_emitter import (
+    emit_vectors,
+    is_long,
+    operations_a_sum,
+    operations_an_element,
+)
+from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
+from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.data_classes.turns import cached_property
 from kernelab.errors import BuildError, Diagnostic
 from kernelab.lang.ir import Const, For, Function, While, walk
 from kernelab.settings import settings
-
-if TYPE_CHECKING:
-    from kernelab.codegen.vectors.vector_helpers import Lanes
 
 FEWEST = 4096
 """The threads from which a launch runs vector code."""
@@ -67,8 +72,6 @@ class VectorTier:
 
     @cached_property
     def _entry(self) -> Run | None:
-        from kernelab.codegen.vectors.vector_values import Refused  # with the first large launch, as below
-
         widths = widths_of(processor_features()) if self._compiler.is_gcc else ()
         if not widths:
             return None
@@ -84,14 +87,11 @@ class VectorTier:
             return None
 
 
-def build(function: Function, lanes: "Lanes", cache: Cache, compiler: Compiler, fewest: float = 0.0) -> Run:
+def build(function: Function, lanes: Lanes, cache: Cache, compiler: Compiler, fewest: float = 0.0) -> Run:
     """The vector code of a function, built and loaded; raises BuildError.
 
     Raises Refused where it has none, or does fewer operations for each element that lanes access one by one.
     """
-    from kernelab.codegen.vectors.vector_emitter import emit_vectors, is_long, operations_an_element
-    from kernelab.codegen.vectors.vector_values import Refused
-
     unit = emit_vectors(function, lanes)
     flags = (*FLAGS[lanes.width], *(() if is_long(function) else ("-O1",)))
     if operations_an_element(function, lanes) < fewest:
@@ -116,13 +116,11 @@ def widths_of(features: frozenset[str]) -> tuple[int, ...]:
     return (8, 16) if features >= _AVX512 else (8,)
 
 
-def fastest_lanes(function: Function, widths: Sequence[int]) -> "Lanes":
+def fastest_lanes(function: Function, widths: Sequence[int]) -> Lanes:
     """The most lanes of a processor; the fewest where a function does little but sums at scattered places.
 
     Raises Refused where it has no vector code, if there is a choice.
     """
-    from kernelab.codegen.vectors.vector_emitter import operations_a_sum
-
     lanes = lanes_of(max(widths))
     if len(widths) == 1:
         return lanes
@@ -130,10 +128,8 @@ def fastest_lanes(function: Function, widths: Sequence[int]) -> "Lanes":
 
 
 @cache
-def lanes_of(width: int) -> "Lanes":
+def lanes_of(width: int) -> Lanes:
     """Lanes of a width, with the functions that libmvec has for them here."""
-    from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
-
     try:
         library = ctypes.CDLL("libmvec.so.1", ctypes.RTLD_GLOBAL)
     except OSError:

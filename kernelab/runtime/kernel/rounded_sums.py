@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from kernelab.backend.cpu.split import MOST_THREADS
+from kernelab.codegen.vectors.variation import met_in_place
 from kernelab.errors import Diagnostic
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Function, Var
@@ -20,8 +21,6 @@ def most_additions(params: Iterable[Var]) -> int:
 
 def rounded_sum(adjoint: Function, threads: int) -> Diagnostic | None:
     """The warning where too many threads add to one element of a gradient; None where none do."""
-    from kernelab.codegen.vectors.variation import met_in_place  # few launches have so many threads
-
     for stmt in met_in_place(adjoint):
         scalar = scalar_of(elem_of(stmt.array))
         if stmt.array in adjoint.params and threads > GROWS_TO.get(scalar, MOST_THREADS):

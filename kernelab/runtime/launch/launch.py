@@ -34,6 +34,7 @@ from kernelab.runtime.kernel.signature import flattened_adjoints, structs_in
 from kernelab.runtime.launch.call import Call, bind, will_write
 from kernelab.runtime.launch.command import Launch, no_grid, no_kernel, require_lists
 from kernelab.runtime.launch.footprint import Grid, grid_of
+from kernelab.runtime.launch.quick import quick_launch
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.streams import Stream, configured, flowing, stream_of
 from kernelab.settings import settings
@@ -199,8 +200,6 @@ def _count(kernel: Kernel) -> None:
     """Count a usual launch; look, now and then, for what launches the kernel without Python."""
     kernel.launches += 1
     if not kernel.launches % OFTEN:
-        from kernelab.runtime.launch.quick import quick_launch
-
         kernel.quick = quick_launch(kernel, LOG)
 
 
