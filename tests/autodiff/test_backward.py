@@ -477,9 +477,10 @@ def test_a_cotangent_of_what_the_tape_has_not_read_is_refused_beside_others_too(
     x, y, other = leaf(1, 2), result(2), leaf(1, 2)
     with kl.Tape() as tape:
         square[2](x, y)
-    for grads in ({other: [1, 1], y: [1, 1]}, {x: [1, 1]}):
-        with pytest.raises(kl.TapeError, match="did not see how"):
-            tape.backward(grads=grads)
+    with pytest.raises(kl.TapeError, match="did not see how"):
+        tape.backward(grads={other: [1, 1], y: [1, 1]})
+    with pytest.raises(kl.TapeError, match="`x` is only read on this tape, and not computed"):
+        tape.backward(grads={x: [1, 1]})
 
 
 def test_a_recorded_launch_leaves_few_objects_for_the_collector_to_visit() -> None:

@@ -18,8 +18,9 @@ BACKWARD = (
     Fault(
         "arrays over one memory have adjoints of their own",
         AUTODIFF,
-        "packed_in(self.memory, primals)",
-        "packed_in({one.allocation: zeros_like_memory(one.allocation) for one in primals}, primals)",
+        "packed_in(adjoints.memory, self.outline.pick_active(self.arguments))",
+        "packed_in({one.allocation: adjoints.memory.__missing__(one.allocation) for one in self.active},"
+        " self.active)",
         CHECK,
     ),
     Fault(
