@@ -155,3 +155,16 @@ def test_a_compiled_program_breaks_its_graph_and_is_right() -> None:
 def test_what_is_no_array_is_an_error() -> None:
     with pytest.raises(kl.KernelTypeError, match="the function returned a float"):
         kt.function(lambda x: 1.0)(torch.ones(2))
+
+
+def test_an_error_within_a_function_names_it_and_the_line_that_called_it() -> None:
+    squared = kl.compile("def squared(x: array[float]):\n    x[tid()] = x[tid()] * x[tid()]")["squared"]
+
+    def in_place(x: Any) -> Any:
+        squared[len(x)](x)
+        return x
+
+    f = kt.function(in_place)
+    with pytest.raises(kl.GradientError, match="in_place changes its argument") as caught:
+        f(torch.ones(3, requires_grad=True))
+    assert "f(torch.ones(3, requires_grad=True))" in str(caught.value)

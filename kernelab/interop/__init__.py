@@ -7,6 +7,7 @@ What is shared and what is copied stands in docs/interop.md.
 """
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib import import_module
 from typing import Any
 
@@ -68,7 +69,12 @@ def recorded(
 
     `f` gets copies of these, unless they are the caller's `own`; so does the function of cotangents.
     """
-    recording = record(lambda *arrays: results_of(f(*arrays)), arguments, floats, own=own)
+
+    @wraps(f)
+    def of_arrays(*arrays: array) -> tuple[array, ...]:
+        return results_of(f(*arrays))
+
+    recording = record(of_arrays, arguments, floats, own=own)
 
     def pull(bars: Sequence[array], own: bool = False) -> list[array]:
         pairs = zip(bars, recording.outputs, strict=True)

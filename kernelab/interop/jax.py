@@ -38,13 +38,14 @@ def function(f: Function, dim: Grid = None, *, forward: bool = False) -> Functio
             raise KernelTypeError(Diagnostic(message, code="interop", hint="return a tuple always"))
         return results_of(returned)
 
+    of_jax.__name__ = getattr(f, "__name__", "function")
     bridge = _bridge(of_jax, forward)
 
     def call(*args: Any) -> Any:
         results = bridge(*map(_as_array, args))
         return results if several == {True} else results[0]
 
-    call.__name__ = getattr(f, "__name__", "function")
+    call.__name__ = of_jax.__name__
     return call
 
 

@@ -26,7 +26,7 @@ def function(f: Function, dim: Grid = None) -> Function:
         squares = function(lambda x: x * x)
         squares(torch.ones(3, requires_grad=True)).sum().backward()
     """
-    of_arrays = launched(f, dim)
+    of_arrays, name = launched(f, dim), getattr(f, "__name__", "function")
 
     @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
     def call(*args: Any) -> Any:
@@ -41,12 +41,13 @@ def function(f: Function, dim: Grid = None) -> Function:
             several.append(isinstance(returned, tuple | list))
             return results_of(returned)
 
+        of_tensors.__name__ = name
         tensors = [args[n] for n in places]
         traced = [n for n, t in enumerate(tensors) if t.requires_grad] if torch.is_grad_enabled() else []
         results = _Bridge.apply(_Traced(of_tensors, traced) if traced else of_tensors, *tensors)
         return results if several[-1] else results[0]
 
-    call.__name__ = getattr(f, "__name__", "function")
+    call.__name__ = name
     return call  # type: ignore[no-any-return, unused-ignore]
 
 

@@ -95,3 +95,17 @@ def test_a_function_of_several_arrays_takes_their_numbers_one_after_another() ->
     assert p.hessp(p.x0, np.ones(4)).tolist() == [8.0, 12.0, 2.0, 4.0]
     with pytest.raises(kl.KernelTypeError, match="a sparse jac is that of a function of one array"):
         problem(lambda a, b: a, (a, b), sparse=True)
+
+
+def test_an_error_within_a_solver_names_the_line_that_called_the_solver() -> None:
+    squared = kl.compile("def squared(x: array[float]):\n    x[tid()] = x[tid()] * x[tid()]")["squared"]
+
+    def loss(x: Any) -> Any:
+        squared[len(x)](x)
+        return x.sum()
+
+    p = problem(loss, kl.ones(3))
+    with pytest.raises(kl.GradientError, match="loss changes its argument `x`") as caught:
+        optimize.minimize(p.fun, p.x0, jac=p.jac)
+    assert "optimize.minimize(p.fun, p.x0, jac=p.jac)" in str(caught.value)
+    assert "squared[len(x)](x)" in str(caught.value)

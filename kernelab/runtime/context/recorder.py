@@ -223,7 +223,7 @@ def inform(message: str, hint: str, code: str) -> None:
             stream.write(f"{place}: {message} ({hint})\n")
 
 
-_BETWEEN = "kernelab.", "contextlib", "functools"
+_BETWEEN = "kernelab.", "contextlib", "functools", "torch.", "jax.", "scipy."
 """How the names of modules begin whose code is not the user's, though it calls on."""
 
 
