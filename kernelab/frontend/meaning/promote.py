@@ -93,8 +93,8 @@ def weak_constant(frame: Frame, number: bool | int | float, type: Value, node: P
 
 
 def _wrapped(number: int, scalar: Scalar) -> int:
-    low = number & (2**scalar.bits - 1)
-    return low - 2**scalar.bits if scalar.kind == "int" and low >> (scalar.bits - 1) else low
+    low = number & ((1 << scalar.bits) - 1)
+    return low - (1 << scalar.bits) if scalar.kind == "int" and low >> (scalar.bits - 1) else low
 
 
 def _said(number: float) -> str:
