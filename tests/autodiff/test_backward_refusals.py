@@ -59,6 +59,15 @@ def test_a_loss_that_nothing_differentiable_leads_to_is_refused() -> None:
         tape.backward(y)
 
 
+def test_several_results_that_nothing_differentiable_leads_to_are_named_together() -> None:
+    x, y, z = kl.ones(1), result(), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+        square[1](x, z)
+    with pytest.raises(kl.TapeError, match="`y` and `z` do not depend on any array that requires gradients"):
+        tape.backward(grads={y: kl.ones(1), z: kl.ones(1)})
+
+
 def test_a_chain_through_integers_only_is_refused() -> None:
     x, n, y = leaf(1), kl.zeros(1, dtype=int), result()
     with kl.Tape() as tape:

@@ -267,8 +267,9 @@ def cuts_between(
 
 def leads_nowhere(seeds: Iterable[array]) -> Diagnostic:
     """The error for seeds that depend on nothing that requires gradients."""
-    names = " and ".join(called(target, "the loss") for target in seeds)
-    message = f"{names} does not depend on any array that requires gradients"
+    names = [called(target, "the loss") for target in seeds]
+    verb = "does" if len(names) == 1 else "do"
+    message = f"{' and '.join(names)} {verb} not depend on any array that requires gradients"
     hint = "create the inputs of the derivative with requires_grad=True, before they are launched"
     return Diagnostic(message, caller().span, "unreached", hint=hint)
 
