@@ -6,8 +6,8 @@ import pytest
 
 import kernelab as kl
 from kernelab.runtime.context.garbage import put_off
+from kernelab.runtime.memory.address_ranges import Watches
 from kernelab.runtime.memory.memory import Allocation
-from kernelab.runtime.memory.watches import Watches
 
 TEXT = """
 def scale(x: array[float], y: array[float]):

@@ -18,8 +18,7 @@ import numpy as np
 from kernelab.backend.common.reach import bounds
 from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError
 from kernelab.runtime.context.recorder import Place
-from kernelab.runtime.memory.address_ranges import Ranges
-from kernelab.runtime.memory.watches import Watcher, Watches
+from kernelab.runtime.memory.address_ranges import Ranges, Watcher, Watches
 
 Elements = Any
 """An array over the memory; its class is built on this module."""
