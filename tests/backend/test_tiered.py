@@ -1,6 +1,5 @@
 """A quick build serves first, a better one as soon as it is there: on a simulated device, and by NVRTC."""
 
-import gc
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from kernelab.backend.cuda import nvrtc
 from kernelab.backend.cuda.faults import fault
 from kernelab.errors import BuildError, Diagnostic, KernelWarning
 from kernelab.runtime.memory.spaces import OPEN, Space
+from kernelab.settings import changed_settings, settings
 from tests.support.simulated import SimulatedDriver
 
 
@@ -228,18 +228,18 @@ assert pending.result() is True and os.waitpid(child, 0)[1] == 0
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_build_keeps_nothing_of_its_program_alive_once_it_has_ended() -> None:
+def test_a_build_has_the_settings_of_who_began_it_and_keeps_nothing_else_alive() -> None:
     class Held:
         pass
 
-    setting: ContextVar[Held] = ContextVar("setting")
-    token, held = setting.set(Held()), weakref.ref(setting.get())
-    pending = Worker().begin(lambda: setting.get() is not None)
-    setting.reset(token)
-    assert pending.result()
+    other: ContextVar[Held | None] = ContextVar("other", default=None)
+    token, held = other.set(Held()), weakref.ref(other.get())
+    with changed_settings(loop_memory=12_345):
+        pending = Worker().begin(lambda: (settings().loop_memory, other.get()))
+    other.reset(token)
     del token
-    gc.collect()
     assert held() is None
+    assert pending.result() == (12_345, None)
 
 
 def test_nvrtc_builds_quickly() -> None:

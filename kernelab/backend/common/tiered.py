@@ -13,11 +13,12 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import copy_context
+from contextvars import Context
 from typing import Any, Generic, TypeVar
 
 from kernelab.data_classes.turns import after_fork
 from kernelab.errors import Diagnostic, KernelWarning
+from kernelab.settings import SETTINGS, settings
 
 PATIENCE = 10.0
 """For how many seconds the interpreter's end waits for the build that goes on."""
@@ -35,7 +36,8 @@ class Pending(Generic[T]):
 
     def __init__(self, make: Callable[[], T], was_told: bool = False) -> None:
         self._make = make
-        self._context = copy_context()  # what a program has set counts there, too
+        self._context = Context()  # a copy of the current one would keep its tape alive
+        self._context.run(SETTINGS.set, settings())
         self._home = os.getpid()
         self._done = threading.Event()
         self._made: list[T] = []

@@ -33,7 +33,6 @@ from kernelab.passes.common.simplify import forward, simplify
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import groups_sharing
 from kernelab.runtime.context.garbage import put_off
-from kernelab.runtime.context.recorder import unrecorded
 from kernelab.runtime.kernel import dispatch
 from kernelab.runtime.kernel.dispatch import Placed, Tracing, run_within_budget
 from kernelab.runtime.kernel.rounded_sums import most_additions, rounded_sum
@@ -266,14 +265,12 @@ class Program:
     def build_ahead(self, space: Space | None) -> None:
         """Start to build it in the background for where it will run, None for the CPU."""
         if self._ahead is None and "entry" not in self.__dict__:
-            with unrecorded():  # what is built keeps its context, and no tape
-                self._ahead = AHEAD.begin(partial(dispatch.ready, self.flat, space), was_told=True)
+            self._ahead = AHEAD.begin(partial(dispatch.ready, self.flat, space), was_told=True)
 
     def is_ready(self) -> bool:
         """Whether it is built, for large launches too: that begins when nobody waits for a build."""
         if self._ahead is None:
-            with unrecorded():
-                self._ahead = BETTER.begin(partial(dispatch.ready_for_many, self.flat), was_told=True)
+            self._ahead = BETTER.begin(partial(dispatch.ready_for_many, self.flat), was_told=True)
         return self._ahead.is_done and self._ahead.problem is None
 
     @cached_property

@@ -1,7 +1,7 @@
 """Who owns, and who watches, ranges of addresses.
 
-`Ranges` finds the owner of memory that arrives as a bare address; `Watches` the watchers of bytes that are about
-to be written.  Both hold what they find weakly.  Knows addresses; must not know memory.
+`Ranges` finds the owner of memory that arrives as a bare address; `Watches` the watchers of bytes that are
+about to be written.  Both hold what they find weakly.  Knows addresses; must not know memory.
 """
 
 import weakref
