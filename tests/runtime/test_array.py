@@ -1,6 +1,7 @@
 """Arrays: their making, their views, their values, and the memory and gradients that views share."""
 
 import copy
+import math
 import pickle
 from typing import Any
 
@@ -462,6 +463,23 @@ def test_new_arrays_may_have_strides_of_their_own() -> None:
 def test_strides_that_fit_no_array_are_refused(strides: Any) -> None:
     with pytest.raises(kl.KernelValueError, match="cannot have the strides"):
         kl.zeros((2, 3), strides=strides)
+
+
+@pytest.mark.parametrize(
+    "ptr", [-1, 1.5, math.nan, "x", [1], True, 2**63, 2**70, -(2**70), np.int64(-5), 1j, 0]
+)
+def test_what_is_no_address_is_refused(ptr: Any) -> None:
+    with pytest.raises((kl.KernelTypeError, kl.KernelValueError), match=r"address|there is no memory"):
+        kl.array(ptr=ptr, shape=4, dtype=float)
+
+
+def test_an_array_at_an_address_needs_a_shape_and_strides_within_memory() -> None:
+    values = np.zeros(4, np.float32)
+    assert kl.array(ptr=np.uint64(values.ctypes.data), shape=4, dtype=float).ptr == values.ctypes.data
+    with pytest.raises(kl.KernelTypeError, match="needs a shape"):
+        kl.array(ptr=values.ctypes.data, dtype=float)
+    with pytest.raises(kl.KernelValueError, match="there is no memory for"):
+        kl.array(ptr=values.ctypes.data, shape=4, strides=(2**64,), dtype=float)
 
 
 def test_strides_beside_data_are_refused() -> None:

@@ -18,7 +18,13 @@ from kernelab.host.values import frozen, value_of
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Value, shape_of
 from kernelab.runtime.array.array_attributes import Arithmetic, Fixed, Hints, array_annotation
-from kernelab.runtime.array.exchange import INTERFACE, Exchange, at_address, from_interface, is_outside
+from kernelab.runtime.array.exchange import (
+    INTERFACE,
+    Exchange,
+    at_address,
+    from_interface,
+    is_outside,
+)
 from kernelab.runtime.array.layout import (
     Index,
     Views,
@@ -36,6 +42,7 @@ from kernelab.runtime.array.layout import (
 from kernelab.runtime.array.transfers import allocate_on, laid_out, look_at, transfer, unreadable, write
 from kernelab.runtime.context.conversion import (
     HostArray,
+    checked_address,
     copy_elements,
     described,
     element,
@@ -88,9 +95,14 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
     structs: ClassVar[Any] = None
 
     def __new__(
-        cls, data: Any = None, dtype: Any = None, shape: Any = None, *_: Any, ndim: int = 1, **__: Any
+        cls, data: Any = None, dtype: Any = None, shape: Any = None, *_: Any, ndim: int = 1, **others: Any
     ) -> Any:
         if data is None and shape is None:
+            if others.get("ptr") is not None:
+                hint = "write shape=n for the number of elements there"
+                raise KernelTypeError(
+                    Diagnostic("an array at an address needs a shape", code="shape", hint=hint)
+                )
             if dtype is None:
                 hint = "give it data, or write kl.zeros(10); an annotation names a type: array(dtype=float)"
                 raise KernelTypeError(Diagnostic("cannot make an array from None", code="data", hint=hint))
@@ -129,7 +141,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         elem = None if dtype is None or dtype is Any else value_type(dtype)
         if ptr is not None:
             place = CPU if device is None else place
-            self._point(ptr, () if shape is None else shape, strides, elem, deleter, place, capacity)
+            self._point(ptr, shape, strides, elem, deleter, place, capacity)
         elif data is None:
             assert shape is not None
             self._allocate(shape_tuple(shape), value_type(float) if elem is None else elem, strides, place)
@@ -154,7 +166,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             self.grad = grad
 
     def _point(
-        self, ptr: int, extents: Any, strides: Any, dtype: Any, deleter: Any, place: Device, capacity: Any
+        self, ptr: Any, extents: Any, strides: Any, dtype: Any, deleter: Any, place: Device, capacity: Any
     ) -> None:
         elem, shape = value_type(float if dtype is None else dtype), shape_tuple(extents)
         steps, needed = laid_out(shape, elem, strides)
@@ -163,8 +175,9 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             raise KernelValueError(
                 Diagnostic(message, code="capacity", hint="check shape, strides and dtype")
             )
-        memory = at_address(place.space, ptr, shape, steps, itemsize(elem), deleter)
-        self.place(memory, ptr - memory.address, shape, steps, elem)
+        address = checked_address(ptr, needed)
+        memory = at_address(place.space, address, shape, steps, itemsize(elem), deleter)
+        self.place(memory, address - memory.address, shape, steps, elem)
         memory.folded |= self.folds
 
     def _share(self, shared: "array", elem: Any, shape: Any, copy: bool, place: Device | None) -> None:

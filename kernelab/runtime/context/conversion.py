@@ -8,6 +8,7 @@ import functools
 import numbers
 import operator
 import re
+import sys
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -407,6 +408,19 @@ def strides_tuple(strides: Sequence[int], shape: tuple[int, ...]) -> tuple[int, 
     message = f"an array of shape {shape} cannot have the strides {steps}"
     hint = "give the bytes from one element to the next for each axis, 0 or more"
     raise KernelValueError(Diagnostic(message, code="strides", hint=hint))
+
+
+def checked_address(ptr: Any, nbytes: int) -> int:
+    """The address of so many bytes, as an int; raises KernelTypeError or KernelValueError if it is none."""
+    if not isinstance(ptr, int | np.integer) or isinstance(ptr, bool):
+        message = f"ptr is the address of the first element, a whole number, not {described(ptr)}"
+        raise KernelTypeError(
+            Diagnostic(message, code="memory", hint="pass x.ptr, or x.ctypes.data of NumPy's")
+        )
+    if ptr < 0 or int(ptr) + nbytes > sys.maxsize:
+        message = f"there is no memory for {nbytes:,} bytes at {described(ptr)}"
+        raise KernelValueError(Diagnostic(message, code="memory", hint="check ptr, shape and strides"))
+    return int(ptr)
 
 
 def checksum(data: bytes | memoryview | HostArray, start: int = 0) -> int:
