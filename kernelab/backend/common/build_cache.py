@@ -9,6 +9,7 @@ Knows files, not compilers.
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import shutil
@@ -245,9 +246,17 @@ def _is_intact(path: Path) -> bool:
             return False
         _require_private(path)
         data = path.read_bytes()
+    except PermissionError as problem:
+        _warn_of_file(path, problem.strerror)
+        return False
     except OSError:
         return False
     return hashlib.sha256(data[:-_DIGEST_BYTES]).digest() == data[-_DIGEST_BYTES:]
+
+
+@functools.cache  # once for each file
+def _warn_of_file(path: Path, said: str) -> None:
+    warnings.warn(f"{path} is not loaded ({said}): its kernel is built again", KernelWarning, stacklevel=2)
 
 
 def _touch(path: Path) -> None:
