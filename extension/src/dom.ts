@@ -25,6 +25,16 @@ export function html<K extends keyof HTMLElementTagNameMap>(
   return fill(document.createElement(tag), attributes, children);
 }
 
+const MOVES = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"];
+
+/** A slider that keeps the keys that move it: JupyterLab would go to another cell at them. */
+export function slider(attributes: Attributes): HTMLInputElement {
+  const keydown = (event: KeyboardEvent) => {
+    if (MOVES.includes(event.key)) event.stopPropagation();
+  };
+  return html("input", { type: "range", keydown, ...attributes });
+}
+
 /** A place of the notebook; a button that leads there where the JupyterLab extension is. */
 export function place(text: string): HTMLElement {
   const go = (globalThis as { kernelabGo?: (place: string) => void }).kernelabGo;

@@ -1,7 +1,7 @@
 // A view that follows what it is of: the HTML that Python makes, and sliders that a reader moves.
 
 import { Connection } from "./connection";
-import { html } from "./dom";
+import { html, slider } from "./dom";
 import { ending, type Given } from "./ending";
 import { keepInNotebook } from "./keeping";
 import type { Message, Model, Slider } from "./protocol";
@@ -43,8 +43,7 @@ class Frames {
   private slider({ name, low, high, value }: Slider): HTMLElement {
     this.values[name] = value;
     const output = html("output", {}, value.toPrecision(4));
-    const input = html("input", {
-      type: "range",
+    const input = slider({
       min: low,
       max: high,
       step: (high - low) / STEPS,

@@ -2,7 +2,7 @@
 // gradient vanishes or explodes.
 
 import { Course, said } from "./course";
-import { html } from "./dom";
+import { html, slider } from "./dom";
 import type { Norm, SweepStep } from "./protocol";
 import type { Selection } from "./selection";
 import type { Store } from "./store";
@@ -21,8 +21,7 @@ export class Sweep {
   private waiting: ReturnType<typeof setTimeout> | undefined;
   private course = new Course();
   private strip = new Strip(this.course, (step) => this.go(step));
-  private slider = html("input", {
-    type: "range",
+  private slider = slider({
     min: 0,
     max: 0,
     value: 0,

@@ -45,6 +45,15 @@ test("a state older than the latest news is not shown, and Python is asked for t
   expect(model.sent.length).toBe(1);
 });
 
+test("the keys that move a slider stay in it, and others reach the page", () => {
+  const { el } = render(new ViewModel("", SLIDERS));
+  const heard: string[] = [];
+  el.addEventListener("keydown", (event) => heard.push(event.key));
+  for (const key of ["ArrowRight", "Home", "PageUp", "Enter", "Tab"])
+    el.querySelector("input")!.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+  expect(heard).toEqual(["Enter", "Tab"]);
+});
+
 test("a slider asks Python once at a time, and then for where it has come to", async () => {
   const model = new ViewModel("<p>1</p>", SLIDERS),
     { el } = render(model);

@@ -38,6 +38,8 @@ def test_a_reader_steps_through_a_computation_graph(open_notebook: Callable[...,
     expect(says).to_contain_text("_bar += ")
     expect(graph.locator("details[open]")).to_have_count(1)  # the call that the step is in
     expect(page.locator("pre .klg-lit")).to_have_count(1)
+    graph.get_by_role("slider").press("ArrowLeft")
+    expect(phase).to_have_text("backwards 3 of 25")
     graph.get_by_title("to the beginning").click()
     expect(says).to_have_text("nothing has run yet")
 

@@ -83,6 +83,9 @@ for (const all of document.querySelectorAll(".klg-all:not(.klg-on)")) {
   slider.max = steps.length;
   slider.value = at;
   slider.addEventListener("input", () => go(Number(slider.value)));
+  slider.addEventListener("keydown", (event) => {
+    if (/^(Arrow|Home|End|Page)/.test(event.key)) event.stopPropagation();  // JupyterLab would go to another cell
+  });
   all.querySelector(".klg-bar").addEventListener("click", (event) => {
     const button = event.target.closest("button");
     if (!button) return;
