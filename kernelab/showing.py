@@ -59,9 +59,11 @@ class Trace(Builtin):
         is_other = kernel_or_matrix is None or isinstance(kernel_or_matrix, str)
         is_other = is_other or callable(kernel_or_matrix)
         if is_other or not is_alone:
-            what = described(kernel_or_matrix) if is_other else "a matrix and more"
-            message = f"trace takes a kernel and a thread, or a square matrix alone, not {what}"
-            hint = "write kl.trace(kernel, 0, dim=n, inputs=[...], outputs=[...]), or kl.trace(m)"
+            message = "trace takes a square matrix alone, not a matrix and more"
+            if is_other:
+                what = _not_traced(kernel_or_matrix)
+                message = f"trace takes a kernel and a thread, or a function of a kernel cell, not {what}"
+            hint = "write kl.trace(kernel, 0, dim=n, inputs=[...], outputs=[...]), or kl.trace(g, 2.0, 3.0)"
             if isinstance(kernel_or_matrix, str):
                 hint = "name the kernel without quotation marks: kl.trace(kernel, 0, dim=n, inputs=[...])"
             raise KernelTypeError(Diagnostic(message, code="call", hint=hint))
@@ -128,10 +130,14 @@ def graph(of: Any, /, *given: Any, **named: Any) -> ThreadGraph:
     if isinstance(of, Kernel):
         return graph_thread(of, *given, **named)
     if not is_function(of):
-        message = f"graph takes a kernel and a thread, or a function and its arguments, not {described(of)}"
+        message = f"graph takes a kernel and a thread, or a function of a kernel cell, not {_not_traced(of)}"
         hint = "write kl.graph(g, 2.0, 3.0), or kl.graph(kernel, 0, dim=n, inputs=[...], outputs=[...])"
         raise KernelTypeError(Diagnostic(message, code="call", hint=hint))
     return graph_call(of, given, named)
+
+
+def _not_traced(given: object) -> str:
+    return "a Python function: put @kl.func above it" if callable(given) else described(given)
 
 
 @explains_bad_calls(shown="write kl.show(x) of a kernel, an array, a report or a tape")

@@ -286,7 +286,10 @@ def host_type(value: Any, operation: str = "sin") -> Type:
     is_array = hasattr(value, "__array_interface__") or isinstance(getattr(value, "dtype", None), Value)
     if is_array and not isinstance(value, np.ndarray | np.generic):
         message = "on the host an operation takes numbers, vectors and matrices, not arrays"
-        raise KernelTypeError(Diagnostic(message, code="host", hint=f"write kl.map(kl.{operation}, x)"))
+        hint = f"write kl.map(kl.{operation}, x)"
+        if operation == "dot":
+            hint = "write x @ y, or kl.map(kl.dot, x, y) for arrays of vectors"
+        raise KernelTypeError(Diagnostic(message, code="host", hint=hint))
     array = np.asarray(value)
     scalar = BY_DTYPE.get(array.dtype)
     if scalar is None or array.ndim > 2:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, NamedTuple, NoReturn
 
 from kernelab.data_classes.turns import cached_property
-from kernelab.errors import KernelAttributeError
+from kernelab.errors import Diagnostic, KernelAttributeError, LaunchError
 
 
 class Guidance(NamedTuple):
@@ -103,6 +103,8 @@ relu: write max(x, 0.0)«/relu\((.*)\)/max(\1, 0.0)/»
 sigmoid: write 1.0 / (1.0 + exp(-x))
 rsqrt: write 1.0 / sqrt(x)
 matmul: write a @ b
+inv: write inverse(a)«/\binv\b/inverse/»
+vec: write vec3(x, y, z)
 divmod: write x // y and x % y
 e: write exp(x) for a power of e, «exp(1.0)» for e itself
 π|Pi: write «pi»
@@ -220,6 +222,7 @@ NEAR_THE_ERROR = Table(r"""
 """What Python's parser refuses, by the five characters around the place."""
 
 OF_LINES = Table(r"""
+(retrun|reutrn|retun|retrn|reurn|returm) .*: write return«/^\w+/return/»
 else +if\b.*|elseif\b.*|else-if\b.*: write elif«/else *-? *if/elif/»
 (function|func|fn|void|kernel) \w+\(.*: write def«/(function|func|fn|void|kernel) /def /»
 (?!for|if|while|elif)\w+\(.*\):: write def before the name«/(?=\w)/def /»
@@ -305,7 +308,7 @@ cpu: write x.to('cpu'), or x.numpy() for NumPy
 cuda: write x.to('cuda')
 mT|swapaxes: write x.transpose((1, 0))
 permute: write x.transpose((1, 0, 2))
-dot: write kl.utils.array_inner(x, y)
+dot|inner: write x @ y
 cumsum: write kl.utils.array_scan(x, out)
 type: write kl.array(x, dtype=...)
 float: write kl.array(x, dtype=float)
@@ -321,9 +324,12 @@ unsqueeze: write x.reshape(...)
 append: an array keeps its size: make a longer one with kl.zeros, and copy into it
 nbytes: write x.numpy().nbytes
 itemsize: write kl.types.type_size_in_bytes(x.dtype)
-abs|sqrt|exp|log|sin|cos|tanh|pow|relu|clip|clamp: apply a function to every element: kl.map(lambda a: ...,
-    x)
-max|min|argmax|argmin|std|var|any|all|sort|argsort|prod|norm|round: write x.numpy().{name}() on the host, or
+abs|sqrt|exp|log|sin|cos|tan|tanh: write kl.map(kl.{name}, x)
+pow: write x ** y
+relu: write kl.map(kl.max, x, 0.0)
+clip|clamp: write kl.map(kl.clamp, x, low, high)
+norm: write np.linalg.norm(x.numpy()) on the host, or (x * x).sum() ** 0.5 where a gradient is needed
+max|min|argmax|argmin|std|var|any|all|sort|argsort|prod|round: write x.numpy().{name}() on the host, or
     a kernel where a gradient is needed
 """)
 """Attributes of arrays."""
@@ -353,6 +359,16 @@ trace: write kl.trace(kernel, thread, dim=n, inputs=[...])
 args: its parameters are in inspect.signature(kernel)
 """)
 """Attributes of kernels."""
+
+FUNCTIONS = Table(r"""
+grad|value_and_grad|jvp|vjp|jacfwd|jacrev|hessian|hvp|vmap: write kl.func.{name}(f), of the function f
+gradcheck|jacobian|taylor_test: write kl.autograd.{name}(f, inputs=[...])
+trace|graph|contributions: write kl.{name}(f, ...), of the function f and its arguments
+backward: write kl.func.grad(f)(...); a tape goes back from arrays
+launch|run: call it with its arguments, or launch a kernel that calls it
+show|display|plot|view|code|adj|adjoint|tangent: show it as the value of a cell
+""")
+"""Attributes of functions for kernels."""
 
 TAPES = Table(r"""
 gradient|grad|grads: call tape.backward(loss); then x.grad is the gradient of an array x with
@@ -418,6 +434,7 @@ arange|linspace|logspace|eye|rand|randint|meshgrid|stack|concatenate|cat|tile_li
 sum|mean: it is a method of arrays => write x.{name}()
 prod|cumsum: arrays are reduced by kl.utils => write kl.utils.array_sum(x), array_inner, array_scan
 relu: it is a maximum => write kl.map(kl.max, x, 0.0)
+norm: it is an operation of vectors => write kl.length(v), or (x * x).sum() ** 0.5 of an array
 plot|imshow: arrays show themselves => write x as the last line of a cell, or plt.{name}(x)
 backward: a tape goes back => write tape.backward(loss)
 minimize: optimisers minimise => write kl.optim.Adam([x], lr=0.1).minimize(f)
@@ -468,3 +485,17 @@ class Offers:
     def __dir__(self) -> list[str]:
         """The names that a completer offers."""
         return sorted({*(name for name in super().__dir__() if name.startswith("__")), *self.OFFERED})
+
+
+class FunctionHints(Offers):
+    """The part of a function for kernels that answers what it has not."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raises KernelAttributeError that says what to write instead."""
+        hint = FUNCTIONS.hint(name) or None
+        raise KernelAttributeError.of(f"a function for kernels has no {name}", hint, name, dir(self))
+
+    def __getitem__(self, grid: object) -> NoReturn:
+        """Raises LaunchError: a function has no grid."""
+        message = "a function for kernels has no grid of threads"
+        raise LaunchError(Diagnostic(message, code="kernel", hint="call it with its arguments: f(...)"))

@@ -44,15 +44,15 @@ def test_a_tape_says_what_to_write_for_what_it_has_not(name: str, message: str) 
     [
         (
             lambda y: y[0],
-            r"not the float32 [0-9.]+: a number of the host .*\n(.*\n)*.*array_sum\(y, out=loss\)",
+            r"not the float32 [0-9.]+: a number of the host .*\n(.*\n)*.*loss = y\.sum\(\)",
         ),
         (
             lambda y: kl.utils.array_sum(y),
-            r"not the float 14.0: a (.*\n)*.*array_sum\(y, out=loss\)",
+            r"not the float 14.0: a (.*\n)*.*loss = y\.sum\(\)",
         ),
-        (lambda y: y.numpy(), r"not a NumPy array of float32\n(.*\n)*.*array_sum\(y, out=loss\)"),
+        (lambda y: y.numpy(), r"not a NumPy array of float32\n(.*\n)*.*loss = y\.sum\(\)"),
         (lambda y: [y], r"not a list\n(.*\n)*.*grads="),
-        (lambda y: y, r"not a single float: it has 3 elements(.*\n)*.*array_sum\(y, out=loss\)"),
+        (lambda y: y, r"not a single float: it has 3 elements(.*\n)*.*loss = y\.sum\(\)"),
     ],
 )
 def test_what_is_no_loss_is_told_how_to_become_one(
@@ -66,7 +66,7 @@ def test_what_is_no_loss_is_told_how_to_become_one(
 
 
 def test_a_function_that_returns_a_number_is_told_of_out() -> None:
-    with pytest.raises(kl.KernelTypeError, match=r"returned a float(.*\n)*.*array_sum\(y, out=total\)"):
+    with pytest.raises(kl.KernelTypeError, match=r"returned a float(.*\n)*.*y\.sum\(\) in place of"):
         kl.func.grad(lambda x: kl.utils.array_sum(x))(kl.ones(3))
 
 

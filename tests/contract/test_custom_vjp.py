@@ -341,7 +341,7 @@ def test_vectors_are_arrays_with_components_last() -> None:
 @pytest.mark.parametrize(
     ("back", "message"),
     [
-        (lambda x: x, "takes 1 arguments, for 1 arguments and 1 results"),
+        (lambda x: x, "takes 1 argument, for 1 argument and 1 result"),
         (lambda x, y_bar: (y_bar, y_bar), "returned 2 adjoints for 1 arrays"),
         (lambda x, y_bar: np.zeros(3), r"adjoint 0 that .* has to be float32 \(2,\)"),
         (lambda x, y_bar: "no", r"adjoint 0 that .* has to be float32 \(2,\)"),

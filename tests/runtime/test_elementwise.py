@@ -226,7 +226,7 @@ def nothing(x: Any) -> None:
         (lambda a: kl.map(lambda x: eval(x), a), "the name eval is not known"),
         (lambda a: kl.map(eval("lambda x: x"), a), "source text of this lambda cannot be found"),
         (lambda a: kl.map(nothing, a), "returns nothing"),
-        (lambda a: kl.map(lambda x, y: x, a), "given 1 arrays and numbers"),
+        (lambda a: kl.map(lambda x, y: x, a), "given 1 argument"),
         (lambda a: kl.map(lambda x: x, 1.0), "needs an array"),
         (lambda a: kl.map(lambda x: x, a, out=kl.zeros(2)), r"shape \(3,\), and out= has \(2,\)"),
         (lambda a: kl.map(lambda x: x, a, out=3), "out= takes an array, not an int"),

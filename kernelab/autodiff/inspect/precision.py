@@ -17,7 +17,7 @@ from kernelab.hooks import Printed
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.launch.command import no_grid
+from kernelab.runtime.launch.command import no_grid, require_lists
 
 _CALL = "write kl.precision(kernel, dim=n, inputs=[...], outputs=[...]), or kl.precision(tape, loss=loss)"
 
@@ -88,6 +88,7 @@ def precision(
     if not callable(kernel_or_tape):
         message = f"precision takes a kernel, a function or a tape, not {described(kernel_or_tape)}"
         raise KernelTypeError(Diagnostic(message, code="call", hint=_CALL))
+    require_lists(inputs=inputs, outputs=outputs)
     if not isinstance(kernel_or_tape, Kernel):
         given = varied_inputs(kernel_or_tape, inputs)
         subject = of_function(kernel_or_tape, given, outputs, "precision")

@@ -40,9 +40,7 @@ from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import by_leaves
 from kernelab.runtime.memory.memory import Allocation, copy_bytes
 
-_SUMMED = (
-    "sum into an array on the tape: loss = kl.zeros(1, requires_grad=True); kl.utils.array_sum(y, out=loss)"
-)
+_SUMMED = "write loss = y.sum() on the tape"
 
 
 class Opening(type):
@@ -329,7 +327,7 @@ def _checked_loss(loss: Any, recording: Recording) -> array:
         message = f"{name} is not a single float: it has {loss.size} elements of {loss.dtype}"
         y = name.strip("`") if name.startswith("`") else "y"
         hint = (
-            f"add its elements up: kl.utils.array_sum({y}, out=loss) on the tape, "
+            f"add its elements up on the tape: loss = {y}.sum(), "
             f"or pass cotangents: grads={{{y}: kl.ones_like({y})}}"
         )
         raise refusal("loss", message, hint)

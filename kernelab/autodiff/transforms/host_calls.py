@@ -11,7 +11,7 @@ import numpy as np
 from kernelab.autodiff.records.adjoint_buffers import Level
 from kernelab.autodiff.records.moves import published
 from kernelab.data_classes import dataclass
-from kernelab.errors import GradientError, KernelTypeError, a_thing, name_of
+from kernelab.errors import GradientError, KernelTypeError, a_thing, counted, name_of
 from kernelab.lang.types import is_differentiable, scalar_of, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import IN_RULE, RECORDER, refusal, unrecorded
@@ -135,7 +135,8 @@ class HostCall:
         if count < len(parameters) or count == args + 2 * results:
             return True
         if count != args + results:
-            message = f"{name_of(back)} takes {count} arguments, for {args} arguments and {results} results"
+            message = f"{name_of(back)} takes {counted(count, 'argument')}, "
+            message += f"for {counted(args, 'argument')} and {counted(results, 'result')}"
             hint = "let it take the arguments, then the results or not, then a cotangent for each result"
             raise refusal(GradientError, message, "custom", hint)
         return False

@@ -315,7 +315,7 @@ class Exact:
 def _checked_loss(recorded: Recorded) -> array:
     name = name_of(recorded.func)
     if len(recorded.outputs) != 1:
-        message = f"{name} returned {len(recorded.outputs)} arrays, and a gradient is that of one number"
+        message = f"{name} returned {len(recorded.outputs)} results, and a gradient is that of one number"
         raise refusal(GradientError, message, "loss", "use vjp or jacrev")
     (loss,) = recorded.outputs
     if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not loss.dtype.is_float:
@@ -324,7 +324,7 @@ def _checked_loss(recorded: Recorded) -> array:
             GradientError,
             message,
             "loss",
-            "add them up: kl.utils.array_sum(y, out=total), or use vjp or jacrev",
+            "add them up: y.sum(), or use vjp or jacrev",
         )
     if not recorded.depends(loss):
         message = f"the result of {name} was not computed from the arguments to differentiate with respect to"

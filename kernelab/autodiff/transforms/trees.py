@@ -136,10 +136,9 @@ def _no_leaf(value: Any, func: str, what: str) -> Exception:
     kind = kind.replace("builtins.", "")
     message = f"{func} returned {kind}{what}, which is data of the host and has no derivative"
     hint = "return kernelab arrays that kernels have written, alone or in tuples, lists or dicts"
-    if isinstance(value, int | float | np.generic):
-        hint = "return an array of one number: kl.utils.array_sum(y, out=total) adds up into one"
-    if isinstance(value, Traced):
-        hint = "return an array: x[0:1] in place of x[0], kl.utils.array_sum(y, out=total) for a sum"
+    if isinstance(value, int | float | np.generic | Traced):
+        hint = "return an array: kl.map(kl.sin, x) in place of np.sin(x) or math.sin(x), y.sum() in place of "
+        hint += "y.numpy().sum(), x[0:1] in place of x[0]"
     return refusal(KernelTypeError, message, "result", hint)
 
 

@@ -33,7 +33,7 @@ from kernelab.frontend.meaning.meanings import (
 )
 from kernelab.frontend.meaning.name_lookup import Constants, meaning_of
 from kernelab.frontend.meaning.syntax_trees import is_none, leaves, returns_value, states_result
-from kernelab.guidance.hint_tables import Offers
+from kernelab.guidance.hint_tables import FunctionHints
 from kernelab.hooks import Displayed
 from kernelab.host.single import Single
 from kernelab.lang.ir import CustomRules, Function
@@ -54,7 +54,7 @@ _LOWERING = Turn()
 """One thread lowers functions at a time: a function that is being lowered and is called is recursive."""
 
 
-class UserFunction(Offers, Single, Displayed):
+class UserFunction(FunctionHints, Single, Displayed):
     """A function that kernels, also those of other cells, can call: lowered for each combination of types."""
 
     OFFERED = ("name", "signature", "source", "span", "textbook")

@@ -25,6 +25,7 @@ from kernelab.frontend import (
 )
 from kernelab.frontend.meaning.source import keep_text
 from kernelab.frontend.meaning.trial import no_trial
+from kernelab.guidance.hint_tables import FunctionHints
 from kernelab.host.single import Single
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
@@ -254,7 +255,7 @@ _LOADING = Turn()
 """One thread loads functions at a time: a text is also checked while a cell runs."""
 
 
-class Function(Single, hooks.Displayed):
+class Function(FunctionHints, Single, hooks.Displayed):
     """A decorated function: kernels call it, and so does Python."""
 
     def __init__(

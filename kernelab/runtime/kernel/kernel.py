@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kernelab import hooks
 from kernelab.data_classes.turns import cached_property
-from kernelab.errors import Diagnostic, KernelError, KernelTypeError, LaunchError, Source, Span, label_of
+from kernelab.errors import (
+    Diagnostic,
+    KernelError,
+    KernelTypeError,
+    LaunchError,
+    Source,
+    Span,
+    label_of,
+    near,
+)
 from kernelab.frontend import Constant, GenericKernel, KernelDefinition
 from kernelab.hooks import Displayed
 from kernelab.host.traced import origins
@@ -341,7 +350,14 @@ class Kernel(KernelHints, Displayed):
         from kernelab.codegen.listing.listing import Derivation, listing  # which no launch needs
         from kernelab.passes.ad.textbook import textbook_adjoint, textbook_tangent
 
-        chosen = self._differentiable if active is None else active
+        names_of_floats = self._differentiable
+        chosen = [active] if isinstance(active, str) else names_of_floats if active is None else [*active]
+        known = {part for name in names_of_floats for part in (name, name.partition(".")[0])}
+        for name in chosen:
+            if name not in known:
+                message = f"{self.name} has no parameter {name} to differentiate by"
+                hint = near(name, known, f"it has {', '.join(names_of_floats) or 'none'}")
+                raise KernelTypeError(Diagnostic(message, self.span, "derivative", hint=hint))
         names = self.program.names(self.positions(chosen))
         running = listing(self.vjp(names).adjoint)
         adjoint = textbook_adjoint(self.calling, names)

@@ -19,7 +19,7 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.backend.cuda.launch_config import config_of
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing, counted
 from kernelab.frontend import UserFunction, result_types
 from kernelab.frontend.meaning.meanings import Weak
 from kernelab.lang.structs import AnyType, has_derivative
@@ -276,7 +276,7 @@ def _inputs(callee: UserFunction, values: Sequence[Any]) -> list[Any]:
     needed = [parameter for parameter in signature if parameter.default is None]
     if not len(needed) <= len(values) <= len(signature):
         names = ", ".join(parameter.name for parameter in signature)
-        message = f"`{callee.name}({names})` was given {len(values)} arrays and numbers"
+        message = f"`{callee.name}({names})` was given {counted(len(values), 'argument')}"
         hint = "give one for each of its parameters"
         raise KernelTypeError(Diagnostic(message, callee.span, "count", hint=hint))
     types = [parameter.type for parameter in signature]
