@@ -347,7 +347,7 @@ def _in_any(flags: Sequence[Numpy]) -> Numpy:
 
 
 def _kink(here: Sequence[Event], ahead: Sequence[Event], behind: Sequence[Event]) -> Blame | None:
-    """The first statement at which the runs diverge, or that makes even moves of its operands uneven."""
+    """The first statement at which the runs diverge, or that bends by itself."""
     for at, after, before in zip(here, ahead, behind, strict=False):
         if after.stmt is not at.stmt or before.stmt is not at.stmt:
             return None
@@ -356,10 +356,9 @@ def _kink(here: Sequence[Event], ahead: Sequence[Event], behind: Sequence[Event]
         if not (len(at.threads) == len(after.threads) == len(before.threads)):
             return None
         assert isinstance(at.stmt, Let)
-        if _bends(before.result, at.result, after.result) and not any(
-            _bends(*three) for three in zip(before.operands, at.operands, after.operands, strict=True)
-        ):
-            return Blame("kink", _told(at, before.result, after.result), at.stmt.span)
+        bent = _bent_sharply(before, at, after)
+        if bent.any():
+            return Blame("kink", _told(at, bent), at.stmt.span)
     return None
 
 
@@ -373,14 +372,33 @@ def _uneven(before: Numpy, at: Numpy, after: Numpy) -> Numpy:
         return np.asarray((np.abs(up - down) > UNEVEN * most) & (most > NOISE * np.abs(at)))
 
 
-def _bends(before: Numpy, at: Numpy, after: Numpy) -> bool:
-    return bool(_uneven(before, at, after).any())
+def _bent_sharply(before: Event, at: Event, after: Event) -> Numpy:
+    """Mask of results that move unevenly, and more so than a smooth operation lets them.
+
+    At a smooth minimum, as `x * x` at 0, the two sides differ by less than the operands move.  Where operands
+    are bent already the operation bends them further: `sqrt` of that `x * x` is a kink.
+    """
+    assert before.result is not None
+    assert at.result is not None
+    assert after.result is not None
+    mask = _uneven(before.result, at.result, after.result)
+    if not mask.any() or at.result.dtype.kind != "f":
+        return mask
+    lanes = len(at.result)
+    smooth = np.zeros(lanes)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for old, x, new in zip(before.operands, at.operands, after.operands, strict=True):
+            if x.dtype.kind == "f":
+                least = np.fmax(UNEVEN * np.abs(new - old), np.abs(new - 2.0 * x + old) / UNEVEN)
+                smooth = np.fmax(smooth, least.reshape(lanes, -1).max(axis=1))
+        bent = np.abs(after.result - 2.0 * at.result + before.result).reshape(lanes, -1)
+    return np.asarray(mask & (bent > smooth[:, np.newaxis]).reshape(mask.shape))
 
 
-def _told(event: Event, before: Numpy, after: Numpy) -> str:
+def _told(event: Event, bent: Numpy) -> str:
     assert isinstance(event.stmt, Let)
     assert event.result is not None
-    where = np.argwhere(_uneven(before, event.result, after))[0]
+    where = np.argwhere(bent)[0]
     # A componentwise operation is named by the component, any other by the whole operand.
     matching = (values.shape == event.result.shape for values in event.operands)
     places = (tuple(where) if same else where[0] for same in matching)
