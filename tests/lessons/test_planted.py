@@ -206,6 +206,10 @@ SAID |= {
         PASSED_ON.format(TRAINED, "", "kl.array([np.mean(y.numpy() ** 2)], requires_grad=True)  # !"),
     ),
     "2 result without gradients": (DOUBLE, PASSED_ON.format("", "  # !", "(y * y).sum()")),
+    "2 cast of an array": (
+        DOUBLE,
+        PASSED_ON.format(TRAINED, "", "(y.astype(int).astype(float) * 2.0).sum()  # !"),
+    ),
     "2 logarithm of zero": (
         DOUBLE.replace("2.0 * x[tid()]", "-log(x[tid()] - 1.0)  # !"),
         PASSED_ON.format(TRAINED, "", "y.sum()").replace("(loss)", "(loss, check_finite=True)"),
@@ -248,9 +252,57 @@ def turn(q: vec3):
 """
 CHECKED |= {
     "3 cast of a component": (TURNS, "turn", [kl.vec3(0.1, 0.2, 3.5)]),
+    "3 kink behind a minimum": (
+        "def valley(x: float):\n    a = (x - 1.0) ** 2.0\n    return a + max(x - 1.0, 2.0 * x - 2.0)  # !\n",
+        "valley",
+        [1.0],
+    ),
+    "6 hard edge behind a minimum": (
+        """
+def disc(x: float, y: float):
+    a = x * x
+    b = y * y
+    return a + b + (1.0 if x < y else 0.0)  # !
+""",
+        "disc",
+        [0.0, 0.0],
+    ),
     "4 cast beside": (STEP.format("swing", "angle", "angle - 0.1 * round(angle)"), "swing", [0.7]),
     "4 weak kink": (STEP.format("swing", "angle", "angle - 0.001 * abs(angle)"), "swing", [0.0]),
 }
+
+
+def test_lost_digits_beside_a_kink_are_no_values_of_the_host() -> None:
+    text = "def valley(x: float, y: float):\n    return (1.0e4 + x) * (1.0e4 + x) - 1.0e8 + abs(y - 1.0)\n"
+    valley = kl.compile(text)["valley"]
+    report = shown(kl.autograd.gradcheck, valley, inputs=[0.5, 1.0])
+    assert "the host computes" not in report
+    assert "`abs` of 0" in report
+
+
+def test_a_host_value_beside_lost_digits_is_told() -> None:
+    valley = kl.compile("def valley(x: float):\n    return (1.0e4 + x) * (1.0e4 + x) - 1.0e8\n")["valley"]
+
+    def both(x: kl.array) -> kl.array:
+        return valley(x) + kl.array(1.0e4 * np.sin(x.numpy()), dtype=float)
+
+    x = kl.array([1.0, 2.0], dtype=float, requires_grad=True)
+    with pytest.warns(kl.KernelWarning, match="the values came by the host"):
+        report = kl.autograd.gradcheck(both, inputs=[x], raise_exception=False, show_summary=False)
+    assert report.worst().verdict == "host"
+
+
+def test_a_zero_line_in_each_launch_of_a_loop_is_one_row() -> None:
+    lesson = Lesson(EIGHTH.format("round(s)"), "")
+    x = kl.array([0.5, 1.5], dtype=float, requires_grad=True)
+    y = kl.zeros(2, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        for _ in range(5):
+            kl.launch(lesson.eighth, dim=2, inputs=[x], outputs=[y])
+        loss = (x * x + y).sum()
+    found = str(kl.contributions(tape, x, 0, loss))
+    (row,) = [line for line in found.splitlines() if "`round` has derivative 0" in line]
+    assert "times" in row
 
 
 @pytest.mark.parametrize("planted", CHECKED)

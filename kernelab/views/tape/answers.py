@@ -4,6 +4,7 @@ Pure functions from a digest and a question to markup; must not know who asks.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,10 @@ def contributions_view(gradient: Contributions) -> Node:
     """The element, what it came to, and its parts."""
     element = Run(f"[{', '.join(map(str, gradient.index))}]", "strong")
     title = words("gradient of element ", element, " = ", Run(written(gradient.total), "strong"), level=1)
-    zeros = [_contributions_view_row(zero, cell(_why(zero))) for zero in gradient.zeros[:SHOWN]]
+    by_line: dict[tuple[str, object], list[ZeroLine]] = {}
+    for zero in gradient.zeros:
+        by_line.setdefault((_why(zero), zero.line), []).append(zero)
+    zeros = [_zero_row(why, found) for (why, _), found in islice(by_line.items(), SHOWN)]
     first = "where it is zero, too" if gradient.parts else "where it became zero"
     tables = (Table("", (first, "record", "thread", "line", "source"), tuple(zeros)),) if zeros else ()
     if not gradient.parts:
@@ -105,6 +109,12 @@ def contributions_view(gradient: Contributions) -> Node:
     if len(largest) > SHOWN:
         rows.append(markup.left_out(f"{len(largest) - SHOWN} smaller", len(PARTS)))
     return Below((title, words(Run(counts, "dim")), Table("", PARTS, tuple(rows)), *tables))
+
+
+def _zero_row(why: str, found: Sequence[ZeroLine]) -> tuple[Cell, ...]:
+    """The first zero of a line, and how many there are: a loop of launches has one in each."""
+    times = f", {len(found)} times" if len(found) > 1 else ""
+    return _contributions_view_row(found[0], cell(why + times))
 
 
 def _why(zero: ZeroLine) -> str:
