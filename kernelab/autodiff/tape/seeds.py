@@ -340,7 +340,7 @@ def _without_gradients(loss: array, recording: Recording) -> TapeError:
     """The error for a loss that does not require gradients: where the arrays with gradients end."""
     ends: dict[Allocation, tuple[array, Record]] = {}
     for record in recording.records:
-        read, _, written = record.flow()
+        read, written = _touched(record)
         begin = next((ends[source.allocation] for source in read if source.allocation in ends), None)
         for target in written:
             if begin is None and any(source.requires_grad for source in read):
@@ -356,8 +356,21 @@ def _without_gradients(loss: array, recording: Recording) -> TapeError:
         what = f"{record.title} computes {called(first, 'it')} of arrays that do, here:"
         related = (Related(what, record.place.span),)
     hint = f"create {'it' if first is loss else called(first, 'that')} with requires_grad=True"
+    if not is_differentiable(first.dtype):
+        hint = f"{called(first, 'that')} holds {first.dtype}, which has no derivative: leave it floats"
     message = f"{called(loss, 'the loss')} does not require gradients"
     return TapeError(Diagnostic(message, caller().span, "loss", hint=hint, related=related))
+
+
+def _touched(record: Record) -> tuple[list[array], list[array]]:
+    """The arrays that a record reads and writes, also those of ints: floats may end in them."""
+    read, _, written = record.flow()
+    if not isinstance(record, LaunchRecord):
+        return [*read], [*written]
+    plan, arguments = record.kernel.plan, record.arguments
+    is_ints = [isinstance(a, array) and not is_differentiable(a.dtype) for a in arguments]
+    reads, changes = ([arguments[i] for i in places if is_ints[i]] for places in (plan.read, plan.written))
+    return [*read, *reads], [*written, *changes]
 
 
 def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:
