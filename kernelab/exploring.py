@@ -25,7 +25,7 @@ from kernelab.views.tape.arrays import values_view
 __all__ = ["explore"]
 
 
-def explore(**ranges: Any) -> Callable[[Callable[..., Any]], "Explorer"]:
+def explore(*func: Any, **ranges: Any) -> Callable[[Callable[..., Any]], "Explorer"]:
     """Show sliders for the parameters of a function, and its value, gradient and picture; a decorator.
 
     `ranges` has for each parameter the lowest and the highest number, and, if wanted, the one to start from.
@@ -33,6 +33,12 @@ def explore(**ranges: Any) -> Callable[[Callable[..., Any]], "Explorer"]:
     arrays to show.  It stays a function.  Raises KernelTypeError or KernelValueError for ranges that are
     none, or not those of its parameters.
     """
+    if func:
+        message, hint = (
+            "explore() takes a range for each parameter",
+            "write @kl.explore(x=(0.0, 1.0)) above def",
+        )
+        raise KernelTypeError(Diagnostic(message, code="explore", hint=hint))
     sliders = [_slider(name, given) for name, given in ranges.items()]
 
     def decorate(func: Callable[..., Any]) -> Explorer:

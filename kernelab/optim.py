@@ -141,6 +141,9 @@ class Optimizer(ABC):
             message = f"minimize() takes a function, and 1 step or more, not {what}"
             hint = "write loss = optimizer.minimize(f), with a function f that returns the loss"
             raise _refusal(KernelTypeError, message, hint)
+        if not any(param.requires_grad for param in self.params):
+            hint = "create what is to be minimised by with requires_grad=True"
+            raise _refusal(KernelTypeError, "no parameter of this optimiser requires gradients", hint)
         arguments = self.params if inspect.signature(func).parameters else []
         for _ in range(steps):
             for param in self.params:

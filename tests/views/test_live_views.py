@@ -157,7 +157,7 @@ def test_colours_and_time_along_the_first_axis_are_animated() -> None:
     ("call", "message"),
     [
         (lambda x: kl.animation([x, x]), r"one array(.|\n)*frames.append\(x.copy\(\)\)"),
-        (lambda x: kl.animation([]), "the frames are none"),
+        (lambda x: kl.animation([]), "an animation of no frames"),
         (lambda x: kl.animation([x, kl.zeros(3)]), r"the frames are float32 \(2,\) and float32 \(3,\)"),
         (lambda x: kl.animation(3), "takes the frames in a list, not the int 3"),
         (lambda x: kl.animation([x], fps=0), "fps=0 is not a number of frames"),

@@ -214,9 +214,14 @@ def animation(frames: Any, fps: float = 25.0) -> View:
         taken = [array(frame, device="cpu") for frame in pictures]
     kinds = {(frame.shape, frame.dtype) for frame in taken}
     if not taken or len(kinds) > 1:
-        kinds_text = " and ".join(f"{dtype} {shape}" for shape, dtype in sorted(kinds, key=str)) or "none"
-        hint = "all have the same shape and dtype"
-        raise KernelValueError(Diagnostic(f"the frames are {kinds_text}", code="frames", hint=hint))
+        kinds_text = " and ".join(f"{dtype} {shape}" for shape, dtype in sorted(kinds, key=str))
+        message = f"the frames are {kinds_text}" if taken else "an animation of no frames"
+        hint = (
+            "all have the same shape and dtype"
+            if taken
+            else "append a copy in each step: frames.append(x.copy())"
+        )
+        raise KernelValueError(Diagnostic(message, code="frames", hint=hint))
     first = taken[0]
     if isinstance(first, structarray) or not first.size:
         what = f"arrays of {first.dtype}" if first.size else "arrays without elements"
