@@ -319,8 +319,7 @@ zero: write x.zero_()
 data: write x.numpy() for the elements, x.ptr for their address
 sum|mean|astype|copy|tolist|T|to_numpy: write x.contiguous().{name}
 ravel: write x.flatten()
-squeeze: write x.reshape(...), or x[0]
-unsqueeze: write x.reshape(...)
+squeeze|unsqueeze: write x.reshape(...), or x[0]
 append: an array keeps its size: make a longer one with kl.zeros, and copy into it
 nbytes: write x.numpy().nbytes
 itemsize: write kl.types.type_size_in_bytes(x.dtype)
@@ -365,7 +364,6 @@ grad|value_and_grad|jvp|vjp|jacfwd|jacrev|hessian|hvp|vmap: write kl.func.{name}
 gradcheck|jacobian|taylor_test: write kl.autograd.{name}(f, inputs=[...])
 trace|graph|contributions: write kl.{name}(f, ...), of the function f and its arguments
 backward: write kl.func.grad(f)(...); a tape goes back from arrays
-launch|run: call it with its arguments, or launch a kernel that calls it
 show|display|plot|view|code|adj|adjoint|tangent: show it as the value of a cell
 """)
 """Attributes of functions for kernels."""
@@ -492,10 +490,10 @@ class FunctionHints(Offers):
 
     def __getattr__(self, name: str) -> NoReturn:
         """Raises KernelAttributeError that says what to write instead."""
-        hint = FUNCTIONS.hint(name) or None
-        raise KernelAttributeError.of(f"a function for kernels has no {name}", hint, name, dir(self))
+        message = f"a function for kernels has no {name}"
+        raise KernelAttributeError.of(message, FUNCTIONS.hint(name) or None, name, dir(self))
 
     def __getitem__(self, grid: object) -> NoReturn:
         """Raises LaunchError: a function has no grid."""
-        message = "a function for kernels has no grid of threads"
-        raise LaunchError(Diagnostic(message, code="kernel", hint="call it with its arguments: f(...)"))
+        message = "a function for kernels has no grid"
+        raise LaunchError(Diagnostic(message, code="kernel", hint="call it: f(...)"))
