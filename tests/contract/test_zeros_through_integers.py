@@ -25,11 +25,33 @@ def picked(n: array[int], x: array[float], y: array[float]):
     i = tid()
     y[i] = x[n[i] % 3]
 
+def looked_up(x: array[float], t: array[float], y: array[float]):
+    i = tid()
+    y[i] = t[int(x[i])]
+
+def scattered(x: array[float], t: array[float], y: array[float]):
+    i = tid()
+    atomic_add(y, int(x[i]) % 3, t[i])
+
+def stored(x: array[float], t: array[float], y: array[float]):
+    i = tid()
+    y[int(x[i]) % 3] = t[i]
+
+def from_there(x: array[float], t: array[float], y: array[float]):
+    i = tid()
+    rest = t[int(x[i]):]
+    y[i] = rest[0]
+
+def gathered(n: array[int], t: array[float], y: array[float]):
+    i = tid()
+    y[i] = t[n[i]]
+
 def square(x: array[float], y: array[float]):
     i = tid()
     y[i] = x[i] * x[i]
 """)
 X = kl.array([1.1, 2.3, 3.7])
+TABLE = kl.ones(40)
 Function = Callable[[Any], Any]
 
 
@@ -56,7 +78,15 @@ ZEROS: dict[str, Function] = {
     "copies": lambda x: copied(made("halved", copied(counts(x)))),
     "an operator": lambda x: counts(x) * 0.5,
     "a map": lambda x: kl.map(lambda n: 0.5 * kl.float32(n), counts(x)),
+    "a copy that is an index": lambda x: made("gathered", copied(counts(x)), TABLE),
     "astype": lambda x: x.astype(int).astype(float),
+}
+INDICES: dict[str, Function] = {
+    "a load": lambda x: made("looked_up", x, TABLE),
+    "an atomic": lambda x: made("scattered", x, TABLE),
+    "a store": lambda x: made("stored", x, TABLE),
+    "a slice": lambda x: made("from_there", x, TABLE),
+    "an array of integers": lambda x: made("gathered", counts(x), TABLE),
 }
 OTHERS: dict[str, Function] = {
     "an index": lambda x: made("picked", counts(x), x),
@@ -90,3 +120,35 @@ def test_a_derivative_that_ends_in_integers_is_explained(way: str, transform: st
 @pytest.mark.parametrize("way", OTHERS)
 def test_integers_beside_another_way_are_silent(way: str, transform: str) -> None:
     assert told(transform, OTHERS[way]) == []
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("way", INDICES)
+def test_a_derivative_that_ends_in_an_index_is_explained(way: str, transform: str) -> None:
+    (text,) = told(transform, INDICES[way])
+    assert "with respect to `x` is 0: it only picks an element" in text
+
+
+@pytest.mark.parametrize("kernel", ["looked_up", "scattered", "stored", "from_there"])
+def test_an_index_beside_a_table_is_told_to_who_asks_for_the_gradient(kernel: str) -> None:
+    x, table = kl.array([0.5, 1.5, 2.5], requires_grad=True), kl.ones(40, requires_grad=True)
+    y = kl.zeros(3, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels[kernel][3](x, table, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tape.backward(grads={y: kl.ones(3)})
+    assert sum(table.grad.list()) == 3.0
+    with pytest.warns(kl.KernelWarning, match="it only picks an element"):
+        assert x.grad.list() == [0.0, 0.0, 0.0]
+
+
+def test_an_index_from_an_array_of_integers_is_told_to_who_asks_for_the_gradient() -> None:
+    x, table = kl.array([0.5, 1.5, 2.5], requires_grad=True), kl.ones(40, requires_grad=True)
+    n, y = kl.zeros(3, dtype=int), kl.zeros(3, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels["counted"][3](x, n)
+        kernels["gathered"][3](n, table, y)
+    tape.backward(grads={y: kl.ones(3)})
+    with pytest.warns(kl.KernelWarning, match="it only picks an element"):
+        assert x.grad.list() == [0.0, 0.0, 0.0]

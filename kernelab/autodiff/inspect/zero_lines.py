@@ -18,6 +18,7 @@ from kernelab.backend.cpu.observed_adjoint import UNUSED, Cotangent, births, cha
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Span
 from kernelab.lang.ir import For, Function, While
+from kernelab.passes.access.dead_ends import CONDITION, INDEX
 from kernelab.passes.common.copying import inline
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.runtime.array.array import array
@@ -123,6 +124,9 @@ def _inside(
     yield from ends if threads or skips or changes else _dead_ends(here, record, memory)
 
 
+_REASONS = {CONDITION: "only a condition hangs on it", INDEX: "it only picks an element"}
+
+
 def _dead_ends(
     here: ZeroLine, record: LaunchRecord, memory: Allocation, conditions: bool = True
 ) -> Iterator[ZeroLine]:
@@ -130,7 +134,7 @@ def _dead_ends(
     for end in record.kernel.dead_ends:
         is_asked = conditions or not end.is_condition
         if is_asked and getattr(record.named[end.source], "allocation", None) is memory:
-            why = "only a condition hangs on it" if end.is_condition else f"`{end.word}` has derivative 0"
+            why = _REASONS.get(end.word, f"`{end.word}` has derivative 0")
             yield replace(here, line=end.span, reason=why)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from kernelab.autodiff.records.records import LaunchEntry
+from kernelab.data_classes import replace
 from kernelab.errors import Diagnostic, Related
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.access import dead_ends
@@ -32,6 +33,12 @@ class ZeroChain(NamedTuple):
             case dead_ends.CONDITION:
                 what, why = "it only decides a condition, and that has derivative 0", "it is compared here:"
                 hint = "let its value enter the result, or smooth the step: smoothstep(...), tanh(...)"
+            case dead_ends.INDEX:
+                what, why = (
+                    "it only picks an element, and that has derivative 0",
+                    "it becomes an integer here:",
+                )
+                hint = "let its value enter the result, or interpolate between the elements beside it"
             case dead_ends.INTEGER:
                 what = "its values go on as integers only, and these have no derivative"
                 why, hint = "it becomes an integer here:", "leave them floats"
@@ -41,7 +48,8 @@ class ZeroChain(NamedTuple):
                 hint = f"leave `{name}` out, or give it a derivative: @func_grad"
         related = [Related(why, self.end.span)]
         if self.through is not None:
-            related.append(Related("and a float again here:", self.through.place.span))
+            again = "and an index here:" if self.end.word == dead_ends.INDEX else "and a float again here:"
+            related.append(Related(again, self.through.place.span))
         span = self.entry.place.span
         return Diagnostic(f"{message}: {what}", span, "cut", hint=hint + if_meant, related=tuple(related))
 
@@ -56,16 +64,17 @@ def zero_chains(
 
     `live` are the positions of the entries that adjoints pass, `on_the_way` is all memory with adjoints.
     """
-    integers: dict[Allocation, LaunchEntry] = {}  # those that become floats on the way, and where
+    integers: dict[Allocation, tuple[LaunchEntry, DeadEnd]] = {}  # those that go on to the results, and where
     for i in range(max(live, default=-1), -1, -1):
         entry = entries[i]
         if not isinstance(entry, LaunchEntry):
             continue
         for end, source, target in entry.dead_ends:
-            through = integers.get(target.allocation)
+            through, later = integers.get(target.allocation, (None, end))
             if through is None and not (i in live and target.allocation in on_the_way):
                 continue
             if not is_differentiable(source.dtype):
-                integers.setdefault(source.allocation, through or entry)
+                integers.setdefault(source.allocation, (through or entry, later))
             elif carries(source) and source.allocation not in on_the_way:
-                yield ZeroChain(source, entry, end, through)
+                is_index = later.word == dead_ends.INDEX
+                yield ZeroChain(source, entry, replace(end, word=later.word) if is_index else end, through)

@@ -3,10 +3,9 @@
     before    k = round(x[i]); y[i] = k * w[i]
     after     DeadEnd(x -> y, "round", at the first line)
 
-A value ends so in an integer, in a rounding, or in a condition: a comparison that becomes a number, the `if`
-or the loop around what is written.  An index that depends on a float is not a chain that anybody meant to
-differentiate.  A load from an array of integers counts as such a value too, so that what was stored as an
-integer by one kernel can be followed into the next.
+A value ends so in an integer, in a rounding, in a condition (a comparison that becomes a number, the `if` or
+the loop around what is written), or in an index of an array.  A load from an array of integers counts as such
+a value too, so that what was stored as an integer by one kernel can be followed into the next.
 """
 
 from collections.abc import Iterable
@@ -18,7 +17,7 @@ from kernelab.lang.build import type_of
 from kernelab.lang.ops import SHAPE, Zero
 from kernelab.lang.types import Array, scalar_of
 
-INTEGER, CONDITION = "int", "if"
+INTEGER, CONDITION, INDEX = "int", "if", "index"
 """The words of dead ends that no rounding is named by."""
 
 
@@ -26,7 +25,7 @@ INTEGER, CONDITION = "int", "if"
 class DeadEnd:
     """Elements of the parameter `source` lose their derivative at `span`, and reach those of `target`.
 
-    `word` says where: `INTEGER`, `CONDITION`, or the name of the operation that rounds.
+    `word` says where: `INTEGER`, `CONDITION`, `INDEX`, or the name of the operation that rounds.
     """
 
     source: str
@@ -36,8 +35,8 @@ class DeadEnd:
 
     @property
     def is_condition(self) -> bool:
-        """Whether the value only decides which way is taken, or whether something happens."""
-        return self.word == CONDITION
+        """Whether the value only decides which way is taken, which element, or whether something happens."""
+        return self.word in (CONDITION, INDEX)
 
 
 def dead_ends(function: ir.Function) -> tuple[DeadEnd, ...]:
@@ -65,6 +64,8 @@ def _loses_derivative(stmt: ir.Stmt) -> bool:
             return op is not SHAPE and (changes or _end_of(stmt) is not None)
         case ir.Store(_, _, value) | ir.Atomic(_, _, _, _, value):
             return _is_whole(value)
+        case ir.Load(out):
+            return _is_whole(out)
         case _:
             return isinstance(stmt, ir.Native | ir.If | ir.For | ir.While)
 
@@ -108,6 +109,9 @@ class _Finder:
             self.flow(source, target, end)
         if isinstance(stmt, ir.Load | ir.Atomic):
             self.add(stmt.out, stmt.array, _end_of(stmt))
+            self.decide(stmt.indices, (stmt.out,), INDEX)
+        if isinstance(stmt, ir.Store | ir.Atomic):
+            self.decide(stmt.indices, (stmt.array,), INDEX)
         decided = _decided(stmt)
         self.decide((*conditions, *decided), ir.changed(stmt))
         self.decide(decided, getattr(stmt, "outs", ()) if decided else ())
@@ -125,13 +129,13 @@ class _Finder:
             for array in read:
                 self.add(target, array, None)
 
-    def decide(self, conditions: Iterable[ir.Atom], targets: Iterable[ir.Var]) -> None:
+    def decide(self, conditions: Iterable[ir.Atom], targets: Iterable[ir.Var], word: str = CONDITION) -> None:
         """Let what is written or chosen depend on conditions; of an integer, such as a count, as on these."""
         for target in targets:
             for condition in conditions:
                 for array, end in tuple(self.origins.get(condition, {}).items()):
                     if end is not None:
-                        self.add(target, array, replace(end, word=CONDITION))
+                        self.add(target, array, replace(end, word=word))
 
     def flow(self, source: ir.Atom, target: ir.Var, end: DeadEnd | None) -> None:
         """Add the origins of a source to those of a target, behind a dead end if there is one."""
