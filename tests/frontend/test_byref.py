@@ -146,3 +146,73 @@ def kernel(y: array[int], n: int):
 """
     with pytest.raises(kl.KernelTypeError, match="n is float32 here and int32 in line 6"):
         kl.compile(text)
+
+
+HELPERS = """
+class Counter:
+    n: int
+    x: float
+
+def up(k: ref[int]):
+    k += 1
+
+def up_field(c: ref[Counter]):
+    c.n += 1
+
+def up_element(a: array[int]):
+    a[0] = a[0] + 1
+
+def below(k: ref[int], n: int) -> bool:
+    k += 1
+    return k < n
+
+def up_to(k: ref[int], n: int):
+    while k < n:
+        up(k)
+
+def up_to_or(k: ref[int], n: int):
+    while k < n:
+        if k == 100:
+            break
+        k += 1
+    else:
+        k += 10
+
+def up_for_ever(k: ref[int], n: int):
+    while True:
+        k += 1
+        if k >= n:
+            return
+
+def kernel(a: array[int], n: int, y: array[float]):
+    y[0] = 0.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        ("k = 0\nwhile k < n:\n    up(k)\ny[0] = float(k)", 5),
+        ("while n > 2:\n    up(n)\n    n -= 2\ny[0] = float(n)", 2),
+        ("k = 0\nwhile k < n:\n    b = below(k, 3)\n    y[0] += 1.0", 5),
+        ("k, j = 0, 0\nwhile k < n:\n    k = j\n    up(j)\ny[0] = float(j)", 6),
+        ("k = 0\nwhile True:\n    up(k)\n    if k > n:\n        break\ny[0] = float(k)", 6),
+        ("c = Counter()\nwhile c.n < n:\n    up_field(c)\ny[0] = float(c.n)", 5),
+        ("c = Counter()\nwhile c.n < n:\n    up(c.n)\ny[0] = float(c.n)", 5),
+        ("v = vec2i()\nwhile v.y < n:\n    up(v[1])\ny[0] = float(v.y)", 5),
+        ("v = zeros(2, dtype=int)\nwhile v[0] < n:\n    up(v[0])\ny[0] = float(v[0])", 5),
+        ("while a[0] < n:\n    up(a[0])\ny[0] = float(a[0])", 5),
+        ("while a[0] < n:\n    up_element(a)\ny[0] = float(a[0])", 5),
+        ("b = a[1:]\nwhile a[1] < n:\n    up_element(b)\ny[0] = float(b[0])", 5),
+        ("k = 0\nwhile k < n:\n    k = atomic_add(a, 0, 1)\ny[0] = float(a[0])", 6),
+        ("while a[0] < n:\n    atomic_add(a, 0, 1)\ny[0] = float(a[0])", 5),
+        ("k = 0\nup_to(k, n)\ny[0] = float(k)", 5),
+        ("k = 0\nup_to_or(k, n)\ny[0] = float(k)", 15),
+        ("k = 0\nup_for_ever(k, n)\ny[0] = float(k)", 5),
+    ],
+)
+def test_a_loop_ends_whose_condition_a_called_function_changes(body: str, left: float) -> None:
+    text = HELPERS + "".join(f"    {line}\n" for line in body.split("\n"))
+    y = kl.zeros(1, dtype=float)
+    kl.compile(text)["kernel"][1](kl.zeros(2, dtype=int), 5, y)
+    assert y.list() == [left]

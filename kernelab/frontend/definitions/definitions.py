@@ -74,8 +74,9 @@ class Template:
 
 def template(node: ast.FunctionDef, places: Places, scope: Scope, options: Mapping[str, Any]) -> Template:
     """The def with its loops, and what it hands back, in the form that lowering knows."""
+    node.body = plain_loops(node.body)
     handed = hand_back(node)
-    node.body = on_own_lines(plain_loops(node.body))
+    node.body = on_own_lines(node.body)
     return Template(node, node.body, places, scope, options, handed)
 
 
