@@ -11,6 +11,7 @@ from kernelab import hooks
 from kernelab.data_classes.turns import Turn
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
+from kernelab.frontend.definitions.kernel_warnings import note_lost_change
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.expressions.joins import RETURNED
 from kernelab.frontend.expressions.struct_values import computed_atoms, type_of, vars_of
@@ -220,6 +221,7 @@ class UserFunction(FunctionHints, Single, Displayed):
             return BrokenCall(tuple(errors))
         self.captured |= snapshot(frame.scope.captured)
         self.constants |= frame.scope.constants
+        note_lost_change(frame, self.template, params)
         self.note(frame.notes)
         return _instance(frame, params, self.name, self.span)
 

@@ -1,13 +1,15 @@
-"""Warns of kernels that keep all rules and hardly are what was meant.
+"""Warns of kernels and functions that keep all rules and hardly are what was meant.
 
 Must not know how a kernel is lowered: it looks at the tree of a def, and at what its frame has found out.
 """
 
 import ast
+from collections.abc import Mapping
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend.definitions.definitions import Template
 from kernelab.frontend.meaning.frame import Frame
+from kernelab.frontend.meaning.meanings import Meaning, TupleOf, Typed
 from kernelab.frontend.meaning.syntax_trees import nodes
 from kernelab.guidance.hint_tables import NAMES
 from kernelab.lang.ir import Append, Assert, Atomic, Block, Call, Native, Print, Store, walk
@@ -19,6 +21,54 @@ def note_doubts(frame: Frame, body: Block, template: Template) -> None:
     _note_no_thread(frame, template)
     _note_thread_twice(frame, template)
     _note_lost_sum(frame, template)
+
+
+def note_lost_change(frame: Frame, template: Template, params: Mapping[str, Meaning]) -> None:
+    """Warn where a component or field of a parameter that is a copy is assigned, and nothing reads it."""
+    parts = (ast.Attribute, ast.Subscript)
+    stored = [n for n in nodes(template.node) if isinstance(n, parts) and isinstance(n.ctx, ast.Store)]
+    owners = {_owner(target) for target in stored}
+    read = {n.id for n in nodes(template.node) if isinstance(n, ast.Name) and n not in owners}
+    for target in stored:
+        owner = _owner(target)
+        if not isinstance(owner, ast.Name) or owner.id in read or not _is_copied(target, params):
+            continue
+        name, place = owner.id, template.places(target)
+        message = (
+            f"{template.places.text(target)} is assigned in the own copy of {name}, and nothing reads it"
+        )
+        argument = next(argument for argument in template.arguments if argument.arg == name)
+        stated = template.places.text(argument.annotation) if argument.annotation is not None else "..."
+        hint = f"return {name}; or write {name}: ref[{stated}], which hands it back to the caller"
+        if frame.is_kernel:
+            hint = f"annotate {name}: array[{stated}], and assign to a part of {name}[i]"
+        frame.notes.append(Diagnostic(message, place, "unused", "warning", hint=hint))
+
+
+def _owner(target: ast.expr) -> ast.expr:
+    while isinstance(target, ast.Attribute | ast.Subscript):
+        target = target.value
+    return target
+
+
+def _is_copied(target: ast.expr, params: Mapping[str, Meaning]) -> bool:
+    """Whether a target is a part of a value parameter, and no element of an array in it."""
+    return isinstance(_meaning(target, params), Typed | TupleOf)
+
+
+def _meaning(target: ast.expr, params: Mapping[str, Meaning]) -> Meaning | None:
+    """What a part of a parameter means; of a vector or a matrix the whole of it."""
+    match target:
+        case ast.Name(name):
+            return params.get(name)
+        case ast.Attribute(value, field) | ast.Subscript(value, field):
+            whole = _meaning(value, params)
+            if not isinstance(whole, TupleOf) or whole.struct is None:
+                return whole
+            names = [entry.name for entry in whole.struct.fields]
+            return whole.items[names.index(field)] if field in names else None
+        case _:
+            return None
 
 
 def _note_no_effect(frame: Frame, body: Block, template: Template) -> None:

@@ -7,6 +7,7 @@ import inspect
 import typing
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from types import FunctionType
 from typing import Any
 
@@ -27,7 +28,9 @@ from kernelab.frontend.meaning.source import keep_text
 from kernelab.frontend.meaning.trial import no_trial
 from kernelab.guidance.hint_tables import FunctionHints
 from kernelab.host.single import Single
+from kernelab.host.values import HostValue
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.array_attributes import ref
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.kernel.kernel import Kernel
@@ -280,7 +283,21 @@ class Function(FunctionHints, Single, hooks.Displayed):
         """What the Python function returns; of arrays what kernels compute, so that derivatives follow."""
         if any(isinstance(value, array) for value in (*arguments, *named.values())):
             return hooks.call(self, arguments, named)
+        if any(isinstance(value, Instance | HostValue) for value in (*arguments, *named.values())):
+            arguments, named = self._copied(arguments, named)
         return self._python(*arguments, **named)
+
+    def _copied(
+        self, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments as a kernel passes them: structs, vectors and matrices as copies, but for `ref[...]`."""
+        refs = {name for name, type in annotations_of(self._python).items() if isinstance(type, ref)}
+
+        def own(name: str, value: Any) -> Any:
+            return value.copy() if isinstance(value, Instance | HostValue) and name not in refs else value
+
+        pairs = zip_longest(self._python.__code__.co_varnames[: len(arguments)], arguments, fillvalue="")
+        return tuple(own(*pair) for pair in pairs), {name: own(name, value) for name, value in named.items()}
 
     def textbook(self, active: Iterable[str] | None = None) -> Any:
         """Its derivatives with respect to the named parameters, or by all, as textbooks write them."""

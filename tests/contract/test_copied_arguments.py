@@ -1,0 +1,159 @@
+"""Structs, vectors and matrices go into functions as copies, in kernels and where Python calls a function.
+
+A part of a copy that is assigned and that nobody reads is warned of at its line.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.errors import Diagnostic
+from tests.frontend.helpers import cell
+
+
+@kl.struct
+class Part:
+    place: kl.vec3
+    mass: float
+
+
+@kl.struct
+class Whole:
+    part: Part
+    turn: kl.mat22
+
+
+@kl.func
+def heavier(w: Whole, by: float):  # type: ignore[no-untyped-def]
+    w.part.mass += by
+    w.part.place[0] = by
+    w.turn[0, 1] = by
+    return w.part.mass + w.part.place[0] + w.turn[0, 1]
+
+
+@kl.func
+def outer(w: Whole, by: float):  # type: ignore[no-untyped-def]
+    return heavier(w, by) + w.part.mass
+
+
+@kl.func
+def first_set(v: kl.vec3, m: kl.mat22):  # type: ignore[no-untyped-def]
+    v[0] = 7.0
+    m[1, 0] = 9.0
+    return v[0] + m[1, 0]
+
+
+@kl.func
+def handed_back(v: kl.ref[kl.vec3], w: kl.vec3):  # type: ignore[no-untyped-def, valid-type]
+    v[0] = 7.0
+    w[0] = 8.0
+    return w[0]
+
+
+def wholes() -> Any:
+    return Whole(part=Part(place=kl.vec3(1.0, 2.0, 3.0), mass=4.0))
+
+
+@kl.kernel
+def in_a_kernel(w: Whole, y: kl.array[float]):  # type: ignore[no-untyped-def]
+    y[0] = outer(w, 2.0)
+    y[1] = w.part.mass + w.part.place[0] + w.turn[0, 1]
+    v, m = kl.vec3(1.0, 2.0, 3.0), kl.mat22(0.0)
+    y[2] = first_set(v, m)
+    y[3] = v[0] + m[1, 0]
+    u = kl.vec3(1.0, 2.0, 3.0)
+    y[4] = handed_back(v, u)
+    y[5] = v[0] + u[0]
+
+
+def test_a_call_from_python_leaves_what_a_call_in_a_kernel_leaves() -> None:
+    y, whole = kl.zeros(6, dtype=float), wholes()
+    in_a_kernel[1](whole, y)
+    here = [outer(whole, 2.0), whole.part.mass + whole.part.place[0] + whole.turn[0, 1]]
+    v, m, u = kl.vec3(1.0, 2.0, 3.0), kl.mat22(0.0), kl.vec3(1.0, 2.0, 3.0)
+    here += [first_set(m=m, v=v), v[0] + m[1, 0], handed_back(v, u), v[0] + u[0]]
+    assert here == y.list() == [14.0, 5.0, 16.0, 1.0, 8.0, 8.0]
+
+
+def test_an_element_of_an_array_goes_in_as_a_copy_that_can_be_changed() -> None:
+    places = kl.array(np.ones((1, 3)), dtype=kl.vec3)
+    assert first_set(places[0], kl.mat22(0.0)) == 16.0
+    assert places.numpy().tolist() == [[1.0, 1.0, 1.0]]
+
+
+STRUCTS = """
+class Part:
+    place: vec3
+    mass: float
+    counts: array[float]
+
+class Whole:
+    part: Part
+
+"""
+KERNEL = """
+def kernel(y: array[float]):
+    y[0] = 1.0
+"""
+
+
+def warned(text: str) -> list[Diagnostic]:
+    return [note for note in cell(STRUCTS + text + KERNEL).diagnostics if note.code == "unused"]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "line", "hint"),
+    [
+        ("p: Part", "p.mass = 3.0", "return p; or write p: ref[Part], which hands it back to the caller"),
+        ("p: Part", "p.place[0] += 3.0", "p: ref[Part]"),
+        ("p: Part", "p.place.x = 3.0", "p: ref[Part]"),
+        ("p: Whole", "p.part.mass = 3.0", "p: ref[Whole]"),
+        ("p: vec3", "p[0] = 3.0", "p: ref[vec3]"),
+        ("p: vec3", "p.x += 3.0", "p: ref[vec3]"),
+        ("p: mat22", "p[0, 1] = 3.0", "p: ref[mat22]"),
+    ],
+)
+def test_a_part_of_a_copy_that_nothing_reads_is_warned_of(parameter: str, line: str, hint: str) -> None:
+    (note,) = warned(f"@func\ndef f({parameter}, y: array[float]):\n    {line}\n    y[0] = 2.0\n")
+    target = line.rsplit(" ", 2)[0]
+    assert note.severity == "warning" and note.span is not None
+    assert note.message == f"{target} is assigned in the own copy of p, and nothing reads it"
+    assert note.span.line == 12 and hint in note.hint
+
+
+def test_in_a_kernel_the_hint_is_an_array() -> None:
+    (note,) = warned("def k(p: Part, y: array[float]):\n    p.mass = 3.0\n    y[0] = 2.0\n")
+    assert note.hint == "annotate p: array[Part], and assign to a part of p[i]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(p: Part) -> Part:\n    p.mass = 3.0\n    return p\n",
+        "def f(p: Part) -> float:\n    p.mass = 3.0\n    return 2.0 * p.mass\n",
+        "def f(p: ref[Part]):\n    p.mass = 3.0\n",
+        "def f(p: array[Part]):\n    p[0].mass = 3.0\n",
+        "def f(p: array[vec3]):\n    p[0][1] = 3.0\n",
+        "def f(p: Part):\n    p.counts[0] = 3.0\n",
+        "def f(p: Whole):\n    p.part.counts[0] += 3.0\n",
+        "def f(y: array[float]):\n    p = vec3()\n    p[0] = 3.0\n    y[0] = p[0]\n",
+    ],
+)
+def test_what_is_read_handed_back_or_stored_is_silent(text: str) -> None:
+    assert warned("@func\n" + text) == []
+
+
+def test_a_decorated_function_is_warned_of_when_a_kernel_first_calls_it() -> None:
+    @kl.func
+    def lost(v: kl.vec3, y: kl.array[float]):  # type: ignore[no-untyped-def]
+        v[0] = 3.0
+        y[0] = 1.0
+
+    @kl.kernel
+    def calling(y: kl.array[float]):  # type: ignore[no-untyped-def]
+        lost(kl.vec3(1.0, 2.0, 3.0), y)
+
+    with pytest.warns(kl.KernelWarning, match=r"(?s)v\[0\] is assigned in the own copy of v.*ref\[kl.vec3\]"):
+        calling[1](kl.zeros(1, dtype=float))
