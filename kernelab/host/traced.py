@@ -1,10 +1,11 @@
-"""Provenance of host numbers: subclasses of float, NumPy scalars and ndarray that carry origins.
+"""Provenance of host numbers: subclasses of float, complex, NumPy scalars and ndarray that carry origins.
 
     v = traced(1.5, origins)          a float in every other respect
     2.0 * v, np.sqrt(v), v ** 2       have the same origins; v > 1.0, int(v), round(v) are plain
 
 A function whose derivative is zero everywhere ends them: comparisons, integers, `np.floor`.  An array that it
-gives is marked as CONSTANT.  `math` and `float()` give plain floats.  What an origin is, is not known here.
+gives is marked as CONSTANT.  `math`, `float()` and `complex()` give plain numbers.  What an origin is, is not
+known here.
 """
 
 import operator
@@ -47,7 +48,7 @@ _THE_CONSTANT = _Constant()
 CONSTANT: Origins = (ref(_THE_CONSTANT),)
 """The origins of such an array."""
 
-_PLAIN = frozenset((float, int, bool, np.float32, np.float64))
+_PLAIN = frozenset((float, int, bool, complex, np.float32, np.float64))
 """The most frequent kinds of numbers that have no origins."""
 
 
@@ -82,10 +83,12 @@ def traced(value: Any, sources: Origins) -> Any:
         return value
     if value.__class__ is float:
         return _made(TracedFloat, float, value, sources)
+    if value.__class__ is complex:
+        return _made(TracedComplex, complex, value, sources)
     if isinstance(value, np.ndarray):
         return _traced_array(value, sources)
-    if isinstance(value, np.floating):
-        base = type(value)
+    if isinstance(value, np.inexact):
+        base: Any = type(value)
         return _made(_SCALARS[base], base, value, sources) if base in _SCALARS else value
     if isinstance(value, list | tuple):
         parts = [traced(part, sources) for part in value]
@@ -104,7 +107,7 @@ def untraced(value: Any) -> Any:
         return value
     if isinstance(value, TracedArray):
         return value.view(np.ndarray)
-    if isinstance(value, TracedNumber):
+    if isinstance(value, TracedNumber | TracedFlat):
         return value._plain()
     if value.__class__ in (list, tuple):
         return value.__class__([untraced(part) for part in value])
@@ -196,6 +199,22 @@ class TracedFloat(TracedNumber, float):
         return float.__pos__(self)
 
 
+class TracedComplex(TracedNumber, complex):
+    """A complex number with origins."""
+
+    __slots__ = ("_origins",)
+    _stands_for = complex
+
+    def __new__(cls, real: Any = 0.0, imag: Any = 0.0) -> Any:
+        return follow(complex(untraced(real), untraced(imag)), real, imag)
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        return complex, (self.real, self.imag)
+
+    def _plain(self) -> complex:
+        return complex.__pos__(self)
+
+
 def _following(compute: Callable[..., Any]) -> Callable[..., Any]:
     """A method whose results come from where the number and its arguments come from."""
 
@@ -225,27 +244,24 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
     "floordiv": operator.floordiv, "mod": operator.mod, "divmod": divmod, "pow": operator.pow,
 }  # fmt: skip
-_OPERANDS = (bool, int, float, np.ndarray)
+_OPERANDS = (bool, int, float, complex, np.ndarray)
 _SIGNS = ("__neg__", "__pos__", "__abs__")
 _METHODS = (
-    "item",
-    "tolist",
-    "astype",
-    "sum",
-    "mean",
-    "prod",
-    "min",
-    "max",
-    "round",
-    "clip",
-    "squeeze",
-    "copy",
+    *("item", "tolist", "astype", "sum", "mean", "prod", "min", "max", "round", "clip", "squeeze", "copy"),
+    *("conj", "conjugate", "cumsum", "cumprod", "flatten", "ravel", "repeat", "reshape", "take", "transpose"),
+    *("std", "var"),
 )
+_PARTS = ("real", "imag")
 
 
 def _follow_methods(kind: Any, base: Any, names: Iterable[str]) -> None:
     for name in names:
         setattr(kind, name, _following(getattr(base, name)))
+
+
+def _follow_parts(kind: Any, base: Any) -> None:
+    for name in _PARTS:
+        setattr(kind, name, property(_following(getattr(base, name).__get__)))
 
 
 def _follow_operators(kind: Any, types: tuple[type, ...]) -> None:
@@ -279,13 +295,19 @@ def _number_of(base: Any) -> Any:
     # NumPy takes the first base for the kind of number that this is.
     kind: Any = type(f"Traced{base.__name__.capitalize()}", (base, TracedNumber), members)
     _follow_methods(kind, base, (*_SIGNS, *_METHODS))
-    _follow_operators(kind, (*_OPERANDS, complex, list, tuple))
+    _follow_parts(kind, base)
+    _follow_operators(kind, (*_OPERANDS, list, tuple))
     return kind
 
 
-_follow_methods(TracedFloat, float, (*_SIGNS, "conjugate"))
-_follow_operators(TracedFloat, _OPERANDS)
-_SCALARS = {base: _number_of(base) for base in (np.float16, np.float32, np.float64, np.longdouble)}
+for _kind, _base in ((TracedFloat, float), (TracedComplex, complex)):
+    _follow_methods(_kind, _base, (*_SIGNS, "conjugate"))
+    _follow_parts(_kind, _base)
+    _follow_operators(_kind, _OPERANDS)
+_FLOATS = (np.float16, np.float32, np.float64, np.longdouble)
+_SCALARS: dict[Any, Any] = {
+    base: _number_of(base) for base in (*_FLOATS, np.complex64, np.complex128, np.clongdouble)
+}
 
 
 # ------------------------------------------------------------------------------------------ arrays
@@ -308,6 +330,15 @@ class TracedArray(Traced, np.ndarray[Any, Any]):
         self.view(np.ndarray)[key] = untraced(value)
         _changed(self, origins(value))
 
+    @property
+    def flat(self) -> Any:
+        """The elements one by one, which come from where the array comes from."""
+        return TracedFlat(self)
+
+    @flat.setter
+    def flat(self, values: Any) -> None:
+        self.flat[:] = values
+
     def __repr__(self) -> str:
         return repr(self.view(np.ndarray))
 
@@ -319,6 +350,67 @@ class TracedArray(Traced, np.ndarray[Any, Any]):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.view(np.ndarray).__reduce_ex__(protocol)
+
+
+class TracedFlat(Traced):
+    """The elements of an array with origins, in order: its `flat`."""
+
+    __slots__ = ("_array", "_flat")
+    _stands_for = np.flatiter
+
+    def __init__(self, elements: TracedArray) -> None:
+        self._array = elements
+        self._flat = elements.view(np.ndarray).flat
+
+    @property
+    def _origins(self) -> Origins:  # type: ignore[override]  # those that the array has by now
+        return self._array._origins
+
+    def _plain(self) -> Any:
+        return self._flat
+
+    @property
+    def base(self) -> Any:
+        """The array."""
+        return self._array
+
+    @property
+    def coords(self) -> tuple[int, ...]:
+        """The indices of the next element."""
+        place: tuple[int, ...] = self._flat.coords
+        return place
+
+    @property
+    def index(self) -> int:
+        """The position of the next element."""
+        return self._flat.index
+
+    def __len__(self) -> int:
+        return len(self._flat)
+
+    def __iter__(self) -> "TracedFlat":
+        return self
+
+    def __next__(self) -> Any:
+        return traced(next(self._flat), self._origins)
+
+    def __getitem__(self, key: Any) -> Any:
+        return traced(self._flat[untraced(key)], self._origins)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._flat[key] = untraced(value)
+        _changed(self._array, origins(value))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return traced(np.array(self._flat, dtype), self._origins)
+
+    def copy(self) -> Any:
+        """The elements as an array of one axis."""
+        return traced(self._flat.copy(), self._origins)
+
+
+for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
+    setattr(TracedFlat, _name, _following(getattr(np.flatiter, _name)))
 
 
 def _applied(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:

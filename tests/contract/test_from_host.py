@@ -118,6 +118,22 @@ def by_array(values: Callable[[Any, Any], Any]) -> Use:
         lambda s, q: 0.5 * kl.utils.array_sum(q),
         lambda s, q: np.dot(q, q),
         lambda s, q: np.linalg.norm(q),
+        lambda s, q: np.fft.rfft(q.numpy())[0].real,
+        lambda s, q: np.fft.rfft(q.numpy())[1].conj().imag,
+        lambda s, q: abs(np.fft.rfft(q.numpy())[0]),
+        lambda s, q: np.angle(np.fft.rfft(q.numpy())[1] * 1j),
+        lambda s, q: (2.0 - np.fft.rfft(q.numpy()).tolist()[1] * 1j).conjugate().imag,
+        lambda s, q: abs(s.item() * 1j),
+        lambda s, q: s[0].real,
+        lambda s, q: (s[0] + 0j).item().real,
+        lambda s, q: np.roots(q.numpy())[0].real,
+        lambda s, q: q.numpy().flat[1],
+        lambda s, q: q.numpy().flat[1:].sum(),
+        lambda s, q: next(q.numpy().flat),
+        lambda s, q: sum(v * v for v in q.numpy().flat),
+        lambda s, q: np.mean(q.numpy().flat),
+        lambda s, q: q.numpy().flat.base[1],
+        lambda s, q: q.numpy().flat.copy()[1],
         lambda s, q: np.sin(q)[0],
         lambda s, q: kl.array([0.1 * s.item()]),
         lambda s, q: kl.array([0.1 * s.item()]).item(),
@@ -522,6 +538,32 @@ def test_a_number_that_carries_no_origin_is_silent(use: Use) -> None:
 
 
 # ------------------------------------------------------------------------------------------ as plain ones
+
+
+@pytest.mark.parametrize("kind", [complex, np.complex64, np.complex128])
+def test_a_complex_number_that_remembers_looks_and_travels_like_a_plain_one(kind: Any) -> None:
+    with kl.Tape() as tape:
+        one = kl.clone(kl.array([1.5], requires_grad=True)).numpy().astype(np.complex128)
+    assert tape is not None  # what has an origin keeps it as long as the tape is there
+    plain = kind(1.5 + 2.0j)
+    value = one.tolist()[0] + 2.0j if kind is complex else (one + 2.0j).astype(kind)[0]
+    assert type(value) is not kind and isinstance(value, kind)
+    assert value == plain and hash(value) == hash(plain) and complex(value) == 1.5 + 2.0j
+    assert repr(value) == repr(plain) and f"{value:.2f}" == f"{plain:.2f}"
+    assert type(pickle.loads(pickle.dumps(value))) is kind and type(copy.deepcopy(value)) is kind
+
+
+def test_flat_of_an_array_that_remembers_is_what_that_of_a_plain_one_is() -> None:
+    values, plain = viewed(), np.array([1.5, 2.5, 3.5], np.float32)
+    flat = values.flat
+    assert len(flat) == 3 and flat.base is values and next(flat) == 1.5
+    assert (flat.index, flat.coords) == (1, (1,)) and list(flat) == [2.5, 3.5]
+    assert np.array_equal(np.asarray(values.flat), plain) and np.array_equal(np.array(values.flat), plain)
+    assert (values.flat == plain).all() and ((values.flat < 2.0) == (plain.flat < 2.0)).all()
+    values.flat[1:] = values.flat[0]
+    assert values.tolist() == [1.5, 1.5, 1.5]
+    values.flat = plain
+    assert values.tolist() == plain.tolist()
 
 
 def viewed() -> Any:
