@@ -13,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, GradientError, KernelError, KernelTypeError, KernelValueError
+from kernelab.data_classes import replace
+from kernelab.errors import (
+    Diagnostic,
+    GradientError,
+    KernelError,
+    KernelTypeError,
+    KernelValueError,
+    TapeError,
+)
 from kernelab.func import value_and_grad
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
@@ -70,6 +78,16 @@ def _slider(name: str, bounds: Any) -> dict[str, Any]:
     return {"name": name, "low": low, "high": high, "value": value}
 
 
+def _of_tape(error: TapeError) -> TapeError:
+    """The error of a tape that a function opens while its gradient is taken, in the terms of `explore`."""
+    first, *rest = error.diagnostics
+    if first.code == "nested":
+        message = "explore() takes the gradient of this function itself, and a tape cannot be opened in it"
+        hint = "leave the tape and its backward out, and return the value: an array of one float"
+        first = replace(first, message=message, hint=hint)
+    return TapeError(first, *rest)
+
+
 class Explorer(LiveView):
     """A function with sliders for its parameters; a call of it calls the function."""
 
@@ -114,6 +132,8 @@ class Explorer(LiveView):
         try:
             every = tuple(range(len(args)))
             (value, pictures), gradients = value_and_grad(parted, every, has_aux=True)(*args)
+        except TapeError as error:
+            raise _of_tape(error) from None
         except (GradientError, KernelTypeError) as error:  # the function's own are raised below
             return *parted(*args), error.diagnostics[0].message
         return value, pictures, dict(zip(order, gradients, strict=True))

@@ -7,6 +7,7 @@ import pytest
 from scipy import optimize
 
 import kernelab as kl
+from kernelab.errors import KernelTypeError
 
 KERNELS = kl.compile("""
 def rosenbrock(x: array[float], loss: array[float]):
@@ -93,3 +94,13 @@ def test_the_host_cannot_read_what_is_computed_in_float64_and_a_vector_has_its_l
         kl.func.as_numpy(rosenbrock, kl.zeros(3))(X)
     with pytest.raises(kl.KernelTypeError, match="example 0 is an array of kernelab, not"):
         kl.func.as_numpy(rosenbrock, X)
+
+
+@pytest.mark.parametrize("made", [kl.func.grad, kl.func.value_and_grad])
+def test_the_gradient_of_a_function_in_its_place_is_refused(made: Any) -> None:
+    def loss(x: kl.array) -> kl.array:
+        return (x * x).sum()
+
+    message = f"takes the gradient itself, and was given {made.__name__} of loss"
+    with pytest.raises(KernelTypeError, match=rf"(?s){message}.*write as_numpy\(loss\)"):
+        kl.func.as_numpy(made(loss))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.lib.recfunctions import require_fields
 
 import kernelab as kl
 from kernelab.errors import KernelError, KernelTypeError, LaunchError
@@ -416,3 +417,29 @@ def test_a_struct_says_how_numpy_stores_it(made: dict[str, Any]) -> None:
     assert kl.array(np.zeros(2, particle.numpy_dtype()), dtype=particle).shape == (2,)
     with pytest.raises(kl.KernelTypeError, match="an array cannot hold Cloud"):
         made["Cloud"].numpy_dtype()
+
+
+@pytest.mark.parametrize("fill", ["array", "assign", "set", "set one", "in a list"])
+def test_records_of_the_same_fields_in_another_order_are_refused_and_can_be_converted(fill: str) -> None:
+    @kl.struct
+    class Ordered:
+        a: float
+        b: kl.vec3
+        n: int
+
+    data = np.zeros(2, [("n", np.int32), ("a", np.float64), ("b", np.float32, 3)])
+    data["n"], data["a"] = [3, 4], [1.5, 2.5]
+    ps = kl.zeros(2, dtype=Ordered)
+    fills: dict[str, Callable[[Any], Any]] = {
+        "array": lambda data: kl.array(data, dtype=Ordered),
+        "assign": ps.assign,
+        "set": lambda data: ps.__setitem__(slice(None), data),
+        "set one": lambda data: ps.__setitem__(0, data[0]),
+        "in a list": lambda data: kl.array([data[0], data[1]], dtype=Ordered),
+    }
+    message = r"(?s)fields are n, a, b, in another order than those of Ordered.*require_fields\(data, "
+    with pytest.raises(KernelTypeError, match=message):
+        fills[fill](data)
+    fills[fill](require_fields(data, kl.zeros(0, dtype=Ordered).numpy().dtype))
+    made = kl.array(require_fields(data, kl.zeros(0, dtype=Ordered).numpy().dtype), dtype=Ordered)
+    assert (made["a"].list(), made["n"].list()) == ([1.5, 2.5], [3, 4])

@@ -189,6 +189,19 @@ def test_an_explored_function_shows_value_gradient_and_picture_and_stays_a_funct
     assert found(kl.array([0.0]), kl.array([2.0]))[0].list() == [4.0]
 
 
+def test_a_tape_in_an_explored_function_is_refused_in_its_terms() -> None:
+    def taped(a: kl.array) -> kl.array:
+        with kl.Tape() as tape:
+            loss = a * a
+        tape.backward(loss)
+        return loss
+
+    with pytest.raises(
+        kl.TapeError, match=r"(?s)explore\(\) takes the gradient of this function.*return the value"
+    ):
+        kl.explore(a=(0.0, 1.0))(taped)
+
+
 def test_a_function_of_numbers_is_explored_too() -> None:
     plane = kl.compile("def plane(x: float, y: float):\n    return x * y + 2.0 * x\n")["plane"]
     rows = repr(kl.explore(x=(0.0, 2.0), y=(0.0, 6.0))(plane)).splitlines()

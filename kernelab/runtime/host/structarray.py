@@ -171,12 +171,26 @@ def _values(data: Any, struct: Struct) -> HostArray:
         rows = [_values(part, struct) for part in data]
         if len({row.shape for row in rows}) <= 1:
             return np.stack(rows) if rows else np.zeros(0, wanted)
-    kind = f"NumPy data of {data.dtype}" if isinstance(data, np.ndarray) else f"{a_thing(data)}"
+    raise _unfit(data, struct, wanted)
+
+
+def _unfit(data: Any, struct: Struct, wanted: np.dtype[Any]) -> KernelTypeError:
+    """The error that data of another kind, or of other fields, cannot become structs."""
+    kind, hint = (
+        a_thing(data),
+        f"give structs made by {struct}(), or NumPy data of the dtype that .numpy() has",
+    )
+    if isinstance(data, np.ndarray | np.void):
+        kind = f"NumPy data of {data.dtype}"
+        names = data.dtype.names or ()
+        if sorted(names) == sorted(wanted.names or ()) and names != wanted.names:
+            kind = f"NumPy data whose fields are {', '.join(names)}, in another order than those of {struct}"
+        if sorted(names) == sorted(wanted.names or ()):
+            to = f"kl.zeros(0, dtype={struct}).numpy().dtype"
+            hint = f"convert it by name: numpy.lib.recfunctions.require_fields(data, {to})"
     if isinstance(data, Instance) and data._struct.name == struct.name:
         kind = f"a {data._struct.name} of another definition"
-    message = f"cannot make {struct} from {kind}"
-    hint = f"give structs made by {struct}(), or NumPy data of the dtype that .numpy() has"
-    raise KernelTypeError(Diagnostic(message, hint=hint, code="dtype"))
+    return KernelTypeError(Diagnostic(f"cannot make {struct} from {kind}", hint=hint, code="dtype"))
 
 
 array.structs = structarray
