@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.errors import LaunchError
 
 TEXT = """
 class Spring:
@@ -408,3 +409,23 @@ def test_the_gradient_of_a_gradient_that_is_constant_is_zero(name: str) -> None:
 def test_what_goes_through_the_host_is_no_zero() -> None:
     with pytest.warns(kl.KernelWarning, match="no gradient flows"), pytest.raises(kl.GradientError):
         kl.func.grad(lambda x: kl.array(kl.func.grad(STEPS["line"])(x).numpy()))(2.5)
+
+
+@pytest.mark.parametrize("wide", [kl.float64, kl.float16, kl.bfloat16, kl.vec3d])
+def test_a_number_of_another_width_is_refused_and_converted_where_asked_for(wide: Any) -> None:
+    is_vector = wide is kl.vec3d
+    number = kl.float64 if is_vector else wide
+    product = "dot(x[i], p)" if is_vector else "x[i] * p"
+    text = f"def f(x: array[{wide.__name__}], p: {wide.__name__}, y: array[{number.__name__}]):\n"
+    kernel = kl.compile(text + f"    i = tid()\n    y[i] = {product}\n")["f"]
+    given = kl.vec3(1.0, 2.0, 3.0) if is_vector else 3.0
+
+    def total(p: Any) -> kl.array:
+        y = kl.zeros(1, dtype=number)
+        kernel[1](kl.array([[2.0, 4.0, 8.0]] if is_vector else [2.0], dtype=wide), p, y)
+        return y.sum()
+
+    with pytest.raises(LaunchError, match=rf"write .astype\(kl.{wide.__name__}\) here"):
+        kl.func.grad(total)(given)
+    gradient = kl.func.grad(lambda p: total(p.astype(wide)))(given)
+    assert np.asarray(gradient).tolist() == ([2.0, 4.0, 8.0] if is_vector else 2.0)

@@ -23,7 +23,6 @@ from kernelab.lang.types import (
     Type,
     Value,
     bfloat16,
-    float32,
     float64,
     is_differentiable,
     scalar_of,
@@ -211,8 +210,11 @@ class Parameter:
         if not is_differentiable(wanted) or argument.dtype != wanted or argument.size != 1:
             is_float = scalar_of(wanted).is_float
             hint = "an array of one element of that type would do" if is_float else "pass its value"
-            if wanted == float64 and argument.dtype == float32 and argument.size == 1:
-                hint += ", or numpy.float64(x) as the argument of a transform, which makes float32 of a float"
+            if is_float and argument.size == 1 and shape_of(argument.dtype) == shape_of(wanted):
+                hint = f"write .astype(kl.{wanted}) here, whose gradient follows"
+                if scalar_of(wanted) == float64:
+                    given = "numpy.float64(x)" if wanted == float64 else f"kl.{wanted}(...)"
+                    hint += f"; or, with all digits, {given} as the argument of a transform"
             raise self.wrong(f"an array of {argument.size} {argument.dtype}", hint, "type")
         value = argument.host().reshape(shape_of(wanted))
         if isinstance(wanted, Scalar):
