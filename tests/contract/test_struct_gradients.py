@@ -448,3 +448,44 @@ def test_an_array_of_one_vector_may_be_a_field(fields: dict[str, Any]) -> None:
     assert v.grad is not None and v.grad.numpy().tolist() == [[6, 12, 18]]
     with pytest.raises(kl.KernelTypeError, match="an array of one vec3 would do"):
         fields["Material"](v=kl.zeros(2, dtype=kl.vec3))
+
+
+HOLDS_ARRAYS = """
+class Inner:
+    a: array[float]
+    w: float
+
+class Outer:
+    inner: Inner
+    b: array[float]
+    n: array[int]
+
+def product(s: Outer, y: array[float]):
+    i = tid()
+    y[i] = s.inner.a[i] * s.b[i] * s.inner.w + float(s.n[i])
+"""
+
+
+def test_arrays_in_a_struct_have_gradients_if_they_require_them_and_say_so_if_not() -> None:
+    made = kl.compile(HOLDS_ARRAYS)
+    s = made["Outer"](b=kl.array([3.0, 4.0]), n=kl.array([1, 2]))
+    s.inner.a, s.inner.w = kl.array([1.0, 2.0], dtype=float), 2.0
+    s.requires_grad = True
+
+    def gradient() -> Any:
+        y = kl.zeros(2, requires_grad=True)
+        with kl.Tape() as tape:
+            made["product"][2](s, y)
+        tape.backward(grads={y: [1, 1]})
+        return tape.gradients[s]
+
+    first = gradient()
+    assert first.inner.w == 11.0 and first.n is None
+    for part, name in ((first, "b"), (first.inner, "a")):
+        with pytest.raises(
+            TapeError, match=rf"(?s){name} of this .* does not require gradients.*s\.{name}\.requires_grad"
+        ):
+            getattr(part, name)
+    s.b.requires_grad = s.inner.a.requires_grad = True
+    second = gradient()
+    assert second.b.list() == [2.0, 4.0] and second.inner.a.list() == [6.0, 8.0]

@@ -189,7 +189,10 @@ class Instance:
 
     @property
     def requires_grad(self) -> bool:
-        """Whether tapes compute a gradient with respect to the numbers and vectors of floats in it."""
+        """Whether tapes compute a gradient with respect to the numbers and vectors of floats in it.
+
+        Its arrays have their own: `s.weights.requires_grad = True`.
+        """
         return self._is_traced()
 
     def _is_traced(self) -> bool:
@@ -255,6 +258,8 @@ class Instance:
             elif _is_number_of_floats(entry.type):
                 gradients._values[name] = gradients._values[name] * math.nan
                 without.add(name)
+            elif isinstance(value, array) and is_differentiable(value.dtype):
+                without.add(name)
         object.__setattr__(gradients, "_without", frozenset(without))
         return gradients
 
@@ -314,11 +319,19 @@ def _reader(name: str) -> property:
 
 
 def _no_gradient(instance: Instance, name: str) -> TapeError:
-    message = f"the field {name} of this {instance._struct} has no gradient: it was passed as a plain value"
-    hint = (
-        "set s.requires_grad = True, where s is the struct, before it is launched; "
-        f"or let an array stand for the field: s.{name} = kl.array([...], requires_grad=True)"
-    )
+    if isinstance(instance._entry(name).type, Array | StructArray):
+        why = "its array does not require gradients"
+        hint = (
+            f"set s.{name}.requires_grad = True, where s is the struct, before it is launched: "
+            "s.requires_grad is that of numbers and vectors"
+        )
+    else:
+        why = "it was passed as a plain value"
+        hint = (
+            "set s.requires_grad = True, where s is the struct, before it is launched; "
+            f"or let an array stand for the field: s.{name} = kl.array([...], requires_grad=True)"
+        )
+    message = f"the field {name} of this {instance._struct} has no gradient: {why}"
     return TapeError(Diagnostic(message, caller().span, "no-gradient", hint=hint))
 
 
