@@ -45,6 +45,9 @@ def test_a_launch_takes_tensors_and_shares_their_memory(kernel: str) -> None:
     x, y = np.arange(3, dtype=np.float32), np.zeros(3, np.float32)
     kl.launch(MADE[kernel], dim=3, inputs=[Tensor(x)], outputs=[Tensor(y)])
     assert y.tolist() == [0.0, 2.0, 4.0]
+    y[:] = 0.0
+    kl.launch(MADE[kernel], dim=3, inputs=[x], outputs=[y])
+    assert y.tolist() == [0.0, 2.0, 4.0]
 
 
 def test_the_last_axis_of_a_tensor_is_that_of_components() -> None:

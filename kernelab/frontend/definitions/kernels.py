@@ -259,6 +259,7 @@ class GenericKernel:
         self.names = tuple(argument.arg for argument in template.arguments)
         self.options: dict[str, Any] = dict(template.options)
         self.open = tuple(is_open(template, argument) for argument in template.arguments)
+        self.arrays = tuple(self.open[n] and is_array(a) for n, a in enumerate(template.arguments))
         self._instances: dict[tuple[AnyType | None, ...], KernelDefinition] = {}
 
     @property
@@ -309,6 +310,11 @@ class GenericKernel:
 def is_open(template: Template, argument: ast.arg) -> bool:
     """Whether the type of a parameter is left to the launch."""
     return argument.annotation is not None and template.is_open(argument.annotation)
+
+
+def is_array(argument: ast.arg) -> bool:
+    """Whether a parameter whose type is left to the launch is an array, such as ``array[Any]``."""
+    return argument.annotation is not None and open_ndim(argument.annotation) is not None
 
 
 def is_generic(template: Template) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelValueError, LaunchError, Span, counted, type_name, with_article
+from kernelab.errors import Diagnostic, KernelValueError, LaunchError, Span, counted
 from kernelab.frontend.definitions.kernels import Formal, GenericKernel
 from kernelab.host.values import type_of
 from kernelab.lang.rounding import is_float_dtype
@@ -141,10 +141,11 @@ def types_of(kernel: GenericKernel, arguments: Sequence[Any]) -> list[AnyType | 
         raise LaunchError(Diagnostic(message, kernel.span, "count", hint=hint))
     elems = list(dict.fromkeys(_elements(arguments)))
     types: list[AnyType | None] = []
-    for name, argument, is_open in zip(kernel.names, arguments, kernel.open, strict=True):
-        type = inferred(argument, elems) if is_open else None
+    every = zip(kernel.names, arguments, kernel.open, kernel.arrays, strict=True)
+    for name, argument, is_open, is_array in every:
+        type = inferred(argument, elems, is_array) if is_open else None
         if is_open and type is None:
-            shown = with_article("value of None" if argument is None else type_name(argument))
+            shown = "a value of None" if argument is None else described(argument)
             message = f"argument `{name}` of kernel `{kernel.name}` is {shown}, which says no type"
             hint = "pass an array, a number, a vector or a struct"
             raise LaunchError(Diagnostic(message, kernel.span, "type", hint=hint))
@@ -159,7 +160,8 @@ def _elements(arguments: Sequence[Any]) -> Iterator[Value]:
             yield type_.elem
 
 
-def inferred(argument: Any, elems: Sequence[Value]) -> AnyType | None:
+def inferred(argument: Any, elems: Sequence[Value], is_array: bool = False) -> AnyType | None:
+    """The type of an argument beside arrays of `elems`; small ones of NumPy are vectors unless `is_array`."""
     match argument:
         case array():
             return argument.type
@@ -176,6 +178,9 @@ def inferred(argument: Any, elems: Sequence[Value]) -> AnyType | None:
             return _agreed([scalar_of(e) for e in elems if scalar_of(e).is_float]) or float32
         case np.generic() | np.ndarray(ndim=0):
             return scalar_of_dtype(argument.dtype)
+        case np.ndarray() if is_array and (scalar := scalar_of_dtype(argument.dtype)) is not None:
+            of_numbers: Array = array_type(scalar, argument.ndim)
+            return of_numbers
         case np.ndarray():
             return _of_numpy(argument, elems)
         case list() | tuple():
