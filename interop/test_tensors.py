@@ -70,3 +70,11 @@ def test_labelled_arrays_are_made_of_the_memory_and_copied_back() -> None:
     assert x.list() == [5.0, 2.0]
     assert kl.array(labelled).list() == [5.0, 2.0]
     assert pandas.Series(x).tolist() == [5.0, 2.0]
+
+
+def test_a_tensor_without_memory_of_its_own_is_an_error() -> None:
+    for tensor in (torch.eye(3).to_sparse(), torch.ones(3, device="meta")):
+        with pytest.raises(
+            kl.KernelTypeError, match=r"a Tensor cannot be shared: .*\n  hint: pass a dense one"
+        ):
+            kl.launch(DOUBLE, dim=3, inputs=[tensor], outputs=[torch.zeros(3)])

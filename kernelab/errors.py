@@ -65,7 +65,7 @@ def with_article(name: object) -> str:
     return f"{'an' if str(name)[:1].lower() in 'aeio' else 'a'} {name}"
 
 
-_PLURALS = {"entry": "entries", "index": "indices", "launch": "launches"}
+_PLURALS = {"axis": "axes", "entry": "entries", "index": "indices", "launch": "launches"}
 
 
 def counted(number: int, noun: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 
 import kernelab.runtime.host.structarray  # noqa: F401 (makes itself the class of arrays of structs)
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing, near
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError, KernelValueError, a_thing, near
 from kernelab.guidance.bad_calls import show_signature
 from kernelab.host.traced import follow
 from kernelab.lang.structs import Struct
@@ -268,9 +268,19 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
 
 
 def from_other(source: Any, dtype: Any = None) -> array:
-    """An array over the memory of another library's, by DLPack or else by its `__cuda_array_interface__`."""
+    """An array over the memory of another library's, by DLPack or else by its `__cuda_array_interface__`.
+
+    Raises KernelTypeError where that library does not hand the memory over.
+    """
     if hasattr(source, "__dlpack__"):
-        return from_dlpack(source, dtype)
+        try:
+            return from_dlpack(source, dtype)
+        except (BufferError, RuntimeError, ValueError) as problem:
+            if isinstance(problem, KernelError):
+                raise
+            message = f"{a_thing(source)} cannot be shared: {problem}"
+            hint = "pass a dense one, in the memory of the CPU or of a CUDA device"
+            raise KernelTypeError(Diagnostic(message, code="dlpack", hint=hint)) from None
     shared: array = array(source, dtype, copy=False)
     return shared
 

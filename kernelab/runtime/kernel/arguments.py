@@ -177,6 +177,9 @@ class Parameter:
                 f"kl.from_torch({self.name}), and {self.name}.detach() hands over values alone"
             )
             raise self.wrong("a tensor of PyTorch that requires gradients", hint, "grad")
+        if "Tracer" in type(argument).__name__:
+            hint = "let kernelab.interop.jax.function(f) launch the kernel, and pass it as an argument of f"
+            raise self.wrong(f"{described(argument)} of JAX, which has no numbers yet", hint, "type")
         shared = from_other(argument)
         if shared.device.is_cuda:
             return from_other(argument, wanted.elem) if scalar_of(wanted.elem) == shared.dtype else shared
@@ -196,7 +199,7 @@ class Parameter:
             axes = (
                 "" if not components else f", the last ones {components} for the components of {wanted.elem}"
             )
-            hint = f"it needs {wanted.ndim + len(components)} axes{axes}"
+            hint = f"it needs {counted(wanted.ndim + len(components), 'axis')}{axes}"
             raise self.wrong(f"{what} of shape {values.shape}", hint, "shape")
         shared = array(values, wanted.elem, device=CPU, copy=False)
         assert isinstance(shared, array)
