@@ -1,5 +1,6 @@
 """Functions of arrays as SciPy's solvers take them: values and derivatives at NumPy vectors, in float64."""
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,12 +8,13 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import fresh
 from kernelab.autodiff.transforms.transforms import Exact, Layout
-from kernelab.autodiff.transforms.trees import leaves
+from kernelab.autodiff.transforms.trees import leaves, require_callable
 from kernelab.autograd import jacobian
-from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.errors import Diagnostic, KernelTypeError, name_of
 from kernelab.func import hessian, hvp, jacrev
 from kernelab.interop import recorded
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import described
 from kernelab.runtime.host.create import clone
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
@@ -22,11 +24,15 @@ class Problem:
     """What SciPy asks of a function: `fun`, `jac`, `hess`, `hessp`, all at NumPy vectors; see `problem`."""
 
     def __init__(self, f: Callable[..., Any], x0: Any, *, sparse: bool = False, time: bool = False) -> None:
+        require_callable(f)
         examples = x0 if isinstance(x0, tuple | list) and any(isinstance(x, array) for x in x0) else (x0,)
         is_ours = all(isinstance(x, array) for x in examples)
         default = array(shape=(np.size(x0),), dtype=float)
         self.like: Sequence[array] = examples if is_ours else (default,)
         values = [x.numpy().reshape(-1) for x in examples] if is_ours else [np.asarray(x0).reshape(-1)]
+        if any(one.dtype.kind not in "biuf" for one in values):
+            message = f"x0 is {described(x0)}, and has to be real numbers"
+            raise KernelTypeError(Diagnostic(message, code="interop", hint="pass np.array([...]), or arrays"))
         self.x0: Vector = np.concatenate(values).astype(np.float64)
         self.f, self.sparse, self.time = f, sparse, time
         self._layout = Layout(self.like)
@@ -41,10 +47,11 @@ class Problem:
     def fun(self, *arguments: Any) -> Any:
         """The value: a float of a function that returns one number, else a vector."""
         before, x, after = self._taken(arguments)
-        if self._is_loss:  # SciPy asks for the gradient next, most often
+        self._last = None
+        if self._is_loss and _is_solving():  # it asks for the gradient next, most often
             self._last = _Point(self, before, x, after)
             return self._last.value
-        (value,) = self._run(lambda *x: leaves(self.f(*before, *x, *after), self.f), x)
+        (value,) = self._of_one_array(self._run(lambda *x: leaves(self.f(*before, *x, *after), self.f), x), 1)
         return float(value.reshape(-1)[0]) if value.size == 1 else value.reshape(-1)
 
     def jac(self, *arguments: Any) -> Any:
@@ -54,9 +61,11 @@ class Problem:
             return self._sparse(before, x, after)
         if self._is_loss:
             last, self._last = self._last, None
-            return (last if last and last.is_at(arguments) else _Point(self, before, x, after)).gradient()
+            is_kept = last is not None and _is_solving() and last.is_at(arguments)
+            return (last if last and is_kept else _Point(self, before, x, after)).gradient()
         where = tuple(range(len(before), len(before) + len(self.like)))
         rows = self._run(lambda *x: leaves(jacrev(self.f, where)(*before, *x, *after), self.f), x)
+        rows = self._of_one_array(rows, len(self.like))
         whole = np.concatenate([row.reshape(self._outputs(row, k), -1) for k, row in enumerate(rows)], axis=1)
         self._is_loss = len(whole) == 1
         return whole[0] if len(whole) == 1 else whole
@@ -66,6 +75,11 @@ class Problem:
         where = tuple(range(len(self.like)))
         sizes = [int(np.prod(np.shape(part.numpy()))) for part in self.like]
         blocks = self._run(lambda *x: [b for row in hessian(self.f, where)(*x, *args) for b in row], x)
+        if blocks[0].size != sizes[0] * sizes[0]:
+            message = f"hess is that of one number, and {name_of(self.f)} returns several"
+            raise KernelTypeError(
+                Diagnostic(message, code="interop", hint="write problem(lambda x: f(x)[k], x0)")
+            )
         shaped = [block.reshape(sizes[n // len(sizes)], -1) for n, block in enumerate(blocks)]
         return np.block([shaped[n : n + len(sizes)] for n in range(0, len(shaped), len(sizes))])
 
@@ -95,6 +109,14 @@ class Problem:
         """The arrays that `f` takes, with the numbers of vectors."""
         flat = [np.ascontiguousarray(x, np.float64).reshape(-1) for x in vectors]
         return Exact(self.f, flat, self._layout)
+
+    def _of_one_array(self, found: list[Vector], count: int) -> list[Vector]:
+        """What was computed of `f`, which has to return one array."""
+        if len(found) != count:
+            message = f"{name_of(self.f)} returns {len(found) // count} arrays, and SciPy takes one vector"
+            hint = "let it return one array, into which kernels or copies write all"
+            raise KernelTypeError(Diagnostic(message, code="interop", hint=hint))
+        return found
 
     def _outputs(self, block: Vector, k: int) -> int:
         return block.size // max(1, int(np.prod(np.shape(self.like[k].numpy()))))
@@ -128,6 +150,11 @@ class _Point:
     def gradient(self) -> Vector:
         parts = self.exact.run(lambda _: self._pull([self._seed], own=True))
         return np.concatenate([part.reshape(-1) for part in parts])
+
+
+def _is_solving() -> bool:
+    """Whether a solver of SciPy has called: nothing but the vector changes between its calls."""
+    return str(sys._getframe(2).f_globals.get("__name__")).startswith("scipy.")
 
 
 def _bytes_of(x: Any) -> bytes:

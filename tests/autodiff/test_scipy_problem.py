@@ -109,3 +109,37 @@ def test_an_error_within_a_solver_names_the_line_that_called_the_solver() -> Non
         optimize.minimize(p.fun, p.x0, jac=p.jac)
     assert "optimize.minimize(p.fun, p.x0, jac=p.jac)" in str(caught.value)
     assert "squared[len(x)](x)" in str(caught.value)
+
+
+def test_a_gradient_is_that_of_the_values_that_are_there_now() -> None:
+    weights = kl.array([1.0, 1.0, 1.0], dtype=float)
+    p, x = problem(lambda x: (x * x * weights).sum(), np.ones(3)), np.ones(3)
+    for weight in (1.0, 5.0):
+        weights.fill_(weight)
+        assert p.jac(x).tolist() == [2.0 * weight] * 3
+        assert p.fun(x) == 3.0 * weight
+    optimize.minimize(p.fun, x, jac=p.jac, options={"maxiter": 0})
+    weights.fill_(7.0)
+    assert p.jac(x).tolist() == [14.0] * 3
+
+
+def test_a_solver_runs_the_function_once_for_value_and_gradient() -> None:
+    runs: list[int] = []
+    p = problem(lambda x: (runs.append(1), (x * x).sum())[1], np.ones(3))
+    p.jac(p.x0)
+    runs.clear()
+    found = optimize.minimize(p.fun, p.x0, jac=p.jac)
+    assert len(runs) == found.nfev
+
+
+def test_what_no_solver_takes_is_an_error() -> None:
+    several = problem(lambda x: (x, x), np.ones(3))
+    for ask in (several.fun, several.jac):
+        with pytest.raises(kl.KernelTypeError, match="returns 2 arrays, and SciPy takes one vector"):
+            ask(np.ones(3))
+    with pytest.raises(kl.KernelTypeError, match="hess is that of one number, and bands returns several"):
+        problem(bands, np.ones(3)).hess(np.ones(3))
+    with pytest.raises(kl.KernelTypeError, match="x0 is the text 'abc', and has to be real numbers"):
+        problem(bands, "abc")
+    with pytest.raises(kl.KernelTypeError, match="take a Python function, not an int"):
+        problem(3, np.ones(3))  # type: ignore[arg-type]
