@@ -1,6 +1,7 @@
 """`kernelab.interop.jax.function` beside JAX's own gradients."""
 
 import os
+import pickle
 import subprocess
 import sys
 from typing import Any
@@ -27,6 +28,9 @@ def rounded(x: array[float], y: array[float], k: array[int]):
 def gather(x: array[float], index: array[int], y: array[float]):
     i = tid()
     y[i] = x[index[i]] * x[index[i]]
+
+def mirrored(x: array[vec3], y: array[vec3]):
+    y[tid()] = -x[tid()]
 
 def double(x: array[float]):
     i = tid()
@@ -177,3 +181,45 @@ def test_arrays_of_jax_are_read_only_copied_or_not(count: int) -> None:
     f = kj.function(lambda x: (kl.launch(MADE["double"], dim=x.shape, inputs=[x]), x)[1])
     with pytest.raises(kl.LaunchError, match="a read-only one, since the kernel writes it"):
         f(jnp.ones(count))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_integers_are_zeros_and_nothing_runs_twice_where_jax_traces_nothing(compiled: bool) -> None:
+    runs: list[int] = []
+    taken = kj.function(lambda x, index: (runs.append(1), of_gather(x, index))[1])
+    prepared = jax.jit(taken) if compiled else taken
+    assert prepared(jnp.ones(1), jnp.zeros(1, jnp.int32)).tolist() == [1.0]
+    assert len(runs) == 1 + compiled
+
+
+def of_gather(x: Any, index: Any) -> Any:
+    y = kl.zeros_like(x)
+    kl.launch(MADE["gather"], dim=x.shape, inputs=[x, index], outputs=[y])
+    return y
+
+
+def test_an_error_while_jax_traces_says_what_the_function_ran_on() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        jax.jit(kj.function(lambda x, n: x * (1 // int(n.item()))))(X, 3)
+    assert "ran on ones (zeros for integers)" in caught.value.__notes__[0]
+
+
+def test_numbers_of_python_vectors_and_names() -> None:
+    scaled = kj.function(lambda x, s: x * s, forward=True)
+    assert jax.jacfwd(lambda s: scaled(X, s).sum())(2.0) == pytest.approx(float(X.sum()))
+    assert kj.function(MADE["mirrored"])(jnp.ones((2, 3))).tolist() == [[-1.0] * 3] * 2
+    assert pickle.loads(pickle.dumps(kj.function(wave)))(x=X).tolist() == kj.function(wave)(X).tolist()
+
+
+def test_what_jax_traces_is_passed_as_an_argument() -> None:
+    y = kl.zeros(5)
+
+    def closed_over(w: Any) -> Any:
+        return kj.function(lambda x: (kl.launch(MADE["wave"], dim=5, inputs=[w], outputs=[y]), x)[1])(X).sum()
+
+    with pytest.raises(kl.LaunchError, match=r"no numbers yet\n(.*\n)*  hint: .*pass it as an argument of f"):
+        jax.grad(closed_over)(X)
+    with pytest.raises(
+        kl.KernelTypeError, match=r"returned a\w* \w+\n  hint: .* arrays of JAX are arguments"
+    ):
+        jax.grad(lambda w: kj.function(lambda x: x * w)(X).sum())(X)

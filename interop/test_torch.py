@@ -1,5 +1,6 @@
 """`kernelab.interop.torch.function` beside PyTorch's own gradients."""
 
+import pickle
 from typing import Any
 
 import pytest
@@ -28,6 +29,12 @@ def rounded(x: array[float], y: array[float], k: array[int]):
 def gather(x: array[float], index: array[int], y: array[float]):
     i = tid()
     y[i] = x[index[i]] * x[index[i]]
+
+def squares(x: array[vec3], y: array[float]):
+    y[tid()] = dot(x[tid()], x[tid()])
+
+def mirrored(x: array[vec3], y: array[vec3]):
+    y[tid()] = -x[tid()]
 
 def backwards(y: array[float], x: array[float]):
     y[tid()] = x[tid()]
@@ -165,6 +172,32 @@ def test_an_error_within_a_function_names_it_and_the_line_that_called_it() -> No
         return x
 
     f = kt.function(in_place)
-    with pytest.raises(kl.GradientError, match="in_place changes its argument") as caught:
+    with pytest.raises(kl.GradientError, match="in_place changes its argument `x`") as caught:
         f(torch.ones(3, requires_grad=True))
     assert "f(torch.ones(3, requires_grad=True))" in str(caught.value)
+
+
+def test_what_pytorch_writes_down_is_refused_and_what_it_batches_of_old_names_the_way() -> None:
+    f, x = kt.function(wave), torch.linspace(0.1, 1.0, 4)
+    make_fx = pytest.importorskip("torch.fx.experimental.proxy_tensor").make_fx
+    for record in (torch.func.linearize, lambda f, x: make_fx(f)(x)):
+        with pytest.raises(kl.KernelTypeError, match="a function of kernelab would be left out"):
+            record(f, x)
+    with pytest.raises(
+        kl.KernelTypeError, match=r"no numbers of its own(.*\n)*  hint: .*torch\.func\.jacrev"
+    ):
+        torch.autograd.functional.jacobian(f, x, vectorize=True)
+
+
+def test_the_last_axes_of_a_tensor_are_the_components_that_a_kernel_takes() -> None:
+    x = torch.arange(6.0).reshape(2, 3).requires_grad_()
+    kt.function(MADE["squares"])(x).sum().backward()
+    assert x.grad.tolist() == (2.0 * x).tolist()
+    assert kt.function(MADE["mirrored"])(x).tolist() == (-x).tolist()
+
+
+def test_a_function_is_pickled_as_the_call_that_made_it_and_takes_arguments_by_name() -> None:
+    f, x = kt.function(wave), torch.ones(3, requires_grad=True)
+    assert pickle.loads(pickle.dumps(f))(x).tolist() == f(x=x).tolist() == f(x).tolist()
+    with pytest.raises(kl.KernelTypeError, match="take a Python function, not an int"):
+        kt.function(3)  # type: ignore[arg-type]

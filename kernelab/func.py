@@ -60,7 +60,7 @@ __all__ = ["as_numpy", "grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "val
 __getattr__, __dir__ = face(__name__, __all__)
 
 
-class _Made:
+class Made:
     """A function that a transform made of another: it is called as such, and pickled as that call."""
 
     def __init__(self, run: Function, call: partial[Any]) -> None:
@@ -99,7 +99,7 @@ def _made(make: Function, *arguments: Any, **options: Any) -> Callable[[Function
     require_callable(arguments[0])
 
     def mark(run: Function) -> Function:
-        return _Made(wraps(arguments[0])(run), partial(make, *arguments, **options))
+        return Made(wraps(arguments[0])(run), partial(make, *arguments, **options))
 
     return mark
 

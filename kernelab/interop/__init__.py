@@ -14,9 +14,10 @@ from typing import Any
 from kernelab.autodiff.records.adjoint_buffers import filled
 from kernelab.autodiff.transforms.levels import current
 from kernelab.autodiff.transforms.transforms import record
-from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.autodiff.transforms.trees import require_callable
+from kernelab.errors import Diagnostic, KernelTypeError, a_thing
 from kernelab.func import jvp
-from kernelab.lang.types import Array, is_differentiable
+from kernelab.lang.types import Array, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import scalar_of_dtype
 from kernelab.runtime.context.recorder import RECORDER
@@ -40,10 +41,12 @@ def launched(f: Function, dim: Grid = None) -> Function:
     """A function of arrays; of a kernel, the function of its first arguments that launches it.
 
     The kernel's last parameters that it writes are new arrays of zeros, which come back, in the shape of the
-    first argument; `dim` is the grid, by default that shape.  Raises KernelTypeError for a kernel that writes
-    nothing else, or writes before what it reads.
+    first argument; `dim` is the grid, by default that shape.  For a parameter that is an array of vectors or
+    matrices the last axes are the components.  Raises KernelTypeError for a kernel that writes nothing else,
+    or writes before what it reads, and for what is no function.
     """
     if not isinstance(f, Kernel):
+        require_callable(f)
         return f
     types = [parameter.type for parameter in f.plan.parameters]
     count = len(types) - len(f.plan.written)
@@ -53,13 +56,27 @@ def launched(f: Function, dim: Grid = None) -> Function:
         raise KernelTypeError(Diagnostic(message, f.span, "interop", hint=hint))
 
     def call(*inputs: Any) -> Any:
-        first = next(one for one in inputs if isinstance(one, array))
+        inputs = tuple(_of_components(one, type) for one, type in zip(inputs, types, strict=False))
+        first = next((one for one in inputs if isinstance(one, array)), None)
+        if first is None:
+            message = f"`{f.name}` was called without an array, whose shape that of its outputs would be"
+            hint = "write a function that makes the outputs, launches the kernel and returns them"
+            raise KernelTypeError(Diagnostic(message, f.span, "interop", hint=hint))
         outputs = [zeros(first.shape, type.elem) for type in types[count:] if isinstance(type, Array)]
         launch(f, dim=first.shape if dim is None else dim, inputs=inputs, outputs=outputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     call.__name__ = f.name
     return call
+
+
+def _of_components(argument: Any, wanted: Any) -> Any:
+    """An array of numbers whose last axes are the components of the vectors that a kernel takes, as such."""
+    if not isinstance(argument, array) or not isinstance(wanted, Array) or argument.dtype == wanted.elem:
+        return argument
+    parts = shape_of(wanted.elem)
+    fits = argument.dtype == scalar_of(wanted.elem) and argument.shape[wanted.ndim :] == parts
+    return argument.view(wanted.elem) if fits else argument
 
 
 def recorded(
@@ -126,7 +143,7 @@ def results_of(returned: Any) -> tuple[array, ...]:
     arrays = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
     for one in arrays:
         if not isinstance(one, array):
-            message = f"the function returned a {type(one).__name__}"
-            hint = "return an array of kernelab, or a tuple of them"
+            message = f"the function returned {a_thing(one)}"
+            hint = "return an array of kernelab, or a tuple of them; tensors and arrays of JAX are arguments"
             raise KernelTypeError(Diagnostic(message, code="interop", hint=hint))
     return arrays

@@ -9,7 +9,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from kernelab.errors import Diagnostic, KernelTypeError
-from kernelab.func import vmap
+from kernelab.func import Made, vmap
 from kernelab.interop import Function, Grid, copy_of, launched, pullback, pushforward, results_of
 from kernelab.runtime.array.array import array
 
@@ -22,10 +22,10 @@ def function(f: Function, dim: Grid = None, *, forward: bool = False) -> Functio
 
     It has a `custom_vjp`, or with `forward` a `custom_jvp`: JAX gives a function one of them.  Second
     derivatives compute with `kl.func`, too: `jax.grad` of `jax.grad`, and with `forward` `jax.jvp` of
-    `jax.jvp`.  Under `jit` it is a `pure_callback`; `f` runs once on ones while JAX traces, which tells the
-    shapes of its results.  `vmap` runs all lanes in one launch.  Arrays of JAX come without a copy, unless
-    they are small, and are read-only; results are copied.  A kernel is launched over `dim`, as
-    `kernelab.interop.launched` says.
+    `jax.jvp`.  Under `jit` it is a `pure_callback`; while JAX traces, `f` runs once on ones, and zeros for
+    integers, which tells the shapes of its results.  `vmap` runs all lanes in one launch.  Arrays of JAX come
+    without a copy, unless they are small, and are read-only; results are copied.  A kernel is launched over
+    `dim`, as `kernelab.interop.launched` says.
     """
     of_arrays = launched(f, dim)
     several: set[bool] = set()
@@ -39,6 +39,7 @@ def function(f: Function, dim: Grid = None, *, forward: bool = False) -> Functio
         return results_of(returned)
 
     of_jax.__name__ = getattr(f, "__name__", "function")
+    of_jax.__wrapped__ = of_arrays  # type: ignore[attr-defined]
     bridge = _bridge(of_jax, forward)
 
     def call(*args: Any) -> Any:
@@ -46,7 +47,7 @@ def function(f: Function, dim: Grid = None, *, forward: bool = False) -> Functio
         return results if several == {True} else results[0]
 
     call.__name__ = of_jax.__name__
-    return call
+    return Made(call, partial(function, f, dim, forward=forward))
 
 
 def _bridge(f: Function, forward: bool, copied: Callable[[int], bool] = lambda n: False) -> Function:
@@ -97,9 +98,10 @@ def _with_jvp(f: Function, run: Function) -> Function:
         return _bridge(pushforward(f, count, floats), True)
 
     @bridge.defjvp  # type: ignore[untyped-decorator, unused-ignore]
-    def push(primals: Any, dots: Any) -> Any:
+    def push(given: Any, dots: Any) -> Any:
+        primals = tuple(map(_as_array, given))
         floats, results = _floats(primals), bridge(*primals)
-        pushed = tangents(len(primals), floats)(*primals, *(dots[n] for n in floats))
+        pushed = tangents(len(primals), floats)(*primals, *(_as_array(dots[n]) for n in floats))
         moving = _floats(results)
         return results, tuple(dot if n in moving else _nothing(dot) for n, dot in enumerate(pushed))
 
@@ -115,7 +117,7 @@ def _floats(arrays: Sequence[Any]) -> tuple[int, ...]:
     return tuple(n for n, one in enumerate(arrays) if jnp.issubdtype(one.dtype, jnp.floating))
 
 
-def _has_jax(like: jax.ShapeDtypeStruct) -> bool:
+def _has_jax(like: Any) -> bool:
     """Whether JAX has numbers of this type as it is set now."""
     return bool(jax.dtypes.canonicalize_dtype(like.dtype) == like.dtype)
 
@@ -135,9 +137,14 @@ def _callback(f: Function, copied: Callable[[int], bool]) -> Function:
 
     @cache
     def results(*like: jax.ShapeDtypeStruct) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """What `f` returns for arrays of these shapes: it runs on ones."""
-        ones = (np.ones(one.shape, one.dtype) for one in like)
-        outputs = host([one.ndim for one in like], *ones)
+        """What `f` returns for arrays of these shapes: it runs on ones, and zeros for integers."""
+        makes = (np.ones if jnp.issubdtype(one.dtype, jnp.floating) else np.zeros for one in like)
+        numbers = (make(one.shape, one.dtype) for make, one in zip(makes, like, strict=True))
+        try:
+            outputs = host([one.ndim for one in like], *numbers)
+        except Exception as problem:
+            problem.add_note(f"while JAX traced it, {f.__name__} ran on ones (zeros for integers)")
+            raise
         return tuple(jax.ShapeDtypeStruct(one.shape, one.dtype) for one in outputs)
 
     @cache
@@ -145,10 +152,12 @@ def _callback(f: Function, copied: Callable[[int], bool]) -> Function:
         return partial(host, ndims)
 
     def run(*arrays: Any) -> Any:
-        like = results(*(jax.ShapeDtypeStruct(one.shape, one.dtype) for one in arrays))
         called = at(*(one.ndim for one in arrays))
-        if not _are_traced(arrays) and all(map(_has_jax, like)):  # without a detour over its device
-            return tuple(jnp.array(one) for one in called(*arrays))
+        if not _are_traced(arrays):  # without a detour over its device
+            outputs = called(*arrays)
+            if all(map(_has_jax, outputs)):
+                return tuple(jnp.array(one) for one in outputs)
+        like = results(*(jax.ShapeDtypeStruct(one.shape, one.dtype) for one in arrays))
         return jax.pure_callback(called, like, *arrays, vmap_method="expand_dims")
 
     return run

@@ -1,14 +1,18 @@
 """Functions of arrays as functions of PyTorch's tensors, differentiated by both, to any order."""
 
 import inspect
+import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from kernelab.func import vmap
+from kernelab.errors import KernelTypeError
+from kernelab.func import Made, vmap
 from kernelab.interop import Function, Grid, copy_of, launched, pullback, pushforward, recorded, results_of
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.host.foreign import from_torch, host_of, to_torch
 from kernelab.runtime.memory.memory import youngest
 
@@ -28,7 +32,6 @@ def function(f: Function, dim: Grid = None) -> Function:
     """
     of_arrays, name = launched(f, dim), getattr(f, "__name__", "function")
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
     def call(*args: Any) -> Any:
         places = [n for n, argument in enumerate(args) if isinstance(argument, torch.Tensor)]
         several: list[bool] = []
@@ -42,13 +45,17 @@ def function(f: Function, dim: Grid = None) -> Function:
             return results_of(returned)
 
         of_tensors.__name__ = name
+        if len(places) == len(args):  # messages call arguments as `f` does
+            of_tensors.__wrapped__ = of_arrays  # type: ignore[attr-defined]
         tensors = [args[n] for n in places]
         traced = [n for n, t in enumerate(tensors) if t.requires_grad] if torch.is_grad_enabled() else []
         results = _Bridge.apply(_Traced(of_tensors, traced) if traced else of_tensors, *tensors)
         return results if several[-1] else results[0]
 
     call.__name__ = name
-    return call  # type: ignore[no-any-return, unused-ignore]
+    made = Made(call, partial(function, f, dim))
+    made.run = torch.compiler.disable(call)
+    return made
 
 
 class _Traced:
@@ -79,12 +86,29 @@ class _Traced:
 
 
 def _shared(tensor: Any) -> array:
-    return from_torch(tensor.detach(), requires_grad=False)
+    return from_torch(_values(tensor), requires_grad=False)
+
+
+def _values(tensor: Any) -> Any:
+    """A tensor without its graph; raises KernelTypeError for one that has no numbers of its own."""
+    proxies = sys.modules.get("torch.fx.experimental.proxy_tensor")
+    if proxies is not None and proxies.get_proxy_mode() is not None:
+        message = (
+            "PyTorch writes this call down to run it again, and a function of kernelab would be left out"
+        )
+        hint = "for torch.func.linearize take torch.func.jvp; leave the call out of make_fx and torch.export"
+        raise refusal(KernelTypeError, message, "interop", hint)
+    try:
+        return tensor.detach()
+    except RuntimeError as problem:
+        message = f"this tensor has no numbers of its own: {problem}"
+        hint = "for vectorize=True and is_grads_batched=True take torch.func.jacrev, hessian and vmap"
+        raise refusal(KernelTypeError, message, "interop", hint) from None
 
 
 def _copied(tensor: Any) -> array:
     """An array with the numbers of a tensor, in memory of its own."""
-    return copy_of(host_of(tensor)) if tensor.device.type == "cpu" else _shared(tensor.clone())
+    return copy_of(host_of(_values(tensor))) if tensor.device.type == "cpu" else _shared(tensor.clone())
 
 
 class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
