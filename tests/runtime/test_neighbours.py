@@ -142,3 +142,29 @@ def test_functions_of_numpy_compute_with_the_values() -> None:
     x = kl.array([3.0, 4.0], dtype=float)
     assert np.linalg.norm(x) == 5.0
     assert np.concatenate([x, x]).tolist() == [3.0, 4.0, 3.0, 4.0]
+
+
+def test_functions_of_numpy_write_into_an_array_or_say_what_they_take() -> None:
+    x, y = kl.array([3.0, 4.0], dtype=float), kl.zeros(2)
+    assert np.cumsum(x, out=y) is y
+    assert y.list() == [3.0, 7.0]
+    assert np.add(x, 1, out=np.zeros(2), where=kl.array([True, False])).tolist() == [4.0, 0.0]
+    for call in (
+        lambda: np.copyto(y, 1.0),
+        lambda: np.put(y, [0], 1.0),
+        lambda: np.fill_diagonal(kl.zeros((2, 2)), 1.0),
+    ):
+        with pytest.raises(
+            kl.KernelTypeError, match=r"np\.\w+ does not take .*\n  hint: .*pass x\.numpy\(\)"
+        ):
+            call()
+
+
+def test_what_a_function_of_numpy_writes_cuts_the_chain_with_a_warning() -> None:
+    x, y, z = (kl.ones(2, requires_grad=True) for _ in range(3))
+    with kl.Tape() as tape:
+        MADE["double"][2](x, y)
+        np.cumsum(y, out=y)
+        MADE["double"][2](y, z)
+    with pytest.warns(kl.KernelWarning, match="no gradient flows through `y` here"):
+        tape.backward(grads={z: kl.ones_like(z)})

@@ -307,9 +307,9 @@ class Exchange(Gradients):
                 return hooks.matmul(*inputs)
             if symbol:
                 return hooks.operate(symbol, inputs)
-        arrays = [one for one in inputs if isinstance(one, Exchange)]
-        origins = tuple(chain.from_iterable(look_at(one) for one in arrays))
-        values = [one.__array__() if isinstance(one, Exchange) else one for one in inputs]
+        options = {name: _values(value) for name, value in options.items()}  # `where` may be an array, too
+        origins = tuple(chain.from_iterable(look_at(one) for one in inputs if isinstance(one, Exchange)))
+        values = [_values(one) for one in inputs]
         into = tuple(one.seen().copy() if isinstance(one, Exchange) else one for one in out)
         result = getattr(ufunc, method)(*values, **options, **({"out": into} if into else {}))
         for target, written in zip(out, into, strict=True):
@@ -320,9 +320,23 @@ class Exchange(Gradients):
         return traced(result, origins)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Apply one of NumPy's functions to the elements, such as ``np.dot(x, y)``."""
+        """Apply one of NumPy's functions to the elements: ``np.dot(x, y)``; ``out=x`` assigns.
+
+        Raises KernelTypeError where NumPy takes none but its own arrays.
+        """
         origins = tuple(chain.from_iterable(look_at(each) for each in _exchanged((args, kwargs))))
-        return traced(func._implementation(*args, **kwargs), origins)
+        out = kwargs.get("out")
+        into = {"out": out.seen().copy()} if isinstance(out, Exchange) else {}
+        try:
+            result = traced(func._implementation(*args, **kwargs | into), origins)
+        except (TypeError, AttributeError) as problem:
+            message = f"np.{func.__name__} does not take these arguments: {str(problem).splitlines()[0]}"
+            hint = "where it wants an array of NumPy pass x.numpy(), which has the same memory on the CPU"
+            raise KernelTypeError(Diagnostic(message, code="numpy", hint=hint)) from None
+        if not into:
+            return result
+        out.assign(traced(into["out"], origins))
+        return out
 
     def __jax_array__(self) -> Any:
         """A copy for JAX, whose arrays never change: ``jnp.asarray(x)``."""
@@ -445,6 +459,10 @@ class Exchange(Gradients):
     def mark_write(self) -> None:
         """Say that other code is about to change the elements: tapes that need them save them first."""
         self.allocation.will_write(self)
+
+
+def _values(value: Any) -> Any:
+    return value.__array__() if isinstance(value, Exchange) else value
 
 
 def _exchanged(values: Any) -> Iterator[Exchange]:
