@@ -91,3 +91,10 @@ def test_a_task_beyond_the_limit_of_memory_ends_with_what_dask_says_of_it() -> N
         with pytest.raises(KilledWorker):
             kl.distributed.map(greedy, [200])
         assert kl.distributed.map(len, ["here"]) == [4]
+
+
+def test_workers_may_come_after_the_call() -> None:
+    square = kl.compile("def square(x: float):\n    return x * x\n")["square"]
+    with cluster(0) as client:
+        client.cluster.adapt(minimum=0, maximum=1)
+        assert kl.distributed.sweep(square, {"x": [3.0]}).values.tolist() == [[3.0, 9.0, 6.0]]

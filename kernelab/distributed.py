@@ -14,10 +14,10 @@ import pickle
 import platform
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from importlib import import_module
-from inspect import getclosurevars, unwrap
+from inspect import getclosurevars, signature, unwrap
 from typing import Any
 from uuid import uuid4
 
@@ -30,20 +30,23 @@ from kernelab.autodiff.checks.witnesses import Tolerance
 from kernelab.autodiff.jacobians.sparse import Problem, Reading, seeds_of, sparse_jacobian
 from kernelab.autodiff.jacobians.subject import of_function
 from kernelab.autodiff.tape.tape import Tape
+from kernelab.autodiff.transforms.trees import is_whole, require_callable
 from kernelab.backend.common.compiler import find_compiler
 from kernelab.errors import (
     Diagnostic,
     GradientError,
+    KernelError,
     KernelTypeError,
     KernelValueError,
     KernelWarning,
     MissingPackageError,
+    a_thing,
     name_of,
 )
-from kernelab.lang.types import scalar_of
+from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.conversion import value_type
-from kernelab.runtime.context.recorder import warn_at
+from kernelab.runtime.context.conversion import described, value_type
+from kernelab.runtime.context.recorder import caller, warn_at
 from kernelab.runtime.host.create import clone
 from kernelab.runtime.kernel.pickling import version
 from kernelab.settings import Settings, changed_settings, settings
@@ -74,8 +77,15 @@ def client(*, need_compiler: bool = False) -> Any:
         count = len(dask.scheduler_info()["workers"])
         message = f"no client of Dask: started {count} local workers, dashboard at {dask.dashboard_link}"
         warn_at(message, "cluster", "for other workers make a dask.distributed.Client first")
+    if dask.asynchronous:
+        message = "the current client of Dask is asynchronous, and kernelab.distributed waits for results"
+        raise KernelValueError(Diagnostic(message, code="cluster", hint="make one without asynchronous=True"))
     here, alone = _versions(), []
-    for place, (versions, compiles) in dask.run(_look, _PROCESS).items():
+    for place, found in dask.run(_look, on_error="return").items():
+        if isinstance(found, Exception):
+            message, hint = f"the worker {place} cannot run kernelab: {found}", f"install {here} there"
+            raise KernelValueError(Diagnostic(message, code="version", hint=hint))
+        versions, compiles = found
         if versions != here:
             message = f"the worker {place} has {versions}, and this process {here}"
             hint = "install the same versions on both sides"
@@ -103,10 +113,8 @@ def _versions() -> str:
     return f"kernelab {version()} and Python {platform.python_version()}"
 
 
-def _look(client_process: str) -> tuple[str, bool]:
-    """What a worker has; from then on its warnings of kernels are given by its clients."""
-    if client_process != _PROCESS:
-        warnings.showwarning = _warn_clients
+def _look() -> tuple[str, bool]:
+    """What a worker has."""
     return _versions(), find_compiler() is not None
 
 
@@ -133,12 +141,23 @@ class _Task:
 
 def _sent(f: Function) -> _Task:
     """A function that runs under the settings of the process that sent it."""
-    return _Task(name_of(f), _run_under, settings(), f)
+    return _Task(name_of(f), _run_under, _PROCESS, settings(), f)
 
 
-def _run_under(sender: Settings, f: Function, *args: Any) -> Any:
+def _run_under(client_process: str, sender: Settings, f: Function, *args: Any) -> Any:
+    """Call a function on a worker, which may have come later; its warnings of kernels go to the clients."""
+    if client_process != _PROCESS:
+        warnings.showwarning = _warn_clients
     with changed_settings(**asdict(sender)):
-        return f(*args)
+        try:
+            return f(*args)
+        except KernelError as error:
+            dask = caller().span.source.label  # whose line is not the user's
+            diagnostics = error.diagnostics
+            told = (
+                replace(d, span=None) if d.span and d.span.source.label == dask else d for d in diagnostics
+            )
+            raise type(error)(*told) from None
 
 
 def _kept(f: Function) -> _Task:
@@ -166,14 +185,29 @@ def map(f: Function, xs: Iterable[Any]) -> list[Any]:
 
 
 def _gathered(f: Function, *columns: Sequence[Any]) -> list[Any]:
-    workers = client()
-    futures = workers.map(_sent(f), *columns, key=_key(f), pure=False)
+    workers, futures = client(), []
     try:
+        futures = workers.map(_sent(f), *columns, key=_key(f), pure=False)
         results: list[Any] = workers.gather(futures)
-    except BaseException:
+    except BaseException as problem:
         workers.cancel(futures)
+        if isinstance(problem, TypeError) and "serialize" in str(problem):
+            _refuse_arguments(f, columns)
         raise
     return results
+
+
+def _refuse_arguments(f: Function, columns: Sequence[Sequence[Any]]) -> None:
+    for value in itertools.chain.from_iterable(columns):
+        if reason := _obstacle(value):
+            message = f"{a_thing(value)} cannot travel to another process as an argument of {name_of(f)}"
+            hint = "pass what it is made of, and make it in the function"
+            raise KernelTypeError(Diagnostic(f"{message}: {reason}", code="pickle", hint=hint)) from None
+
+
+def _threads() -> int:
+    """The threads of all workers, of which none may have come yet."""
+    return int(sum(client().nthreads().values())) or 1
 
 
 def _held(value: Any) -> Any:
@@ -193,6 +227,7 @@ def _key(f: Function) -> str:
 
 def require_travel(f: Function) -> None:
     """Raise KernelTypeError for a function that no other process can get, with the name of what it holds."""
+    require_callable(f)
     reason = _obstacle(f)
     if reason is None:
         return
@@ -263,6 +298,10 @@ def vmap(f: Function, x: Any) -> Any:
     tells the shape and dtype of its result.
     """
     require_travel(f)
+    if not isinstance(x, arrays.Array):
+        hint = "make one: dask.array.from_array(x, chunks=...); kl.func.vmap takes arrays of kernelab"
+        message = f"vmap takes a dask.array, not {a_thing(x)}"
+        raise KernelTypeError(Diagnostic(message, code="blocks", hint=hint))
     client()
     block = _sent(_kept(_Task(name_of(f), _lanes, func.vmap(f))))
     one = block(np.ones((1, *x.shape[1:]), x.dtype))
@@ -279,8 +318,17 @@ def vmap(f: Function, x: Any) -> Any:
 
 
 def _lanes(mapped: Function, values: Any) -> Any:
-    """A mapped function of an array of NumPy."""
-    return mapped(array(values)).numpy()
+    """A mapped function of an array of NumPy, of which a block may have nothing."""
+    if not len(values):
+        return _lanes(mapped, np.ones((1, *values.shape[1:]), values.dtype))[:0]
+    return _one_array(mapped, mapped(array(values))).numpy()
+
+
+def _one_array(f: Function, returned: Any) -> array:
+    if not isinstance(returned, array):
+        message = f"{name_of(f)} returned {a_thing(returned)}, and blocks are put together of arrays"
+        raise KernelTypeError(Diagnostic(message, code="blocks", hint="return one array of kernelab"))
+    return returned
 
 
 def jacobian(f: Function, x: array, blocks: int = 0, *, rows: bool = False, sparse: bool = False) -> Any:
@@ -293,12 +341,19 @@ def jacobian(f: Function, x: array, blocks: int = 0, *, rows: bool = False, spar
     `f` uses count as they are now.
     """
     require_travel(f)
-    count = blocks or sum(client().nthreads().values())
+    if not isinstance(x, array) or x.ndim != 1 or not is_differentiable(x.dtype):
+        shown = x.type if isinstance(x, array) else described(x)
+        message = f"jacobian takes an array of floats of one dimension, not {shown}"
+        raise KernelTypeError(Diagnostic(message, code="blocks", hint="make one: kl.array(..., dtype=float)"))
+    if not is_whole(blocks) or blocks < 0:
+        message = f"blocks={blocks!r} is not a number of blocks"
+        raise KernelValueError(Diagnostic(message, code="blocks", hint="pass 1 or more"))
+    count = blocks or _threads()
     if sparse:
         matrix = sparse_jacobian(_Colored(f, x, count), 0, 0)
         if matrix is not None:
             return matrix.tocsr()
-    there = f(x)
+    there = _one_array(f, f(x))
     whole, size = (len(there), len(x)) if rows else (len(x), len(there))
     ends = np.linspace(0, whole, max(1, min(whole, count)) + 1).astype(int).tolist()
     spans = [*itertools.pairwise(ends)]
@@ -377,7 +432,7 @@ def gradcheck_tape(tape: Tape, *, fast: Fast = "auto", raise_exception: bool = T
 
 def _by_parts(f: Function, each: Iterator[tuple[Any, ...]]) -> list[Any]:
     """The results of `f`; the arguments are made some at a time, for together they may be large."""
-    size, results = 8 * sum(client().nthreads().values()), list[Any]()
+    size, results = 8 * _threads(), list[Any]()
     while part := [*itertools.islice(each, size)]:
         results += _gathered(f, *zip(*part, strict=True))
     return results
@@ -398,15 +453,38 @@ def sweep(
     import pandas
 
     require_travel(f)
+    _require_grid(f, grid, gradients)
     kind = float if dtype is float else scalar_of(value_type(dtype)).dtype.type
     points = [*itertools.product(*([kind(v) for v in values] for values in grid.values()))]
-    workers = client()
-    size = max(1, math.ceil(len(points) / (4 * sum(workers.nthreads().values()))))
+    size = max(1, math.ceil(len(points) / (4 * _threads())))
     parts = [points[n : n + size] for n in range(0, len(points), size)]
     task = _Task(f"sweep of {name_of(f)}", _points, f, gradients)
     evaluated = [row for rows in _gathered(task, parts) for row in rows]
     columns = [*grid, "value", *(f"d_{name}" for name in grid if gradients)]
     return pandas.DataFrame([(*at, *row) for at, row in zip(points, evaluated, strict=True)], columns=columns)
+
+
+def _require_grid(f: Function, grid: Any, gradients: bool) -> None:
+    """Raise KernelTypeError or KernelValueError for a grid that would be read as something else."""
+    if not isinstance(grid, Mapping) or not grid or not all(np.ndim(values) == 1 for values in grid.values()):
+        message = "a grid is a dict from names to sequences of numbers"
+        hint = 'write sweep(f, {"mass": [1.0, 2.0], "speed": np.linspace(0.0, 1.0, 5)})'
+        raise KernelTypeError(Diagnostic(message, code="grid", hint=hint))
+    columns = ["value", *(f"d_{name}" for name in grid if gradients)]
+    twice = next((name for name in grid if name in columns), None)
+    if twice is not None:
+        message = f"`{twice}` of the grid is a column of the result, too"
+        raise KernelValueError(Diagnostic(message, code="grid", hint="call it otherwise: the order counts"))
+    try:
+        names = [*signature(f).parameters]
+    except (TypeError, ValueError):  # what Python cannot look into is called by position
+        return
+    moved = next((name for n, name in enumerate(grid) if name in names and names.index(name) != n), None)
+    if moved is not None:
+        message = f"`{moved}` is parameter {names.index(moved) + 1} of {name_of(f)}, and name "
+        message += f"{[*grid].index(moved) + 1} of the grid, whose order counts"
+        hint = f"write the grid in the order of the parameters: {', '.join(names[: len(grid)])}"
+        raise KernelValueError(Diagnostic(message, code="grid", hint=hint))
 
 
 def _points(f: Function, gradients: bool, points: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:

@@ -123,6 +123,45 @@ def test_a_function_that_cannot_travel_is_named_with_the_reason(workers: Client)
     lock = threading.Lock()
     with pytest.raises(kl.KernelTypeError, match=r"cannot travel to another process, for it uses `lock`"):
         kl.distributed.map(lambda x: lock.locked(), [1])
+    with pytest.raises(kl.KernelTypeError, match="take a Python function, not an int"):
+        kl.distributed.map(3, [1])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("grid", "found"),
+    [
+        ({"speed": [1.0], "mass": [2.0]}, "`speed` is parameter 2 of kinetic, and name 1 of the grid"),
+        ({"value": [1.0], "speed": [2.0]}, "`value` of the grid is a column of the result, too"),
+        ({"mass": 1.0}, "a grid is a dict from names to sequences of numbers"),
+        ([[1.0]], "a grid is a dict from names to sequences of numbers"),
+    ],
+)
+def test_a_grid_that_would_be_read_as_something_else_is_an_error(grid: Any, found: str) -> None:
+    kinetic = kl.compile("def kinetic(mass: float, speed: float):\n    return mass * speed * speed\n")
+    with pytest.raises(kl.KernelError, match=found):
+        kl.distributed.sweep(kinetic["kinetic"], grid)
+
+
+def test_what_is_put_together_of_blocks_is_one_array(workers: Client) -> None:
+    x, blocks = numbers(1)[0], dask.array.ones((4, 3), chunks=2, dtype=np.float32)
+    with pytest.raises(kl.KernelTypeError, match=r"vmap takes a dask\.array, not a NumPy array"):
+        kl.distributed.vmap(wave, np.ones((2, 3)))
+    for make in (lambda f: kl.distributed.vmap(f, blocks), lambda f: kl.distributed.jacobian(f, x, 2)):
+        with pytest.raises(
+            kl.KernelTypeError, match="returned a tuple, and blocks are put together of arrays"
+        ):
+            make(lambda x: (x, x))
+    with pytest.raises(kl.KernelTypeError, match=r"floats of one dimension, not array2d\[float32\]"):
+        kl.distributed.jacobian(wave, kl.ones((2, 2)), 2)
+    with pytest.raises(kl.KernelValueError, match="blocks=-1 is not a number of blocks"):
+        kl.distributed.jacobian(wave, x, -1)
+
+
+def test_a_block_of_an_array_of_dask_may_have_nothing(workers: Client) -> None:
+    values = np.arange(6, dtype=np.float32).reshape(3, 2)
+    x = dask.array.from_array(values, chunks=(1, 2))
+    mapped = kl.distributed.vmap(wave, x[x[:, 0] > 1.0])
+    np.testing.assert_allclose(mapped.compute(), (np.sin(values) * values)[1:], rtol=1e-5)
 
 
 def test_settings_hold_on_workers_and_their_warnings_come_back(
@@ -341,3 +380,14 @@ def test_each_worker_has_a_device_which_is_its_first(workers: Client) -> None:
     used = workers.run(unplug).values()
     assert len({pid for pid, _ in used}) == 2
     assert sum(launches for _, launches in used) > 0
+
+
+def test_an_error_that_has_no_line_of_the_users_names_none_of_dask(workers: Client) -> None:
+    with pytest.raises(kl.GradientError, match=r"returned 3 elements of float32, .*\n  hint: add them up"):
+        kl.distributed.sum_gradients(lambda a, chunk: a * chunk, numbers(1)[0], numbers(1))
+
+
+def test_an_argument_that_cannot_travel_is_named(workers: Client) -> None:
+    lock = threading.Lock()
+    with pytest.raises(kl.KernelTypeError, match="a lock cannot travel to another process as an argument of"):
+        kl.distributed.map(lambda x: 1, [lock])
