@@ -78,3 +78,13 @@ def test_a_tensor_without_memory_of_its_own_is_an_error() -> None:
             kl.KernelTypeError, match=r"a Tensor cannot be shared: .*\n  hint: pass a dense one"
         ):
             kl.launch(DOUBLE, dim=3, inputs=[tensor], outputs=[torch.zeros(3)])
+
+
+def test_what_a_launch_overwrites_of_a_graph_of_pytorch_is_an_error_there() -> None:
+    weight, x = torch.ones(3, requires_grad=True), torch.ones(3)
+    y = weight * x
+    kl.launch(DOUBLE, dim=3, inputs=[torch.ones(3)], outputs=[x])
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    with torch.inference_mode():
+        kl.launch(DOUBLE, dim=3, inputs=[x], outputs=[torch.zeros(3)])

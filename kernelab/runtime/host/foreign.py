@@ -145,6 +145,12 @@ def from_ptr(
     return result
 
 
+def tell_torch(t: Any) -> None:
+    """Count a write to a tensor: where PyTorch's backward needs what was there, PyTorch raises."""
+    if not t.is_inference():
+        _torch().autograd.graph.increment_version(t)
+
+
 def dtype_from_numpy(numpy_dtype: Any) -> Scalar:
     """The type of numbers that NumPy calls by this dtype; raises KernelTypeError where there is none."""
     return type_of_numpy(numpy_dtype)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LaunchConfig
 from kernelab.data_classes import dataclass
 from kernelab.runtime.array.array import Gathered, array
+from kernelab.runtime.host.foreign import tell_torch
 from kernelab.runtime.kernel.arguments import (
     Parameter,
     wrong_count,
@@ -45,6 +46,8 @@ def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
             i = len(parts) - before
             arguments[i], packed = plan.parameters[i].convert(argument)
             parts.append(packed)
+            if i in plan.written and type(argument).__module__.partition(".")[0] == "torch":
+                tell_torch(argument)
     for i in plan.written:
         memory = arguments[i].allocation
         if not memory.writable or memory.folded or arguments[i].__class__ is not array:
