@@ -372,7 +372,7 @@ def as_numpy(func: Function, *like: array, dtype: Any = float) -> Function:
     """
     for k, example in enumerate(like):
         require_array(example, f"as_numpy(): example {k} is")
-    if isinstance(func, _Made) and func._call.func in (grad, value_and_grad):
+    if isinstance(func, Made) and func._call.func in (grad, value_and_grad):
         made, name = func._call.func.__name__, name_of(func._call.args[0])
         message = f"as_numpy() takes the gradient itself, and was given {made} of {name}"
         raise refusal(KernelTypeError, message, "transform", f"write as_numpy({name})")

@@ -78,3 +78,28 @@ run('inner', B.flatten(), B.flatten(), 0)
 run('down', B.flatten(), B.flatten(), 3)
 sort_pairs(B[0, 1:4], A[0:3])
 """)
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        (
+            "def k(x: array[float], y: array[float]):\n    for i in range(x.shape[:0]):\n        y[i] = 1.0",
+            "a tuple of",
+        ),
+        ("class G:\n    ...\ndef k(g: array[G]):\n    g[0].v[0] = 1.0", "G has no fields"),
+        ("class G:\n    ...\nclass H:\n    g: G\ndef k(h: array[H]):\n    h[0].g.v = 1.0", "G has no fields"),
+        (
+            "def k(y: array[float]):\n    i = tid()\n    y[i] = vector(length=0, dtype=float)[i]",
+            "no components",
+        ),
+        ("def k(x: array[vec3], y: array[float]):\n    y[0] = x[()].y", "no index in these brackets"),
+        (
+            "@kernel(check=vec3(1.0, 2.0, 3.0))\ndef k(y: array[float]):\n    y[0] = 1.0",
+            'check is "full" or None',
+        ),
+    ],
+)
+def test_a_cell_that_is_no_program_is_refused_at_its_line(cell: str, said: str) -> None:
+    with pytest.raises(kl.KernelError, match=said):
+        kl.compile(cell, {"vec3": kl.vec3})

@@ -92,6 +92,14 @@ def leaves(type: AnyType, name: str) -> Iterator[Leaf]:
             yield Leaf(name, type)
 
 
+def empty_inside(struct: Struct) -> Struct | None:
+    """The first struct without fields in one, which may be itself."""
+    if not struct.fields:
+        return struct
+    inner = (empty_inside(entry.type) for entry in struct.fields if isinstance(entry.type, Struct))
+    return next((empty for empty in inner if empty is not None), None)
+
+
 def array_inside(struct: Struct) -> str | None:
     """The name of a field, or of a field's field, that is an array; None if there is none."""
     names = (leaf.name for leaf in leaves(struct, "") if isinstance(leaf.type, Array))

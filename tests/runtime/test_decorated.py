@@ -95,7 +95,7 @@ def test_annotations_mean_what_python_made_of_them() -> None:
 
 
 def test_an_array_holds_no_structs_without_fields() -> None:
-    with pytest.raises(KernelTypeError, match="an array cannot hold Nothing: it has no fields"):
+    with pytest.raises(KernelTypeError, match="an array cannot hold Nothing: Nothing has no fields"):
         kl.zeros(2, dtype=Nothing)
 
 

@@ -261,4 +261,6 @@ def effective_options(options: Mapping[str, Any]) -> dict[str, Any]:
     chosen = [stated.get("enable_backward") for stated in (options, inside)]
     said = [bool(backward) for backward in chosen if backward is not None]
     check = options.get("check")
-    return ({"enable_backward": said[0]} if said else {}) | ({"check": check} if check else {})
+    return ({"enable_backward": said[0]} if said else {}) | (
+        {"check": check} if isinstance(check, str) else {}
+    )

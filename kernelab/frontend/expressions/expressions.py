@@ -109,7 +109,9 @@ def number(frame: Frame, node: ast.expr) -> Weak | Typed:
 
 def _selection(frame: Frame, node: ast.Subscript | ast.Attribute) -> Meaning:
     match node:
-        case ast.Subscript(value=ast.Attribute(value=inner, attr="shape"), slice=axis):
+        case ast.Subscript(value=ast.Attribute(value=inner, attr="shape"), slice=axis) if not isinstance(
+            axis, ast.Slice
+        ):
             base = frame.value(inner)
             if isinstance(base, ArrayRef):
                 return reads.extent(frame, base, frame.value(axis), axis)

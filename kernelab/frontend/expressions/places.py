@@ -224,10 +224,10 @@ def refuse_component(frame: Frame, base: Meaning, group: Sequence[ast.expr], nod
     """Raise Mistake where `.x` follows a value that is not a vector."""
     if isinstance(base, Typed) and isinstance(base.type, Vec):
         return
-    match group[0]:
-        case Component(value=number):
+    match group:
+        case [Component(value=number), *_]:
             name = COMPONENTS[int(str(number))]
-        case Swizzle(letters=name):
+        case [Swizzle(letters=name), *_]:
             pass
         case _:
             return
@@ -263,6 +263,8 @@ def component_atoms(frame: Frame, type: Value, indices: Sequence[ast.expr]) -> t
 
 def _component_index(frame: Frame, node: ast.expr, extent: int, type: Value) -> Atom:
     atom = index(frame, node)
+    if not extent:
+        raise frame.error(node, f"{type} has no components", "value")
     if isinstance(atom, Const):
         number = int(atom.value)
         if not -extent <= number < extent:
@@ -298,8 +300,8 @@ def _item(frame: Frame, items: Sequence[Meaning], group: Sequence[ast.expr]) -> 
                 return chosen
     last = len(items) - 1
     message = f"a tuple of {len(items)} is indexed by a constant from 0 to {last}"
-    hint = "where its items are of one type, the index may be a variable"
-    raise frame.error(group[0], message, hint=hint)
+    of_one = "where its items are of one type, the index may be a variable"
+    raise frame.error(group[0], message, hint="take its items one by one" if is_slice else of_one)
 
 
 def _chosen_item(frame: Frame, items: Sequence[Meaning], index: Atom, node: ast.expr) -> Meaning | None:

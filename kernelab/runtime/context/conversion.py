@@ -19,7 +19,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thi
 from kernelab.host.traced import untraced
 from kernelab.host.values import refuse_mask, type_of
 from kernelab.lang.rounding import largest, require, rounded, widened
-from kernelab.lang.structs import Struct, StructArray, array_inside, layout
+from kernelab.lang.structs import Struct, StructArray, array_inside, empty_inside, layout
 from kernelab.lang.types import (
     BY_DTYPE,
     LARGEST,
@@ -185,11 +185,11 @@ def array_type(elem: Any, ndim: int) -> Any:
     """The type of arrays of `elem`; one object for each, so that a launch may compare by identity."""
     if not isinstance(elem, Struct):
         return Array(_with_size(elem), ndim)
-    if not elem.fields:
-        hint = "give it a field, or pass an array of numbers"
-        raise KernelTypeError(
-            Diagnostic(f"an array cannot hold {elem}: it has no fields", hint=hint, code="dtype")
-        )
+    empty = empty_inside(elem)
+    if empty is not None:
+        message = f"an array cannot hold {elem}: {empty} has no fields"
+        hint = f"give {empty} a field, or pass an array of numbers"
+        raise KernelTypeError(Diagnostic(message, hint=hint, code="dtype"))
     inside = array_inside(elem)
     if inside is not None:
         message = f"an array cannot hold {elem}: its field {inside} is an array"
