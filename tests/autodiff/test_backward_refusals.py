@@ -73,7 +73,7 @@ def test_a_chain_through_integers_only_is_refused() -> None:
     with kl.Tape() as tape:
         kernels["above"][1](x, n)
         kernels["gather"][1](kl.ones(2), n, y)
-    with pytest.raises(kl.TapeError, match="does not depend on any array"):
+    with pytest.raises(kl.TapeError, match="it only picks an element, and that has derivative 0"):
         tape.backward(y)
 
 

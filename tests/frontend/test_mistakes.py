@@ -39,7 +39,7 @@ MISTAKES = [
     ('b"text"', "a kernel cannot use text as a value", "use a number", 'b"text"'),
     ("x[()] += 1.0", "there is no index in these brackets", "write x[i]", "x[()]"),
     ("y = static((yield))", "static(...) raised SyntaxError: 'yield' outside function", "", "yield"),
-    ("y = (1, 2)[0:1]", "a tuple of 2 is indexed by a constant from 0 to 1", "of one type", "0:1"),
+    ("y = (1, 2)[0:1]", "a tuple of 2 is indexed by a constant from 0 to 1", "one by one", "0:1"),
     ("y = v[0][3]", "vec3 has no component 3", "the last one is .z or [2]", "3"),
     ("y = v[0].w", "vec3 has no component 3", "the last one is .z or [2]", "w"),
     ("y = m[0][0, 2]", "mat22 has no component 2", "the last one is [1]", "2"),

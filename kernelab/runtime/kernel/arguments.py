@@ -17,6 +17,7 @@ from kernelab.host.traced import Origins, untraced
 from kernelab.host.values import refuse_mask
 from kernelab.lang.ir import Var
 from kernelab.lang.rounding import rounded
+from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
     Array,
     Scalar,
@@ -213,7 +214,8 @@ class Parameter:
         if not is_differentiable(wanted) or argument.dtype != wanted or argument.size != 1:
             is_float = scalar_of(wanted).is_float
             hint = "an array of one element of that type would do" if is_float else "pass its value"
-            if is_float and argument.size == 1 and shape_of(argument.dtype) == shape_of(wanted):
+            is_value = argument.size == 1 and not isinstance(argument.dtype, Struct)
+            if is_float and is_value and shape_of(argument.dtype) == shape_of(wanted):
                 hint = f"write .astype(kl.{wanted}) here, whose gradient follows"
                 if scalar_of(wanted) == float64:
                     given = "numpy.float64(x)" if wanted == float64 else f"kl.{wanted}(...)"
