@@ -224,9 +224,7 @@ def _swept(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pulle
             rows.append(np.concatenate([_gradient(run, source) for source in line.sources]))
             for k, (elements, _) in enumerate(line.between):
                 between[k].append(_gradient(run, elements))
-        for gradient in (run.of(source).grad for source in line.sources):
-            if gradient is not None:
-                gradient.allocation.passes = None  # the sum is meant: no message
+        run.forget_passes()  # the sum is meant: no message
         _sweep(run, tape, targets, u[-1])
         rows[-1] = np.concatenate([_gradient(run, source) for source in line.sources]) - rows[-1]
         return Pulled(np.stack(rows), {k: np.stack(gradients) for k, gradients in between.items()})

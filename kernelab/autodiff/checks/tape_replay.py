@@ -5,7 +5,8 @@ tape overwrites what it started from, it is run again from what stands there now
 Knows records, levels and tapes; must not know how derivatives are compared.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from kernelab.autodiff.jacobians.subject import Started
@@ -175,6 +176,12 @@ class Run:
         for memory in self._memories.values():
             memory.adjoint = None
 
+    def forget_passes(self) -> None:
+        """Let the gradients of all copies no longer count as the sum of earlier passes."""
+        for memory in self._memories.values():
+            if memory.adjoint is not None:
+                memory.adjoint.passes = None
+
     def go(self, plays: "Sequence[Play]") -> None:
         """Run records on the copies; the recorder that is active records them."""
         for play in plays:
@@ -313,19 +320,32 @@ def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocati
     """For each memory a copy of what it held before the records, as far as that is known."""
     starts = {a.allocation: a.allocation for a in arrays}
     starts = {memory: _copied(memory, memory) for memory in starts}
-    written: set[Allocation] = set()
+    written: dict[array, None] = {}
     for record in records:
-        for _, watch in record.snapshots if isinstance(record, LaunchRecord) else ():
-            memory = watch.elements.allocation
-            if memory in starts and memory not in written:
-                put_back(watch, watch.elements.twin(starts[memory]))
         if isinstance(record, LaunchRecord):
+            for _, watch in record.snapshots:
+                if watch.elements.allocation in starts:
+                    with _kept(watch.elements, written, starts):
+                        put_back(watch, watch.elements.twin(starts[watch.elements.allocation]))
             for i, sign in extrema(record.kernel).items():
                 target = record.call.arguments[i]
-                if target.allocation in starts and target.allocation not in written:
-                    move_away(target.twin(starts[target.allocation]), sign)
-        written.update(a.allocation for a in _changed(record))
+                if target.allocation in starts:
+                    with _kept(target, written, starts):
+                        move_away(target.twin(starts[target.allocation]), sign)
+        written.update(dict.fromkeys(_changed(record)))
     return starts
+
+
+@contextmanager
+def _kept(
+    elements: array, written: Iterable[array], starts: Mapping[Allocation, Allocation]
+) -> Iterator[None]:
+    """Within it, what an array shares with those that were written before may change, but is set back."""
+    shared = [one.twin(starts[one.allocation]) for one in written if one.overlaps(elements)]
+    before = [one.seen().copy() for one in shared]
+    yield
+    for one, values in zip(shared, before, strict=True):
+        one.host()[...] = values
 
 
 def put_back(watch: Watch | SavedWhole, copy: array) -> None:
