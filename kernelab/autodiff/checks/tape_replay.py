@@ -320,28 +320,32 @@ def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocati
     """For each memory a copy of what it held before the records, as far as that is known."""
     starts = {a.allocation: a.allocation for a in arrays}
     starts = {memory: _copied(memory, memory) for memory in starts}
-    written: dict[array, None] = {}
+    known = set(starts)  # of which not all has been written yet
+    written: dict[Allocation, dict[array, None]] = {memory: {} for memory in starts}
     for record in records:
         if isinstance(record, LaunchRecord):
             for _, watch in record.snapshots:
-                if watch.elements.allocation in starts:
-                    with _kept(watch.elements, written, starts):
-                        put_back(watch, watch.elements.twin(starts[watch.elements.allocation]))
+                memory = watch.elements.allocation
+                if memory in known:
+                    with _kept(watch.elements, written[memory], starts[memory]):
+                        put_back(watch, watch.elements.twin(starts[memory]))
             for i, sign in extrema(record.kernel).items():
                 target = record.call.arguments[i]
-                if target.allocation in starts:
-                    with _kept(target, written, starts):
+                if target.allocation in known:
+                    with _kept(target, written[target.allocation], starts[target.allocation]):
                         move_away(target.twin(starts[target.allocation]), sign)
-        written.update(dict.fromkeys(_changed(record)))
+        for target in _changed(record):
+            if target.is_whole:
+                known.discard(target.allocation)
+            elif target.allocation in known:
+                written[target.allocation][target] = None
     return starts
 
 
 @contextmanager
-def _kept(
-    elements: array, written: Iterable[array], starts: Mapping[Allocation, Allocation]
-) -> Iterator[None]:
+def _kept(elements: array, written: Iterable[array], start: Allocation) -> Iterator[None]:
     """Within it, what an array shares with those that were written before may change, but is set back."""
-    shared = [one.twin(starts[one.allocation]) for one in written if one.overlaps(elements)]
+    shared = [one.twin(start) for one in written if one.overlaps(elements)]
     before = [one.seen().copy() for one in shared]
     yield
     for one, values in zip(shared, before, strict=True):
