@@ -1,5 +1,7 @@
 """Tensors of PyTorch and arrays of JAX where kernelab takes arrays of NumPy, and the other way round."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pandas
@@ -88,3 +90,36 @@ def test_what_a_launch_overwrites_of_a_graph_of_pytorch_is_an_error_there() -> N
         y.sum().backward()
     with torch.inference_mode():
         kl.launch(DOUBLE, dim=3, inputs=[x], outputs=[torch.zeros(3)])
+
+
+OVERWRITES = {
+    "a launch": lambda x: DOUBLE[3](kl.ones(3), x),
+    "fill_": lambda x: x.fill_(2.0),
+    "an index": lambda x: x.__setitem__(0, 2.0),
+    "a view": lambda x: x[::2].zero_(),
+    "assign": lambda x: x.assign(kl.zeros(3)),
+}
+
+
+@pytest.mark.parametrize("write", OVERWRITES.values(), ids=list(OVERWRITES))
+@pytest.mark.parametrize("way", ["from_torch", "from_torch of a detached one", "to_torch"])
+def test_what_is_overwritten_through_shared_memory_is_an_error_there(way: str, write: Any) -> None:
+    p = torch.ones(3, requires_grad=True)
+    if way == "to_torch":
+        x = kl.ones(3)
+        loss = (kl.to_torch(x) * p).sum()
+    else:
+        t = torch.ones(3)
+        loss = (t * p).sum()
+        x = kl.from_torch(t.detach() if "detached" in way else t)
+    write(x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_a_write_beside_a_tensor_does_not_count_for_it() -> None:
+    p, rows = torch.ones(3, requires_grad=True), kl.ones((2, 3))
+    loss = (kl.to_torch(rows[0]) * p).sum()
+    rows[1].fill_(2.0)
+    loss.backward()
+    assert p.grad.tolist() == [1.0, 1.0, 1.0]

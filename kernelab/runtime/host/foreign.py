@@ -1,9 +1,11 @@
 """Arrays and dtypes of other libraries: PyTorch tensors, NumPy dtypes, DLPack, raw addresses.
 
 PyTorch is imported only where a tensor is asked for.  Memory is shared or the call is an error: nothing here
-copies.
+copies.  A write by kernelab counts in the versions of the tensors over the same bytes, as PyTorch's own do.
 """
 
+import weakref
+from collections import deque
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +20,7 @@ from kernelab.runtime.context.conversion import described, type_of_numpy, value_
 from kernelab.runtime.context.recorder import ENTERED, called, warn_at
 from kernelab.runtime.host.create import from_dlpack, from_numpy
 from kernelab.runtime.memory.device import CPU, Device, get_device
+from kernelab.runtime.memory.memory import Allocation
 
 
 def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, grad: Any = None) -> array:
@@ -62,14 +65,51 @@ def _over_tensor(t: Any, elem: Value | None) -> array:
         hint = "make an array of it: kl.array(...), or kl.from_dlpack(...)"
         raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
     if str(t.device).partition(":")[0] == "cuda":
-        return from_dlpack(t.detach(), elem)
+        on_device = from_dlpack(t.detach(), elem)
+        _count_writes(on_device, t)
+        return on_device
     values = host_of(t)
     shared = from_numpy(values, elem, device=CPU)
     if values.size and not np.may_share_memory(shared.host(), values):
         message = f"a tensor of {_name(t.dtype)} cannot be shared as an array of {shared.dtype}"
         hint = f"convert it first: t.to(torch.{scalar_of(shared.dtype)})"
         raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
+    _count_writes(shared, t, values.base)  # which lives as long as the memory, and is a detached tensor
     return shared
+
+
+class _Versions:
+    """Counts writes to memory in the versions of tensors over it (a `Watcher`).
+
+    Tensors that are made again and again over the same bytes share a counter, as a rule: so the last few are
+    enough.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: deque[weakref.ref[Any]] = deque(maxlen=8)
+
+    def before_write(self, target: array) -> None:
+        for tensor in self.tensors:
+            if (alive := tensor()) is not None:
+                tell_torch(alive)
+
+    def exposed(self) -> None:
+        """PyTorch does not count what NumPy writes either."""
+
+
+_VERSIONS = weakref.WeakKeyDictionary[Allocation, dict[tuple[int, int], _Versions]]()
+"""By the memory and the range of addresses of the tensors."""
+
+
+def _count_writes(a: array, *tensors: Any) -> None:
+    """Let PyTorch know of each later write to the elements, as long as one of the tensors over them lives."""
+    memory, extent = a.allocation, a.extent
+    of_range = _VERSIONS.setdefault(memory, {})
+    versions = of_range.get(extent)
+    if versions is None:
+        versions = of_range[extent] = _Versions()
+        memory.watch(versions, extent)
+    versions.tensors.extend(weakref.ref(tensor) for tensor in tensors if hasattr(tensor, "is_inference"))
 
 
 def to_torch(a: array, requires_grad: bool | None = None) -> Any:
@@ -89,6 +129,7 @@ def to_torch(a: array, requires_grad: bool | None = None) -> Any:
     if requires_grad is None:
         warn_of_end(a, TO_TORCH)
     tensor = _tensor(a, torch)
+    _count_writes(a, tensor)
     if a.requires_grad if requires_grad is None else requires_grad:
         tensor.requires_grad_(True)
         if a.grad is not None:
