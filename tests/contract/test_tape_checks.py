@@ -1,10 +1,12 @@
-"""`gradcheck_tape` starts launches that take extrema away from ties, and tells nothing of its own passes."""
+"""`gradcheck_tape` starts extrema away from ties, tells nothing of its own passes, and sees wrong products."""
 
 from typing import Any
 
 import pytest
 
 import kernelab as kl
+from kernelab.autodiff.checks.endtoend import Pulled
+from kernelab.autodiff.records.adjoint_buffers import Adjoints
 
 kernels: dict[str, Any] = kl.compile("""
 def largest(x: array[float], y: array[float]):
@@ -55,3 +57,23 @@ def test_a_check_tells_nothing_of_its_own_passes(capsys: pytest.CaptureFixture[s
     for _ in range(2):
         kl.autograd.gradcheck_tape(tape, raise_exception=False)
     assert "earlier pass" not in capsys.readouterr().err
+
+def test_a_wrong_product_of_right_launches_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adjoints of reversed views in the wrong order, alike in both engines: no launch alone shows it."""
+    of = Adjoints.of
+
+    def in_storage_order(self: Adjoints, primal: kl.array) -> kl.array:
+        reversed_view = primal.ndim == 1 and primal.strides[0] < 0
+        return of(self, primal[::-1] if reversed_view else primal)
+
+    x, y, z = leaf(1.0, 3.0, 2.0), leaf(0.0, 0.0, 0.0), leaf(0.0, 0.0, 0.0)
+    with kl.Tape() as tape:
+        kernels["grow"][3](x, y)
+        kernels["grow"][3](y[::-1], z)
+    assert kl.autograd.gradcheck_tape(tape, raise_exception=False)
+    monkeypatch.setattr(Adjoints, "of", in_storage_order)
+    monkeypatch.setattr(Pulled, "agrees_with", lambda self, swept: True)
+    report = kl.autograd.gradcheck_tape(tape, raise_exception=False)
+    bad = report.first_bad()
+    assert bad is not None and "their product is not the derivative" in bad.reason
+

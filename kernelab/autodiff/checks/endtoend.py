@@ -8,7 +8,7 @@ differ, the tape is halved until the first record is found with which they do.  
 
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,9 @@ ROUNDINGS = 8
 
 LOST = 100.0
 """From how many roundings of a value on two slopes of it can be told apart."""
+
+SMOOTH = 1e-4
+"""How well differences at two steps have to agree before an adjoint that is ten times as far off is wrong."""
 
 ROOM = 1 << 28
 """How many bytes a tape may have touched to be run again in many lanes."""
@@ -115,10 +118,10 @@ def spoiled(line: Line, writer: int) -> tuple[int, array] | None:
 def first_bent(line: Line) -> int | None:
     """The first record, of a tape that agrees, at which slopes to the two sides differ; None if none is."""
     count = len(line.records)
-    return _first(line, lambda count: _bends(line, count)) if _bends(line, count) else None
+    return _first(line, lambda count: bends(line, count)) if bends(line, count) else None
 
 
-def _bends(line: Line, count: int) -> bool:
+def bends(line: Line, count: int) -> bool:
     """Whether something that the first records wrote has a kink: slopes differ as much at a smaller step."""
     size = _size(line.sources)
     v = directions(np.random.default_rng(count), size, size)[:1]
@@ -141,20 +144,35 @@ def _size(arrays: Sequence[array]) -> int:
 
 def _compared(line: Line, count: int) -> Compared | None:
     """The products up to a record, None if they differ at every step that is tried."""
+    return next((each for each in _tried(line, count) if np.all(each.excess <= 0)), None)
+
+
+def _tried(line: Line, count: int) -> Iterator[Compared]:
+    """The products up to a record at each step; nothing where a backward pass gives other adjoints."""
     targets, rng = line.targets(count), np.random.default_rng(count)
     if not targets:
-        return Compared(*(np.zeros((1, 1)),) * 4)
+        yield Compared(*(np.zeros((1, 1)),) * 4)
+        return
     u = directions(rng, _size(targets), _size(targets))
     v = directions(rng, _size(line.sources), _size(line.sources))
     pulled, swept = _pulled(line, count, targets, u), _swept(line, count, targets, u)
     if not pulled.agrees_with(swept):
-        return None
+        return
     for scale in AGAIN:
         moves, values, slopes = _along(line, count, v, scale)
-        compared = Compared.of(u, slopes, pulled.sources, moves, values)
-        if np.all(compared.excess <= 0):
-            return compared
-    return None
+        yield Compared.of(u, slopes, pulled.sources, moves, values)
+
+
+def is_off(line: Line, count: int) -> bool:
+    """Whether the adjoint up to a record is off for sure: differences agree at two steps, and not with it."""
+    tried = [(each, scale) for each, scale in zip(_tried(line, count), AGAIN, strict=False)]
+    if len(tried) < len(AGAIN):
+        return False
+    with np.errstate(invalid="ignore", over="ignore"):
+        (wide, close), sizes = ([each.numeric / scale for each, scale in tried], tried[0][0].scale / AGAIN[0])
+        is_smooth = np.abs(wide - close) <= SMOOTH * sizes
+        is_apart = np.abs(tried[0][0].adjoint / AGAIN[0] - close) > 10.0 * SMOOTH * sizes
+    return bool(np.all(is_smooth) and np.any(is_apart))
 
 
 @dataclass(frozen=True, slots=True)

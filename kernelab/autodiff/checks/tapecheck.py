@@ -13,10 +13,12 @@ from kernelab.autodiff.checks.endtoend import (
     ROOM,
     Agreement,
     agreement,
+    bends,
     differs_in_sweep,
     first_bent,
     first_disagreeing,
     first_racing,
+    is_off,
     spoiled,
 )
 from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check
@@ -260,6 +262,10 @@ def _as_a_whole(tape: Tape, fast: Fast) -> TapeReport:
         return TapeReport(tuple(checks), agreed)
     k = first_disagreeing(line) if racing is None else racing
     bad = _fault(line, k, fast)
+    if bad is None and bends(line, k + 1):
+        return TapeReport((), None, f"it has a kink at {records[k].title}")
+    if bad is None and is_off(line, k + 1):
+        bad = replace(_unchecked(records, k), fault="sweep", reason=PRODUCT, hint=REPORT)
     if bad is None:
         return TapeReport((), None, "differences of the whole tape are too rough to compare")
     return TapeReport((*_until(records, k), bad))
@@ -335,6 +341,7 @@ def _of_host_call(line: Line, k: int, fast: Fast) -> GradcheckReport:
 ELSEWHERE = 'write into another array, or use Tape(overwrite="save"), which keeps the old values'
 
 
+PRODUCT = "each record up to there is right alone, but their product is not the derivative"
 SWEEP = "its adjoint is right, but what backward() makes of the records up to there is not their product"
 REPORT = "this is a fault of kernelab and not of the kernels: please report it, with this tape"
 
