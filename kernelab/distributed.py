@@ -14,6 +14,7 @@ import pickle
 import platform
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import lru_cache
 from importlib import import_module
@@ -184,17 +185,32 @@ def map(f: Function, xs: Iterable[Any]) -> list[Any]:
     return _gathered(f, [*xs])
 
 
-def _gathered(f: Function, *columns: Sequence[Any]) -> list[Any]:
-    workers, futures = client(), []
-    try:
-        futures = workers.map(_sent(f), *columns, key=_key(f), pure=False)
-        results: list[Any] = workers.gather(futures)
-    except BaseException as problem:
-        workers.cancel(futures)
-        if isinstance(problem, TypeError) and "serialize" in str(problem):
-            _refuse_arguments(f, columns)
-        raise
+def _gathered(f: Function, *columns: Sequence[Any], shared: Sequence[Any] = ()) -> list[Any]:
+    """The results of `f` of what all tasks read, then of an element of each column."""
+    with _call(f) as (workers, key):
+        try:
+            held = ([_held(workers, key, value)] * len(columns[0]) for value in shared)
+            futures = workers.map(_sent(f), *held, *columns, key=key, pure=False)
+            # An interrupt of `gather` lets Dask print an error for each task.
+            next((one for one in cluster.as_completed(futures) if one.status != "finished"), None)
+            results: list[Any] = workers.gather(futures)
+        except TypeError as problem:
+            if "serialize" in str(problem):
+                _refuse_arguments(f, columns)
+            raise
     return results
+
+
+@contextmanager
+def _call(f: Function) -> Iterator[tuple[Any, str]]:
+    """The client and a key for tasks, which an error or an interrupt cancels, wherever it comes."""
+    workers, key = client(), _key(f)
+    try:
+        yield workers, key
+    except BaseException:
+        mine = [one for one in [*workers.futures] if key in str(one)]
+        workers.cancel([cluster.Future(one, workers) for one in mine])
+        raise
 
 
 def _refuse_arguments(f: Function, columns: Sequence[Sequence[Any]]) -> None:
@@ -210,11 +226,11 @@ def _threads() -> int:
     return int(sum(client().nthreads().values())) or 1
 
 
-def _held(value: Any) -> Any:
+def _held(workers: Any, key: str, value: Any) -> Any:
     """A value that many tasks read: the scheduler can make it again, whichever workers die."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-        return client().submit(_same, value, pure=False)
+        return workers.submit(_same, value, key=f"arguments of {key}-{uuid4().hex}", pure=False)
 
 
 def _same(value: Any) -> Any:
@@ -264,17 +280,16 @@ def sum_gradients(loss: Function, params: Any, chunks: Iterable[Any]) -> tuple[f
     if not parts:
         raise KernelValueError(Diagnostic("there are no chunks to sum over", code="chunks"))
     require_travel(loss)
-    workers = client()
     step = _sent(_Task(name_of(loss), _step, loss, len(inputs)))
-    level = workers.map(step, [_held(inputs)] * len(parts), parts, key=_key(loss), pure=False)
-    try:
+    with _call(loss) as (workers, key):
+        level = workers.map(step, [_held(workers, key, inputs)] * len(parts), parts, key=key, pure=False)
+        added = itertools.count()
         while len(level) > 1:
-            pairs = zip(level[::2], level[1::2], strict=False)
-            level = [workers.submit(_added, a, b, pure=False) for a, b in pairs] + level[len(level) & ~1 :]
+            level = [
+                workers.submit(_added, *pair, key=f"sums of {key}-{next(added)}", pure=False)
+                for pair in zip(level[::2], level[1::2], strict=False)
+            ] + level[len(level) & ~1 :]
         value, gradients = level[0].result()
-    except BaseException:
-        workers.cancel(level)
-        raise
     return value, tuple(gradients) if several else gradients[0]
 
 
@@ -411,9 +426,8 @@ class _Colored(Problem):
     def _runs(self, reading: Reading, transposed: bool) -> Any:
         count, dtype = len(reading.seeds), reading.seeds.dtype
         parts = np.array_split(np.arange(count), min(self.blocks, count))
-        shared = ([_held(one)] * len(parts) for one in (self.x, reading.colors))
         task = _Task(f"jacobian of {name_of(self.f)}", _runs, self.f, transposed, dtype)
-        return np.concatenate(_gathered(task, *shared, parts))
+        return np.concatenate(_gathered(task, parts, shared=(self.x, reading.colors)))
 
 
 def gradcheck_tape(tape: Tape, *, fast: Fast = "auto", raise_exception: bool = True) -> TapeReport:

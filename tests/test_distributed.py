@@ -185,13 +185,32 @@ def test_settings_hold_on_workers_and_their_warnings_come_back(
         kl.distributed.map(of("before"), numbers(1))
 
 
-def test_an_interrupt_cancels_the_tasks(workers: Client) -> None:
-    started, go = Event("started"), Event("go")
+def slow(f: Any) -> Any:
+    """`f`, which on a worker waits for an event first."""
+    here = os.getpid()
 
-    def waiting(n: int) -> int:
-        Event("started").set()
-        Event("go").wait()
-        return n
+    def waiting(*args: Any) -> Any:
+        if os.getpid() != here:
+            Event("started").set()
+            Event("go").wait()
+        return f(*args)
+
+    return waiting
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: kl.distributed.map(slow(wave), numbers(20)),
+        lambda: kl.distributed.sum_gradients(slow(distance), numbers(1)[0], numbers(9, 50)),
+        lambda: kl.distributed.jacobian(slow(wave), numbers(1, 32)[0], 2, sparse=True),
+    ],
+    ids=["map", "sum_gradients", "jacobian"],
+)
+def test_an_interrupt_cancels_the_tasks(workers: Client, call: Any) -> None:
+    started, go = Event("started"), Event("go")
+    started.clear()
+    go.clear()
 
     def interrupt() -> None:
         started.wait()
@@ -202,14 +221,26 @@ def test_an_interrupt_cancels_the_tasks(workers: Client) -> None:
     thread = threading.Thread(target=interrupt)
     thread.start()
     try:
-        with pytest.raises(KeyboardInterrupt):
-            kl.distributed.map(waiting, range(20))
+        with pytest.raises(KeyboardInterrupt):  # whose traceback, held here, holds no task
+            call()
     finally:
         signal.signal(signal.SIGINT, before)
     thread.join()
     assert not workers.futures
     go.set()
     assert kl.distributed.map(len, ["here"]) == [4]
+
+
+def test_an_error_leaves_nothing_on_the_workers(workers: Client) -> None:
+    def bad(x: Any, chunk: Any) -> Any:
+        if len(chunk) == 51:
+            raise RuntimeError("a bad chunk")
+        return distance(x, chunk)
+
+    chunks = [*numbers(8, 50), kl.ones(51)]
+    with pytest.raises(RuntimeError, match="a bad chunk"):
+        kl.distributed.sum_gradients(bad, numbers(1)[0], chunks)
+    assert not workers.futures
 
 
 def test_the_dashboard_has_the_names_of_functions(workers: Client) -> None:
@@ -299,7 +330,9 @@ def test_columns_and_rows_of_a_sparse_jacobian_are_computed_on_workers(
 ) -> None:
     sent, gather = [], kl.distributed._gathered
     monkeypatch.setattr(
-        kl.distributed, "_gathered", lambda task, *columns: sent.append(task) or gather(task, *columns)
+        kl.distributed,
+        "_gathered",
+        lambda task, *given, **named: sent.append(task) or gather(task, *given, **named),
     )
     kl.distributed.jacobian(f, numbers(1, 32)[0], 2, sparse=True)
     assert [task.__name__ for task in sent] == [f"jacobian of {f.__name__}"]

@@ -58,6 +58,7 @@ def test_a_check_tells_nothing_of_its_own_passes(capsys: pytest.CaptureFixture[s
         kl.autograd.gradcheck_tape(tape, raise_exception=False)
     assert "earlier pass" not in capsys.readouterr().err
 
+
 def test_a_wrong_product_of_right_launches_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Adjoints of reversed views in the wrong order, alike in both engines: no launch alone shows it."""
     of = Adjoints.of
@@ -76,4 +77,3 @@ def test_a_wrong_product_of_right_launches_fails(monkeypatch: pytest.MonkeyPatch
     report = kl.autograd.gradcheck_tape(tape, raise_exception=False)
     bad = report.first_bad()
     assert bad is not None and "their product is not the derivative" in bad.reason
-
