@@ -108,7 +108,7 @@ def _again(call: partial[Any]) -> Any:
     return call()
 
 
-def custom_vjp(func: Function, back: Function) -> Function:
+def custom_vjp(func: Function, back: Function, check: bool = True) -> Function:
     """A function that computes what `func` does, and is differentiated by `back`.
 
     Both read the values of the arrays that they are given, with NumPy and SciPy if they like, and return
@@ -120,6 +120,9 @@ def custom_vjp(func: Function, back: Function) -> Function:
     differentiate `back` as any function: where they pass, compute in it with kernels, arrays and functions
     of `custom_vjp`.  Tapes call it in `backward`.  Raises GradientError for adjoints that do not fit.
 
+    When it is first used, it is compared with differences of `func`, which then runs at least twice more
+    for each argument; ``check=False`` declares that it is a surrogate and not the derivative.
+
         def back(a, b, x, x_bar):
             b_bar = np.linalg.solve(a.numpy().T, x_bar.numpy())
             return -np.outer(b_bar, x.numpy()), b_bar
@@ -127,9 +130,11 @@ def custom_vjp(func: Function, back: Function) -> Function:
         solve = kl.func.custom_vjp(lambda a, b: np.linalg.solve(a.numpy(), b.numpy()), back)
     """
 
-    @_made(custom_vjp, func, back)
+    compared: set[int] | None = set() if check else None
+
+    @_made(custom_vjp, func, back, check=check)
     def call(*args: Any) -> Any:
-        host_call = HostCall.of(func, back, args)
+        host_call = HostCall.of(func, back, args, compared)
         results = run_host_call(host_call, [args[n] for n in host_call.places])
         return tuple(results) if host_call.is_several else results[0]
 

@@ -102,6 +102,9 @@ launch: "Hook[..., Any]" = Hook("kernelab.runtime.launch.launch")
 check_rules: "Hook[[Any], None]" = Hook("kernelab.autodiff.checks.rule_check")
 """Warnings of the wrong derivative rules in a program."""
 
+compare_host_rule: "Hook[[Any, Sequence[Any]], None]" = Hook("kernelab.autodiff.checks.host_rule_check")
+"""A warning of the wrong derivative rule of a Python function."""
+
 display: "Hook[[Any], dict[str, Any]]" = Hook("kernelab.views")
 """The forms in which a notebook shows an object, by MIME type."""
 

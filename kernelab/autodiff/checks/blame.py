@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.checks import operation_check
+from kernelab.autodiff.checks import host_rule_check, operation_check
 from kernelab.autodiff.checks.check_levels import Interpreted
 from kernelab.autodiff.checks.lost_digits import number
 from kernelab.autodiff.checks.rule_check import mistake_at
@@ -23,19 +23,16 @@ from kernelab.autodiff.jacobians.subject import Subject
 from kernelab.autodiff.records.adjoint_buffers import scalars
 from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.levels import duplicate
-from kernelab.autodiff.transforms.trees import argument_name
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.data_classes import dataclass
-from kernelab.errors import KernelError, Span, name_of
+from kernelab.errors import KernelError, Span
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import Custom, CustomRules, Function, Let, Native, Stmt, walk
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.passes.common.copying import inline
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import Place
-from kernelab.runtime.host.create import zeros_like
 from kernelab.runtime.kernel.program import Program
 
 MOST_NUMBERS, MOST_STATEMENTS = 1 << 22, 50_000
@@ -58,12 +55,6 @@ UNEVEN = 1e-2
 
 NOISE = 1e-12
 """What rounding moves, relative to the values."""
-
-HOST_STEPS = 1e-3, 2.5e-4
-"""Of differences of a Python function, relative to the largest number; they have to agree."""
-
-CLOSE, APART = 0.01, 0.05
-"""How far two differences may be apart, and how far a derivative has to be to be called wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,56 +200,11 @@ def _wrong_rule(events: Sequence[Event]) -> Blame | None:
 def _wrong_host_rule(calls: Sequence[Hosted]) -> Blame | None:
     """The first derivative of a Python function that is not that at the arguments of a call."""
     for call, arrays in calls:
-        code: Any = getattr(call.back, "__code__", None)
-        told = None if code is None else _host_mistake(call, arrays)
-        if told is not None:
-            return Blame("custom", told, Place(code.co_filename, code.co_firstlineno).span)
+        place = host_rule_check.place_of(call.back)
+        told = None if place is None else host_rule_check.mistake(call, arrays)
+        if place is not None and told is not None:
+            return Blame("custom", told, place.span)
     return None
-
-
-def _host_mistake(call: HostCall, arrays: Sequence[array]) -> str | None:
-    """What is wrong with the derivative of a call, whose arguments are in float64; None if nothing is."""
-    assert call.back is not None
-    rng = np.random.default_rng(0)
-    results = call.run(arrays)
-    seeds = [zeros_like(result) for result in results]
-    for seed in seeds:
-        scalars(seed).host()[...] = rng.uniform(0.5, 1.0, scalars(seed).shape)
-    bars = call.reversed(len(results)).run([*arrays, *results, *seeds])
-    for n, (place, bar) in enumerate(zip(call.places, bars, strict=True)):
-        along = rng.uniform(0.5, 1.0, scalars(bar).shape)
-        given = _inner(bar, along)
-        wide, close = (_difference(call, arrays, n, along, seeds, step) for step in HOST_STEPS)
-        if abs(wide - close) > CLOSE * abs(close) or abs(given - close) <= APART * max(
-            abs(given), abs(close)
-        ):
-            continue
-        told = f"{name_of(call.back)} gives {given:.4g} for {argument_name(call.func, place)}, along a "
-        told += f"direction, where differences of {name_of(call.func)} give {close:.4g}"
-        for at, line in call.overwrites(arrays).items():
-            where = Place(call.func.__code__.co_filename, line)
-            told += f"; {name_of(call.func)} changes its copy of {argument_name(call.func, at)} in {where}, "
-            told += f"and {name_of(call.back)} gets what it was before"
-        return told
-    return None
-
-
-def _difference(
-    call: HostCall, arrays: Sequence[array], n: int, along: Numpy, seeds: Sequence[array], step: float
-) -> float:
-    """How fast the results, times the seeds, move where argument `n` moves along a direction."""
-    size = step * (float(np.abs(scalars(arrays[n]).host()).max(initial=0.0)) or 1.0)
-    ends = []
-    for sign in (size, -size):
-        moved = [duplicate(elements) for elements in arrays]
-        scalars(moved[n]).host()[...] += sign * along
-        pairs = zip(call.run(moved), seeds, strict=True)
-        ends.append(sum(_inner(result, scalars(seed).host()) for result, seed in pairs))
-    return float(ends[0] - ends[1]) / (2.0 * size)
-
-
-def _inner(elements: array, values: Numpy) -> float:
-    return float((scalars(elements).host() * values).sum())
 
 
 def _wrong_record(events: Sequence[Event]) -> Blame | None:

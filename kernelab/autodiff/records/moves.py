@@ -264,6 +264,6 @@ class HostCallRecord(Flowing):
             saved = keep.saved
             values[i] = values[i] if saved is None else saved
         with as_the_user_has_it():
-            shares = level.call_host(self.call.reversed(len(bars)), [*values, *seeds])
+            shares = level.call_host(self.call.reversed(len(bars), self.active), [*values, *seeds])
         for i in self.active:
             level.move(adjoints.of(self.read[i]), shares[i], add=not self.call.in_place)

@@ -86,6 +86,9 @@ class Batch(Level):
                 self.parent.move(lane_of(view, lane), result)
         return results
 
+    def compare_rule(self, call: HostCall, arguments: Sequence[array]) -> None:
+        self.parent.compare_rule(call, [lane_of(self.view(elements), 0) for elements in arguments])
+
     def stride(self, memory: Allocation) -> int:
         """The distance between the lanes of a memory, in bytes."""
         return memory.nbytes + -memory.nbytes % self.ALIGNED
@@ -436,6 +439,9 @@ class Wide(Level):
             results.append(fresh(exact.shape, dtype, exact))
             self.parent.move(self.stand_in(results[-1]), exact)
         return results
+
+    def compare_rule(self, call: HostCall, arguments: Sequence[array]) -> None:
+        self.parent.compare_rule(call, [self.stand_in(elements) for elements in arguments])
 
     def record_func(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
         message = "a check runs this function in float64, and the host saw the values before that"

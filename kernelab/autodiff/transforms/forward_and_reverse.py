@@ -276,7 +276,8 @@ class Reverse(Explaining):
 
     def _called_host(self, call: HostCall, arguments: Sequence[array], results: Sequence[array]) -> None:
         keeps = tuple([LevelSnapshot(self.parent, one) for one in (*arguments, *results)])
-        active = range(len(arguments))
+        given = enumerate(arguments)
+        active = [k for k, one in given if call.in_place or one.allocation in self.tracked]
         self.entries.append(HostCallRecord(call, (*arguments,), (*results,), keeps, active, caller()))
         for result in results:
             self._track(result.allocation)
@@ -378,7 +379,10 @@ class Forward(Explaining):
 
     def _called_host(self, call: HostCall, arguments: Sequence[array], results: Sequence[array]) -> None:
         moving = [k for k, elements in enumerate(arguments) if self.carries(elements.allocation)]
-        back, dots = call.reversed(len(results)), {k: self._flat(self.dot(arguments[k])) for k in moving}
+        back, dots = (
+            call.reversed(len(results), moving),
+            {k: self._flat(self.dot(arguments[k])) for k in moving},
+        )
         tangents = self._transposed(back, [*arguments, *results], dots, results)
         for result, tangent in zip(results, tangents, strict=True):
             self.parent.move(self.dot(result), tangent)

@@ -29,7 +29,9 @@ class HostCall:
 
     `back` is the derivative, None for a function that is differentiated as it runs.  `is_several` says, after
     a run, whether the results were a tuple.  `in_place` says that the results are the arguments: what `back`
-    gives replaces their adjoints.
+    gives replaces their adjoints.  `compared` counts, among the arrays of floats, those for which `back` has
+    been compared with differences; None where it is not to be.  `rule_of` is set in the call of a derivative:
+    the call that it is of, and the arrays for which it is to be compared.
     """
 
     func: Function
@@ -38,16 +40,18 @@ class HostCall:
     places: tuple[int, ...]
     is_several: bool = False
     in_place: bool = False
+    compared: set[int] | None = None
+    rule_of: "tuple[HostCall, Sequence[int]] | None" = None
 
     @staticmethod
-    def of(func: Function, back: Function, args: tuple[Any, ...]) -> "HostCall":
+    def of(func: Function, back: Function, args: tuple[Any, ...], compared: set[int] | None) -> "HostCall":
         """The call of a user's function; raises KernelTypeError for structs."""
         for n, arg in enumerate(args):
             if isinstance(arg, structarray) or hasattr(arg, "__kernelab_struct__"):
                 message = f"argument {n} of {name_of(func)} is {a_thing(arg)}, and custom_vjp takes arrays"
                 raise refusal(KernelTypeError, message, "custom", "pass the arrays of its fields")
         floats = (n for n, arg in enumerate(args) if isinstance(arg, array) and is_differentiable(arg.dtype))
-        return HostCall(func, back, args, tuple(floats))
+        return HostCall(func, back, args, tuple(floats), compared=compared)
 
     def run(self, arrays: Sequence[array]) -> list[array]:
         """The results as new arrays; the function gets copies, which it may change."""
@@ -108,8 +112,11 @@ class HostCall:
         is_float = values.dtype.kind == "f" and bool(arrays)
         return array(values.astype(scalar_of(arrays[0].dtype).dtype) if is_float else values)
 
-    def reversed(self, results: int) -> "HostCall":
-        """The call of the derivative: of the arrays, the results and the cotangents of these."""
+    def reversed(self, results: int, active: Sequence[int] = ()) -> "HostCall":
+        """The call of the derivative: of the arrays, the results and the cotangents of these.
+
+        It is compared for the `active` arrays.
+        """
         count, every = len(self.places), len(self.places) + 2 * results
         back = self.back
         assert back is not None
@@ -124,7 +131,9 @@ class HostCall:
                 raise refusal(GradientError, message, "custom", "return one for each, None for zeros")
             return [_adjoint(back, n, *pair) for n, pair in enumerate(zip(several, arrays, strict=False))]
 
-        return HostCall(adjoints, None, (None,) * every, tuple(range(every)))
+        wanted = [k for k in active if self.compared is not None and k not in self.compared]
+        rule_of = (self, wanted) if wanted else None
+        return HostCall(adjoints, None, (None,) * every, tuple(range(every)), rule_of=rule_of)
 
     def takes_results(self, results: int) -> bool:
         """Whether the derivative takes the results, too; GradientError where its parameters fit neither."""

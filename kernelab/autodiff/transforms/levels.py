@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from kernelab import hooks
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues, fresh, packed
 from kernelab.autodiff.records.hazards import Witness
 from kernelab.autodiff.records.moves import PUBLISHED, cleared
@@ -112,11 +113,17 @@ class Level(Witness, Recorder):
         if not any(self.carries(elements.allocation) for elements in arguments):
             return self.parent.call_host(call, arguments)
         if call.back is None:
+            if call.rule_of is not None:
+                self.parent.compare_rule(call, arguments)
             with self.active():
                 return call.run(arguments)
         results = self.parent.call_host(call, arguments)
         self._called_host(call, arguments, results)
         return results
+
+    def compare_rule(self, call: HostCall, arguments: Sequence[array]) -> None:
+        """Compare the rule that a call runs with differences, at the values that its arguments have here."""
+        self.parent.compare_rule(call, arguments)
 
     def _called_host(self, call: HostCall, arguments: Sequence[array], results: Sequence[array]) -> None:
         """Follow the results of a Python function by its derivative."""
@@ -440,7 +447,13 @@ class Base(Level):
         cleared(elements)
 
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
-        return call.run_alone(arguments)
+        results = call.run_alone(arguments)
+        if call.rule_of is not None:
+            self.compare_rule(call, arguments)
+        return results
+
+    def compare_rule(self, call: HostCall, arguments: Sequence[array]) -> None:
+        hooks.compare_host_rule(call.rule_of, arguments)
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         if ENTERED:

@@ -1,0 +1,359 @@
+"""Compares the rule of a Python function, which `custom_vjp` was given, with differences of the function.
+
+That is done at the first adjoints that go through it, at the arguments of that call, in float64 if both run
+with that, along a random direction of each argument that has a gradient.  What differences cannot tell is
+left alone: a kink, a function that gives something else each time, one that fails beside its arguments, a
+derivative that is 0.
+"""
+
+import inspect
+import random
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from kernelab import hooks
+from kernelab.autodiff.records.adjoint_buffers import scalars
+from kernelab.autodiff.transforms.host_calls import HostCall
+from kernelab.autodiff.transforms.levels import duplicate
+from kernelab.autodiff.transforms.trees import argument_name
+from kernelab.data_classes import dataclass
+from kernelab.errors import Diagnostic, Related, name_of
+from kernelab.lang.rounding import epsilon
+from kernelab.lang.types import HALVES, float64, is_differentiable, scalar_of, with_scalar
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import Place, caller, unrecorded, warn
+from kernelab.runtime.host.create import array as make
+from kernelab.runtime.host.create import zeros_like
+
+MOST_TRIES = 3
+"""How often a rule is compared as long as nothing could be told, or as its function is made anew."""
+
+MOST_KEPT = 1 << 12
+"""Of how many rules it is remembered that they were compared."""
+
+STEPS = (1e-3, 2.5e-4, 6e-5, 1.5e-5)
+"""Of differences, relative to the values; two in a row have to agree before a rule is called wrong.
+
+The function may compute in float32, though it takes float64.
+"""
+
+OWN_STEPS = (5e-3, 1.2e-3, 3e-4)
+"""The same in float32."""
+
+COARSE, ROUGH = 16.0, 0.1
+"""By how much a step is larger that shows whether values have any digits, and how far it may be off."""
+
+LOST = 1e-2
+"""What share of the terms a slope in float32 has to be: where all digits are lost, it is nearly 0."""
+
+CLOSE, APART = 0.001, 0.005
+"""How far two differences may be apart, and how far a derivative has to be to be called wrong."""
+
+OWN_FACTOR = 4.0
+"""By how much more they may be in float32."""
+
+ROUNDINGS = 8
+"""How many roundings of the results are allowed besides."""
+
+LEAST = 0.03
+"""How far a number is moved at least, relative to the largest of its array."""
+
+DRAWN = 16
+"""From how many directions the one is taken whose terms cancel least."""
+
+LARGE = 1024.0
+"""What cotangents are multiplied by: a rule that clips them shows."""
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+_tries: dict[tuple[int, int], tuple[Any, Any, Counter[int]]] = {}
+"""By the code of a function and its rule, which this keeps: how often each argument was tried."""
+
+
+@hooks.compare_host_rule.provide
+def compare(rule_of: tuple[HostCall, Sequence[int]], arguments: Sequence[array]) -> None:
+    """Warn, once, where the rule of a call is wrong for one of its active arguments.
+
+    `arguments` are those of the rule, the arrays of floats of the call first.
+    """
+    call, active = rule_of
+    arrays = arguments[: len(call.places)]
+    assert call.compared is not None
+    tries = _tries_of(call)
+    asked = [n for n in active if n not in call.compared and tries[n] < MOST_TRIES]
+    tries.update(asked)
+    found = _outcomes(call, arrays, asked)
+    call.compared.update(n for n in active if n in found or tries[n] >= MOST_TRIES)
+    told = next(filter(None, found.values()), None)
+    if told is not None:
+        tries.update(dict.fromkeys(range(len(arrays)), MOST_TRIES))
+        _warn(call, told)
+
+
+def mistake(call: HostCall, arrays: Sequence[array]) -> str | None:
+    """What is wrong with the rule of a call at some arguments; None if nothing is, or can be told."""
+    return next(filter(None, _outcomes(call, arrays, range(len(arrays))).values()), None)
+
+
+def place_of(function: Any) -> Place | None:
+    """The line at which a Python function is defined."""
+    code = _code_of(function)
+    return Place(code.co_filename, code.co_firstlineno) if hasattr(code, "co_filename") else None
+
+
+def _code_of(function: Any) -> Any:
+    """The code of a function, the same for all that one definition makes; itself if it has none."""
+    function = inspect.unwrap(function)
+    while isinstance(function, partial):
+        function = inspect.unwrap(function.func)
+    return getattr(function, "__code__", function)
+
+
+def _tries_of(call: HostCall) -> Counter[int]:
+    func, back = _code_of(call.func), _code_of(call.back)
+    if len(_tries) == MOST_KEPT:
+        _tries.clear()
+    return _tries.setdefault((id(func), id(back)), (func, back, Counter()))[2]
+
+
+def _warn(call: HostCall, told: str) -> None:
+    place = place_of(call.back) or place_of(call.func) or caller()
+    defined = place_of(call.func)
+    related = () if defined is None else (Related(f"{name_of(call.func)} is defined here", defined.span),)
+    hint = "correct the formula, or write check=False if it is meant to differ"
+    warn(Diagnostic(told, place.span, "derivative", "warning", hint=hint, related=related), place)
+
+
+def _outcomes(call: HostCall, arrays: Sequence[array], asked: Sequence[int]) -> dict[int, str]:
+    """By argument what is wrong, "" for what has been compared; nothing for what could not be."""
+    found: dict[int, str] = {}
+    if not asked:
+        return found
+    with unrecorded(), _undisturbed(call.func, call.back), suppress(Exception):
+        comparison = _begun(call, arrays)
+        for n in asked:
+            # The user's function may raise anything beside its arguments.
+            with suppress(Exception):
+                told = comparison.told(n)
+                if told is not None:
+                    found[n] = told
+    return found
+
+
+@contextmanager
+def _undisturbed(*functions: Any) -> Iterator[None]:
+    """A context in which functions may run once more: unheard, and random numbers go on as they were."""
+    generators = [each for function in functions for each in _generators(function)]
+    states = [generator.bit_generator.state for generator in generators]
+    own, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 (for those who use it)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        random.setstate(own)
+        np.random.set_state(legacy)  # noqa: NPY002
+        for generator, state in zip(generators, states, strict=True):
+            generator.bit_generator.state = state
+
+
+def _generators(function: Any) -> Iterator[np.random.Generator]:
+    """The generators of random numbers that a function finds outside of itself."""
+    try:
+        outside = inspect.getclosurevars(inspect.unwrap(function))
+    except TypeError:  # not a function of Python
+        return
+    for value in (*outside.nonlocals.values(), *outside.globals.values()):
+        if isinstance(value, np.random.Generator):
+            yield value
+
+
+# ------------------------------------------------------------------------------------------ comparisons
+
+
+@dataclass(frozen=True, slots=True)
+class _Slope:
+    """How fast the results, times the cotangents, change: as a rule has it, and as they do.
+
+    `size` is that of the terms of both, `noise` that of rounding; `ahead` and `behind` are the results.
+    """
+
+    step: float
+    given: float
+    found: float
+    size: float
+    noise: float
+    ahead: list[Floats]
+    behind: list[Floats]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is anything to compare: a derivative of 0 agrees with many wrong rules."""
+        return self.size > self.noise
+
+
+class _UnknownError(Exception):
+    """A comparison tells nothing."""
+
+
+class _Comparison:
+    """A call whose rule is compared, for random cotangents, with differences of some steps."""
+
+    def __init__(self, call: HostCall, arrays: Sequence[array], steps: Sequence[float]) -> None:
+        self.call, self.arrays, self.steps = call, arrays, steps
+        self.is_exact, self.rng = steps is STEPS, np.random.default_rng(0)
+        factor = 1.0 if self.is_exact else OWN_FACTOR
+        self.close, self.apart = factor * CLOSE, factor * APART
+        self.results = call.run_alone(arrays)
+        self.here = [_numbers(result) for result in self.results]
+        floats = [one.dtype for one in (*arrays, *self.results) if is_differentiable(one.dtype)]
+        self.epsilon = max(epsilon(scalar_of(dtype).dtype) for dtype in floats)
+        if self.is_exact and self.epsilon > epsilon(float64.dtype):
+            raise _UnknownError
+        self.seeds = [self._seed(result) for result in self.results]
+        self.bars = self._pulled(self.seeds)
+
+    @cached_property
+    def wanders(self) -> float:
+        """How far the results, times the cotangents, are apart where the function runs twice."""
+        return abs(self._weighted(self._run(self.arrays), self.here))
+
+    def told(self, n: int) -> str | None:
+        """What is wrong with the adjoint of an argument, "" if nothing is; None where that is not known."""
+        sizes = np.abs(values := _numbers(self.arrays[n]))
+        sizes = np.maximum(sizes, LEAST * sizes.max(initial=0.0) or 1.0)
+        drawn = (sizes * self._drawn(values.shape) for _ in range(DRAWN))
+        along = max(drawn, key=lambda along: abs(float((self.bars[n] * along).sum())))
+        told = self._along(n, along)
+        if told and _is_symmetric(values) and self._reads_half(n, along):
+            # Of what stands twice it reads one; the rule may share the derivative between both.
+            return self._along(n, along + np.swapaxes(along, -1, -2))
+        return told
+
+    def _along(self, n: int, along: Floats) -> str | None:
+        wide: _Slope | None = None
+        for step in self.steps:
+            close = self._slope(n, step, along)
+            if not np.isfinite([close.given, close.found]).all():
+                continue
+            if abs(close.given - close.found) <= self.apart * close.size + close.noise:
+                return "" if close.is_known else None
+            if self.wanders / step > self.close * close.size:
+                return ""  # it is never known
+            if wide is not None and self._are_one(wide, close) and self._has_digits(n, close, along):
+                return self._text(n, close, along)
+            wide = close
+        return None
+
+    def _slope(self, n: int, step: float, along: Floats) -> _Slope:
+        (right, ahead), (left, behind) = (self._moved(n, sign * along) for sign in (step, -step))
+        terms, found = self.bars[n] * (right - left), self._weighted(ahead, behind)
+        size = max(float(np.linalg.norm(terms)), abs(found))
+        noise = ROUNDINGS * self.epsilon * float(np.linalg.norm(self._products(ahead)))
+        given, found, size, noise = (each / (2.0 * step) for each in (float(terms.sum()), found, size, noise))
+        return _Slope(step, given, found, size, noise, ahead, behind)
+
+    def _are_one(self, wide: _Slope, close: _Slope) -> bool:
+        """Whether differences agree at two steps, and at the smaller one on both sides: there is no kink."""
+        allowed = self.close * close.size + close.noise
+        is_even = self._bend(close) <= max(allowed, 0.5 * self._bend(wide))
+        return abs(close.found - wide.found) <= allowed and is_even
+
+    def _has_digits(self, n: int, slope: _Slope, along: Floats) -> bool:
+        """Whether values are fine enough for differences: else a far larger step shows another slope."""
+        coarse = self._slope(n, COARSE * slope.step, along).found
+        is_seen = self.is_exact or abs(slope.found) > LOST * slope.size
+        return is_seen and abs(coarse - slope.found) <= ROUGH * slope.size
+
+    def _bend(self, slope: _Slope) -> float:
+        """How much faster the results change on one side than on the other."""
+        right, left = self._weighted(slope.ahead, self.here), self._weighted(self.here, slope.behind)
+        return abs(right - left) / slope.step
+
+    def _reads_half(self, n: int, along: Floats) -> bool:
+        """Whether the function reads one half of a matrix only, as a Cholesky decomposition does."""
+        halves = (np.triu(along, 1), np.tril(along, -1))
+        return any(not self._weighted(self._moved(n, self.steps[0] * half)[1], self.here) for half in halves)
+
+    # ---- values
+
+    def _drawn(self, shape: Sequence[int]) -> Floats:
+        """Random numbers of either sign, none near zero."""
+        return self.rng.choice((-1.0, 1.0), shape) * self.rng.uniform(0.25, 1.75, shape)
+
+    def _seed(self, result: array) -> Floats:
+        """A random cotangent, 0 for integers."""
+        drawn = self._drawn(_numbers(result).shape)
+        return LARGE * drawn if is_differentiable(result.dtype) else 0.0 * drawn
+
+    def _pulled(self, seeds: Sequence[Floats]) -> list[Floats]:
+        """What the rule makes of cotangents."""
+        bars = [zeros_like(result, requires_grad=False) for result in self.results]
+        for bar, seed in zip(bars, seeds, strict=True):
+            scalars(bar).host()[...] = seed
+        rule = self.call.reversed(len(bars))
+        pulled = rule.run_alone([*self.arrays, *self.results, *bars])
+        return [_numbers(bar) for bar in pulled[: len(self.arrays)]]
+
+    def _moved(self, n: int, moves: Floats) -> tuple[Floats, list[Floats]]:
+        """The numbers of an argument that moves, and the results there."""
+        arrays = list(self.arrays)
+        arrays[n] = duplicate(arrays[n])
+        numbers = scalars(arrays[n]).host()
+        numbers[...] = numbers + moves
+        return _numbers(arrays[n]), self._run(arrays)
+
+    def _run(self, arrays: Sequence[array]) -> list[Floats]:
+        return [_numbers(result) for result in self.call.run_alone(arrays)]
+
+    def _products(self, results: Sequence[Floats]) -> Floats:
+        return np.concatenate([(s * y).reshape(-1) for s, y in zip(self.seeds, results, strict=True)])
+
+    def _weighted(self, results: Sequence[Floats], others: Sequence[Floats]) -> float:
+        if [a.shape for a in results] != [b.shape for b in others]:
+            raise _UnknownError
+        differences = [a - b for a, b in zip(results, others, strict=True)]
+        return float(self._products(differences).sum())
+
+    def _text(self, n: int, slope: _Slope, along: Floats) -> str:
+        """What is wrong with an adjoint."""
+        func, back = name_of(self.call.func), name_of(self.call.back)
+        name = argument_name(self.call.func, self.call.places[n])
+        small = float((self._pulled([seed / LARGE for seed in self.seeds])[n] * along).sum())
+        given, found = (each / LARGE for each in (slope.given, slope.found))
+        if abs(small - given) > self.apart * max(abs(small), abs(given)):
+            return f"what {back} returns for {name} is not in proportion to its cotangents"
+        told = f"{back} gives {given:.4g} for {name} along a direction "
+        told += f"where differences of {func} give {found:.4g}"
+        for at, line in self.call.overwrites(self.arrays).items():
+            where = Place(self.call.func.__code__.co_filename, line)
+            told += f"; {func} changes its copy of {argument_name(self.call.func, at)} in {where}, "
+            told += f"and {back} gets what it was before"
+        return told
+
+
+def _begun(call: HostCall, arrays: Sequence[array]) -> _Comparison:
+    """A comparison in float64, or where a function does not run with that in float32, but not in halves."""
+    with suppress(Exception):
+        return _Comparison(call, [_widened(elements) for elements in arrays], STEPS)
+    if any(scalar_of(elements.dtype) in HALVES for elements in arrays):
+        raise _UnknownError
+    return _Comparison(call, arrays, OWN_STEPS)
+
+
+def _widened(elements: array) -> array:
+    return make(_numbers(elements), dtype=with_scalar(elements.dtype, float64), device=elements.device)
+
+
+def _numbers(elements: array) -> Floats:
+    return scalars(elements).seen().astype(np.float64)
+
+
+def _is_symmetric(values: Floats) -> bool:
+    return values.ndim > 1 and np.array_equal(values, np.swapaxes(values, -1, -2))
