@@ -1,5 +1,7 @@
 """Tensors of PyTorch and arrays of JAX where kernelab takes arrays of NumPy, and the other way round."""
 
+import sys
+import threading
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,6 +12,7 @@ import torch
 import xarray
 
 import kernelab as kl
+from kernelab.runtime.host import foreign
 
 DOUBLE = kl.compile("def double(x: array[float], y: array[float]):\n    y[tid()] = 2.0 * x[tid()]\n")[
     "double"
@@ -123,3 +126,42 @@ def test_a_write_beside_a_tensor_does_not_count_for_it() -> None:
     rows[1].fill_(2.0)
     loss.backward()
     assert p.grad.tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("way", ["kept tensors", "arrays of tensors that are gone"])
+def test_a_write_counts_for_the_first_of_many_tensors_over_the_same_memory(way: str) -> None:
+    p, x = torch.ones(3, requires_grad=True), kl.ones(3)
+    first = kl.to_torch(x)
+    loss = (first * p).sum()
+    others: list[Any] = [
+        kl.to_torch(x) if way == "kept tensors" else kl.from_torch(first.detach()) for _ in range(30)
+    ]
+    x.fill_(2.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    assert len(others) == 30
+
+
+def test_slices_of_a_tensor_leave_nothing_behind() -> None:
+    t = torch.ones(1000)
+    x = kl.from_torch(t)
+    for n in range(900):
+        kl.from_torch(t[n : n + 32]).fill_(2.0)
+    assert len(x.allocation.watches) == 1
+    assert len(foreign._VERSIONS[x.allocation].tensors) < 20
+
+
+def test_a_thread_may_share_memory_that_another_writes() -> None:
+    t = torch.ones(3)
+    x = kl.from_torch(t)
+    kept, before = [], sys.getswitchinterval()
+    sharing = threading.Thread(target=lambda: kept.extend(kl.to_torch(x) for _ in range(1000)))
+    sys.setswitchinterval(1e-6)
+    try:
+        sharing.start()
+        while sharing.is_alive():
+            x.fill_(2.0)
+    finally:
+        sys.setswitchinterval(before)
+    sharing.join()
+    assert len(kept) == 1000

@@ -5,7 +5,6 @@ copies.  A write by kernelab counts in the versions of the tensors over the same
 """
 
 import weakref
-from collections import deque
 from importlib import import_module
 from typing import Any
 
@@ -79,37 +78,57 @@ def _over_tensor(t: Any, elem: Value | None) -> array:
 
 
 class _Versions:
-    """Counts writes to memory in the versions of tensors over it (a `Watcher`).
+    """Counts writes to memory in the versions of the tensors over it that live (a `Watcher`)."""
 
-    Tensors that are made again and again over the same bytes share a counter, as a rule: so the last few are
-    enough.
-    """
+    def __init__(self, extent: tuple[int, int]) -> None:
+        self.extent = extent
+        self.tensors: dict[int, tuple[int, int, weakref.ref[Any]]] = {}
+        """The addresses that each reaches over, by its id."""
+        self.room = 8
 
-    def __init__(self) -> None:
-        self.tensors: deque[weakref.ref[Any]] = deque(maxlen=8)
+    def add(self, tensor: Any, low: int, high: int) -> None:
+        """Count for a tensor, too: for a view the one that it is a view of, whose versions are its own."""
+        counted = tensor if tensor._base is None else tensor._base
+        known = self.tensors.get(id(counted))
+        if known is not None and known[2]() is counted:
+            low, high = min(low, known[0]), max(high, known[1])
+        self.tensors[id(counted)] = low, high, weakref.ref(counted)
+        if len(self.tensors) > self.room:
+            for key, (*_, ref) in [*self.tensors.items()]:
+                if ref() is None:
+                    self.tensors.pop(key, None)
+            self.room = 2 * len(self.tensors) + 8
 
     def before_write(self, target: array) -> None:
-        for tensor in self.tensors:
-            if (alive := tensor()) is not None:
+        first, last = target.extent
+        for low, high, tensor in [*self.tensors.values()]:  # another thread may share the memory meanwhile
+            if low < last and first < high and (alive := tensor()) is not None:
                 tell_torch(alive)
 
     def exposed(self) -> None:
         """PyTorch does not count what NumPy writes either."""
 
 
-_VERSIONS = weakref.WeakKeyDictionary[Allocation, dict[tuple[int, int], _Versions]]()
-"""By the memory and the range of addresses of the tensors."""
+_VERSIONS = weakref.WeakKeyDictionary[Allocation, _Versions]()
 
 
 def _count_writes(a: array, *tensors: Any) -> None:
     """Let PyTorch know of each later write to the elements, as long as one of the tensors over them lives."""
-    memory, extent = a.allocation, a.extent
-    of_range = _VERSIONS.setdefault(memory, {})
-    versions = of_range.get(extent)
+    memory, (low, high) = a.allocation, a.extent
+    versions = _VERSIONS.get(memory)
     if versions is None:
-        versions = of_range[extent] = _Versions()
-        memory.watch(versions, extent)
-    versions.tensors.extend(weakref.ref(tensor) for tensor in tensors if hasattr(tensor, "is_inference"))
+        made = _Versions((low, high))
+        versions = _VERSIONS.setdefault(memory, made)
+        if versions is made:
+            memory.watch(made, made.extent)
+    first, last = versions.extent
+    if low < first or last < high:
+        memory.unwatch(versions, versions.extent)
+        versions.extent = min(low, first), max(high, last)
+        memory.watch(versions, versions.extent)
+    for tensor in tensors:
+        if hasattr(tensor, "is_inference"):
+            versions.add(tensor, low, high)
 
 
 def to_torch(a: array, requires_grad: bool | None = None) -> Any:
