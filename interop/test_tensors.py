@@ -12,7 +12,7 @@ import torch
 import xarray
 
 import kernelab as kl
-from kernelab.runtime.host import foreign
+from kernelab.runtime.memory import torch_versions
 
 DOUBLE = kl.compile("def double(x: array[float], y: array[float]):\n    y[tid()] = 2.0 * x[tid()]\n")[
     "double"
@@ -48,6 +48,10 @@ def test_brain_floats_are_shared_both_ways() -> None:
     shared = kl.from_dlpack(t)
     shared.fill_(3.0)
     assert t.tolist() == [3.0, 3.0]
+    own = torch.ones(2, dtype=torch.bfloat16)  # whose memory kernelab meets for the first time
+    kl.from_dlpack(own).fill_(4.0)
+    assert own.tolist() == [4.0, 4.0]
+    assert torch.from_dlpack(kl.ones(2, dtype=kl.bfloat16)).tolist() == [1.0, 1.0]
 
 
 def test_jax_copies_arrays() -> None:
@@ -95,6 +99,12 @@ def test_what_a_launch_overwrites_of_a_graph_of_pytorch_is_an_error_there() -> N
         kl.launch(DOUBLE, dim=3, inputs=[x], outputs=[torch.zeros(3)])
 
 
+SHARES: dict[str, Any] = {
+    "from_torch": kl.from_torch,
+    "from_torch of a detached one": lambda t: kl.from_torch(t.detach()),
+    "from_dlpack": kl.from_dlpack,
+    "array": lambda t: kl.array(t, copy=False),
+}
 OVERWRITES = {
     "a launch": lambda x: DOUBLE[3](kl.ones(3), x),
     "fill_": lambda x: x.fill_(2.0),
@@ -105,7 +115,7 @@ OVERWRITES = {
 
 
 @pytest.mark.parametrize("write", OVERWRITES.values(), ids=list(OVERWRITES))
-@pytest.mark.parametrize("way", ["from_torch", "from_torch of a detached one", "to_torch"])
+@pytest.mark.parametrize("way", [*SHARES, "to_torch"])
 def test_what_is_overwritten_through_shared_memory_is_an_error_there(way: str, write: Any) -> None:
     p = torch.ones(3, requires_grad=True)
     if way == "to_torch":
@@ -114,7 +124,7 @@ def test_what_is_overwritten_through_shared_memory_is_an_error_there(way: str, w
     else:
         t = torch.ones(3)
         loss = (t * p).sum()
-        x = kl.from_torch(t.detach() if "detached" in way else t)
+        x = SHARES[way](t)
     write(x)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
@@ -148,7 +158,7 @@ def test_slices_of_a_tensor_leave_nothing_behind() -> None:
     for n in range(900):
         kl.from_torch(t[n : n + 32]).fill_(2.0)
     assert len(x.allocation.watches) == 1
-    assert len(foreign._VERSIONS[x.allocation].tensors) < 20
+    assert len(torch_versions._VERSIONS[x.allocation].tensors) < 20
 
 
 def test_a_thread_may_share_memory_that_another_writes() -> None:

@@ -1,4 +1,4 @@
-"""`gradcheck_tape` starts extrema away from ties, tells nothing of its own passes, and sees wrong products."""
+"""`gradcheck_tape` starts extrema away from ties, tells nothing of its own passes, sees wrong products."""
 
 from typing import Any
 

@@ -57,6 +57,7 @@ from kernelab.runtime.context.conversion import (
 from kernelab.runtime.context.recorder import made_from_host
 from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
 from kernelab.runtime.memory.memory import address_of, borrow
+from kernelab.runtime.memory.torch_versions import count_writes
 
 Shape = tuple[int, ...]
 
@@ -227,6 +228,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             offset = address_of(values) - allocation.address
             self.place(allocation, offset, shape_tuple(values.shape[:axes]), values.strides[:axes], elem)
             allocation.folded |= self.folds
+            count_writes(self, source)
         made_from_host(self, source)
 
     def overlaps(self, other: "array") -> bool:

@@ -403,7 +403,6 @@ class Exchange(Gradients):
             options.pop("max_version", None)
             return capsule(self, **options)
         if scalar_of(self.dtype) == bfloat16:
-            options.pop("max_version", None)
             return described_as_brain(self.view(uint16).numpy().__dlpack__(**options), brain=True)
         return self.numpy().__dlpack__(**options)
 
@@ -484,6 +483,19 @@ class Capsule:
 
     def __dlpack__(self, **_: Any) -> Any:
         return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU, 0
+
+
+class Bits:
+    """Brain floats of another library as an array of their bits, in the DLPack that NumPy asks for."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return described_as_brain(self._source.__dlpack__(**options), brain=False)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return CPU, 0

@@ -16,7 +16,7 @@ from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, bfloat16, is_dif
 from kernelab.runtime.array.array import array as array
 from kernelab.runtime.array.array import duplicate, require_array, struct_named
 from kernelab.runtime.array.array_attributes import Ranked
-from kernelab.runtime.array.exchange import Capsule, from_capsule
+from kernelab.runtime.array.exchange import Bits, Capsule, from_capsule
 from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.array.transfers import allocate_on, laid_out, put, transfer
 from kernelab.runtime.context.conversion import (
@@ -31,7 +31,8 @@ from kernelab.runtime.context.conversion import (
 from kernelab.runtime.context.recorder import made_from_host
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.dlpack import CPU as DLPACK_CPU
-from kernelab.runtime.memory.dlpack import CUDA, MANAGED, described_as_brain, is_brain, is_of_the_cpu
+from kernelab.runtime.memory.dlpack import CUDA, MANAGED, is_brain, is_of_the_cpu
+from kernelab.runtime.memory.torch_versions import count_writes
 from kernelab.runtime.memory.unwritten import begin
 
 Shape = int | Sequence[int]
@@ -264,7 +265,9 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
             hint = "convert them on either side: kl.array(kl.from_dlpack(x), dtype=...)"
             raise KernelTypeError(Diagnostic(message, code="dlpack", hint=hint))
         values = values.view(wanted)
-    return from_numpy(values, dtype, device=CPU, requires_grad=requires_grad)
+    result = from_numpy(values, dtype, device=CPU, requires_grad=requires_grad)
+    count_writes(result, source)
+    return result
 
 
 def from_other(source: Any, dtype: Any = None) -> array:
@@ -290,8 +293,7 @@ def _shared(source: Any) -> Any:
     if isinstance(source, array):  # the same memory, which tapes know: no chain ends here
         return source.numpy()
     if is_brain(source):
-        source = Capsule(described_as_brain(source.__dlpack__(), brain=False))
-        return np.from_dlpack(source).view(bfloat16.dtype)
+        return np.from_dlpack(Bits(source)).view(bfloat16.dtype)
     return np.from_dlpack(source)
 
 

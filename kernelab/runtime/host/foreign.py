@@ -1,10 +1,9 @@
 """Arrays and dtypes of other libraries: PyTorch tensors, NumPy dtypes, DLPack, raw addresses.
 
 PyTorch is imported only where a tensor is asked for.  Memory is shared or the call is an error: nothing here
-copies.  A write by kernelab counts in the versions of the tensors over the same bytes, as PyTorch's own do.
+copies.
 """
 
-import weakref
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +18,7 @@ from kernelab.runtime.context.conversion import described, type_of_numpy, value_
 from kernelab.runtime.context.recorder import ENTERED, called, warn_at
 from kernelab.runtime.host.create import from_dlpack, from_numpy
 from kernelab.runtime.memory.device import CPU, Device, get_device
-from kernelab.runtime.memory.memory import Allocation
+from kernelab.runtime.memory.torch_versions import count_writes
 
 
 def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, grad: Any = None) -> array:
@@ -65,7 +64,7 @@ def _over_tensor(t: Any, elem: Value | None) -> array:
         raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
     if str(t.device).partition(":")[0] == "cuda":
         on_device = from_dlpack(t.detach(), elem)
-        _count_writes(on_device, t)
+        count_writes(on_device, t)
         return on_device
     values = host_of(t)
     shared = from_numpy(values, elem, device=CPU)
@@ -73,62 +72,8 @@ def _over_tensor(t: Any, elem: Value | None) -> array:
         message = f"a tensor of {_name(t.dtype)} cannot be shared as an array of {shared.dtype}"
         hint = f"convert it first: t.to(torch.{scalar_of(shared.dtype)})"
         raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
-    _count_writes(shared, t, values.base)  # which lives as long as the memory, and is a detached tensor
+    count_writes(shared, t, values.base)  # which lives as long as the memory, and is a detached tensor
     return shared
-
-
-class _Versions:
-    """Counts writes to memory in the versions of the tensors over it that live (a `Watcher`)."""
-
-    def __init__(self, extent: tuple[int, int]) -> None:
-        self.extent = extent
-        self.tensors: dict[int, tuple[int, int, weakref.ref[Any]]] = {}
-        """The addresses that each reaches over, by its id."""
-        self.room = 8
-
-    def add(self, tensor: Any, low: int, high: int) -> None:
-        """Count for a tensor, too: for a view the one that it is a view of, whose versions are its own."""
-        counted = tensor if tensor._base is None else tensor._base
-        known = self.tensors.get(id(counted))
-        if known is not None and known[2]() is counted:
-            low, high = min(low, known[0]), max(high, known[1])
-        self.tensors[id(counted)] = low, high, weakref.ref(counted)
-        if len(self.tensors) > self.room:
-            for key, (*_, ref) in [*self.tensors.items()]:
-                if ref() is None:
-                    self.tensors.pop(key, None)
-            self.room = 2 * len(self.tensors) + 8
-
-    def before_write(self, target: array) -> None:
-        first, last = target.extent
-        for low, high, tensor in [*self.tensors.values()]:  # another thread may share the memory meanwhile
-            if low < last and first < high and (alive := tensor()) is not None:
-                tell_torch(alive)
-
-    def exposed(self) -> None:
-        """PyTorch does not count what NumPy writes either."""
-
-
-_VERSIONS = weakref.WeakKeyDictionary[Allocation, _Versions]()
-
-
-def _count_writes(a: array, *tensors: Any) -> None:
-    """Let PyTorch know of each later write to the elements, as long as one of the tensors over them lives."""
-    memory, (low, high) = a.allocation, a.extent
-    versions = _VERSIONS.get(memory)
-    if versions is None:
-        made = _Versions((low, high))
-        versions = _VERSIONS.setdefault(memory, made)
-        if versions is made:
-            memory.watch(made, made.extent)
-    first, last = versions.extent
-    if low < first or last < high:
-        memory.unwatch(versions, versions.extent)
-        versions.extent = min(low, first), max(high, last)
-        memory.watch(versions, versions.extent)
-    for tensor in tensors:
-        if hasattr(tensor, "is_inference"):
-            versions.add(tensor, low, high)
 
 
 def to_torch(a: array, requires_grad: bool | None = None) -> Any:
@@ -148,7 +93,7 @@ def to_torch(a: array, requires_grad: bool | None = None) -> Any:
     if requires_grad is None:
         warn_of_end(a, TO_TORCH)
     tensor = _tensor(a, torch)
-    _count_writes(a, tensor)
+    count_writes(a, tensor)
     if a.requires_grad if requires_grad is None else requires_grad:
         tensor.requires_grad_(True)
         if a.grad is not None:
@@ -203,12 +148,6 @@ def from_ptr(
     shape = length if shape is None else shape
     result: array = array(dtype=dtype, shape=shape, device=device, ptr=ptr, strides=strides)
     return result
-
-
-def tell_torch(t: Any) -> None:
-    """Count a write to a tensor: where PyTorch's backward needs what was there, PyTorch raises."""
-    if not t.is_inference():
-        _torch().autograd.graph.increment_version(t)
 
 
 def dtype_from_numpy(numpy_dtype: Any) -> Scalar:

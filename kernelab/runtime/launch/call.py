@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LaunchConfig
 from kernelab.data_classes import dataclass
 from kernelab.runtime.array.array import Gathered, array
-from kernelab.runtime.host.foreign import tell_torch
 from kernelab.runtime.kernel.arguments import (
     Parameter,
     wrong_count,
@@ -24,6 +23,7 @@ from kernelab.runtime.memory.device import Device, device_of
 from kernelab.runtime.memory.memory import Allocation, announce
 from kernelab.runtime.memory.spaces import Space, space_of
 from kernelab.runtime.memory.streams import configured
+from kernelab.runtime.memory.torch_versions import tell_torch
 
 
 def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:

@@ -1,7 +1,8 @@
 """DLPack capsules for device memory: export to other libraries, import from them.
 
 NumPy speaks DLPack for the memory of the CPU; of a device it knows nothing.  The layout is that of DLPack's
-header, version 0: strides and offsets there count elements.  Knows ctypes; must not know arrays.
+header, version 0, and of brain floats also version 1: strides and offsets there count elements.  Knows
+ctypes; must not know arrays.
 """
 
 import ctypes
@@ -16,7 +17,7 @@ from kernelab.lang.types import SCALARS, Scalar
 CPU, CUDA, MANAGED = 1, 2, 13
 """Kinds of devices: kDLCPU, kDLCUDA and kDLCUDAManaged."""
 
-_NAME, _USED = b"dltensor", b"used_dltensor"
+_NAME, _USED, _VERSIONED = b"dltensor", b"used_dltensor", b"dltensor_versioned"
 _CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 _BRAIN = 4
 
@@ -41,6 +42,16 @@ _Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 class _Managed(ctypes.Structure):
     _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("version", ctypes.c_uint32 * 2),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
 
 
 _api = ctypes.pythonapi
@@ -162,7 +173,8 @@ def is_of_the_cpu(capsule: Any) -> bool:
 
 def described_as_brain(capsule: Any, brain: bool) -> Any:
     """A capsule of numbers of 16 bits, described as brain floats, or as their bits, which NumPy knows."""
-    _Managed.from_address(_pointer(capsule, _NAME)).tensor.code = _BRAIN if brain else _CODES["uint"]
+    name, kind = (_VERSIONED, _Versioned) if _is_valid(capsule, _VERSIONED) else (_NAME, _Managed)
+    kind.from_address(_pointer(capsule, name)).tensor.code = _BRAIN if brain else _CODES["uint"]
     return capsule
 
 
