@@ -42,10 +42,10 @@ class NotReplayableError(Exception):
 class Line:
     """The records of a tape, one after another, and the memory that they start from.
 
-    `sources` are the arrays with gradients that are read before anything is written there, `between` those
-    that are written as a whole, each with the record that reads it first, or None.  Raises
-    NotReplayableError where a record is not a launch, copy, known overwrite, checkpoint or function of
-    `custom_vjp` that returns the same twice.
+    `sources` are the arrays with gradients that are read before anything is written there, those that
+    adjoints reach if there are such, `between` those that are written as a whole, each with the record that
+    reads it first, or None.  Raises NotReplayableError where a record is not a launch, copy, known overwrite,
+    checkpoint or function of `custom_vjp` that returns the same twice.
     """
 
     def __init__(self, records: Sequence[Record], policy: Policy) -> None:
@@ -54,7 +54,8 @@ class Line:
         self._plays = [_play(record) for record in records]
         self._arrays = list(dict.fromkeys(a for play in self._plays for a in play.arrays))
         self._starts = _starts(records, self._arrays)
-        self.sources = _sources(records)
+        reached = _sources(records, [record.reached for record in records])
+        self.sources = reached or _sources(records, [record.read for record in records])
         self.between = _between(records, self._arrays)
         self._require_repeats()
         self.is_exact = self._ends_as_it_did()
@@ -385,11 +386,11 @@ def _copied(memory: Allocation, like: Allocation) -> Allocation:
     return copy
 
 
-def _sources(records: Sequence[Record]) -> list[array]:
+def _sources(records: Sequence[Record], taken: Sequence[Sequence[array]]) -> list[array]:
     sources: dict[array, None] = {}
     written: list[array] = []
-    for record in records:
-        for source in record.reached:
+    for record, arrays in zip(records, taken, strict=True):
+        for source in arrays:
             fits = source.requires_grad and source.size and is_differentiable(source.dtype)
             if fits and source not in sources and not any(source.overlaps(target) for target in written):
                 sources[source] = None

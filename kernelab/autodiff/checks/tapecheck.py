@@ -41,6 +41,7 @@ from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, GradientError, KernelError, KernelTypeError, KernelValueError, a_thing
 from kernelab.hooks import ShownOnce, steps
 from kernelab.lang.types import is_differentiable, scalar_of
+from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, name_of_memory, refusal
 from kernelab.runtime.kernel.arguments import Reference
@@ -58,7 +59,8 @@ class LaunchCheck:
     `covered` says that it passed as a part of the tape.  `fault` is "overwrite" where the launch is right but
     destroys what an earlier adjoint reads, "cut" where it reads what no gradient flows through, "sweep" where
     the tape's own backward pass is at fault; `hint` says what to do then.  `record` is the number of the
-    record on the tape, from 1; of one that is not a launch, `kernel` is its title.
+    record on the tape, from 1; of one that is not a launch, `kernel` is its title.  `zeros` are the lines of
+    its kernel at which values lose their derivative, where there is no report that has them.
     """
 
     record: int
@@ -69,6 +71,7 @@ class LaunchCheck:
     covered: bool = False
     fault: str = ""
     hint: str = ""
+    zeros: tuple[DeadEnd, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -418,7 +421,8 @@ def _one_by_one(
             mask = (choice.masks or {}).get(record.kernel.name)
             lost = [record.kernel.plan.parameters[i].name for i in lost_inputs(record)]
             reason = f"what it read from `{lost[0]}` has been overwritten" if lost else ""
-            checks.append(LaunchCheck(k, record.kernel.name, record.place, None, reason))
+            zeros = tuple(end for end, source, _ in record.dead_ends if _is_zero(end, source)) if lost else ()
+            checks.append(LaunchCheck(k, record.kernel.name, record.place, None, reason, zeros=zeros))
             if not lost:
                 chosen = replace(selection, mask=mask)
                 yield record.kernel, record.grid.extents, _as_read(record), tolerance, chosen, fast
@@ -430,6 +434,11 @@ def _one_by_one(
             is_refused = isinstance(report, str)
             checks[k] = replace(one, **{"reason" if is_refused else "report": report})
     return checks
+
+
+def _is_zero(end: DeadEnd, source: array) -> bool:
+    """Whether a derivative that is asked for is zero there, whatever the values are."""
+    return not end.is_condition and is_differentiable(source.dtype) and source.requires_grad
 
 
 def _as_read(record: LaunchRecord) -> list[Any]:

@@ -202,7 +202,7 @@ def tape_report_view(report: TapeReport) -> Node:
         else gradcheck_view(launch.report)
         for launch in told
     ]
-    passed = (one.report for one in report.launches if one.passed and one.report and not _at_kink(one.report))
+    passed = (one.report or one for one in report.launches if one.passed and not _at_kink(one.report))
     ends = [*(whole.zeros if whole else ()), *(end for check in passed for end in check.zeros)]
     return Below((title, table, *notes, *details, *_zeros({str(end.span): end for end in ends}.values())))
 
