@@ -308,17 +308,3 @@ def test_what_to_write_instead_is_told(lines: list[str], message: str, hint: str
     )
     assert found.message == message
     assert hint in found.hint
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "    for k in range(3):\n        s[0] = s[0] + x[k]\n",
-        "    i = tid()\n    if i > 0:\n        return\n    s[0] = s[0] + x[0]\n",
-        "    i = tid()\n    if i == 0:\n        s[0] = s[0] + x[0]\n",
-        "    i = tid()\n    s[0] += x[i]\n",
-        "    i = tid()\n    a = zeros(1)\n    a[0] = a[0] + x[i]\n    s[i] = a[0]\n",
-    ],
-)
-def test_a_sum_that_loses_nothing_is_no_doubt(body: str) -> None:
-    assert cell(f"def kernel(x: array[float], s: array[float]):\n{body}").diagnostics == ()

@@ -8,19 +8,20 @@ from collections.abc import Mapping
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend.definitions.definitions import Template
+from kernelab.frontend.definitions.lost_sums import lost_sums
 from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import Meaning, TupleOf, Typed
 from kernelab.frontend.meaning.syntax_trees import nodes
 from kernelab.guidance.hint_tables import NAMES
-from kernelab.lang.ir import Append, Assert, Atomic, Block, Call, Native, Print, Store, walk
+from kernelab.lang.ir import Append, Assert, Atomic, Block, Call, Function, Native, Print, Store, walk
 
 
-def note_doubts(frame: Frame, body: Block, template: Template) -> None:
+def note_doubts(frame: Frame, kernel: Function, template: Template) -> None:
     """Add the warnings of a kernel that has been lowered to the notes of its frame."""
-    _note_no_effect(frame, body, template)
+    _note_no_effect(frame, kernel.body, template)
     _note_no_thread(frame, template)
     _note_thread_twice(frame, template)
-    _note_lost_sum(frame, template)
+    _note_lost_sum(frame, kernel, template)
 
 
 def note_lost_change(frame: Frame, template: Template, params: Mapping[str, Meaning]) -> None:
@@ -127,23 +128,23 @@ def _note_thread_twice(frame: Frame, template: Template) -> None:
                 return
 
 
-def _note_lost_sum(frame: Frame, template: Template) -> None:
-    """Warn where every thread stores to one element what it has read there and something more."""
-    names = {argument.arg for argument in template.arguments}
-    for stmt in template.body if frame.threads else ():
-        match stmt:
-            case ast.Assign(
-                [ast.Subscript(ast.Name(name), ast.Constant()) as target],
-                ast.BinOp(read, ast.Add() | ast.Sub() as op, right),
-            ) if name in names and ast.unparse(read) == ast.unparse(target):
-                element, sign = template.places.text(target), "+" if isinstance(op, ast.Add) else "-"
-                message = f"every thread stores to {element}: where two do so at once, one addition is lost"
-                hint = (
-                    f"write «{element} {sign}= {template.places.text(right)}», which adds up over all threads"
-                )
-                frame.notes.append(Diagnostic(message, template.places(stmt), "race", "warning", hint=hint))
-        if any(isinstance(node, ast.Return) for node in nodes(stmt)):
-            return  # what follows may be for one thread
+def _note_lost_sum(frame: Frame, kernel: Function, template: Template) -> None:
+    """Warn where threads store to one element what they have read there and something more."""
+    lines, text = {store.span.line for store in lost_sums(kernel)}, template.places.text
+    for stmt in nodes(template.node) if lines else ():
+        if not isinstance(stmt, ast.Assign) or (place := template.places(stmt)).line not in lines:
+            continue
+        target = stmt.targets[0]
+        message = (
+            f"threads store to {text(target)} what they have read there, and more: "
+            "where two do so at once, one addition is lost"
+        )
+        change = f"{text(target)} += ..."
+        match stmt.value:
+            case ast.BinOp(read, ast.Add() | ast.Sub() as op, right) if text(read) == text(target):
+                change = f"«{text(target)} {'+' if isinstance(op, ast.Add) else '-'}= {text(right)}»"
+        hint = f"write {change}, which adds up over all threads"
+        frame.notes.append(Diagnostic(message, place, "race", "warning", hint=hint))
 
 
 def _is_text(stmt: ast.stmt) -> bool:

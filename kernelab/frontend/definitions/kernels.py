@@ -134,7 +134,7 @@ def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
     if (exceeded := too_large(function) or array_views.too_many_locals(function)) is not None:
         return Outcome(None, (exceeded,), tuple(frame.notes))
     note_lost_change(frame, template, params)
-    note_doubts(frame, function.body, template)
+    note_doubts(frame, function, template)
     kernel = KernelDefinition(
         template.name,
         verify(function),

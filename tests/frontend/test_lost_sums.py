@@ -1,0 +1,111 @@
+"""A warning where threads may lose a sum, and none where one thread alone stores it."""
+
+import pytest
+
+from tests.frontend.helpers import cell
+
+ADDED = "e[0] = e[0] - x[i]"
+LOST = [
+    ADDED,
+    "e[0] = x[i] + e[0]",
+    "e[0] = e[0] - x[i] - 2.0",
+    "e[n - 1] = e[n - 1] + x[i]",
+    "v[1].x = v[1].x + x[i]",
+    "a = e[0]\na = a + x[i]\ne[0] = a",
+    "for k in range(3):\n    e[k] = e[k] + x[i]",
+    f"if n > 3:\n    {ADDED}",
+    f"if i != 3:\n    {ADDED}",
+    f"if i:\n    {ADDED}",
+    f"if i < n:\n    {ADDED}",
+    f"if i > 0 and x[i] > 0.0:\n    {ADDED}",
+    f"if x[i] > 0.5 or i == 0:\n    {ADDED}",
+    f"if i % 2 == 0:\n    {ADDED}",
+    f"if i >= n:\n    return\n{ADDED}",
+    "for j in range(n):\n    if i != j:\n        e[0] = e[0] - x[i] * x[j]",
+    "for j in range(n):\n    if j < i:\n        e[0] = e[0] - x[i] * x[j]",
+    "for j in range(n):\n    if i == j:\n        e[0] = e[0] - x[i] * x[j]",
+    "m = n\nwhile m > 0:\n    m = m // 2\n    if i < m:\n        e[0] = e[0] + x[i]",
+]
+LOST_IN_TWO = [
+    f"if i != j:\n    {ADDED}",
+    f"if i == j:\n    {ADDED}",
+    f"if i == 0:\n    {ADDED}",
+    f"if i + j == 0:\n    {ADDED}",
+]
+KEPT = [
+    "e[0] += x[i]",
+    "e[0] = x[i]",
+    "e[0] = 2.0 * e[0]",
+    "e[i] = e[i] + 1.0",
+    "e[i // 2] = e[i // 2] + 1.0",
+    "a = zeros(1)\na[0] = a[0] + x[i]\ne[i] = a[0]",
+    f"if i == 0:\n    {ADDED}",
+    f"if 0 == i:\n    {ADDED}",
+    f"if not i:\n    {ADDED}",
+    f"if tid() == 0:\n    {ADDED}",
+    f"if i == n - 1:\n    {ADDED}",
+    f"last = n - 1\nif i == last:\n    {ADDED}",
+    f"first = i == 0\nif first:\n    {ADDED}",
+    f"if i + 1 == n:\n    {ADDED}",
+    f"if i < 1:\n    {ADDED}",
+    f"if 1 > i:\n    {ADDED}",
+    f"if i <= 0:\n    {ADDED}",
+    f"if i >= n - 1:\n    {ADDED}",
+    f"if not (i > 0):\n    {ADDED}",
+    f"if i > 0:\n    x[i] = 0.0\nelse:\n    {ADDED}",
+    f"if i != 0:\n    return\n{ADDED}",
+    f"if i == 0 and x[i] > 0.0:\n    {ADDED}",
+    f"if i == 0 or i == 5:\n    {ADDED}",
+    f"for j in range(n):\n    if i == 0:\n        {ADDED}",
+    f"k = atomic_add(v, 0, vec3(1.0, 0.0, 0.0))\nif k.x > 3.0:\n    {ADDED}",
+]
+KEPT_IN_TWO = [
+    f"if i == 0 and j == 0:\n    {ADDED}",
+    f"if i == 0:\n    if j == n - 1:\n        {ADDED}",
+    "if j == 0:\n    for k in range(3):\n        e[i] = e[i] - x[k]",
+]
+HEAD = "def kernel(x: array[float], e: array[float], v: array[vec3], n: int):\n"
+
+
+def _told(body: str, indices: str) -> list[str]:
+    lines = [f"{indices} = tid()", *body.splitlines()]
+    found = cell(HEAD + "".join(f"    {line}\n" for line in lines))
+    assert not found.errors
+    return [one.message for one in found.diagnostics if one.code == "race"]
+
+
+@pytest.mark.parametrize(
+    ("body", "indices"), [*((one, "i") for one in LOST), *((one, "i, j") for one in LOST_IN_TWO)]
+)
+def test_a_sum_that_threads_lose_is_told(body: str, indices: str) -> None:
+    (message,) = _told(body, indices)
+    assert "where two do so at once, one addition is lost" in message
+
+
+@pytest.mark.parametrize(
+    ("body", "indices"), [*((one, "i") for one in KEPT), *((one, "i, j") for one in KEPT_IN_TWO)]
+)
+def test_a_sum_that_loses_nothing_is_no_doubt(body: str, indices: str) -> None:
+    assert _told(body, indices) == []
+
+
+def test_a_kernel_of_one_thread_is_no_doubt() -> None:
+    text = (
+        "def kernel(x: array[float], s: array[float]):\n    for k in range(3):\n        s[0] = s[0] + x[k]\n"
+    )
+    assert cell(text).diagnostics == ()
+
+
+def test_threads_that_take_turns_in_a_function_are_no_doubt() -> None:
+    text = """
+def wait(lock: array[int]):
+    while atomic_cas(lock, 0, 0, 1) == 1:
+        pass
+
+def kernel(x: array[float], s: array[float], lock: array[int]):
+    i = tid()
+    wait(lock)
+    s[0] = s[0] + x[i]
+    lock[0] = 0
+"""
+    assert [one for one in cell(text).diagnostics if one.code == "race"] == []
