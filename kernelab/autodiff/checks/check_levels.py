@@ -55,6 +55,7 @@ class Interpreted(Wide):
         exact = [self.given(a, param.type) for a, param in zip(arguments, params, strict=True)]
         parts = [shape.packed, *(packed(each, shape.threads, None) for each in exact)]
         interpreter.entry(function, chunk=self.chunk)(b"".join(parts))
+        self.left_behind([arguments[i] for i in program.changed])
 
 
 class Noisy(Interpreted):

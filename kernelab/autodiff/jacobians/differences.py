@@ -109,18 +109,22 @@ def _moved(
 def shifted(
     started: Started, moves: Mapping[int, Floats], shifts: Sequence[float]
 ) -> tuple[list[array], list[Floats]]:
-    """The outputs, and their numbers for each shift and lane, which moves some inputs by a row of `moves`."""
+    """The outputs, and their numbers for each shift and lane, which moves some inputs by a row of `moves`.
+
+    The host sees what is computed where nothing is moved: one more lane, the first.
+    """
     lanes = len(next(iter(moves.values())))
-    batch = Batch(BASE, len(shifts) * lanes)
+    batch = Batch(BASE, 1 + len(shifts) * lanes)
     level = Wide(batch)
     with batch.active():
         for i, rows in moves.items():
             moved = level.wide(started.inputs[i])
-            shares = np.multiply.outer(np.asarray(shifts), rows).reshape(batch.lanes, -1)
+            shares = np.multiply.outer((0.0, *shifts), rows).reshape(-1, rows.shape[1])[lanes - 1 :]
             with np.errstate(invalid="ignore", over="ignore"):
                 batch.move(moved, batch.seeds(moved, shares), add=True)
         outputs = started.go(level)
-    return outputs, [batch.numbers(level.wide(out)).reshape(len(shifts), lanes, -1) for out in outputs]
+    looked = [batch.numbers(level.wide(out))[1:] for out in outputs]
+    return outputs, [each.reshape(len(shifts), lanes, -1) for each in looked]
 
 
 def extrapolated(y: Floats, steps: Floats) -> Floats:

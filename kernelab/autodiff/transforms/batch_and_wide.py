@@ -23,7 +23,7 @@ from kernelab.errors import Diagnostic, GradientError, KernelError, name_of
 from kernelab.lang.types import Array, Scalar, Type, Value, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray, itemsize
-from kernelab.runtime.context.recorder import called, caller
+from kernelab.runtime.context.recorder import RECORDER, called, caller
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.launch.call import Call, will_write
 from kernelab.runtime.launch.footprint import changed_part
@@ -99,6 +99,9 @@ class Batch(Level):
         apart = 0 if memory is None else self.stride(elements.allocation)
         shape, strides = (self.lanes, *elements.shape), (apart, *elements.strides)
         return array.over(memory or elements.allocation, elements.offset, shape, strides, elements.dtype)
+
+    def first(self, elements: array) -> array:
+        return self.parent.first(lane_of(self.view(elements), 0))
 
     def widen(self, elements: array, copy: bool = True) -> array:
         """Give an array a copy for each lane; the view of all of them."""
@@ -375,7 +378,10 @@ def _in_itslane_of(error: KernelError, program: Program, grid: Extents, wide: Co
 
 def _whole(elements: array) -> array:
     """The whole memory of an array, as numbers of its type."""
-    memory, scalar = elements.allocation, scalar_of(elements.dtype)
+    return _whole_of(elements.allocation, scalar_of(elements.dtype))
+
+
+def _whole_of(memory: Allocation, scalar: Scalar) -> array:
     size = itemsize(scalar)
     return array.over(memory, 0, (memory.nbytes // size,), (size,), scalar)
 
@@ -390,11 +396,12 @@ def lane_of(view: array, lane: int) -> array:
 
 
 class Wide(Level):
-    """Runs programs over float64; what the host sees of an array is left as it was."""
+    """Runs programs over float64; the host sees what the first lane computes, rounded, when it looks."""
 
     def __init__(self, parent: Level) -> None:
         super().__init__(parent)
         self._memories: dict[tuple[Allocation, Scalar], Allocation] = {}
+        self._behind: set[tuple[Allocation, Scalar]] = set()  # what the host has not seen yet
 
     def wide(self, elements: array) -> array:
         """An array in float64; its memory is converted on first use, once for each precision in it."""
@@ -414,6 +421,35 @@ class Wide(Level):
         params = program.function.params
         exact = [self.given(a, param.type) for a, param in zip(arguments, params, strict=True)]
         self.parent.run(program.widened, grid, exact)
+        self.left_behind([arguments[i] for i in program.changed])
+
+    def left_behind(self, changed: Sequence[Argument]) -> None:
+        """Note what programs have changed: the host sees it once it looks."""
+        for one in changed:
+            if isinstance(one, array) and is_differentiable(one.dtype):
+                self._behind.add((one.allocation, scalar_of(one.dtype)))
+
+    def unreadable(self, elements: array) -> Diagnostic | None:
+        for memory, scalar in [key for key in self._behind if key[0] is elements.allocation]:
+            self._behind.discard((memory, scalar))
+            self._show(_whole_of(memory, scalar))
+        return self.parent.unreadable(elements)
+
+    def _show(self, elements: array) -> None:
+        """Write what is computed in float64 where the host looks; no level takes that for others' writes."""
+        recorder, levels = RECORDER.get(), list[Level]()
+        while isinstance(recorder, Level) and recorder.parent is not recorder:
+            levels.append(recorder)
+            recorder = recorder.parent
+        for level in levels:
+            level.look(elements.allocation)
+        with np.errstate(all="ignore"):
+            elements.host()[...] = self.parent.first(self.wide(elements)).seen()
+        for level in levels:
+            level.note(elements.allocation)
+
+    def first(self, elements: array) -> array:
+        return self.parent.first(self.stand_in(elements))
 
     def given(self, argument: Argument, type: Type) -> Argument:
         if isinstance(argument, array):
@@ -454,6 +490,7 @@ class Wide(Level):
     def move(self, dest: array, src: array, add: bool = False) -> None:
         dest.allocation.will_write(dest)
         self.parent.move(self.stand_in(dest), self.stand_in(src), add)
+        self.left_behind([dest])
 
 
 class Vectors(Wide):

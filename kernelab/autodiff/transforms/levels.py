@@ -150,6 +150,10 @@ class Level(Witness, Recorder):
         """The array with which programs compute here in place of another."""
         return elements
 
+    def first(self, elements: array) -> array:
+        """The array in memory that has the values as they are computed here, in the first lane."""
+        return self.parent.first(elements)
+
     def forget(self, memory: Allocation) -> None:
         """Drop the data of a memory that no program will touch any more."""
         self.unfollow(memory)
@@ -442,6 +446,9 @@ class Base(Level):
                 entry(b"".join(parts))
             else:
                 program.run(b"".join(parts), program.shares(arguments))
+
+    def first(self, elements: array) -> array:
+        return elements
 
     def clear(self, elements: array) -> None:
         cleared(elements)

@@ -303,13 +303,12 @@ class Views(Strided):
                 return None
             if self.ndim == 1:
                 recorder = RECORDER.get()
+                origins = notify_outside_use([self], by_host=True) if ENTERED else ()
+                origins = origins if recorder is None else origins + recorder.looked_at(self)
                 values = self._host
                 value = (self.seen() if values is None else values)[key]
                 value = frozen(self.dtype, value.copy()) if value.ndim else value
-                origins = notify_outside_use([self], by_host=True) if ENTERED else ()
-                if recorder is None:
-                    return traced(value, origins) if origins else value
-                return traced(value, origins + recorder.looked_at(self))
+                return traced(value, origins) if origins or recorder is not None else value
             offset = self.offset + (key if key >= 0 else key + extent) * strides[0]
             return self.over(self.allocation, offset, shape[1:], strides[1:], self.dtype)
         start, stop, step = key.indices(extent)
