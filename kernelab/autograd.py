@@ -13,7 +13,7 @@ from kernelab.autodiff.checks.tapecheck import TapeReport
 from kernelab.autodiff.checks.taylor import TaylorReport, taylor
 from kernelab.autodiff.checks.witnesses import Tolerance, require_step
 from kernelab.autodiff.jacobians.differences import differences, through_host
-from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians, Selection
+from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians, Selection, explain_zeros
 from kernelab.autodiff.jacobians.jacobian import jacobians as by_adjoint
 from kernelab.autodiff.jacobians.sparse import sparse_jacobians
 from kernelab.autodiff.jacobians.subject import Key, Subject, of_function, of_kernel, outside_transforms
@@ -136,6 +136,7 @@ def jacobian(
             jacobians = sparse_jacobians(subject, selection, always=sparse != "auto")
         else:
             jacobians = by_adjoint(subject, selection)
+        explain_zeros(subject, jacobians)
     if plot_jacobians:
         plot_kernel_jacobians(jacobians, title=f"Jacobians of {subject.name}")
     return jacobians

@@ -16,7 +16,7 @@ from kernelab.autodiff.records.adjoint_buffers import Adjoints, fresh
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.forward_and_reverse import Forward, Reverse, Run
 from kernelab.autodiff.transforms.levels import BASE, Level
-from kernelab.autodiff.transforms.transforms import chunks, unit_vectors
+from kernelab.autodiff.transforms.transforms import chunks, unit_vectors, warn_of_zeros
 from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelKeyError, KernelValueError, MissingPackageError, missing
@@ -85,6 +85,12 @@ class Jacobian:
     def nnz(self) -> int:
         """The number of stored entries; of a dense matrix, the number of nonzero entries."""
         return int(np.count_nonzero(self.numpy())) if self.entries is None else len(self.entries.data)
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether all entries that were computed are 0."""
+        computed = self.numpy()[: self.rows, : self.columns] if self.entries is None else self.entries.data
+        return not np.any(computed)
 
     @property
     def evaluated(self) -> Values:
@@ -234,6 +240,17 @@ def _named(key: Any, among: Sequence[Variable], kind: str) -> int:
 def jacobians(subject: Subject, selection: Selection | None = None) -> Jacobians:
     """The Jacobians of a subject, by its adjoint."""
     return Trace(subject).jacobians(Selection() if selection is None else selection)
+
+
+def explain_zeros(subject: Subject, found: Jacobians) -> None:
+    """Warn of inputs by which everything found is 0, where that is so by construction."""
+    by_source = [[each for each in found.values() if each.input is source] for source in subject.sources]
+    zero = [bool(each) and all(one.is_zero for one in each) for each in by_source]
+    if any(zero):
+        trace = Trace(subject)
+        named = zip(trace.inputs, subject.sources, zero, strict=True)
+        names = {one.allocation: source.label for one, source, is_zero in named if is_zero}
+        warn_of_zeros(subject.name, trace.level, trace.outputs, names)
 
 
 Look = Callable[[int, Values], tuple[Sequence[Variable], list[Values]]]

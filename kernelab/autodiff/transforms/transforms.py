@@ -39,6 +39,7 @@ from kernelab.lang.types import Scalar, float64, is_differentiable, scalar_of, w
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.recorder import refusal
+from kernelab.runtime.memory.memory import Allocation
 
 Function = Callable[..., Any]
 
@@ -193,17 +194,24 @@ def _warn_of_zeros(
     chosen: Sequence[int],
     inputs: Sequence[array],
 ) -> None:
+    """Warn where values of the chosen arguments go on though the derivative is zero by construction."""
+    names = {one.allocation: argument_name(func, n) for n, one in zip(chosen, inputs, strict=True)}
+    warn_of_zeros(name_of(func), level, outputs, names)
+
+
+def warn_of_zeros(
+    title: str, level: Explaining, outputs: Sequence[array], names: dict[Allocation, str]
+) -> None:
     """Warn where values go on to the outputs though the derivative is zero by construction.
 
-    A condition is reported where nothing else leads back to the inputs, which are the chosen arguments.  So
-    are values that the host took of an input from which nothing leads to the outputs.
+    A condition is reported where nothing else leads back to the inputs, of which these are the names.  So are
+    values that the host took of an input from which nothing leads to the outputs.
     """
     entries = level.entries
-    reads = {one.allocation: read for one in inputs if (read := level.untold(one.allocation)) is not None}
+    reads = {memory: read for memory in names if (read := level.untold(memory)) is not None}
     if not reads and not any(isinstance(entry, Ran) and entry.program.dead_ends for entry in entries):
         return
-    names = {one.allocation: argument_name(func, n) for n, one in zip(chosen, inputs, strict=True)}
-    title = f"the derivative of {name_of(func)} with respect to"
+    title = f"the derivative of {title} with respect to"
     for entry in entries:
         if isinstance(entry, Move) and entry.src.allocation in names:
             names.setdefault(entry.dest.allocation, names[entry.src.allocation])
