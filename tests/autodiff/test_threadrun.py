@@ -262,6 +262,11 @@ def test_lines_and_iterations_are_chosen(recorded: tuple[kl.Tape, kl.array, kl.a
     assert pairs(kl.trace(tape, 1, loss=loss, where={"line": 5, "k": 2}).primal) == pairs(of_line.primal)[2:]
     with pytest.raises(kl.KernelValueError, match="where='5' is not a place of a kernel"):
         kl.trace(RECORDED["power"], 0, **given, where="5")
+    with pytest.raises(kl.KernelValueError, match="names j, which is no loop of `power`") as caught:
+        kl.trace(RECORDED["power"], 0, **given, where={"line": 5, "j": 3})
+    assert "its loops run over k" in str(caught.value)
+    with pytest.raises(kl.KernelValueError, match="names j, which is no loop of `power`"):
+        kl.trace(tape, 1, loss=loss, where={"j": 3})
 
 
 def test_each_subexpression_stands_beside_its_value_in_float64() -> None:

@@ -18,9 +18,9 @@ from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.backend.cpu.interpreter import Seen, watch
 from kernelab.data_classes import dataclass, replace
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError, TapeError
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError, TapeError, near
 from kernelab.hooks import Printed
-from kernelab.lang.ir import Function
+from kernelab.lang.ir import For, Function, walk
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import Array, Type, bytes_of, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.passes.ad.vjp import Vjp
@@ -93,6 +93,7 @@ def trace_thread(
     keeps = chosen(where)
     _require_precision(compare)
     call = ThreadArguments.of(kernel, thread, dim, inputs, outputs)
+    _require_loops(where, call.kernel)
     kernel, position, linear, parts = call.kernel, call.position, call.linear, call.parts
     reverse = call.reverse
     if isinstance(reverse, KernelTypeError):
@@ -144,6 +145,7 @@ def trace_record(
         numbers = ", ".join(str(i) for i, one in enumerate(records, 1) if isinstance(one, LaunchRecord))
         hint = f"records count from 1, as in the view of the tape; its launches are {numbers}"
         raise TapeError(Diagnostic(message, code="record", hint=hint))
+    _require_loops(where, launch.kernel)
     seeds = tape.cotangents(loss, grads) if loss is not None or grads is not None else tape.last_cotangents
     if seeds is None:
         hint = "write kl.trace(tape, record, thread, loss=loss), or call tape.backward(loss) first"
@@ -288,6 +290,18 @@ def chosen(where: Where) -> Callable[[Seen], bool]:
         return all(name in numbers and numbers[name] in among for name, among in wanted.items())
 
     return keeps
+
+
+def _require_loops(where: Where, kernel: Kernel) -> None:
+    """Raise KernelValueError where a place names no loop of a kernel."""
+    stmts = [*walk(kernel.program.unmerged.body)] if isinstance(where, Mapping) else []
+    loops = dict.fromkeys(stmt.index.hint for stmt in stmts if isinstance(stmt, For) and stmt.index.hint)
+    for name in where if isinstance(where, Mapping) else ():
+        if name not in ("line", "iteration", *loops):
+            message = f"where={where!r} names {name}, which is no loop of `{kernel.name}`"
+            over = f"its loops run over {', '.join(loops)}" if loops else "it has no loop with an index"
+            hint = near(name, loops, f'{over}; "line" and "iteration" go, too')
+            raise KernelValueError(Diagnostic(message, code="where", hint=hint))
 
 
 def trace_call(function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> ThreadRun:
