@@ -21,6 +21,7 @@ from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.backend.cpu.interpreter import Change, can_be_pointed, changes_of
+from kernelab.backend.cpu.observed_adjoint import OTHER_TAKEN
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError, a_thing, name_of
 from kernelab.frontend.definitions.kernels import Formal
@@ -68,8 +69,8 @@ class Contribution:
 class Contributions(Printed):
     """All that was added to one element of a gradient, in the order of the sweep, and what it came to.
 
-    `zeros` are the lines at which the products became zero, where all are or those of one component are, and
-    those of other ways on which the derivative is zero by construction.
+    `zeros` are the lines at which the products became zero, where all are or those of one component are; else
+    those at which a `clamp` or `max` took the other value, and those that are zero by construction.
     """
 
     index: tuple[int, ...]
@@ -120,7 +121,9 @@ def contributions(
             for start in [offset + size * int(np.ravel_multi_index(tuple(at), result.total.shape))]
             for zero in zero_lines(records, seeds, memory, start, size)
         )
-        return replace(result, zeros=(*zeros, *dead_ends_behind(records, memory)))
+        every = zero_lines(records, seeds, memory, offset, result.total.nbytes) if not dead.size else ()
+        beside = (zero for zero in every if zero.reason == OTHER_TAKEN)
+        return replace(result, zeros=(*zeros, *beside, *dead_ends_behind(records, memory)))
     zeros = tuple(zero_lines(records, seeds, memory, offset, result.total.nbytes))
     if not zeros and not BackwardPlan(records, seeds, shared=()).reached:
         raise _refused("no gradient reaches an array", "backward says where the chain ends")

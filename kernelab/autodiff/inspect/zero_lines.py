@@ -112,7 +112,7 @@ def _inside(
         changes, skips = changes_and_skips(adjoint, args, element)
     threads = dict.fromkeys(change.thread for change in changes if not np.any(change.value))
     bars = _owners(record, adjoint, active)
-    for thread in list(threads)[:MOST_THREADS]:
+    for thread in _spread([*threads]):
         with adjoints.unchanged(active):
             cotangents = trace_zeros(adjoint, args, thread, element)
         at = replace(here, thread=_place(record, thread))
@@ -174,6 +174,13 @@ def _owners(record: LaunchRecord, adjoint: Function, active: set[Allocation]) ->
         if name.endswith("_bar")
         and getattr(named.get(name.removesuffix("_bar")), "allocation", None) in active
     }
+
+
+def _spread(threads: Sequence[int]) -> Sequence[int]:
+    """Some of the threads, from the first to the last: those at a border may say little of the others."""
+    if len(threads) <= MOST_THREADS:
+        return threads
+    return [threads[k * (len(threads) - 1) // (MOST_THREADS - 1)] for k in range(MOST_THREADS)]
 
 
 def _place(record: LaunchRecord, thread: int) -> tuple[int, ...]:

@@ -24,6 +24,9 @@ from kernelab.lang.types import is_differentiable
 UNUSED = "the result does not use it"
 """Why a use of other components is zero: no reason, where there is another one."""
 
+OTHER_TAKEN = "the other value is taken here"
+"""Why a `clamp`, a `max` or a `where` has derivative 0."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Skip:
@@ -215,7 +218,7 @@ def births(cotangent: Cotangent, seen: set[int] | None = None) -> Iterator[tuple
 def _reason(cotangent: Cotangent) -> str:
     stmt = cotangent.statement
     if isinstance(stmt, ir.Let) and "selects" in stmt.op.tags:
-        return "the other value is taken here"
+        return OTHER_TAKEN
     if isinstance(stmt, ir.Let) and isinstance(stmt.op.derivative, Linear) and len(cotangent.inputs) > 1:
         return "what is added up cancels"
     if cotangent.factors and all(map(np.any, cotangent.factors)):
