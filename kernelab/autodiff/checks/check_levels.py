@@ -111,7 +111,7 @@ class Reordered(Level):
         self.has_met = False
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        if program.meets and int(np.prod(grid, dtype=np.int64)) > 1:
+        if (program.meets or program.sharing(arguments)) and int(np.prod(grid, dtype=np.int64)) > 1:
             self.has_met = True
             program = program.turned
         self.parent.run(program, grid, arguments)
@@ -122,7 +122,8 @@ class Reordered(Level):
 
 def races(subject: Subject) -> dict[Key, Raced]:
     """By the key of each output that depends on the order of threads, where it does first."""
-    if subject.kernel is not None and not subject.kernel.program.meets:
+    kernel = subject.kernel
+    if kernel is not None and not (kernel.program.meets or kernel.program.sharing(subject.arguments)):
         return {}
     level = Reordered(BASE)
     turned = subject.start().go(level)

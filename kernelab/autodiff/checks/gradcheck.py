@@ -38,11 +38,12 @@ from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.forward_and_reverse import Reverse, Run
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.data_classes import dataclass, replace
-from kernelab.errors import Diagnostic, GradientError, KernelValueError, Related, Span
+from kernelab.errors import Diagnostic, GradientError, KernelRaceError, KernelValueError, Related, Span
 from kernelab.hooks import ShownOnce
 from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.launch.launch import find_races
+from kernelab.settings import changed_settings
 
 LARGE = 1 << 14
 """From how many entries on random directions are compared first."""
@@ -52,6 +53,9 @@ Fast = bool | Literal["auto"]
 
 Index = tuple[int, ...]
 
+
+LITTLE = 1e-3
+"""Which share of the error of the worst entry says nothing about its cause."""
 
 MOST_NAMED = 5
 """How many entries of a pair that failed are named."""
@@ -347,11 +351,23 @@ def _raced(subject: Subject, pair: Pair, result: PairResult, raced: Mapping[Key,
     name = f"{pair.output.label}[{', '.join(map(str, index))}]"
     usual, turned = f"{first.usual:.6g}", f"{first.turned:.6g}"
     message = f"{name} is {usual} if the first thread runs first, {turned} if the last does"
-    collisions = () if subject.kernel is None else find_races(subject.kernel, subject.grid, subject.arguments)
-    span = None
-    if collisions:
-        message, span = f"{message}; {collisions[0].describe().message}", collisions[0].first.span
+    collision, span = _collision(subject), None
+    if collision is not None:
+        message, span = f"{message}; {collision.message}", collision.span
     return replace(result, passed=False, verdict="race", output_index=index, explanation=message, span=span)
+
+
+def _collision(subject: Subject) -> Diagnostic | None:
+    """The first two threads of a launch that meet, None if none are found."""
+    if subject.kernel is not None:
+        found = find_races(subject.kernel, subject.grid, subject.arguments)
+        return found[0].describe() if found else None
+    try:
+        with changed_settings(check_races=True):
+            subject.start().go(BASE)
+    except KernelRaceError as error:
+        return error.diagnostics[0]
+    return None
 
 
 def _along_directions(
@@ -392,13 +408,17 @@ def _repeats(pair: Pair, again: Floats) -> bool:
 
 
 def _imprecise(subject: Subject, pair: Pair, result: PairResult, limit: Tolerance) -> PairResult | None:
-    """The result where the adjoint fails by its precision alone: in float64 it agrees with differences."""
+    """The result where the adjoint fails by its precision alone: in float64 it agrees with differences.
+
+    Entries whose error is lost beside the largest one do not count: of them differences may know too little.
+    """
     exact, excess = copy(pair), limit.excess(pair)
     exact.adjoint = pair.exact
-    off = excess > 1.0
+    error, worst = errors(pair.adjoint, pair.numeric), int(np.argmax(excess))
+    off = (excess > 1.0) & (error >= LITTLE * error.flat[worst])
     if not np.isfinite(pair.exact[off]).all() or (limit.excess(exact)[off] > 1.0).any():
         return None
-    loss = parted(subject, pair, int(np.argmax(excess)))
+    loss = parted(subject, pair, worst)
     if loss is None:
         return None
     return replace(result, verdict="precision", explanation=loss[0], span=loss[1])

@@ -84,7 +84,9 @@ class Line:
     def meets(self) -> bool:
         """Whether threads of any launch may meet."""
         kernels = {kernel for play in self._plays for kernel in play.kernels}
-        return any(kernel.program.meets for kernel in kernels)
+        launches = (record for record in self.records if isinstance(record, LaunchRecord))
+        shared = any(record.kernel.program.sharing(record.call.arguments) for record in launches)
+        return shared or any(kernel.program.meets for kernel in kernels)
 
     def run(self, count: int) -> "Run":
         """The first `count` records, over copies."""
