@@ -31,7 +31,7 @@ from kernelab.autodiff.checks.witnesses import (
     relative,
     settle,
 )
-from kernelab.autodiff.jacobians.differences import Floats, through_host
+from kernelab.autodiff.jacobians.differences import UNSTEADY, Floats, told_apart
 from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection, Trace
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, outside_transforms
 from kernelab.autodiff.transforms.batch_and_wide import Wide
@@ -138,7 +138,8 @@ VERDICTS = {
     "what others change, so there is no derivative",
     "host": "the result follows the inputs through values that the host computes, by NumPy or as numbers, "
     "through which no derivative goes: compute them with kernels",
-    "nondeterministic": "two runs of the adjoint differ: threads race for an element, or memory is not set",
+    "nondeterministic": "two runs at the same inputs differ: the function draws random numbers, counts, or "
+    "adds to an array from outside; or threads race for an element, or memory is not set",
     "adjoint": "the tangent agrees with the differences: the adjoint is at fault, by an overwritten value, a "
     "race between threads, or a wrong custom gradient",
     "not finite": "a derivative, or the function beside these inputs, is infinite or not a number: choose "
@@ -219,6 +220,8 @@ class GradcheckReport(ShownOnce):
         elif worst.verdict in ("nonlinear", "tangent"):
             message = f"a derivative that {self.kernel} uses is wrong where differences cannot tell{told}"
             span = worst.span or span
+        elif worst.verdict == "nondeterministic":
+            message = f"{UNSTEADY.format(self.kernel)}: there is nothing to compare"
         elif worst.verdict == "host":
             message = f"the gradient of {self.kernel} leaves out what the host computes for {worst.output}"
         elif worst.verdict == "precision":
@@ -255,13 +258,14 @@ def check(
         report = _compared(subject, limit, chosen, fast)
         if report:
             report = _with_rules(subject, report, chosen)
-        by_host = through_host(subject)
-    if not by_host:
-        return report
-    pairs = (
-        replace(pair, passed=False, verdict="host") if pair.output in by_host else pair
-        for pair in report.pairs
-    )
+        by_host, unsteady = told_apart(subject)
+    pairs = []
+    for pair in report.pairs:
+        if pair.output in by_host:
+            pair = replace(pair, passed=False, verdict="host")
+        elif pair.output in unsteady and pair.verdict != "race":
+            pair = replace(pair, passed=False, verdict="nondeterministic")
+        pairs.append(pair)
     return replace(report, pairs=tuple(pairs))
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kernelab.autodiff.checks.screening import directions, faults
-from kernelab.autodiff.jacobians.differences import Floats, numbers, shifted
+from kernelab.autodiff.jacobians.differences import STEADY, UNSTEADY, Floats, numbers, same_again, shifted
 from kernelab.autodiff.jacobians.jacobian import Selection, Trace
 from kernelab.autodiff.jacobians.subject import Subject, outside_transforms
 from kernelab.autodiff.transforms.batch_and_wide import Wide
@@ -79,7 +79,8 @@ def taylor(subject: Subject) -> TaylorReport:
     """The Taylor test of a subject, all inputs moved together."""
     rng = np.random.default_rng(len(subject.sources))
     with outside_transforms("taylor_test"):
-        adjoint = Trace(subject, Wide(BASE))
+        exact = Wide(BASE)
+        adjoint = Trace(subject, exact)
         u = [directions(rng, t.count, t.count)[:1] for t in adjoint.targets]
         starts = [numbers(source.elements) for source in subject.sources]
         v = [directions(rng, len(x), len(x))[0] * np.maximum(1.0, np.abs(x)) for x in starts]
@@ -87,8 +88,12 @@ def taylor(subject: Subject) -> TaylorReport:
         derivative = float(
             sum(part[0] @ move for parts in pulled for part, move in zip(parts, v, strict=True))
         )
-        values, size = _values(subject, v, u)
+        values, size, here = _values(subject, v, u)
         told = [fault.told for fault in faults(adjoint, Selection()).values()]
+        before = [numbers(exact.stand_in(output)) for output in adjoint.outputs]
+        pairs = zip(before, here, strict=True)
+        if subject.kernel is None and not all(same_again(*pair, adjoint.epsilon) for pair in pairs):
+            told.insert(0, f"{UNSTEADY.format(subject.name)}: {STEADY}")
     ahead, behind = values[: len(STEPS)], values[len(STEPS) :]
     with np.errstate(invalid="ignore", over="ignore"):
         changes = np.abs(ahead)
@@ -99,10 +104,11 @@ def taylor(subject: Subject) -> TaylorReport:
     return TaylorReport(subject.name, STEPS, changes, remainders, errors, slope, derivative, fault=fault)
 
 
-def _values(subject: Subject, v: Sequence[Floats], u: Sequence[Floats]) -> tuple[Floats, float]:
+def _values(subject: Subject, v: Sequence[Floats], u: Sequence[Floats]) -> tuple[Floats, float, list[Floats]]:
     """How far the weighted sum of the outputs moves at each step and each step back; the size of its terms.
 
-    An output that no step moves has no share in either: it may be large, and would hide the others.
+    Also the outputs where nothing moves.  An output that no step moves has no share in the rest: it may be
+    large, and would hide the others.
     """
     along = {i: move[np.newaxis] for i, move in enumerate(v)}
     _, looked = shifted(subject.start(), along, [0.0, *STEPS, *-STEPS])
@@ -112,7 +118,7 @@ def _values(subject: Subject, v: Sequence[Floats], u: Sequence[Floats]) -> tuple
         weighted = [move * weights[0] for move, weights in zip(moves, u, strict=True)]
         terms = [y[0] * weights[0] * move.any(0) for y, move, weights in zip(outputs, moves, u, strict=True)]
     size = sum(float(np.abs(each[np.isfinite(each)]).sum()) for each in terms)
-    return np.sum([each.sum(axis=1) for each in weighted], axis=0), size
+    return np.sum([each.sum(axis=1) for each in weighted], axis=0), size, [y[0] for y in outputs]
 
 
 def _slope(remainders: Floats, noise: float) -> float:

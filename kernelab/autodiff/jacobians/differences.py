@@ -171,10 +171,13 @@ SHARE = 0.01
 """Which share of its change an output may differ by."""
 
 
-def through_host(subject: Subject) -> frozenset[str]:
-    """The labels of the outputs of a function that follow its inputs through the host."""
+def told_apart(subject: Subject) -> tuple[frozenset[str], frozenset[str]]:
+    """The labels of the outputs of a function that follow its inputs through the host, and of the unsteady.
+
+    These differ from run to run; where there is one, it is not known which follow the host.
+    """
     if subject.kernel is not None:
-        return frozenset()
+        return frozenset(), frozenset()
     passed = [float32, *(scalar_of(source.elements.dtype) for source in subject.sources)]  # may be on its way
     eps = max(epsilon(scalar.dtype) for scalar in passed)
     rng = np.random.default_rng(len(subject.sources))
@@ -183,16 +186,37 @@ def through_host(subject: Subject) -> frozenset[str]:
     still = [0.0 * move for move in moves]
     outputs, here = _run(subject, still)
     again = _run(subject, still)[1]
-    if not all(np.array_equal(*pair, equal_nan=True) for pair in zip(here, again, strict=False)):
-        return frozenset()  # it changes from run to run, which is reported as such
+    targets = subject.targets(outputs)
+    unsteady = frozenset(
+        target.label
+        for target, output, y, after in zip(targets, outputs, here, again, strict=False)
+        if not same_again(y, after, epsilon(scalar_of(output.dtype).dtype))
+    )
+    if unsteady:
+        return frozenset(), unsteady
     # Where the inputs are moved at a level, what the host has seen of them stays as it was.  All of it is in
     # float64: digits that float32 loses are not taken for the host's doing.
     _, frozen = shifted(subject.start(), _by_input(moves), (0.0, 1.0))
     _, seen = shifted(_started_at(subject, moves), _by_input(still), (0.0,))
-    pairs = zip(subject.targets(outputs), outputs, frozen, seen, strict=True)
-    return frozenset(
+    pairs = zip(targets, outputs, frozen, seen, strict=True)
+    by_host = frozenset(
         target.label for target, output, y, there in pairs if _differ(output, y[0, 0], y[1, 0], there[0, 0])
     )
+    return by_host, unsteady
+
+
+def same_again(here: Floats, again: Floats, unit: float) -> bool:
+    """Whether what two runs at the same inputs gave is the same, up to the order of sums."""
+    if here.shape != again.shape:
+        return False
+    with np.errstate(invalid="ignore", over="ignore"):
+        allowed = ROUNDING * unit * np.abs(here).max(initial=0.0, where=np.isfinite(here))
+        same = (np.abs(here - again) <= allowed) | (here == again) | (np.isnan(here) & np.isnan(again))
+    return bool(same.all())
+
+
+UNSTEADY = "{} gives something else each time that it runs at the same inputs"
+STEADY = "pass as arguments what it draws, counts and changes, or make that anew in it"
 
 
 def _by_input(moves: Sequence[Floats]) -> dict[int, Floats]:
