@@ -7,12 +7,13 @@ import inspect
 import typing
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from types import FunctionType
 from typing import Any
 
 from kernelab import hooks
-from kernelab.data_classes.turns import Turn
+from kernelab.data_classes.turns import Turn, cached_property
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.frontend import (
     Constant,
@@ -32,6 +33,7 @@ from kernelab.host.values import HostValue
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.array_attributes import ref
 from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.recorder import warn_at
 from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.loading import (
@@ -274,6 +276,7 @@ class Function(FunctionHints, Single, hooks.Displayed):
         self._others = _overloaded(function, namespace.get(function.__name__))
         self.rules: list[Rule] = []
         self._attached = 0
+        self._is_told = False
         self.origin = Def(_function, function, namespace, self._early)
 
     def __repr__(self) -> str:
@@ -283,18 +286,40 @@ class Function(FunctionHints, Single, hooks.Displayed):
         """What the Python function returns; of arrays what kernels compute, so that derivatives follow."""
         if any(isinstance(value, array) for value in (*arguments, *named.values())):
             return hooks.call(self, arguments, named)
+        if self._refs:
+            self._tell_of_numbers(arguments, named)
         if any(isinstance(value, Instance | HostValue) for value in (*arguments, *named.values())):
             arguments, named = self._copied(arguments, named)
         return self._python(*arguments, **named)
+
+    @cached_property
+    def _refs(self) -> frozenset[str]:
+        """The parameters that are handed back, `ref[...]`, also where their annotations are text."""
+        refs = set()
+        for name, annotation in annotations_of(self._python).items():
+            with suppress(Exception):  # a text may name what is not there, and is then no type
+                if isinstance(evaluated(annotation, self._python, self._namespace), ref):
+                    refs.add(name)
+        return frozenset(refs)
+
+    def _tell_of_numbers(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Warn, once, where a number is to be handed back: Python has no way to change a caller's."""
+        given = dict(zip(self._python.__code__.co_varnames, arguments, strict=False)) | named
+        lost = [n for n in self._refs if n in given and not isinstance(given[n], Instance | HostValue)]
+        if lost and not self._is_told:
+            self._is_told = True
+            message = f"{self.name} hands `{min(lost)}` back in kernels, and a call from Python leaves the "
+            message += "caller's number as it was"
+            warn_at(message, "ref", "return it, or pass a vector, a struct or an array")
 
     def _copied(
         self, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments as a kernel passes them: structs, vectors and matrices as copies, but for `ref[...]`."""
-        refs = {name for name, type in annotations_of(self._python).items() if isinstance(type, ref)}
 
         def own(name: str, value: Any) -> Any:
-            return value.copy() if isinstance(value, Instance | HostValue) and name not in refs else value
+            is_copied = isinstance(value, Instance | HostValue) and name not in self._refs
+            return value.copy() if is_copied else value
 
         pairs = zip_longest(self._python.__code__.co_varnames[: len(arguments)], arguments, fillvalue="")
         return tuple(own(*pair) for pair in pairs), {name: own(name, value) for name, value in named.items()}
