@@ -169,5 +169,5 @@ def test_frame(opened: Open) -> None:
     expect(page.locator(".kernelab-status")).to_contain_text("warning")
     take(page, "status", page.locator("#jp-bottom-panel"))
     command(page, "settingeditor:open", query="kernelab")
-    page.get_by_text("Lines with a warning").wait_for()
+    page.get_by_text("Zero derivatives").wait_for()
     take(page, "settings", page.locator("#jp-main-dock-panel"), 620)

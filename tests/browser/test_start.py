@@ -101,7 +101,9 @@ def by_tab(page: "Page") -> dict[str, object]:
     page.evaluate(
         "window.jupyterapp.commands.execute('settingeditor:open', {query: 'kernelab'}).then(() => 0)"
     )
-    page.locator("input[id$='_delay']").focus()
+    delay = page.locator("input[id$='_delay']")
+    expect(delay).to_have_accessible_name(re.compile("Delay"))
+    delay.focus()
     page.keyboard.press("Control+a")
     page.keyboard.type("55")
     page.keyboard.press("Tab")
@@ -109,7 +111,9 @@ def by_tab(page: "Page") -> dict[str, object]:
     page.keyboard.press("Space")
     for name in ("type", "operation", "saved", "zero", "warning"):
         page.keyboard.press("Tab")
-        expect(page.locator(f"input[id$='_colours_{name}']")).to_be_focused()
+        field = page.locator(f"input[id$='_colours_{name}']")
+        expect(field).to_be_focused()
+        expect(field).to_have_accessible_name(re.compile("."))
     page.keyboard.type("#a05000")
     saved: dict[str, object] = json.loads(page.evaluate(SAVED))
     return saved

@@ -11,6 +11,7 @@ import { IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { IStatusBar } from "@jupyterlab/statusbar";
 import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
+import { nameFields } from "./fields";
 import { late } from "./late";
 import type { Host, Main } from "./main";
 import { NABLA, offer, sidePlace } from "./places";
@@ -88,6 +89,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     const isEnabled = () => tracker.currentWidget !== null;
     offer(app, palette, trans, isEnabled, async () => (await main()).commands);
     offerLessons(app, launcher, palette, trans);
+    nameFields(app);
   },
 };
 
