@@ -22,12 +22,12 @@ from kernelab.codegen.listing.listing_expressions import spelt
 from kernelab.errors import KernelError, Source
 from kernelab.frontend import UserFunction
 from kernelab.frontend.meaning.meanings import BuiltinRef, TypeRef
-from kernelab.frontend.meaning.name_lookup import PREFIXES, language, meaning_of
+from kernelab.frontend.meaning.name_lookup import PREFIXES, SYMBOLS, language, meaning_of
 from kernelab.frontend.meaning.trial import trial
 from kernelab.jupyter.cell_text import CellText
 from kernelab.jupyter.typed_kernels import adjoint_lines, typed
 from kernelab.lang import ops
-from kernelab.lang.ir import For, Var, While, defs, walk
+from kernelab.lang.ir import For, Let, Var, While, defs, walk
 from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, Undefined, VecPattern, Zero
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.kernel import Kernel
@@ -57,12 +57,16 @@ def hover(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any
 
 
 def _word_at(cell: CellText, line: int, column: int) -> tuple[str, int, int]:
-    """The name at a place and its columns; all of the line's text where there is none."""
+    """The name or the sign at a place and its columns; all of the line's text where there is none."""
     text = cell.lines[line - 1] if line <= len(cell.lines) else ""
-    for match in re.finditer(r"[^\W\d]\w*", text):
+    for match in (*re.finditer(r"[^\W\d]\w*", text), *re.finditer(SIGNS, text)):
         if match.start() <= column <= match.end():
             return match[0], match.start(), match.end()
     return "", len(text) - len(text.lstrip()), len(text)
+
+
+SIGNS = r"\*\*|//|<<|>>|[<>=!]=|[-+*/%@&|^<>]"
+"""The signs of operations, as a regular expression."""
 
 
 def _told(cell: CellText, line: int, word: str, names: Mapping[str, Any]) -> Iterator[str]:
@@ -78,7 +82,7 @@ def _told(cell: CellText, line: int, word: str, names: Mapping[str, Any]) -> Ite
             if isinstance(value := names.get(word), array):
                 yield f"`{word}` of the notebook has the shape {value.shape}."
         elif word:
-            yield from _of_word(word, names)
+            yield from _of_word(word, names, _used(kernels, line, word))
         lines = adjoint_lines(kernels, line)
     if lines:
         text = "\n".join(lines)
@@ -109,7 +113,7 @@ def _kinds(kernels: Sequence[Kernel], line: int) -> dict[str, str]:
     return kinds | {formal.name: spelt(str(formal.type)) for formal in kernel.definition.signature}
 
 
-def _of_word(word: str, names: Mapping[str, Any]) -> Iterator[str]:
+def _of_word(word: str, names: Mapping[str, Any], used: tuple[Op, ...]) -> Iterator[str]:
     value = names.get(word)
     meaning = None if value is None else meaning_of(word, value)
     try:
@@ -118,10 +122,32 @@ def _of_word(word: str, names: Mapping[str, Any]) -> Iterator[str]:
         sections = None  # a decorated def with mistakes, which are told where it is used
     if sections:
         yield "\n\n".join(f"{title}\n```python\n{text}\n```" for title, text in sections)
-    elif isinstance(language().get(word), BuiltinRef):
-        yield operation_in_markdown(word)
+    elif text := operation_in_markdown(_operation_of(word), used):
+        yield text
     elif meaning is not None and not isinstance(meaning, BuiltinRef):
         yield f"`{word}` of the notebook: {short(value)}"
+
+
+def _operation_of(word: str) -> str:
+    """The operation that a word of the language stands for: a type converts or constructs; or nothing."""
+    match language().get(word):
+        case BuiltinRef():
+            return word
+        case TypeRef(type=type):
+            return str(type)
+        case _:
+            return ""
+
+
+def _used(kernels: Sequence[Kernel], line: int, word: str) -> tuple[Op, ...]:
+    """What of the overloads of a word or a sign the kernels have at a line."""
+    names = [_operation_of(word)] if word.isidentifier() else [k for k, sign in _SIGNS if sign == word]
+    lets = (stmt for kernel in kernels for stmt in walk(kernel.definition.function.body))
+    here = (stmt for stmt in lets if isinstance(stmt, Let) and stmt.span.line == line)
+    return tuple(dict.fromkeys(stmt.op for stmt in here if stmt.op.name in names))
+
+
+_SIGNS = (*SYMBOLS.items(), ("neg", "-"))
 
 
 def operation(word: str) -> str:
@@ -132,14 +158,14 @@ def operation(word: str) -> str:
     return f"{Builtin(word).__doc__}" + (f"\n\n{rule}" if rule else "")
 
 
-def operation_in_markdown(word: str) -> str:
-    """The same with its code as code; signatures of which the same is said stand together."""
-    ways = [(signature(op), op.doc) for op in ops.overloads(word)]
+def operation_in_markdown(word: str, used: tuple[Op, ...] = ()) -> str:
+    """The same with its code as code, of all overloads or those that are used; equal docs are said once."""
+    ways = [(signature(op), op.doc) for op in used or ops.overloads(word)]
     written: dict[str, list[str]] = {}
     for head, said in ways or ways_of(word):
         written.setdefault(said, []).append(head)
     blocks = [f"{_code(heads)}\n{said}" for said, heads in written.items()]
-    if ways and (rule := derivative(word)):
+    if ways and (rule := derivative(word, used)):
         told, *lines = rule.splitlines()
         blocks.append(f"{told}\n{_code([line.strip() for line in lines])}" if lines else told)
     return "\n\n".join(blocks)
@@ -170,9 +196,9 @@ def described(shown: object) -> Sections | None:
 
 
 @cache
-def derivative(word: str) -> str:
+def derivative(word: str, used: tuple[Op, ...] = ()) -> str:
     """The rule of an operation for floats, or for its first arguments that a kernel may have; or why none."""
-    first, *_ = overloads = ops.overloads(word)
+    first, *_ = overloads = used or ops.overloads(word)
     if isinstance(first.derivative, Undefined):
         return f"It has no derivative: {first.derivative.reason}."
     if all(isinstance(op.derivative, Zero) for op in overloads):
@@ -206,7 +232,11 @@ def _rule(op: Op) -> str:
         return ""
     lines = [line.text.strip() for line in kernel.textbook().adjoint.lines if not line.goes_on]
     swept = lines[next(k for k, line in enumerate(lines) if line.startswith("# backwards")) + 1 :]
-    shown = [line.replace("_bar[0]", "_bar") for line in swept if "result" not in line]
+    # Those of the arguments are the elements of arrays; v1_bar[0] is a component.
+    element = re.compile(rf"\b({'|'.join(kinds)})_bar\[0\]")
+    # What passes the cotangent on has no name for it.
+    direct = [line.replace("result_bar[0]", "v1_bar") for line in swept if "+= result_bar[0]" in line]
+    shown = [element.sub(r"\1_bar", line) for line in swept if "result" not in line] or direct
     shown = [f"    {line}" for line in shown if not line.startswith("v1_bar = ")]
     if len(shown) > MOST_LINES:
         return "Its derivative is that of the operations that it is composed of."
@@ -313,8 +343,8 @@ def _answer(reply: Reply, code: str, cursor_pos: int, names: Mapping[str, Any]) 
     kinds = kinds_at(CellText(code), len(before), names)
     if word in kinds:
         data = {"text/plain": f"{word}: {kinds[word]}"}
-    elif isinstance(language().get(word), BuiltinRef) and (text := operation(word)):
-        data = {"text/plain": text, "text/markdown": operation_in_markdown(word)}
+    elif text := operation(named := _operation_of(word)):
+        data = {"text/plain": text, "text/markdown": operation_in_markdown(named)}
     else:
         return reply
     return {"status": "ok", "found": True, "data": data, "metadata": {}}

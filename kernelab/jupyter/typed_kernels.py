@@ -4,6 +4,7 @@ Mistakes and warnings are those of a run, in the same words; kernels have marks 
 frontend, kernels and their views, and the options of the magic; runs and defines nothing.
 """
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,8 +13,11 @@ from typing import Any, NamedTuple
 from IPython.core.error import UsageError
 
 from kernelab.autodiff.inspect.thread_run import ThreadRun
+from kernelab.autodiff.records.records import LaunchRecord
 from kernelab.autodiff.tape.measures import Profile
+from kernelab.autodiff.tape.tape import Tape
 from kernelab.backend.cpu.interpreter import Seen
+from kernelab.codegen.listing.listing import listing
 from kernelab.errors import BuildError, Diagnostic, KernelError, Source, Span, counted
 from kernelab.frontend import Definition, KernelDefinition, Lowered, UserFunction, lower_source
 from kernelab.frontend.meaning.name_lookup import SYMBOLS
@@ -21,10 +25,11 @@ from kernelab.frontend.meaning.trial import NOT_RUN, trial
 from kernelab.jupyter.cell_text import CellText, Fix, fixes_of
 from kernelab.jupyter.magics import KernelMagics, parsed, uncalled, without_effect
 from kernelab.lang.build import is_float
-from kernelab.lang.ir import Let, walk
-from kernelab.lang.ops import Zero
+from kernelab.lang.ir import Atom, Block, Const, For, Let, walk
+from kernelab.lang.ops import TRIPS, Zero
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.program import Pullback
 from kernelab.runtime.ops.function_calls import stated_kernel
 from kernelab.views.kernel.code_view import KEEPS_NOTHING, PANES, Facts, Parts, Places, without_helpers
 from kernelab.views.kernel.kernel_facts import parts_of
@@ -136,8 +141,13 @@ def _place(cell: CellText, diagnostic: Diagnostic) -> tuple[list[int], list[int]
     if diagnostic.span is not None and diagnostic.span.source is cell.source:
         return cell.ends(diagnostic.span)
     assert cell.magic_line is not None
-    line = cell.magic_line + 1
-    return cell.position(line, 0), cell.position(line, len(cell.lines[cell.magic_line]))
+    line, text = cell.magic_line + 1, cell.lines[cell.magic_line]
+    said = (
+        diagnostic.message.partition(";")[0].replace(":", " ").split()
+    )  # behind it are the options that there are
+    spans = [word.span() for word in re.finditer(r"(?<!\S)-\S+", text) if word[0] in said]
+    first, last = (spans[0][0], spans[-1][1]) if spans else (0, len(text))
+    return cell.position(line, first), cell.position(line, last)
 
 
 def _fix(cell: CellText, fix: Fix) -> dict[str, Any]:
@@ -287,6 +297,7 @@ Said = tuple[int, str, str]
 def _of_runs(kernel: Kernel, parts: Parts, names: Mapping[str, Any]) -> Iterator[Said]:
     """What runs of this very text tell of a kernel; names hold the results of cells, too."""
     values = list(names.values())[::-1]
+    yield from _of_launch(kernel, parts, values)
     run = next((one for one in values if type(one) is ThreadRun and _is_of(one, kernel)), None)
     if run is not None:
         yield from _of_thread(run, parts)
@@ -296,6 +307,61 @@ def _of_runs(kernel: Kernel, parts: Parts, names: Mapping[str, Any]) -> Iterator
             launches = counted(time.launches, "launch")
             text = f"{1e3 * time.forward:.3g} ms forward{back}, in the profile of {launches}"
             yield kernel.span.line, "cost", text
+
+
+def _of_launch(kernel: Kernel, parts: Parts, values: Sequence[Any]) -> Iterator[Said]:
+    """What the last launch on a tape kept, and what its adjoint keeps of loops of a known length."""
+    tapes = (one for one in values if type(one) is Tape)
+    launches = (one for tape in tapes for one in tape.launches[: -LOOKED_AT - 1 : -1])
+    record = next((one for one in launches if _has_text(one, kernel)), None)
+    if record is None or not isinstance(record.pullback, Pullback):
+        return
+    kept: Counter[int] = Counter()
+    savings = listing(record.pullback.vjp.primal).savings
+    for saving, appended in zip(savings, record.residuals[::2], strict=False):
+        source = saving.span.source
+        kept[saving.span.line - source.first_line + parts.source.first_line] += appended.allocation.nbytes
+    for line, nbytes in kept.items():
+        yield line, "saved", f"kept {nbytes:,} bytes in the last launch on a tape"
+    trips = dict(_trips(kernel, record))
+    for saving in () if parts.adjoint is None or record.kernel.spilled else parts.adjoint.savings:
+        count = None if saving.loop is None or saving.when else trips.get(saving.loop)
+        if count and saving.loop is not None:
+            size = f"{count * saving.bytes:,} bytes a thread in {counted(count, 'iteration')}"
+            yield saving.loop.line, "saved", f"its adjoint keeps {size} of the last launch on a tape"
+
+
+LOOKED_AT = 1000
+"""How many launches at the end of a tape are looked at."""
+
+
+def _has_text(record: LaunchRecord, kernel: Kernel) -> bool:
+    ran = record.kernel
+    return ran.name == kernel.name and ran.source.text.rstrip() == kernel.source.text.rstrip()
+
+
+def _trips(kernel: Kernel, record: LaunchRecord) -> Iterator[tuple[Span, int]]:
+    """The loops of a kernel whose iterations the arguments of a launch tell, and how many these are."""
+    function, given = kernel.definition.function, list(record.named.values())
+    known = {param: value for param, value in zip(function.params, given, strict=True) if type(value) is int}
+    lets = {stmt.out: stmt for stmt in walk(function.body) if isinstance(stmt, Let)}
+
+    def value(atom: Atom) -> int | None:
+        if isinstance(atom, Const):
+            return int(atom.value)
+        let = lets.get(atom)
+        if let is None or let.op is not TRIPS:
+            return known.get(atom)
+        bounds = [value(one) for one in let.args]
+        return None if None in bounds else len(range(*(bound for bound in bounds if bound is not None)))
+
+    def of(body: Block, times: int) -> Iterator[tuple[Span, int]]:
+        for stmt in body.stmts:
+            if isinstance(stmt, For) and (count := value(stmt.count)) is not None:
+                yield stmt.span, times * max(count, 0)
+                yield from of(stmt.body, times * max(count, 0))
+
+    return of(function.body, 1)
 
 
 def _is_of(run: ThreadRun, kernel: Kernel) -> bool:

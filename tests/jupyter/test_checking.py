@@ -120,6 +120,23 @@ def test_an_operation_is_told_with_its_derivative(word: str, line: str) -> None:
     assert [told["start"], told["end"]] == [[2, 4], [2, 4 + len(word)]]
 
 
+@pytest.mark.parametrize(
+    ("place", "lines"),
+    {
+        "* vec3": ("mul(a: Number, b: Number)", "a_bar += v1_bar * b"),
+        "vec3": ("vec3(x: float32, y: float32, z: float32)", "y_bar += v1_bar[1]"),
+        "-float": ("neg(x: Number)", "x_bar += -v1_bar"),
+        "int": ("int32(a: Float)", "Its derivative is zero."),
+    }.items(),
+)
+def test_a_sign_and_a_type_are_told_as_the_line_uses_them(place: str, lines: tuple[str, str]) -> None:
+    line = "    y = x[0] * vec3(x[1], 1.0, 2.0)[0] + -float(int(x[2]))\n"
+    text = f"%%kernel\ndef f(x: array[float]):\n{line}    x[0] = y\n"
+    told = hover({"text": text, "position": [2, line.index(place)]}, {})["markdown"]
+    assert all(one in told for one in lines)
+    assert "mat[" not in told
+
+
 def test_each_use_of_a_name_has_its_type() -> None:
     head = "%%kernel\ndef f(x: array[vec3], n: int):\n    i = tid()\n"
     text = f"{head}    for k in range(n):\n        x[i] *= 2.0\n"
@@ -208,6 +225,35 @@ def test_the_last_run_of_this_very_text_tells_what_lines_cost_and_what_a_loop_ke
     shares = [int(words.partition("%")[0]) for _, kind, words in told(text) if kind == "cost"]
     assert 97 <= sum(shares) <= 103
     assert [kind for _, kind, _ in told(text.replace("sin", "cos"))] == ["saved"]
+
+
+def test_a_launch_on_a_tape_says_how_much_was_kept() -> None:
+    text = (
+        "%%kernel\ndef f(x: array[float], n: int):\n    i = tid()\n    s = x[i]\n    for j in range(1, n):\n"
+        "        for k in range(2):\n            s = s * sin(s)\n    for k in range(int(s)):\n"
+        "        s = s * sin(s)\n    x[i] = x[i] * x[i] + s\n"
+    )
+    kernel = kl.compile(CellText(text).source.text, {})["f"]
+    with kl.Tape() as tape:
+        kernel[5](kl.ones(5, requires_grad=True), 4)
+    told = marks({"text": f"\n{text}"}, {"tape": tape})["marks"]
+    assert [(one["line"], one["text"]) for one in told if "last launch" in one["text"]] == [
+        (4, "kept 20 bytes in the last launch on a tape"),
+        (6, "its adjoint keeps 24 bytes a thread in 6 iterations of the last launch on a tape"),
+    ]
+    assert not any("last launch" in one["text"] for one in marks({"text": text}, {})["marks"])
+    changed = text.replace("int(s)", "int(i)")
+    assert not any("last launch" in one["text"] for one in marks({"text": changed}, {"tape": tape})["marks"])
+
+
+@pytest.mark.parametrize(
+    ("options", "columns"),
+    {"--quiet --bad": (17, 22), "--check fool": (9, 16), "--show nothing": (9, 15)}.items(),
+)
+def test_what_is_wrong_with_an_option_stands_at_it(options: str, columns: tuple[int, int]) -> None:
+    text = f"%%kernel {options}\ndef f(x: array[float]):\n    x[0] = 1.0\n"
+    (one,) = check({"text": text}, {})["diagnostics"]
+    assert (one["start"], one["end"]) == ([0, columns[0]], [0, columns[1]])
 
 
 # -------------------------------------------------------------------------------------------- golden files

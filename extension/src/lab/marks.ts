@@ -4,7 +4,7 @@ import { type EditorState, type Extension, RangeSet, StateEffect, StateField, ty
 import { type EditorView, gutter, GutterMarker } from "@codemirror/view";
 import { html } from "../dom";
 import { asking } from "./asking";
-import type { Mark } from "./messages";
+import { type Mark, MARKS } from "./messages";
 
 export type Ask = (text: string) => Promise<Mark[] | null>;
 
@@ -15,8 +15,6 @@ const LETTERS: Record<Mark["kind"], string> = {
   saved: "s",
   zero: "0",
   cost: "%",
-  overwritten: "⚠",
-  "not finite": "NaN",
 };
 
 /** All marks of a line. */
@@ -29,13 +27,11 @@ class Marker extends GutterMarker {
   }
   override toDOM(): HTMLElement {
     const words = this.marks.map(({ text }) => text).join("\n");
-    const letters = this.marks.map(({ kind, text }) =>
-      html(
-        "span",
-        { class: `kernelab-mark kernelab-mark-${kind.replace(" ", "-")}`, "aria-hidden": "true" },
-        kind === "cost" ? (/^\d+%/.exec(text)?.[0] ?? "ms") : LETTERS[kind],
-      ),
-    );
+    const letters = MARKS.flatMap((kind) => {
+      const first = this.marks.find((one) => one.kind === kind),
+        letter = kind === "cost" ? (/^\d+%/.exec(first?.text ?? "")?.[0] ?? "ms") : LETTERS[kind];
+      return first ? [html("span", { class: `kernelab-mark kernelab-mark-${kind}`, "aria-hidden": "true" }, letter)] : [];
+    });
     return html("span", { title: words, role: "img", "aria-label": words }, ...letters);
   }
 }

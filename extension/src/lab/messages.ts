@@ -31,7 +31,7 @@ export interface Diagnostic {
   fixes: Fix[];
 }
 
-export const MARKS = ["saved", "read", "written", "added", "zero", "cost", "overwritten", "not finite"] as const;
+export const MARKS = ["read", "written", "added", "saved", "zero", "cost"] as const;
 
 export interface Mark {
   line: number;
