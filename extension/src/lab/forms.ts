@@ -43,6 +43,8 @@ export class Forms extends Widget {
   private readonly shown: EditorView;
   private lines: Replies["forms"]["lines"] = [];
   private source: EditorView | null = null;
+  /** The cell whose forms are shown. */
+  private known: EditorView | null = null;
 
   constructor(
     private links: Links,
@@ -98,16 +100,29 @@ export class Forms extends Widget {
     const panel = source && this.links.panelOf(source);
     const got = panel && (await this.links.of(panel)?.ask("forms", { text: source.state.doc.toString(), form }));
     if (this.isDisposed || source !== this.source) return;
-    const { trans } = this,
-      partly = trans.__("This cell has a mistake: what stands here is older, or a part.");
-    this.told.textContent = !source ? trans.__("Put the cursor into a kernel cell.") : got?.whole ? "" : got ? partly : nobody(trans);
-    if (!got || (!got.whole && !got.text)) return;
+    this.told.textContent = !source ? this.trans.__("Put the cursor into a kernel cell.") : got ? this.howMuch(got) : nobody(this.trans);
+    if (!got || (this.isOlder(got) && this.known === source)) return;
+    this.known = source;
     this.lines = got.lines;
     this.shown.dispatch({ changes: { from: 0, to: this.shown.state.doc.length, insert: got.text }, effects: setLit.of([]) });
     this.follow();
     const spec = this.languages.findByName(FORMS[form]),
       language = spec && (await this.languages.getLanguage(spec.name));
     if (!this.isDisposed) this.shown.dispatch({ effects: this.language.reconfigure(language?.support ?? []) });
+  }
+
+  /** Nothing of a text with mistakes can be derived: what is known of the cell stays. */
+  private isOlder({ whole, text }: Replies["forms"]): boolean {
+    return !whole && !text;
+  }
+
+  private howMuch(got: Replies["forms"]): string {
+    const { trans } = this;
+    if (got.whole) return "";
+    if (!this.isOlder(got)) return trans.__("This cell has a mistake: a part of it is shown.");
+    return this.known === this.source && this.shown.state.doc.length
+      ? trans.__("This cell has a mistake: what was derived before it is shown.")
+      : trans.__("This cell has a mistake: its forms are shown once it is mended.");
   }
 
   /** Light what comes from the line of the cursor. */
