@@ -190,7 +190,9 @@ def _picture(shown: array, frames: Sequence[Values], budget: int | None, last: i
     matrices = [matrix.astype(np.float64) for matrix in matrices]
     if components:
         matrices = [np.sqrt((matrix.reshape(*matrix.shape[:2], -1) ** 2).sum(axis=2)) for matrix in matrices]
-    return heatmap(matrices, alt, budget, fps)
+    return heatmap(matrices, alt, budget, fps) + (
+        "<small>norms of the elements</small>" if components else ""
+    )
 
 
 def _clickable(picture: str, shown: array, step: int) -> str:
