@@ -40,11 +40,11 @@ test("a check is shown with its verdict, and leads to its line", () => {
   const [warning] = warnings,
     went: Place[] = [];
   const check = { ...warning!, verdict: "✗ FAIL  gradcheck of square", passed: false };
-  const shown = checksShown([check], { textAt: () => null, go: (place) => went.push(place) }, trans)[0]!;
+  const shown = checksShown([check], { linesOf: () => null, go: (place) => went.push(place) }, trans)[0]!;
   expect(shown.querySelector(".kernelab-bad")!.textContent).toBe(check.verdict);
   shown.querySelector("button")!.click();
   expect(went).toEqual([check]);
-  expect(checksShown([], { textAt: () => null, go: () => {} }, trans)).toEqual([]);
+  expect(checksShown([], { linesOf: () => null, go: () => {} }, trans)).toEqual([]);
 });
 
 test("norms have four digits", () => {
@@ -66,22 +66,25 @@ test("each line of a warning is a button that leads there, and says what has bec
   const [warning] = warnings,
     [other] = warning!.others,
     went: Place[] = [];
-  const now = new Map<number, string | null>([
-    [warning!.line, `  ${warning!.text}`],
-    [other!.line, "edited"],
-  ]);
-  const notebook = { textAt: ({ line }: Place) => now.get(line) ?? null, go: (place: Place) => went.push(place) };
+  const now: string[] = [];
+  now[warning!.line] = `  ${warning!.text}`;
+  now[other!.line] = "edited";
+  const cell = () => Array.from(now, (one) => one ?? "");
+  const notebook = { linesOf: () => (now.length ? cell() : null), go: (place: Place) => went.push(place) };
   const said = () =>
     [...warningsShown(warnings, notebook, trans).querySelectorAll("button")].map((one) => one.querySelector("small")!.textContent);
   expect(said()).toEqual(["", "edited since"]);
-  now.delete(other!.line);
-  expect(said()).toEqual(["", "deleted since"]);
+  now.unshift("# a line above");
+  expect(said()).toEqual(["", "edited since"]);
+  now.shift();
   const shown = warningsShown(warnings, notebook, trans);
   expect(shown.querySelector("p")!.textContent).toBe(warning!.message);
   expect(shown.querySelector("button")!.textContent).toBe(`Cell In[3], line ${warning!.line + 1} ${warning!.text}`);
   for (const button of shown.querySelectorAll("button")) button.click();
   expect(went).toEqual([warning, other]);
   expect(warningsShown([], notebook, trans).textContent).toBe("Warningsnone");
+  now.length = 0;
+  expect(said()).toEqual(["deleted since", "deleted since"]);
 });
 
 test("the status bar names device, compiler, checked mode, and the warnings by which a gradient is wrong", () => {

@@ -1,6 +1,7 @@
 import { nullTranslator } from "@jupyterlab/translation";
-import { EditorState } from "@codemirror/state";
+import { ChangeSet, EditorState } from "@codemirror/state";
 import { expect, test } from "vitest";
+import { lineNow } from "../src/lab/cells";
 import { decorated, saidOf } from "../src/lab/warnings";
 import { warnings } from "./examples";
 
@@ -32,4 +33,34 @@ test("a warning stands at each of its lines, and says where the text is another 
   };
   expect(shown(lines.join("\n"))).toEqual(Object.entries(words).map(([line, said]) => `${line}: ${said}`));
   expect(shown("one line")).toEqual([]);
+});
+
+test("a line is found where lines have been inserted above it, unless it may be another with the same text", () => {
+  const first = { line: 1, text: "f()", same: [0, 2] as [number, number] };
+  expect(lineNow(["f()", "g()", "f()"], { ...first, line: 0 })).toEqual({ line: 0, isEdited: false });
+  expect(lineNow(["", "", "  f()", "g()", "f()"], first)).toEqual({ line: 2, isEdited: false });
+  expect(lineNow(["", "f(1)", "g()", "f()"], first)).toEqual({ line: 1, isEdited: true });
+  expect(lineNow([""], first)).toBeNull();
+});
+
+test("a warning stays below its line while lines are typed above and below it, and while it is edited", () => {
+  const { doc } = EditorState.create({ doc: "\n\n\n\nx.fill_(3.0)\ny" }),
+    [warning] = warnings;
+  const said = [{ ...warning!, message: "words" }];
+  let known = decorated(doc, said, trans),
+    text = doc;
+  const after = (from: number, insert: string) => {
+    const changes = ChangeSet.of({ from, insert }, text.length);
+    text = changes.apply(text);
+    known = decorated(text, said, trans, known.map(changes));
+    const found: string[] = [];
+    known.between(0, text.length, (at, _, { spec }) => {
+      if (spec.widget) found.push(`${text.lineAt(at).number - 1}: ${spec.widget.toDOM().textContent.slice(2)}`);
+    });
+    return found;
+  };
+  expect(after(0, "\n")).toEqual(["5: words"]);
+  expect(after(text.line(6).to, "\nz = 1")).toEqual(["5: words"]);
+  expect(after(text.line(6).to, "  # edited")).toEqual(["5: edited since: words"]);
+  expect(after(0, "\n")).toEqual(["6: edited since: words"]);
 });

@@ -7,7 +7,7 @@ line where a value turned NaN.  It is mended when a cell of one of its lines has
 import itertools
 import linecache
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
@@ -27,17 +27,32 @@ MOST = 100
 
 @dataclass(frozen=True)
 class Place:
-    """A line of a cell, from 0; `cell` is the number that JupyterLab has given the cell, if it has."""
+    """A line of a cell, from 0; `cell` is the number that JupyterLab has given the cell, if it has.
+
+    `same` tells which one the line is of those with its text, and how many these are: so it is found
+    where lines have been inserted above it.
+    """
 
     cell: str | None
     label: str
     line: int
     text: str
+    same: tuple[int, int]
 
     @property
     def message(self) -> Message:
         """The place as it travels."""
-        return {"cell": self.cell, "label": self.label, "line": self.line, "text": self.text}
+        named = {"cell": self.cell, "label": self.label, "line": self.line, "text": self.text}
+        return {**named, "same": list(self.same)}
+
+
+def _place(cell: str | None, label: str, line: int, texts: Sequence[str], first: int = 0) -> Place:
+    """The place of a line, from 0, of a cell of which these are the lines from `first` on."""
+    stripped = [text.strip() for text in texts]
+    number = line - first
+    text = stripped[number] if 0 <= number < len(stripped) else ""
+    same = [k for k, other in enumerate(stripped) if other == text]
+    return Place(cell, label, line, text, (sum(k < number for k in same), len(same)))
 
 
 @dataclass(frozen=True)
@@ -113,7 +128,7 @@ class Problems:
         lines = [number for frame, number in frames if frame.f_code.co_filename == file]
         if not lines:
             return None
-        return Place(cell, label_of(file), lines[-1] - 1, linecache.getline(file, lines[-1]).strip())
+        return _place(cell, label_of(file), lines[-1] - 1, linecache.getlines(file))
 
     def overwritten(self, event: Overwrite) -> None:
         """Elements that a gradient needs are overwritten, here and now."""
@@ -144,10 +159,12 @@ class Problems:
     def place(self, span: Span) -> Place | None:
         """The line of a cell that a span is at; None for text that is in no cell."""
         self._know()
-        label = span.source.label
+        source, label = span.source, span.source.label
         if label not in self.cells:
             return None
-        return Place(self.cells[label][0], label, span.line - 1, span.source.line(span.line).strip())
+        return _place(
+            self.cells[label][0], label, span.line - 1, source.text.split("\n"), source.first_line - 1
+        )
 
     def where(self, request: Mapping[str, Any], _: object) -> Message:
         """The answer to `where`: a line of the cell of that label, as it ran; nothing where none is known."""
@@ -156,7 +173,7 @@ class Problems:
         if label not in self.cells:
             return {}
         cell, file = self.cells[label]
-        return Place(cell, label, line, linecache.getline(file, line + 1).strip()).message
+        return _place(cell, label, line, linecache.getlines(file)).message
 
     def _know(self) -> None:
         """Note which cell the label of the running one stands for: its text is registered by now."""

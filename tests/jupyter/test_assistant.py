@@ -126,6 +126,7 @@ def test_an_overwrite_is_told_at_both_lines_until_it_is_mended(notebook: Noteboo
     assert (told["kind"], told["cell"], told["line"], told["text"]) == ("overwritten", "b", 4, "x.fill_(3.0)")
     (read,) = told["others"]
     assert (read["cell"], read["line"]) == ("b", 3)
+    assert told["same"] == read["same"] == [0, 1]
     assert told["message"] == (
         "`x` is overwritten, but the gradient of `square` needs its old values, and would be wrong"
     )

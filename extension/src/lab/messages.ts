@@ -102,6 +102,8 @@ export interface Place {
   label: string;
   line: number;
   text: string;
+  /** Which one it was of the lines with its text, and how many these were. */
+  same: [number: number, of: number];
 }
 
 export interface Checked extends Place {

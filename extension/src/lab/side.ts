@@ -7,6 +7,7 @@ import { NotebookActions, type NotebookPanel } from "@jupyterlab/notebook";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { Widget } from "@lumino/widgets";
 import { html } from "../dom";
+import { lineNow } from "./cells";
 import { nobody } from "./commands";
 import type { Links } from "./links";
 import type { Place, Replies } from "./messages";
@@ -114,8 +115,8 @@ export class Side extends Widget {
   private notebook(panel: NotebookPanel): Notebook {
     const cellOf = ({ cell }: Place) => panel.content.widgets.findIndex((one) => one.model.id === cell);
     return {
-      textAt: (place) => panel.content.widgets[cellOf(place)]?.model.sharedModel.getSource().split("\n")[place.line] ?? null,
-      go: (place) => void this.go(panel, cellOf(place), place.line),
+      linesOf: (place) => panel.content.widgets[cellOf(place)]?.model.sharedModel.getSource().split("\n") ?? null,
+      go: (place) => void this.go(panel, cellOf(place), place),
     };
   }
 
@@ -124,16 +125,16 @@ export class Side extends Widget {
     const { panel, trans } = this,
       [, label, number] = /^(.*), line (\d+)$/.exec(text) ?? [];
     if (!panel || !label) return;
-    const line = Number(number) - 1,
-      place = await this.links.of(panel)?.ask("where", { label, line });
+    const place = await this.links.of(panel)?.ask("where", { label, line: Number(number) - 1 });
     const notebook = this.notebook(panel),
-      now = place?.text === undefined ? null : notebook.textAt(place as Place);
-    if (now === null) Notification.warning(trans.__("%1 is not in this notebook", text), { autoClose: 3000 });
-    else if (now.trim() !== place!.text!.trim()) Notification.info(trans.__("%1 was edited since", text), { autoClose: 3000 });
-    if (now !== null) notebook.go(place as Place);
+      lines = place?.text === undefined ? null : notebook.linesOf(place as Place),
+      now = lines && lineNow(lines, place as Place);
+    if (!now) Notification.warning(trans.__("%1 is not in this notebook", text), { autoClose: 3000 });
+    else if (now.isEdited) Notification.info(trans.__("%1 was edited since", text), { autoClose: 3000 });
+    if (now) notebook.go(place as Place);
   }
 
-  private async go(panel: NotebookPanel, index: number, line: number): Promise<void> {
+  private async go(panel: NotebookPanel, index: number, place: Place): Promise<void> {
     const cell = panel.content.widgets[index];
     this.warn(); // the line may have been edited since
     if (!cell) return;
@@ -143,7 +144,9 @@ export class Side extends Widget {
     await cell.ready;
     cell.inputHidden = false;
     panel.content.mode = "edit";
-    cell.editor?.setCursorPosition({ line: Math.min(line, cell.editor.lineCount - 1), column: 0 });
-    cell.editor?.revealPosition({ line: Math.min(line, cell.editor.lineCount - 1), column: 0 });
+    const lines = cell.model.sharedModel.getSource().split("\n"),
+      at = { line: lineNow(lines, place)?.line ?? lines.length - 1, column: 0 };
+    cell.editor?.setCursorPosition(at);
+    cell.editor?.revealPosition(at);
   }
 }

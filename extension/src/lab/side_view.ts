@@ -2,12 +2,13 @@
 
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { html } from "../dom";
+import { lineNow } from "./cells";
 import type { ArrayFacts, Checked, Place, Replies, Warning } from "./messages";
 
 /** What the panel asks of the notebook beside it. */
 export interface Notebook {
-  /** The text of a line by now; null where its cell or line is gone. */
-  textAt(place: Place): string | null;
+  /** The lines of the cell of a place by now; null where the cell is gone. */
+  linesOf(place: Place): string[] | null;
   go(place: Place): void;
 }
 
@@ -19,9 +20,9 @@ export function digits(norm: number | string): string {
 
 /** What has become of a line since it ran. */
 function since(place: Place, notebook: Notebook, trans: TranslationBundle): string {
-  const text = notebook.textAt(place);
-  if (text === null) return trans.__("deleted since");
-  return text.trim() === place.text.trim() ? "" : trans.__("edited since");
+  const lines = notebook.linesOf(place),
+    now = lines && lineNow(lines, place);
+  return now ? (now.isEdited ? trans.__("edited since") : "") : trans.__("deleted since");
 }
 
 function link(place: Place, key: string, notebook: Notebook, trans: TranslationBundle): HTMLElement {

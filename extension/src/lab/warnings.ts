@@ -7,6 +7,7 @@ import { type Extension, type Range, StateEffect, StateField, type Text } from "
 import { Decoration, type DecorationSet, EditorView, ViewPlugin, WidgetType } from "@codemirror/view";
 import { Signal } from "@lumino/signaling";
 import { html } from "../dom";
+import { lineNow } from "./cells";
 import type { Links } from "./links";
 import type { Place, Replies, Warning } from "./messages";
 
@@ -36,17 +37,32 @@ class Words extends WidgetType {
   }
 }
 
-const LINE = Decoration.line({ class: "kernelab-warned" });
+const line = (key: string) => Decoration.line({ class: "kernelab-warned", key });
+const keyOf = ({ label, line, message }: Said) => `${label} ${line} ${message}`;
+
+/** The lines that have moved with the text since they were decorated, by the keys of their warnings. */
+function moved(doc: Text, known: DecorationSet): Map<string, number> {
+  const found = new Map<string, number>();
+  known.between(0, doc.length, (from, _, { spec }) => {
+    const { key } = spec as { key?: string };
+    if (key) found.set(key, doc.lineAt(from).number - 1);
+  });
+  return found;
+}
 
 /** The decorations of a cell, words below their line; a line that has another text by now says so. */
-export function decorated(doc: Text, said: Said[], trans: TranslationBundle): DecorationSet {
-  const found: Range<Decoration>[] = said
-    .filter(({ line }) => line < doc.lines)
-    .flatMap(({ line, text, message }) => {
-      const at = doc.line(line + 1),
-        words = at.text.trim() === text.trim() ? message : trans.__("edited since: %1", message);
-      return [LINE.range(at.from), Decoration.widget({ widget: new Words(words), side: 1, block: true }).range(at.to)];
-    });
+export function decorated(doc: Text, said: Said[], trans: TranslationBundle, known = Decoration.none): DecorationSet {
+  if (!said.length) return Decoration.none;
+  const lines = doc.toString().split("\n"),
+    places = moved(doc, known);
+  const found: Range<Decoration>[] = said.flatMap((one) => {
+    const key = keyOf(one),
+      now = lineNow(lines, { ...one, line: places.get(key) ?? one.line });
+    if (!now) return [];
+    const at = doc.line(now.line + 1),
+      words = now.isEdited ? trans.__("edited since: %1", one.message) : one.message;
+    return [line(key).range(at.from), Decoration.widget({ widget: new Words(words), side: 1, block: true }).range(at.to)];
+  });
   return Decoration.set(found, true);
 }
 
@@ -83,8 +99,8 @@ export class Warnings {
   extension(model: CodeEditor.IModel): Extension {
     const field = StateField.define<DecorationSet>({
       create: () => Decoration.none,
-      update: (known, { changes, effects, newDoc }) =>
-        effects.some((one) => one.is(changed)) ? decorated(newDoc, this.at(model), this.trans) : known.map(changes),
+      update: (known, { changes, docChanged, effects, newDoc }) =>
+        docChanged || effects.some((one) => one.is(changed)) ? decorated(newDoc, this.at(model), this.trans, known.map(changes)) : known,
       provide: (of) => EditorView.decorations.from(of),
     });
     // An editor of a cell that was out of sight is made later than the warning.
