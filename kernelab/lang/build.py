@@ -25,6 +25,7 @@ from kernelab.lang.types import (
     Value,
     Vec,
     bool_,
+    float64,
     int32,
     is_differentiable,
     scalar_of,
@@ -261,14 +262,18 @@ def _fold(op: Op, args: tuple[ir.Atom, ...], type: Value) -> ir.Atom | None:
     if not op.exact or not isinstance(type, Scalar) or not args:
         return None
     values: list[Any] = []
+    wide: list[Any] = []
     for arg in args:
         if not isinstance(arg, ir.Const) or not isinstance(arg.type, Scalar):
             return None
         values.append(rounded(arg.value, arg.type.dtype)[()])
+        wide.append(np.float64(arg.value if arg.exact is None else arg.exact))
+    has_exact = type.is_float and type != float64 and all(is_float(arg) for arg in args)
     with np.errstate(all="ignore"):
         result = computed(op.numpy, values, type.dtype).item()
+        exact = float(op.numpy(*wide)) if has_exact else None
     # A NaN or an infinity stays visible as the operation that made it.
-    return ir.Const(result, type) if math.isfinite(result) else None
+    return ir.Const(result, type, exact) if math.isfinite(result) else None
 
 
 def _identity(name: str, args: tuple[ir.Atom, ...], type: Value) -> ir.Atom | None:

@@ -66,7 +66,8 @@ class Var:
 class Const:
     """A number; of a vector or matrix type it stands for that number in every component.
 
-    `exact` is the number that a rule wrote, before it was rounded to the type; a wider program has that.
+    `exact` is the number that a rule wrote, or that was computed of constants, before it was rounded to the
+    type; a wider program has that.
     """
 
     value: bool | int | float
