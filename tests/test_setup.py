@@ -29,9 +29,7 @@ BASH = shutil.which("bash") or "/bin/bash"
 
 def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
     """Run ``command`` in the checkout, with nothing in its environment but ``environment``."""
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
 # ------------------------------------------------------------------------------------------ pyproject
