@@ -1,10 +1,11 @@
 """Replays a tape as one function: its records run again on copies of their memory.
 
-What the arrays held before the tape is taken from what the tape saved, and from what they hold now; where a
-tape overwrites what it started from, it is run again from what stands there now, and `is_exact` says so.
-Knows records, levels and tapes; must not know how derivatives are compared.
+What the arrays held before the tape is taken from how they were made, from what the tape saved, and from
+what they hold now; where a tape overwrites what it started from, it is run again from what stands there now,
+and `is_exact` says so.  Knows records, levels and tapes; must not know how derivatives are compared.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -42,10 +43,10 @@ class NotReplayableError(Exception):
 class Line:
     """The records of a tape, one after another, and the memory that they start from.
 
-    `sources` are the arrays with gradients that are read before anything is written there, those that
-    adjoints reach if there are such, `between` those that are written as a whole, each with the record that
-    reads it first, or None.  Raises NotReplayableError where a record is not a launch, copy, known overwrite,
-    checkpoint or function of `custom_vjp` that returns the same twice.
+    `sources` are the arrays with gradients that are read before anything is written there, `between` those
+    that are written as a whole, each with the record that reads it first, or None.  Raises
+    NotReplayableError where a record is not a launch, copy, known overwrite, checkpoint or function of
+    `custom_vjp` that returns the same twice.
     """
 
     def __init__(self, records: Sequence[Record], policy: Policy) -> None:
@@ -54,8 +55,7 @@ class Line:
         self._plays = [_play(record) for record in records]
         self._arrays = list(dict.fromkeys(a for play in self._plays for a in play.arrays))
         self._starts = _starts(records, self._arrays)
-        reached = _sources(records, [record.reached for record in records])
-        self.sources = reached or _sources(records, [record.read for record in records])
+        self.sources = _sources(records)
         self.between = _between(records, self._arrays)
         self._require_repeats()
         self.is_exact = self._ends_as_it_did()
@@ -321,9 +321,11 @@ def _loaded(record: Record) -> list[array]:
 
 def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocation, Allocation]:
     """For each memory a copy of what it held before the records, as far as that is known."""
-    starts = {a.allocation: a.allocation for a in arrays}
-    starts = {memory: _copied(memory, memory) for memory in starts}
-    known = set(starts)  # of which not all has been written yet
+    zeros = _began_as_zeros(records)
+    starts = {a.allocation: _copied(a.allocation, a.allocation) for a in arrays}
+    for memory in zeros:
+        starts[memory].fill_zero()
+    known = set(starts) - zeros  # of which not all has been written yet
     written: dict[Allocation, dict[array, None]] = {memory: {} for memory in starts}
     for record in records:
         if isinstance(record, LaunchRecord):
@@ -343,6 +345,12 @@ def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocati
             elif target.allocation in known:
                 written[target.allocation][target] = None
     return starts
+
+
+def _began_as_zeros(records: Sequence[Record]) -> set[Allocation]:
+    """The memory that held zeros before the records: no other write to it counts in its version."""
+    writes = Counter(target.allocation for record in records for target in _changed(record))
+    return {memory for memory, count in writes.items() if memory.began_as_zeros and memory.version == count}
 
 
 @contextmanager
@@ -388,11 +396,11 @@ def _copied(memory: Allocation, like: Allocation) -> Allocation:
     return copy
 
 
-def _sources(records: Sequence[Record], taken: Sequence[Sequence[array]]) -> list[array]:
+def _sources(records: Sequence[Record]) -> list[array]:
     sources: dict[array, None] = {}
     written: list[array] = []
-    for record, arrays in zip(records, taken, strict=True):
-        for source in arrays:
+    for record in records:
+        for source in record.read:  # also what no adjoint reaches, as a rule may have left it out
             fits = source.requires_grad and source.size and is_differentiable(source.dtype)
             if fits and source not in sources and not any(source.overlaps(target) for target in written):
                 sources[source] = None

@@ -83,13 +83,15 @@ class Allocation:
     left, and that launch; `missing` says why a backward pass could not reach what is here.  `unwritten` knows
     which bytes nobody has written, where checked mode asks for that (`memory.unwritten`).  `passes` says
     which backward passes have added up here, and `left` is the version that the last one left (`tape.seeds`).
-    `copy_of` says of which bytes this was a copy, and in which version.
+    `copy_of` says of which bytes this was a copy, and in which version.  `began_as_zeros` says what version 0
+    held.
     """
 
     __slots__ = (
         "__weakref__",
         "address",
         "adjoint",
+        "began_as_zeros",
         "begin",
         "borrowed",
         "copy_of",
@@ -119,8 +121,10 @@ class Allocation:
         *,
         borrowed: bool = False,
         writable: bool = True,
+        began_as_zeros: bool = False,
     ) -> None:
         self.address = address
+        self.began_as_zeros = began_as_zeros
         self.begin = begin
         self.nbytes = nbytes
         self.owner = owner
@@ -352,7 +356,7 @@ def allocate(nbytes: int, *, cleared: bool, beside: Allocation | None = None) ->
         small = bytearray(nbytes + _ALIGNMENT)
         start = address_in(small)
         begin = -start % _ALIGNMENT
-        return Allocation(start + begin, nbytes, small, begin)
+        return Allocation(start + begin, nbytes, small, begin, began_as_zeros=cleared)
     is_paged = HUGE_PAGE <= nbytes < 8 * HUGE_PAGE
     try:
         room = (nbytes // HUGE_PAGE + 2) * HUGE_PAGE + 8 * _STAGGER if is_paged else nbytes + _ALIGNMENT
@@ -361,7 +365,7 @@ def allocate(nbytes: int, *, cleared: bool, beside: Allocation | None = None) ->
         raise _no_memory(nbytes) from None
     start = address_in(raw)
     more = -start % HUGE_PAGE + next(_turns) % 8 * _STAGGER if is_paged else -start % _ALIGNMENT
-    return Allocation(start + more, nbytes, raw)
+    return Allocation(start + more, nbytes, raw, began_as_zeros=cleared)
 
 
 def address_in(buffer: Any) -> int:
