@@ -1,4 +1,4 @@
-"""`gradcheck_tape` starts extrema away from ties, tells nothing of its own passes, sees wrong products."""
+"""`gradcheck_tape` moves extrema off ties, tells nothing of its own passes, and sees wrong products."""
 
 from typing import Any
 
@@ -20,6 +20,42 @@ def smallest(x: array[float], y: array[float]):
 def grow(x: array[float], y: array[float]):
     i = tid()
     y[i] = y[i] * y[i] + x[i]
+
+def times(a: float, b: float):
+    return a * b
+
+@func_grad(times, check=False)
+def adj_times(a: float, b: float, adj_ret: float):
+    adjoint[a] += b * adj_ret
+
+def product(a: array[float], b: array[float], y: array[float]):
+    i = tid()
+    y[i] = times(a[i], b[i])
+
+def hat(x: array[float], weight: array[float]):
+    i = tid()
+    weight[i] = max(x[i], 0.0) ** 4.0
+
+def mean(x: array[float], weight: array[float], y: array[float]):
+    i = tid()
+    if weight[i] > 0.0:
+        y[i] = 1.0 + x[i]
+
+def spread(weight: array[float], mean: array[float], loss: array[float]):
+    i = tid()
+    atomic_add(loss, 0, weight[i] * mean[i])
+
+def add(x: array[float], total: array[float]):
+    i = tid()
+    atomic_add(total, 0, x[i])
+
+def scale(x: array[float], total: array[float], y: array[float]):
+    i = tid()
+    y[i] = total[0] * x[i]
+
+def thirds(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i] / 3.0 + x[i] ** 0.1 + radians(x[i])
 """)
 VIEWS = {"apart": (slice(0, 1), slice(1, 2)), "overlapping": (slice(0, 2), slice(1, 3))}
 
@@ -77,3 +113,49 @@ def test_a_wrong_product_of_right_launches_fails(monkeypatch: pytest.MonkeyPatch
     report = kl.autograd.gradcheck_tape(tape, raise_exception=False)
     bad = report.first_bad()
     assert bad is not None and "their product is not the derivative" in bad.reason
+
+
+def test_a_kink_on_the_way_that_the_loss_does_not_see_is_a_note() -> None:
+    """A mean where something stands: a jump where the weight is 0, of which the next launch takes 0 times."""
+    x, weight, mean, loss = leaf(1.0, 0.0, 2.0), leaf(0.0, 0.0, 0.0), leaf(0.0, 0.0, 0.0), leaf(0.0)
+    with kl.Tape() as tape:
+        kernels["hat"][3](x, weight)
+        kernels["mean"][3](x, weight, mean)
+        kernels["spread"][3](weight, mean, loss)
+    report = kl.autograd.gradcheck_tape(tape, raise_exception=False)
+    assert report and report.whole is not None
+    assert report.whole.note.endswith(
+        "has a kink or a jump near these values, but not what the tape ends with"
+    )
+    with kl.Tape() as tape:
+        kernels["hat"][3](x, weight)
+        kernels["mean"][3](x, weight, mean)
+    assert not kl.autograd.gradcheck_tape(tape, raise_exception=False)
+
+
+def test_a_sum_into_zeros_is_checked_from_zeros() -> None:
+    x, total, y = leaf(1.0, 3.0, 2.0), kl.zeros(1, requires_grad=True), leaf(0.0, 0.0, 0.0)
+    with kl.Tape() as tape:
+        kernels["add"][3](x, total)
+        kernels["scale"][3](x, total, y)
+    report = kl.autograd.gradcheck_tape(tape, raise_exception=False)
+    assert report and report.whole is not None and report.whole.is_exact
+    total.fill_(7.0)
+    report = kl.autograd.gradcheck_tape(tape, raise_exception=False)
+    assert report and report.whole is not None and not report.whole.is_exact
+
+
+def test_constants_of_derivatives_do_not_round_in_the_check() -> None:
+    x, y = leaf(*(0.1 + 0.02 * i for i in range(40))), kl.zeros(40, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels["thirds"][40](x, y)
+    report = kl.autograd.gradcheck_tape(tape, raise_exception=False)
+    assert report.whole is not None and report.whole.worst < 1e-9
+
+
+def test_an_argument_that_a_rule_leaves_out_is_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    a, b, y = leaf(1.0, 3.0, 2.0), leaf(2.0, 1.0, 4.0), leaf(0.0, 0.0, 0.0)
+    with kl.Tape() as tape:
+        kernels["product"][3](a, b, y)
+    assert not kl.autograd.gradcheck_tape(tape, raise_exception=False)
+    assert "adj_times never adds to adjoint[b]" in capsys.readouterr().out

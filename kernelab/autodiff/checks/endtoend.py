@@ -8,7 +8,7 @@ differ, the tape is halved until the first record is found with which they do.  
 
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,8 @@ ROOM = 1 << 28
 class Agreement:
     """Products of so many entries agree; `worst` is how far two of them differ, relative to their terms.
 
-    `zeros` are the lines through which values of the sources go on, and their derivatives do not.
+    `zeros` are the lines through which values of the sources go on, and their derivatives do not; `note`
+    says what was left out.
     """
 
     entries: int
@@ -65,15 +66,16 @@ class Agreement:
     worst: float
     is_exact: bool
     zeros: tuple[DeadEnd, ...] = ()
+    note: str = ""
 
 
-def agreement(line: Line) -> Agreement | None:
-    """Check the whole tape; None where it does not agree."""
+def agreement(line: Line, ends: Collection[array] | None = None) -> Agreement | None:
+    """Check the whole tape, or what it says of some of the arrays it wrote; None where it does not agree."""
     count = len(line.records)
-    compared = _compared(line, count)
+    compared = _compared(line, count, ends)
     if compared is None:
         return None
-    entries = _size(line.sources) * _size(line.targets(count))
+    entries = _size(line.sources) * _size(_chosen(line.targets(count), ends))
     adjoint, numeric, scale = compared.worst()
     off, level = abs(adjoint - numeric) / scale if scale else 0.0, line.reversed_run(count, BASE)[1]
     return Agreement(entries, DIRECTIONS**2, off, line.is_exact, tuple(dead_ends_of(level)))
@@ -142,36 +144,45 @@ def _size(arrays: Sequence[array]) -> int:
     return sum(int(np.prod(scalar_shape(a), dtype=np.int64)) for a in arrays)
 
 
-def _compared(line: Line, count: int) -> Compared | None:
+def _chosen(targets: Sequence[array], ends: Collection[array] | None) -> Sequence[array]:
+    return targets if ends is None else [target for target in targets if target in dict.fromkeys(ends)]
+
+
+def _compared(line: Line, count: int, ends: Collection[array] | None = None) -> Compared | None:
     """The products up to a record, None if they differ at every step that is tried."""
-    return next((each for each in _tried(line, count) if np.all(each.excess <= 0)), None)
+    return next((each for each in _tried(line, count, ends) if np.all(each.excess <= 0)), None)
 
 
-def _tried(line: Line, count: int) -> Iterator[Compared]:
+def _tried(line: Line, count: int, ends: Collection[array] | None = None) -> Iterator[Compared]:
     """The products up to a record at each step; nothing where a backward pass gives other adjoints."""
     targets, rng = line.targets(count), np.random.default_rng(count)
-    if not targets:
+    if not _chosen(targets, ends):
         yield Compared(*(np.zeros((1, 1)),) * 4)
         return
     u = directions(rng, _size(targets), _size(targets))
+    chosen = dict.fromkeys(_chosen(targets, ends))
+    looked_at = np.concatenate([np.full(_size([target]), target in chosen) for target in targets])
+    u *= looked_at
     v = directions(rng, _size(line.sources), _size(line.sources))
     pulled, swept = _pulled(line, count, targets, u), _swept(line, count, targets, u)
     if not pulled.agrees_with(swept):
         return
     for scale in AGAIN:
         moves, values, slopes = _along(line, count, v, scale)
-        yield Compared.of(u, slopes, pulled.sources, moves, values)
+        part = (each[..., looked_at] for each in (u, slopes, values))
+        yield Compared.of(next(part), next(part), pulled.sources, moves, next(part))
 
 
 def is_off(line: Line, count: int) -> bool:
     """Whether the adjoint up to a record is off for sure: differences agree at two steps, and not with it."""
-    tried = [(each, scale) for each, scale in zip(_tried(line, count), AGAIN, strict=False)]
-    if len(tried) < len(AGAIN):
+    tried = [*_tried(line, count)]
+    if not tried:
         return False
     with np.errstate(invalid="ignore", over="ignore"):
-        (wide, close), sizes = ([each.numeric / scale for each, scale in tried], tried[0][0].scale / AGAIN[0])
+        wide, close = (each.numeric / scale for each, scale in list(zip(tried, AGAIN, strict=True))[-2:])
+        adjoint, sizes = tried[-1].adjoint / AGAIN[-1], tried[-1].scale / AGAIN[-1]
         is_smooth = np.abs(wide - close) <= SMOOTH * sizes
-        is_apart = np.abs(tried[0][0].adjoint / AGAIN[0] - close) > 10.0 * SMOOTH * sizes
+        is_apart = np.abs(adjoint - close) > 10.0 * SMOOTH * sizes
     return bool(np.all(is_smooth) and np.any(is_apart))
 
 

@@ -37,7 +37,7 @@ EXACT = 1e-8
 ROUNDING = 1e-14
 """The same, relative to the values of the function, which are subtracted from each other."""
 
-AGAIN = (1.0, 0.03)
+AGAIN = (1.0, 0.03, 0.001)
 """The steps that are tried, relative to the default: a function that bends sharply wants a smaller one."""
 
 OWN = 1e-3

@@ -265,6 +265,8 @@ def _as_a_whole(tape: Tape, fast: Fast) -> TapeReport:
         return TapeReport(tuple(checks), agreed)
     k = first_disagreeing(line) if racing is None else racing
     bad = _fault(line, k, fast)
+    if bad is not None and (hidden := _hidden_kink(line, bad)) is not None:
+        return TapeReport(tuple(_until(records, len(records))), hidden)
     if bad is None and bends(line, k + 1):
         return TapeReport((), None, f"it has a kink at {records[k].title}")
     if bad is None and is_off(line, k + 1):
@@ -272,6 +274,19 @@ def _as_a_whole(tape: Tape, fast: Fast) -> TapeReport:
     if bad is None:
         return TapeReport((), None, "differences of the whole tape are too rough to compare")
     return TapeReport((*_until(records, k), bad))
+
+
+def _hidden_kink(line: Line, bad: LaunchCheck) -> Agreement | None:
+    """The agreement of what the tape ends with, where all that is wrong is a kink in something on the way."""
+    failed = [pair for pair in bad.report.pairs if not pair.passed] if bad.report is not None else []
+    if not failed or any(pair.verdict != "kink" for pair in failed):
+        return None
+    agreed = agreement(line, _ends(line.records))
+    if agreed is None:
+        return None
+    where = f"launch {bad.record}, {bad.kernel}," if bad.is_launch else bad.kernel
+    note = f"{where} has a kink or a jump near these values, but not what the tape ends with"
+    return replace(agreed, note=f"{failed[0].explanation}: {note}" if failed[0].explanation else note)
 
 
 def _until(records: Sequence[Record], end: int) -> list[LaunchCheck]:

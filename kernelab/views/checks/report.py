@@ -221,9 +221,10 @@ def _without_empty(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table
 def _notes(report: TapeReport) -> list[str]:
     if report.alone:
         return [f"each launch was checked alone: {report.alone}"]
-    if report.whole is not None and not report.whole.is_exact:
-        return ["the tape overwrote what it began with: it was checked at the values that stand there now"]
-    return []
+    if report.whole is None:
+        return []
+    changed = "the tape overwrote what it began with: it was checked at the values that stand there now"
+    return [note for note in (report.whole.note, "" if report.whole.is_exact else changed) if note]
 
 
 TAPE_HEAD = ("", "launch", "kernel", "where", "entries", "worst error", "relative")
