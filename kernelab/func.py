@@ -68,6 +68,7 @@ class Made:
         self._call, self.run = call, run
 
     def __call__(self, *args: Any, **named: Any) -> Any:
+        __tracebackhide__ = True  # IPython shows the frames of the user
         return self._run_named(args, named) if named else self.run(*args)
 
     def _run_named(self, args: Sequence[Any], named: dict[str, Any]) -> Any:
@@ -108,6 +109,9 @@ def _again(call: partial[Any]) -> Any:
     return call()
 
 
+@explains_bad_calls(
+    back="write kl.func.custom_vjp(f, back): back takes the arguments of f, then a cotangent for each result"
+)
 def custom_vjp(func: Function, back: Function, check: bool = True) -> Function:
     """A function that computes what `func` does, and is differentiated by `back`.
 
@@ -156,6 +160,7 @@ def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Functio
 
     @_made(grad, func, argnums, has_aux)
     def gradient(*args: Any) -> Any:
+        __tracebackhide__ = True  # IPython shows the frames of the user
         value, gradients = both(*args)
         return (gradients, value[1]) if has_aux else gradients
 
@@ -175,6 +180,7 @@ def value_and_grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
 
     @_made(value_and_grad, func, argnums, has_aux)
     def value_and_gradient(*args: Any) -> Any:
+        __tracebackhide__ = True  # IPython shows the frames of the user
         inputs = opened(func, args, argnums)
         value, gradients, aux = transforms.gradients(*inputs.call, has_aux)
         value, asked = inputs.closed(value), _as_asked(inputs.by_argument(gradients), argnums)

@@ -265,7 +265,8 @@ OF_PARSER = Table(r"""
 .*expected ':'.*: end the line with a colon«/\s*$/:/»
 .*was never closed.*: close it at its end«/(\(.*?)(:?)$/\1)\2/»«/(\[.*?)(:?)$/\1]\2/»
 .*unmatched .*: remove it«», or open it before
-.*cannot assign to function call.*: an element stands in square brackets: write y[i] = ...
+.*cannot assign to function call.*: an element stands in square brackets: write y[i] = ...; a function begins
+    with def, as in def f(x: float): return x * x
     «/(\w)\((.*?)\)( *[-+*]?=)/\1[\2]\3/»
 .*Maybe you meant '=='.*: write == to compare«/(?<![=<>!])=(?!=)/==/»
 .*cannot assign to expression.*: on the left of = stands a name or an element: write == to compare

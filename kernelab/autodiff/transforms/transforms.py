@@ -103,6 +103,7 @@ def call(func: Function, args: Sequence[Any], has_aux: bool) -> tuple[Any, Any]:
     """Call a function: its result and its auxiliary part; GradientError if it changes an argument."""
     arrays = {i: arg for i, arg in enumerate(args) if isinstance(arg, array)}
     hint = "write to a new array: y = kl.zeros_like(x), or y = kl.clone(x)"
+    __tracebackhide__ = True  # IPython shows the frames of the user
     with current().unchanged(name_of(func), arrays, partial(argument_name, func), hint):
         result = func(*args)
     if not has_aux:
@@ -159,6 +160,7 @@ def record(
     func: Function, args: Sequence[Any], chosen: Sequence[int], has_aux: bool = False, own: bool = False
 ) -> Recorded:
     """Run a function in reverse mode with respect to some arguments; `own` says that no one else has them."""
+    __tracebackhide__ = True  # IPython shows the frames of the user
     parent = current()
     arguments, inputs = ([*args], [args[i] for i in chosen]) if own else _copied(parent, args, chosen)
     level = Reverse(parent, inputs)
@@ -173,6 +175,7 @@ def push(
     func: Function, args: Sequence[Any], chosen: Sequence[int], dots: Sequence[array], has_aux: bool = False
 ) -> tuple[Any, list[array], Any]:
     """Call a function: its result, the tangents of its outputs, and its auxiliary part."""
+    __tracebackhide__ = True  # IPython shows the frames of the user
     parent = current()
     level = Forward(parent)
     arguments, inputs = _copied(parent, args, chosen)
@@ -258,6 +261,7 @@ def gradients(
     func: Function, args: Sequence[Any], chosen: Sequence[int], has_aux: bool
 ) -> tuple[Any, list[array], Any]:
     """Call a function: its result, an array of one number, and its gradients."""
+    __tracebackhide__ = True  # IPython shows the frames of the user
     recorded = record(func, args, chosen, has_aux)
     loss = _checked_loss(recorded)
     seed = fresh(loss.shape, loss.dtype, loss)

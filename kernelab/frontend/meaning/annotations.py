@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from kernelab.data_classes import dataclass
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelTypeError, Source, Span, with_article
 from kernelab.frontend.meaning.frame import Mistake
 from kernelab.frontend.meaning.meanings import (
@@ -56,6 +56,9 @@ DIMENSIONS = {
 """The words for array types; in a kernel, picked elements are elements like others."""
 
 _HINT = "write float, int, vec3, array[float], array2d[float], ..."
+_ARRAY = (
+    "write array[float], or array2d[float] for one of two dimensions: a launch takes arrays of others, too"
+)
 
 
 def annotation(scope: Scope, places: Places, node: ast.expr) -> AnyType:
@@ -148,6 +151,11 @@ def _meaning(scope: Scope, places: Places, node: ast.expr) -> Meaning:
                     return scope.attribute(module, attr)
     except Unknown as unknown:
         raise _mistake(places, node, unknown.message, unknown.hint, "name") from None
+    except Mistake as mistake:
+        is_array = isinstance(node, ast.Attribute) and node.attr in ("Tensor", "ndarray", "Array")
+        if not is_array:
+            raise
+        raise Mistake(replace(mistake.diagnostic, hint=_ARRAY)) from None
     raise _mistake(places, node, f"{places.text(node)} is not a type", _HINT)
 
 

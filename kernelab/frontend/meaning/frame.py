@@ -11,7 +11,7 @@ from typing import Any
 
 from kernelab.data_classes import dataclass, field
 from kernelab.errors import Diagnostic, Related, Span, counted
-from kernelab.frontend.meaning.meanings import ArrayRef, LateSum, Meaning, Origin, Poison, Typed
+from kernelab.frontend.meaning.meanings import ArrayRef, FunctionRef, LateSum, Meaning, Origin, Poison, Typed
 from kernelab.frontend.meaning.name_lookup import SPECIAL, Scope
 from kernelab.frontend.meaning.scope import Facts
 from kernelab.frontend.meaning.source import Place, Places
@@ -107,7 +107,11 @@ class Frame:
             own = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SPECIAL
             hint = "call it on a line of its own"
             hint = hint if own else f"add a return with a value to the function, or {hint}"
-            raise self.error(node, f"{self.places.text(node)} returns nothing", hint=hint)
+            name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+            callee = None if own or not name else self.scope.lookup(name)
+            span = callee.function.span if isinstance(callee, FunctionRef) else None
+            related = () if span is None else (Related(f"{name} has no return with a value:", span),)
+            raise self.error(node, f"{self.places.text(node)} returns nothing", hint=hint, related=related)
         return value
 
     def error(

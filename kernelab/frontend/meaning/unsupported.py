@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 from kernelab.errors import Diagnostic
-from kernelab.frontend.meaning.meanings import ArrayRef, BuiltinRef, Meaning, Typed
+from kernelab.frontend.meaning.meanings import ArrayRef, BuiltinRef, FunctionRef, Meaning, Typed
 from kernelab.frontend.meaning.source import Places
 from kernelab.frontend.meaning.syntax_trees import word
 from kernelab.guidance.hint_tables import NAMES, OF_ARRAYS, SYNTAX, Guidance
@@ -247,8 +247,11 @@ def hint_of_value(base: Meaning, attribute: str, text: str) -> str:
 
 
 def hint_of_uncalled(value: Meaning, text: str) -> str:
-    """The hint where `tid` itself stands for the index; empty for any other value."""
-    return f"write «{text}()»" if value == BuiltinRef("tid") else ""
+    """The hint where `tid` itself stands for the index, or a function is indexed; else empty."""
+    if value == BuiltinRef("tid"):
+        return f"write «{text}()»"
+    is_function = isinstance(value, BuiltinRef | FunctionRef)
+    return f"what a function takes stands in parentheses: write {text}(...)" if is_function else ""
 
 
 def hint_of_method(name: str, text: str) -> str:
@@ -316,6 +319,10 @@ def hint_of_call(name: str, arguments: Sequence[str]) -> str:
         return f"write state = rand_init(seed, i) first, then {name}(state)"
     if name in ("round", "rint") and len(arguments) == 2:
         return "it rounds to a whole number: write round(x * 100.0) / 100.0 for two places"
+    if name == "log" and len(arguments) == 2:
+        known = {"2": "log2", "10": "log10"}.get(arguments[1].removesuffix(".0"))
+        value, base = arguments
+        return f"write «{known}({value})»" if known else f"write «log({value}) / log({base})»"
     return ""
 
 
