@@ -185,6 +185,13 @@ def test_names_in_the_picture_are_text_never_markup() -> None:
     assert {"<b>&∇", "<i>"} <= set(labels(picture))
 
 
+def test_the_lines_of_the_picture_have_numbers_for_places() -> None:
+    picture = ElementTree.fromstring(recorded(3)._repr_mimebundle_()["image/svg+xml"])  # type: ignore[attr-defined]
+    lines = list(picture.iter("{http://www.w3.org/2000/svg}line"))
+    assert lines
+    assert all(float(line.attrib[name]) >= 0 for line in lines for name in ("x1", "x2", "y1", "y2"))
+
+
 def test_a_tape_is_text_html_and_a_picture() -> None:
     forms = recorded(1)._repr_mimebundle_()  # type: ignore[attr-defined]
     assert forms.keys() == {"text/plain", "text/html", "image/svg+xml"}

@@ -141,7 +141,7 @@ def _lanes(picture: Picture) -> Iterator[str]:
     for memory in picture.memories:
         x = picture.x(memory)
         gradient = picture.data.parts["memories"][memory][2]
-        yield f'<line class="l" x1="{x}" x2="{x}" y1="{HEAD}" y2="{picture.height}"/>'
+        yield f'<line class="l" x1="{x}" x2="{x}" y1="{HEADER}" y2="{picture.height}"/>'
         yield _text(x, 16, "c m", picture.data.label(memory) + "∇" * gradient, LANE - 4)
         yield _text(x, 31, "d m", " × ".join(map(str, picture.shape(memory))), LANE - 4)
     if picture.left_out:
