@@ -142,6 +142,33 @@ def test_results_of_two_calls_in_one_array_are_apart() -> None:
     assert f(x.detach()).tolist() != f(2 * x.detach()).tolist()
 
 
+@pytest.mark.parametrize(
+    "views",
+    [
+        lambda y: (y, y),
+        lambda y: (y[:2], y[1:]),
+        lambda y: (y[0:1], y[1:3], y),
+        lambda y: (y.reshape((1, 3)), y),
+    ],
+)
+@pytest.mark.parametrize("needs_grad", [True, False])
+def test_results_that_share_memory_are_apart(views: Any, needs_grad: bool) -> None:
+    """PyTorch does not see that a change in place of one result would change another."""
+    start = [1.0, 2.0, 3.0]
+    x, a = (torch.tensor(start, requires_grad=needs_grad) for _ in range(2))
+    got = kt.function(lambda v: views(v * v))(x)
+    expected = [v.clone() for v in views(a * a)]
+    totals = []
+    for results in (got, expected):
+        results[0].mul_(3.0)
+        totals.append(sum((result * result).sum() for result in results))
+    assert totals[0].item() == totals[1].item()
+    if needs_grad:
+        for total in totals:
+            total.backward()
+        assert x.grad.tolist() == a.grad.tolist()
+
+
 def test_a_tensor_that_is_no_argument_is_told_to_get_no_gradient() -> None:
     weights = torch.ones(3, requires_grad=True)
     f = kt.function(lambda x: x * kl.from_torch(weights))

@@ -111,6 +111,16 @@ def _copied(tensor: Any) -> array:
     return copy_of(host_of(_values(tensor))) if tensor.device.type == "cpu" else _shared(tensor.clone())
 
 
+def _is_shared(results: Sequence[array], n: int, begin: int) -> bool:
+    """Whether a change of result `n` in place would change more than that result.
+
+    Memory from before `begin` is that of an argument, or of an array that another call may write, too.
+    PyTorch does not know that results share memory: what it changes in one it would not see in another.
+    """
+    memory = results[n].allocation
+    return memory.serial < begin or memory.borrowed or any(map(results[n].overlaps, results[:n]))
+
+
 class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
     """A function of arrays that returns a tuple of them, applied to tensors."""
 
@@ -119,10 +129,10 @@ class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
         arrays = f.taken(tensors) if isinstance(f, _Traced) else [_shared(t) for t in tensors]
         begin = youngest()
         results = f.forward(arrays) if isinstance(f, _Traced) else results_of(f(*arrays))
-        # Memory from before is that of an argument, or of an array that another call may write, too.
-        shared = [one.allocation.serial < begin or one.allocation.borrowed for one in results]
         tensors_of_results = [to_torch(result, requires_grad=False) for result in results]
-        return tuple(t.clone() if again else t for t, again in zip(tensors_of_results, shared, strict=True))
+        return tuple(
+            t.clone() if _is_shared(results, n, begin) else t for n, t in enumerate(tensors_of_results)
+        )
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
