@@ -314,6 +314,14 @@ def sizes() -> Iterator[tuple[str, int]]:
     yield "the tape's widget", sum(file.stat().st_size for file in widget.glob("*.[jc]s*"))
 
 
+def processor() -> str:
+    """What Linux calls the processor; elsewhere what Python does."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor())
+
+
 def spread(values: Sequence[float], digits: int = 0) -> str:
     """The median, and the quartiles around it."""
     low, middle, high = statistics.quantiles(values, n=4)
@@ -327,7 +335,7 @@ def report(bench: Bench) -> str:
         "",
         f"JupyterLab {version('jupyterlab')}, ipykernel {version('ipykernel')},",
         f"Python {platform.python_version()}, Chromium {bench.browser.version} without a window.",
-        f"{os.cpu_count()} cores; the load was {os.getloadavg()[0]:.1f} at the beginning.",
+        f"{processor()}, {os.cpu_count()} cores; the load was {os.getloadavg()[0]:.1f} at the beginning.",
         "All times are in milliseconds.",
         "Made by `python benchmarks/extension.py --write benchmarks/EXTENSION.md`.",
         "",
