@@ -21,8 +21,9 @@ from kernelab.autodiff.transforms.forward_and_reverse import Reverse
 from kernelab.autodiff.transforms.levels import BASE, Level, run_host_call
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError
-from kernelab.lang.ir import Atomic, Store, Var, walk
+from kernelab.lang.ir import Atomic, Custom, Store, Var, walk
 from kernelab.lang.types import HALVES, Value, bfloat16, float16, is_differentiable, scalar_of, shape_of
+from kernelab.passes.ad.activity import leading
 from kernelab.runtime.array.array import Gathered, array
 from kernelab.runtime.array.transfers import transfer, write
 from kernelab.runtime.kernel.arguments import Reference
@@ -43,10 +44,10 @@ class NotReplayableError(Exception):
 class Line:
     """The records of a tape, one after another, and the memory that they start from.
 
-    `sources` are the arrays with gradients that are read before anything is written there, `between` those
-    that are written as a whole, each with the record that reads it first, or None.  Raises
-    NotReplayableError where a record is not a launch, copy, known overwrite, checkpoint or function of
-    `custom_vjp` that returns the same twice.
+    `sources` are the arrays with gradients that are read before anything is written there, those by which
+    there is a derivative if there are such, `between` those that are written as a whole, each with the record
+    that reads it first, or None.  Raises NotReplayableError where a record is not a launch, copy, known
+    overwrite, checkpoint or function of `custom_vjp` that returns the same twice.
     """
 
     def __init__(self, records: Sequence[Record], policy: Policy) -> None:
@@ -55,7 +56,7 @@ class Line:
         self._plays = [_play(record) for record in records]
         self._arrays = list(dict.fromkeys(a for play in self._plays for a in play.arrays))
         self._starts = _starts(records, self._arrays)
-        self.sources = _sources(records)
+        self.sources = _sources(records, _varied) or _sources(records, lambda record: record.read)
         self.between = _between(records, self._arrays)
         self._require_repeats()
         self.is_exact = self._ends_as_it_did()
@@ -396,16 +397,28 @@ def _copied(memory: Allocation, like: Allocation) -> Allocation:
     return copy
 
 
-def _sources(records: Sequence[Record]) -> list[array]:
+def _sources(records: Sequence[Record], taken: Callable[[Record], Sequence[array]]) -> list[array]:
     sources: dict[array, None] = {}
     written: list[array] = []
     for record in records:
-        for source in record.read:  # also what no adjoint reaches, as a rule may have left it out
+        for source in taken(record):
             fits = source.requires_grad and source.size and is_differentiable(source.dtype)
             if fits and source not in sources and not any(source.overlaps(target) for target in written):
                 sources[source] = None
         written += record.written
     return list(sources)
+
+
+def _varied(record: Record) -> Sequence[array]:
+    """The arrays by which a record has a derivative, also those that a rule of its user leaves out."""
+    if not isinstance(record, LaunchRecord):
+        return record.reached
+    function = record.kernel.program.function
+    if not any(isinstance(stmt, Custom) for stmt in walk(function.body)):
+        return record.reached
+    leads = leading(function)
+    ahead = {id(a) for var, a in zip(function.params, record.call.arguments, strict=True) if var in leads}
+    return [*record.reached, *(a for a in record.read if id(a) in ahead)]
 
 
 def _between(records: Sequence[Record], arrays: Sequence[array]) -> list[tuple[array, int | None]]:

@@ -79,6 +79,15 @@ def varied(function: ir.Function, params: frozenset[ir.Var], opaque: Opaque) -> 
     )
 
 
+def leading(function: ir.Function) -> frozenset[ir.Var]:
+    """The array parameters by which a changed one has a derivative, whether users' rules tell it or not."""
+    arrays = frozenset(param for param in function.params if isinstance(param.type, Array))
+    changed, edges = block_effects(function.body).changed, list(_edges(function.body, has_grad))
+    return frozenset(
+        p for p in arrays if not changed.isdisjoint(reached(edges, [p], partial(_carries, arrays)))
+    )
+
+
 def _edges(block: ir.Block, opaque: Opaque) -> Iterator[tuple[Node, Node]]:
     """What depends on what, where there is a derivative: pairs of a source and a target."""
     for stmt in block.stmts:
