@@ -188,8 +188,23 @@ class Diagnostic:
         if self.span is None:
             warnings.warn(self.render(), KernelWarning, stacklevel=3)
         else:
-            label, line = self.span.source.label, self.span.line
-            warnings.warn_explicit(self.render(), KernelWarning, label, line)
+            warn_once(self.render(), self.span.source.label, self.span.line)
+
+
+_WARNED: dict[int | None, dict[str, dict[Any, Any]]] = {}
+"""For the cell that runs, None outside of notebooks, what `warnings` knows of each file."""
+
+
+def warn_once(text: str, filename: str, line: int) -> None:
+    """Warn, with KernelWarning, at a line: once in each run of a cell, as loops would repeat it.
+
+    Filters decide, as they do for Python's own warnings.
+    """
+    cell = getattr(running_shell(), "execution_count", None)
+    if cell not in _WARNED:
+        _WARNED.clear()
+    registry = _WARNED.setdefault(cell, {}).setdefault(filename, {})
+    warnings.warn_explicit(text, KernelWarning, filename, line, registry=registry)
 
 
 _MARKED = re.compile("«(.*?)»", re.DOTALL)

@@ -205,7 +205,7 @@ def recorded(function: Any) -> kl.Tape:
 
 @pytest.mark.parametrize("back", NOT_LINEAR)
 def test_a_rule_of_custom_vjp_that_is_not_linear_fails_the_checks(back: Any) -> None:
-    square = kl.func.custom_vjp(lambda x: x * x, back)
+    square = kl.func.custom_vjp(lambda x: x * x, back, check=False)
     x = kl.array([0.5, 1.5, 2.5], requires_grad=True)
     report = kl.autograd.gradcheck(square, inputs=[x], raise_exception=False)
     assert not report and report.worst().verdict == "nonlinear"
@@ -216,7 +216,7 @@ def test_a_rule_of_custom_vjp_that_is_not_linear_fails_the_checks(back: Any) -> 
 
 @pytest.mark.parametrize("back", NOT_LINEAR)
 def test_so_it_does_within_a_checkpoint(back: Any) -> None:
-    square = kl.func.custom_vjp(lambda x: x * x, back)
+    square = kl.func.custom_vjp(lambda x: x * x, back, check=False)
     tape = recorded(lambda x: kl.checkpoint(lambda y: square(y) * 2.0, x))
     report = kl.autograd.gradcheck_tape(tape, raise_exception=False)
     assert not report
@@ -233,7 +233,7 @@ def test_one_that_is_linear_up_to_the_rounding_of_float32_passes() -> None:
 
 @pytest.mark.parametrize("factor", [1.01, -1.0, 0.0])
 def test_a_wrong_rule_within_a_checkpoint_fails_the_check_of_the_tape(factor: float) -> None:
-    square = kl.func.custom_vjp(lambda x: x * x, lambda x, y_bar: 2.0 * factor * x * y_bar)
+    square = kl.func.custom_vjp(lambda x: x * x, lambda x, y_bar: 2.0 * factor * x * y_bar, check=False)
     for function in (
         lambda x: kl.checkpoint(square, x),
         lambda x: kl.checkpoint(lambda y: square(y) * 2.0, x * 1.5),

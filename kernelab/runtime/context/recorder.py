@@ -5,7 +5,6 @@ The runtime reports to the recorder of the current context; it knows no tape.
 
 import linecache
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -14,7 +13,7 @@ from types import CodeType, FrameType
 from typing import Any, ClassVar
 
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, KernelWarning, Source, Span, label_of, running_shell
+from kernelab.errors import Diagnostic, Source, Span, label_of, running_shell, warn_once
 from kernelab.host.traced import Origins
 from kernelab.settings import during
 
@@ -204,9 +203,9 @@ def warn_at(message: str, code: str, hint: str, place: Place | None = None, span
 
 
 def warn(diagnostic: Diagnostic, place: Place | None = None) -> None:
-    """The same of a diagnostic, whatever line its message shows."""
+    """The same of a diagnostic, whatever line its message shows; once a line in a run of a cell."""
     place = caller() if place is None else place
-    warnings.warn_explicit(diagnostic.render(), KernelWarning, place.filename, place.line)
+    warn_once(diagnostic.render(), place.filename, place.line)
 
 
 _TOLD: set[tuple[str, Place]] = set()
