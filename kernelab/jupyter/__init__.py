@@ -15,7 +15,7 @@ from kernelab.frontend.meaning.name_lookup import sound
 from kernelab.jupyter.after_cell import Mistakes, Watch
 from kernelab.jupyter.channel import Channel
 from kernelab.jupyter.inspection import Inspector, explain, explain_in_html, matcher
-from kernelab.jupyter.magics import CHOICES, OPTIONS, KernelMagics, not_first, tell
+from kernelab.jupyter.magics import CHOICES, MISSPELT, OPTIONS, KernelMagics, misspelt, not_first, tell
 from kernelab.runtime.context.recorder import RECORDER
 from kernelab.views.pages.display import warning_lines
 
@@ -49,6 +49,8 @@ class Extension:
     def install(self) -> None:
         self.shell.register_magics(self.magics)
         self.shell.magics_manager.register_function(not_first, "line", "%kernel")
+        for name in MISSPELT:
+            self.shell.magics_manager.register_function(misspelt, "cell", name)
         self.shell.Completer.custom_matchers.append(self.matcher)
         if self.inspector is not None:
             self.inspector.install()
@@ -61,7 +63,8 @@ class Extension:
 
     def remove(self) -> None:
         self.shell.magics_manager.registry.pop(type(self.magics).__name__, None)
-        for kind, name in (("cell", "kernel"), ("line", "kernel"), ("line", "%kernel")):
+        misspelt_ones = (("cell", name) for name in MISSPELT)
+        for kind, name in (("cell", "kernel"), ("line", "kernel"), ("line", "%kernel"), *misspelt_ones):
             self.shell.magics_manager.magics[kind].pop(name, None)
         self.shell.Completer.custom_matchers.remove(self.matcher)
         self.channel.remove()

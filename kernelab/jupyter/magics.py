@@ -243,6 +243,15 @@ def not_first(line: str) -> None:
     raise UsageError(FIRST_LINE)
 
 
+MISSPELT = ("Kernel", "kernels")
+NAME = "the magic is written %%kernel, in lower case and without an s"
+
+
+def misspelt(line: str, cell: str) -> None:
+    """What ``%%Kernel`` and ``%%kernels`` run."""
+    raise UsageError(NAME)
+
+
 FIRST_LINE = (
     "%%kernel must be the first line of its cell, with two signs: "
     "put comments below it, and Python into another cell"
