@@ -121,6 +121,7 @@ def test_memory_that_is_not_shared_is_fine(name: str) -> None:
 @pytest.mark.parametrize(
     "statement", ["x[0] = 1.0 * x[0] + bump(z)", "x[0] *= bump(z)", "t = x[0]\n    x[0] = t + bump(z)"]
 )
+@pytest.mark.filterwarnings("ignore:threads store to")
 def test_what_reads_the_element_first_keeps_the_order_of_python(statement: str) -> None:
     x = numbers()
     kernel(statement)[1](x, x)
