@@ -65,7 +65,7 @@ def publish(readme: Path, url: str) -> None:
     """Write the address of the repository into the README, and links that lead somewhere from elsewhere."""
     links = r"(!?)(\[[^]]*\])\((?!https?:|#)([^)]+)\)"
     edit(readme, links, lambda found: absolute(url, *found.groups()))
-    edit(readme, r"\s\(This repository has no public address yet;[^)]*\)", "")
+    edit(readme, r"\s\(This repository has no public address yet\.[^)]*\)", "")
     edit(readme, "gh/OWNER/kernelab", f"git/{quote(url, safe='')}")
     if url.startswith("https://github.com/"):
         edit(readme, "github/OWNER/kernelab", url.removeprefix("https://").replace("github.com", "github"))
