@@ -63,9 +63,10 @@ class Extension:
 
     def remove(self) -> None:
         self.shell.magics_manager.registry.pop(type(self.magics).__name__, None)
-        misspelt_ones = (("cell", name) for name in MISSPELT)
-        for kind, name in (("cell", "kernel"), ("line", "kernel"), ("line", "%kernel"), *misspelt_ones):
-            self.shell.magics_manager.magics[kind].pop(name, None)
+        for name in ("kernel", *MISSPELT):
+            self.shell.magics_manager.magics["cell"].pop(name, None)
+        for name in ("kernel", "%kernel"):
+            self.shell.magics_manager.magics["line"].pop(name, None)
         self.shell.Completer.custom_matchers.remove(self.matcher)
         self.channel.remove()
         if self.inspector is not None:

@@ -144,8 +144,9 @@ def _size(arrays: Sequence[array]) -> int:
     return sum(int(np.prod(scalar_shape(a), dtype=np.int64)) for a in arrays)
 
 
-def _chosen(targets: Sequence[array], ends: Collection[array] | None) -> Sequence[array]:
-    return targets if ends is None else [target for target in targets if target in dict.fromkeys(ends)]
+def _chosen(targets: Sequence[array], ends: Collection[array] | None) -> list[array]:
+    among = set(targets if ends is None else ends)
+    return [target for target in targets if target in among]
 
 
 def _compared(line: Line, count: int, ends: Collection[array] | None = None) -> Compared | None:
@@ -156,11 +157,11 @@ def _compared(line: Line, count: int, ends: Collection[array] | None = None) -> 
 def _tried(line: Line, count: int, ends: Collection[array] | None = None) -> Iterator[Compared]:
     """The products up to a record at each step; nothing where a backward pass gives other adjoints."""
     targets, rng = line.targets(count), np.random.default_rng(count)
-    if not _chosen(targets, ends):
+    chosen = set(_chosen(targets, ends))
+    if not chosen:
         yield Compared(*(np.zeros((1, 1)),) * 4)
         return
     u = directions(rng, _size(targets), _size(targets))
-    chosen = dict.fromkeys(_chosen(targets, ends))
     looked_at = np.concatenate([np.full(_size([target]), target in chosen) for target in targets])
     u *= looked_at
     v = directions(rng, _size(line.sources), _size(line.sources))
@@ -169,8 +170,8 @@ def _tried(line: Line, count: int, ends: Collection[array] | None = None) -> Ite
         return
     for scale in AGAIN:
         moves, values, slopes = _along(line, count, v, scale)
-        part = (each[..., looked_at] for each in (u, slopes, values))
-        yield Compared.of(next(part), next(part), pulled.sources, moves, next(part))
+        slopes, values = slopes[:, looked_at], values[..., looked_at]
+        yield Compared.of(u[:, looked_at], slopes, pulled.sources, moves, values)
 
 
 def is_off(line: Line, count: int) -> bool:
