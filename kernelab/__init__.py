@@ -80,6 +80,35 @@ def _offer_magic() -> None:
         shell.run_cell_magic("kernel", line, cell)
 
     shell.register_magic_function(kernel, "cell")
+    _import_when_idle(shell)
+
+
+_FIRST_USED = (
+    "lang.ir builtins.convert frontend.meaning.name_lookup language runtime.kernel.kernel autodiff.tape.tape "
+    "views.kernel.code_view jupyter"
+)
+"""What the first kernel of a notebook imports, in parts that take about as long; each needs those before it."""
+
+
+def _import_when_idle(shell: _Any) -> None:
+    """Import what the first kernel will need as soon as the notebook waits for the next cell."""
+    if getattr(shell, "kernel", None) is None:
+        return
+    import asyncio
+
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # nothing would run what is put off
+        return
+    modules = iter(_FIRST_USED.split())
+
+    def step() -> None:
+        module = next(modules, None)
+        if module is not None:
+            _imported(f"kernelab.{module}")
+            loop.call_later(0.01, step)  # messages come first
+
+    loop.call_later(0.01, step)
 
 
 @_hooks.widget.provide
@@ -100,9 +129,7 @@ _offer_magic()
 
 def load_ipython_extension(shell: _Any) -> None:
     """Load the extension; called by ``%load_ext kernelab``."""
-    from kernelab.jupyter import load
-
-    load(shell)
+    _imported("kernelab.jupyter").load(shell)
 
 
 def unload_ipython_extension(shell: _Any) -> None:

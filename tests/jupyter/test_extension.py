@@ -61,6 +61,13 @@ def test_after_the_import_alone_the_first_kernel_cell_loads_the_extension(fresh:
     assert "not found" in fresh.run(MAGIC).stream
 
 
+def test_a_notebook_that_waits_imports_what_its_first_kernel_needs(fresh: Notebook) -> None:
+    fresh.run("import kernelab, sys")
+    while fresh.run("'kernelab.jupyter' in sys.modules").text != "True":
+        pass  # the kernel imports between two cells
+    assert fresh.run("get_ipython().Completer.custom_matchers").text == "[]"
+
+
 def test_the_import_leaves_a_kernel_magic_of_the_notebooks_own_alone(fresh: Notebook) -> None:
     fresh.run("from IPython.core.magic import register_cell_magic")
     fresh.run("@register_cell_magic\ndef kernel(line, cell):\n    print('mine')")
