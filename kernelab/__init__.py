@@ -87,7 +87,7 @@ _FIRST_USED = (
     "lang.ir builtins.convert frontend.meaning.name_lookup language runtime.kernel.kernel autodiff.tape.tape "
     "views.kernel.code_view jupyter"
 )
-"""What the first kernel of a notebook imports, in parts that take about as long; each needs those before it."""
+"""What the first kernel of a notebook imports, in parts that take about as long."""
 
 
 def _import_when_idle(shell: _Any) -> None:

@@ -56,7 +56,7 @@ from kernelab.runtime.kernel.arguments import Reference, require_arguments_reada
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.launch.call import Call, will_write
 from kernelab.runtime.launch.footprint import grid_of
-from kernelab.runtime.memory.memory import Allocation
+from kernelab.runtime.memory.memory import Allocation, duplicate_of
 from kernelab.runtime.memory.spaces import OPEN, space_of
 
 Key = TypeVar("Key")
@@ -417,6 +417,8 @@ def current() -> Level:
 
 def duplicate(elements: array) -> array:
     """The same values in memory of their own, which no level knows yet."""
+    if elements.__class__ is array and elements.is_whole:
+        return elements.twin(duplicate_of(elements.allocation))
     copy = fresh(elements.shape, elements.dtype, elements, cleared=False)
     if not device_copy(copy, elements):
         copy.blank()[...] = elements.seen()
@@ -449,6 +451,11 @@ class Base(Level):
 
     def first(self, elements: array) -> array:
         return elements
+
+    def copy(self, elements: array) -> array:
+        if ENTERED:
+            notify_outside_use((elements,))
+        return duplicate(elements)
 
     def clear(self, elements: array) -> None:
         cleared(elements)

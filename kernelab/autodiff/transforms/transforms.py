@@ -5,7 +5,7 @@ function must not change its arguments, and returns arrays; `requires_grad` play
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from itertools import accumulate
 from typing import Any
@@ -198,8 +198,15 @@ def _warn_of_zeros(
     inputs: Sequence[array],
 ) -> None:
     """Warn where values of the chosen arguments go on though the derivative is zero by construction."""
-    names = {one.allocation: argument_name(func, n) for n, one in zip(chosen, inputs, strict=True)}
-    warn_of_zeros(name_of(func), level, outputs, names)
+    if _may_be_zero(level, [one.allocation for one in inputs]):
+        names = {one.allocation: argument_name(func, n) for n, one in zip(chosen, inputs, strict=True)}
+        warn_of_zeros(name_of(func), level, outputs, names)
+
+
+def _may_be_zero(level: Explaining, inputs: Iterable[Allocation]) -> bool:
+    """Whether anything that ran ends a chain of derivatives, or the host has taken values of the inputs."""
+    ends = any(isinstance(entry, Ran) and entry.program.dead_ends for entry in level.entries)
+    return ends or any(level.untold(memory) is not None for memory in inputs)
 
 
 def warn_of_zeros(
@@ -211,9 +218,9 @@ def warn_of_zeros(
     values that the host took of an input from which nothing leads to the outputs.
     """
     entries = level.entries
-    reads = {memory: read for memory in names if (read := level.untold(memory)) is not None}
-    if not reads and not any(isinstance(entry, Ran) and entry.program.dead_ends for entry in entries):
+    if not _may_be_zero(level, names):
         return
+    reads = {memory: read for memory in names if (read := level.untold(memory)) is not None}
     title = f"the derivative of {title} with respect to"
     for entry in entries:
         if isinstance(entry, Move) and entry.src.allocation in names:
@@ -266,7 +273,7 @@ def gradients(
     loss = _checked_loss(recorded)
     seed = fresh(loss.shape, loss.dtype, loss)
     seed.host()[...] = 1
-    return recorded.result, recorded.pull(current(), [seed]), recorded.aux
+    return recorded.result, recorded.pull(current(), [seed], own=True), recorded.aux
 
 
 def at_vector(
