@@ -314,7 +314,7 @@ def test_a_full_disk_is_replaced_after_one_warning(monkeypatch: pytest.MonkeyPat
 
 WRITES = (
     (module.Path, "mkdir"),
-    (module.tempfile, "TemporaryDirectory"),
+    (module, "_private_folder"),
     (module.Path, "chmod"),
     (module.Path, "replace"),
     (module, "_seal"),

@@ -209,6 +209,27 @@ tiered.BETTER.begin(lambda: threading.Event().wait())
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_the_end_of_a_process_leaves_the_folder_of_a_build_that_goes_on(empty_cache: Path) -> None:
+    text = """
+import threading
+import weakref
+from pathlib import Path
+from kernelab.backend.common.build_cache import Cache
+from kernelab.backend.common.tiered import BETTER
+cache, begun, finalized = Cache(), threading.Event(), threading.Event()
+weakref.finalize(cache, finalized.set)  # of all finalizers the first is called last
+def build(path):
+    begun.set()
+    finalized.wait()
+    path.write_text("code")
+BETTER.begin(lambda: cache.library("key", build, Path.read_bytes))
+begun.wait()
+"""
+    done = subprocess.run([sys.executable, "-c", text], timeout=60, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [path.name for path in empty_cache.iterdir()] == ["key.so"]
+
+
 def test_a_forked_process_builds_itself_what_a_thread_of_its_parent_builds() -> None:
     text = """
 import os

@@ -127,10 +127,8 @@ class Cache:
         with _alone(folder / f"{_BUILD}{key}.lock"):
             if (loaded := _loaded(path, load)) is not None:
                 return loaded
-            with tempfile.TemporaryDirectory(
-                prefix=_BUILD, dir=folder, ignore_cleanup_errors=True
-            ) as private:
-                built = Path(private, "library.so")
+            with _private_folder(folder) as private:
+                built = private / "library.so"
                 _build(build, built)
                 _seal(built)
                 built.replace(path)
@@ -202,6 +200,16 @@ def _loaded(path: Path, load: Callable[[Path], Loaded]) -> Loaded | None:
             _touch(path)
             return loaded
     return None
+
+
+@contextlib.contextmanager
+def _private_folder(parent: Path) -> Iterator[Path]:
+    """A folder for one build; a `TemporaryDirectory` would vanish under it when the interpreter ends."""
+    folder = Path(tempfile.mkdtemp(prefix=_BUILD, dir=parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
