@@ -85,16 +85,17 @@ def _offer_magic() -> None:
 
 _FIRST_USED = (
     "lang.ir builtins.convert frontend.meaning.name_lookup language runtime.kernel.kernel autodiff.tape.tape "
-    "views.kernel.code_view jupyter"
+    "views.kernel.code_view jupyter jupyter.live"
 )
-"""What the first kernel of a notebook imports, in parts that take about as long."""
+"""What the first kernel and the first tape of a notebook import, in parts that take about as long."""
 
 
 def _import_when_idle(shell: _Any) -> None:
-    """Import what the first kernel will need as soon as the notebook waits for the next cell."""
+    """Import what the next cells are likely to need as soon as the notebook waits for one."""
     if getattr(shell, "kernel", None) is None:
         return
     import asyncio
+    from contextlib import suppress
 
     try:
         loop = asyncio.get_running_loop()
@@ -105,7 +106,8 @@ def _import_when_idle(shell: _Any) -> None:
     def step() -> None:
         module = next(modules, None)
         if module is not None:
-            _imported(f"kernelab.{module}")
+            with suppress(ImportError):  # the cell that needs it tells of a package that is missing
+                _imported(f"kernelab.{module}")
             loop.call_later(0.01, step)  # messages come first
 
     loop.call_later(0.01, step)

@@ -63,7 +63,7 @@ def test_after_the_import_alone_the_first_kernel_cell_loads_the_extension(fresh:
 
 def test_a_notebook_that_waits_imports_what_its_first_kernel_needs(fresh: Notebook) -> None:
     fresh.run("import kernelab, sys")
-    while fresh.run("'kernelab.jupyter' in sys.modules").text != "True":
+    while fresh.run("'kernelab.jupyter.live' in sys.modules").text != "True":
         pass  # the kernel imports between two cells
     assert fresh.run("get_ipython().Completer.custom_matchers").text == "[]"
 
