@@ -16,8 +16,8 @@ from typing import Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 from IPython.utils.tokenutil import token_at_cursor
 
-from kernelab.builtins.language_words import said_of, ways_of
-from kernelab.builtins.table import Builtin, signature
+from kernelab.builtins.language_words import ways_of
+from kernelab.builtins.table import signature
 from kernelab.codegen.listing.listing_expressions import spelt
 from kernelab.errors import KernelError, Source
 from kernelab.frontend import UserFunction
@@ -69,7 +69,10 @@ SIGNS = r"\*\*|//|<<|>>|[<>=!]=|[-+*/%@&|^<>]"
 """The signs of operations, as a regular expression."""
 
 
-def _told(cell: CellText, line: int, word: str, names: Mapping[str, Any]) -> Iterator[str]:
+def _told(
+    cell: CellText, line: int, word: str, names: Mapping[str, Any], is_own: bool = False
+) -> Iterator[str]:
+    """Blocks of Markdown; none for a name of the notebook that has an answer of its own (``is_own``)."""
     with trial():
         result, kernels = typed(cell, names)
         above = [one.span for one in result.definitions.values() if one.span.line <= line]
@@ -81,18 +84,14 @@ def _told(cell: CellText, line: int, word: str, names: Mapping[str, Any]) -> Ite
             yield f"```python\n{word}: {kinds[word]}\n```"
             if isinstance(value := names.get(word), array):
                 yield f"`{word}` of the notebook has the shape {value.shape}."
+        elif is_own:
+            return
         elif word:
             yield from _of_word(word, names, _used(kernels, line, word))
         lines = adjoint_lines(kernels, line)
     if lines:
         text = "\n".join(lines)
         yield f"adjoint of line {line}\n```python\n{text}\n```"
-
-
-def kinds_at(cell: CellText, line: int, names: Mapping[str, Any]) -> dict[str, str]:
-    """The types of the names at a line of a cell."""
-    with trial():
-        return _kinds(typed(cell, names)[1], line)
 
 
 def _kinds(kernels: Sequence[Kernel], line: int) -> dict[str, str]:
@@ -150,16 +149,11 @@ def _used(kernels: Sequence[Kernel], line: int, word: str) -> tuple[Op, ...]:
 _SIGNS = (*SYMBOLS.items(), ("neg", "-"))
 
 
-def operation(word: str) -> str:
-    """The signatures, the documentation and the derivative of a word of the language; "" for others."""
-    if not ops.overloads(word):
-        return said_of(word)
-    rule = derivative(word)
-    return f"{Builtin(word).__doc__}" + (f"\n\n{rule}" if rule else "")
-
-
 def operation_in_markdown(word: str, used: tuple[Op, ...] = ()) -> str:
-    """The same with its code as code, of all overloads or those that are used; equal docs are said once."""
+    """Signatures, documentation and derivative of a word of the language as Markdown; "" for others.
+
+    Of all overloads or those that are used; equal docs are said once.
+    """
     ways = [(signature(op), op.doc) for op in used or ops.overloads(word)]
     written: dict[str, list[str]] = {}
     for head, said in ways or ways_of(word):
@@ -337,16 +331,19 @@ async def _later(reply: Any, code: str, cursor_pos: int, names: Mapping[str, Any
 
 
 def _answer(reply: Reply, code: str, cursor_pos: int, names: Mapping[str, Any]) -> Reply:
-    """The type of a variable, the documentation of a word of the language; else the notebook's answer."""
-    word = token_at_cursor(code, cursor_pos).rpartition(".")[2]
-    before = code[:cursor_pos].split("\n")
-    kinds = kinds_at(CellText(code), len(before), names)
-    if word in kinds:
-        data = {"text/plain": f"{word}: {kinds[word]}"}
-    elif text := operation(named := _operation_of(word)):
-        data = {"text/plain": text, "text/markdown": operation_in_markdown(named)}
-    else:
+    """What the pointer is told at the cursor; the notebook's answer to a name of its own, or to the magic.
+
+    Where no word or sign stands at the cursor, the call speaks whose arguments are written there.
+    """
+    cell, before = CellText(code), code[:cursor_pos].split("\n")
+    line, column = len(before), len(before[-1])
+    word = _word_at(cell, line, column)[0] or token_at_cursor(code, cursor_pos).rpartition(".")[2]
+    is_own = bool(reply.get("found")) and word in names and not _operation_of(word)
+    told = "" if cell.magic_line == line - 1 else "\n\n".join(_told(cell, line, word, names, is_own))
+    if not told:
         return reply
+    plain = "\n".join(text for text in told.split("\n") if not text.startswith("```"))
+    data = {"text/plain": plain, "text/markdown": told}
     return {"status": "ok", "found": True, "data": data, "metadata": {}}
 
 

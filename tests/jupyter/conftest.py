@@ -54,9 +54,10 @@ class Notebook:
         kinds = reply["content"]["metadata"].get("_jupyter_types_experimental", [])
         return {kind["text"]: kind["type"] for kind in kinds}
 
-    def inspect(self, code: str) -> str:
-        """What Shift-Tab shows at the end of the code."""
-        reply: Any = self.client.inspect(code, len(code), reply=True, timeout=TIMEOUT)
+    def inspect(self, code: str, at: int | None = None) -> str:
+        """What Shift-Tab shows at a place of the code, or at its end."""
+        place = len(code) if at is None else at
+        reply: Any = self.client.inspect(code, place, reply=True, timeout=TIMEOUT)
         return _uncoloured(reply["content"]["data"].get("text/plain", ""))
 
 

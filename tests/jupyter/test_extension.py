@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from kernelab.jupyter.magics import OPTIONS
 from tests.jupyter.conftest import Notebook
 
@@ -215,3 +217,41 @@ def test_a_word_of_the_language_is_explained_inside_a_kernel_cell_only(notebook:
     )
     assert notebook.inspect("tanh") == ""
     assert "Hyperbolic tangent" in notebook.inspect("kl.tanh")
+
+
+TOLD = """%%kernel
+def relax(x: array[vec3], y: array[float]):
+    i = tid()
+    p = x[i]
+    y[i] = gravity * length(p)
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "lines"),
+    {
+        "i": ("i: int32, the number of the thread", "adjoint of line 3"),
+        "p": ("p: vec3", "adjoint of line 4"),
+        "y": ("y: array[float]",),
+        "y[i] = gravity *": ("mul(a: Number, b: Number) -> Number", "a_bar += v1_bar * b"),
+        "y[i] = gravity * leng": (
+            "length(a: vec[n, Float])",
+            "a_bar += normalize(a) * v1_bar",
+            "adjoint of line 5",
+        ),
+        "y[i] = gravity": ("Type:", "9.81"),
+    }.items(),
+)
+def test_shift_tab_tells_what_the_pointer_does(
+    notebook: Notebook, place: str, lines: tuple[str, ...]
+) -> None:
+    notebook.run("gravity = 9.81")
+    place = f"    {place}"
+    told = notebook.inspect(TOLD, TOLD.index(place) + len(place))
+    assert all(line in told for line in lines)
+
+
+def test_shift_tab_in_parentheses_tells_of_the_call(notebook: Notebook) -> None:
+    assert "length(a: vec[n, Float])" in notebook.inspect(
+        TOLD.replace("length(p)", "length()"), TOLD.index("p)")
+    )
