@@ -27,7 +27,7 @@ def test_a_text_is_answered_by_its_message(name: str) -> None:
 
 def test_every_message_of_the_frontend_is_provoked_by_a_text() -> None:
     messages = {message for one in REJECTIONS.values() for message in one.messages}
-    messages |= {*ON_THE_HOST, LATER}
+    messages |= {*ON_THE_HOST, LATER, LOST}
     assert [one for one in templates() if not any(map(one.fits, messages))] == []
 
 
@@ -105,11 +105,22 @@ def test_a_call_on_the_host_is_answered_by_its_message(message: str) -> None:
         ON_THE_HOST[message]()
 
 
+def test_a_launch_whose_threads_lose_a_sum_is_answered_by_its_message() -> None:
+    total = kl.compile(
+        "def total(x: array[float], s: array[float]):\n    i = tid()\n    s[0] = s[0] + x[i]\n"
+    )["total"]
+    with pytest.warns(kl.KernelWarning, match=re.escape(LOST)):
+        total[2](kl.ones(2, dtype=float), kl.zeros(1, dtype=float))
+
+
 def test_kernels_that_do_without_a_later_rule_are_mentioned() -> None:
     f = cell("def f(t: float):\n    return t * t\n").definitions["f"]
     (note,) = cell(LATE, f=f).diagnostics
     assert note.message == LATER
 
 
+LOST = (
+    "threads store to s[0] what they have read there, and more: where two do so at once, one addition is lost"
+)
 LATER = "kernels that were compiled before do without adj_f"
 LATE = "@func_grad(f)\ndef adj_f(t: float, adj_ret: float):\n    adjoint[t] += adj_ret * 2.0 * t\n"

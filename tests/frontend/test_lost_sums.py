@@ -2,6 +2,9 @@
 
 import pytest
 
+import kernelab as kl
+from kernelab.backend.cpu.cpu_backend import OFTEN
+from kernelab.frontend import KernelDefinition
 from tests.frontend.helpers import cell
 
 ADDED = "e[0] = e[0] - x[i]"
@@ -71,7 +74,9 @@ def _told(body: str, indices: str) -> list[str]:
     lines = [f"{indices} = tid()", *body.splitlines()]
     found = cell(HEAD + "".join(f"    {line}\n" for line in lines))
     assert not found.errors
-    return [one.message for one in found.diagnostics if one.code == "race"]
+    kernel = found.definitions["kernel"]
+    assert isinstance(kernel, KernelDefinition)
+    return [one.message for one in kernel.lost_sums]
 
 
 @pytest.mark.parametrize(
@@ -108,4 +113,26 @@ def kernel(x: array[float], s: array[float], lock: array[int]):
     s[0] = s[0] + x[i]
     lock[0] = 0
 """
-    assert [one for one in cell(text).diagnostics if one.code == "race"] == []
+    kernel = cell(text).definitions["kernel"]
+    assert isinstance(kernel, KernelDefinition)
+    assert kernel.lost_sums == ()
+
+
+TOTAL = "def total(x: array[float], s: array[float]):\n    i = tid()\n    s[0] = s[0] + x[i]\n"
+
+
+def test_a_launch_of_several_threads_warns_at_the_line() -> None:
+    total, s = kl.compile(TOTAL)["total"], kl.zeros(1, dtype=float)
+    with pytest.warns(
+        kl.KernelWarning, match=r"one addition is lost\n.*line 3\n[^~]*write s\[0\] \+= x\[i\],"
+    ):
+        total[3](kl.ones(3, dtype=float), s)
+
+
+def test_launches_of_one_thread_are_silent_and_do_not_hide_a_later_one_of_two() -> None:
+    total, x, s = kl.compile(TOTAL)["total"], kl.ones(3, dtype=float), kl.zeros(1, dtype=float)
+    for _ in range(2 * OFTEN):
+        kl.launch(total, dim=1, inputs=[x], outputs=[s])
+    assert s.list() == [2.0 * OFTEN]
+    with kl.Tape(), pytest.warns(kl.KernelWarning, match="one addition is lost"):
+        kl.launch(total, dim=2, inputs=[x], outputs=[s])

@@ -4,7 +4,7 @@ Must not know how a kernel is lowered: it looks at the tree of a def, and at wha
 """
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend.definitions.definitions import Template
@@ -21,7 +21,6 @@ def note_doubts(frame: Frame, kernel: Function, template: Template) -> None:
     _note_no_effect(frame, kernel.body, template)
     _note_no_thread(frame, template)
     _note_thread_twice(frame, template)
-    _note_lost_sum(frame, kernel, template)
 
 
 def note_lost_change(frame: Frame, template: Template, params: Mapping[str, Meaning]) -> None:
@@ -128,8 +127,8 @@ def _note_thread_twice(frame: Frame, template: Template) -> None:
                 return
 
 
-def _note_lost_sum(frame: Frame, kernel: Function, template: Template) -> None:
-    """Warn where threads store to one element what they have read there and something more."""
+def lost_sum_warnings(kernel: Function, template: Template) -> Iterator[Diagnostic]:
+    """The warnings of a launch whose threads store to one element what they have read there, and more."""
     lines, text = {store.span.line for store in lost_sums(kernel)}, template.places.text
     for stmt in nodes(template.node) if lines else ():
         if not isinstance(stmt, ast.Assign) or (place := template.places(stmt)).line not in lines:
@@ -144,7 +143,7 @@ def _note_lost_sum(frame: Frame, kernel: Function, template: Template) -> None:
             case ast.BinOp(read, ast.Add() | ast.Sub() as op, right) if text(read) == text(target):
                 change = f"«{text(target)} {'+' if isinstance(op, ast.Add) else '-'}= {text(right)}»"
         hint = f"write {change}, which adds up over all threads"
-        frame.notes.append(Diagnostic(message, place, "race", "warning", hint=hint))
+        yield Diagnostic(message, place, "race", "warning", hint=hint)
 
 
 def _is_text(stmt: ast.stmt) -> bool:

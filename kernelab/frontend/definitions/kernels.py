@@ -16,7 +16,7 @@ from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span, counted
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
 from kernelab.frontend.definitions.functions import UserFunction
-from kernelab.frontend.definitions.kernel_warnings import note_doubts, note_lost_change
+from kernelab.frontend.definitions.kernel_warnings import lost_sum_warnings, note_doubts, note_lost_change
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.expressions.struct_values import vars_of
 from kernelab.frontend.meaning import array_views, unsupported
@@ -81,6 +81,7 @@ class KernelDefinition:
     signature: tuple[Formal, ...]
     defaults: Mapping[str, Any]
     late_sums: tuple[LateSum, ...] = ()
+    lost_sums: tuple[Diagnostic, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -147,6 +148,7 @@ def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
         tuple(signature),
         defaults,
         tuple(frame.late_sums),
+        tuple(lost_sum_warnings(function, template)),
     )
     return Outcome(kernel, (), tuple(frame.notes))
 

@@ -432,8 +432,8 @@ class Plan:
     it unpacks.  `formals` are the parameters as written, where a struct is among them: all else counts its
     leaves.  `constants` are what it captured, where a launch is to look whether that has changed, and
     `origins` what the host took to make what it captured.
-    `late_sums` are pairs of arrays that may not share memory, each with the error otherwise.  `check` is what
-    the kernel's options say of checks.
+    `late_sums` are pairs of arrays that may not share memory, each with the error otherwise, `lost_sums` the
+    warnings of a launch of several threads.  `check` is what the kernel's options say of checks.
     """
 
     parameters: tuple[Parameter, ...]
@@ -453,4 +453,5 @@ class Plan:
     constants: Constants | None
     origins: Origins
     late_sums: LateSums
+    lost_sums: tuple[Diagnostic, ...]
     check: Check | None

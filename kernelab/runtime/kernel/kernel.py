@@ -313,6 +313,7 @@ class Kernel(KernelHints, Displayed):
             constants=constants_of(self.definition),
             origins=origins(*[one.value for one in self.definition.constants]),
             late_sums=self._late_sums(),
+            lost_sums=self.definition.lost_sums,
             check=self.definition.options.get("check"),
         )
 

@@ -155,6 +155,9 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         bind(kernel, arguments, parts)
     if plan.late_sums:
         _refuse_late_sums(kernel, arguments)
+    if plan.lost_sums and grid.threads > 1:
+        for warning in plan.lost_sums:
+            warning.warn()
     if plan.constants is not None and not plan.constants.unchanged():
         plan.constants.tell()
     if 0 < plan.coordinates != len(grid.extents):

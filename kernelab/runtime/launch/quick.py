@@ -38,7 +38,7 @@ def quick_launch(kernel: Kernel, log: logging.Logger, *, waits: bool = False) ->
     """
     plan, chosen, entry = kernel.plan, settings(), kernel.program.entry
     on_cpu = entry.on_cpu() if isinstance(entry, Placed) else None
-    has_more = plan.formals or plan.late_sums or plan.check or OPEN
+    has_more = plan.formals or plan.late_sums or plan.lost_sums or plan.check or OPEN
     if has_more or chosen.print_launches or chosen.check_races or chosen.check:
         return None
     kinds = [_kind(kernel, i) for i in range(len(plan.types))]
