@@ -267,7 +267,7 @@ OF_PARSER = Table(r"""
 .*unmatched .*: remove it«», or open it before
 .*cannot assign to function call.*: an element stands in square brackets: write y[i] = ...; a function begins
     with def, as in def f(x: float): return x * x
-    «/(\w)\((.*?)\)( *[-+*]?=)/\1[\2]\3/»
+    «/^(\w+\(.*?\)) *= *(.+)/def \1: return \2/»«/^(\s.*?\w)\((.*?)\)( *[-+*]?=)/\1[\2]\3/»
 .*Maybe you meant '=='.*: write == to compare«/(?<![=<>!])=(?!=)/==/»
 .*cannot assign to expression.*: on the left of = stands a name or an element: write == to compare
 .*forgot a comma.*: separate the two by a comma, or by an operator

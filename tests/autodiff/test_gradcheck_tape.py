@@ -566,3 +566,42 @@ def test_the_check_says_nothing_of_the_passes_that_it_makes_itself(
     tape, _ = chain(kernels)
     kl.autograd.gradcheck_tape(tape)
     assert capsys.readouterr().err == ""
+
+
+WRONG_REPLAY = """
+def f(v: float):
+    return exp(v)
+
+@func_replay(f, check=False)
+def again(v: float):  # !
+    return exp(v) + 0.5
+
+def kernel(x: array[float], y: array[float]):
+    i = tid()
+    a = f(x[i])
+    y[i] = a * a
+"""
+WRONG_INDEX = """
+def f(x: array[float], i: int):
+    return x[i] * x[i]
+
+@func_grad(f, check=False)
+def adj_f(x: array[float], i: int, adj_ret: float):  # !
+    adjoint[x][i + 1] += 2.0 * x[i] * adj_ret
+
+def kernel(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = 3.0 * f(x, i)
+"""
+
+
+@pytest.mark.parametrize("text", [WRONG_REPLAY, WRONG_INDEX])
+def test_a_wrong_replay_and_a_rule_that_adds_elsewhere_are_named_at_their_line(text: str) -> None:
+    x = kl.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+    y = kl.zeros(2, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.compile(text)["kernel"][2](x, y)
+        _ = y.sum()
+    report = kl.autograd.gradcheck_tape(tape, raise_exception=False, show_summary=False)
+    worst = report.first_bad().report.worst()
+    assert text.splitlines()[worst.span.line - 1].endswith("# !")

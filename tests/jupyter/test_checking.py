@@ -59,6 +59,7 @@ def _count(diagnostics: list[dict[str, Any]], message: str) -> int:
 
 
 FIXED = {
+    "x(i) = 2.0": "x[i] = 2.0",
     "x[i] = sine(x[i])": "x[i] = sin(x[i])",
     "x[idx] = 1.0": "idx = tid()\n    x[idx] = 1.0",
     "x[i] = n ** n": "x[i] = float(n) ** n",
@@ -88,6 +89,12 @@ def test_an_argument_without_a_type_gets_one() -> None:
     text = "%%kernel\ndef f(x, n: int):\n    x[tid()] = 1.0\n"
     (one,) = check({"text": text}, {})["diagnostics"]
     assert _edited(text, one["fixes"][0]) == text.replace("(x,", "(x: array[float],")
+
+
+def test_a_function_written_as_an_equation_becomes_a_def() -> None:
+    text = "%%kernel\nf(x) = x * x\n"
+    (one,) = check({"text": text}, {})["diagnostics"]
+    assert [_edited(text, fix) for fix in one["fixes"]] == ["%%kernel\ndef f(x): return x * x\n"]
 
 
 @pytest.mark.parametrize("text", ["x = 1", "", "  \n%%kernely", "# %%kernel"])

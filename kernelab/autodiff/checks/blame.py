@@ -1,7 +1,7 @@
 """Locates the cause of a wrong Jacobian entry: the line of a wrong rule, or of a kink near the input.
 
 The subject runs on the interpreter, in float64, and what its statements compute is noted: as it is, and with
-the input element a little more and a little less.  A grad function that a user wrote, and the rule in the
+the input element a little more and a little less.  What a user wrote for a derivative, and the rule in the
 record of each operation, is compared with differences at the values that it was given; and the first
 statement whose operands move evenly, but whose result does not, is where the function has a kink or a jump.
 Must not know reports.
@@ -153,8 +153,7 @@ class _EventsChunk(Chunk):
     def custom(self, stmt: Custom, frame: Frame) -> None:
         arrays = [arg for arg in stmt.args if isinstance(arg.type, Array)]
         operands = () if arrays else tuple(frame.values(arg) for arg in stmt.args)
-        if operands:
-            self.level.events.append(Event(stmt, frame.threads, operands, None))
+        self.level.events.append(Event(stmt, frame.threads, operands, None))
         if any(isinstance(inner, Native) for inner in walk(stmt.body)) and operands:
             results = evaluate(inline(stmt.rules.function), *operands)
         else:
@@ -184,12 +183,12 @@ def _traced(
 
 
 def _wrong_rule(events: Sequence[Event]) -> Blame | None:
-    """The first grad function that is not the derivative at the values that it was given."""
+    """The first rule that is wrong at the values that it was given; of a function of arrays, at samples."""
     calls: dict[CustomRules, list[tuple[Numpy, ...]]] = {}
     for event in events:
         if isinstance(event.stmt, Custom):
             calls.setdefault(event.stmt.rules, []).append(event.operands)
-    for rules, operands in calls.items():
+    for rules, operands in sorted(calls.items(), key=lambda call: not call[1][0]):
         points = [np.concatenate(values)[:MOST_POINTS] for values in zip(*operands, strict=True)]
         mistake = mistake_at(rules, points)
         if mistake is not None and mistake.span is not None:

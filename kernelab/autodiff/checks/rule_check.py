@@ -88,12 +88,16 @@ def mistakes(rules: CustomRules) -> list[Diagnostic]:
     if not kinds:
         return []
     check = _Check(rules)
-    by_kind = _compared(check, kinds, samples(check.function, not check.is_rough), RUNS)
-    left = kinds - check.compared
-    if left:
-        by_kind |= _compared(check, left, _inside(check), 1)
+    by_kind = _sampled(check, kinds)
     diagnostics = [by_kind[kind] if kind in by_kind else check.never_compared(kind) for kind in sorted(kinds)]
     return [each for each in diagnostics if each is not None]
+
+
+def _sampled(check: "_Check", kinds: set[RuleName]) -> dict[RuleName, Diagnostic]:
+    """The first mistake in each of some rules at samples, unusual ones where it runs at no usual one."""
+    by_kind = _compared(check, kinds, samples(check.function, not check.is_rough), RUNS)
+    left = kinds - check.compared
+    return by_kind | _compared(check, left, _inside(check), 1) if left else by_kind
 
 
 def _compared(
@@ -130,13 +134,19 @@ def _inside(check: "_Check") -> Iterator[Point]:
 
 
 def mistake_at(rules: CustomRules, points: Sequence[Numpy]) -> Diagnostic | None:
-    """What is wrong with a grad function at some points, even one that does not claim to be the derivative.
+    """What is wrong with a grad function or a replay at some points, even if it does not claim to be right.
 
-    Each of `points` holds the values of one parameter, a point a row.
+    Each of `points` holds the values of one parameter, a point a row; without them, for a function that takes
+    arrays, the usual samples are taken.
     """
-    if rules.grad is None or any(isinstance(param.type, Array) for param in rules.function.params):
-        return None
-    return _Check(rules).grad({p.hint: x for p, x in zip(rules.function.params, points, strict=True)})
+    check = _Check(rules)
+    kinds = check.rule_of.keys() - {"jvp"}
+    if not points:
+        by_kind = _sampled(check, kinds)
+    else:
+        named = {p.hint: x for p, x in zip(rules.function.params, points, strict=True)}
+        by_kind = _compared(check, kinds, iter([named]), 1)
+    return by_kind.get("grad", by_kind.get("replay"))
 
 
 # ------------------------------------------------------------------------------------------ comparisons
