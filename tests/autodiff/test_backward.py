@@ -408,7 +408,7 @@ def test_a_change_that_a_recorded_function_cannot_undo_is_an_error(overwrite: An
     with kl.Tape(overwrite=overwrite) as tape:
         cubed(x, y, tape)
     x.numpy()[:] = 9.0
-    told = r"`x` was changed through a NumPy view, but the function backward may need[\s\S]*tape\.record_func"
+    told = r"`x` was changed through a view .*, but the function backward may need[\s\S]*tape\.record_func"
     with pytest.raises(kl.TapeError, match=told):
         tape.backward(grads={y: [1, 1]})
 

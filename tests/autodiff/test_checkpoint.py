@@ -315,7 +315,7 @@ def test_a_change_through_numpy_is_an_error() -> None:
         y = kl.checkpoint(two_steps, x)
         total[4](y, loss)
     x.numpy()[:] = 5.0
-    with pytest.raises(kl.TapeError, match="changed through a NumPy view"):
+    with pytest.raises(kl.TapeError, match="changed through a view"):
         tape.backward(loss)
 
 
@@ -491,7 +491,7 @@ def test_a_write_through_numpy_that_is_another_at_the_second_run_is_noticed(
     x, kept = leaf(), kl.zeros(4, dtype=float)
     with kl.Tape() as tape:
         y = kl.checkpoint(steps, x)
-    with pytest.raises(kl.TapeError, match=r"did something else than at first|through a NumPy view"):
+    with pytest.raises(kl.TapeError, match=r"did something else than at first|changed through a view"):
         tape.backward(grads={y: np.ones(4)})
 
 

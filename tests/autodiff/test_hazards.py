@@ -219,7 +219,7 @@ def test_a_change_through_a_numpy_view_is_an_error_that_names_the_array() -> Non
     with kl.Tape() as tape:
         square[3](x, y)
     view[0] = 5
-    with pytest.raises(kl.TapeError, match="`x` was changed through a NumPy view"):
+    with pytest.raises(kl.TapeError, match="`x` was changed through a view"):
         tape.backward(grads={y: [1, 1, 1]})
     assert gradient(x) == [0, 0, 0]
 
@@ -229,7 +229,7 @@ def test_a_view_made_after_the_launch_is_noticed_too() -> None:
     with kl.Tape() as tape:
         square[3](x, y)
     x.numpy()[0] = 5
-    with pytest.raises(kl.TapeError, match="`x` was changed through a NumPy view"):
+    with pytest.raises(kl.TapeError, match="`x` was changed through a view"):
         tape.backward(grads={y: [1, 1, 1]})
 
 
@@ -239,7 +239,7 @@ def test_a_change_of_borrowed_memory_is_noticed() -> None:
     with kl.Tape() as tape:
         square[3](x, y)
     data[1] = 7
-    with pytest.raises(kl.TapeError, match="`x` was changed through a NumPy view"):
+    with pytest.raises(kl.TapeError, match="`x` was changed through a view"):
         tape.backward(grads={y: [1, 1, 1]})
 
 
@@ -249,7 +249,7 @@ def test_a_change_through_a_view_stays_noticed_when_the_array_is_overwritten_lat
         square[3](x, y)
     x.numpy()[0] = 5
     x.fill_(0)
-    with pytest.raises(kl.TapeError, match="`x` was changed through a NumPy view"):
+    with pytest.raises(kl.TapeError, match="`x` was changed through a view"):
         tape.backward(grads={y: [1, 1, 1]})
 
 
@@ -303,5 +303,5 @@ def test_an_array_of_any_type_may_have_a_numpy_view_on_a_tape(dtype: str) -> Non
     tape.backward(grads={y: kl.ones_like(y)})
     assert (x.grad.numpy() == 1).all()
     views[1][0] = 2
-    with pytest.raises(kl.TapeError, match="changed through a NumPy view"):
+    with pytest.raises(kl.TapeError, match="changed through a view"):
         tape.backward(grads={y: kl.ones_like(y)})

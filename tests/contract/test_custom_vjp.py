@@ -94,7 +94,7 @@ def test_on_a_tape_a_change_of_what_the_derivative_takes_is_an_error_where_it_ca
     tape.backward(grads={y: np.ones(3)})
     agree(b.grad, 2.0 * RIGHT)
     b.numpy()[:] = 7.0
-    with pytest.raises(kl.TapeError, match="`b` was changed through a NumPy view, but the function"):
+    with pytest.raises(kl.TapeError, match=r"`b` was changed through a view .*, but the function"):
         tape.backward(grads={y: np.ones(3)})
 
 

@@ -86,7 +86,7 @@ def test_a_numpy_view_that_is_alive_changes_nothing_and_its_writes_are_seen(kern
     tape.backward(grads={y: kl.ones_like(y)})
     assert (x.grad.numpy().tolist(), w.grad.numpy().tolist()) == ([3.0, 3.0], [6.0, 0.0])
     view[0] = 5.0
-    with pytest.raises(TapeError, match="`x` was changed through a NumPy view"):
+    with pytest.raises(TapeError, match="`x` was changed through a view"):
         tape.backward(grads={y: kl.ones_like(y)})
 
 

@@ -157,7 +157,7 @@ def test_a_numpy_write_is_noticed_beside_elements_that_were_saved() -> None:
     tape.backward(grads={y: ONES})
     assert gradient(x) == [2, 4, 6, 8]
     view[3] = 5
-    with pytest.raises(kl.TapeError, match="`x` was changed through a NumPy view"):
+    with pytest.raises(kl.TapeError, match="`x` was changed through a view"):
         tape.backward(grads={y: ONES})
 
 

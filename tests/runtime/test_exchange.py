@@ -53,7 +53,7 @@ def test_a_dlpack_view_counts_as_a_way_by_which_the_host_may_write() -> None:
     with kl.Tape() as tape:
         kl.map(lambda a: a * a, x, out=y)
     np.from_dlpack(x)[0] = 5
-    with pytest.raises(kl.TapeError, match="changed through a NumPy view"):
+    with pytest.raises(kl.TapeError, match="changed through a view"):
         tape.backward(grads={y: [1.0]})
 
 

@@ -29,7 +29,7 @@ from kernelab.autodiff.jacobians.subject import Key, of_function, of_kernel, out
 from kernelab.autodiff.records.adjoint_buffers import Extents
 from kernelab.autodiff.records.backward import BackwardPlan
 from kernelab.autodiff.records.cuts import passive_cuts
-from kernelab.autodiff.records.moves import CopyRecord, HostCallRecord, OverwriteRecord
+from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord
 from kernelab.autodiff.tape.finite import lost_inputs
@@ -81,6 +81,11 @@ class LaunchCheck:
     def is_launch(self) -> bool:
         """Whether it is the launch of a kernel, whose name is one word."""
         return self.kernel.isidentifier()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it could not be checked."""
+        return self.report is None and not self.covered and not self.fault
 
     def failure(self) -> Diagnostic:
         """The error for a launch that failed."""
@@ -240,6 +245,9 @@ def _checked(
         if alone:
             hint = f"it could not be checked as a whole: {alone}"
         raise refusal(GradientError, f"0 pairs checked on this tape ({reasons})", "gradcheck", hint)
+    if choice == Choice():
+        functions = [k for k, record in enumerate(tape) if isinstance(record, FunctionRecord)]
+        checks += [replace(_unchecked(tuple(tape), k), reason=ADJOINT_ONLY) for k in functions]
     return TapeReport(tuple(sorted(checks, key=lambda launch: launch.record)), whole, alone)
 
 
@@ -361,6 +369,7 @@ ELSEWHERE = 'write into another array, or use Tape(overwrite="save"), which keep
 
 PRODUCT = "each record up to there is right alone, but their product is not the derivative"
 SWEEP = "its adjoint is right, but what backward() makes of the records up to there is not their product"
+ADJOINT_ONLY = "nothing says what it is the adjoint of"
 REPORT = "this is a fault of kernelab and not of the kernels: please report it, with this tape"
 
 

@@ -254,7 +254,8 @@ class Watch(Snapshot):
         if taken is not None and taken != self.reader.place:
             related = (Related("the view was taken here:", taken.span),)
         return Diagnostic(
-            f"{self._name()} was changed through a NumPy view, but {self.reader} needs its old values",
+            f"{self._name()} was changed through a view (NumPy, PyTorch), "
+            f"but {self.reader} needs its old values",
             self.reader.place.span,
             "host-write",
             note=self._consequence(),

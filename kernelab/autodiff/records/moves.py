@@ -189,7 +189,10 @@ def _refuse_lost(function: Any, keeps: Sequence[Snapshot]) -> None:
     for keep in keeps:
         if keep.has_changed_unseen():
             name = called(keep.elements)
-            message = f"{name} was changed through a NumPy view, but {function.title} may need its old values"
+            message = (
+                f"{name} was changed through a view (NumPy, PyTorch), "
+                f"but {function.title} may need its old values"
+            )
             hint = "change it after backward(), or with assign() or fill_(), which are noticed"
             raise TapeError(Diagnostic(message, function.place.span, "host-write", hint=hint))
 

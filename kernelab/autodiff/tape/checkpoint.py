@@ -438,7 +438,9 @@ class CheckpointRecord(Flowing):
         """Run the function again on memory as it was; yields its tape and what it returned."""
         with as_they_were(self.keeps, self.outside) as is_known:
             if not is_known:
-                raise TapeError(_differs(self, "an array that it reads was changed through a NumPy view"))
+                raise TapeError(
+                    _differs(self, "an array that it reads was changed through a view (NumPy, PyTorch)")
+                )
             inner, results = self._run()
             if inner.signature.sum != self.signature.sum or not _alike(results, self.results):
                 raise TapeError(_differs(self, "it did something else than at first"))

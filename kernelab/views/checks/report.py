@@ -182,10 +182,11 @@ def _code(span: Span) -> Code:
 
 def tape_report_view(report: TapeReport) -> Node:
     """A verdict for each launch of a tape, and what is known of those that failed."""
-    count = counted(len(report.launches), "launch")
+    count = counted(sum(launch.is_launch or not launch.is_open for launch in report.launches), "launch")
     table = _without_empty(TAPE_HEAD, [_launch_row(launch) for launch in report.launches])
     bent = any(_at_kink(launch.report) for launch in report.launches)
-    verdict = Run("~ PASS", "strong") if bent else Run("✓ PASS", "good")
+    left = sum(launch.is_open for launch in report.launches)
+    verdict = Run("~ PASS", "strong") if bent or left else Run("✓ PASS", "good")
     verdict, outcome = verdict if report else Run("✗ FAIL", "bad"), ""
     if (whole := report.whole) is not None:
         products, entries = counted(whole.products, "product"), counted(whole.entries, "entry")
@@ -193,6 +194,8 @@ def tape_report_view(report: TapeReport) -> Node:
         outcome += ", but at a kink" if bent else ""
     elif (bad := report.first_bad()) is not None:
         outcome = f": {_called(bad)}{',' if bad.is_launch else ''} is the first that is wrong"
+    elif left:
+        outcome = f", but for {counted(left, 'record')} that could not be checked"
     title = words(verdict, f"  gradcheck of {count} on a tape{outcome}", level=1)
     notes = [words(Run(note, "dim")) for note in _notes(report)]
     told = (launch for launch in report.launches if not launch.passed or _at_kink(launch.report))
