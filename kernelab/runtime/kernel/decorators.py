@@ -49,6 +49,7 @@ from kernelab.runtime.kernel.loading import (
     warn_of,
 )
 from kernelab.runtime.kernel.pickling import Def, Text
+from kernelab.runtime.kernel.python_copies import with_copies
 from kernelab.runtime.kernel.signature import stated
 
 Decorator = Callable[[Callable[..., Any]], Any]
@@ -290,7 +291,11 @@ class Function(FunctionHints, Single, hooks.Displayed):
             self._tell_of_numbers(arguments, named)
         if any(isinstance(value, Instance | HostValue) for value in (*arguments, *named.values())):
             arguments, named = self._copied(arguments, named)
-        return self._python(*arguments, **named)
+        return self._with_copies(*arguments, **named)
+
+    @cached_property
+    def _with_copies(self) -> Callable[..., Any]:
+        return with_copies(self._python, self._refs)
 
     @cached_property
     def _refs(self) -> frozenset[str]:

@@ -1,0 +1,132 @@
+"""A decorated function as Python runs it: names get copies of structs, vectors and matrices, as in kernels.
+
+    q = p                   q = own(p)
+    for q in (p, r):        for q in (p, r):
+        q.x = 1.0               q = own(q)
+                                q.x = 1.0
+
+What a parameter annotated with `ref` holds at the end goes back to the caller's struct, vector or matrix.
+Functions that assign to no component or field, and hand nothing back, run as they are: there nobody can tell.
+"""
+
+import ast
+from collections.abc import Callable, Collection
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from kernelab.errors import KernelSyntaxError
+from kernelab.frontend import source_of
+from kernelab.host.values import HostValue
+from kernelab.runtime.host.struct_instances import Instance
+
+_OWN, _BACK, _VALUE, _AROUND, _CALLERS = "__own", "__back", "__value", "__around", "__callers_"
+
+
+def own(value: Any) -> Any:
+    """A copy of a struct, a vector or a matrix, and of those in a tuple; anything else as it is."""
+    if isinstance(value, HostValue | Instance):
+        return value.copy()
+    if type(value) in (tuple, list):
+        return type(value)(own(item) for item in value)
+    return value
+
+
+def back(place: Any, value: Any) -> None:
+    """Set the struct, vector or matrix of a caller to a value; a number of Python's cannot be set."""
+    if value is place:
+        return
+    if isinstance(place, HostValue):
+        place[...] = value
+    elif isinstance(place, Instance):
+        for name in place._values:
+            setattr(place, name, getattr(value, name))
+
+
+def with_copies(function: Callable[..., Any], refs: Collection[str] = ()) -> Callable[..., Any]:
+    """The function, in which names get copies; as it is where that changes nothing, or its text is gone.
+
+    `refs` are the parameters that it hands back.
+    """
+    try:
+        source, module = source_of(function)
+    except KernelSyntaxError:
+        return function
+    tree = module.body[0]
+    if not isinstance(function, FunctionType) or not isinstance(tree, ast.FunctionDef):
+        return function
+    if not refs and not _sets_parts(tree):
+        return function
+    tree.decorator_list, tree.returns = [], None
+    tree.args.defaults, tree.args.kw_defaults = [], [None] * len(tree.args.kwonlyargs)
+    for argument in ast.walk(tree.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    ast.increment_lineno(tree, source.first_line - 1)
+    _Copying().visit(tree)
+    if refs:
+        kept = "; ".join(f"{_CALLERS}{name} = {name}" for name in refs)
+        returned = "; ".join(f"{_BACK}({_CALLERS}{name}, {name})" for name in refs)
+        around = ast.parse(f"{kept}\ntry: pass\nfinally: {returned}").body
+        around[-1].body = tree.body  # type: ignore[attr-defined]
+        tree.body = around
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    cells |= {_OWN: CellType(own), _BACK: CellType(back)}
+    code = _compiled(tree, tuple(cells), function.__code__.co_filename)
+    closure = tuple(cells[name] for name in code.co_freevars)
+    copying = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    copying.__kwdefaults__ = function.__kwdefaults__
+    return copying
+
+
+def _sets_parts(tree: ast.AST) -> bool:
+    parts = (ast.Attribute, ast.Subscript)
+    return any(isinstance(node, parts) and isinstance(node.ctx, ast.Store) for node in ast.walk(tree))
+
+
+def _compiled(tree: ast.FunctionDef, names: tuple[str, ...], file: str) -> CodeType:
+    """The code of a def, to which these names are free variables."""
+    around = ast.parse(f"def {_AROUND}({', '.join(names)}): pass")
+    around.body[0].body = [tree]  # type: ignore[attr-defined]
+    ast.fix_missing_locations(around)
+    found = compile(around, file, "exec", dont_inherit=True)
+    for name in (_AROUND, tree.name):
+        found = next(each for each in found.co_consts if isinstance(each, CodeType) and each.co_name == name)
+    return found
+
+
+class _Copying(ast.NodeTransformer):
+    """Lets names be set to copies."""
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        """Targets of one assignment get a copy each."""
+        self.generic_visit(node)
+        if len(node.targets) == 1:
+            node.value = _copy(node.value)
+            return node
+        kept = ast.Assign([ast.Name(_VALUE, ast.Store())], node.value)
+        read = [_copy(ast.Name(_VALUE, ast.Load())) for _ in node.targets]
+        each = [ast.Assign([target], value) for target, value in zip(node.targets, read, strict=True)]
+        return [ast.copy_location(new, node) for new in (kept, *each)]
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        self.generic_visit(node)
+        node.value = None if node.value is None else _copy(node.value)
+        return node
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
+        self.generic_visit(node)
+        node.value = _copy(node.value)
+        return node
+
+    def visit_For(self, node: ast.For) -> Any:
+        self.generic_visit(node)
+        names = [each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)]
+        named = [
+            ast.Assign([ast.Name(name, ast.Store())], _copy(ast.Name(name, ast.Load()))) for name in names
+        ]
+        node.body[:0] = [ast.copy_location(each, node) for each in named]
+        return node
+
+
+def _copy(value: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.Call(ast.Name(_OWN, ast.Load()), [value], []), value)

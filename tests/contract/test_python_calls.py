@@ -1,0 +1,137 @@
+"""A decorated function gives the same where Python calls it as in a kernel: values, not names, are bound.
+
+Each text is a function of two numbers, called with numbers, which Python computes, and with arrays, which
+kernels do.
+"""
+
+import inspect
+import linecache
+import runpy
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.runtime.kernel.python_copies import with_copies
+
+HEAD = """import kernelab as kl
+
+@kl.struct
+class Part:
+    mass: float
+    place: kl.vec3
+
+@kl.struct
+class Whole:
+    part: Part
+    turn: kl.mat22
+
+@kl.func
+def scaled(v: kl.ref[kl.vec3], by: float):
+    v *= by
+
+@kl.func
+def moved(p: kl.ref[Part], by: float):
+    q = p
+    p = Part(q.mass * by, q.place)
+    p.place.x += by
+    q.mass = 9.0
+
+@kl.func
+def both(v: kl.ref[kl.vec3], m: kl.ref[kl.mat22], by: float):
+    if by < 0.0:
+        v = -v
+        return
+    v, m = v * by, m * 2.0
+
+@kl.func
+def f(x: float, y: float):
+    v = kl.vec3(x, y, 1.0)
+    m = kl.mat22(x, y, 1.0, 2.0)
+"""
+
+BODIES = {
+    "a second name": "w = v; w.x = 9.0; return v.x + w.x",
+    "two names at once": "w = u = v; w.x = 9.0; u.y = 8.0; return v.x + v.y + w.x + w.y + u.x + u.y",
+    "an annotated name": "w: kl.vec3 = v; w.x = 9.0; return v.x + w.x",
+    "a name within an expression": "d = kl.length(w := v); w.x = 9.0; return v.x + w.x + d",
+    "names exchanged": "w = v * 2.0; v, w = w, v; v.x = 3.0; return v.x + w.x",
+    "a branch": "w = v if x > 0.0 else v * 2.0; w.x = 3.0; return v.x + w.x",
+    "a row": "r = m[0]; r[0] = 7.0; return m[0, 0] + r[0]",
+    "a transpose": "n = m.T; n[0, 1] = 5.0; return m[1, 0] + n[0, 1]",
+    "letters": "s = v.xy; s.x = 9.0; return v.x + s.x",
+    "a slice": "s = v[0:2]; s[0] = 9.0; return v.x + s[0]",
+    "a field": "p = Part(x, v); w = p.place; w.x = 9.0; return p.place.x + w.x + v.x",
+    "a struct": "p = Part(x, v); q = p; q.mass = 9.0; q.place.y = 8.0; return p.mass + p.place.y + q.mass",
+    "a struct in a struct": "w = Whole(Part(x, v), m); q = w.part; q.mass = 5.0; return w.part.mass + q.mass",
+    "a part of a transform": (
+        "t = kl.transform(v, kl.quat_identity()); p = t.p; p.y = 7.0; t.p.x = 5.0; return t.p.x + t.p.y + p.x"
+    ),
+    "an item of a tuple": "t = (v, v); w = t[0]; w.x = 9.0; return v.x + t[1].x + w.x",
+    "names of a tuple": "a, (b, c) = v, (v, v); a.x = 2.0; b.x = 3.0; return v.x + a.x + b.x + c.x",
+    "an element": "a = kl.zeros(1, dtype=kl.vec3); a[0] = v; w = a[0]; w.x = 9.0; return a[0].x",
+    "a loop over a tuple": (
+        "\n    s = 0.0\n    for w in (v, v):\n        w.x += 1.0\n        s += w.x\n    return s"
+    ),
+    "the best so far": (
+        "\n    best = v\n    for i in range(3):\n        v[i] = v[i] + 1.0\n        if v[0] > 2.0:\n"
+        "            best = v\n    return best[0] + 2.0 * best[1] + 4.0 * best[2]"
+    ),
+    "a vector handed back": "scaled(v, 3.0); return v.x + v.y",
+    "a struct handed back": "p = Part(x, v); moved(p, y); return p.mass + 2.0 * p.place.x + v.x",
+    "two handed back": "both(v, m, y); return v.x + v.z + m[0, 1]",
+}
+
+
+def loaded(path: Path, body: str) -> Any:
+    path.write_text(HEAD + f"    {body.strip()}\n")
+    linecache.checkcache(str(path))
+    return runpy.run_path(str(path))["f"]
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_what_python_computes_is_what_a_kernel_computes(body: str, tmp_path: Path) -> None:
+    f = loaded(tmp_path / "functions.py", body)
+    x, y = [1.5, -0.75, 0.25], [2.0, -0.5, 3.0]
+    here = [float(f(p, q)) for p, q in zip(x, y, strict=True)]
+    np.testing.assert_allclose(here, f(kl.array(x, dtype=float), kl.array(y, dtype=float)).numpy(), rtol=1e-6)
+
+
+def test_a_struct_handed_to_a_function_from_outside_is_set_at_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "functions.py"
+    loaded(path, "return x + y + v.x + m[0, 0]")
+    names = runpy.run_path(str(path))
+    part = names["Part"](2.0, kl.vec3(1.0, 2.0, 3.0))
+    names["moved"](part, 3.0)
+    assert (part.mass, part.place.x) == (6.0, 4.0)
+    v, m = kl.vec3(1.0, 2.0, 3.0), kl.mat22(1.0)
+    names["both"](v, m, -1.0)
+    assert v.tolist() == [-1.0, -2.0, -3.0] and m[0, 0] == 1.0
+
+
+def test_errors_have_the_line_of_the_file_and_the_def_its_defaults_and_free_variables() -> None:
+    scale = 3.0
+
+    @kl.func
+    def part(v: kl.vec3, by: float = 2.0):  # type: ignore[no-untyped-def]
+        w = v
+        w[0] = scale * by
+        return w[0] / (v[1] - 2.0) if by > 5.0 else v[0] + w[0]
+
+    assert part(kl.vec3(1.0, 2.0, 3.0)) == 7.0
+    assert list(inspect.signature(part).parameters) == ["v", "by"]
+    with pytest.raises(TypeError) as caught:
+        part(None)
+    last = traceback.extract_tb(caught.tb)[-1]
+    assert (last.filename, last.line) == (__file__, "w[0] = scale * by")
+
+
+def test_a_function_that_sets_no_part_runs_as_it_is() -> None:
+    def plain(x: float) -> float:
+        y = x
+        return y * 2.0
+
+    assert with_copies(plain) is plain
