@@ -18,6 +18,7 @@ from kernelab.backend.cpu.observed_adjoint import UNUSED, Cotangent, births, cha
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Span
 from kernelab.lang.ir import For, Function, While
+from kernelab.lang.types import scalar_of
 from kernelab.passes.access.dead_ends import CONDITION, INDEX
 from kernelab.passes.common.copying import inline
 from kernelab.passes.common.scalarise import scalarise
@@ -113,11 +114,18 @@ def _inside(
     threads = dict.fromkeys(change.thread for change in changes if not np.any(change.value))
     bars = _owners(record, adjoint, active)
     for thread in _spread([*threads]):
+        at = replace(here, thread=_place(record, thread))
         with adjoints.unchanged(active):
             cotangents = trace_zeros(adjoint, args, thread, element)
-        at = replace(here, thread=_place(record, thread))
-        for cotangent in cotangents:
-            yield from _told(at, cotangent, bars, adjoints, i, loops=not ends)
+        zeros = [z for one in cotangents for z in _told(at, one, bars, adjoints, i, loops=not ends)]
+        yield from zeros
+        if came := [zero for zero in zeros if isinstance(zero, tuple)]:
+            with adjoints.unchanged(active):
+                _fill(came, bars, adjoints)  # as if no zero had come: what would become zero here?
+                cotangents = trace_zeros(adjoint, args, thread, element)
+            for one in cotangents:
+                if one.is_zero:
+                    yield from _told(at, one, bars, adjoints, i, loops=not ends)
     for skip in skips:
         where = _place(record, skip.thread)
         yield replace(here, thread=where, line=skip.span, reason="the way that was taken does not use it")
@@ -162,6 +170,14 @@ def _told(
             memory = bars[one.read[0].hint].allocation
             start = one.read[1] - adjoints.memory[memory].address
             yield memory, range(start, start + 1), i
+
+
+def _fill(elements: Sequence[Element], bars: dict[str, array], adjoints: Adjoints) -> None:
+    """Make cotangents 1 that are zero."""
+    widths = {bar.allocation: scalar_of(bar.dtype).dtype for bar in bars.values()}
+    for memory, bytes, _ in elements:
+        held = np.frombuffer(adjoints.memory[memory].buffer(), np.uint8)
+        held[bytes.start : bytes.start + widths[memory].itemsize].view(widths[memory])[:] = 1.0
 
 
 def _owners(record: LaunchRecord, adjoint: Function, active: set[Allocation]) -> dict[str, array]:

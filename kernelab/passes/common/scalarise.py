@@ -15,7 +15,7 @@ from typing import assert_never
 
 from kernelab.lang import ir
 from kernelab.lang.build import Builder, Expr, constant, elem_of, type_of
-from kernelab.lang.ops import SHAPE, Op
+from kernelab.lang.ops import COPY, SHAPE, Op
 from kernelab.lang.types import Array, Scalar, Value, Vec, scalar_of, shape_of, size_of
 
 Components = tuple[ir.Atom, ...]
@@ -92,6 +92,8 @@ class _Scalariser(Builder):
 
     def let(self, op: Op, args: Sequence[ir.Atom], type: Value, hint: str = "") -> ir.Atom:
         """Apply an operation; one over vectors becomes what it means for their components."""
+        if op is COPY and not isinstance(type, Scalar):
+            return self.vector(type, self.parts(args[0]))
         if op is SHAPE or op.cpp is not None:
             return super().let(op, [self.operand(arg) for arg in args], type, hint)
         match op.name, args:
