@@ -93,6 +93,9 @@ run: "Hook[[Any, Any, list[Any]], None]" = Hook("kernelab.runtime.launch.launch"
 call: "Hook[[Any, Sequence[Any], Mapping[str, Any]], Any]" = Hook("kernelab.runtime.ops.function_calls")
 """A function for kernels called from Python, with arguments by position and by name."""
 
+chosen: "Hook[[Any, Sequence[Any], Mapping[str, Any]], Any]" = Hook("kernelab.runtime.ops.function_calls")
+"""Which of the functions of one name a call from Python means."""
+
 textbook: "Hook[[Any, Iterable[str] | None], Any]" = Hook("kernelab.runtime.ops.function_calls")
 """The derivatives of a function for kernels as textbooks write them."""
 

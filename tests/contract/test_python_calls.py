@@ -48,6 +48,22 @@ def both(v: kl.ref[kl.vec3], m: kl.ref[kl.mat22], by: float):
     v, m = v * by, m * 2.0
 
 @kl.func
+def one_of(n: int) -> float:
+    return 10.0
+
+@kl.func
+def one_of(t: float) -> float:
+    return 4.0 * t
+
+@kl.func
+def one_of(v: kl.vec2) -> float:
+    return v[1]
+
+@kl.func
+def one_of(v: kl.vec3, by: float) -> float:
+    return v[2] * by
+
+@kl.func
 def f(x: float, y: float):
     v = kl.vec3(x, y, 1.0)
     m = kl.mat22(x, y, 1.0, 2.0)
@@ -80,16 +96,23 @@ BODIES = {
         "\n    best = v\n    for i in range(3):\n        v[i] = v[i] + 1.0\n        if v[0] > 2.0:\n"
         "            best = v\n    return best[0] + 2.0 * best[1] + 4.0 * best[2]"
     ),
+    "several of one name": "return one_of(3) + one_of(x) + one_of(v.xy) + one_of(by=y, v=v) + one_of(int(y))",
     "a vector handed back": "scaled(v, 3.0); return v.x + v.y",
     "a struct handed back": "p = Part(x, v); moved(p, y); return p.mass + 2.0 * p.place.x + v.x",
+    "draws": ("s = kl.rand_init(7); a = kl.randf(s); b = kl.randf(s, x, 9.0); return a + b + kl.randn(s)"),
+    "draws of a loop": (
+        "\n    s = kl.rand_init(5)\n    t = 0.0\n    for i in range(3):\n        c = s\n"
+        "        t += kl.randf(state=s) * x\n        t += kl.sample_unit_sphere(c).x\n"
+        "    return t"
+    ),
     "two handed back": "both(v, m, y); return v.x + v.z + m[0, 1]",
 }
 
 
-def loaded(path: Path, body: str) -> Any:
+def loaded(path: Path, body: str, name: str = "f") -> Any:
     path.write_text(HEAD + f"    {body.strip()}\n")
     linecache.checkcache(str(path))
-    return runpy.run_path(str(path))["f"]
+    return runpy.run_path(str(path))[name]
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
@@ -110,6 +133,13 @@ def test_a_struct_handed_to_a_function_from_outside_is_set_at_its_end(tmp_path: 
     v, m = kl.vec3(1.0, 2.0, 3.0), kl.mat22(1.0)
     names["both"](v, m, -1.0)
     assert v.tolist() == [-1.0, -2.0, -3.0] and m[0, 0] == 1.0
+
+
+def test_a_call_that_no_function_of_a_name_takes_is_refused(tmp_path: Path) -> None:
+    one_of = loaded(tmp_path / "functions.py", "return x + y + v.x + m[0, 0]", "one_of")
+    assert [one_of(3), one_of(3.0), one_of(kl.vec2(1.0, 2.0))] == [10.0, 12.0, 2.0]
+    with pytest.raises(kl.KernelTypeError, match=r"one_of.* has no definition for"):
+        one_of(kl.vec4())
 
 
 def test_errors_have_the_line_of_the_file_and_the_def_its_defaults_and_free_variables() -> None:

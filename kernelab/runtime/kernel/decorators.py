@@ -287,6 +287,12 @@ class Function(FunctionHints, Single, hooks.Displayed):
         """What the Python function returns; of arrays what kernels compute, so that derivatives follow."""
         if any(isinstance(value, array) for value in (*arguments, *named.values())):
             return hooks.call(self, arguments, named)
+        if not self._others:
+            return self._run(arguments, named)
+        meant = hooks.chosen(self, arguments, named)
+        return next(member for member in self.members if member._own is meant)._run(arguments, named)
+
+    def _run(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if self._refs:
             self._tell_of_numbers(arguments, named)
         if any(isinstance(value, Instance | HostValue) for value in (*arguments, *named.values())):

@@ -5,8 +5,9 @@
         q.x = 1.0               q = own(q)
                                 q.x = 1.0
 
-What a parameter annotated with `ref` holds at the end goes back to the caller's struct, vector or matrix.
-Functions that assign to no component or field, and hand nothing back, run as they are: there nobody can tell.
+A draw, `randf(state)`, advances the variable `state`.  What a parameter annotated with `ref` holds at the end
+goes back to the caller's struct, vector or matrix.  Functions that assign to no component or field, draw
+nothing and hand nothing back run as they are: there nobody can tell.
 """
 
 import ast
@@ -16,10 +17,13 @@ from typing import Any
 
 from kernelab.errors import KernelSyntaxError
 from kernelab.frontend import source_of
+from kernelab.frontend.meaning.scope import draws, state_of
 from kernelab.host.values import HostValue
+from kernelab.runtime.host.host_words import word
 from kernelab.runtime.host.struct_instances import Instance
 
-_OWN, _BACK, _VALUE, _AROUND, _CALLERS = "__own", "__back", "__value", "__around", "__callers_"
+_OWN, _ADVANCED, _BACK = "__own", "__advanced", "__back"
+_VALUE, _AROUND, _CALLERS = "__value", "__around", "__callers_"
 
 
 def own(value: Any) -> Any:
@@ -29,6 +33,14 @@ def own(value: Any) -> Any:
     if type(value) in (tuple, list):
         return type(value)(own(item) for item in value)
     return value
+
+
+def advanced(function: Any, name: str, state: Any) -> Any:
+    """The state after a call of the function, if that is the operation of this name."""
+    if getattr(function, "__kernelab_name__", None) == name:
+        for _ in range(draws(name)):
+            state = word("rand_next")(state)
+    return state
 
 
 def back(place: Any, value: Any) -> None:
@@ -54,7 +66,7 @@ def with_copies(function: Callable[..., Any], refs: Collection[str] = ()) -> Cal
     tree = module.body[0]
     if not isinstance(function, FunctionType) or not isinstance(tree, ast.FunctionDef):
         return function
-    if not refs and not _sets_parts(tree):
+    if not refs and not any(_is_seen(node) for node in ast.walk(tree)):
         return function
     tree.decorator_list, tree.returns = [], None
     tree.args.defaults, tree.args.kw_defaults = [], [None] * len(tree.args.kwonlyargs)
@@ -70,7 +82,7 @@ def with_copies(function: Callable[..., Any], refs: Collection[str] = ()) -> Cal
         around[-1].body = tree.body  # type: ignore[attr-defined]
         tree.body = around
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    cells |= {_OWN: CellType(own), _BACK: CellType(back)}
+    cells |= {_OWN: CellType(own), _ADVANCED: CellType(advanced), _BACK: CellType(back)}
     code = _compiled(tree, tuple(cells), function.__code__.co_filename)
     closure = tuple(cells[name] for name in code.co_freevars)
     copying = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
@@ -78,9 +90,19 @@ def with_copies(function: Callable[..., Any], refs: Collection[str] = ()) -> Cal
     return copying
 
 
-def _sets_parts(tree: ast.AST) -> bool:
-    parts = (ast.Attribute, ast.Subscript)
-    return any(isinstance(node, parts) and isinstance(node.ctx, ast.Store) for node in ast.walk(tree))
+def _is_seen(node: ast.AST) -> bool:
+    """Whether it shows what a name stands for: it sets a part of that, or advances it."""
+    if isinstance(node, ast.Attribute | ast.Subscript):
+        return isinstance(node.ctx, ast.Store)
+    return isinstance(node, ast.Call) and _drawn(node) is not None
+
+
+def _drawn(node: ast.Call) -> tuple[str, str] | None:
+    """The operation of a call that draws, and the variable that it advances."""
+    match node.func, state_of(node):
+        case ast.Name(name) | ast.Attribute(attr=name), ast.Name(state) if draws(name):
+            return name, state
+    return None
 
 
 def _compiled(tree: ast.FunctionDef, names: tuple[str, ...], file: str) -> CodeType:
@@ -112,6 +134,18 @@ class _Copying(ast.NodeTransformer):
         self.generic_visit(node)
         node.value = None if node.value is None else _copy(node.value)
         return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """`randf(s)` becomes `(randf(s), s := advanced(randf, "randf", s))[0]`."""
+        self.generic_visit(node)
+        drawn = _drawn(node)
+        if drawn is None:
+            return node
+        name, state = drawn
+        given = [node.func, ast.Constant(name), ast.Name(state, ast.Load())]
+        after = ast.Call(ast.Name(_ADVANCED, ast.Load()), given, [])
+        both = ast.Tuple([node, ast.NamedExpr(ast.Name(state, ast.Store()), after)], ast.Load())
+        return ast.copy_location(ast.Subscript(both, ast.Constant(0), ast.Load()), node)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
         self.generic_visit(node)

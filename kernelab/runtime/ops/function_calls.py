@@ -51,7 +51,7 @@ def call(func: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
     Python's numbers become what the annotations say, float32 and int32 where there are none.  Raises
     KernelTypeError for a wrong number of arguments, and for types that the function does not take.
     """
-    function = _member(func, positional, named)
+    function = chosen(func, positional, named)
     arguments = bound(function, positional, named)
     if _is_mapped(function, arguments):
         results = map(function, *arguments)
@@ -66,7 +66,7 @@ def call(func: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
 
 def as_launch(func: Any, positional: Sequence[Any], named: Mapping[str, Any] | None = None) -> OneThread:
     """The call of a function as a launch of one thread that has not run; its kernel is made once."""
-    function = _member(func, positional, named or {})
+    function = chosen(func, positional, named or {})
     arguments = bound(function, positional, named or {})
     return _prepared(function, arguments)
 
@@ -238,7 +238,8 @@ def _is_mapped(function: UserFunction, arguments: Sequence[Any]) -> bool:
     )
 
 
-def _member(func: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> UserFunction:
+@hooks.chosen.provide
+def chosen(func: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> UserFunction:
     """The function that a call means, of several of one name; raises KernelTypeError where none fits."""
     function: UserFunction = func.__kernelab_function__
     if len(function.members) == 1:
@@ -246,11 +247,11 @@ def _member(func: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> U
     values = [(None, value) for value in positional] + list(named.items())
     node = ast.Constant(None)
     with mistakes_raised():
-        chosen = function.chosen([Argument(_meaning(value), node, name) for name, value in values])
-    if chosen is None:
+        meant = function.chosen([Argument(_meaning(value), node, name) for name, value in values])
+    if meant is None:
         shown = ", ".join(described(value) for _, value in values)
         raise _refused(function, f"has no definition for {shown}", "annotate one with these types")
-    return chosen
+    return meant
 
 
 def _meaning(value: Any) -> Meaning:
