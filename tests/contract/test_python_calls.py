@@ -92,6 +92,20 @@ BODIES = {
     "a loop over a tuple": (
         "\n    s = 0.0\n    for w in (v, v):\n        w.x += 1.0\n        s += w.x\n    return s"
     ),
+    "a loop over what it changes": """
+    s = 0.0
+    for w in (v, m[0], v):
+        v.x += 1.0
+        m[0] = v.xy
+        s += w.x
+    for i, w in enumerate((v, m[1])):
+        m[1] = 2.0 * v.xy
+        w.x *= 3.0
+        s += w.x * i
+    for q, w in zip((v, v), (m, m)):
+        v.x, m[0, 1] = s, 2.0
+        s += q.x + w[0, 1]
+    return s + v.x""",
     "the best so far": (
         "\n    best = v\n    for i in range(3):\n        v[i] = v[i] + 1.0\n        if v[0] > 2.0:\n"
         "            best = v\n    return best[0] + 2.0 * best[1] + 4.0 * best[2]"

@@ -154,12 +154,22 @@ class _Copying(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> Any:
         self.generic_visit(node)
+        node.iter = _kept(node.iter)
         names = [each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)]
         named = [
             ast.Assign([ast.Name(name, ast.Store())], _copy(ast.Name(name, ast.Load()))) for name in names
         ]
         node.body[:0] = [ast.copy_location(each, node) for each in named]
         return node
+
+
+def _kept(several: ast.expr) -> ast.expr:
+    """What a loop goes over, as it is when the loop begins."""
+    match several:
+        case ast.Call(ast.Name("zip" | "enumerate" | "reversed")):
+            several.args = [_kept(each) for each in several.args]
+            return several
+    return _copy(several)
 
 
 def _copy(value: ast.expr) -> ast.expr:
