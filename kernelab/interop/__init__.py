@@ -7,7 +7,6 @@ What is shared and what is copied stands in docs/interop.md.
 """
 
 from collections.abc import Callable, Sequence
-from functools import wraps
 from importlib import import_module
 from typing import Any
 
@@ -84,14 +83,10 @@ def recorded(
 ) -> tuple[list[array], Function]:
     """The results of `f`, and the function from their cotangents to adjoints of the arguments at `floats`.
 
-    `f` gets copies of these, unless they are the caller's `own`; so does the function of cotangents.
+    `f` returns a tuple of arrays.  It gets copies of these arguments, unless they are the caller's `own`; so
+    does the function of cotangents.
     """
-
-    @wraps(f)
-    def of_arrays(*arrays: array) -> tuple[array, ...]:
-        return results_of(f(*arrays))
-
-    recording = record(of_arrays, arguments, floats, own=own)
+    recording = record(f, arguments, floats, own=own)
 
     def pull(bars: Sequence[array], own: bool = False) -> list[array]:
         pairs = zip(bars, recording.outputs, strict=True)

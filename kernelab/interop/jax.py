@@ -12,6 +12,7 @@ from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.func import Made, vmap
 from kernelab.interop import Function, Grid, copy_of, launched, pullback, pushforward, results_of
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import RECORDER
 
 COPIED_BYTES = 1 << 14
 """Up to this size a copy takes less time than to keep note of memory that is shared."""
@@ -133,7 +134,10 @@ def _callback(f: Function, copied: Callable[[int], bool]) -> Function:
         whole = [one if ndim else one[..., None] for one, ndim in zip(arrays, ndims, strict=True)]
         run, parts = _over_lanes(f, whole, arrays[0].ndim - ndims[0])
         given = [copy_of(part) if copied(n) else _fixed(part) for n, part in enumerate(parts)]
-        return tuple([one.numpy() for one in run(*given)])
+        outputs = run(*given)
+        if RECORDER.get() is None:  # JAX copies them, and nobody else has them
+            return tuple([one.seen() for one in outputs])
+        return tuple([one.numpy() for one in outputs])
 
     @cache
     def results(*like: jax.ShapeDtypeStruct) -> tuple[jax.ShapeDtypeStruct, ...]:

@@ -12,7 +12,7 @@ from kernelab.autodiff.transforms.trees import leaves, require_callable
 from kernelab.autograd import jacobian
 from kernelab.errors import Diagnostic, KernelTypeError, name_of
 from kernelab.func import hessian, hvp, jacrev
-from kernelab.interop import recorded
+from kernelab.interop import recorded, results_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.host.create import clone
@@ -134,7 +134,9 @@ class _Point:
     def __init__(self, of: Problem, before: tuple[Any, ...], x: Any, after: tuple[Any, ...]) -> None:
         self.at = (*before, _bytes_of(x)) if not after else None
         self.exact = of.exact(x)
-        (value,) = self.exact.run(lambda x: self._forward(lambda *x: of.f(*before, *x, *after), x))
+        (value,) = self.exact.run(
+            lambda x: self._forward(lambda *x: results_of(of.f(*before, *x, *after)), x)
+        )
         self.value = float(value.reshape(-1)[0])
 
     def _forward(self, f: Callable[..., Any], x: Sequence[array]) -> list[array]:

@@ -138,6 +138,14 @@ def test_frames_are_copied_and_refused_at_a_launch_with_the_way_to_do_it() -> No
         kl.launch(MADE["double"], dim=3, inputs=[series], outputs=[kl.zeros(3)])
 
 
+def test_frames_and_buffers_keep_the_width_of_their_numbers() -> None:
+    frame = pandas.DataFrame({"a": [0.1, 0.2]})
+    assert (kl.array(frame).dtype, kl.array(frame).list()) == (kl.float64, [0.1, 0.2])
+    assert kl.array(pandas.DataFrame({"a": [1, 2]})).dtype == kl.int64
+    assert kl.array(memoryview(np.array([0.1, 0.2]))).dtype == kl.float64
+    assert kl.array([0.1, 0.2]).dtype == kl.float32
+
+
 def test_functions_of_numpy_compute_with_the_values() -> None:
     x = kl.array([3.0, 4.0], dtype=float)
     assert np.linalg.norm(x) == 5.0

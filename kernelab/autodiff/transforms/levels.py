@@ -253,11 +253,11 @@ class Level(Witness, Recorder):
         if self._provenance is not None:
             self._provenance.look_at_arguments(call)
             _warn_of_arguments(self._provenance, call)
-        self._draw_on([getattr(argument, "array", argument) for argument in call.arguments])
+        arguments = list(map(_argument, call.arguments, call.parts[1:]))
+        self._draw_on(arguments)
         references = tuple(i for i in plan.numbers if isinstance(call.arguments[i], Reference))
-        pairs = zip(call.arguments, call.parts[1:], strict=True)
         program = call.kernel.program.reading(references)
-        self.run(program, call.grid.extents, [_argument(*pair) for pair in pairs])
+        self.run(program, call.grid.extents, arguments)
         for target in call.targets:
             self._show_borrowed(target)
 
@@ -397,6 +397,8 @@ def _warn_of_arguments(host: Provenance, call: Call) -> None:
 
 
 def _argument(argument: Any, packed: bytes) -> Argument:
+    if argument.__class__ is array:
+        return argument  # type: ignore[no-any-return]
     if isinstance(argument, Reference):
         whole = argument.array
         return array.over(whole.allocation, whole.offset, (1,), (itemsize(whole.dtype),), whole.dtype)

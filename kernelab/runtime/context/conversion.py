@@ -326,7 +326,7 @@ def element_type(value: Any) -> Value:
 
 def natural_type(values: HostArray, data: Any) -> Value:
     """The type of host numbers: their own dtype's, and for Python's numbers 32 bits unless they need more."""
-    if hasattr(data, "dtype"):
+    if hasattr(data, "dtype") or hasattr(data, "__array__") or isinstance(data, memoryview):
         return type_of_numpy(values.dtype)
     if values.size == 0 or values.dtype == float64.dtype:
         return float32
