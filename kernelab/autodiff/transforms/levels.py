@@ -398,7 +398,7 @@ def _warn_of_arguments(host: Provenance, call: Call) -> None:
 
 def _argument(argument: Any, packed: bytes) -> Argument:
     if argument.__class__ is array:
-        return argument  # type: ignore[no-any-return]
+        return argument
     if isinstance(argument, Reference):
         whole = argument.array
         return array.over(whole.allocation, whole.offset, (1,), (itemsize(whole.dtype),), whole.dtype)
