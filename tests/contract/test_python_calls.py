@@ -4,6 +4,7 @@ Each text is a function of two numbers, called with numbers, which Python comput
 kernels do.
 """
 
+import functools
 import inspect
 import linecache
 import runpy
@@ -179,3 +180,20 @@ def test_a_function_that_sets_no_part_runs_as_it_is() -> None:
         return y * 2.0
 
     assert with_copies(plain) is plain
+
+
+def test_what_another_decorator_puts_around_a_function_runs() -> None:
+    def doubled(function: Any) -> Any:
+        @functools.wraps(function)
+        def wrapper(*arguments: Any) -> Any:
+            return 2.0 * function(*arguments)
+
+        return wrapper
+
+    @kl.func
+    @doubled
+    def part(v: kl.vec3):  # type: ignore[no-untyped-def]
+        v[0] = 5.0
+        return v[0] + v[1]
+
+    assert part(kl.vec3(1.0, 2.0, 3.0)) == 14.0

@@ -59,12 +59,14 @@ def with_copies(function: Callable[..., Any], refs: Collection[str] = ()) -> Cal
 
     `refs` are the parameters that it hands back.
     """
+    if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
+        return function  # another decorator has put something around the text
     try:
         source, module = source_of(function)
     except KernelSyntaxError:
         return function
     tree = module.body[0]
-    if not isinstance(function, FunctionType) or not isinstance(tree, ast.FunctionDef):
+    if not isinstance(tree, ast.FunctionDef):
         return function
     if not refs and not any(_is_seen(node) for node in ast.walk(tree)):
         return function
