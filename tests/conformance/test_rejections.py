@@ -76,7 +76,7 @@ ON_THE_HOST: dict[str, Callable[[], object]] = {
     "the source text of unseen cannot be found, so it cannot be compiled": lambda: kl.map(
         _without_text(), kl.zeros(1)
     ),
-    "this cell nests too deeply": lambda: kl.compile(f"def f(x):\n    return {'-' * 3000}x"),
+    "this cell nests too deeply": lambda: kl.compile(f"def f(x):\n    return {'-' * 30_000}x"),
     "the field x of _Odd is annotated with 3, which is not a type": lambda: kl.struct(_Odd),
     "this is not Python: '\\ud800' is half of a character": lambda: kl.compile(
         "def f(x):\n    return x  # \ud800"
