@@ -64,6 +64,10 @@ def main() -> None:
     command = [sys.executable, "-m", "jupyterlite_core", "build", *map(str, options)]
     subprocess.run(command, cwd=WORK, check=True)
     print(f"to open it: python -m http.server --directory {(WORK / 'site').relative_to(ROOT)}")
+    if not pyodide:
+        print(
+            "readers need a network: the browser fetches Pyodide from its host (--pyodide puts it into the site)"
+        )
 
 
 if __name__ == "__main__":
