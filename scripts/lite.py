@@ -65,9 +65,7 @@ def main() -> None:
     subprocess.run(command, cwd=WORK, check=True)
     print(f"to open it: python -m http.server --directory {(WORK / 'site').relative_to(ROOT)}")
     if not pyodide:
-        print(
-            "readers need a network: the browser fetches Pyodide from its host (--pyodide puts it into the site)"
-        )
+        print("readers need a network: the browser fetches Pyodide from its host, unless --pyodide is given")
 
 
 if __name__ == "__main__":
