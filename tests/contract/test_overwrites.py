@@ -115,7 +115,7 @@ def test_a_write_after_backward_is_silent_and_another_backward_is_an_error() -> 
         run("square", 4, x, y)
     tape.backward(grads={y: ONES})
     x.fill_(0)
-    with pytest.raises(kl.TapeError, match=r"`x` was overwritten here after backward\(\) had run"):
+    with pytest.raises(kl.TapeError, match=r"`x` was overwritten at .*, after backward\(\) had run"):
         tape.backward(grads={y: ONES})
     assert gradient(x) == [2, 4, 6, 8]
 

@@ -238,8 +238,8 @@ class Watch(Snapshot):
 
     def _overwritten_since(self, place: Place) -> Diagnostic:
         return self._told(
-            f"{self._name()} was overwritten here after backward() had run: for another one {self.reader} "
-            "needs its old values",
+            f"{self._name()} was overwritten at {place}, after backward() had run: for another one "
+            f"{self.reader} needs its old values",
             place,
             self._consequence(),
             "call backward() as often as you need before you overwrite it, or record again",
