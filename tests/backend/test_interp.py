@@ -10,6 +10,8 @@ import pytest
 
 from kernelab.backend.common.backends import get, pack
 from kernelab.backend.cpu import interpreter
+from kernelab.backend.cpu.chunk import Chunk
+from kernelab.backend.cpu.lanes import Frame
 from kernelab.codegen.cpp.entry import layout_of
 from kernelab.errors import KernelInterrupt
 from kernelab.lang.build import FALSE, TRUE, Builder, constant, integer
@@ -399,3 +401,47 @@ def test_where_threads_store_to_one_element_the_last_one_counts(how: str, descen
     evaluate(function, (3,), {"x": x, "y": one_by_one})
     np.testing.assert_array_equal(together, one_by_one)
     assert independent(function) == (how == "nowhere" or (how == "by one store" and not descending))
+
+
+# ------------------------------------------------------------------------------------------ lanes
+
+
+def with_lanes(statement: str) -> Function:
+    text = "def k(x: array2d[float], y: array2d[float], z: array[float]):\n    lane, i = tid()\n"
+    return lowered(f"{text}    n = x.shape[1]\n    {statement}", "k")
+
+
+MOVING = "y[lane, i] = 0.5 * x[lane, i] + x[lane, (i + 1) % n]"
+ACROSS = "y[lane, i] = 0.5 * x[lane, i] + x[(lane + 1) % 4, i]"
+TOTAL = "y[lane, i] = 0.5 * x[lane, i] + z[0]\n    z[0] = x[lane, (i + 1) % n]"
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize(
+    ("statement", "shift", "sizes"),
+    [
+        (MOVING, 0, [4] * 5),  # y is x: a thread sees what another one has changed, in its lane
+        (MOVING, 1, [1] * 20),  # the last element of a row of y is the first of the next row of x
+        (ACROSS, 0, [1] * 20),
+        (TOTAL, 0, [1] * 20),  # one element for all lanes
+    ],
+)
+def test_threads_run_one_by_one_and_those_of_lanes_that_are_apart_together(
+    statement: str, shift: int, sizes: list[int], descending: bool
+) -> None:
+    function = replace(with_lanes(statement), descending=descending)
+    together: list[int] = []
+
+    class Counted(Chunk):
+        def run(self, frame: Frame) -> list[Any]:
+            together.append(len(self.threads))
+            return super().run(frame)
+
+    results = []
+    for lanes, chunk in ((False, Chunk), (True, Counted)):
+        memory, z = np.arange(24, dtype=np.float32), np.ones(1, np.float32)
+        arrays = {"x": memory[:20].reshape(4, 5), "y": memory[shift : shift + 20].reshape(4, 5), "z": z}
+        interpreter.entry(function, chunk=chunk, lanes=lanes)(pack(layout_of(function), (4, 5), arrays))
+        results.append([*memory, *z])
+    assert results[0] == results[1]
+    assert together == sizes

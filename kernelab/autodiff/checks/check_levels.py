@@ -54,7 +54,7 @@ class Interpreted(Wide):
         params = program.function.params
         exact = [self.given(a, param.type) for a, param in zip(arguments, params, strict=True)]
         parts = [shape.packed, *(packed(each, shape.threads, None) for each in exact)]
-        interpreter.entry(function, chunk=self.chunk)(b"".join(parts))
+        interpreter.entry(function, chunk=self.chunk, lanes=True)(b"".join(parts))
         self.left_behind([arguments[i] for i in program.changed])
 
 

@@ -18,7 +18,7 @@ class Interpretation:
     """A program as the interpreter runs it, and how many statements it has run of it."""
 
     def __init__(self, program: Program) -> None:
-        self._entry = interpreter.entry(program.flat)
+        self._entry = interpreter.entry(program.flat, lanes=True)
         self._steps = _steps(program.flat.body)
         self._runs_at_once = independent(program.flat)
         self._interpreted = 0.0
@@ -28,9 +28,13 @@ class Interpretation:
         """The interpretation of a program, made once."""
         return program.once("interpretation", lambda: Interpretation(program))
 
-    def begin(self, threads: int) -> interpreter.InterpretedEntry | None:
-        """The entry that interprets a launch of so many threads; None where it is time to build."""
-        self._interpreted += self._steps * (1 + threads / AT_ONCE if self._runs_at_once else threads)
+    def begin(self, threads: int, shares: bool) -> interpreter.InterpretedEntry | None:
+        """The entry that interprets a launch of so many threads; None where it is time to build.
+
+        Where arguments share memory that it changes, threads run one by one.
+        """
+        runs_at_once = self._runs_at_once and not shares
+        self._interpreted += self._steps * (1 + threads / AT_ONCE if runs_at_once else threads)
         return self._entry if self._interpreted < PATIENCE else None
 
 

@@ -445,7 +445,10 @@ class Base(Level):
             space = next((space_of(a.allocation) for a in arguments if isinstance(a, array)), None)
             parts = [shape.packed, *(packed(a, shape.threads, space) for a in arguments)]
             may_interpret = program.is_check and not OPEN
-            entry = Interpretation.of(program).begin(shape.threads) if may_interpret else None
+            entry = None
+            if may_interpret:
+                shares = bool(program.sharing(arguments))
+                entry = Interpretation.of(program).begin(shape.threads, shares)
             if entry is not None:
                 entry(b"".join(parts))
             else:

@@ -115,7 +115,7 @@ class _NobodyLeft(Exception):
 
 
 class Chunk:
-    """A run of some consecutive threads.
+    """A run of some threads, in steps of one or of all threads of a lane.
 
     `limit` is the lowest thread that has failed: it and those after it have no effects any more.  `sums` take
     additions in the place of some of `arrays`.  `bounds` hold for all threads together.
@@ -216,7 +216,7 @@ class Chunk:
 
     def own(self, frame: Frame) -> Numpy:
         """The numbers of a frame's threads within the chunk."""
-        return frame.threads - self.threads.start
+        return (frame.threads - self.threads.start) // self.threads.step
 
     def save(self, stmt: ir.Save, frame: Frame) -> None:
         self.stack(stmt.stack).push(self.own(frame), [frame.values(atom) for atom in stmt.atoms])

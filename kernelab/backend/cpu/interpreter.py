@@ -7,11 +7,12 @@ several threads leaves the value of the last.  After an error threads with lower
 the error reported is the one a run thread by thread meets first.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeGuard
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from kernelab.backend.common import backends
 from kernelab.backend.common.backends import Args, Output, Part
@@ -25,7 +26,7 @@ from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Function, Loop, Var, While
 from kernelab.lang.ops import COPY
 from kernelab.lang.types import Array, bytes_of, is_differentiable, scalar_of
-from kernelab.passes.access.independence import changed
+from kernelab.passes.access.independence import changed, touched_by_first
 
 MOST = 1000
 """The most iterations of `while` loops, each of all threads at once, of a run: a tenth of a second."""
@@ -62,13 +63,15 @@ WIDTH = 1 << 14
 class InterpretedEntry:
     """A function that the interpreter runs; `width` threads at once, 1 for strict thread order.
 
-    `chunk` makes what runs some of them.
+    `chunk` makes what runs some of them.  With `lanes`, the first coordinate counts lanes, where it does not
+    matter which of several failing threads is reported.
     """
 
     info: EntryInfo
     program: Program
     width: int = WIDTH
     chunk: Callable[..., Chunk] = Chunk
+    lanes: bool = False
 
     def __call__(self, args: Args, /, limit: int = 0, room: int = 0, left: Sequence[Part] = ()) -> None:
         """Run threads of the grid; raises the KernelError of the first thread that fails."""
@@ -80,20 +83,32 @@ class InterpretedEntry:
     def _run(self, slots: list[int], bounds: Bounds, done: int) -> None:
         grid = slots[:GRID_SLOTS]
         launch = Launch(self.program, self.info, slots, bounds, self.chunk)
-        total = int(np.prod(grid))
-        left = range(total - done) if self.program.function.descending else range(done, total)
-        # Threads that see what others change run one by one, as on the CPU.
-        width = self.width if launch.independent else 1
-        starts = range(left.start, left.stop, width)
         try:
-            for start in reversed(starts) if self.program.function.descending else starts:
-                failure = launch.chunk(range(start, min(left.stop, start + width)), grid)
+            for threads in self._together(launch, grid, done):
+                failure = launch.chunk(threads, grid)
                 if failure is not None:
                     raise backends.failure(self.info, failure.status, grid)
         finally:
             launch.sums.settle()
             launch.output.flush()
         backends.warn_of_negative_indices(self.info.sites[number] for number in sorted(launch.wrapped))
+
+    def _together(self, launch: "Launch", grid: Sequence[int], done: int) -> Iterator[range]:
+        """The threads that run together, one chunk after another.
+
+        Threads that see what others change run one by one, as on the CPU, but those of all lanes together.
+        """
+        total, descending = int(np.prod(grid)), self.program.function.descending
+        left = range(total - done) if descending else range(done, total)
+        width = self.width if launch.independent else 1
+        if width == 1 and self.lanes and total == len(left) and launch.has_lanes(grid[0]):
+            size = total // grid[0]
+            for first in reversed(range(size)) if descending else range(size):
+                yield range(first, total, size)
+            return
+        starts = range(left.start, left.stop, width)
+        for start in reversed(starts) if descending else starts:
+            yield range(start, min(left.stop, start + width))
 
 
 class Launch:
@@ -138,10 +153,19 @@ class Launch:
             return False
         return not any(self.shared(var) for var in changed(self.program.function) if var in self.arrays)
 
+    def has_lanes(self, extent: int) -> bool:
+        """Whether no thread touches what another changes whose first coordinate, below `extent`, differs."""
+        by_lane, arrays = touched_by_first(self.program.function), self.arrays
+        pairs = [(own, other) for own in changed(self.program.function) if own in arrays for other in arrays]
+        together = [(a, b) for a, b in pairs if a is b or np.may_share_memory(arrays[a], arrays[b])]
+        return extent > 1 and all(
+            {a, b} <= by_lane and _rows_are_apart(arrays[a], arrays[b]) for a, b in together
+        )
+
     def chunk(self, threads: range, grid: Sequence[int]) -> Failure | None:
         """Run some threads; what the first that failed says, if any did."""
         function = self.program.function
-        frame = Frame(np.arange(threads.start, threads.stop))
+        frame = Frame(np.arange(threads.start, threads.stop, threads.step))
         for var, value in self.values.items():
             frame.define(var, value)
         linear = frame.threads
@@ -170,12 +194,21 @@ class Launch:
             values = np.concatenate([np.zeros(0, dtype), *(values for _, values in pieces)])
             # A thread's values stand together, in the order in which it appended them.
             counts = np.bincount(owners, minlength=len(chunk.threads))
-            starts[chunk.threads.start : chunk.threads.stop] = handle[1] + np.cumsum(counts) - counts
+            starts[slice(chunk.threads.start, chunk.threads.stop, chunk.threads.step)] = (
+                handle[1] + np.cumsum(counts) - counts
+            )
             try:
                 backends.append(handle, values[np.argsort(owners, kind="stable")])
             except MemoryError:
                 return Failure(MEMORY, 0, chunk.threads.start)
         return None
+
+
+def _rows_are_apart(one: Numpy, other: Numpy) -> bool:
+    """Whether no row of an array has bytes in common with another row of the same or of another array."""
+    bounds = [byte_bounds(rows[:1]) for rows in (one, other)]
+    step = max(high for _, high in bounds) - min(low for low, _ in bounds)
+    return one.strides[0] == other.strides[0] and step <= abs(one.strides[0])
 
 
 class Interpreter:
@@ -188,12 +221,14 @@ class Interpreter:
         return {function.name: entry(function) for function in functions}
 
 
-def entry(function: Function, width: int = WIDTH, chunk: Callable[..., Chunk] = Chunk) -> InterpretedEntry:
+def entry(
+    function: Function, width: int = WIDTH, chunk: Callable[..., Chunk] = Chunk, lanes: bool = False
+) -> InterpretedEntry:
     """The entry of a function that runs `width` threads at once, by what `chunk` makes."""
     program = Program.of(function)
     name, layout, coordinates = function.name, layout_of(function), len(function.threads)
     info = EntryInfo(name, name, layout, program.sites, coordinates, range(0), descending=function.descending)
-    return InterpretedEntry(info, program, width, chunk)
+    return InterpretedEntry(info, program, width, chunk, lanes)
 
 
 def run(function: Function, grid: Sequence[int], arguments: Mapping[str, Any], width: int = WIDTH) -> None:

@@ -191,6 +191,21 @@ def changed(function: ir.Function) -> frozenset[ir.Var]:
     return frozenset(array for stmt in stmts for array in ir.changed(stmt))
 
 
+def touched_by_first(function: ir.Function) -> frozenset[ir.Var]:
+    """The arrays that threads touch in the row of their own first coordinate only, as lanes of a batch do."""
+    first, others = function.threads[:1], set[ir.Atom]()
+    for stmt in ir.walk(function.body):
+        match stmt:
+            case ir.Load(_, array, indices) | ir.Store(array, indices) | ir.Atomic(_, _, array, indices):
+                if not first or indices[:1] != first:
+                    others.add(array)
+            case ir.Let():
+                pass  # of an array it reads the shape
+            case _:
+                others.update(ir.atoms(stmt))
+    return frozenset(function.params).difference(others)
+
+
 def read_only(function: ir.Function) -> frozenset[ir.Var]:
     """The parameters that a function reads and nobody changes while it runs."""
     read = {stmt.array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load)}
