@@ -20,9 +20,10 @@ import numpy as np
 from kernelab.autodiff.checks.blame import blame, blame_infinite
 from kernelab.autodiff.checks.check_levels import Raced, races
 from kernelab.autodiff.checks.lost_digits import parted
-from kernelab.autodiff.checks.screening import DIRECTIONS, Products, faults, screen
+from kernelab.autodiff.checks.screening import DIRECTIONS, Products, Screening, faults, screen
 from kernelab.autodiff.checks.witnesses import (
     Pair,
+    Suspected,
     Tolerance,
     Whole,
     Witnesses,
@@ -296,28 +297,31 @@ def dead_ends_of(level: Reverse) -> Iterable[DeadEnd]:
     return by_line.values()
 
 
-OF_RACES = 16
-"""How many numbers of each input and output are looked at where threads race, which is to be mended first."""
+OF_RACES = 4
+"""How many numbers of each input are looked at where threads race, which is to be mended first."""
 
 
 def _compared(subject: Subject, limit: Tolerance, chosen: Selection, fast: Fast) -> GradcheckReport:
     raced = races(subject)
+    screening = Screening()
     if fast and not raced:
         screening = screen(subject, chosen, limit.eps, least=0 if fast is True else LARGE)
         if screening.agreed:
             pairs = (_along_directions(chosen, *agreed) for agreed in screening.agreed)
             return GradcheckReport(subject.name, tuple(pairs))
-        if screening.suspects:
-            some = Whole(subject, chosen, limit.eps, screening.suspects)
-            results = _entry_by_entry(subject, some, limit)
-            if screening.complete or not all(result.passed for result in results):
-                return GradcheckReport(subject.name, tuple(results), compared=tuple(some.pairs))
     if raced:
-        few = (
-            min(most, OF_RACES) if most > 0 else OF_RACES for most in (chosen.max_outputs, chosen.max_inputs)
-        )
-        chosen = Selection(chosen.mask, *few)
-    asked = by_pattern(subject, chosen, limit.eps) or Whole(subject, chosen, limit.eps)
+        sources = enumerate(subject.sources)
+        few = {i: np.arange(min(OF_RACES, chosen.columns(source))) for i, source in sources}
+        asked: Witnesses | None = Suspected(subject, chosen, limit.eps, few)
+    else:
+        asked = by_pattern(subject, chosen, limit.eps)
+    if asked is None and screening.suspects:
+        some = Suspected(subject, chosen, limit.eps, screening.suspects)
+        results = _entry_by_entry(subject, some, limit)
+        if screening.complete or not all(result.passed for result in results):
+            return GradcheckReport(subject.name, tuple(results), compared=tuple(some.pairs))
+    if asked is None:
+        asked = Whole(subject, chosen, limit.eps)
     results = _entry_by_entry(subject, asked, limit, raced)
     results = [_raced(subject, pair, each, raced) for pair, each in zip(asked.pairs, results, strict=True)]
     return GradcheckReport(subject.name, tuple(results), compared=tuple(asked.pairs))

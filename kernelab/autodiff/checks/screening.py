@@ -63,6 +63,9 @@ PIECES = 16
 MOST = 8
 """How many suspect parts are followed."""
 
+MOST_ROWS = 4
+"""How many suspect rows of a suspect column are looked at."""
+
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 Products = tuple[float, float, float]
@@ -113,6 +116,21 @@ def screen(subject: Subject, selection: Selection, eps: float | None, least: int
     if suspects:
         return Screening((), suspects, complete)
     return Screening([(subject.sources[i], targets[j], agreed[i, j]) for i, j in pairs])
+
+
+def worst_rows(exact: Trace, i: int, j: int, column: int, slopes: Floats) -> Numbers:
+    """The rows in which the adjoint of a column is farthest from its `slopes`, found by parting them."""
+    signs = np.random.default_rng(column).choice((-1.0, 1.0), len(slopes))
+    parts = [np.arange(len(slopes))]
+    while max(map(len, parts)) > 1:
+        pieces = [piece for part in parts for piece in np.array_split(part, PIECES) if len(piece)]
+        u = np.zeros((len(pieces), exact.targets[j].count))
+        for lane, piece in zip(u, pieces, strict=True):
+            lane[piece] = signs[piece]
+        with np.errstate(invalid="ignore", over="ignore"):
+            off = np.abs(exact.products(j, u, [i])[0][:, column] - u[:, : len(slopes)] @ slopes)
+        parts = [pieces[k] for k in np.argsort(-np.where(np.isfinite(off), off, np.inf))[:MOST_ROWS]]
+    return np.concatenate(parts)
 
 
 def directions(rng: Any, count: int, used: int) -> Floats:

@@ -7,12 +7,13 @@ vector.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 
 from kernelab.autodiff.checks.check_levels import Noisy
+from kernelab.autodiff.checks.screening import Numbers, worst_rows
 from kernelab.autodiff.jacobians.differences import (
     EXTRAPOLATED,
     HIGHEST,
@@ -22,8 +23,9 @@ from kernelab.autodiff.jacobians.differences import (
     Quotient,
     differences,
     differences_by_color,
+    differences_of_columns,
 )
-from kernelab.autodiff.jacobians.jacobian import Jacobian, Selection, Trace, columns
+from kernelab.autodiff.jacobians.jacobian import Jacobian, Selection, Trace, columns, tangents_of_columns
 from kernelab.autodiff.jacobians.sparse import (
     ChangedError,
     Compressed,
@@ -36,9 +38,10 @@ from kernelab.autodiff.jacobians.sparse import (
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE, Level
+from kernelab.autodiff.transforms.transforms import unit_vectors
 from kernelab.data_classes import dataclass
 from kernelab.data_classes.turns import cached_property
-from kernelab.errors import KernelError, KernelValueError
+from kernelab.errors import GradientError, KernelError, KernelValueError
 from kernelab.runtime.context.recorder import refusal
 
 DOUBLE = float(np.finfo(np.float64).eps)
@@ -49,6 +52,11 @@ SCALES = (1.0, 1e-2, 1e-4)
 UNEVEN, STAYS = 1e-3, 0.1
 """By how much the slopes of the two sides differ at a kink, relative to their size, and by what share of that
 they may change with a smaller step."""
+
+MOST_ENTRIES = 1 << 25
+"""The entries of the largest matrix: with it and its like, a check takes 2 GB."""
+
+_NO_NUMBERS = np.zeros(0, np.int64)
 
 NOISES, DRAWS = (1e-10, 1e-7), 3
 """By how much intermediate values are changed to see what they are terms of, and how often."""
@@ -68,9 +76,9 @@ class Pair:
 
     `adjoint` is as the kernel computes it, to a precision of which 1 and the next float differ by `epsilon`;
     `exact` is the adjoint in float64.  `places` are the rows and columns of the entries, None where they are
-    those of the matrix.  `bend` is the slope to the right of an input less that to the left.  `excused` are
-    entries that differences cannot decide, and `terms` is the size of what the adjoint adds up, where it has
-    been looked at.
+    those of the matrix, or `is_part` of these.  `bend` is the slope to the right of an input less that to the
+    left.  `excused` are entries that differences cannot decide, and `terms` is the size of what the adjoint
+    adds up, where it has been looked at.
     """
 
     def __init__(
@@ -83,6 +91,7 @@ class Pair:
         numeric: np.ndarray[Any, np.dtype[np.complex128]],
         known: Any,
         places: tuple[Any, Any] | None = None,
+        is_part: bool = False,
     ) -> None:
         self.input, self.output = input, output
         self.adjoint = adjoint.astype(np.float64)
@@ -90,7 +99,7 @@ class Pair:
         self.epsilon = epsilon
         self.numeric, self.bend = numeric.real, numeric.imag
         self.known = known
-        self.places = places
+        self.places, self.is_part = places, is_part
         row, column = np.nonzero(known) if places is None else places
         self.rows, self.columns = row, column
         self.excused = np.zeros(self.adjoint.shape, np.bool_)
@@ -99,7 +108,8 @@ class Pair:
     @property
     def entries(self) -> int:
         """The number of compared entries; those outside of the pattern are zero in both."""
-        return int(self.known.sum()) if self.places is None else self.input.count * self.output.count
+        is_counted = self.places is None or self.is_part
+        return int(self.known.sum()) if is_counted else self.input.count * self.output.count
 
     def place(self, k: int) -> tuple[int, int]:
         """The row and column of an entry."""
@@ -189,26 +199,21 @@ def by_pattern(subject: Subject, selection: Selection, eps: float | None) -> Wit
 
 
 class Whole(Witnesses):
-    """All entries; `only` those of some columns, by the position of the input."""
+    """All entries; GradientError where that are too many."""
 
-    def __init__(
-        self, subject: Subject, selection: Selection, eps: float | None, only: Mapping[int, Any] | None = None
-    ) -> None:
+    def __init__(self, subject: Subject, selection: Selection, eps: float | None) -> None:
         self.arguments = subject, selection
-        self.only = only
         trace = Trace(subject)
+        _require_room(subject, trace.targets)
         adjoint = exact = trace.jacobians(selection)
         if trace.epsilon > DOUBLE:
             exact = Trace(subject, Wide(BASE)).jacobians(selection)
-        numeric = differences(subject, selection, eps, only=only, quotient=SIDED)
+        numeric = differences(subject, selection, eps, quotient=SIDED)
         self.keys = list(adjoint)
         self.pairs = []
         for key in self.keys:
             a, n = adjoint[key], numeric.get(key)
             mask = a.evaluated.copy()
-            if only is not None:
-                i = subject.sources.index(a.input)
-                mask[:, np.setdiff1d(np.arange(mask.shape[1]), only.get(i, ()))] = False
             values = np.full(a.shape, np.nan, np.complex128) if n is None else n.numpy()
             mask = mask if n is None else mask & n.evaluated
             wide = exact[key].numpy()
@@ -228,7 +233,7 @@ class Whole(Witnesses):
 
     def tangents(self) -> list[Floats] | None:
         try:
-            jacobians = columns(*self.arguments, self.only)
+            jacobians = columns(*self.arguments)
         except KernelError:  # what has an adjoint may have no tangent: then there is one witness less
             return None
         by_pair = zip(map(jacobians.get, self.keys), self.pairs, strict=True)
@@ -236,6 +241,80 @@ class Whole(Witnesses):
             np.full(pair.adjoint.shape, np.nan) if one is None else one.numpy().astype(np.float64)
             for one, pair in by_pair
         ]
+
+
+def _require_room(subject: Subject, targets: Sequence[Variable]) -> None:
+    """Raise GradientError where a Jacobian has more entries than matrices of them should have."""
+    for source, target in product(subject.sources, targets):
+        if source.count * target.count > MOST_ENTRIES:
+            count = f"{source.count * target.count:.1e} entries"
+            message = f"d {target.label} / d {source.label} has {count}: too many to compare each"
+            hint = 'check a launch of fewer threads, or leave it at fast="auto"'
+            raise refusal(GradientError, message, "gradcheck", hint)
+
+
+class Suspected(Witnesses):
+    """Entries of some columns of each input, in the rows where the adjoint is farthest from differences."""
+
+    def __init__(
+        self, subject: Subject, selection: Selection, eps: float | None, suspects: Mapping[int, Numbers]
+    ) -> None:
+        self.subject = subject
+        exact, own = Trace(subject, Wide(BASE)), Trace(subject)
+        slopes = {
+            i: differences_of_columns(subject, i, some, eps, 1.0, SIDED)[1] for i, some in suspects.items()
+        }
+        self.asked: list[tuple[int, int, Numbers, Numbers]] = []
+        numeric: list[Any] = []
+        for i, j in selection.pairs(subject.sources, exact.targets):
+            some, count = suspects.get(i, _NO_NUMBERS), selection.rows(exact.targets[j])
+            by_column = zip(some.tolist(), slopes[i][j] if i in slopes else (), strict=True)
+            found = [worst_rows(exact, i, j, column, slope[:count].real) for column, slope in by_column]
+            rows = np.unique(np.concatenate([_NO_NUMBERS, *found]))
+            self.asked.append((i, j, rows, some))
+            numeric.append(slopes[i][j][:, rows].T.ravel() if len(rows) else np.zeros(0, np.complex128))
+        entries = zip(self.asked, self._adjoints(own), self._adjoints(exact), numeric, strict=True)
+        self.pairs = [
+            Pair(
+                subject.sources[i],
+                exact.targets[j],
+                adjoint,
+                in_float64,
+                own.epsilon,
+                differenced,
+                np.ones(len(differenced), bool),
+                (np.repeat(rows, len(some)), np.tile(some, len(rows))),
+                is_part=True,
+            )
+            for (i, j, rows, some), adjoint, in_float64, differenced in entries
+        ]
+
+    def _adjoints(self, trace: Trace) -> list[Floats]:
+        entries = []
+        for i, j, rows, some in self.asked:
+            seeds = unit_vectors(rows, trace.targets[j].count, dtype_of(trace.targets[j]))
+            entries.append(trace.products(j, seeds, [i])[0][:, some].ravel() if len(rows) else np.zeros(0))
+        return entries
+
+    def adjoints(self, base: Level) -> list[Floats]:
+        return self._adjoints(Trace(self.subject, base))
+
+    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
+        i, j, rows, some = self.asked[k]
+        slopes = differences_of_columns(self.subject, i, some, None, scale, quotient)[1]
+        return slopes[j][:, rows].T.ravel()
+
+    def tangents(self) -> list[Floats] | None:
+        try:
+            return [self._tangents(*each) for each in self.asked]
+        except KernelError:
+            return None
+
+    def _tangents(self, i: int, j: int, rows: Numbers, some: Numbers) -> Floats:
+        if not len(rows):
+            return np.zeros(0)
+        moved = tangents_of_columns(self.subject, i, some)[1]
+        return np.asarray(moved[j][:, rows].T.ravel(), np.float64)
 
 
 class _Compressed(Witnesses):

@@ -50,13 +50,25 @@ def differences(
     asked = quotient or EXTRAPOLATED
 
     def look(i: int, some: np.ndarray[Any, Any]) -> tuple[Sequence[Variable], list[Floats]]:
-        steps = steps_of(subject.sources[i].elements, eps, scale)[some]
-        outputs, looked = _moved(subject, i, np.arange(len(some)), some, steps, asked.shifts)
-        with np.errstate(invalid="ignore", over="ignore"):
-            return subject.targets(outputs), [asked.read(y, steps[:, None]) for y in looked]
+        return differences_of_columns(subject, i, some, eps, scale, asked)
 
     room = 4 * len(asked.shifts) * subject.nbytes
     return by_columns(subject, selection, only, "differences", room, look)
+
+
+def differences_of_columns(
+    subject: Subject,
+    i: int,
+    some: np.ndarray[Any, Any],
+    eps: float | None,
+    scale: float,
+    quotient: Quotient,
+) -> tuple[Sequence[Variable], list[Floats]]:
+    """The outputs, and their differences by some numbers of one input, which come first."""
+    steps = steps_of(subject.sources[i].elements, eps, scale)[some]
+    outputs, looked = _moved(subject, i, np.arange(len(some)), some, steps, quotient.shifts)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return subject.targets(outputs), [quotient.read(y, steps[:, None]) for y in looked]
 
 
 def differences_by_color(

@@ -6,6 +6,7 @@ of the input's adjoint.  Entries that are left out are NaN; `evaluated` masks th
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -289,23 +290,18 @@ def by_columns(
     )
 
 
-def columns(
-    subject: Subject,
-    selection: Selection,
-    only: Mapping[int, Values] | None = None,
-) -> Jacobians:
-    """The Jacobians of a subject by tangents, column by column; `only` some columns of some inputs."""
-
-    def look(i: int, some: Values) -> tuple[Sequence[Variable], list[Values]]:
-        source = subject.sources[i]
-        dtype = scalar_of(source.elements.dtype).dtype
-        seeds = np.zeros((len(some), source.count), dtype)
-        seeds[np.arange(len(some)), some] = 1
-        targets, moved = tangents(subject, Batch(BASE, len(some)), i, seeds)
-        return targets, [each.astype(dtype, copy=False) for each in moved]
-
+def columns(subject: Subject, selection: Selection) -> Jacobians:
+    """The Jacobians of a subject by tangents, column by column."""
     room = 4 * max((source.elements.allocation.nbytes for source in subject.sources), default=0)
-    return by_columns(subject, selection, only, "tangents", room, look)
+    return by_columns(subject, selection, None, "tangents", room, partial(tangents_of_columns, subject))
+
+
+def tangents_of_columns(subject: Subject, i: int, some: Values) -> tuple[Sequence[Variable], list[Values]]:
+    """The outputs, and their tangents by some numbers of one input, which come first."""
+    source = subject.sources[i]
+    dtype = scalar_of(source.elements.dtype).dtype
+    targets, moved = tangents(subject, Batch(BASE, len(some)), i, unit_vectors(some, source.count, dtype))
+    return targets, [each.astype(dtype, copy=False) for each in moved]
 
 
 def tangents(

@@ -453,7 +453,7 @@ def _require_float_outputs(func: Function, outputs: Sequence[array]) -> None:
             )
 
 
-def unit_vectors(chunk: range, count: int, dtype: Any) -> np.ndarray[Any, Any]:
+def unit_vectors(chunk: Sequence[int] | np.ndarray[Any, Any], count: int, dtype: Any) -> np.ndarray[Any, Any]:
     """Some rows of the identity."""
     values = np.zeros((len(chunk), count), dtype)
     values[np.arange(len(chunk)), chunk] = 1
