@@ -218,8 +218,8 @@ def gradcheck(
     are checked.  Rules that users wrote have to be linear besides, and the tangent that of the adjoint.
 
     With `fast`, the adjoint and the differences are compared along random directions, both in float64, where
-    one wrong entry among thousands shows; only where they do not agree is every entry compared.  The default
-    "auto" does so where there are many entries and no sparsity pattern that makes all of them little work;
+    one wrong entry among thousands shows; only where they do not agree are entries compared, of a sparsity
+    pattern, or of the columns and rows that differ.  The default "auto" does so where there are many entries;
     ``fast=False`` always compares every entry.  Asking for a plot of the errors compares every entry too.
 
     Returns a report that is true if every pair passed; shows it as a table unless `show_summary` is false.

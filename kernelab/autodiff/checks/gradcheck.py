@@ -6,8 +6,8 @@ IR, central, at two steps, extrapolated: their error is then far below the toler
 is not blamed for the noise of its differences.  Where they disagree, the tangent program says whose fault it
 is.
 
-Of a large Jacobian without a pattern, random directions are compared first; only where these do not agree is
-every entry looked at.
+Of a large Jacobian without a pattern, random directions are compared first; only where these do not agree are
+entries looked at: all of a pattern, or those of suspect columns.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -60,8 +60,8 @@ MOST_POWER = 1000
 PIECES = 16
 """Into how many pieces a suspect part of an input is parted at once."""
 
-MOST = 8
-"""How many suspect parts are followed."""
+MOST, SOME = 8, 2
+"""How many suspect parts are followed at most, and of more parts than these."""
 
 MOST_ROWS = 4
 """How many suspect rows of a suspect column are looked at."""
@@ -302,7 +302,7 @@ class _Input:
             excess = np.max([each.excess.max(axis=0) for each in compared.values()], axis=0)
             order = [k for k in np.argsort(-excess) if excess[k] > 0]
             complete = complete and len(order) <= MOST
-            parts = [pieces[k] for k in order[:MOST]]
+            parts = [pieces[k] for k in order[: MOST if len(order) <= MOST else SOME]]
         return np.sort(np.concatenate([np.zeros(0, np.int64), *parts])), complete and bool(parts)
 
     def _compared(self, back: Back, v: Floats, scale: float) -> "tuple[dict[int, Compared], list[Floats]]":
