@@ -302,8 +302,7 @@ OF_RACES = 4
 
 
 def _compared(subject: Subject, limit: Tolerance, chosen: Selection, fast: Fast) -> GradcheckReport:
-    raced = races(subject)
-    screening = Screening()
+    raced, screening = races(subject), Screening()
     if fast and not raced:
         screening = screen(subject, chosen, limit.eps, least=0 if fast is True else LARGE)
         if screening.agreed:
