@@ -229,7 +229,7 @@ def step(x: array[float], y: array[float]):
     i = tid()
     y[i] = square(x[i]) + sin(x[(i + 1) % x.shape[0]])
 """
-MANY = 8_000
+MANY = 20_000
 
 
 def test_a_wrong_rule_is_found_in_a_jacobian_that_no_matrix_should_hold() -> None:
@@ -239,6 +239,7 @@ def test_a_wrong_rule_is_found_in_a_jacobian_that_no_matrix_should_hold() -> Non
     (pair,) = report.pairs
     assert not pair.passed
     assert pair.input_index == pair.output_index
+    assert pair.verdict == "custom"
     assert abs(pair.autodiff / pair.numeric - 1.5) < 0.01
     assert pair.entries < 100
 
@@ -246,7 +247,7 @@ def test_a_wrong_rule_is_found_in_a_jacobian_that_no_matrix_should_hold() -> Non
 def test_more_entries_than_a_matrix_should_hold_are_refused() -> None:
     x = kl.ones(MANY, requires_grad=True)
     step = kl.compile(WRONG_BESIDE_NEIGHBOURS)["step"]
-    with pytest.raises(kl.GradientError, match=r"has 6\.4e\+07 entries: too many to compare each"):
+    with pytest.raises(kl.GradientError, match=r"has 4\.0e\+08 entries: too many to compare each"):
         kl.autograd.gradcheck(step, MANY, [x], [kl.zeros(MANY)], fast=False)
 
 

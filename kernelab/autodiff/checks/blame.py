@@ -38,7 +38,7 @@ from kernelab.runtime.kernel.program import Program
 MOST_NUMBERS, MOST_STATEMENTS = 1 << 22, 50_000
 """After how many numbers, or statements, a trace ends: what comes later is not looked at."""
 
-MOST_THREADS = 1 << 14
+MOST_THREADS = 1 << 18
 """Launches of more threads are not traced."""
 
 MOST_POINTS = 1 << 12
