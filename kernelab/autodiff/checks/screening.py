@@ -12,7 +12,6 @@ not know reports.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -96,9 +95,11 @@ def screen(subject: Subject, selection: Selection, eps: float | None, least: int
     for j in dict.fromkeys(j for _, j in pairs):
         u = directions(rng, targets[j].count, selection.rows(targets[j]))
         pulled = exact.products(j, u)
-        same = partial(same_up_to_rounding, rounding=max(OWN, 16 * own.epsilon))
-        if not all(map(same, own.products(j, u), pulled)):
-            return Screening()
+        rounding, products = max(OWN, 16 * own.epsilon), own.products(j, u)
+        beyond = [_beyond_rounding(*both, rounding) for both in zip(products, pulled, strict=True)]
+        worst = {i: np.argsort(-beyond[i])[:SOME] for i, k in pairs if k == j and (beyond[i] > 0).any()}
+        if worst:
+            return Screening((), worst, complete=False)
         back[j] = u, pulled
     agreed: dict[tuple[int, int], Products] = {}
     suspects: dict[int, Numbers] = {}
@@ -147,10 +148,15 @@ def directions(rng: Any, count: int, used: int) -> Floats:
 
 def same_up_to_rounding(own: Floats, exact: Floats, rounding: float = OWN) -> bool:
     """Whether products in the precision of the arrays are those in float64, but for rounding."""
+    return not (_beyond_rounding(own, exact, rounding) > 0).any()
+
+
+def _beyond_rounding(own: Floats, exact: Floats, rounding: float) -> Floats:
+    """By how much each number of products differs more than rounding explains; infinite if undefined."""
     with np.errstate(invalid="ignore", over="ignore"):
-        off = np.abs(own.astype(np.float64) - exact)
-        largest = np.abs(exact).max(initial=0.0)
-    return bool(np.all(off <= rounding * (np.abs(exact) + 0.1 * largest)))
+        allowed = rounding * (np.abs(exact) + 0.1 * np.abs(exact).max(initial=0.0))
+        beyond = np.abs(own.astype(np.float64) - exact) - allowed
+    return np.asarray(np.where(np.isnan(beyond), np.inf, beyond).max(axis=0, initial=-np.inf))
 
 
 # ------------------------------------------------------------------------------------------ rules of users

@@ -269,7 +269,12 @@ class Suspected(Witnesses):
         for i, j in selection.pairs(subject.sources, exact.targets):
             some, count = suspects.get(i, _NO_NUMBERS), selection.rows(exact.targets[j])
             by_column = zip(some.tolist(), slopes[i][j] if i in slopes else (), strict=True)
-            found = [worst_rows(exact, i, j, column, slope[:count].real) for column, slope in by_column]
+            traces = (exact, own) if own.epsilon > DOUBLE else (exact,)
+            found = [
+                worst_rows(trace, i, j, column, slope[:count].real)
+                for column, slope in by_column
+                for trace in traces
+            ]
             rows = np.unique(np.concatenate([_NO_NUMBERS, *found]))
             self.asked.append((i, j, rows, some))
             numeric.append(slopes[i][j][:, rows].T.ravel() if len(rows) else np.zeros(0, np.complex128))
