@@ -333,10 +333,10 @@ def _entry_by_entry(
     if limit.eps is None:
         for k, pair in enumerate(asked.pairs):
             off = limit.excess(pair) > 1.0
-            if (
-                off.any() and pair.output.key not in raced
-            ):  # the function may bend sharply there: take differences again, with smaller steps
-                settle(pair, off, asked.looks(k, off), asked.terms[k])
+            if pair.output.key in raced or not off.any():
+                continue
+            # The function may bend sharply there: take differences again, with smaller steps.
+            settle(pair, off, asked.looks(k, off), asked.terms[k])
     results = [_compare(pair, limit) for pair in asked.pairs]
     judged = (
         result for pair, result in zip(asked.pairs, results, strict=True) if pair.output.key not in raced

@@ -121,17 +121,23 @@ def screen(subject: Subject, selection: Selection, eps: float | None, least: int
 
 def worst_rows(exact: Trace, i: int, j: int, column: int, slopes: Floats) -> Numbers:
     """The rows in which the adjoint of a column is farthest from its `slopes`, found by parting them."""
-    signs = np.random.default_rng(column).choice((-1.0, 1.0), len(slopes))
+    signs = np.random.default_rng(column).choice((-1.0, 1.0), exact.targets[j].count)
     parts = [np.arange(len(slopes))]
     while max(map(len, parts)) > 1:
-        pieces = [piece for part in parts for piece in np.array_split(part, PIECES) if len(piece)]
-        u = np.zeros((len(pieces), exact.targets[j].count))
-        for lane, piece in zip(u, pieces, strict=True):
-            lane[piece] = signs[piece]
+        pieces, u = _parted(parts, signs)
         with np.errstate(invalid="ignore", over="ignore"):
             off = np.abs(exact.products(j, u, [i])[0][:, column] - u[:, : len(slopes)] @ slopes)
         parts = [pieces[k] for k in np.argsort(-np.where(np.isfinite(off), off, np.inf))[:MOST_ROWS]]
     return np.concatenate(parts)
+
+
+def _parted(parts: Sequence[Numbers], weights: Floats) -> tuple[list[Numbers], Floats]:
+    """The pieces of some parts, and the weights of each piece in a vector that is zero elsewhere."""
+    pieces = [piece for part in parts for piece in np.array_split(part, PIECES) if len(piece)]
+    vectors = np.zeros((len(pieces), len(weights)))
+    for vector, piece in zip(vectors, pieces, strict=True):
+        vector[piece] = weights[piece]
+    return pieces, vectors
 
 
 def directions(rng: Any, count: int, used: int) -> Floats:
@@ -300,10 +306,7 @@ class _Input:
         v = vectors[0]
         parts, complete = [np.arange(self.used)], True
         while parts and max(map(len, parts)) > 1:
-            pieces = [piece for part in parts for piece in np.array_split(part, PIECES) if len(piece)]
-            moved = np.zeros((len(pieces), len(v)))
-            for lane, piece in zip(moved, pieces, strict=True):
-                lane[piece] = v[piece]
+            pieces, moved = _parted(parts, v)
             compared, _ = self._compared(back, moved, AGAIN[0])
             excess = np.max([each.excess.max(axis=0) for each in compared.values()], axis=0)
             order = [k for k in np.argsort(-excess) if excess[k] > 0]

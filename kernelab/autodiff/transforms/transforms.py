@@ -218,8 +218,6 @@ def warn_of_zeros(
     values that the host took of an input from which nothing leads to the outputs.
     """
     entries = level.entries
-    if not _may_be_zero(level, names):
-        return
     reads = {memory: read for memory in names if (read := level.untold(memory)) is not None}
     title = f"the derivative of {title} with respect to"
     for entry in entries:

@@ -1,8 +1,8 @@
 """A decorated function as Python runs it: names get copies of structs, vectors and matrices, as in kernels.
 
-    q = p                   q = own(p)
+    q = p                   q = copied(p)
     for q in (p, r):        for q in (p, r):
-        q.x = 1.0               q = own(q)
+        q.x = 1.0               q = copied(q)
                                 q.x = 1.0
 
 A draw, `randf(state)`, advances the variable `state`.  What a parameter annotated with `ref` holds at the end
@@ -22,20 +22,20 @@ from kernelab.host.values import HostValue
 from kernelab.runtime.host.host_words import word
 from kernelab.runtime.host.struct_instances import Instance
 
-_OWN, _ADVANCED, _BACK = "__own", "__advanced", "__back"
+_COPIED, _NEXT_STATE, _WRITE_BACK = "__copied", "__next_state", "__write_back"
 _VALUE, _AROUND, _CALLERS = "__value", "__around", "__callers_"
 
 
-def own(value: Any) -> Any:
+def copied(value: Any) -> Any:
     """A copy of a struct, a vector or a matrix, and of those in a tuple; anything else as it is."""
     if isinstance(value, HostValue | Instance):
         return value.copy()
     if type(value) in (tuple, list):
-        return type(value)(own(item) for item in value)
+        return type(value)(copied(item) for item in value)
     return value
 
 
-def advanced(function: Any, name: str, state: Any) -> Any:
+def next_state(function: Any, name: str, state: Any) -> Any:
     """The state after a call of the function, if that is the operation of this name."""
     if getattr(function, "__kernelab_name__", None) == name:
         for _ in range(draws(name)):
@@ -43,7 +43,7 @@ def advanced(function: Any, name: str, state: Any) -> Any:
     return state
 
 
-def back(place: Any, value: Any) -> None:
+def write_back(place: Any, value: Any) -> None:
     """Set the struct, vector or matrix of a caller to a value; a number of Python's cannot be set."""
     if value is place:
         return
@@ -68,7 +68,7 @@ def with_copies(function: Callable[..., Any], refs: Collection[str] = ()) -> Cal
     tree = module.body[0]
     if not isinstance(tree, ast.FunctionDef):
         return function
-    if not refs and not any(_is_seen(node) for node in ast.walk(tree)):
+    if not refs and not any(_mutates_or_draws(node) for node in ast.walk(tree)):
         return function
     tree.decorator_list, tree.returns = [], None
     tree.args.defaults, tree.args.kw_defaults = [], [None] * len(tree.args.kwonlyargs)
@@ -79,12 +79,12 @@ def with_copies(function: Callable[..., Any], refs: Collection[str] = ()) -> Cal
     _Copying().visit(tree)
     if refs:
         kept = "; ".join(f"{_CALLERS}{name} = {name}" for name in refs)
-        returned = "; ".join(f"{_BACK}({_CALLERS}{name}, {name})" for name in refs)
+        returned = "; ".join(f"{_WRITE_BACK}({_CALLERS}{name}, {name})" for name in refs)
         around = ast.parse(f"{kept}\ntry: pass\nfinally: {returned}").body
         around[-1].body = tree.body  # type: ignore[attr-defined]
         tree.body = around
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    cells |= {_OWN: CellType(own), _ADVANCED: CellType(advanced), _BACK: CellType(back)}
+    cells |= {_COPIED: CellType(copied), _NEXT_STATE: CellType(next_state), _WRITE_BACK: CellType(write_back)}
     code = _compiled(tree, tuple(cells), function.__code__.co_filename)
     closure = tuple(cells[name] for name in code.co_freevars)
     copying = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
@@ -92,7 +92,7 @@ def with_copies(function: Callable[..., Any], refs: Collection[str] = ()) -> Cal
     return copying
 
 
-def _is_seen(node: ast.AST) -> bool:
+def _mutates_or_draws(node: ast.AST) -> bool:
     """Whether it shows what a name stands for: it sets a part of that, or advances it."""
     if isinstance(node, ast.Attribute | ast.Subscript):
         return isinstance(node.ctx, ast.Store)
@@ -138,14 +138,14 @@ class _Copying(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """`randf(s)` becomes `(randf(s), s := advanced(randf, "randf", s))[0]`."""
+        """`randf(s)` becomes `(randf(s), s := next_state(randf, "randf", s))[0]`."""
         self.generic_visit(node)
         drawn = _drawn(node)
         if drawn is None:
             return node
         name, state = drawn
         given = [node.func, ast.Constant(name), ast.Name(state, ast.Load())]
-        after = ast.Call(ast.Name(_ADVANCED, ast.Load()), given, [])
+        after = ast.Call(ast.Name(_NEXT_STATE, ast.Load()), given, [])
         both = ast.Tuple([node, ast.NamedExpr(ast.Name(state, ast.Store()), after)], ast.Load())
         return ast.copy_location(ast.Subscript(both, ast.Constant(0), ast.Load()), node)
 
@@ -156,7 +156,7 @@ class _Copying(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> Any:
         self.generic_visit(node)
-        node.iter = _kept(node.iter)
+        node.iter = _copied_items(node.iter)
         names = [each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)]
         named = [
             ast.Assign([ast.Name(name, ast.Store())], _copy(ast.Name(name, ast.Load()))) for name in names
@@ -165,14 +165,14 @@ class _Copying(ast.NodeTransformer):
         return node
 
 
-def _kept(several: ast.expr) -> ast.expr:
+def _copied_items(several: ast.expr) -> ast.expr:
     """What a loop goes over, as it is when the loop begins."""
     match several:
         case ast.Call(ast.Name("zip" | "enumerate" | "reversed")):
-            several.args = [_kept(each) for each in several.args]
+            several.args = [_copied_items(each) for each in several.args]
             return several
     return _copy(several)
 
 
 def _copy(value: ast.expr) -> ast.expr:
-    return ast.copy_location(ast.Call(ast.Name(_OWN, ast.Load()), [value], []), value)
+    return ast.copy_location(ast.Call(ast.Name(_COPIED, ast.Load()), [value], []), value)
