@@ -1,10 +1,12 @@
 """The compiler: which one is called, and what becomes of its complaints."""
 
 import fcntl
+import os
 import signal
 import subprocess
 import sys
 import warnings
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -87,6 +89,15 @@ def test_a_complaint_of_the_compiler_names_the_line_of_the_cell(tmp_path: Path) 
     assert "was not declared" in text
     assert "Cell In[3], line 3" in text
     assert "float b = nonsense;" in text
+
+
+def test_a_variable_that_another_thread_removes_meanwhile_fails_no_build(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names = type(os.environ).__iter__
+    monkeypatch.setattr(type(os.environ), "__iter__", lambda self: chain(names(self), ["REMOVED_MEANWHILE"]))
+    open_compiler().compile(Unit((Line("int a;"),), ()), tmp_path / "x.so")
+    assert (tmp_path / "x.so").exists()
 
 
 def test_every_failure_of_a_build_is_a_kernel_error() -> None:

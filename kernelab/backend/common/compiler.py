@@ -123,7 +123,7 @@ class Compiler:
         """
         command = [*self.command, *self.flags, *more, "-o", str(library), "-"]
         # Its own temporary files belong where the library goes, and its words are read by a machine.
-        environment = os.environ | {"TMPDIR": str(library.parent), "LC_ALL": "C"}
+        environment = _environment() | {"TMPDIR": str(library.parent), "LC_ALL": "C"}
         began = time.perf_counter()
         status, stderr = _run(command, unit.text, environment)
         names, spent = ", ".join(info.name for info in unit.entries), time.perf_counter() - began
@@ -150,6 +150,12 @@ class Compiler:
             message = f"{Path(self.command[-1]).name} reported success, and wrote {wrote}"
             hint = f"it is `{shlex.join(self.command)}`: set KERNELAB_CXX to a C++ compiler that works"
             raise BuildError(Diagnostic(message, code="compiler", hint=hint))
+
+
+def _environment() -> dict[str, str]:
+    """The variables now, one by one: another thread may remove one meanwhile."""
+    found = ((name, os.environ.get(name)) for name in os.environ)
+    return {name: value for name, value in found if value is not None}
 
 
 def _run(command: list[str], text: str, environment: dict[str, str]) -> tuple[int, str]:
@@ -229,7 +235,8 @@ def _hangs(command: str, seconds: float) -> Diagnostic:
 
 def _named() -> tuple[str, str] | None:
     """The variable that names a compiler, and what it says."""
-    return next(((name, os.environ[name]) for name in VARIABLES if os.environ.get(name, "").strip()), None)
+    said = ((name, os.environ.get(name, "")) for name in VARIABLES)
+    return next(((name, command) for name, command in said if command.strip()), None)
 
 
 def _useless(command: str, problem: Exception) -> Diagnostic:
