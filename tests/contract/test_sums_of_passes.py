@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import kernelab as kl
+from kernelab.runtime.context import recorder
 from kernelab.views.pages import markup
 from kernelab.views.tape.arrays import array_view
 
@@ -51,6 +52,22 @@ def test_a_sum_of_gradients_is_told_once_for_a_line(capsys: Capture) -> None:
     assert said.count("backward adds to the gradients of an earlier pass, in `x`") == 1
     assert "x.grad.zero_()" in said and "test_sums_of_passes.py, line" in said
     assert "sum of 3 backward passes, not zeroed since test_sums_of_passes.py, line" in shown(x)
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(1, "in an array ("), (2, "in 2 arrays ("), (5, "in 5 arrays (")]
+)
+def test_gradients_of_arrays_without_names_are_counted(
+    count: int, told: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "_TOLD", set())  # each case has the same line
+    pairs = [(leaf(), result()) for _ in range(count)]
+    for _ in range(2):
+        with kl.Tape() as tape:
+            for leaf_and_loss in pairs:
+                kernels["squares"][3](*leaf_and_loss)
+        tape.backward(grads={pair[1]: [1.0] for pair in pairs})
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("how", ["tape", "zero_", "fill_", "None", "view", "assign"])

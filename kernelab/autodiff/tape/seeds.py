@@ -35,7 +35,7 @@ from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import device_add, device_fill, move
 from kernelab.runtime.context.conversion import HostArray, described, host_values
-from kernelab.runtime.context.recorder import Place, called, caller, inform
+from kernelab.runtime.context.recorder import Place, called, caller, inform, name_in_caller
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import by_leaves
 from kernelab.runtime.memory.memory import Allocation, copy_bytes
@@ -448,17 +448,27 @@ def earlier_passes(plan: BackwardPlan) -> dict[Allocation, Passes | None]:
     Informs of gradients that hold some: the sweep is going to add to them.
     """
     passes: dict[Allocation, Passes | None] = {}
-    names: list[str] = []
+    summed: list[array] = []
     for memory, elements in {one.source.allocation: one.source for _, one in plan.inputs}.items():
         if memory in plan.on_the_way:
             passes[memory] = None if memory.adjoint is None else passes_in(memory.adjoint)
             if passes[memory] is not None:
-                names.append(called(elements))
-    if names:
-        others = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        message = f"backward adds to the gradients of an earlier pass, in {', '.join(names[:3])}{others}"
-        inform(message, "to begin anew, call tape.zero() or x.grad.zero_() before it", "added")
+                summed.append(elements)
+    if summed:
+        hint = "to begin anew, call tape.zero() or x.grad.zero_() before it"
+        inform(
+            lambda: f"backward adds to the gradients of an earlier pass, in {_listed(summed)}", hint, "added"
+        )
     return passes
+
+
+def _listed(arrays: Sequence[array]) -> str:
+    """The names of the first few arrays, as far as they have any, and how many others there are."""
+    names = [f"`{name}`" for name in map(name_in_caller, arrays) if name][:3]
+    others = len(arrays) - len(names)
+    if not names:
+        return "an array" if others == 1 else f"{others} arrays"
+    return ", ".join(names) + (f" and {others} more" if others else "")
 
 
 def count_pass(plan: BackwardPlan, earlier: Mapping[Allocation, Passes | None]) -> None:
@@ -486,9 +496,10 @@ def warn_of_growing_loss(plan: BackwardPlan, loss: array) -> None:
         other = {parameter.hint for parameter in changes.reads | changes.writes}
         version = first.versions_written.get(names[0]) if len(names) == 1 and names[0] not in other else None
         if version == before.version + 1:
-            message = f"{called(loss)} still holds its value of the pass before, and grows: "
-            message += f"{first.title} at {first.place} adds to it"
+            adds = f"{first.title} at {first.place} adds to it"
             inform(
-                message, "its gradient is right; for the value alone, zero_() it before each pass", "grows"
+                lambda: f"{called(loss)} still holds its value of the pass before, and grows: {adds}",
+                "its gradient is right; for the value alone, zero_() it before each pass",
+                "grows",
             )
     memory.passes = Passes(memory.version, 1, here)

@@ -212,14 +212,17 @@ _TOLD: set[tuple[str, Place]] = set()
 """The information that has been given, each once for a line of the user's code."""
 
 
-def inform(message: str, hint: str, code: str) -> None:
-    """Write a line of information, which is not a warning, once for a line of the user's code."""
+def inform(message: Callable[[], str], hint: str, code: str) -> None:
+    """Write a line of information, which is not a warning, once for a line of the user's code.
+
+    The message is composed only when it is written: to find the names of arrays takes longer than a launch.
+    """
     place = caller()
     if (code, place) not in _TOLD:
         _TOLD.add((code, place))
         stream = sys.stderr if running_shell() is None else sys.stdout
         if stream is not None:
-            stream.write(f"{place}: {message} ({hint})\n")
+            stream.write(f"{place}: {message()} ({hint})\n")
 
 
 _BETWEEN = "kernelab.", "contextlib", "functools", "torch.", "jax.", "scipy."
