@@ -56,7 +56,7 @@ ALIKE = 1e3
 MOST_POWER = 1000
 """The largest power of two by which one is rescaled."""
 
-PIECES = 16
+PIECES = 4
 """Into how many pieces a suspect part of an input is parted at once."""
 
 MOST, SOME = 8, 2
