@@ -26,7 +26,7 @@ from kernelab.lang.types import HALVES, Value, bfloat16, float16, is_differentia
 from kernelab.passes.ad.activity import leading
 from kernelab.runtime.array.array import Gathered, array
 from kernelab.runtime.array.transfers import transfer, write
-from kernelab.runtime.kernel.arguments import Reference
+from kernelab.runtime.kernel.arguments import array_of, arrays_in
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.footprint import part
 from kernelab.runtime.launch.launch import launch
@@ -86,7 +86,7 @@ class Line:
         """Whether threads of any launch may meet."""
         kernels = {kernel for play in self._plays for kernel in play.kernels}
         launches = (record for record in self.records if isinstance(record, LaunchRecord))
-        shared = any(record.kernel.program.sharing(record.call.arguments) for record in launches)
+        shared = any(record.kernel.program.sharing(record.arguments) for record in launches)
         return shared or any(kernel.program.meets for kernel in kernels)
 
     def run(self, count: int) -> "Run":
@@ -214,7 +214,7 @@ def _play(record: Record) -> Play:
     arrays, written = tuple(touched(record)), tuple(record.written)
     match record:
         case LaunchRecord():
-            if any(isinstance(argument, Gathered) for argument in record.call.arguments):
+            if any(isinstance(argument, Gathered) for argument in record.arguments):
                 raise NotReplayableError(f"{record.title} takes picked elements")
             kernel, extents = record.kernel.by_leaves, record.grid.extents
             return Play(
@@ -281,7 +281,7 @@ class Block:
 
 
 def _arguments(record: LaunchRecord, run: Run) -> list[Any]:
-    arguments = [value.array if isinstance(value, Reference) else value for value in record.call.arguments]
+    arguments = map(array_of, record.arguments)
     return [run.of(value) if isinstance(value, array) else value for value in arguments]
 
 
@@ -297,17 +297,14 @@ def _overwriting(record: OverwriteRecord) -> Any:
 def touched(record: Record) -> Iterator[array]:
     """The arrays that a record takes."""
     if isinstance(record, LaunchRecord):
-        for argument in record.call.arguments:
-            value = argument.array if isinstance(argument, Reference) else argument
-            if isinstance(value, array):
-                yield value
+        yield from arrays_in(record.arguments)
     else:
         yield from (*record.read, *record.written)
 
 
 def _changed(record: Record) -> Sequence[array]:
     if isinstance(record, LaunchRecord):
-        return [record.call.arguments[i] for i in record.kernel.plan.written]
+        return [record.arguments[i] for i in record.kernel.plan.written]
     return record.written
 
 
@@ -316,7 +313,7 @@ def _loaded(record: Record) -> list[array]:
     if not isinstance(record, LaunchRecord):
         return list(record.read)
     kernel = record.kernel
-    pairs = zip(kernel.primal.params, record.call.arguments, strict=True)
+    pairs = zip(kernel.primal.params, record.arguments, strict=True)
     return [value for var, value in pairs if var in kernel.effects.reads and isinstance(value, array)]
 
 
@@ -336,7 +333,7 @@ def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocati
                     with _kept(watch.elements, written[memory], starts[memory]):
                         put_back(watch, watch.elements.twin(starts[memory]))
             for i, sign in extrema(record.kernel).items():
-                target = record.call.arguments[i]
+                target = record.arguments[i]
                 if target.allocation in known:
                     with _kept(target, written[target.allocation], starts[target.allocation]):
                         move_away(target.twin(starts[target.allocation]), sign)
@@ -417,7 +414,7 @@ def _varied(record: Record) -> Sequence[array]:
     if not any(isinstance(stmt, Custom) for stmt in walk(function.body)):
         return record.reached
     leads = leading(function)
-    ahead = {id(a) for var, a in zip(function.params, record.call.arguments, strict=True) if var in leads}
+    ahead = {id(a) for var, a in zip(function.params, record.arguments, strict=True) if var in leads}
     return [*record.reached, *(a for a in record.read if id(a) in ahead)]
 
 

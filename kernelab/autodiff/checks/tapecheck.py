@@ -44,7 +44,7 @@ from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, name_of_memory, refusal
-from kernelab.runtime.kernel.arguments import Reference
+from kernelab.runtime.kernel.arguments import array_of
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.settings import Policy
 
@@ -469,8 +469,7 @@ def _as_read(record: LaunchRecord) -> list[Any]:
     """The arguments of a launch, as it read them."""
     watches = {i: watch for i, watch in record.snapshots if watch.saved is not None}
     away, arguments = extrema(record.kernel), list[Any]()
-    for i, argument in enumerate(record.call.arguments):
-        value = argument.array if isinstance(argument, Reference) else argument
+    for i, value in enumerate(map(array_of, record.arguments)):
         if i in watches or i in away:
             requires_grad, value = value.requires_grad, duplicate(value)
             value.requires_grad = requires_grad

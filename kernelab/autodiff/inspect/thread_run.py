@@ -29,7 +29,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import readable
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import name_of_memory
-from kernelab.runtime.kernel.arguments import Reference, ordered, require_arguments_readable
+from kernelab.runtime.kernel.arguments import array_of, ordered, require_arguments_readable
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Groups, Pullback
 from kernelab.runtime.launch.call import bind
@@ -138,7 +138,7 @@ def trace_record(
     _require_precision(compare)
     k = _place_of(record, records)
     launch = None if k is None else records[k]
-    is_launch = isinstance(launch, LaunchRecord) and launch.call.space is None
+    is_launch = isinstance(launch, LaunchRecord) and launch.space is None
     reverse = getattr(launch, "pullback", None) if is_launch else None
     if k is None or not isinstance(launch, LaunchRecord) or not isinstance(reverse, Pullback):
         message = f"record {record} of this tape is not a launch on the CPU that has an adjoint"
@@ -165,7 +165,7 @@ def trace_record(
         rest = [(one, one.name.partition("[")[0]) for one in swept if one not in adjoint]
         primal = [replace(one, name=kept.get(name, one.name)) for one, name in rest if kept.get(name) != ""]
     else:
-        primal = way.watched(launch.kernel.program.unmerged, launch.call.parts_with(again))
+        primal = way.watched(launch.kernel.program.unmerged, launch.parts_with(again))
     if wide is not None:
         primal, adjoint = beside(primal, wide[0]), beside(adjoint, wide[1])
     lost = tuple(
@@ -191,8 +191,8 @@ def _arguments(record: LaunchRecord, again: Mapping[int, array] | None) -> list[
         message = f"`{record.kernel.name}` overwrites what it reads, and kept that in its own precision"
         hint = "leave out compare=, or write the results to another array than the one that is read"
         raise TapeError(Diagnostic(message, record.place.span, "compare", hint=hint))
-    arguments = [again.get(i, argument) for i, argument in enumerate(record.call.arguments)]
-    parts = zip(arguments, record.call.parts[1:], strict=True)
+    arguments = [again.get(i, argument) for i, argument in enumerate(record.arguments)]
+    parts = zip(arguments, record.parts[1:], strict=True)
     return [one if isinstance(one, array) else part for one, part in parts]
 
 
@@ -449,8 +449,7 @@ def _named(kernel: Kernel, arguments: Sequence[Any], bars: Mapping[int, array], 
     names = {kernel.plan.parameters[i].name: i for i in bars}
     if isinstance(key, str) and key in names:
         return [names[key]]
-    whole = [argument.array if isinstance(argument, Reference) else argument for argument in arguments]
-    positions = [i for i in bars if whole[i] is key]
+    positions = [i for i in bars if array_of(arguments[i]) is key]
     if not positions:
         called = f"`{key}`" if isinstance(key, str) else "what `adjoints` names"
         message = f"{called} is not a float argument of `{kernel.name}`"

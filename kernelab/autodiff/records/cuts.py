@@ -29,7 +29,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.array_attributes import Origin, origin_of
 from kernelab.runtime.context.recorder import Place, called, caller, name_of_memory
 from kernelab.runtime.host.struct_instances import Instance, traced_in
-from kernelab.runtime.kernel.arguments import Reference
+from kernelab.runtime.kernel.arguments import Reference, array_of
 from kernelab.runtime.memory.memory import Allocation
 
 # ------------------------------------------------------------------------------ no requires_grad between
@@ -116,9 +116,8 @@ def _uses(record: Record, source: array) -> bool:
     """Whether what a record computes depends on what it read."""
     if not isinstance(record, LaunchRecord):
         return True
-    plan, arguments = record.kernel.plan, record.call.arguments
-    used = (arguments[i] for i in (*plan.read, *plan.numbers))
-    return any(getattr(argument, "array", argument) is source for argument in used)
+    plan, arguments = record.kernel.plan, record.arguments
+    return any(array_of(arguments[i]) is source for i in (*plan.read, *plan.numbers))
 
 
 # ------------------------------------------------------------------------------ no adjoint
@@ -200,14 +199,14 @@ def warn_of_inputs_without_gradients(steps: Sequence[Step], live: Collection[int
         if not isinstance(record, LaunchRecord):
             continue
         for k in record.outline.passive:
-            argument = record.call.arguments[k]
+            argument = record.arguments[k]
             if isinstance(argument, array) and not argument.allocation.requires_grad:
                 argument.allocation.missing = partial(_why, record.kernel.name, record.place)
 
 
 def late_fields(record: LaunchRecord) -> Iterator[str]:
     """The fields of structs that were set to require gradients after they were launched as numbers."""
-    structs = iter(record.call.structs)
+    structs = iter(record.structs)
     position = 0
     for formal in record.kernel.plan.formals or ():
         struct = next(structs) if isinstance(formal.type, Struct | StructArray) else None
@@ -219,7 +218,7 @@ def late_fields(record: LaunchRecord) -> Iterator[str]:
 def _late_in(struct: Instance, record: LaunchRecord, first: int) -> Iterator[str]:
     traced = {id(elements) for elements in traced_in(struct)}
     for position, leaf in enumerate(struct._leaves() if traced else (), first):
-        was_number = not isinstance(record.call.arguments[position], array | Reference)
+        was_number = not isinstance(record.arguments[position], array | Reference)
         if id(leaf) in traced and was_number and record.would_reach_number(position):
             yield f"`{record.kernel.plan.parameters[position].name}`"
 

@@ -22,7 +22,7 @@ from kernelab.passes.access.access_regions import Box, Region
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import checksum, itemsize
 from kernelab.runtime.context.recorder import Place, called, caller, name_in_caller, name_of_memory, warn
-from kernelab.runtime.kernel.arguments import Reference
+from kernelab.runtime.kernel.arguments import array_of
 from kernelab.runtime.kernel.dispatch import may_keep
 from kernelab.runtime.launch.call import Call
 from kernelab.runtime.launch.footprint import box_and_whole, overwrites
@@ -65,8 +65,7 @@ class Reader:
 
     def affected(self) -> Sequence[array]:
         """The arrays whose gradients depend on the elements."""
-        arguments = [self.call.arguments[i] for i in self.reached]
-        return [argument.array if isinstance(argument, Reference) else argument for argument in arguments]
+        return [array_of(self.call.arguments[i]) for i in self.reached]
 
 
 Outcome = Literal["saved", "tainted", "refused"]

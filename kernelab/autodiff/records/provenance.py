@@ -24,7 +24,7 @@ from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, called, caller, warn
 from kernelab.runtime.host.struct_instances import Instance
-from kernelab.runtime.kernel.arguments import Reference
+from kernelab.runtime.kernel.arguments import array_of
 from kernelab.runtime.launch.call import Call
 from kernelab.runtime.memory.memory import Allocation, exposed_memory
 
@@ -151,9 +151,9 @@ class Provenance(Witness):
     def look_at_arguments(self, call: Call, record: int = 0) -> None:
         """Note the arrays that a launch is about to read and the host has filled in place."""
         for i in (*call.kernel.plan.floats, *call.kernel.plan.numbers):
-            argument = call.arguments[i]
-            if isinstance(argument, array | Reference):
-                self.look_again(argument if isinstance(argument, array) else argument.array, record)
+            elements = array_of(call.arguments[i])
+            if isinstance(elements, array):
+                self.look_again(elements, record)
         for i in call.kernel.plan.written if self.arrays else ():
             if self.is_made_by_host(call.arguments[i].allocation) and call.overwrites_all(i):
                 self.replaced(call.arguments[i], record)

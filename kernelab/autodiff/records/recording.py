@@ -172,7 +172,7 @@ class Recording(Witness, Recorder):
         """Watch what the adjoints of records read of a memory, where `target` is about to be overwritten."""
         new: list[Watch] = []
         for record in records:
-            pullback, arguments = record.outline.pullback, record.call.arguments
+            pullback, arguments = record.outline.pullback, record.arguments
             assert isinstance(pullback, Pullback)
             watched = {i for i, _ in record.snapshots} if record.snapshots else ()
             for i, region in pullback.needed:
@@ -183,12 +183,11 @@ class Recording(Witness, Recorder):
 
     def _watch(self, record: LaunchRecord, region: Region, new: list[Watch]) -> Watch:
         """The watch of the elements that a record needs; appended to `new` if there was none."""
-        call = record.call
-        elements = call.arguments[region.position]
+        elements = record.arguments[region.position]
         # There is one object for each type of arrays.
-        key: Hashable = elements.packed, id(elements.type), region, call.grid.packed
+        key: Hashable = elements.packed, id(elements.type), region, record.grid.packed
         if region.uses:
-            key = key, *[call.parts[1 + i] for i in region.uses]
+            key = key, *[record.parts[1 + i] for i in region.uses]
         watch = self._watches.get(key)
         if watch is None or watch.spent:
             reader = Reader(record.alone(), region, record.outline.reached, record.place, ref(record))

@@ -18,12 +18,11 @@ from kernelab.backend.cpu import vector_tier
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelTypeError, Related
-from kernelab.lang.types import bytes_of
 from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import packed_in
 from kernelab.runtime.context.recorder import Place
-from kernelab.runtime.kernel.arguments import Reference
+from kernelab.runtime.kernel.arguments import Reference, array_of, row_of_one
 from kernelab.runtime.kernel.dispatch import Culprit
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Groups, Positions, Program, Pullback
@@ -252,11 +251,6 @@ class LaunchRecord(Call, LaunchEntry):
     def __repr__(self) -> str:
         return f"<{self.title} at {self.place}>"
 
-    @property
-    def call(self) -> Call:
-        """The launch alone."""
-        return self
-
     def alone(self) -> Call:
         """The launch in an object of its own: a snapshot that held the record would make a circle."""
         return Call(self.kernel, self.grid, self.arguments, self.parts, self.structs, self.config)
@@ -346,27 +340,21 @@ class LaunchRecord(Call, LaunchEntry):
         return known[1]
 
     def _find_gathered(self, pullback: Pullback) -> "Launches | None":
-        call = self
         if self.residuals or self.outline.references:
             return None
-        if call.config is not DEFAULT_CONFIG or call.space is not None:
+        if self.config is not DEFAULT_CONFIG or self.space is not None:
             return None
         form, active = gathered_adjoint(pullback.adjoint), self.active
         memories = {elements.allocation for elements in active}
         if form is None or len(memories) < len(active) or not all(one.is_contiguous for one in active):
             return None
-        return form.launches(call.grid.extents, (*call.arguments, *active))
+        return form.launches(self.grid.extents, (*self.arguments, *active))
 
     def would_reach(self, primal: array) -> bool:
         plan, active = self.kernel.plan, getattr(self.pullback, "active", ())
         reading = {i: self.arguments[i] for i in (*plan.read, *plan.numbers)}
-        positions = [
-            i
-            for i, argument in reading.items()
-            if getattr(argument, "array", argument) is primal
-            or getattr(getattr(argument, "array", argument), "allocation", None) is primal.allocation
-        ]
-        return would_reach(self, positions, active)
+        memories = {i: getattr(array_of(argument), "allocation", None) for i, argument in reading.items()}
+        return would_reach(self, [i for i in reading if memories[i] is primal.allocation], active)
 
     def would_reach_number(self, position: int) -> bool:
         """Whether adjoints would flow to a number among the arguments, if an array stood for it."""
@@ -396,24 +384,24 @@ class LaunchRecord(Call, LaunchEntry):
         picked = pick(self.arguments)
         if not self.outline.references:
             return picked
-        return [argument.array if isinstance(argument, Reference) else argument for argument in picked]
+        return [array_of(argument) for argument in picked]
 
     def left(self) -> Arrays:
         """The arrays whose adjoints `pull` does not change where it is one of `leaving`, and clears else.
 
         Empty for small launches, and until the program for it is built.
         """
-        pullback, call = self.outline.pullback, self
-        if call.grid.threads < MANY or not isinstance(pullback, Pullback) or not pullback.cleared:
+        pullback = self.outline.pullback
+        if self.grid.threads < MANY or not isinstance(pullback, Pullback) or not pullback.cleared:
             return ()
         if self.outline.references or self.snapshots or self.residuals:
             return ()
-        if call.config is not DEFAULT_CONFIG or call.space is not None or pullback.adjoint.keeps:
+        if self.config is not DEFAULT_CONFIG or self.space is not None or pullback.adjoint.keeps:
             return ()
-        if 1 < len(pullback.adjoint.flat.threads) < len(call.grid.extents):  # threads share an element
+        if 1 < len(pullback.adjoint.flat.threads) < len(self.grid.extents):  # threads share an element
             return ()
-        memories = call.memories()
-        left = [call.arguments[i] for i in pullback.cleared]
+        memories = self.memories()
+        left = [self.arguments[i] for i in pullback.cleared]
         if any(memories.count(elements.allocation) > 1 for elements in left):
             return ()
         launches = self.gathered(pullback)
@@ -451,9 +439,9 @@ class LaunchRecord(Call, LaunchEntry):
 
         saved, adjoint = self.saved(), self.pullback.adjoint
         arguments = [saved.get(i, argument) for i, argument in enumerate(self.arguments)]
-        bars = [_bar(argument, adjoints) for argument in self.outline.pick_active(self.arguments)]
         parts = self.adjoint_parts(adjoints, saved)
-        run_on_copies(adjoint, adjoint.name, self.grid, [*arguments, *bars, *self.residuals], parts)
+        arguments += [*self.bars(adjoints), *self.residuals]
+        run_on_copies(adjoint, adjoint.name, self.grid, arguments, parts)
 
     def trace(self, adjoints: Adjoints) -> Culprit | None:
         """Run the adjoint again, to find where a value turned NaN or infinite; it adds to the adjoints."""
@@ -489,10 +477,8 @@ class LaunchRecord(Call, LaunchEntry):
 
 
 def _bar(argument: Any, adjoints: Adjoints) -> array:
-    if not isinstance(argument, Reference):
-        return adjoints.of(argument)
-    whole = adjoints.of(argument.array)
-    return array.over(whole.allocation, whole.offset, (1,), (bytes_of(whole.dtype),), whole.dtype)
+    bar = adjoints.of(array_of(argument))
+    return row_of_one(bar) if isinstance(argument, Reference) else bar
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from kernelab.runtime.context.garbage import as_the_user_has_it
 from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import leaves_of
-from kernelab.runtime.kernel.arguments import Reference
+from kernelab.runtime.kernel.arguments import array_of
 from kernelab.runtime.launch.call import Call
 from kernelab.runtime.memory.memory import Allocation, youngest
 from kernelab.settings import during
@@ -144,9 +144,8 @@ class Signature:
         self._written |= {call.arguments[i].allocation.serial for i in call.kernel.plan.written}
         self._add(f"{id(call.kernel)}".encode() + call.parts[0])
         for argument, part in zip(call.arguments, call.parts[1:], strict=True):
-            self._add(
-                part if not isinstance(argument, array | Reference) else self._layout(_array_of(argument))
-            )
+            elements = array_of(argument)
+            self._add(self._layout(elements) if isinstance(elements, array) else part)
         if self._also is not None:
             self._also.launch(call)
 
@@ -343,12 +342,9 @@ def read_by(call: Call) -> Iterator[array]:
     plan, effects, params = call.kernel.plan, call.kernel.effects, call.kernel.primal.params
     added_to = (i for i in plan.written if params[i] in effects.accumulates)
     for i in (*plan.read_in_text, *plan.numbers, *added_to):
-        if isinstance(call.arguments[i], array | Reference):
-            yield _array_of(call.arguments[i])
-
-
-def _array_of(argument: array | Reference) -> array:
-    return argument.array if isinstance(argument, Reference) else argument
+        elements = array_of(call.arguments[i])
+        if isinstance(elements, array):
+            yield elements
 
 
 # ------------------------------------------------------------------------------ the second run

@@ -89,19 +89,19 @@ def _culprit(record: LaunchRecord) -> Culprit | None:
     """The place in a launch where a value became NaN or infinite; None if none did or inputs are lost."""
     arguments = as_launched(record)
     if arguments is not None:
-        return record.call.trace_primal(arguments)
+        return record.trace_primal(arguments)
     again = record.pullback.again if isinstance(record.pullback, Pullback) else None
     if again is None:
         return None
     arguments = as_launched(record, again)
-    return None if arguments is None else record.call.trace_again(again.tracing, record.residuals, arguments)
+    return None if arguments is None else record.trace_again(again.tracing, record.residuals, arguments)
 
 
 def _is_current(record: LaunchRecord, elements: array) -> bool:
     """Whether an array still holds what a launch left in it."""
     versions = zip(record.kernel.plan.arrays, record.versions, strict=True)
     return any(
-        record.call.arguments[i].allocation is elements.allocation and elements.allocation.version == version
+        record.arguments[i].allocation is elements.allocation and elements.allocation.version == version
         for i, version in versions
     )
 
@@ -111,7 +111,7 @@ def lost_inputs(record: LaunchRecord, again: Program | None = None) -> Iterator[
 
     What `again` reads the launch has not changed itself.
     """
-    plan, arguments = record.kernel.plan, record.call.arguments
+    plan, arguments = record.kernel.plan, record.arguments
     saved = {i for i, watch in record.snapshots if watch.saved is not None}
     # Of a struct, one field may have been overwritten, and memory has one version for all of them.
     spent = {i for i, watch in record.snapshots if watch.spent}
@@ -137,7 +137,7 @@ def _with_copies(record: LaunchRecord, inputs: Mapping[int, array], reads: Itera
 
     What is only added to starts from zero: what it was added to is not known any more.
     """
-    plan, arguments = record.kernel.plan, record.call.arguments
+    plan, arguments = record.kernel.plan, record.arguments
     read = {arguments[i].allocation for i in reads if i not in inputs}
     written = {arguments[i].allocation for i in plan.written}
     copies = {one: duplicate_of(one) if one in read else zeros_like_memory(one) for one in written}

@@ -164,7 +164,7 @@ class Measurement:
     def _loops(self, record: Record, adjoints: Adjoints) -> Iterator[tuple[tuple[Span, int], float]]:
         if not isinstance(record, LaunchRecord) or not isinstance(record.pullback, Pullback):
             return
-        if record.call.space is not None or record.grid.threads > MOST_THREADS:
+        if record.space is not None or record.grid.threads > MOST_THREADS:
             return
         adjoint = record.pullback.adjoint.flat
         if not has_measurable_loops(adjoint):
@@ -222,7 +222,7 @@ def profile_of(records: Sequence[Record], seeds: Seeds) -> Profile:
 
 
 def _arrays(record: LaunchRecord) -> Iterator[array]:
-    plan, arguments = record.kernel.plan, record.call.arguments
+    plan, arguments = record.kernel.plan, record.arguments
     yield from (arguments[i] for i in (*plan.read, *plan.written))
 
 
@@ -242,14 +242,13 @@ def _timing(seconds: dict[str, float]) -> Puller:
 
 def _forward(record: LaunchRecord, cache: dict[object, float]) -> float:
     """The seconds of a launch, the best of three; measured once for launches on arrays of the same shapes."""
-    call = record.call
     shapes = tuple((one.shape, str(one.dtype)) for one in _arrays(record))
-    key = record.kernel, call.grid.packed, shapes
+    key = record.kernel, record.grid.packed, shapes
     if key not in cache:
         program = record.kernel.program
-        copies = copies_of(program, call.arguments)
-        slots = b"".join(with_copies(program, call.arguments, call.parts, copies))
-        run = program.entry_for(call.arguments)
+        copies = copies_of(program, record.arguments)
+        slots = b"".join(with_copies(program, record.arguments, record.parts, copies))
+        run = program.entry_for(record.arguments)
         times = []
         for _ in range(3):
             synchronize()

@@ -472,7 +472,7 @@ class Tape(Observed, Habits, Displayed):
 
         Raises KernelKeyError, which says how to ask for it, where there is none.
         """
-        structs = [struct for record in self.launches for struct in record.call.structs]
+        structs = [struct for record in self.launches for struct in record.structs]
         pairs = ((primal, primal.grad) for primal in (*self._arrays(), *structs))
         return Gradients((primal, gradient) for primal, gradient in pairs if gradient is not None)
 

@@ -37,7 +37,7 @@ from kernelab.errors import Diagnostic, GradientError, Related, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.transfers import device_add, device_copy
-from kernelab.runtime.context.conversion import HostArray, itemsize
+from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.recorder import (
     ENTERED,
     IN_RULE,
@@ -52,7 +52,7 @@ from kernelab.runtime.context.recorder import (
 )
 from kernelab.runtime.host.create import array
 from kernelab.runtime.host.structarray import leaves_of
-from kernelab.runtime.kernel.arguments import Reference, require_arguments_readable
+from kernelab.runtime.kernel.arguments import Reference, array_of, require_arguments_readable, row_of_one
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.launch.call import Call, will_write
 from kernelab.runtime.launch.footprint import grid_of
@@ -380,7 +380,7 @@ def _warn_of_arguments(host: Provenance, call: Call) -> None:
     title, place = f"the launch of `{call.kernel.name}`", caller()
     plan = call.kernel.plan
     for i, argument in enumerate(call.arguments):
-        elements = argument.array if isinstance(argument, Reference) else argument
+        elements = array_of(argument)
         if isinstance(elements, array):
             is_float = i in plan.floats or i in plan.numbers
             writes = host.arrays.get(elements.allocation, [])[-1:] if is_float else []
@@ -400,8 +400,7 @@ def _argument(argument: Any, packed: bytes) -> Argument:
     if argument.__class__ is array:
         return argument
     if isinstance(argument, Reference):
-        whole = argument.array
-        return array.over(whole.allocation, whole.offset, (1,), (itemsize(whole.dtype),), whole.dtype)
+        return row_of_one(argument.array)
     return argument if isinstance(argument, array) else packed
 
 

@@ -33,7 +33,7 @@ from kernelab.lang.types import (
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.exchange import is_outside
 from kernelab.runtime.array.transfers import require_readable, unreadable
-from kernelab.runtime.context.conversion import HostArray, array_type, described, scalar_of_dtype
+from kernelab.runtime.context.conversion import HostArray, array_type, described, itemsize, scalar_of_dtype
 from kernelab.runtime.host.create import from_other
 from kernelab.runtime.kernel.loading import Constants
 from kernelab.runtime.memory.device import CPU
@@ -60,22 +60,30 @@ class Reference:
     array: array
 
 
+def array_of(argument: Any) -> Any:
+    """The array that an argument of a launch is, or that stands for it; any other argument itself."""
+    return argument.array if isinstance(argument, Reference) else argument
+
+
+def row_of_one(single: array) -> array:
+    """A one-element array of any number of dimensions as one of a single dimension."""
+    return array.over(single.allocation, single.offset, (1,), (itemsize(single.dtype),), single.dtype)
+
+
 def require_arguments_readable(arguments: Sequence[Any]) -> None:
     """Raise GradientError where an array among the arguments of a launch differs between lanes."""
-    for elements in _arrays(arguments):
+    for elements in arrays_in(arguments):
         require_readable(elements)
 
 
 def hold_values(arguments: Sequence[Any]) -> bool:
     """Whether no array among the arguments of a launch differs between lanes."""
-    return all(unreadable(elements) is None for elements in _arrays(arguments))
+    return all(unreadable(elements) is None for elements in arrays_in(arguments))
 
 
-def _arrays(arguments: Sequence[Any]) -> Iterator[array]:
-    for argument in arguments:
-        value = argument.array if isinstance(argument, Reference) else argument
-        if isinstance(value, array):
-            yield value
+def arrays_in(arguments: Sequence[Any]) -> Iterator[array]:
+    """The arrays among the arguments of a launch, and those that stand for numbers."""
+    return (value for value in map(array_of, arguments) if isinstance(value, array))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,7 @@ from typing import Any, Protocol
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LaunchConfig
 from kernelab.data_classes import dataclass
 from kernelab.runtime.array.array import Gathered, array
-from kernelab.runtime.kernel.arguments import (
-    Parameter,
-    wrong_count,
-)
+from kernelab.runtime.kernel.arguments import Parameter, arrays_in, wrong_count
 from kernelab.runtime.kernel.dispatch import Culprit, Tracing
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Groups, Positions, Program, Pullback
@@ -95,7 +92,7 @@ class Call:
     def overwrites_all(self, position: int) -> bool:
         """Whether each element of an array is stored to, and none is read."""
         target = self.arguments[position]
-        given = [getattr(getattr(one, "array", one), "allocation", None) for one in self.arguments]
+        given = [elements.allocation for elements in arrays_in(self.arguments)]
         is_read = position in self.kernel.plan.read_in_text or given.count(target.allocation) > 1
         whole = target.shape == self.grid.extents
         return whole and not is_read and self.kernel.program.stores_own(position)

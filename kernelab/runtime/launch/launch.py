@@ -25,6 +25,8 @@ from kernelab.runtime.context.recorder import ENTERED, RECORDER, caller, notify_
 from kernelab.runtime.kernel.arguments import (
     Parameter,
     Reference,
+    array_of,
+    arrays_in,
     hold_values,
     ordered,
     require_arguments_readable,
@@ -287,8 +289,7 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
     if pullback.residuals:
         message = f"`{kernel.name}` overwrites values that its adjoint needs, so its adjoint cannot run alone"
         raise LaunchError(Diagnostic(message, kernel.span, "residual", hint="launch it under a Tape"))
-    given = (a.array if isinstance(a, Reference) else a for a in arguments)
-    primals = [a for a in given if isinstance(a, array)]
+    primals = [*arrays_in(arguments)]
     if ENTERED:
         notify_outside_use([*primals, *bars.values()])
     recorder = RECORDER.get()
@@ -316,7 +317,7 @@ def _bars(kernel: Kernel, arguments: list[Any], adjoints: list[Any]) -> dict[int
     parameters = kernel.plan.parameters
     for i, (parameter, argument, bar) in enumerate(zip(parameters, arguments, adjoints, strict=True)):
         if bar is None:
-            primal = argument.array if isinstance(argument, Reference) else argument
+            primal = array_of(argument)
             bar = primal.grad if isinstance(primal, array) and primal.requires_grad else None
         # Callers may pass some number for a parameter that has no adjoint.
         type = parameter.type if isinstance(parameter.type, Array) else Array(parameter.type, 1)

@@ -222,11 +222,10 @@ def _answers_thread(digest: Digest, number: int, thread: int) -> Node:
     tape, record = digest.tape(), _record_of(digest, number)
     if tape is None or not isinstance(record, LaunchRecord):
         return words(GONE)
-    call = record.call
     try:
         if tape.last_cotangents is not None and isinstance(record.pullback, Pullback):
             return thread_view(trace_record(tape, record, thread))
-        run = trace_thread(call.kernel.by_leaves, thread, call.grid.extents, call.arguments)
+        run = trace_thread(record.kernel.by_leaves, thread, record.grid.extents, record.arguments)
     except KernelError as error:
         return words(str(error))
     return Below((words(Run(NOW, "dim")), thread_view(run)))

@@ -175,7 +175,7 @@ class Digest:
         """The number of what a record does.  The tape holds its arrays, so their identities stay theirs."""
         place = record.place
         if isinstance(record, LaunchRecord):
-            arrays = [id(record.call.arguments[i]) for i in record.kernel.plan.arrays]
+            arrays = [id(record.arguments[i]) for i in record.kernel.plan.arrays]
             key: Hashable = (record.kernel, record.grid.packed, place.filename, place.line, *arrays)
         else:
             arrays = [id(one) for one in (*record.read, *record.written)]
@@ -369,7 +369,7 @@ def _sides(record: Record) -> tuple[list[tuple[str, array]], list[tuple[str, arr
     """The arrays that a record reads, and those that it writes, each with the parameter that takes it."""
     if not isinstance(record, LaunchRecord):
         return [("", one) for one in record.read], [("", one) for one in record.written]
-    plan, arguments = record.kernel.plan, record.call.arguments
+    plan, arguments = record.kernel.plan, record.arguments
     names = [parameter.name for parameter in plan.parameters]
     read = [(names[i], arguments[i]) for i in plan.read]
     read += [(names[i], arguments[i].array) for i in plan.numbers if isinstance(arguments[i], Reference)]
