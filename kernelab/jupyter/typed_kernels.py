@@ -161,19 +161,12 @@ def _fix(cell: CellText, fix: Fix) -> dict[str, Any]:
 def typed(cell: CellText, names: Mapping[str, Any]) -> tuple[Checked, list[Kernel]]:
     """The diagnostics of a cell, and its kernels in order; functions that nobody calls stand for theirs."""
     result = checked(cell, names)
-    kernels = [_kernel(one) for one in result.definitions.values() if isinstance(one, KernelDefinition)]
-    functions = uncalled(
-        (one for one in result.definitions.values() if isinstance(one, UserFunction)), kernels
-    )
+    every = result.definitions.values()
+    kernels = [Kernel.of(one.name, one) for one in every if isinstance(one, KernelDefinition)]
+    functions = uncalled((one for one in every if isinstance(one, UserFunction)), kernels)
     stated = (stated_kernel(function) for function in functions)
     kernels += [kernel for kernel in stated if isinstance(kernel, Kernel)]
     return result, sorted(kernels, key=lambda kernel: kernel.span.line)
-
-
-def _kernel(definition: KernelDefinition) -> Kernel:
-    kernel = Kernel.of(definition.name, lambda: definition)
-    kernel.definition = definition
-    return kernel
 
 
 # ----------------------------------------------------------------------------------------------------- forms

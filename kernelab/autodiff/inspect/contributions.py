@@ -218,10 +218,7 @@ def _by_use(kernel: Kernel) -> Kernel:
     """The kernel with its floats in arrays of one element that are read where they are used."""
     function = _ReadsByUse.function_of(kernel.laid_out)
     signature = tuple(Formal(param.hint, param.type, param.span) for param in function.params)
-    definition = replace(kernel.definition, function=function, signature=signature)
-    result = Kernel.of(kernel.name, lambda: definition)
-    result.definition = definition
-    return result
+    return Kernel.of(kernel.name, replace(kernel.definition, function=function, signature=signature))
 
 
 class _ReadsByUse(Copier):

@@ -73,10 +73,10 @@ class Kernel(KernelHints, Displayed):
         self._decorate(func, names, {**chosen, "name": key})
 
     @classmethod
-    def of(cls, name: str, load: Callable[[], Loaded]) -> Self:
-        """The kernel whose definition `load` gives when it is first needed."""
+    def of(cls, name: str, definition: Loaded) -> Self:
+        """The kernel of a definition, under a name."""
         kernel = cls.__new__(cls)
-        kernel._begin(name, load)
+        kernel._begin(name, lambda: definition)
         return kernel
 
     @classmethod
@@ -196,8 +196,7 @@ class Kernel(KernelHints, Displayed):
         assert isinstance(self.loaded, GenericKernel)
         definition = self.loaded.instantiate(types)
         if definition not in self._instances:
-            self._instances[definition] = kernel = Kernel.of(self.name, lambda: definition)
-            kernel.definition = definition
+            self._instances[definition] = kernel = Kernel.of(self.name, definition)
             kernel.origin = Part(Kernel.instance, (self, tuple(types)))
         return self._instances[definition]
 
@@ -403,7 +402,7 @@ class Kernel(KernelHints, Displayed):
 
     def _like(self, program: Program) -> "Kernel":
         """The kernel with another program, launched with the leaves of its structs as arguments."""
-        kernel = Kernel.of(self.name, lambda: self.definition)
+        kernel = Kernel.of(self.name, self.definition)
         kernel._by_leaves = True
         kernel.program = program
         return kernel

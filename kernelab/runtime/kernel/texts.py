@@ -34,12 +34,29 @@ from kernelab.runtime.kernel.pickling import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class Compiled:
-    """The result of compiling a text: its kernels and functions, and what the frontend found besides."""
+    """A text and what was made of it: its kernels and functions, and what the frontend found besides.
 
+    It pickles as text with the names that it takes from around it.
+    """
+
+    source: Source
+    options: Mapping[str, Any]
     definitions: dict[str, "Made"]
     lowered: Lowered
+    token: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        source, every = self.source, self.definitions.values()
+        functions = [value for value in every if isinstance(value, UserFunction)]
+        require_own_rules(member for function in functions for member in function.members)
+        constants = [one for function in functions for one in function.constants.values()]
+        for value in every:
+            constants += value.constants if isinstance(value, Kernel) else ()
+        names = captured(parse(source), self.lowered.named, constants, f"the text of {source.label}")
+        text = (source.text, source.label, source.first_line)
+        return _again, (version(), token_of(self), text, names, {**self.options})
 
 
 def compile(
@@ -75,52 +92,27 @@ def compile_source(source: Source, namespace: Mapping[str, Any] | None = None, *
 
     `options` are those of the `kernel` decorator, for every kernel of the text.
     """
-    return _compiled(source, {} if namespace is None else namespace, options).compiled
-
-
-def _compiled(source: Source, names: Mapping[str, Any], options: Mapping[str, Any]) -> "Cell":
-    lowered = lower_source(source, names)
+    lowered = lower_source(source, {} if namespace is None else namespace)
     definitions = {name: _loaded(definition, options) for name, definition in lowered.definitions.items()}
-    cell = Cell(source, options, Compiled(definitions, lowered))
+    compiled = Compiled(source, options, definitions, lowered)
     for name, value in definitions.items():
         if not isinstance(value, type):
-            value.origin = Part(_member, (cell, name))
-    return cell
+            value.origin = Part(_member, (compiled, name))
+    return compiled
 
 
-@dataclass(eq=False)
-class Cell:
-    """A text and what was made of it: it pickles as text with the names that it takes from around it."""
-
-    source: Source
-    options: Mapping[str, Any]
-    compiled: Compiled
-    token: str | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        source, every = self.source, self.compiled.definitions.values()
-        functions = [value for value in every if isinstance(value, UserFunction)]
-        require_own_rules(member for function in functions for member in function.members)
-        constants = [one for function in functions for one in function.constants.values()]
-        for value in every:
-            constants += value.constants if isinstance(value, Kernel) else ()
-        names = captured(parse(source), self.compiled.lowered.named, constants, f"the text of {source.label}")
-        text = (source.text, source.label, source.first_line)
-        return _cell, (version(), token_of(self), text, names, {**self.options})
-
-
-def _cell(
+def _again(
     there: str, token: str, text: tuple[str, str, int], names: Mapping[str, Any], options: Mapping[str, Any]
-) -> Cell:
+) -> Compiled:
     require_version(there, f"the text of {text[1]}")
-    cell: Cell = by_token(token, lambda: _compiled(Source(*text), names, options))
-    return cell
+    compiled: Compiled = by_token(token, lambda: compile_source(Source(*text), names, **options))
+    return compiled
 
 
-def _member(cell: Cell, name: str) -> "Made":
-    if name not in cell.compiled.definitions:
-        cell.compiled.lowered.raise_errors()
-    return cell.compiled.definitions[name]
+def _member(compiled: Compiled, name: str) -> "Made":
+    if name not in compiled.definitions:
+        compiled.lowered.raise_errors()
+    return compiled.definitions[name]
 
 
 def kernels_of(text: str, label: str, names: Mapping[str, Any] | None = None) -> dict[str, Kernel]:
@@ -144,10 +136,7 @@ def _loaded(definition: Definition, options: Mapping[str, Any]) -> Made:
         return class_of(definition.struct)
     if isinstance(definition, GenericKernel):
         definition.options |= options
-        return Kernel.of(definition.name, lambda: definition)
+        return Kernel.of(definition.name, definition)
     if not isinstance(definition, KernelDefinition):
         return definition
-    chosen = replace(definition, options={**definition.options, **options})
-    kernel = Kernel.of(chosen.name, lambda: chosen)
-    kernel.definition = chosen
-    return kernel
+    return Kernel.of(definition.name, replace(definition, options={**definition.options, **options}))

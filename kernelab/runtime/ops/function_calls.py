@@ -83,8 +83,7 @@ def kernel_of(function: UserFunction, types: Sequence[Any]) -> Kernel:
     if kernel is None:
         with mistakes_raised():
             definition = one_thread(function, key)
-        kernel = function.kernels[key] = Kernel.of(function.name, lambda: definition)
-        kernel.definition = definition
+        kernel = function.kernels[key] = Kernel.of(function.name, definition)
     return kernel
 
 
