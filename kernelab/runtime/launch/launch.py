@@ -14,7 +14,7 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.backend.cpu.cpu_backend import OFTEN
-from kernelab.backend.cuda.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG, config_of
+from kernelab.backend.cuda.launch_config import BLOCK, LAUNCH_CONFIG, config_of
 from kernelab.data_classes import replace
 from kernelab.errors import Diagnostic, LaunchError, counted
 from kernelab.guidance.bad_calls import explains_bad_calls, no_argument, show_signature
@@ -102,45 +102,29 @@ def launch(
         raise no_grid(kernel, [*inputs, *outputs])
     if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS or adjoint:
         require_lists(inputs=inputs, outputs=outputs, adj_inputs=adj_inputs, adj_outputs=adj_outputs)
-    arguments = [*inputs, *outputs]
+    arguments, adjoints = [*inputs, *outputs], [*adj_inputs, *adj_outputs]
     if len(arguments) != kernel.arity or record_cmd:
         arguments = ordered(kernel.loaded, arguments, {})
         if record_cmd:
-            config, adjoints = config_of(block_dim, max_blocks), [*adj_inputs, *adj_outputs]
+            config = config_of(block_dim, max_blocks)
             return Launch(kernel, device, dim, arguments, config, adjoint, adjoints, record_tape)
         kernel = kernel.of_arguments(arguments)
     if usual:
         run(kernel, dim, arguments, record_tape)
         return None
-    adjoints = [*adj_inputs, *adj_outputs]
     config = config_of(block_dim, max_blocks)
-    if config is DEFAULT_CONFIG and stream is None:
-        _start(kernel, dim, arguments, device, adjoint, record_tape, adjoints)
-        return None
     device = device if stream is None else stream_of(stream).device
     with configured(config), flowing(stream):
-        _start(kernel, dim, arguments, device, adjoint, record_tape, adjoints)
+        if device is not None:
+            _require_place(kernel, get_device(device), arguments)
+        if adjoint:
+            launch_adjoint(kernel, dim, arguments, adjoints)
+        else:
+            run(kernel, dim, arguments, record_tape)
     return None
 
 
 show_signature(launch, launch, ("unknown",))
-
-
-def _start(
-    kernel: Kernel,
-    dim: int | Sequence[int],
-    arguments: list[Any],
-    device: Device | str | None,
-    adjoint: bool,
-    record_tape: bool,
-    adjoints: list[Any],
-) -> None:
-    if device is not None:
-        _require_place(kernel, get_device(device), arguments)
-    if adjoint:
-        launch_adjoint(kernel, dim, arguments, adjoints)
-    else:
-        run(kernel, dim, arguments, record_tape)
 
 
 @hooks.run.provide
