@@ -41,7 +41,6 @@ from kernelab.runtime.memory.dlpack import (
     Described,
     capsule_of,
     described_as_brain,
-    is_brain,
     taken,
 )
 from kernelab.runtime.memory.memory import Allocation, MemorySpace, point_at
@@ -472,33 +471,6 @@ def _exchanged(values: Any) -> Iterator[Exchange]:
     elif isinstance(values, list | tuple | dict):
         for value in values.values() if isinstance(values, dict) else values:
             yield from _exchanged(value)
-
-
-class Capsule:
-    """A DLPack capsule as an array that hands it over; NumPy looks inside for the device that it is on."""
-
-    def __init__(self, capsule: Any) -> None:
-        self._capsule = capsule
-        self.dtype = "bfloat16" if is_brain(capsule) else ""
-
-    def __dlpack__(self, **_: Any) -> Any:
-        return self._capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return CPU, 0
-
-
-class Bits:
-    """Brain floats of another library as an array of their bits, in the DLPack that NumPy asks for."""
-
-    def __init__(self, source: Any) -> None:
-        self._source = source
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return described_as_brain(self._source.__dlpack__(**options), brain=False)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return CPU, 0
 
 
 Layout = tuple[tuple[int, ...], tuple[int, ...]]

@@ -16,7 +16,7 @@ from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, bfloat16, is_dif
 from kernelab.runtime.array.array import array as array
 from kernelab.runtime.array.array import duplicate, require_array, struct_named
 from kernelab.runtime.array.array_attributes import Ranked
-from kernelab.runtime.array.exchange import Bits, Capsule, from_capsule
+from kernelab.runtime.array.exchange import from_capsule
 from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.array.transfers import allocate_on, laid_out, put, transfer
 from kernelab.runtime.context.conversion import (
@@ -31,7 +31,7 @@ from kernelab.runtime.context.conversion import (
 from kernelab.runtime.context.recorder import made_from_host
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.dlpack import CPU as DLPACK_CPU
-from kernelab.runtime.memory.dlpack import CUDA, MANAGED, is_brain, is_of_the_cpu
+from kernelab.runtime.memory.dlpack import CUDA, MANAGED, Bits, Capsule, is_brain, is_of_the_cpu
 from kernelab.runtime.memory.torch_versions import count_writes
 from kernelab.runtime.memory.unwritten import begin
 

@@ -1,4 +1,4 @@
-"""DLPack capsules for device memory: export to other libraries, import from them.
+"""DLPack capsules: of device memory, both ways, and of the CPU's as NumPy takes them.
 
 NumPy speaks DLPack for the memory of the CPU; of a device it knows nothing.  The layout is that of DLPack's
 header, version 0, and of brain floats also version 1: strides and offsets there count elements.  Knows
@@ -194,3 +194,30 @@ def _scalar(tensor: _Tensor) -> Scalar:
     message = f"there is no type for DLPack's numbers of kind {tensor.code} with {tensor.bits} bits"
     lanes = f", {tensor.lanes} together" if tensor.lanes != 1 else ""
     raise KernelTypeError(Diagnostic(message + lanes, code="dlpack", hint="convert them on the other side"))
+
+
+class Capsule:
+    """A DLPack capsule as an array that hands it over; NumPy looks inside for the device that it is on."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+        self.dtype = "bfloat16" if is_brain(capsule) else ""
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU, 0
+
+
+class Bits:
+    """Brain floats of another library as an array of their bits, in the DLPack that NumPy asks for."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return described_as_brain(self._source.__dlpack__(**options), brain=False)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU, 0
