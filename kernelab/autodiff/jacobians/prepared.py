@@ -93,13 +93,11 @@ def prepared(subject: Subject, i: int, j: int, seeds: Values) -> PreparedTangent
         wide |= more
     if tangent.is_opaque or count + active.index(target) not in wide:
         return None
-    laned = with_lanes(tangent, subject.grid, tuple(sorted(wide)), len(seeds))
+    laned, grid, numbers = with_lanes(tangent, subject.grid, tuple(sorted(wide)), len(seeds))
     elements = subject.sources[i].elements
     dots = fresh((len(seeds), *elements.shape), elements.dtype)
     dots.host()[...] = seeds.reshape(dots.host().shape)
-    return PreparedTangents(
-        kernel, laned.program, laned.grid, laned.numbers, program.changed, active, wide, source, target, dots
-    )
+    return PreparedTangents(kernel, laned, grid, numbers, program.changed, active, wide, source, target, dots)
 
 
 def _position(subject: Subject, elements: array) -> int:

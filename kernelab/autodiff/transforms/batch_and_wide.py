@@ -18,7 +18,6 @@ from kernelab.autodiff.transforms.forward_and_reverse import LevelSnapshot
 from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.levels import Level, within
 from kernelab.backend.common.backends import Failed, thread_text
-from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, GradientError, KernelError, name_of
 from kernelab.lang.types import Array, Scalar, Type, Value, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
@@ -150,9 +149,10 @@ class Batch(Level):
             self._one_by_one(program, grid, arguments, wide)
             return
         parts = [self._lanes_of(i in wide, a) for i, a in enumerate(arguments)]
-        laned = with_lanes(program, grid, wide, self.lanes, self.before if distinct else None)
+        before = self.before if distinct else None
+        laned, every, numbers = with_lanes(program, grid, wide, self.lanes, before)
         try:
-            self.parent.run(laned.program, laned.grid, [*parts, *laned.numbers])
+            self.parent.run(laned, every, [*parts, *numbers])
         except KernelError as error:
             raise _in_itslane_of(error, program, grid, {program.flat.params[i].hint for i in wide}) from None
 
@@ -310,19 +310,13 @@ def with_first_at(elements: array, axis: int) -> array:
     return elements.transpose(order)
 
 
-@dataclass(frozen=True, slots=True)
-class Laned:
-    """A program for many lanes, its grid, and the numbers that are its last arguments."""
-
-    program: Program
-    grid: Extents
-    numbers: tuple[bytes, ...]
-
-
 def with_lanes(
     program: Program, grid: Extents, wide: Positions, lanes: int, before: int | None = None
-) -> Laned:
-    """The program with an axis for lanes at `wide`; each lane draws its own numbers if `before` is given."""
+) -> tuple[Program, Extents, tuple[bytes, ...]]:
+    """The program with an axis for lanes at `wide`, its grid, and the numbers that are its last arguments.
+
+    Each lane draws its own numbers if `before` is given.
+    """
     threads = int(np.prod(grid, dtype=np.int64))
     extents = _unpacked(program, grid, threads)
     batched = program.batched(wide, len(extents), before is not None)
@@ -330,7 +324,7 @@ def with_lanes(
     first, rest = (lanes,), extents
     if len(extents) == 4:
         first, rest = (lanes * extents[0],), extents[1:]
-    return Laned(batched, (*first, *rest), tuple(struct.pack("=q", number) for number in numbers))
+    return batched, (*first, *rest), tuple(struct.pack("=q", number) for number in numbers)
 
 
 def _unpacked(program: Program, grid: Extents, threads: int) -> Extents:
