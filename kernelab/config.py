@@ -22,6 +22,8 @@ deterministic                   sums on a CUDA device come out the same to the l
 quick_builds                    a kernel for a CUDA device is first built with little optimisation, and again
                                 with all of it in the background; then launches run that, with the same
                                 results.  False builds it once, which takes longer before the first launch
+idle_builds                     kernels of a %%kernel cell, and their adjoints, are built while a notebook
+                                waits for the next cell.  False, or live_tapes = False, leaves it to launches
 vector_code                     large launches on the CPU run 8 or 16 threads at a time: + - * / and sqrt give
                                 the same to the last bit, other functions of float32 are within 4 units in
                                 the last place, and sums are taken in another order
@@ -107,6 +109,7 @@ class _Config(ModuleType):
         check_races: bool
         deterministic: bool
         quick_builds: bool
+        idle_builds: bool
         vector_code: bool
         threads: int | None
         print_launches: bool

@@ -37,6 +37,7 @@ class Settings:
     check_races: bool = False
     deterministic: bool = False
     quick_builds: bool = True
+    idle_builds: bool = True
     vector_code: bool = True
     threads: int | None = None
     print_launches: bool = False

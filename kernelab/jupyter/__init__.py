@@ -58,6 +58,8 @@ class Extension:
         self.shell.inspector.mime_hooks = {**HOOKS, **self.hooks_before}
         self.shell.events.register("pre_run_cell", self.begin)
         self.shell.events.register("post_run_cell", self.look)
+        self.shell.events.register("pre_run_cell", self.magics.builds.stop)
+        self.shell.events.register("post_run_cell", self.magics.builds.start)
         self.begin()
         warnings.formatwarning = self.format
 
@@ -74,6 +76,9 @@ class Extension:
         self.shell.inspector.mime_hooks = self.hooks_before
         self.shell.events.unregister("pre_run_cell", self.begin)
         self.shell.events.unregister("post_run_cell", self.look)
+        self.magics.builds.stop()
+        self.shell.events.unregister("pre_run_cell", self.magics.builds.stop)
+        self.shell.events.unregister("post_run_cell", self.magics.builds.start)
         interrupts.leave_notebook()
         if warnings.formatwarning == self.format:
             warnings.formatwarning = self.format_before

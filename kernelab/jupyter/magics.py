@@ -13,6 +13,7 @@ import re
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import chain
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -28,13 +29,14 @@ from kernelab.frontend.definitions.definitions import CHECKS
 from kernelab.frontend.meaning.name_lookup import sound
 from kernelab.frontend.meaning.syntax_trees import module_of
 from kernelab.jupyter.after_cell import Rules
+from kernelab.jupyter.idle_builds import IdleBuilds, derived
 from kernelab.lang.ir import Call, Function, walk
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.texts import Compiled, compile_source
 from kernelab.runtime.memory.device import get_device
 from kernelab.runtime.ops.function_calls import stated_kernel
 from kernelab.views.kernel.code_view import DEFAULT, PANES
-from kernelab.views.kernel.kernel_facts import differentiable, function_view, refusal, view
+from kernelab.views.kernel.kernel_facts import function_view, view
 from kernelab.views.pages.display import View, warning_lines
 from kernelab.warp.names import OPTIONS as IDLE
 from kernelab.warp.names import UNUSED
@@ -154,6 +156,7 @@ class KernelMagics(Magics):
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
         self.rules = Rules()
+        self.builds = IdleBuilds(shell)
 
     @magic_arguments(name="%kernel")
     @argument(
@@ -205,14 +208,16 @@ class KernelMagics(Magics):
         choices: dict[str, Any] = {"enable_backward": False} if options.no_backward else {}
         choices |= {"check": options.check} if options.check else {}
         compiled = compile_cell(self.shell, *running_cell(self.shell, line, cell), choices)
-        every = (one for one in compiled.definitions.values() if isinstance(one, Kernel))
-        kernels = [kernel for kernel in every if not kernel.is_generic]
+        named = {name: one for name, one in compiled.definitions.items() if isinstance(one, Kernel)}
+        kernels = [kernel for kernel in named.values() if not kernel.is_generic]
         tell(without_effect(options))
         if options.no_check:
             for kernel in [*kernels, *self.rules.kernels(sound(self.shell.user_ns))]:
                 leave_unchecked(kernel.laid_out)
         if options.device is not None and get_device(options.device).is_cpu:
-            build(kernels)
+            for program in chain.from_iterable((kernel.program, *derived(kernel)) for kernel in kernels):
+                _ = program.entry
+        self.builds.add({name: kernel for name, kernel in named.items() if not kernel.is_generic})
         if not options.quiet and options.show:
             for kernel in kernels:
                 display(View(view(kernel, options.show)))
@@ -270,18 +275,6 @@ def compile_cell(
     shell.user_ns.update(compiled.lowered.assigned | compiled.definitions)
     tell(compiled.lowered.diagnostics)
     return compiled
-
-
-def build(kernels: Iterable[Kernel]) -> None:
-    """Make the machine code that a launch, a recorded launch and its adjoint need, before they need it."""
-    for kernel in kernels:
-        active = differentiable(kernel)
-        programs = [kernel.program]
-        if active and not refusal(kernel):
-            pullback = kernel.program.pullback(kernel.positions(active))
-            programs += [pullback.primal, pullback.adjoint]
-        for program in programs:
-            _ = program.entry
 
 
 def tell(diagnostics: Sequence[Diagnostic]) -> None:

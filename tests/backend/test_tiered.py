@@ -122,6 +122,20 @@ def test_better_builds_begin_when_nobody_waits_for_one() -> None:
     assert pending.result() == b"code"
 
 
+def test_who_needs_a_build_that_has_not_begun_builds_it() -> None:
+    worker, begun, go = Worker(), threading.Event(), threading.Event()
+
+    def wait() -> bool:
+        begun.set()
+        return go.wait(60)
+
+    first, second = worker.begin(wait), worker.begin(threading.get_ident)
+    assert begun.wait(60)
+    assert second.result() == second.result() == threading.get_ident()
+    go.set()
+    assert first.result()
+
+
 def test_what_was_built_well_before_is_not_built_quickly(driver: Hurrying) -> None:
     driver.go.set()
     launched(scaled(3.5))

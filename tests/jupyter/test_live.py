@@ -22,6 +22,7 @@ import kernelab as kl
 import kernelab.jupyter
 from kernelab.jupyter import live
 from kernelab.jupyter.live import Pump
+from tests.support.waiting import wait_for
 
 SQUARE = kl.compile("def square(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = x[i] * x[i]\n")[
     "square"
@@ -154,13 +155,6 @@ class Shown:
 
     def settle(self) -> None:
         self.settled.append(time.monotonic())
-
-
-def wait_for(happened: Any) -> None:
-    deadline = time.monotonic() + 20
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_everything_is_told_again_once_nothing_changes_and_the_thread_ends_with_the_last() -> None:

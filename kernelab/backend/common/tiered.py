@@ -1,8 +1,9 @@
 """Tiered compilation: a background thread that builds programs early, or optimised, while others run.
 
-A build *ahead* starts at once, so that it is there when it is first needed.  A *better* build of what runs
-already starts when nobody has waited for a build for a moment, since builds get in each other's way; launches
-change over when it is there.  Knows no compiler and no device.
+A build *ahead* starts at once, so that it is there when it is first needed; a launch that needs it before it
+has begun builds it.  A *better* build of what runs already starts when nobody has waited for a build for a
+moment, since builds get in each other's way; launches change over when it is there.  Knows no compiler and no
+device.
 """
 
 import atexit
@@ -32,13 +33,14 @@ T = TypeVar("T")
 class Pending(Generic[T]):
     """A build for the background thread; `was_told` says that its failure needs no further report."""
 
-    __slots__ = ("_context", "_done", "_home", "_made", "_make", "problem", "was_told")
+    __slots__ = ("_begun", "_context", "_done", "_home", "_made", "_make", "problem", "was_told")
 
     def __init__(self, make: Callable[[], T], was_told: bool = False) -> None:
         self._make = make
         self._context = Context()  # a copy of the current one would keep its tape alive
         self._context.run(SETTINGS.set, settings())
         self._home = os.getpid()
+        self._begun = threading.Lock()
         self._done = threading.Event()
         self._made: list[T] = []
         self.problem: BaseException | None = None
@@ -50,7 +52,9 @@ class Pending(Generic[T]):
         return self._done.is_set()
 
     def run(self) -> None:
-        """Build."""
+        """Build, unless another thread has begun to."""
+        if not self._begun.acquire(blocking=False):
+            return
         try:
             self._made.append(self._context.run(self._make))
             del self._make
@@ -59,14 +63,11 @@ class Pending(Generic[T]):
         del self._context
         self._done.set()
 
-    def drop(self) -> None:
-        """Leave the build to the caller who takes the result: no thread will do it."""
-        self._home = 0
-
     def result(self) -> T:
-        """The result of the build, after waiting for it; raises its error once, and then builds again."""
+        """The result, after building here what has not begun; raises an error once, and then builds again."""
         if not self.is_done and self._home != os.getpid():
             return self._make()  # threads do not live on in a forked process
+        self.run()
         self._done.wait()
         self.was_told = True
         if self.problem is not None:
@@ -152,8 +153,7 @@ class Worker:
     def end(self) -> None:
         """Begin nothing more, wait a while for what goes on, and say what went wrong unseen."""
         with self._changed:
-            while self._waiting:
-                self._waiting.popleft().drop()
+            self._waiting.clear()  # who needs one builds it
             self._changed.notify_all()
         self.wait(PATIENCE)
         for pending in self._failed:

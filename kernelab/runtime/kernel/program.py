@@ -262,10 +262,11 @@ class Program:
         program = self if self._frugal is None else self._frugal()
         return program.aliased_entry if shares else program.entry
 
-    def build_ahead(self, space: Space | None) -> None:
-        """Start to build it in the background for where it will run, None for the CPU."""
+    def build_ahead(self, space: Space | None) -> Pending[Placed] | None:
+        """Start to build it in the background for where it will run, None for the CPU, unless it is built."""
         if self._ahead is None and "entry" not in self.__dict__:
             self._ahead = AHEAD.begin(partial(dispatch.ready, self.flat, space), was_told=True)
+        return self._ahead
 
     def is_ready(self) -> bool:
         """Whether it is built, for large launches too: that begins when nobody waits for a build."""
@@ -297,7 +298,7 @@ class Program:
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """The result of `make`, which runs on first use."""
         if key not in self._made:
-            self._made[key] = make()
+            self._made.setdefault(key, make())  # threads that ask at the same time get one object
         result: Made = self._made[key]
         return result
 
