@@ -157,8 +157,7 @@ def __getattr__(name: str) -> _Any:
         found = getattr(_imported(f"kernelab.{_HOME_OF[name]}"), name)
     else:
         found = _imported("kernelab.language").word(name)
-    globals()[name] = found
-    return found
+    return globals().setdefault(name, found)  # threads that ask at the same time get one object
 
 
 def __dir__() -> list[str]:

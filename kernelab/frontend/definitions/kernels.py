@@ -285,7 +285,7 @@ class GenericKernel:
         """The kernel for these types, of which only those of open parameters count; raises KernelError."""
         key = tuple(type if is_open else None for type, is_open in zip(types, self.open, strict=True))
         if key not in self._instances:
-            self._instances[key] = self._lowered(key)
+            self._instances.setdefault(key, self._lowered(key))  # threads that ask at once get one definition
         return self._instances[key]
 
     def _lowered(self, types: Sequence[AnyType | None]) -> KernelDefinition:

@@ -196,8 +196,9 @@ class Kernel(KernelHints, Displayed):
         assert isinstance(self.loaded, GenericKernel)
         definition = self.loaded.instantiate(types)
         if definition not in self._instances:
-            self._instances[definition] = kernel = Kernel.of(self.name, definition)
+            kernel = Kernel.of(self.name, definition)
             kernel.origin = Part(Kernel.instance, (self, tuple(types)))
+            self._instances.setdefault(definition, kernel)
         return self._instances[definition]
 
     @property
