@@ -52,16 +52,21 @@ class IdleBuilds:
 
     def start(self, *_: object) -> None:
         """Go on in a moment, unless another cell runs by then, as in a notebook that runs in batch."""
+        self.stop()  # a cell may run another one
         chosen = settings()
-        if self._left and chosen.idle_builds and chosen.live_tapes:
+        if chosen.idle_builds and chosen.live_tapes:
+            self._wait(LULL)
+
+    def _wait(self, seconds: float) -> None:
+        if self._left:
             with suppress(RuntimeError):  # in a terminal nothing would run what is put off
-                self.timer = asyncio.get_running_loop().call_later(LULL, self._step)
+                self.timer = asyncio.get_running_loop().call_later(seconds, self._step)
 
     def _step(self) -> None:
         self.timer = None
         if self._pending is None or self._pending.is_done:
             self._pending = self._begin()
-        self.start()
+        self._wait(LULL / 10)
 
     def _begin(self) -> Pending[Any] | None:
         """Begin the next build; kernels that the notebook has not any more are left out."""
