@@ -1,6 +1,7 @@
 import { EditorState } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
+import { timed } from "../src/lab/asking";
 import { linesOf } from "../src/lab/forms_lines";
 import { marks, marksField } from "../src/lab/marks";
 import type { Mark } from "../src/lab/messages";
@@ -26,7 +27,7 @@ function marked(): string[] {
 function edited(doc: string, answer: (text: string) => Promise<Mark[] | null>): Promise<void> {
   return new Promise((heard) => {
     const ask = (text: string) => answer(text).finally(() => setTimeout(heard, 0));
-    view = new EditorView({ state: EditorState.create({ doc, extensions: marks(ask, 0) }), parent: document.body });
+    view = new EditorView({ state: EditorState.create({ doc, extensions: marks(ask, () => 0) }), parent: document.body });
   });
 }
 
@@ -45,6 +46,29 @@ test("marks of an older text are dropped, and a kernel that does not answer leav
     return Promise.resolve([READ]);
   });
   expect(marked()).toEqual([]);
+});
+
+test("marks wait as long as the last check says at each key", async () => {
+  vi.useFakeTimers();
+  const check = timed((text) => new Promise<string>((resolve) => setTimeout(() => resolve(text), 70))),
+    asked: string[] = [];
+  const ask = (text: string) => {
+    asked.push(text);
+    return Promise.resolve([]);
+  };
+  const extensions = marks(ask, () => Math.max(40, 2 * check.took()));
+  view = new EditorView({ state: EditorState.create({ doc: "a", extensions }), parent: document.body });
+  await vi.advanceTimersByTimeAsync(40);
+  expect(asked).toEqual(["a"]);
+  const answer = check.ask("b");
+  await vi.advanceTimersByTimeAsync(70);
+  expect(await answer).toBe("b");
+  view.dispatch({ changes: { from: 1, insert: "b" } });
+  await vi.advanceTimersByTimeAsync(139);
+  expect(asked).toEqual(["a"]);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(asked).toEqual(["a", "ab"]);
+  vi.useRealTimers();
 });
 
 const known = examples.flatMap(([name, { request, reply }]) =>

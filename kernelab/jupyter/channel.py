@@ -5,7 +5,6 @@ JupyterLab opens the comm over a subshell where the kernel has them (ipykernel 7
 while a cell runs; elsewhere it is answered after the cell.
 """
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -63,10 +62,6 @@ def _answer(request: Any, names: Mapping[str, Any], answers: Mapping[str, Answer
 # ----------------------------------------------------------------------------------------------- the channel
 
 
-SWITCH = 0.001
-"""Seconds after which a cell that computes in Python lets a waiting answer go on; by itself it is 0.005."""
-
-
 class Channel:
     """The comms of all pages that show the notebook of one shell."""
 
@@ -74,7 +69,6 @@ class Channel:
         self.shell = shell
         self.manager: Any = getattr(getattr(shell, "kernel", None), "comm_manager", None)
         self.comms: dict[str, Any] = {}
-        self.usual_switch = sys.getswitchinterval()
         self.problems = Problems(shell, self.tell)
         self.state = State(self.problems)
         self.checks = Checks(self.problems)
@@ -94,7 +88,6 @@ class Channel:
             for comm in (*self.comms.values(), self.ready):
                 comm.close()
             self.comms.clear()
-            sys.setswitchinterval(self.usual_switch)
             self.problems.remove()
             LISTENERS.remove(self.checks.shown)
 
@@ -114,14 +107,8 @@ class Channel:
         answer_beside_cells(comm)
         self.comms[comm.comm_id] = comm
         comm.on_msg(lambda message: comm.send(self._reply(message)))
-        comm.on_close(lambda _: self._closed(comm))
-        sys.setswitchinterval(min(SWITCH, self.usual_switch))
+        comm.on_close(lambda _: self.comms.pop(comm.comm_id, None))
         comm.send({"version": VERSION, "event": "ready"})
-
-    def _closed(self, comm: Any) -> None:
-        self.comms.pop(comm.comm_id, None)
-        if not self.comms:
-            sys.setswitchinterval(self.usual_switch)
 
     def _reply(self, message: Any) -> Message:
         own = {"state": self.state.answer, "checks": self.checks.answer, "where": self.problems.where}

@@ -30,16 +30,6 @@ def test_loading_twice_offers_every_word_once_and_unloading_takes_all_away(bare:
     assert bare.run(count).text == before
 
 
-def test_cells_in_python_let_answers_go_on_while_a_page_is_connected(notebook: Notebook) -> None:
-    ask = "import sys; sys.getswitchinterval()"
-    usual = notebook.run(ask).text
-    client = notebook.client
-    for kind, expected in (("comm_open", "0.001"), ("comm_close", usual)):
-        content = {"comm_id": "a page", "target_name": "kernelab", "data": {}}
-        client.shell_channel.send(client.session.msg(kind, content))
-        assert notebook.run(ask).text == expected
-
-
 def test_views_and_clean_errors_need_no_loading(fresh: Notebook) -> None:
     fresh.run("import kernelab as kl")
     fresh.run("made = kl.compile('def f(x: array[float]):\\n    x[tid()] = sin(x[tid()])')")

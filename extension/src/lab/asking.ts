@@ -5,13 +5,13 @@ import { type EditorView, type PluginValue, ViewPlugin, type ViewUpdate } from "
 import { refresh } from "./kernel_cells";
 
 /**
- * Ask once nothing was typed for `delay` milliseconds, and show the answer; one about an older text is dropped.
+ * Ask once nothing was typed for `delay()` milliseconds, and show the answer; one about an older text is dropped.
  *
  * Cells that are out of sight are asked about when they come into sight: a notebook may have hundreds.
  */
 export function asking<Found>(
   ask: (text: string) => Promise<Found>,
-  delay: number,
+  delay: () => number,
   show: (view: EditorView, doc: Text, found: Found) => void,
 ): Extension {
   class Asking implements PluginValue {
@@ -41,7 +41,7 @@ export function asking<Found>(
       this.timer = setTimeout(() => {
         this.isDue = true;
         this.askIfSeen();
-      }, delay);
+      }, delay());
     }
     private askIfSeen(): void {
       if (!this.isDue || !this.isSeen) return;
@@ -56,4 +56,16 @@ export function asking<Found>(
     }
   }
   return ViewPlugin.fromClass(Asking);
+}
+
+/** `ask`, and how many milliseconds its last answer took. */
+export function timed<Found>(ask: (text: string) => Promise<Found>): { ask: (text: string) => Promise<Found>; took: () => number } {
+  let took = 0;
+  const measured = async (text: string) => {
+    const begin = performance.now(),
+      found = await ask(text);
+    took = performance.now() - begin;
+    return found;
+  };
+  return { ask: measured, took: () => took };
 }

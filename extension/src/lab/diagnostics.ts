@@ -19,7 +19,7 @@ export function diagnostics(check: Check, delay: number): Extension {
     const lints = (found ?? []).map((one) => lint(doc, one));
     if (lints.length || diagnosticCount(view.state)) view.dispatch(setDiagnostics(view.state, lints));
   };
-  return [linter(null), asking(check, delay, show)];
+  return [linter(null), asking(check, () => delay, show)];
 }
 
 /** A diagnostic as CodeMirror has it. */

@@ -12,6 +12,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import type { Extension } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import type { BoxPanel } from "@lumino/widgets";
+import { timed } from "./asking";
 import { inFront, ofChecks, ofCheckedMode, ofProblems } from "./commands";
 import { diagnostics } from "./diagnostics";
 import { Forms } from "./forms";
@@ -29,8 +30,9 @@ import { Status } from "./status";
 import { keepViews } from "./still_views";
 import { Warnings } from "./warnings";
 
-/** Marks come when one has stopped typing, in milliseconds after what is wrong: the kernel answers one question at a time. */
+/** Marks are asked for this many milliseconds after what is wrong, or this many times the last check: it would wait for them. */
 const MARKS_AFTER = 400;
+const CHECKS_BEFORE_MARKS = 5;
 
 /** What of JupyterLab the extension uses. */
 export interface Host {
@@ -91,13 +93,13 @@ function ofCell(links: Links, settings: Settings, rendermime: IRenderMimeRegistr
       cell = found?.cell.model.id;
     return (await links.of(found?.panel ?? null)?.ask(kind, { ...request, cell } as Requests[K], `${kind} ${cell}`)) ?? null;
   };
-  const check = async (text: string) => (await ask("check", { text }))?.diagnostics ?? null;
+  const check = timed(async (text) => (await ask("check", { text }))?.diagnostics ?? null);
   const known = async (text: string) => (await ask("marks", { text }))?.marks ?? null;
   const moved = EditorView.updateListener.of(({ view, docChanged, selectionSet, focusChanged }) => {
     if (docChanged || ((selectionSet || focusChanged) && view.hasFocus)) links.moved.emit({ view, hasChanged: docChanged });
   });
-  const beside = settings.marks ? marks(known, MARKS_AFTER + settings.delay) : [];
-  return [highlight, diagnostics(check, settings.delay), hover((request) => ask("hover", request), rendermime), beside, moved];
+  const beside = settings.marks ? marks(known, () => settings.delay + Math.max(MARKS_AFTER, CHECKS_BEFORE_MARKS * check.took())) : [];
+  return [highlight, diagnostics(check.ask, settings.delay), hover((request) => ask("hover", request), rendermime), beside, moved];
 }
 
 /** The view of forms beside the notebook, made when it is first asked for, and again with the layout. */

@@ -62,8 +62,8 @@ export function marksAtCursor(state: EditorState): string[] {
   return found;
 }
 
-/** What `ask` says of the lines, asked after `delay` milliseconds; while nobody answers what is known stays. */
-export function marks(ask: Ask, delay: number): Extension {
+/** What `ask` says of the lines, asked after `delay()` milliseconds; while nobody answers what is known stays. */
+export function marks(ask: Ask, delay: () => number): Extension {
   const show = (view: EditorView, doc: Text, found: Mark[] | null) => {
     const isOther = found && !RangeSet.eq([view.state.field(marksField)], [placed(doc, found)]);
     if (isOther) view.dispatch({ effects: setMarks.of(found) });
