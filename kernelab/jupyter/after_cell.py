@@ -78,7 +78,7 @@ def _functions(names: Mapping[str, Any]) -> Iterator[UserFunction]:
     for value in list(names.values()):
         if isinstance(value, UserFunction):
             yield from value.members
-        elif isinstance(value, Function) and value.awaits_rules:
+        elif isinstance(value, Function) and value.rules:
             try:
                 yield from value.__kernelab_function__.members
             except KernelError:

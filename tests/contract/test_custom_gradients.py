@@ -201,3 +201,70 @@ def test_a_transform_through_a_kernel_without_adjoint_names_the_launch(transform
         transform(func)(kl.array([2.0], dtype=float))
     assert "a gradient has to pass this launch" in str(caught.value)
     assert "kl.launch(total, 1, [x], [y])  # here" in str(caught.value)
+
+
+# ------------------------------------------------------------------------- rules of functions that are in use
+
+USERS = """
+def within(t: float):
+    return 2.0 * f(t)
+
+def applied(g, t: float):
+    return g(t)
+
+def handed(t: float):
+    return applied(f, t)
+
+def slope(t: float):
+    return t * grad(f)(t)
+"""
+
+
+def of_text() -> tuple[dict[str, Any], Callable[[], object]]:
+    """A function and its users, and what gives it a rule: a text."""
+    functions = kl.compile("def f(t: float):\n    return t * t\n" + USERS)
+    rule = "@func_grad(f, check=False)\ndef adj_f(t: float, a: float):\n    adjoint[t] += 10.0 * t * a\n"
+    return functions, lambda: kl.compile(rule, functions)
+
+
+def decorated() -> tuple[dict[str, Any], Callable[[], object]]:
+    """The same, decorated."""
+
+    @kl.func
+    def f(t: float) -> float:
+        return t * t
+
+    def attach() -> None:
+        @kl.func_grad(f, check=False)
+        def adj_f(t: float, a: float) -> None:
+            kl.adjoint[t] += 10.0 * t * a
+
+    return {"f": f, **kl.compile(USERS, {"f": f})}, attach
+
+
+@pytest.mark.parametrize("made", [of_text, decorated])
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [("f", 6.0, 30.0), ("within", 12.0, 60.0), ("handed", 6.0, 30.0), ("slope", 12.0, 60.0)],
+)
+def test_a_rule_holds_for_what_is_compiled_after_it_though_the_function_was_in_use(
+    made: Callable[[], Any], name: str, before: float, after: float
+) -> None:
+    functions, attach = made()
+    function, x = functions[name], kl.array([3.0], dtype=float)
+
+    def slopes() -> list[float]:
+        by_map = kl.func.grad(lambda x: kl.map(lambda t: function(t), x).sum())(x)
+        in_kernel = f"def k(x: array[float], y: array[float]):\n    y[0] = {name}(x[0])"
+        kernel = kl.compile(in_kernel, {name: function})["k"]
+
+        def launched(x: kl.array) -> kl.array:
+            y = kl.zeros(1)
+            kernel[1](x, y)
+            return y
+
+        return [float(kl.func.grad(function)(3.0)), by_map.list()[0], kl.func.grad(launched)(x).list()[0]]
+
+    assert slopes() == [before] * 3
+    attach()
+    assert slopes() == [after] * 3

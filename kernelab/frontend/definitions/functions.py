@@ -72,9 +72,10 @@ class UserFunction(FunctionHints, Single, Displayed):
         self.constants: Constants = {}
         self.notes: list[Diagnostic] = []
         self.listener: Callable[[Sequence[Diagnostic]], None] | None = None
+        self.ruled: dict[UserFunction, Rules | None] = {}
+        """The functions that it calls, with the rules that they had when it was lowered."""
         self._instances: dict[Hashable, Instance | BrokenCall] = {}
-        self.kernels: dict[Hashable, Any] = {}
-        """Kernels of one thread that call it, by the types of the arguments; kept for who calls it."""
+        self._kernels: dict[Hashable, Any] = {}
         self._signature: tuple[Parameter, ...] | None = None
         self._active: set[tuple[Bound, ...]] = set()
         self.rules: Rules | None = None
@@ -191,11 +192,28 @@ class UserFunction(FunctionHints, Single, Displayed):
         with _LOWERING.lock:
             return self._instance(bound)
 
+    @property
+    def kernels(self) -> dict[Hashable, Any]:
+        """Kernels of one thread that call it, by the types of the arguments; kept for who calls it."""
+        self._renew()
+        return self._kernels
+
+    @property
+    def derivatives(self) -> tuple[Rules | None, ...]:
+        """Its rules and those of the functions that it calls; kernels are compiled with these."""
+        return (self.rules, *self.ruled.values())
+
+    def _renew(self) -> None:
+        """Lower it again where a function that it calls has got other rules since."""
+        if any(callee.rules is not rules for callee, rules in tuple(self.ruled.items())):
+            self.set_rules(self.rules)
+
     def _instance(self, bound: tuple[Bound, ...]) -> Instance:
         # With another function for an argument it is another one: apply(f, x), where f calls apply(g, x).
         functions = tuple(part for part in bound if isinstance(part, FunctionRef | BuiltinRef))
         if functions in self._active:
             raise Recursion(self.name)
+        self._renew()
         if bound not in self._instances:
             self._active.add(functions)
             try:
@@ -221,6 +239,7 @@ class UserFunction(FunctionHints, Single, Displayed):
             return BrokenCall(tuple(errors))
         self.captured |= snapshot(frame.scope.captured)
         self.constants |= frame.scope.constants
+        self.ruled |= frame.scope.ruled
         note_lost_change(frame, self.template, params)
         self.note(frame.notes)
         return _instance(frame, params, self.name, self.span)
@@ -257,7 +276,8 @@ class UserFunction(FunctionHints, Single, Displayed):
         """Differentiate calls that are lowered from now on by these rules, None for the automatic ones."""
         self.rules = rules
         self._instances.clear()
-        self.kernels.clear()
+        self._kernels.clear()
+        self.ruled.clear()
 
     def _result_type(self) -> AnyType | None:
         returns = self.template.node.returns
@@ -311,6 +331,7 @@ def lower_rule(template: Template, params: Mapping[str, Meaning], callee: UserFu
         raise BrokenCall(tuple(frame.diagnostics))
     callee.captured |= frame.scope.captured
     callee.constants |= frame.scope.constants
+    callee.ruled |= frame.scope.ruled
     callee.note(frame.notes)
     return _instance(frame, params, template.name, template.span).function
 

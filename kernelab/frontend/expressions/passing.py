@@ -114,6 +114,7 @@ def entered(
         ) from None
     frame.scope.constants |= function.constants
     frame.scope.captured |= function.captured
+    frame.scope.ruled |= {function: function.rules, **function.ruled}
     name = node.func.id if isinstance(node.func, ast.Name) else ""
     value = frame.scope.namespace.get(name)
     if getattr(value, "__kernelab_function__", None) is named:

@@ -225,6 +225,8 @@ def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool) -> Decorat
         keep_text(function)
         if isinstance(forward_fn, Function):
             forward_fn.rules.append((function, namespace, check))
+            if forward_fn.lowered is not None:
+                forward_fn.attach_rules()  # functions that call it ask what it was lowered to
         else:
             _attach((function, namespace, check), forward_fn.__kernelab_function__)
         return function
@@ -269,10 +271,10 @@ class Function(FunctionHints, Single, hooks.Displayed):
     ) -> None:
         self.name = self.__name__ = function.__name__
         self.__doc__ = function.__doc__
-        self._python = function
+        self._python = self.__wrapped__ = function
         self._namespace = namespace
         self._early = early or parsed(function, namespace)
-        self._lowered: UserFunction | None = None
+        self.lowered: UserFunction | None = None
         self._together: UserFunction | None = None
         self._others = _overloaded(function, namespace.get(function.__name__))
         self.rules: list[Rule] = []
@@ -373,15 +375,19 @@ class Function(FunctionHints, Single, hooks.Displayed):
 
     @property
     def _own(self) -> UserFunction:
-        if self._lowered is None or self.awaits_rules:
-            with _LOADING.lock, no_trial():
-                if self._lowered is None:
-                    self._lowered = self._lower()
-                # A rule names the function that it belongs to: it is attached once that is there.
-                while self.awaits_rules:
-                    _attach(self.rules[self._attached], self._lowered)
-                    self._attached += 1
-        return self._lowered
+        if self.lowered is None or self.awaits_rules:
+            self.attach_rules()
+        assert self.lowered is not None
+        return self.lowered
+
+    def attach_rules(self) -> None:
+        """Lower it, and attach its rules: these name it, so they wait until it is there."""
+        with _LOADING.lock, no_trial():
+            if self.lowered is None:
+                self.lowered = self._lower()
+            while self.awaits_rules:
+                _attach(self.rules[self._attached], self.lowered)
+                self._attached += 1
 
     @property
     def awaits_rules(self) -> bool:
@@ -395,11 +401,12 @@ class Function(FunctionHints, Single, hooks.Displayed):
 
         def siblings(own: UserFunction) -> UserFunction:
             assert isinstance(named, Function)
-            self._lowered = own
+            self.lowered = own
             return Overloads([member._own for member in named.members])
 
         definition = definition_of(self._python, names, "func", self._early, siblings if several else None)
         assert isinstance(definition, UserFunction)
+        definition.__wrapped__ = self._python  # type: ignore[attr-defined]  # for `inspect`, as of a cell's
         # The body of a function whose types are not stated is lowered when a kernel calls it.
         definition.listener = warn_of
         return definition

@@ -222,7 +222,8 @@ def _prepared(
         inputs = [copied_if_overlapping(a, out) for a in inputs]
     key = tuple(pattern(a, outs[0].shape) for a in inputs)
     try:
-        return _mapping(name, callee, key, tuple(out.type for out in outs)), inputs, outs
+        types = tuple(out.type for out in outs)
+        return _mapping(name, callee, callee.derivatives, key, types), inputs, outs
     except KernelTypeError as error:
         raise _other_results(error, callee, results, outs) from None
 
@@ -313,8 +314,10 @@ def _results(callee: UserFunction, types: tuple[AnyType, ...]) -> tuple[AnyType,
 
 
 @made_once(1024)
-def _mapping(name: str, callee: UserFunction, inputs: tuple[Pattern, ...], outs: tuple[Array, ...]) -> Kernel:
-    """The kernel that maps a function: one launch index an element."""
+def _mapping(
+    name: str, callee: UserFunction, _: tuple[Any, ...], inputs: tuple[Pattern, ...], outs: tuple[Array, ...]
+) -> Kernel:
+    """The kernel that maps a function, one for each of the derivatives that it gets: an index an element."""
     read = [f"a{k}" for k in range(len(inputs))] if len(inputs) > 1 else ["a"]
     written = [f"out{k}" for k in range(len(outs))] if len(outs) > 1 else ["out"]
     ndim = outs[0].ndim
