@@ -13,13 +13,15 @@ from itertools import takewhile
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from kernelab.errors import Diagnostic, KernelError, Source, Span
 from kernelab.frontend import UserFunction
 from kernelab.frontend.meaning.name_lookup import language
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.decorators import Function
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.loading import current, same, short
+from kernelab.runtime.kernel.loading import current, same, stale
 from kernelab.runtime.ops.function_calls import stated_kernel
 
 # ---------------------------------------------------------------------------------------------- changed names
@@ -53,7 +55,8 @@ class Watch:
                 module = inspect.unwrap(one).__module__
                 message = f"`{name}` is what {module} defined before it was loaded again"
                 hint = f"run `from {module} import {one.name}` again"
-                warnings.append(Diagnostic(message, one.span, "stale", "warning", hint=hint))
+                span = getattr(one.lowered, "span", None) if isinstance(one, Function) else one.span
+                warnings.append(Diagnostic(message, span, "stale", "warning", hint=hint))
         return warnings
 
 
@@ -88,12 +91,13 @@ def _functions(names: Mapping[str, Any]) -> Iterator[UserFunction]:
 def _holders(names: Mapping[str, Any]) -> Iterator[Holder]:
     """The kernels and functions that cells of this notebook defined and that it still names, each once."""
     for value in {id(value): value for value in names.values()}.values():
-        # A decorated kernel that nobody has used yet has not been lowered, and holds nothing.
-        is_lowered_kernel = isinstance(value, Kernel) and "definition" in vars(value)
-        if (isinstance(value, UserFunction) or is_lowered_kernel) and value.source.label.startswith(
-            "Cell In["
-        ):
-            yield value
+        # What is decorated and has not been used yet has not been lowered, and holds nothing.
+        holders: tuple[Holder | None, ...] = ()
+        if isinstance(value, Kernel):
+            holders = value.lowered
+        elif isinstance(value, Function | UserFunction):
+            holders = (value.lowered if isinstance(value, Function) else value,)
+        yield from (one for one in holders if one is not None and one.source.label.startswith("Cell In["))
 
 
 def _changed(holder: Holder, names: Mapping[str, Any]) -> Iterator[str]:
@@ -118,33 +122,36 @@ def _hidden(holder: Holder, names: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_replaced(holder: Any) -> bool:
-    if not isinstance(holder, Holder) or not hasattr(holder, "__wrapped__"):
+    if not isinstance(holder, Holder | Function) or not hasattr(holder, "__wrapped__"):
         return False
     function = inspect.unwrap(holder)
     module = sys.modules.get(function.__module__) if function.__module__ != "__main__" else None
     now = getattr(module, function.__qualname__, None)
-    return isinstance(now, Holder) and now is not holder and hasattr(now, "__wrapped__")
+    return isinstance(now, Holder | Function) and now is not holder and hasattr(now, "__wrapped__")
 
 
 def _captured(holder: Holder) -> Mapping[str, Any]:
-    return holder.definition.captured if isinstance(holder, Kernel) else holder.captured
+    """What a text was compiled with; of the names in `static(...)` arrays may be there for their length."""
+    if isinstance(holder, Kernel):
+        constants, captured = holder.definition.constants, holder.definition.captured
+    else:
+        constants, captured = tuple(holder.constants.values()), holder.captured
+    plain = (one for one in constants if not isinstance(one.value, np.ndarray | array))
+    return {one.name: one.value for one in plain} | captured
 
 
 def _warning(name: str, holders: list[Holder], names: Mapping[str, Any]) -> Diagnostic:
     first = holders[0]
-    who = " and ".join(f"`{holder.name}`" for holder in holders)
+    several = list(dict.fromkeys(f"`{holder.name}`" for holder in holders))
+    who = " and ".join(several)
     if name not in _captured(first):
-        called = f"call{'s' * (len(holders) == 1)} the `{name}` of {first.source.label}"
+        called = f"call{'s' * (len(several) == 1)} the `{name}` of {first.source.label}"
         message = f"{who} {called}, not the one of {names[name].source.label}"
         hint = f"change `{name}` in {first.source.label}, or take it out there, and run that again"
         return Diagnostic(message, first.span, "stale", "warning", hint=hint)
     then = _captured(first)[name]
     now = current(names, name, then)
-    was = f"{who} {'was' if len(holders) == 1 else 'were'} compiled with"
-    if callable(then):
-        message = f"{was} an earlier `{name}`, and still calls that"
-    else:
-        message = f"{was} {name} = {short(then)}; {name} is {short(now)} now"
+    message = stale(f"{who} {'was' if len(several) == 1 else 'were'}", name, then, now)
     label = first.source.label
     assigns = re.search(rf"(?m)^{re.escape(name)}\s*(:[^=]+)?=", first.source.text)
     hint = f"change {name} in {label}, and run that again" if assigns else f"run {label} again"

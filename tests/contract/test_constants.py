@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -153,6 +153,100 @@ def test_a_decorated_kernel_looks_at_its_module(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(globals(), "scale", 5.0)
     with pytest.warns(kl.KernelWarning, match=r"`decorated` was compiled with scale = 2\.0"):
         launch(decorated)
+
+
+# ---------------------------------------------------------------------------- functions that are defined anew
+
+OF_FUNCTIONS = """
+def twice(v: float):
+    return 2.0 * f(v)
+
+def applied(g, v: float):
+    return g(v)
+
+def called(x: array[float]):
+    x[0] = f(x[0])
+
+def within(x: array[float]):
+    x[0] = twice(x[0])
+
+def handed(x: array[float]):
+    x[0] = applied(f, x[0])
+
+def slope(x: array[float]):
+    x[0] = grad(f)(x[0])
+
+def member(x: array[float]):
+    x[0] = lib.f(x[0])
+"""
+
+
+def square_times(factor: float) -> Any:
+    @kl.func
+    def f(v: float) -> float:
+        return factor * v * v
+
+    return f
+
+
+@pytest.mark.parametrize("name", ["called", "within", "handed", "slope", "member"])
+def test_a_function_that_is_defined_anew_is_told_once_at_a_launch(name: str) -> None:
+    around: dict[str, Any] = {"f": square_times(1.0), "lib": ModuleType("lib")}
+    around["lib"].f = square_times(1.0)
+    kernel = kl.compile(OF_FUNCTIONS, around)[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        launch(kernel)
+    around["f"] = around["lib"].f = square_times(9.0)
+    told = rf"`{name}` was compiled with an earlier `(lib\.)?f`"
+    with pytest.warns(kl.KernelWarning, match=told) as caught:
+        launch(kernel)
+    launch(kernel)
+    assert len(caught) == 1
+
+
+def test_a_derivative_of_a_function_tells_that_it_calls_an_earlier_one() -> None:
+    around: dict[str, Any] = {"f": square_times(1.0), "lib": ModuleType("lib")}
+    around["lib"].f = square_times(1.0)
+    twice = kl.compile(OF_FUNCTIONS, around)["twice"]
+    assert kl.func.grad(twice)(2.0) == 8.0
+    around["f"] = square_times(9.0)
+    with pytest.warns(kl.KernelWarning, match="compiled with an earlier `f`, and still calls that"):
+        kl.func.grad(twice)(2.0)
+
+
+def test_one_that_python_would_call_anew_is_told_where_its_derivative_is_that_of_the_earlier() -> None:
+    f = square_times(1.0)
+
+    @kl.func
+    def twice(v: float) -> float:
+        return 2.0 * f(v)
+
+    assert (twice(2.0), kl.func.grad(twice)(2.0)) == (8.0, 8.0)
+    f = square_times(9.0)
+    assert twice(2.0) == 72.0
+    with pytest.warns(kl.KernelWarning, match="compiled with an earlier `f`, and still calls that"):
+        assert kl.func.grad(twice)(2.0) == 8.0
+
+
+def test_a_function_for_other_types_is_no_change() -> None:
+    @kl.func
+    def f(v: float) -> float:
+        return v * v
+
+    @kl.kernel
+    def called(x: kl.array[float]) -> None:
+        x[0] = f(x[0])
+
+    launch(called)
+
+    @kl.func
+    def f(v: kl.vec3) -> kl.vec3:  # noqa: F811 (a function for other types)
+        return 2.0 * v
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        launch(called)
 
 
 # ------------------------------------------------------------------- constants that the host took from arrays

@@ -112,6 +112,27 @@ def test_a_function_that_is_defined_again_is_pointed_out_to_the_cells_that_call_
     assert notebook.run(CALLING).text == ""
 
 
+DECORATED = """gain = 2.0
+@kl.func
+def gained(x: float):
+    return gain * x
+@kl.func
+def twice(x: float):
+    return 2.0 * gained(x)
+@kl.kernel
+def apply(x: kl.array[float]):
+    x[kl.tid()] = twice(x[kl.tid()])"""
+
+
+def test_so_is_what_a_decorated_function_holds(notebook: Notebook) -> None:
+    notebook.run(DECORATED)
+    assert notebook.run("gain = 3.0").text == ""  # it has not been used yet
+    assert notebook.run("apply[1](kl.ones(1))").text == ""
+    assert "`gained` was compiled with gain = 3.0; gain is 5.0 now" in notebook.run("gain = 5.0").text
+    anew = "@kl.func\ndef gained(x: float):\n    return x * x"
+    assert "`twice` was compiled with an earlier `gained`, and still calls that" in notebook.run(anew).text
+
+
 def test_a_function_of_the_kernels_own_cell_that_another_cell_defines_is_pointed_out(
     notebook: Notebook,
 ) -> None:
@@ -125,21 +146,23 @@ def test_a_function_of_the_kernels_own_cell_that_another_cell_defines_is_pointed
     assert other.text == ""
 
 
-def test_a_kernel_of_a_module_that_was_loaded_again_is_pointed_out(
+def test_what_a_module_held_before_it_was_loaded_again_is_pointed_out(
     notebook: Notebook, tmp_path: Path
 ) -> None:
     text = "import kernelab as kl\n\n@kl.kernel\ndef fill(x: kl.array(dtype=float)):\n    x[kl.tid()] = 1.0\n"
+    text += "\n@kl.func\ndef half(x: float):\n    return 0.5 * x\n"
     (tmp_path / "filling.py").write_text(text)
     notebook.run(
-        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom filling import fill\nimport filling"
+        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom filling import fill, half\nimport filling"
     )
     assert notebook.run("fill[1](kl.zeros(1))").text == ""
     reload = "import importlib\nsys.dont_write_bytecode = True\nmodule = importlib.reload(filling)"
     warned = notebook.run(reload).text
     assert "`fill` is what filling defined before it was loaded again" in warned
     assert "hint: run `from filling import fill` again" in warned
+    assert "`half` is what filling defined before it was loaded again" in warned
     assert notebook.run("1 + 1").text == "2"
-    assert notebook.run("from filling import fill").text == ""
+    assert notebook.run("from filling import fill, half").text == ""
 
 
 def test_a_constant_of_the_kernels_own_cell_is_to_be_changed_there(notebook: Notebook) -> None:
@@ -152,6 +175,38 @@ def test_an_array_that_is_changed_in_place_is_pointed_out(notebook: Notebook) ->
     notebook.run("up = np.array([0.0, 1.0], np.float32)")
     notebook.run("%%kernel --quiet\ndef lift(x: array[vec2]):\n    x[tid()] = up")
     assert "compiled with up = [0.0, 1.0]; up is [0.0, 2.0] now" in notebook.run("up[1] = 2.0").text
+
+
+@pytest.mark.parametrize(
+    ("before", "expression", "after"),
+    [
+        ("gain = 2.0", "2.0 * gain", "gain = 3.0"),
+        ("gain = {'k': 2.0}", "gain['k']", "gain['k'] = 3.0"),
+        ("gain = [1.0, 2.0]", "gain[1]", "gain.append(3.0)"),
+        ("def gain(): return 2.0", "gain()", "def gain(): return 3.0"),
+    ],
+)
+def test_so_is_a_name_in_a_static_expression(
+    notebook: Notebook, before: str, expression: str, after: str
+) -> None:
+    notebook.run(before)
+    notebook.run(f"%%kernel --quiet\ndef lift(x: array[float]):\n    x[tid()] = static({expression})")
+    assert notebook.run("1 + 1").text == "2"
+    assert "`lift` was compiled with" in notebook.run(after).text
+    assert notebook.run("1 + 1").text == "2"
+
+
+def test_the_values_of_an_array_whose_length_is_static_may_change(notebook: Notebook) -> None:
+    notebook.run("data = np.zeros(3)")
+    notebook.run("%%kernel --quiet\ndef lift(x: array[float]):\n    x[tid()] = static(len(data))")
+    assert notebook.run("data[0] = 1.0").text == ""
+
+
+def test_so_is_what_a_generic_kernel_holds(notebook: Notebook) -> None:
+    notebook.run("gain = 2.0")
+    notebook.run("%%kernel --quiet\ndef lift(x: array[Any]):\n    x[tid()] = x.dtype(gain)")
+    notebook.run("lift[1](kl.zeros(1))\nlift[1](kl.zeros(1, dtype=kl.float64))")
+    assert "`lift` was compiled with gain = 2.0; gain is 3.0 now" in notebook.run("gain = 3.0").text
 
 
 def test_an_attribute_that_changed_is_pointed_out(notebook: Notebook) -> None:

@@ -96,7 +96,7 @@ def entered(
             raise Poisoned
         message = f"{chosen.name} changes what it is handed, so it is called by its own name"
         raise frame.error(node, message, hint=f"write {chosen.name}(x) as a statement")
-    named, function = function, chosen
+    function = chosen
     pairs = _bind(frame, function, arguments, node)
     if adapt is not None:
         pairs = [(parameter, adapt(frame, parameter, argument)) for parameter, argument in pairs]
@@ -115,10 +115,6 @@ def entered(
     frame.scope.constants |= function.constants
     frame.scope.captured |= function.captured
     frame.scope.ruled |= {function: function.rules, **function.ruled}
-    name = node.func.id if isinstance(node.func, ast.Name) else ""
-    value = frame.scope.namespace.get(name)
-    if getattr(value, "__kernelab_function__", None) is named:
-        frame.scope.captured[name] = value  # a function of another cell, by the notebook's name for it
     array_views.refuse_changes(frame, function.name, instance.function, atoms, node)
     return Entered(instance, pairs, atoms)
 

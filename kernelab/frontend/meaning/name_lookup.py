@@ -172,6 +172,8 @@ class Scope:
         words = language()
         if name in self.namespace:
             meaning = meaning_of(name, self.namespace[name])
+            if isinstance(meaning, FunctionRef):
+                return self._value(name, self.namespace[name])
             if meaning is not None and not isinstance(meaning, Weak | Typed | HostArray):
                 return meaning
         if name in words:
@@ -234,14 +236,14 @@ class Scope:
 
     def note(self, name: str, value: Any) -> None:
         """Note that what is compiled depends on what a name around the cell holds."""
-        copy = value.copy() if isinstance(value, np.ndarray) else value
+        copy = value.copy() if isinstance(value, np.ndarray | list | dict) else value
         self.constants[id(self.around), name] = Constant(self.around, name, copy)
 
     def _value(self, name: str, value: Any, may_change: bool = True) -> Meaning:
         meaning = meaning_of(name, value)
         if meaning is None:
             raise Unknown(f"{name} is {_kind(value)}, which a kernel cannot use", _instead(value))
-        if isinstance(meaning, Weak | Typed | HostArray):
+        if isinstance(meaning, Weak | Typed | HostArray | FunctionRef):
             self.captured[name] = value
             if may_change:
                 self.note(name, value)

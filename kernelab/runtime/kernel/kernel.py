@@ -180,6 +180,11 @@ class Kernel(KernelHints, Displayed):
         """Whether the types of some parameters are left to the launch."""
         return isinstance(self.loaded, GenericKernel)
 
+    @property
+    def lowered(self) -> "tuple[Kernel, ...]":
+        """Itself if it has been lowered; of a generic kernel the kernels for the types that it has met."""
+        return (self,) if "definition" in vars(self) else tuple(self._instances.values())
+
     @cached_property
     def arity(self) -> int:
         """The number of arguments, whatever their types; -1 where the types choose the kernel."""
@@ -197,6 +202,8 @@ class Kernel(KernelHints, Displayed):
         definition = self.loaded.instantiate(types)
         if definition not in self._instances:
             kernel = Kernel.of(self.name, definition)
+            if self._function is not None:
+                update_wrapper(kernel, self._function, ("__doc__",), ())
             kernel.origin = Part(Kernel.instance, (self, tuple(types)))
             self._instances.setdefault(definition, kernel)
         return self._instances[definition]

@@ -1,9 +1,9 @@
-"""Turns Python functions into definitions, and warns at a launch when a constant of one has changed since.
+"""Turns Python functions into definitions; a launch warns of constants and functions that have changed since.
 
 A definition comes from the source text of the def, the names in its scope, and its closure.  A launch
-compares the identities of constants, and the bytes of vectors and arrays, in one expression made of the
-names.  Kernels of a notebook's cells are compared after each cell instead (`jupyter.after_cell`), and their
-launches pay nothing.
+compares the identities of constants and functions, and the bytes of vectors and arrays, in one expression
+made of the names.  Kernels of a notebook's cells are compared after each cell instead
+(`jupyter.after_cell`), and their launches pay nothing.
 """
 
 import ast
@@ -308,15 +308,15 @@ class Constants:
     def tell(self) -> None:
         """Warn, with KernelWarning, of the names that hold something else; they are not looked at again."""
         values = [current(one.around, one.name, one.value) for one in self._constants]
-        values = [now.copy() if isinstance(now, np.ndarray) else now for now in values]
+        values = [now.copy() if isinstance(now, np.ndarray | list | dict) else now for now in values]
         pairs = list(zip(self._constants, values, strict=True))
         self._watch([Constant(one.around, one.name, now) for one, now in pairs if same(one.value, now)])
         for one, now in pairs:
             if not same(one.value, now):
-                was = f"`{self._definition.name}` was compiled with {one.name} = {short(one.value)}"
-                hint = f"give the kernel {one.name} as an argument, or define it again"
-                message = f"{was}; {one.name} is {short(now)} now"
-                warn_at(message, "stale", hint, span=self._definition.span)
+                message = stale(f"`{self._definition.name}` was", one.name, one.value, now)
+                is_function = callable(one.value)
+                hint = "define" if is_function else f"give the kernel {one.name} as an argument, or define"
+                warn_at(message, "stale", f"{hint} it again", span=self._definition.span)
 
 
 _COMPARISON = """
@@ -339,7 +339,9 @@ def _comparison(constants: Sequence[Constant]) -> Callable[[], bool]:
         # The one dictionary that has the name is faster to read than several in turn.
         names[f"names_{k}"] = next(space for space in maps_of(one.around) if root in space)
         expression = f"names_{k}[{root!r}]{dot}{rest}"
-        conditions.append(f"{expression}.tobytes() == then_{k}" if is_array else f"{expression} is then_{k}")
+        is_same = "==" if isinstance(one.value, list | dict) else "is"
+        compared = f"{expression}.tobytes() == then_{k}" if is_array else f"{expression} {is_same} then_{k}"
+        conditions.append(compared)
     exec(_COMPARISON.format(conditions=" and ".join(conditions)), names)
     unchanged: Callable[[], bool] = names["unchanged"]
     return unchanged
@@ -364,9 +366,22 @@ def same(then: Any, now: Any) -> bool:
     """Whether a kernel that was compiled with one value holds for the other."""
     if then is now:
         return True
-    if type(then) is not type(now) or callable(then):
+    if callable(then):  # a function, of which another one of its name may have been defined for other types
+        return any(member is then for member in getattr(now, "members", ()))
+    if type(then) is not type(now):
         return False
+    if isinstance(then, dict):
+        return then.keys() == now.keys() and all(same(value, now[key]) for key, value in then.items())
+    if isinstance(then, list | tuple):
+        return len(then) == len(now) and all(map(same, then, now))
     return bool(np.array_equal(then, now, equal_nan=is_float_dtype(np.asarray(then).dtype)))
+
+
+def stale(who: str, name: str, then: Any, now: Any) -> str:
+    """That kernels hold what a name meant when they were compiled; `who` ends in "was" or "were"."""
+    if callable(then):
+        return f"{who} compiled with an earlier `{name}`, and still calls that"
+    return f"{who} compiled with {name} = {short(then)}; {name} is {short(now)} now"
 
 
 def short(value: Any) -> str:
