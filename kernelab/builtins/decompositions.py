@@ -16,7 +16,7 @@ import numpy as np
 
 from kernelab.builtins.arithmetic import and_, chain, le, where
 from kernelab.builtins.composite import composite
-from kernelab.builtins.matrix import inverse, masked, skew_rows, transpose
+from kernelab.builtins.matrix import masked, skew_rows, transpose
 from kernelab.builtins.scalar import abs_
 from kernelab.builtins.table import (
     Mat22,
@@ -333,9 +333,18 @@ def _svd_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
     return (u * matrix(p) * transpose(v),)
 
 
+def _inverse_triangle(r: Expr) -> Expr:
+    """The inverse of an upper triangle, without products that overflow where its entries are large."""
+    (a, b, c), (none, d, e), (_, _, f) = rows(r)
+    first, second, third = 1.0 / a, 1.0 / d, 1.0 / f
+    beside, below = -(b * first) * second, -(e * second) * third
+    corner = -(b * below + c * third) * first
+    return matrix([[first, beside, corner], [none, second, below], [none, none, third]])
+
+
 def _qr3_jvp(y: Expr, operands: Any, dots: Any) -> Expr:
     q, r = _split(y, *[operands[0].type] * 2)
-    change = masked(dots[0], transpose(q) * dots[0] * inverse(r))
+    change = masked(dots[0], transpose(q) * dots[0] * _inverse_triangle(r))
     entries = rows(change)
     turns = {(j, i): -entries[i][j] for i in range(3) for j in range(i)}
     turn = _skewed(3, turns, entries[0][0].const(0))
@@ -351,7 +360,7 @@ def _qr3_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
         return z[i][j] if i <= j else x[i][j] - x[j][i] + z[j][i]
 
     moved = matrix([[entry(i, j) for j in range(3)] for i in range(3)])
-    return (masked(w, q * moved * transpose(inverse(r))),)
+    return (masked(w, q * moved * transpose(_inverse_triangle(r))),)
 
 
 # ------------------------------------------------------------------------- the records

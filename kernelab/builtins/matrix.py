@@ -255,5 +255,5 @@ def _inverse_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
 
 @composite(derivative=Rules(lambda y, x, dots: masked(dots[0], -(y * dots[0] * y)), _inverse_vjp), exact=True)
 def inverse(m: Any, a: MatNN) -> MatNN:
-    """The inverse matrix; infinities and NaN where the determinant is 0."""
+    """The inverse matrix; infinities and NaN where the determinant is 0, and 0 where that overflows."""
     return _inverse(a)

@@ -157,6 +157,19 @@ def test_the_triangle_of_a_singular_matrix_has_no_derivative() -> None:
         assert not bar_of("qr3", 3, m, NONE, NONE).any()
 
 
+@pytest.mark.parametrize("scale", [1e-140, 1e140])
+def test_the_triangle_of_a_tiny_or_huge_matrix_has_its_derivative(scale: float) -> None:
+    """Of a multiple of a matrix the rotation is the same, and the triangle that multiple."""
+    m, w, v, direction = np.random.default_rng(3).normal(size=(4, 3, 3))
+    np.testing.assert_allclose(
+        bar_of("qr3", 3, scale * m, scale * w, v), bar_of("qr3", 3, m, w, v), rtol=1e-9
+    )
+    case, dots = case_of("qr3", Mat(float64, 3, 3)), {"a": lanes(direction)}
+    moved, wanted = (tangent(case, [lanes(matrix)], dots)[0] for matrix in (scale * m, m))
+    np.testing.assert_allclose(scale * moved[:9], wanted[:9], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(moved[9:], wanted[9:], rtol=1e-9, atol=1e-12)
+
+
 # ------------------------------------------------------------------------- the polar decomposition
 
 
