@@ -17,7 +17,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelError, Source, Span
 from kernelab.frontend import UserFunction
-from kernelab.frontend.meaning.name_lookup import language
+from kernelab.frontend.meaning.name_lookup import OF_STRUCTS, language
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.decorators import Function
 from kernelab.runtime.kernel.kernel import Kernel
@@ -35,7 +35,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.told: set[tuple[Source, str]] = set()
-        self.replaced: dict[str, Holder] = {}
+        self.replaced: dict[str, Holder | Function] = {}
 
     def look(self, names: Mapping[str, Any]) -> list[Diagnostic]:
         """The warnings that are due now, one for each name of a cell."""
@@ -105,8 +105,8 @@ def _changed(holder: Holder, names: Mapping[str, Any]) -> Iterator[str]:
     enclosed = inspect.unwrap(holder).__code__.co_freevars if hasattr(holder, "__wrapped__") else ()
     for name, then in _captured(holder).items():
         # A function of a module brings its own names along, which mean something else in the notebook.
-        own = name not in enclosed and re.search(rf"\b{re.escape(name)}\b", holder.source.text)
-        if own and not same(then, current(names, name, then)):
+        is_named = name in OF_STRUCTS or re.search(rf"\b{re.escape(name)}\b", holder.source.text)
+        if is_named and name not in enclosed and not same(then, current(names, name, then)):
             yield name
 
 
@@ -132,12 +132,10 @@ def _is_replaced(holder: Any) -> bool:
 
 def _captured(holder: Holder) -> Mapping[str, Any]:
     """What a text was compiled with; of the names in `static(...)` arrays may be there for their length."""
-    if isinstance(holder, Kernel):
-        constants, captured = holder.definition.constants, holder.definition.captured
-    else:
-        constants, captured = tuple(holder.constants.values()), holder.captured
+    lowered = holder.definition if isinstance(holder, Kernel) else holder
+    constants = lowered.constants.values() if isinstance(lowered, UserFunction) else lowered.constants
     plain = (one for one in constants if not isinstance(one.value, np.ndarray | array))
-    return {one.name: one.value for one in plain} | captured
+    return {one.name: one.value for one in plain} | {**lowered.captured}
 
 
 def _warning(name: str, holders: list[Holder], names: Mapping[str, Any]) -> Diagnostic:

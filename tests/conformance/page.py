@@ -25,7 +25,7 @@ def scale(x: array[float], factor: float, y: array[float]):
   one of these (`array[vec3]`, `array2d[float]`).
 * A def that returns a value is a function: kernels and other functions call it. Its annotations may be
   left out.
-* A variable has one type, that of what is assigned to it. Numbers and functions of the notebook are
+* A variable has one type, that of what is assigned to it. Numbers, structs and functions of the notebook are
   captured when the cell runs; where a later cell changes one, or a module that holds one is loaded again,
   a warning under that cell names the kernels that still hold the old one. Of a kernel in a file, or of
   `kl.compile`, the next launch says so once.

@@ -202,6 +202,34 @@ def test_the_values_of_an_array_whose_length_is_static_may_change(notebook: Note
     assert notebook.run("data[0] = 1.0").text == ""
 
 
+PAIR = """%%kernel --quiet
+@struct
+class Pair:
+    first: float = 2.0
+    second: float"""
+SUM = """%%kernel --quiet
+def add(p: Pair, q: Pair) -> Pair:
+    return Pair(p.first + q.first, p.second)"""
+ADDING = """%%kernel --quiet
+def lift(x: array[float]):
+    p = Pair() + Pair(second=x[tid()])
+    x[tid()] = p.first"""
+
+
+def test_so_is_a_struct_or_an_operator_of_one_that_is_defined_anew(notebook: Notebook) -> None:
+    for cell in (PAIR, SUM, ADDING):
+        notebook.run(cell)
+    assert notebook.run("lift[1](kl.zeros(1))").text == ""
+    assert notebook.run(PAIR).text == ""  # it is the same
+    warned = notebook.run(PAIR.replace("2.0", "3.0")).text
+    assert "`add` was compiled with an earlier `Pair`\n" in warned
+    assert "`lift` was compiled with an earlier `Pair`\n" in warned
+    notebook.run(SUM)
+    notebook.run(ADDING)
+    warned = notebook.run(SUM.replace("+", "*")).text
+    assert "`lift` was compiled with an earlier `add`, and still calls that" in warned
+
+
 def test_so_is_what_a_generic_kernel_holds(notebook: Notebook) -> None:
     notebook.run("gain = 2.0")
     notebook.run("%%kernel --quiet\ndef lift(x: array[Any]):\n    x[tid()] = x.dtype(gain)")

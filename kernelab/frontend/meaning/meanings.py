@@ -352,6 +352,8 @@ class Callee(Protocol):
     span: Span
     captured: dict[str, Any]
     constants: dict[tuple[int, str], Any]
+    rules: Any
+    ruled: dict[Any, Any]
     ref_parameters: RefParameters | None
     is_native: bool
 

@@ -172,7 +172,7 @@ class Scope:
         words = language()
         if name in self.namespace:
             meaning = meaning_of(name, self.namespace[name])
-            if isinstance(meaning, FunctionRef):
+            if isinstance(meaning, FunctionRef | StructRef):
                 return self._value(name, self.namespace[name])
             if meaning is not None and not isinstance(meaning, Weak | Typed | HostArray):
                 return meaning
@@ -245,8 +245,10 @@ class Scope:
             raise Unknown(f"{name} is {_kind(value)}, which a kernel cannot use", _instead(value))
         if isinstance(meaning, Weak | Typed | HostArray | FunctionRef):
             self.captured[name] = value
-            if may_change:
-                self.note(name, value)
+        elif not isinstance(meaning, StructRef):
+            return meaning
+        if may_change:
+            self.note(name, value)
         return meaning
 
     def _did_you_mean(self, name: str, words: tuple[str, ...]) -> str:

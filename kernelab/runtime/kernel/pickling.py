@@ -213,7 +213,7 @@ def captured(
             taken |= {} if value is None else {name: value}
     for one in constants:
         if "." not in one.name:
-            taken[one.name] = one.value
+            taken[one.name] = _struct(one.value)
         elif not same(one.value, now := current(one.around, one.name, one.value)):
             reason = f"it was compiled with {one.name} = {short(one.value)}, which is {short(now)} now"
             refuse(of, reason, "define it again")
