@@ -29,6 +29,7 @@ from kernelab.autodiff.jacobians.subject import Key, of_function, of_kernel, out
 from kernelab.autodiff.records.adjoint_buffers import Extents
 from kernelab.autodiff.records.backward import BackwardPlan
 from kernelab.autodiff.records.cuts import passive_cuts
+from kernelab.autodiff.records.hazards import ELSEWHERE
 from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord
@@ -362,9 +363,6 @@ def _of_host_call(line: Line, k: int, fast: Fast) -> GradcheckReport:
         return tuple(run_host_call(record.call, arrays))
 
     return check(of_function(function, arguments, (), "gradcheck_tape"), fast=fast)
-
-
-ELSEWHERE = 'write into another array, or use Tape(overwrite="save"), which keeps the old values'
 
 
 PRODUCT = "each record up to there is right alone, but their product is not the derivative"

@@ -23,7 +23,7 @@ from kernelab.autodiff.transforms.levels import BASE
 from kernelab.backend.cpu.interpreter import Change, can_be_pointed, changes_of
 from kernelab.backend.cpu.observed_adjoint import OTHER_TAKEN
 from kernelab.data_classes import dataclass, replace
-from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError, a_thing, name_of
+from kernelab.errors import LaunchError, Source, Span, TapeError, a_thing, name_of
 from kernelab.frontend.definitions.kernels import Formal
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.hooks import Printed
@@ -32,7 +32,7 @@ from kernelab.lang.ir import Atom, Function, Var
 from kernelab.lang.types import Array, Scalar, bfloat16, float16, is_differentiable, scalar_of
 from kernelab.passes.common.copying import Copier, inline
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import caller, unrecorded
+from kernelab.runtime.context.recorder import refusal, unrecorded
 from kernelab.runtime.host.create import clone, ones_like
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.kernel.kernel import Kernel
@@ -276,8 +276,7 @@ class _Sweep:
         offset = self.bytes.start - self.bar.ptr + self.primal.offset
         ones = (1,) * self.primal.ndim
         element = array.over(self.primal.allocation, offset, ones, strides, self.primal.dtype)
-        published = [*plan.inputs, *((i, one) for i, group in plan.after.items() for one in group)]
-        reading = [(i, one.is_input) for i, one in published if one.elements.overlaps(element)]
+        reading = [(i, one.is_input) for i, one in plan.publications() if one.elements.overlaps(element)]
         if not reading:
             return len(self.records)
         return 0 if any(leaf for _, leaf in reading) else min(i for i, _ in reading)
@@ -347,9 +346,9 @@ def _position(primal: array, index: int | Sequence[int]) -> tuple[int, ...]:
     if len(indices) != primal.ndim or not all(-n <= k < n for k, n in pairs):
         message = f"there is no element {list(indices)} in an array of shape {primal.shape}"
         hint = "name one element, by as many indices as the array has dimensions"
-        raise LaunchError(Diagnostic(message, caller().span, "index", hint=hint))
+        raise refusal(LaunchError, message, "index", hint)
     return tuple(k % n for k, n in pairs)
 
 
 def _refused(message: str, hint: str) -> TapeError:
-    return TapeError(Diagnostic(message, caller().span, "contributions", hint=hint))
+    return refusal(TapeError, message, "contributions", hint)

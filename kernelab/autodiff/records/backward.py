@@ -250,15 +250,17 @@ class BackwardPlan:
         if not all(isinstance(self.records[i], LaunchRecord) for i in self.live):
             self.settled.clear()  # a function of the user's may change gradients
 
+    def publications(self) -> list[tuple[int, Publication]]:
+        """What is published of arrays that are read, each with the record after whose adjoint it is known."""
+        return [*self.inputs, *((i, one) for i, group in self.after.items() for one in group)]
+
     def leaves(self) -> list[tuple[int, Publication]]:
         """The arrays that are read before they are written, each with the first record that reads it."""
-        others = ((i, one) for i, group in self.after.items() for one in group if one.is_input)
-        return [*self.inputs, *others]
+        return [(i, one) for i, one in self.publications() if one.is_input]
 
     def published(self) -> list[array]:
         """The arrays whose gradients are published, some of them perhaps in several parts."""
-        after = (one.elements for group in self.after.values() for one in group)
-        return [*(one.elements for _, one in self.inputs), *self.before, *after]
+        return [*self.before, *(one.elements for _, one in self.publications())]
 
 
 def _is_apart(
@@ -319,13 +321,10 @@ def tell(plan: BackwardPlan, recording: Recording, cuts: Sequence[Cut]) -> None:
             warn_of_inputs_without_gradients(plan.steps, plan.live)
         for i in sorted(plan.live):
             refuse_latecomers(plan.records[i])
-    published = [one for _, one in plan.inputs]
-    for group in plan.after.values():
-        published += group
-    sources = [*plan.before, *[one.source for one in published]]
-    gradients = [gradient for one in sources if (gradient := one.allocation.adjoint) is not None]
+    shown = [(one, False) for one in plan.before]
+    shown += [(one.source, one.is_input) for _, one in plan.publications()]
+    gradients = [gradient for one, _ in shown if (gradient := one.allocation.adjoint) is not None]
     if len(set(gradients)) < len(gradients):
-        shown = [(one, False) for one in plan.before] + [(one.source, one.is_input) for one in published]
         # In `replaced` memory the seeds are what its gradients hold.
         refuse_shared_gradients(one for one in shown if one[0].allocation not in plan.replaced)
 

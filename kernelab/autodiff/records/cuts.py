@@ -234,7 +234,7 @@ def _why(kernel: str, place: Place, memory: Allocation) -> Diagnostic:
 # ------------------------------------------------------------------------------ messages
 
 
-def described(cuts: Iterable[Cut]) -> tuple[Diagnostic, ...]:
+def diagnostics_of(cuts: Iterable[Cut]) -> tuple[Diagnostic, ...]:
     """The diagnostics of all cuts, one for each group that belongs together."""
     return tuple(cut.describe() for cut in _distinct(cuts))
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
-from kernelab.autodiff.records.moves import Simple
+from kernelab.autodiff.records.moves import NOTICED, Simple
 from kernelab.autodiff.records.snapshots import Copied, Snapshot
 from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import Diagnostic, KernelMemoryError, Related, TapeError
@@ -30,6 +30,9 @@ from kernelab.runtime.memory.memory import Allocation, Change
 from kernelab.settings import Policy
 
 POLICIES: tuple[Policy, ...] = ("save", "warn", "error")
+
+ELSEWHERE = 'write into another array, or use Tape(overwrite="save"), which keeps the old values'
+"""What to write in place of an overwrite that an adjoint does not bear."""
 
 
 @dataclass(slots=True, eq=False)
@@ -181,7 +184,7 @@ class Watch(Snapshot):
         elif self.guard.policy == "warn":
             self._note_overwrite("tainted")
             self.release()
-            self._warn()
+            warn(self._overwritten())
         else:
             size, kept = itemsize(needed.dtype), self.guard.saved_bytes
             if not (may_keep(self._left * size, kept) or may_keep(target.size * size, kept)):
@@ -197,16 +200,14 @@ class Watch(Snapshot):
             raise TapeError(self._changed_unseen())
         if self._lost is None:
             return
+        overwritten = self._overwritten_since(self._lost)
         if self.guard.policy != "warn":
-            raise TapeError(self._overwritten_since(self._lost))
-        warn(self._overwritten_since(self._lost), self._lost)
+            raise TapeError(overwritten)
+        warn(overwritten, self._lost)
 
     def _note_overwrite(self, outcome: Outcome, nbytes: int = 0) -> None:
         place = self.guard.writer or caller()
         self.guard.note(WatchedOverwrite(self.elements, self.reader, place, outcome, nbytes))
-
-    def _warn(self) -> None:
-        warn(self._overwritten())
 
     def _name(self) -> str:
         name = name_in_caller(self.elements)
@@ -221,7 +222,7 @@ class Watch(Snapshot):
             f"{self._name()} is overwritten here, but {self.reader} needs its old values",
             caller(),
             self._consequence(),
-            'write into another array, or use Tape(overwrite="save"), which keeps the old values',
+            ELSEWHERE,
         )
 
     def _too_much(self) -> Diagnostic:
@@ -258,7 +259,7 @@ class Watch(Snapshot):
             self.reader.place.span,
             "host-write",
             note=self._consequence(),
-            hint="change it after backward(), or with assign() or fill_(), which are noticed",
+            hint=NOTICED,
             related=related,
         )
 
@@ -295,7 +296,7 @@ class Marked(Snapshot):
             "has read it and may need its old values",
             caller().span,
             "overwrite",
-            hint='write into another array, or use Tape(overwrite="save"), which keeps the old values',
+            hint=ELSEWHERE,
             related=(Related("it was marked as read here:", self._place.span),),
         )
 
@@ -324,28 +325,26 @@ class UnseenRecord(Simple):
 
     def pull(self, adjoints: Adjoints, level: Level) -> None:
         bar = adjoints.known(self.dest)
-        if bar is not None and bar.host().any():
-            raise TapeError(_unseen(self))
-
-
-def _unseen(record: UnseenRecord) -> Diagnostic:
-    name = name_of_memory(record.dest.allocation)
-    if record.failed:
-        return Diagnostic(
-            f"no gradient flows through {record.failed}, which failed before it had written "
-            f"all of {f'`{name}`' if name else 'an array'}",
-            record.place.span,
-            "failed-launch",
-            hint="set the array anew, or launch a kernel that does, before it is read",
-        )
-    called = f"`{name}`, which this tape uses," if name else "an array that this tape uses"
-    return Diagnostic(
-        f"{called} was changed before this line, and the tape did not see how",
-        record.place.span,
-        "unseen-write",
-        hint="change it inside `with tape:` by a launch, assign() or fill_(): not through NumPy, nor with "
-        "record_tape=False",
-    )
+        if bar is None or not bar.host().any():
+            return
+        name = name_of_memory(self.dest.allocation)
+        if self.failed:
+            code, whole = "failed-launch", f"`{name}`" if name else "an array"
+            message = (
+                f"no gradient flows through {self.failed}, which failed before it had written all of {whole}"
+            )
+            hint = "set the array anew, or launch a kernel that does, before it is read"
+        else:
+            code, changed = (
+                "unseen-write",
+                f"`{name}`, which this tape uses," if name else "an array that this tape uses",
+            )
+            message = f"{changed} was changed before this line, and the tape did not see how"
+            hint = (
+                "change it inside `with tape:` by a launch, assign() or fill_(): not through NumPy, nor with "
+            )
+            hint += "record_tape=False"
+        raise TapeError(Diagnostic(message, self.place.span, code, hint=hint))
 
 
 class WrittenMemory:

@@ -184,6 +184,10 @@ class FunctionRecord(Simple):
             _copy_back(self.arrays, adjoints)
 
 
+NOTICED = "change it after backward(), or with assign() or fill_(), which are noticed"
+"""What to write in place of a change through a view that an adjoint does not bear."""
+
+
 def _refuse_lost(function: Any, keeps: Sequence[Snapshot]) -> None:
     """Raise TapeError where values that a function may need have changed unseen."""
     for keep in keeps:
@@ -193,8 +197,7 @@ def _refuse_lost(function: Any, keeps: Sequence[Snapshot]) -> None:
                 f"{name} was changed through a view (NumPy, PyTorch), "
                 f"but {function.title} may need its old values"
             )
-            hint = "change it after backward(), or with assign() or fill_(), which are noticed"
-            raise TapeError(Diagnostic(message, function.place.span, "host-write", hint=hint))
+            raise TapeError(Diagnostic(message, function.place.span, "host-write", hint=NOTICED))
 
 
 PUBLISHED: list[Allocation] = []

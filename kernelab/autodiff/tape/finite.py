@@ -21,7 +21,7 @@ from kernelab.backend.common.backends import thread_text
 from kernelab.errors import Diagnostic, NotFiniteError, Related
 from kernelab.lang.types import shape_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import called, caller
+from kernelab.runtime.context.recorder import called, caller, refusal
 from kernelab.runtime.kernel.dispatch import Culprit
 from kernelab.runtime.kernel.program import Program, Pullback
 from kernelab.runtime.launch.checked import turned_here
@@ -34,7 +34,7 @@ def check_seeds(records: Sequence[Record], live: Iterable[int], seeds: Seeds) ->
         word = _first(np.broadcast_to(values_of(cotangent), target.outline().shape), target)
         if word:
             message = f"the cotangent of {called(target)} is {word}"
-            raise NotFiniteError(Diagnostic(message, caller().span, "not-finite"))
+            raise refusal(NotFiniteError, message, "not-finite")
     for target in seeds:
         word = _first(target.host(), target)
         if word:

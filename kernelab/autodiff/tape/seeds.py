@@ -35,7 +35,7 @@ from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import device_add, device_fill, move
 from kernelab.runtime.context.conversion import HostArray, described, host_values
-from kernelab.runtime.context.recorder import Place, called, caller, inform, name_in_caller
+from kernelab.runtime.context.recorder import Place, called, caller, inform, name_in_caller, refusal
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import by_leaves
 from kernelab.runtime.memory.memory import Allocation, copy_bytes
@@ -82,7 +82,7 @@ class Gradients(dict[Any, Any]):
 
     def __missing__(self, primal: Any) -> NoReturn:
         message, hint = _no_gradient(primal)
-        raise KernelKeyError(Diagnostic(message, caller().span, "no-gradient", hint=hint))
+        raise refusal(KernelKeyError, message, "no-gradient", hint)
 
 
 def _no_gradient(primal: Any) -> tuple[str, str]:
@@ -100,22 +100,6 @@ def _no_gradient(primal: Any) -> tuple[str, str]:
         message,
         f"for a number or vector launch an array of one in its place, {one}, and ask for that one's",
     )
-
-
-def no_loss(value: Any) -> tuple[str, str]:
-    """The error for a value that was passed as the loss but is none."""
-    message = f"the loss is an array of one number, not {described(value)}"
-    if isinstance(value, int | float) or getattr(value, "shape", None) == ():
-        return f"{message}: a number of the host knows nothing of how it was computed", _SUMMED
-    if isinstance(value, list | tuple | dict):
-        return message, "pass one array, or backward(grads={y: ones_like(y)}) for several"
-    return message, _SUMMED
-
-
-def no_function(value: object) -> tuple[str, str]:
-    """The error for a value that was to be recorded as a function but is none."""
-    message = f"record_func takes a function without arguments, not {described(value)}"
-    return message, "write tape.record_func(lambda: ..., arrays=[x, y])"
 
 
 # ----------------------------------------------------------------------------------------------------- seeds
@@ -144,7 +128,9 @@ def seeds_of(
         if not isinstance(grads, Mapping) or not grads:
             what = "nothing" if isinstance(grads, Mapping) else a_thing(grads)
             hint = "write backward(grads={y: ones_like(y)}), or backward(loss)"
-            raise refusal("seed", f"grads= maps arrays to their cotangents, and here it is {what}", hint)
+            raise refusal(
+                TapeError, f"grads= maps arrays to their cotangents, and here it is {what}", "seed", hint
+            )
         for named, seed in grads.items():
             pairs = [(named, seed)] if named.__class__ is array else by_leaves({named: seed})
             for target, cotangent in pairs:
@@ -240,7 +226,7 @@ def final_ones(recording: Recording) -> dict[array, Cotangent]:
     final = [target for target in final_arrays(recording.records) if target.requires_grad]
     if not final:
         hint = "launch kernels inside `with tape:`, into arrays with requires_grad=True"
-        raise refusal("loss", "this tape has computed nothing that requires gradients", hint)
+        raise refusal(TapeError, "this tape has computed nothing that requires gradients", "loss", hint)
     return {target: np.ones((), np.float64) for target in final}
 
 
@@ -265,7 +251,7 @@ def _held_gradients(recording: Recording) -> dict[array, Cotangent]:
     held += [target for target in others if target.allocation in filled]
     if not held:
         hint = "pass the loss, or cotangents (grads={y: ones_like(y)}), or fill the .grad of the results"
-        raise refusal("loss", "backward() has nothing to start from", hint)
+        raise refusal(TapeError, "backward() has nothing to start from", "loss", hint)
     return {target: target.grad for target in held if target.grad is not None}
 
 
@@ -312,16 +298,16 @@ def _unrecorded(recording: Recording, target: array) -> TapeError:
     if any(one.allocation is target.allocation for record in recording.records for one in record.read):
         name = called(target, "the array")
         hint = "start from a result: the loss, or grads= of an array that a launch has written"
-        return refusal("unrecorded", f"{name} is only read on this tape, and not computed", hint)
+        return refusal(TapeError, f"{name} is only read on this tape, and not computed", "unrecorded", hint)
     count = len(recording.records)
     recorded = f"none of its {count} records did" if count else "it has recorded nothing"
     message = f"this tape did not see how {called(target, 'the array')} was computed: {recorded}"
-    return refusal("unrecorded", message, "launch the kernel that writes it inside `with tape:`")
+    return refusal(TapeError, message, "unrecorded", "launch the kernel that writes it inside `with tape:`")
 
 
 def _checked_loss(loss: Any, recording: Recording) -> array:
     if not isinstance(loss, array):
-        raise refusal("loss", *no_loss(loss))
+        raise _no_loss(loss)
     if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not is_differentiable(loss.dtype):
         name = called(loss, "the loss")
         message = f"{name} is not a single float: it has {loss.size} elements of {loss.dtype}"
@@ -330,10 +316,20 @@ def _checked_loss(loss: Any, recording: Recording) -> array:
             f"add its elements up on the tape: loss = {y}.sum(), "
             f"or pass cotangents: grads={{{y}: kl.ones_like({y})}}"
         )
-        raise refusal("loss", message, hint)
+        raise refusal(TapeError, message, "loss", hint)
     if not loss.requires_grad:
         raise _made_by_host(recording, loss) or _without_gradients(loss, recording)
     return loss
+
+
+def _no_loss(value: Any) -> TapeError:
+    """The error for a value that was passed as the loss but is none."""
+    message, hint = f"the loss is an array of one number, not {described(value)}", _SUMMED
+    if isinstance(value, int | float) or getattr(value, "shape", None) == ():
+        message += ": a number of the host knows nothing of how it was computed"
+    elif isinstance(value, list | tuple | dict):
+        hint = "pass one array, or backward(grads={y: ones_like(y)}) for several"
+    return refusal(TapeError, message, "loss", hint)
 
 
 def _without_gradients(loss: array, recording: Recording) -> TapeError:
@@ -382,25 +378,28 @@ def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:
     if not isinstance(target, array) or not is_differentiable(target.dtype):
         name = called(target, a_thing(target))
         hint = "write backward(grads={y: kl.ones_like(y)}), where y is the array itself"
-        raise refusal("seed", f"grads= maps arrays of floats to their cotangents, and {name} is none", hint)
-    values = _seen(target, cotangent) if isinstance(cotangent, array) else _host_cotangent(target, cotangent)
+        raise refusal(
+            TapeError, f"grads= maps arrays of floats to their cotangents, and {name} is none", "seed", hint
+        )
+    if not isinstance(cotangent, array):
+        values = _host_cotangent(target, cotangent)
+    elif cotangent.outline().dtype.kind == "V":
+        raise _no_cotangent(target, f"an array of {cotangent.dtype}")
+    else:
+        values = cotangent.seen()
     if values.shape != target.outline().shape:
         name = called(target, "the array")
         message = f"the cotangent of {name} has shape {values.shape}, its elements {target.outline().shape}"
-        raise refusal("seed", message, "give one cotangent for each element")
+        raise refusal(TapeError, message, "seed", "give one cotangent for each element")
     wanted = target.outline().dtype
     return values if values.dtype == wanted else rounded(values, wanted)
 
 
-def _seen(target: array, cotangent: array) -> HostArray:
-    if cotangent.outline().dtype.kind == "V":
-        raise _no_cotangent(target, f"an array of {cotangent.dtype}")
-    return cotangent.seen()
-
-
 def _no_cotangent(target: array, what: str) -> TapeError:
     message = f"the cotangent of {called(target, 'the array')} is {what}: it has to be real numbers"
-    return refusal("seed", message, "pass an array, NumPy's or kernelab's, in the shape of the primal")
+    return refusal(
+        TapeError, message, "seed", "pass an array, NumPy's or kernelab's, in the shape of the primal"
+    )
 
 
 def _host_cotangent(target: array, cotangent: Any) -> HostArray:
@@ -412,11 +411,6 @@ def _host_cotangent(target: array, cotangent: Any) -> HostArray:
         raise _no_cotangent(target, a_thing(cotangent) + (" of complex numbers" if kind == "c" else ""))
     values = host_values(cotangent, target.dtype)[0]
     return values.reshape(target.outline().shape) if values.ndim == 0 and target.size == 1 else values
-
-
-def refusal(code: str, message: str, hint: str = "") -> TapeError:
-    """The error for what a tape cannot do, at the line of the user's code that asked for it."""
-    return TapeError(Diagnostic(message, caller().span, code, hint=hint))
 
 
 # --------------------------------------------------------------------------------------------- earlier passes

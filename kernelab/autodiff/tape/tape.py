@@ -17,7 +17,7 @@ import numpy as np
 from kernelab import hooks
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Spare
 from kernelab.autodiff.records.backward import BackwardPlan, Puller, check, publish_inputs, sweep, tell
-from kernelab.autodiff.records.cuts import described
+from kernelab.autodiff.records.cuts import diagnostics_of
 from kernelab.autodiff.records.hazards import POLICIES, Guard, Overwrite
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Scope
@@ -29,8 +29,6 @@ from kernelab.autodiff.tape.seeds import (
     earlier_passes,
     final_ones,
     kept,
-    no_function,
-    refusal,
     replaced_by,
     seeded,
     seeds_of,
@@ -38,13 +36,14 @@ from kernelab.autodiff.tape.seeds import (
 )
 from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.backend.cuda.launch_config import BLOCK, config_of
-from kernelab.errors import Diagnostic, KernelValueError, NotFiniteError, Related, counted
+from kernelab.errors import Diagnostic, KernelValueError, NotFiniteError, Related, TapeError, counted
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.hooks import Displayed
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import put
+from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.garbage import put_off
-from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller, warn
+from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller, refusal, warn
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.signature import structs_in
@@ -177,10 +176,10 @@ class Tape(Observed, Habits, Displayed):
         if isinstance(RECORDER.get(), Level):
             message = "a transform runs this function, and a tape would not see through it"
             hint = "take the gradient here with kl.func.grad or kl.func.vjp; for record_func, custom_vjp"
-            raise refusal("nested", message, hint)
+            raise refusal(TapeError, message, "nested", hint)
         if RECORDER.get() is not None:
             message = "a tape is recording already: one tape cannot be opened inside another"
-            raise refusal("nested", message, "use the tape that is open")
+            raise refusal(TapeError, message, "nested", "use the tape that is open")
         if self._entered is not None and len(self):
             self._warn_entered_again(self._entered)
         self._entered = caller()
@@ -191,7 +190,7 @@ class Tape(Observed, Habits, Displayed):
     def __exit__(self, *_: object) -> None:
         hint = "write `with tape:` around what it is to record"
         if self._token is None:
-            raise refusal("not-open", "this tape is not open, so it cannot be closed", hint)
+            raise refusal(TapeError, "this tape is not open, so it cannot be closed", "not-open", hint)
         try:
             self._recording.ends()
         finally:
@@ -199,7 +198,7 @@ class Tape(Observed, Habits, Displayed):
                 RECORDER.reset(self._token)
             except ValueError:
                 message = "a tape is closed in the thread, and in the task, that has opened it"
-                raise refusal("not-open", message, hint) from None
+                raise refusal(TapeError, message, "not-open", hint) from None
             self._token = None
 
     def _warn_entered_again(self, before: Place) -> None:
@@ -258,14 +257,16 @@ class Tape(Observed, Habits, Displayed):
         what cannot be called, GradientError in `vmap`.
         """
         if not callable(backward):
-            raise refusal("function", *no_function(backward))
+            message = f"record_func takes a function without arguments, not {described(backward)}"
+            hint = "write tape.record_func(lambda: ..., arrays=[x, y])"
+            raise refusal(TapeError, message, "function", hint)
         recorder = RECORDER.get()
         if isinstance(recorder, Level):
             recorder.record_func(backward, tuple(leaf for each in arrays for leaf in leaves_of(each)))
             return
         if recorder not in (None, self._recording):
             message = "record_func adds to a tape, and this function runs for a checkpoint"
-            raise refusal("nested", message, "make the function by kl.func.custom_vjp")
+            raise refusal(TapeError, message, "nested", "make the function by kl.func.custom_vjp")
         self._recording.add_function(backward, tuple(arrays))
 
     def record_launch(
@@ -294,7 +295,7 @@ class Tape(Observed, Habits, Displayed):
     def record_scope_end(self, remove_scope_if_empty: bool = True) -> None:
         """End the innermost scope; one without records is dropped if `remove_scope_if_empty`."""
         if not self._recording.scope_end(remove_scope_if_empty):
-            raise refusal("scope", "no scope is open", "call record_scope_begin first")
+            raise refusal(TapeError, "no scope is open", "scope", "call record_scope_begin first")
 
     @property
     def scopes(self) -> Sequence[Scope]:
@@ -377,7 +378,7 @@ class Tape(Observed, Habits, Displayed):
             with put_off() if len(recording.records) > FEW else nullcontext():
                 plan = BackwardPlan(tuple(recording.records), seeds, replaced)
                 cuts = check(plan, recording)
-                self._findings = described(cuts) if cuts else ()
+                self._findings = diagnostics_of(cuts) if cuts else ()
                 tell(plan, recording, cuts)
                 wanted = recording.is_checked if check_finite is None else check_finite
                 puller = self._begin(plan, seeds, wanted)

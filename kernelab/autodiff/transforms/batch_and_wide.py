@@ -22,7 +22,7 @@ from kernelab.errors import Diagnostic, GradientError, KernelError, name_of
 from kernelab.lang.types import Array, Scalar, Type, Value, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray, itemsize
-from kernelab.runtime.context.recorder import RECORDER, called, caller
+from kernelab.runtime.context.recorder import RECORDER, called, caller, refusal
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.launch.call import Call, will_write
 from kernelab.runtime.launch.footprint import changed_part
@@ -161,7 +161,7 @@ class Batch(Level):
         if self._distinct(call.kernel.program):
             message = f"`{call.kernel.name}` draws random numbers unrecorded, the same ones in every lane"
             hint = 'record the launch, or say randomness="same"'
-            raise GradientError(Diagnostic(message, caller().span, "randomness", hint=hint))
+            raise refusal(GradientError, message, "randomness", hint)
         super().left_out(call)
 
     def followed(self) -> Collection[Allocation]:
@@ -185,7 +185,7 @@ class Batch(Level):
                 name = called(argument, "an array")
                 message = f"a function in vmap writes {name}, made outside of it: there is one for all lanes"
                 hint = "make it in the function, as in y = kl.zeros_like(x), and return it"
-                raise GradientError(Diagnostic(message, caller().span, "lanes", hint=hint))
+                raise refusal(GradientError, message, "lanes", hint)
 
     def _is_outside(self, memory: Allocation) -> bool:
         return memory.borrowed or memory.serial <= self._start
@@ -356,7 +356,7 @@ def _refuse_kept() -> None:
         "this array was made in a function under vmap, which has returned: it differed between the lanes"
     )
     hint = "return it from the function: vmap then gives it for all lanes"
-    raise GradientError(Diagnostic(message, caller().span, "lanes", hint=hint))
+    raise refusal(GradientError, message, "lanes", hint)
 
 
 def _in_itslane_of(error: KernelError, program: Program, grid: Extents, wide: Collection[str]) -> KernelError:
@@ -464,7 +464,7 @@ class Wide(Level):
                 name = name_of(call.func)
                 message = f"{name} returned {exact.dtype} for arrays of float64, which a check gives it"
                 hint = "return arrays of the dtype that it gets, kl.array(values, dtype=x.dtype), or NumPy's"
-                raise GradientError(Diagnostic(message, caller().span, "float64", hint=hint))
+                raise refusal(GradientError, message, "float64", hint)
             dtype = with_scalar(exact.dtype, scalar_of(arguments[0].dtype)) if is_float else exact.dtype
             results.append(fresh(exact.shape, dtype, exact))
             self.parent.move(self.stand_in(results[-1]), exact)
@@ -476,7 +476,7 @@ class Wide(Level):
     def record_func(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
         message = "a check runs this function in float64, and the host saw the values before that"
         hint = "gradcheck and gradcheck_tape check a function of kl.func.custom_vjp(f, back)"
-        raise GradientError(Diagnostic(message, caller().span, "float64", hint=hint))
+        raise refusal(GradientError, message, "float64", hint)
 
     def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
         self.parent.tabulate(target, [self.stand_in(source) for source in sources], compute)

@@ -49,6 +49,7 @@ from kernelab.runtime.context.recorder import (
     name_of_memory,
     notify_outside_use,
     observing_outside_use,
+    refusal,
 )
 from kernelab.runtime.host.create import array
 from kernelab.runtime.host.structarray import leaves_of
@@ -278,7 +279,7 @@ class Level(Witness, Recorder):
         if any(self._is_carried(argument.allocation) for argument in arguments):
             message = f"the adjoint of `{name}`, launched by itself, is not differentiated in a transform"
             hint = "differentiate the function that launches the kernel: kl.func.vjp, and grad of grad"
-            raise GradientError(Diagnostic(message, caller().span, "nested", hint=hint))
+            raise refusal(GradientError, message, "nested", hint)
 
     def copied(self, dest: array, src: array, how: str) -> None:
         self._has_changed(dest)
@@ -346,7 +347,7 @@ class Level(Witness, Recorder):
         message = (
             f"{called(elements, 'an array')} of this transform is used in {where}: no derivative follows"
         )
-        raise GradientError(Diagnostic(message, caller().span, "outside", hint=hint))
+        raise refusal(GradientError, message, "outside", hint)
 
     def _is_carried(self, memory: Allocation) -> bool:
         return self.carries(memory) or (self.parent is not self and self.parent._is_carried(memory))
@@ -413,7 +414,7 @@ def current() -> Level:
         return recorder
     message = "a tape is recording, and it cannot see through a transform such as grad or vmap"
     hint = "call it outside of the tape; transforms compose with one another"
-    raise TapeError(Diagnostic(message, caller().span, "nested", hint=hint))
+    raise refusal(TapeError, message, "nested", hint)
 
 
 def duplicate(elements: array) -> array:

@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from types import CodeType, FrameType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, Source, Span, label_of, running_shell, warn_once
+from kernelab.errors import Diagnostic, KernelError, Source, Span, label_of, running_shell, warn_once
 from kernelab.host.traced import Origins
 from kernelab.settings import during
 
@@ -188,7 +188,10 @@ _PLACES: dict[tuple[int, int], tuple[CodeType, "Place"]] = {}
 _place = lru_cache(_MOST_PLACES)(Place)
 
 
-def refusal(kind: type[Exception], message: str, code: str, hint: str = "") -> Exception:
+Error = TypeVar("Error", bound=KernelError)
+
+
+def refusal(kind: type[Error], message: str, code: str, hint: str = "") -> Error:
     """An error that points at the line of the user's code that called into kernelab."""
     return kind(Diagnostic(message, caller().span, code, hint=hint))
 

@@ -32,7 +32,7 @@ from kernelab.lang.types import (
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.context.conversion import HostArray, array_type, described
-from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.memory.device import CPU
 
 
@@ -332,7 +332,7 @@ def _no_gradient(instance: Instance, name: str) -> TapeError:
             f"or let an array stand for the field: s.{name} = kl.array([...], requires_grad=True)"
         )
     message = f"the field {name} of this {instance._struct} has no gradient: {why}"
-    return TapeError(Diagnostic(message, caller().span, "no-gradient", hint=hint))
+    return refusal(TapeError, message, "no-gradient", hint)
 
 
 def _copied(value: Any) -> Any:

@@ -23,7 +23,7 @@ from kernelab.lang.ir import Function
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.garbage import put_off
-from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.context.recorder import caller, refusal
 from kernelab.runtime.memory.device import CPU
 from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space
 from kernelab.settings import settings
@@ -117,7 +117,7 @@ class Placed:
                 hint = (
                     "it would run now, and not with the graph: move it out of the block, or its arrays there"
                 )
-                raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
+                raise refusal(LaunchError, message, "capture", hint)
 
     # ---------------------------------------------------------------------------------------- on a device
 

@@ -13,12 +13,12 @@ from typing import Any
 
 from kernelab.backend.cuda.launch_config import Scratch, current_stream
 from kernelab.backend.cuda.synchronisation import PendingGraph, PendingLaunch
-from kernelab.errors import Diagnostic, LaunchError, counted
+from kernelab.errors import LaunchError, counted
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.lang.types import uint8
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
-from kernelab.runtime.context.recorder import RECORDER, Recorder, caller
+from kernelab.runtime.context.recorder import RECORDER, Recorder, caller, refusal
 from kernelab.runtime.memory.device import CPU, DEFAULT, Device, get_cuda_devices, get_device
 from kernelab.runtime.memory.spaces import OPEN, Capture, Space
 from kernelab.runtime.memory.streams import Stream, flowing, stream_of
@@ -174,7 +174,7 @@ class Graph:
         if RECORDER.get() is not None:
             message = "a tape cannot see what the launches of a graph do"
             hint = "capture the tape's launches and tape.backward() together, and run the graph outside of it"
-            raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
+            raise refusal(LaunchError, message, "capture", hint)
         space, capture = self._space, self._capture
         space.require_free("a graph is started")
         space.backend.pending.require_alive()
@@ -220,7 +220,7 @@ def capture_begin(
     if external:
         message = "kernelab cannot join a capture that another library has begun"
         hint = "capture kernelab's launches on their own: with kl.ScopedCapture() as capture"
-        raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
+        raise refusal(LaunchError, message, "capture", hint)
     space.require_free("a capture begins")
     space.synchronize()
     for memory in space.living():
@@ -239,7 +239,7 @@ def capture_end(device: Device | str | None = None, stream: Stream | None = None
     capture, launches = space.capture, space.backend.pending.captured
     if capture is None or launches is None:
         message = f"no launches are being captured on {space.name}"
-        raise LaunchError(Diagnostic(message, caller().span, "capture", hint="begin: kl.capture_begin()"))
+        raise refusal(LaunchError, message, "capture", "begin: kl.capture_begin()")
     space.require_mine("a capture ends")
     try:
         handle = space.driver.end_capture()
@@ -258,7 +258,7 @@ def capture_launch(graph: object, stream: Stream | None = None) -> None:
     if not isinstance(graph, Graph):
         message = f"capture_launch takes a graph, not {described(graph)}"
         hint = "with kl.ScopedCapture() as capture: ... makes one: capture.graph"
-        raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
+        raise refusal(LaunchError, message, "capture", hint)
     graph.launch(stream)
 
 
@@ -298,5 +298,5 @@ def _space(device: Device | str | None) -> Space:
     if place.space is None:
         message = "launches are captured on a CUDA device, and this is the CPU"
         hint = 'name one, kl.ScopedCapture("cuda"); without a GPU run the block itself each time'
-        raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
+        raise refusal(LaunchError, message, "capture", hint)
     return place.space

@@ -21,7 +21,7 @@ from kernelab.backend.cuda.nvidia import Driver
 from kernelab.backend.cuda.synchronisation import Partner
 from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError, LaunchError
 from kernelab.runtime.context.conversion import checksum
-from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.memory.address_ranges import Ranges
 from kernelab.runtime.memory.memory import Allocation, Bytes, spanning
 
@@ -91,7 +91,7 @@ class Space:
         if self.capture is not None:
             message = f"{what} while launches on {self.name} are captured: none of them has run yet"
             hint = "do it behind the capture; kl.capture_launch(capture.graph) runs what was captured"
-            raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
+            raise refusal(LaunchError, message, "capture", hint)
 
     @property
     def is_captured_elsewhere(self) -> bool:
@@ -103,7 +103,7 @@ class Space:
         if self.is_captured_elsewhere:
             message = f"{what} while another thread captures launches on {self.name}"
             hint = "it would become a part of that graph: wait for the end of the capture"
-            raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
+            raise refusal(LaunchError, message, "capture", hint)
 
     def _full(self, nbytes: int) -> Diagnostic:
         free, total = self.driver.memory()
@@ -296,7 +296,7 @@ class DeviceAllocation(Allocation):
                 "them uses it: the graph would not write it again"
             )
             hint = "write it before the capture; in the block by a kernel, fill_(), or kl.copy on the device"
-            raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
+            raise refusal(LaunchError, message, "capture", hint)
 
     def changed_there(self) -> None:
         """The device has changed bytes."""

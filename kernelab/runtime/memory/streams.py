@@ -14,7 +14,7 @@ from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LAUNCH_CONFIG, S
 from kernelab.backend.cuda.nvidia import Driver
 from kernelab.backend.cuda.synchronisation import LEGACY
 from kernelab.errors import Diagnostic, KernelMemoryError, LaunchError, a_thing, with_article
-from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.memory.device import DEFAULT, Device, get_cuda_devices, get_device
 from kernelab.runtime.memory.memory import Allocation, copy_bytes
 from kernelab.runtime.memory.spaces import OPEN, Capture, Space
@@ -135,7 +135,7 @@ class Event:
         if self._within is not None:
             message = "this event was recorded while launches were captured: it is a part of their graph"
             hint = "record one behind kl.capture_launch(graph): kl.record_event()"
-            raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
+            raise refusal(LaunchError, message, "capture", hint)
 
     @property
     def cuda_event(self) -> int:

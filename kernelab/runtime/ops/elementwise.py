@@ -27,7 +27,7 @@ from kernelab.lang.types import Array, Scalar, Value, int32, scalar_of, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.array.transfers import readable, transfer
-from kernelab.runtime.context.recorder import RECORDER, caller
+from kernelab.runtime.context.recorder import RECORDER, caller, refusal
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.launch.launch import run
@@ -128,7 +128,7 @@ def operate(symbol: str, operands: Sequence[Any]) -> Any:
     """`a symbol b`, or `symbol a`, for each element; NotImplemented for an operand that is none."""
     if any(isinstance(operand, list) for operand in operands):
         message, hint = f"{symbol} does not take an array and a list", "make an array of it: kl.array([...])"
-        raise KernelTypeError(Diagnostic(message, caller().span, "type", hint=hint))
+        raise refusal(KernelTypeError, message, "type", hint)
     if not all(is_operand(operand) for operand in operands):
         return NotImplemented
     callee, inputs = _operation(symbol, [plain(operand) for operand in operands])
@@ -246,7 +246,7 @@ def _other_results(
         if result != out.dtype:
             message = f"`{callee.name}` gives {result}, and out= is an array of {out.dtype}"
             hint = f"make it so: kl.zeros({out.shape}, dtype=kl.{result}), or convert in the function"
-            return KernelTypeError(Diagnostic(message, caller().span, "out", hint=hint))
+            return refusal(KernelTypeError, message, "out", hint)
     return error
 
 

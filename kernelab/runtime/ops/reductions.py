@@ -27,7 +27,7 @@ from kernelab.lang.types import (
 )
 from kernelab.runtime.array.array import array, duplicate, require_array
 from kernelab.runtime.context.conversion import described, is_whole
-from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.launch.launch import run
@@ -135,12 +135,12 @@ def matmul(left: Any, right: Any) -> Any:
     """
     if not all(map(goes_through, (left := plain(left), right := plain(right)))):
         message = f"@ multiplies arrays, not {described(right if isinstance(left, array) else left)}"
-        raise KernelTypeError(Diagnostic(message, caller().span, "operator", hint="write * for a number"))
+        raise refusal(KernelTypeError, message, "operator", "write * for a number")
     a, b = arrays_of((left, right))
     if a.dtype != b.dtype or not isinstance(a.dtype, Scalar) or a.dtype == bool_:
         message = f"@ multiplies numbers of one type, not {a.dtype} by {b.dtype}"
         hint = "convert one of them: x.astype(kl.float64); for vectors write kl.utils.array_inner(x, y)"
-        raise KernelTypeError(Diagnostic(message, caller().span, "type", hint=hint))
+        raise refusal(KernelTypeError, message, "type", hint)
     rank = max(a.ndim, b.ndim, 2)
     rows, columns = a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
     rows, columns = (x if x.ndim == rank else x[(None,) * (rank - x.ndim)] for x in (rows, columns))
@@ -149,7 +149,7 @@ def matmul(left: Any, right: Any) -> Any:
         message = f"@ does not go together with shapes {a.shape} and {b.shape}"
         hint = "the last axis of the left is as long as the last but one of the right, or its only one"
         hint += "; axes before these are as long on both sides, or 1" * bool(pairs)
-        raise KernelValueError(Diagnostic(message, caller().span, "shape", hint=hint))
+        raise refusal(KernelValueError, message, "shape", hint)
     if a.ndim == b.ndim == 1:
         return array_inner(a, b, _target(None, (1,), a.dtype, a.requires_grad or b.requires_grad, a.device))
     place = next((x.device for x in (a, b) if x.device.is_cuda), a.device)
