@@ -247,14 +247,12 @@ def at_address(
 
     `deleter` is called with the address and the size when nobody looks at it any more.
     """
-    if space is None:
-        return point_at(address, shape, strides, size, deleter)
     low, high = bounds(address, shape, strides, size)
-    if low < high and not space.driver.owns(address):
+    if space is not None and low < high and not space.driver.owns(address):
         message = f"the address {address:#x} is not in the memory of {space.name}"
         hint = "pass the address of the first element there, such as x.data_ptr() or x.data.ptr"
         raise LaunchError(Diagnostic(message, code="device", hint=hint))
-    memory = space.borrow(low, high, None, (ANY,))
+    memory = point_at(low, high - low) if space is None else space.borrow(low, high, None, (ANY,))
     if deleter is not None:
         weakref.finalize(memory, deleter, low, high - low)
     return memory

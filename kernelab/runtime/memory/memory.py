@@ -380,31 +380,15 @@ def _no_memory(nbytes: int) -> KernelMemoryError:
     return KernelMemoryError(Diagnostic(message, code="memory", hint=hint))
 
 
-def point_at(
-    address: int,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    itemsize: int,
-    deleter: Callable[[int, int], None] | None = None,
-) -> Allocation:
-    """The allocation over memory at an address; raises KernelValueError for address 0.
-
-    `deleter` is called with the address and the size when nobody looks at it any more.
-    """
-    if not address and 0 not in shape:
+def point_at(address: int, nbytes: int) -> Allocation:
+    """The allocation over memory at an address; raises KernelValueError for address 0."""
+    if not nbytes:
+        return Allocation(address, 0, None, borrowed=True)
+    if not address:
         message = "there is no memory at address 0"
         raise KernelValueError(Diagnostic(message, code="memory", hint="pass the address of the elements"))
-    low, high = bounds(address, shape, strides, itemsize)
-    if low < address:
-        message = f"elements at {low:#x} stand before the address {address:#x}: strides are 0 or more"
-        raise KernelValueError(Diagnostic(message, code="memory"))
-    if low == high:
-        return Allocation(address, 0, None, borrowed=True)
-    memory: Any = (ctypes.c_ubyte * (high - low)).from_address(address)
-    allocation = borrow(np.frombuffer(memory, np.uint8))
-    if deleter is not None:
-        weakref.finalize(allocation, deleter, address, high - low)
-    return allocation
+    memory: Any = (ctypes.c_ubyte * nbytes).from_address(address)
+    return borrow(np.frombuffer(memory, np.uint8))
 
 
 def zeros_like_memory(memory: Allocation) -> Allocation:
