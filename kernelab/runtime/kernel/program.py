@@ -85,8 +85,10 @@ class Program:
 
     @cached_property
     def flat(self) -> Function:
-        """The function with all calls in it written out."""
-        return flat(self.function)
+        """The function with its custom derivatives inlined: all calls in it are written out."""
+        if not any(isinstance(stmt, Custom) for stmt in walk(self.function.body)):
+            return self.function
+        return simplify(inline(self.function))
 
     @cached_property
     def unmerged(self) -> Function:
@@ -490,13 +492,3 @@ class Pullback:
     def again(self) -> Program | None:
         """The primal, reading residuals; None where these do not hold all that it would need."""
         return None if self._derived.again is None else Program(self._derived.again)
-
-
-# -------------------------------------------------------------------------------------------------- functions
-
-
-def flat(function: Function) -> Function:
-    """The function with its custom derivatives inlined."""
-    if not any(isinstance(stmt, Custom) for stmt in walk(function.body)):
-        return function
-    return simplify(inline(function))
