@@ -20,9 +20,8 @@ from kernelab.autodiff.checks.lost_digits import number
 from kernelab.autodiff.checks.rule_check import mistake_at
 from kernelab.autodiff.checks.rule_samples import evaluate
 from kernelab.autodiff.jacobians.subject import Subject
-from kernelab.autodiff.records.adjoint_buffers import scalars
+from kernelab.autodiff.records.adjoint_buffers import plain_copy, scalars
 from kernelab.autodiff.transforms.host_calls import HostCall
-from kernelab.autodiff.transforms.levels import duplicate
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.data_classes import dataclass
@@ -126,7 +125,7 @@ class _EventsLevel(Interpreted):
         return program.function  # its grad functions still apart
 
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
-        self.hosts.append((call, [duplicate(self.stand_in(elements)) for elements in arguments]))
+        self.hosts.append((call, [plain_copy(self.stand_in(elements)) for elements in arguments]))
         return super().call_host(call, arguments)
 
 

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from kernelab import hooks
-from kernelab.autodiff.records.adjoint_buffers import scalars
+from kernelab.autodiff.records.adjoint_buffers import plain_copy, scalars
 from kernelab.autodiff.transforms.host_calls import HostCall
-from kernelab.autodiff.transforms.levels import duplicate
 from kernelab.autodiff.transforms.trees import argument_name
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, Related, name_of
@@ -304,7 +303,7 @@ class _Comparison:
     def _moved(self, n: int, moves: Floats) -> tuple[Floats, list[Floats]]:
         """The numbers of an argument that moves, and the results there."""
         arrays = list(self.arrays)
-        arrays[n] = duplicate(arrays[n])
+        arrays[n] = plain_copy(arrays[n])
         numbers = scalars(arrays[n]).host()
         numbers[...] = numbers + moves
         return _numbers(arrays[n]), self._run(arrays)

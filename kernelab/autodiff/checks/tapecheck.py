@@ -26,7 +26,7 @@ from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError, extre
 from kernelab.autodiff.checks.witnesses import Tolerance
 from kernelab.autodiff.jacobians.jacobian import Selection
 from kernelab.autodiff.jacobians.subject import Key, of_function, of_kernel, outside_transforms
-from kernelab.autodiff.records.adjoint_buffers import Extents
+from kernelab.autodiff.records.adjoint_buffers import Extents, plain_copy
 from kernelab.autodiff.records.backward import BackwardPlan
 from kernelab.autodiff.records.cuts import passive_cuts
 from kernelab.autodiff.records.hazards import ELSEWHERE
@@ -36,7 +36,7 @@ from kernelab.autodiff.tape.checkpoint import CheckpointRecord
 from kernelab.autodiff.tape.finite import lost_inputs
 from kernelab.autodiff.tape.seeds import final_arrays
 from kernelab.autodiff.tape.tape import Tape
-from kernelab.autodiff.transforms.levels import duplicate, run_host_call
+from kernelab.autodiff.transforms.levels import run_host_call
 from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, GradientError, KernelError, KernelTypeError, KernelValueError, a_thing
@@ -354,7 +354,7 @@ def _of_host_call(line: Line, k: int, fast: Fast) -> GradcheckReport:
     record = line.records[k]
     assert isinstance(record, HostCallRecord)
     run = line.run(k)
-    arguments = [duplicate(run.of(argument)) for argument in record.read]
+    arguments = [plain_copy(run.of(argument)) for argument in record.read]
     for position in record.active:
         arguments[position].requires_grad = True
 
@@ -469,7 +469,7 @@ def _as_read(record: LaunchRecord) -> list[Any]:
     away, arguments = extrema(record.kernel), list[Any]()
     for i, value in enumerate(map(array_of, record.arguments)):
         if i in watches or i in away:
-            requires_grad, value = value.requires_grad, duplicate(value)
+            requires_grad, value = value.requires_grad, plain_copy(value)
             value.requires_grad = requires_grad
         if i in watches:
             put_back(watches[i], value)

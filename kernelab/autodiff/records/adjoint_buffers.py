@@ -1,7 +1,7 @@
 """The adjoints of a backward pass: one buffer for each memory and each residual, allocated on first use.
 
-Residuals are among the arguments of programs, as arrays and packed numbers are.  Knows these and memory; must
-not know records or tapes.
+Residuals are among the arguments of programs, as arrays and packed numbers are.  A buffer may be the memory
+of a gradient.  Knows these and memory; must not know records or tapes.
 """
 
 import math
@@ -13,6 +13,7 @@ from kernelab.data_classes import dataclass
 from kernelab.lang.types import Value, bytes_of, scalar_of, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import contiguous_strides
+from kernelab.runtime.array.transfers import device_copy
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.recorder import made_from_host
 from kernelab.runtime.launch.footprint import Residual
@@ -93,6 +94,16 @@ def filled(shape: Sequence[int], dtype: Value, values: HostArray, beside: array 
     elements.blank()[...] = values
     made_from_host(elements, values)
     return elements
+
+
+def plain_copy(elements: array) -> array:
+    """The same values in memory of their own, which no level knows yet."""
+    if elements.__class__ is array and elements.is_whole:
+        return elements.twin(duplicate_of(elements.allocation))
+    copy = fresh(elements.shape, elements.dtype, elements, cleared=False)
+    if not device_copy(copy, elements):
+        copy.blank()[...] = elements.seen()
+    return copy
 
 
 def scalars(elements: array) -> array:
@@ -232,3 +243,35 @@ class Adjoints:
         for primal in list(self.memory):
             self.reuse(primal, level)
         return self.memory.spare
+
+
+# ----------------------------------------------------------------------------------------------- of gradients
+
+
+def about_to_change(elements: array) -> Allocation:
+    """The gradients of the memory of some elements, which are about to be written."""
+    gradient = elements.allocation.adjoint
+    if gradient is None or gradient.watches.starts or gradient.witnesses:
+        shown = elements.grad
+        assert shown is not None
+        gradient = shown.allocation
+        gradient.will_write(shown)
+    else:
+        gradient.version += 1
+    return gradient
+
+
+def is_apart(
+    memory: Allocation, gradients: Sequence[Allocation | None], others: Collection[Allocation]
+) -> bool:
+    """Whether what a memory has as gradients, if anything, is of no other use in a backward pass."""
+    gradient = memory.adjoint
+    if gradient is None or not memory.requires_grad:
+        return memory.requires_grad
+    return (
+        gradients.count(gradient) == 1
+        and gradient not in others
+        and gradient.nbytes == memory.nbytes
+        and gradient.writable
+        and gradient.space is memory.space is None
+    )

@@ -10,12 +10,12 @@ run at the level where its adjoints are wanted, and nothing is published.  Knows
 they are made.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
+from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level, about_to_change, is_apart
 from kernelab.autodiff.records.coverage import WHOLE, History, box_in
 from kernelab.autodiff.records.cuts import (
     cuts_between,
@@ -245,7 +245,7 @@ class BackwardPlan:
             self.settled = {
                 memory
                 for memory in self.settled
-                if changes.count(memory) == 1 and _is_apart(memory, gradients, self.first)
+                if changes.count(memory) == 1 and is_apart(memory, gradients, self.first)
             }
         if not all(isinstance(self.records[i], LaunchRecord) for i in self.live):
             self.settled.clear()  # a function of the user's may change gradients
@@ -261,22 +261,6 @@ class BackwardPlan:
     def published(self) -> list[array]:
         """The arrays whose gradients are published, some of them perhaps in several parts."""
         return [*self.before, *(one.elements for _, one in self.publications())]
-
-
-def _is_apart(
-    memory: Allocation, gradients: Sequence[Allocation | None], others: Collection[Allocation]
-) -> bool:
-    """Whether what a memory has as gradients, if anything, is of no other use in a backward pass."""
-    gradient = memory.adjoint
-    if gradient is None or not memory.requires_grad:
-        return memory.requires_grad
-    return (
-        gradients.count(gradient) == 1
-        and gradient not in others
-        and gradient.nbytes == memory.nbytes
-        and gradient.writable
-        and gradient.space is memory.space is None
-    )
 
 
 # --------------------------------------------------------------------------------------------------- check
@@ -344,9 +328,8 @@ def sweep(
     """
     records, live, after, retired, narrow = plan.records, plan.live, plan.after, plan.retired, plan.narrow
     if plan.mixed:
-        plan.held = _gradients_now(
-            one.elements for _, one in plan.inputs if one.elements.allocation in plan.mixed
-        )
+        inputs = (one.elements for _, one in plan.inputs if one.elements.allocation in plan.mixed)
+        plan.held = {elements: _gradient_now(elements) for elements in inputs}
     for elements in plan.before:
         publish(elements, adjoints)
     last = min(live, default=-1)
@@ -455,9 +438,10 @@ def publish_inputs(plan: BackwardPlan, adjoints: Adjoints) -> None:
         if memory not in plan.mixed:
             _add(inputs[0], adjoints)
         else:
-            before = _gradients_now(inputs) if memory.adjoint in added_to else plan.held
+            if memory.adjoint in added_to:
+                plan.held |= {elements: _gradient_now(elements) for elements in inputs}
             for elements in inputs:
-                _publish_sum(elements, before[elements], adjoints)
+                _publish_sum(elements, plan.held[elements], adjoints)
         if memory.adjoint is not None:
             added_to.add(memory.adjoint)
 
@@ -496,10 +480,6 @@ def _publish_sum(elements: array, before: Values, adjoints: Adjoints) -> None:
     gradient.publish()
 
 
-def _gradients_now(several: Iterable[array]) -> dict[array, Values]:
-    return {elements: _gradient_now(elements) for elements in several}
-
-
 def _gradient_now(elements: array) -> Values:
     """A copy of the gradient of some elements, on the device that they are on."""
     if elements.allocation.adjoint is None:
@@ -508,16 +488,3 @@ def _gradient_now(elements: array) -> Values:
     if elements.allocation.space is not None and elements.__class__ is array:
         return duplicate(elements.grad, False, "clone")
     return elements.grad.seen().copy()
-
-
-def about_to_change(elements: array) -> Allocation:
-    """The gradients of the memory of some elements, which are about to be written."""
-    gradient = elements.allocation.adjoint
-    if gradient is None or gradient.watches.starts or gradient.witnesses:
-        shown = elements.grad
-        assert shown is not None
-        gradient = shown.allocation
-        gradient.will_write(shown)
-    else:
-        gradient.version += 1
-    return gradient

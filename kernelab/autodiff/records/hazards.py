@@ -19,7 +19,7 @@ from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import Diagnostic, KernelMemoryError, Related, TapeError
 from kernelab.lang.types import uint8
 from kernelab.passes.access.access_regions import Box, Region
-from kernelab.runtime.array.array import array
+from kernelab.runtime.array.array import array, numbers_of
 from kernelab.runtime.context.conversion import checksum, itemsize
 from kernelab.runtime.context.recorder import Place, called, caller, name_in_caller, name_of_memory, warn
 from kernelab.runtime.kernel.arguments import array_of
@@ -395,8 +395,7 @@ class WrittenMemory:
             if not self.others and not self._memory.is_exposed:
                 self.checksum = None  # no view is left
             return self.others[: len(self.others) - own]
-        memory = self._memory
-        return [array.over(memory, 0, (memory.nbytes,), (1,), uint8)]
+        return [numbers_of(self._memory, uint8)]
 
     @property
     def is_poked(self) -> bool:

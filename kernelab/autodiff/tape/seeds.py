@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.backward import BackwardPlan, about_to_change
+from kernelab.autodiff.records.adjoint_buffers import Adjoints, about_to_change
+from kernelab.autodiff.records.backward import BackwardPlan
 from kernelab.autodiff.records.provenance import array_from_host
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record

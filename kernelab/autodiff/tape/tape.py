@@ -124,13 +124,6 @@ class Observed:
         """
         return self._cotangents
 
-    def _forget_findings(self) -> None:
-        self._findings = ()
-        self._cotangents = None
-        self._sweeps += 1
-        if self._magnitudes is not None:
-            self._magnitudes = []
-
 
 FEW = 64
 """How many records leave the collector so little to visit that it is not worth while to pause it."""
@@ -180,9 +173,13 @@ class Tape(Observed, Habits, Displayed):
         if RECORDER.get() is not None:
             message = "a tape is recording already: one tape cannot be opened inside another"
             raise refusal(TapeError, message, "nested", "use the tape that is open")
+        place = caller()
         if self._entered is not None and len(self):
-            self._warn_entered_again(self._entered)
-        self._entered = caller()
+            message = f"this tape already holds {counted(len(self), 'record')}; entering it again adds more"
+            hint = "open a new Tape() in this cell, or call reset() first"
+            related = (Related("it was entered before here:", self._entered.span),)
+            warn(Diagnostic(message, place.span, "entered-again", hint=hint, related=related), place)
+        self._entered = place
         self._recording.guard.swept = False
         self._token = RECORDER.set(self._recording)
         return self
@@ -200,17 +197,6 @@ class Tape(Observed, Habits, Displayed):
                 message = "a tape is closed in the thread, and in the task, that has opened it"
                 raise refusal(TapeError, message, "not-open", hint) from None
             self._token = None
-
-    def _warn_entered_again(self, before: Place) -> None:
-        place = caller()
-        message = Diagnostic(
-            f"this tape already holds {counted(len(self), 'record')}; entering it again adds more",
-            place.span,
-            "entered-again",
-            hint="open a new Tape() in this cell, or call reset() first",
-            related=(Related("it was entered before here:", before.span),),
-        )
-        warn(message, place)
 
     def __len__(self) -> int:
         return len(self._recording.records)
@@ -497,8 +483,11 @@ class Tape(Observed, Habits, Displayed):
         self.zero()
         self._recording.clear()
         self._seeds.clear()
-        self._entered = None
-        self._forget_findings()
+        self._entered = self._cotangents = None
+        self._findings = ()
+        self._sweeps += 1
+        if self._magnitudes is not None:
+            self._magnitudes = []
 
     def _arrays(self) -> list[array]:
         arrays: dict[array, None] = dict.fromkeys(self._seeds)

@@ -9,6 +9,7 @@ levels; must not know functions.
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from kernelab.autodiff.transforms.levels import Level, within
 from kernelab.backend.common.backends import Failed, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelError, name_of
 from kernelab.lang.types import Array, Scalar, Type, Value, float64, is_differentiable, scalar_of, with_scalar
-from kernelab.runtime.array.array import array
+from kernelab.runtime.array.array import array, numbers_of
 from kernelab.runtime.context.conversion import HostArray, itemsize
 from kernelab.runtime.context.recorder import RECORDER, called, caller, refusal
 from kernelab.runtime.kernel.program import Positions, Program
@@ -154,7 +155,7 @@ class Batch(Level):
         try:
             self.parent.run(laned, every, [*parts, *numbers])
         except KernelError as error:
-            raise _in_itslane_of(error, program, grid, {program.flat.params[i].hint for i in wide}) from None
+            raise _with_lane(error, program, grid, {program.flat.params[i].hint for i in wide}) from None
 
     def left_out(self, call: Call) -> None:
         self._refuse_outside(call.targets)
@@ -173,10 +174,8 @@ class Batch(Level):
             self.widen(target)
         announce([(target, None) for target in targets])
         for target in targets:
-            level = self.parent
-            while level.parent is not level:
+            for level in self.parent.outwards():
                 level.unfollow(target.allocation)
-                level = level.parent
 
     def _refuse_outside(self, written: Sequence[Argument]) -> None:
         """Raise GradientError where a mapped function writes an array that existed before it ran."""
@@ -318,7 +317,8 @@ def with_lanes(
     Each lane draws its own numbers if `before` is given.
     """
     threads = int(np.prod(grid, dtype=np.int64))
-    extents = _unpacked(program, grid, threads)
+    coordinates = len(program.flat.threads)
+    extents = (threads,) if coordinates <= 1 else (*grid, *(1,) * (coordinates - len(grid)))
     batched = program.batched(wide, len(extents), before is not None)
     numbers = (threads, extents[0]) if before is None else (threads, extents[0], before)
     first, rest = (lanes,), extents
@@ -327,23 +327,13 @@ def with_lanes(
     return batched, (*first, *rest), tuple(struct.pack("=q", number) for number in numbers)
 
 
-def _unpacked(program: Program, grid: Extents, threads: int) -> Extents:
-    """The extents of the grid as the program unpacks them."""
-    coordinates = len(program.flat.threads)
-    if coordinates <= 1:
-        return (threads,)
-    return (*grid, *(1,) * (coordinates - len(grid)))
-
-
 @contextmanager
 def drawing_again(level: Level, recorded: Level) -> Iterator[None]:
     """A context in which the lanes from `level` up to `recorded` draw the numbers that were drawn there."""
-    changed: list[tuple[Batch, str]] = []
-    while level is not recorded and level.parent is not level:
-        if isinstance(level, Batch):
-            changed.append((level, level.randomness))
-            level.randomness = "same"
-        level = level.parent
+    levels = takewhile(lambda one: one is not recorded, level.outwards())
+    changed = [(one, one.randomness) for one in levels if isinstance(one, Batch)]
+    for batch, _ in changed:
+        batch.randomness = "same"
     try:
         yield
     finally:
@@ -359,7 +349,7 @@ def _refuse_kept() -> None:
     raise refusal(GradientError, message, "lanes", hint)
 
 
-def _in_itslane_of(error: KernelError, program: Program, grid: Extents, wide: Collection[str]) -> KernelError:
+def _with_lane(error: KernelError, program: Program, grid: Extents, wide: Collection[str]) -> KernelError:
     """The error without the axis for the lanes, naming the lane."""
     failure = error.failed
     if not isinstance(failure, Failed):
@@ -372,12 +362,7 @@ def _in_itslane_of(error: KernelError, program: Program, grid: Extents, wide: Co
 
 def _whole(elements: array) -> array:
     """The whole memory of an array, as numbers of its type."""
-    return _whole_of(elements.allocation, scalar_of(elements.dtype))
-
-
-def _whole_of(memory: Allocation, scalar: Scalar) -> array:
-    size = itemsize(scalar)
-    return array.over(memory, 0, (memory.nbytes // size,), (size,), scalar)
+    return numbers_of(elements.allocation, scalar_of(elements.dtype))
 
 
 def lane_of(view: array, lane: int) -> array:
@@ -426,15 +411,13 @@ class Wide(Level):
     def unreadable(self, elements: array) -> Diagnostic | None:
         for memory, scalar in [key for key in self._behind if key[0] is elements.allocation]:
             self._behind.discard((memory, scalar))
-            self._show(_whole_of(memory, scalar))
+            self._show(numbers_of(memory, scalar))
         return self.parent.unreadable(elements)
 
     def _show(self, elements: array) -> None:
         """Write what is computed in float64 where the host looks; no level takes that for others' writes."""
-        recorder, levels = RECORDER.get(), list[Level]()
-        while isinstance(recorder, Level) and recorder.parent is not recorder:
-            levels.append(recorder)
-            recorder = recorder.parent
+        recorder = RECORDER.get()
+        levels = [*recorder.outwards()] if isinstance(recorder, Level) else []
         for level in levels:
             level.look(elements.allocation)
         with np.errstate(all="ignore"):

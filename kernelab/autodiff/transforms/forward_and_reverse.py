@@ -5,7 +5,7 @@ before it is overwritten.  Both note what ran, to explain zeros.  Knows levels; 
 """
 
 import weakref
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
 from functools import reduce
 from math import prod
 from operator import add
@@ -25,17 +25,17 @@ from kernelab.autodiff.records.moves import HostCallRecord, Move
 from kernelab.autodiff.records.records import LaunchEntry, pullback_of
 from kernelab.autodiff.records.snapshots import Snapshot, room
 from kernelab.autodiff.transforms.host_calls import HostCall
-from kernelab.autodiff.transforms.levels import Level, active_with, carried
+from kernelab.autodiff.transforms.levels import Level
 from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, LaunchConfig
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError, KernelTypeError
 from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Box, Region
 from kernelab.passes.access.dead_ends import DeadEnd
-from kernelab.runtime.array.array import array
+from kernelab.runtime.array.array import array, numbers_of
 from kernelab.runtime.context.conversion import itemsize
 from kernelab.runtime.context.recorder import Place, caller
-from kernelab.runtime.kernel.program import Groups, Program, Pullback
+from kernelab.runtime.kernel.program import Groups, Positions, Program, Pullback
 from kernelab.runtime.launch.footprint import box_and_whole, settled
 from kernelab.runtime.memory.memory import Allocation, zeros_like_memory
 from kernelab.runtime.memory.streams import configured
@@ -303,6 +303,26 @@ class Reverse(Explaining):
         """Do nothing: entries keep their memory."""
 
 
+def active_with(initial: Container[int], program: Program, groups: Groups) -> Positions:
+    """The arrays that may carry derivatives while a program runs, if the initial ones do when it begins.
+
+    Those are all that it changes, and in whatever shares memory with these it reads what it has written.
+    """
+    together = program.changed.union(*groups)
+    return tuple(i for i in program.floats if i in initial or i in together)
+
+
+def carried(argument: Argument, memories: Container[Allocation], kept: Container[Kept]) -> bool:
+    """Whether an argument is an array in one of the memories, or what one of some residuals holds."""
+    match argument:
+        case array():
+            return argument.allocation in memories
+        case KeptValues(residual):
+            return residual in kept
+        case _:
+            return False
+
+
 # ---------------------------------------------------------------------------------------------- forward mode
 
 
@@ -409,9 +429,7 @@ class Forward(Explaining):
     def _flat(self, elements: array) -> array:
         """The numbers of an array in a row, in memory of their own."""
         copy = self.parent.copy(elements)
-        scalar = scalar_of(copy.dtype)
-        size = itemsize(scalar)
-        return array.over(copy.allocation, 0, (copy.allocation.nbytes // size,), (size,), scalar)
+        return numbers_of(copy.allocation, scalar_of(copy.dtype))
 
     def _tangent(self, argument: Argument) -> Argument:
         match argument:

@@ -20,16 +20,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from kernelab import hooks
-from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, Kept, KeptValues, fresh, packed
+from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, fresh, packed, plain_copy
 from kernelab.autodiff.records.hazards import Witness
 from kernelab.autodiff.records.moves import PUBLISHED, cleared
-from kernelab.autodiff.records.provenance import (
-    Cut,
-    HostRead,
-    Provenance,
-    array_from_host,
-    number_from_host,
-)
+from kernelab.autodiff.records.provenance import Cut, HostRead, Provenance, array_from_host, number_from_host
 from kernelab.autodiff.records.records import would_reach
 from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
 from kernelab.autodiff.transforms.interpretation import Interpretation
@@ -57,12 +51,10 @@ from kernelab.runtime.kernel.arguments import Reference, array_of, require_argum
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.launch.call import Call, will_write
 from kernelab.runtime.launch.footprint import grid_of
-from kernelab.runtime.memory.memory import Allocation, duplicate_of
+from kernelab.runtime.memory.memory import Allocation
 from kernelab.runtime.memory.spaces import OPEN, space_of
 
 Key = TypeVar("Key")
-
-BY_CUSTOM_VJP = "write both as functions of arrays: kl.func.custom_vjp(f, back) runs them lane by lane"
 
 
 class Level(Witness, Recorder):
@@ -139,7 +131,8 @@ class Level(Witness, Recorder):
             self._untold.pop(elements.allocation, None)
             reason = self.unreadable(elements)
             if reason is not None:
-                raise GradientError(replace(reason, hint=BY_CUSTOM_VJP))
+                hint = "write both as functions of arrays: kl.func.custom_vjp(f, back) runs them lane by lane"
+                raise GradientError(replace(reason, hint=hint))
             if self._provenance is not None:
                 self._provenance.arrays.pop(elements.allocation, None)
         if self.parent is not self:
@@ -171,7 +164,13 @@ class Level(Witness, Recorder):
         """Raise GradientError where a memory has changed unseen, not counting its `own` last writes."""
         written = self._written.get(memory)
         if written is not None and written.may_be_unseen(own) and written.unseen(own):
-            raise GradientError(_unseen(memory))
+            name = name_of_memory(memory)
+            what = (
+                f"`{name}`, which is followed through this function," if name else "an array of this function"
+            )
+            message = f"{what} was changed before this line, and the transform did not see how"
+            hint = "change it by a recorded launch, assign() or fill_(): not through NumPy, nor with "
+            raise refusal(GradientError, message, "unseen-write", f"{hint}record_tape=False")
 
     def look_at_arguments(self, arguments: Sequence[Argument]) -> None:
         """The same for all arguments of a program."""
@@ -202,17 +201,22 @@ class Level(Witness, Recorder):
                 where = caller().span
                 raise GradientError(Diagnostic(message, where, "changed", hint=hint, related=related))
 
+    def outwards(self) -> "Iterator[Level]":
+        """This level and those around it, but for the base."""
+        level = self
+        while level.parent is not level:
+            yield level
+            level = level.parent
+
     def unfollow(self, memory: Allocation) -> None:
         """Stop watching a memory for changes."""
         self._written.pop(memory, None)
 
     def _has_changed(self, dest: array) -> None:
         """The host has made a write that it announced; all levels learn of it next."""
-        level = self
-        while level.parent is not level:
+        for level in self.outwards():
             level.look(dest.allocation, own=1)
             level.note(dest.allocation)
-            level = level.parent
 
     # -------------------------------------------------------------------------------------- as a recorder
 
@@ -293,7 +297,7 @@ class Level(Witness, Recorder):
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         self._has_changed(dest)
         for target in leaves_of(dest):
-            self.move(target, duplicate(target))
+            self.move(target, plain_copy(target))
         self._warn_of_host_data(dest, data, how)
 
     def carries(self, memory: Allocation) -> bool:
@@ -350,7 +354,7 @@ class Level(Witness, Recorder):
         raise refusal(GradientError, message, "outside", hint)
 
     def _is_carried(self, memory: Allocation) -> bool:
-        return self.carries(memory) or (self.parent is not self and self.parent._is_carried(memory))
+        return any(level.carries(memory) for level in self.outwards())
 
     def made_from_host(self, elements: array, data: Any = None) -> None:
         """Values of the host are constants; warns where they come from what is differentiated."""
@@ -364,16 +368,6 @@ class Level(Witness, Recorder):
                 cut = array_from_host(elements, values, values.host_reads[0], None, in_transform=True)
                 told = cut.describe()  # while the variables have their names
                 self._untold.setdefault(elements.allocation, replace(cut, describe=lambda: told))
-
-
-def _unseen(memory: Allocation) -> Diagnostic:
-    name = name_of_memory(memory)
-    computed = f"`{name}`, which is followed through this function," if name else "an array of this function"
-    message = f"{computed} was changed before this line, and the transform did not see how"
-    hint = (
-        "change it by a recorded launch, assign() or fill_(): not through NumPy, nor with record_tape=False"
-    )
-    return Diagnostic(message, caller().span, "unseen-write", hint=hint)
 
 
 def _warn_of_arguments(host: Provenance, call: Call) -> None:
@@ -398,8 +392,6 @@ def _warn_of_arguments(host: Provenance, call: Call) -> None:
 
 
 def _argument(argument: Any, packed: bytes) -> Argument:
-    if argument.__class__ is array:
-        return argument
     if isinstance(argument, Reference):
         return row_of_one(argument.array)
     return argument if isinstance(argument, array) else packed
@@ -417,16 +409,6 @@ def current() -> Level:
     raise refusal(TapeError, message, "nested", hint)
 
 
-def duplicate(elements: array) -> array:
-    """The same values in memory of their own, which no level knows yet."""
-    if elements.__class__ is array and elements.is_whole:
-        return elements.twin(duplicate_of(elements.allocation))
-    copy = fresh(elements.shape, elements.dtype, elements, cleared=False)
-    if not device_copy(copy, elements):
-        copy.blank()[...] = elements.seen()
-    return copy
-
-
 class Base(Level):
     """Runs programs as they are."""
 
@@ -441,18 +423,17 @@ class Base(Level):
             notify_outside_use([argument for argument in arguments if isinstance(argument, array)])
         shape = grid_of(grid)
         will_write(program, grid, arguments)
-        if shape.threads:
-            space = next((space_of(a.allocation) for a in arguments if isinstance(a, array)), None)
-            parts = [shape.packed, *(packed(a, shape.threads, space) for a in arguments)]
-            may_interpret = program.is_check and not OPEN
-            entry = None
-            if may_interpret:
-                shares = bool(program.sharing(arguments))
-                entry = Interpretation.of(program).begin(shape.threads, shares)
-            if entry is not None:
-                entry(b"".join(parts))
-            else:
-                program.run(b"".join(parts), program.shares(arguments))
+        if not shape.threads:
+            return
+        space = next((space_of(a.allocation) for a in arguments if isinstance(a, array)), None)
+        args = b"".join([shape.packed, *(packed(a, shape.threads, space) for a in arguments)])
+        entry = None
+        if program.is_check and not OPEN:
+            entry = Interpretation.of(program).begin(shape.threads, bool(program.sharing(arguments)))
+        if entry is not None:
+            entry(args)
+        else:
+            program.run(args, program.shares(arguments))
 
     def first(self, elements: array) -> array:
         return elements
@@ -460,7 +441,7 @@ class Base(Level):
     def copy(self, elements: array) -> array:
         if ENTERED:
             notify_outside_use((elements,))
-        return duplicate(elements)
+        return plain_copy(elements)
 
     def clear(self, elements: array) -> None:
         cleared(elements)
@@ -507,26 +488,6 @@ def run_host_call(call: HostCall, arrays: Sequence[array]) -> list[array]:
     if recorder is not None:
         recorder.called_host(call, arrays, results)
     return results
-
-
-def active_with(initial: Container[int], program: Program, groups: Sequence[Positions]) -> Positions:
-    """The arrays that may carry derivatives while a program runs, if the initial ones do when it begins.
-
-    Those are all that it changes, and in whatever shares memory with these it reads what it has written.
-    """
-    together = program.changed.union(*groups)
-    return tuple(i for i in program.floats if i in initial or i in together)
-
-
-def carried(argument: Argument, memories: Container[Allocation], kept: Container[Kept]) -> bool:
-    """Whether an argument is an array in one of the memories, or what one of some residuals holds."""
-    match argument:
-        case array():
-            return argument.allocation in memories
-        case KeptValues(residual):
-            return residual in kept
-        case _:
-            return False
 
 
 def within(arguments: Sequence[Argument], among: Sequence[int], memories: Container[Allocation]) -> Positions:

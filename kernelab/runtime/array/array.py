@@ -16,7 +16,7 @@ from kernelab.hooks import Displayed
 from kernelab.host.traced import traced
 from kernelab.host.values import frozen, value_of
 from kernelab.lang.structs import Struct
-from kernelab.lang.types import Value, shape_of
+from kernelab.lang.types import Scalar, Value, shape_of
 from kernelab.runtime.array.array_attributes import Arithmetic, Fixed, Hints, array_annotation
 from kernelab.runtime.array.exchange import (
     INTERFACE,
@@ -56,7 +56,7 @@ from kernelab.runtime.context.conversion import (
 )
 from kernelab.runtime.context.recorder import made_from_host
 from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
-from kernelab.runtime.memory.memory import address_of, borrow
+from kernelab.runtime.memory.memory import Allocation, address_of, borrow
 from kernelab.runtime.memory.torch_versions import count_writes
 
 Shape = tuple[int, ...]
@@ -452,6 +452,12 @@ def require_array(value: Any, wants: str, hint: str = "make an array of it: kl.a
     if not isinstance(value, array):
         message = f"{wants} an array of kernelab, not {described(value)}"
         raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
+
+
+def numbers_of(memory: Allocation, scalar: Scalar) -> array:
+    """The whole of a memory as numbers of a type."""
+    size = itemsize(scalar)
+    return array.over(memory, 0, (memory.nbytes // size,), (size,), scalar)
 
 
 def duplicate(

@@ -16,7 +16,7 @@ from kernelab.backend.cuda.synchronisation import PendingGraph, PendingLaunch
 from kernelab.errors import LaunchError, counted
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.lang.types import uint8
-from kernelab.runtime.array.array import array
+from kernelab.runtime.array.array import numbers_of
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import RECORDER, Recorder, caller, refusal
 from kernelab.runtime.memory.device import CPU, DEFAULT, Device, get_cuda_devices, get_device
@@ -182,7 +182,7 @@ class Graph:
         for memory in memories:
             memory.flush()
         for memory in capture.changed:
-            memory.will_write(array.over(memory, 0, (memory.nbytes,), (1,), uint8))
+            memory.will_write(numbers_of(memory, uint8))
         with flowing(stream):
             number = current_stream(space.name)
             space.stream_sync.before(memories, number)
