@@ -10,10 +10,10 @@ Of a large Jacobian without a pattern, random directions are compared first; onl
 entries looked at: all of a pattern, or those of suspect columns.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -54,7 +54,6 @@ Fast = bool | Literal["auto"]
 
 Index = tuple[int, ...]
 
-
 LITTLE = 1e-3
 """Which share of the error of the worst entry says nothing about its cause."""
 
@@ -89,8 +88,8 @@ class PairResult:
     `autodiff` and `numeric` are the two values of the worst entry, whose element of the output and of the
     input are `output_index` and `input_index` (with the component last, for vectors).  `verdict` says what a
     failure means, as `VERDICTS` lists them; "" where the pair passed, but "sub-gradient" where it did so at a
-    kink.  `explanation` says more where more is
-    known, `span` is the source line at fault, and `others` are the next worst entries that failed.
+    kink.  `explanation` says more where more is known, `span` is the source line at fault, and `others` are
+    the next worst entries that failed.
 
     A pair that passed along random directions has no worst entry: `directions` counts the products that were
     compared, the two values are those of the worst, and the indices are empty.  The relative error is then
@@ -173,28 +172,21 @@ class GradcheckReport(ShownOnce):
     @property
     def absolute(self) -> Jacobians:
         """The errors of all entries, as matrices; GradientError where only directions were compared."""
-        self._need_entries()
-        return Jacobians(self.kernel, [p.matrix(errors(p.adjoint, p.numeric)) for p in self.compared])
+        return self._errors(lambda pair: 1.0)
 
     @property
     def relative(self) -> Jacobians:
         """The same, relative to the differences."""
-        self._need_entries()
         smallest = np.finfo(np.float64).tiny
-        return Jacobians(
-            self.kernel,
-            [
-                p.matrix(errors(p.adjoint, p.numeric) / np.maximum(np.abs(p.numeric), smallest))
-                for p in self.compared
-            ],
-        )
+        return self._errors(lambda pair: np.maximum(np.abs(pair.numeric), smallest))
 
-    def _need_entries(self) -> None:
+    def _errors(self, size: Callable[[Pair], Any]) -> Jacobians:
         if any(pair.directions for pair in self.pairs):
             message = f"the gradient of {self.kernel} was compared along directions: no entry has an error"
-            raise refusal(
-                GradientError, message, "gradcheck", "check every entry: gradcheck(..., fast=False)"
-            )
+            hint = "check every entry: gradcheck(..., fast=False)"
+            raise refusal(GradientError, message, "gradcheck", hint)
+        every = (p.matrix(errors(p.adjoint, p.numeric) / size(p)) for p in self.compared)
+        return Jacobians(self.kernel, [*every])
 
     @property
     def passed(self) -> bool:
@@ -338,10 +330,8 @@ def _entry_by_entry(
             # The function may bend sharply there: take differences again, with smaller steps.
             settle(pair, off, asked.looks(k, off), asked.terms[k])
     results = [_compare(pair, limit) for pair in asked.pairs]
-    judged = (
-        result for pair, result in zip(asked.pairs, results, strict=True) if pair.output.key not in raced
-    )
-    if not all(result.passed for result in judged):
+    pairs = zip(asked.pairs, results, strict=True)
+    if not all(result.passed or pair.output.key in raced for pair, result in pairs):
         return _judged(subject, asked, results, limit)
     if raced:
         return results
@@ -355,10 +345,8 @@ def _at_kink(subject: Subject, asked: Witnesses, k: int, result: PairResult, lim
         return result
     entry, half = _entry(pair, at), pair.bend.flat[at] / 2
     text = f"d {pair.output.label}{list(entry.output_index)} / d {pair.input.label}{list(entry.input_index)} "
-    text += (
-        f"is {entry.autodiff:.6g} by the adjoint; the slope is {entry.numeric - half:.6g} to the left and "
-    )
-    text += f"{entry.numeric + half:.6g} to the right"
+    text += f"is {entry.autodiff:.6g} by the adjoint; the slope is {entry.numeric - half:.6g} to the left "
+    text += f"and {entry.numeric + half:.6g} to the right"
     i = subject.sources.index(pair.input)
     cause = blame(subject, i, pair.place(at)[1], limit.eps)
     if cause is not None:
@@ -414,7 +402,7 @@ def _judged(
     judged = []
     for k, (pair, result) in enumerate(zip(asked.pairs, results, strict=True)):
         if not result.passed:
-            if not _repeats(pair, again[k]):
+            if not np.array_equal(pair.adjoint[pair.known], again[k][pair.known], equal_nan=True):
                 result = replace(result, verdict="nondeterministic")
             elif (imprecise := _imprecise(subject, pair, result, limit)) is not None:
                 result = imprecise
@@ -424,12 +412,6 @@ def _judged(
                 result = _explained(subject, pair, replace(result, verdict=verdict), limit)
         judged.append(result)
     return judged
-
-
-def _repeats(pair: Pair, again: Floats) -> bool:
-    """Whether a second run of the adjoint gives what the first gave."""
-    before, after = (np.where(pair.known, values, 0) for values in (pair.adjoint, again))
-    return np.array_equal(before, after, equal_nan=True)
 
 
 def _imprecise(subject: Subject, pair: Pair, result: PairResult, limit: Tolerance) -> PairResult | None:

@@ -89,8 +89,8 @@ class Pair:
         exact: Floats,
         epsilon: float,
         numeric: np.ndarray[Any, np.dtype[np.complex128]],
-        known: Any,
         places: tuple[Any, Any] | None = None,
+        known: Any = None,
         is_part: bool = False,
     ) -> None:
         self.input, self.output = input, output
@@ -98,10 +98,9 @@ class Pair:
         self.exact = exact.astype(np.float64)
         self.epsilon = epsilon
         self.numeric, self.bend = numeric.real, numeric.imag
-        self.known = known
+        self.known = np.ones(numeric.shape, np.bool_) if known is None else known
         self.places, self.is_part = places, is_part
-        row, column = np.nonzero(known) if places is None else places
-        self.rows, self.columns = row, column
+        self.rows, self.columns = np.nonzero(self.known) if places is None else places
         self.excused = np.zeros(self.adjoint.shape, np.bool_)
         self.terms = np.zeros(self.adjoint.shape)
 
@@ -178,9 +177,16 @@ class Witnesses(ABC):
     def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
         """The differences of pair `k` at another step, at least of the entries that are `off`."""
 
-    @abstractmethod
     def tangents(self) -> list[Floats] | None:
-        """The tangent's entries, None where there is no tangent."""
+        """The tangent's entries, None where there is no tangent: then there is one witness less."""
+        try:
+            return self.by_tangents()
+        except (KernelError, ChangedError):  # what has an adjoint may have no tangent
+            return None
+
+    @abstractmethod
+    def by_tangents(self) -> list[Floats]:
+        """The tangent's entries; raises an error where there is no tangent."""
 
 
 def by_pattern(subject: Subject, selection: Selection, eps: float | None) -> Witnesses | None:
@@ -213,11 +219,10 @@ class Whole(Witnesses):
         self.pairs = []
         for key in self.keys:
             a, n = adjoint[key], numeric.get(key)
-            mask = a.evaluated.copy()
             values = np.full(a.shape, np.nan, np.complex128) if n is None else n.numpy()
-            mask = mask if n is None else mask & n.evaluated
+            mask = a.evaluated if n is None else a.evaluated & n.evaluated
             wide = exact[key].numpy()
-            self.pairs.append(Pair(a.input, a.output, a.numpy(), wide, trace.epsilon, values, mask))
+            self.pairs.append(Pair(a.input, a.output, a.numpy(), wide, trace.epsilon, values, known=mask))
 
     def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
         subject, selection = self.arguments
@@ -231,11 +236,8 @@ class Whole(Witnesses):
         jacobians = Trace(subject, base).jacobians(selection)
         return [jacobians[key].numpy() for key in self.keys]
 
-    def tangents(self) -> list[Floats] | None:
-        try:
-            jacobians = columns(*self.arguments)
-        except KernelError:  # what has an adjoint may have no tangent: then there is one witness less
-            return None
+    def by_tangents(self) -> list[Floats]:
+        jacobians = columns(*self.arguments)
         by_pair = zip(map(jacobians.get, self.keys), self.pairs, strict=True)
         return [
             np.full(pair.adjoint.shape, np.nan) if one is None else one.numpy().astype(np.float64)
@@ -279,20 +281,11 @@ class Suspected(Witnesses):
             self.asked.append((i, j, rows, some))
             numeric.append(slopes[i][j][:, rows].T.ravel() if len(rows) else np.zeros(0, np.complex128))
         entries = zip(self.asked, self._adjoints(own), self._adjoints(exact), numeric, strict=True)
-        self.pairs = [
-            Pair(
-                subject.sources[i],
-                exact.targets[j],
-                adjoint,
-                in_float64,
-                own.epsilon,
-                differenced,
-                np.ones(len(differenced), bool),
-                (np.repeat(rows, len(some)), np.tile(some, len(rows))),
-                is_part=True,
-            )
-            for (i, j, rows, some), adjoint, in_float64, differenced in entries
-        ]
+        self.pairs = []
+        for (i, j, rows, some), *values, differenced in entries:
+            variables = subject.sources[i], exact.targets[j]
+            places = np.repeat(rows, len(some)), np.tile(some, len(rows))
+            self.pairs.append(Pair(*variables, *values, own.epsilon, differenced, places, is_part=True))
 
     def _adjoints(self, trace: Trace) -> list[Floats]:
         entries = []
@@ -306,14 +299,10 @@ class Suspected(Witnesses):
 
     def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
         i, j, rows, some = self.asked[k]
-        slopes = differences_of_columns(self.subject, i, some, None, scale, quotient)[1]
-        return slopes[j][:, rows].T.ravel()
+        return differences_of_columns(self.subject, i, some, None, scale, quotient)[1][j][:, rows].T.ravel()
 
-    def tangents(self) -> list[Floats] | None:
-        try:
-            return [self._tangents(*each) for each in self.asked]
-        except KernelError:
-            return None
+    def by_tangents(self) -> list[Floats]:
+        return [self._tangents(*each) for each in self.asked]
 
     def _tangents(self, i: int, j: int, rows: Numbers, some: Numbers) -> Floats:
         if not len(rows):
@@ -336,19 +325,11 @@ class _Compressed(Witnesses):
         adjoint = exact = [by_rows(problem, i, j, part).data for (i, j), part in self.chosen]
         if epsilon > DOUBLE:
             exact = self.adjoints(Wide(BASE))
-        self.pairs = [
-            Pair(
-                problem.subject.sources[i],
-                problem.targets[j],
-                adjoint[k],
-                exact[k],
-                epsilon,
-                numeric[k],
-                np.ones(len(numeric[k]), bool),
-                (part.pattern.rows, part.pattern.columns),
-            )
-            for k, ((i, j), part) in enumerate(self.chosen)
-        ]
+        self.pairs = []
+        for ((i, j), part), *values, differenced in zip(self.chosen, adjoint, exact, numeric, strict=True):
+            variables = problem.subject.sources[i], problem.targets[j]
+            places = part.pattern.rows, part.pattern.columns
+            self.pairs.append(Pair(*variables, *values, epsilon, differenced, places))
 
     def _differences(self, k: int, eps: float | None, scale: float, quotient: Quotient) -> Any:
         (i, j), part = self.chosen[k]
@@ -366,11 +347,8 @@ class _Compressed(Witnesses):
     def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
         return self._differences(k, None, scale, quotient)
 
-    def tangents(self) -> list[Floats] | None:
-        try:
-            entries = [by_tangents(self.problem, i, j, part, "columns").data for (i, j), part in self.chosen]
-        except (KernelError, ChangedError):
-            return None
+    def by_tangents(self) -> list[Floats]:
+        entries = (by_tangents(self.problem, i, j, part, "columns").data for (i, j), part in self.chosen)
         return [data.astype(np.float64) for data in entries]
 
 
