@@ -94,8 +94,13 @@ def trace_thread(
     _require_precision(compare)
     call = ThreadArguments.of(kernel, thread, dim, inputs, outputs)
     _require_loops(where, call.kernel)
-    kernel, position, linear, parts = call.kernel, call.position, call.linear, call.parts
-    reverse = call.reverse
+    kernel, position, linear, parts, reverse = (
+        call.kernel,
+        call.position,
+        call.linear,
+        call.parts,
+        call.reverse,
+    )
     if isinstance(reverse, KernelTypeError):
         seen = watch(kernel.program.unmerged, b"".join(parts), linear, MOST, keeps, expressions)
         return ThreadRun(kernel.name, position, tuple(seen), (), reverse.diagnostics[0].message)
@@ -376,8 +381,16 @@ class ThreadArguments:
         return pullback_of(self.kernel.program, active, self.sharing)
 
     def bars(self, reverse: Pullback, adjoints: Mapping[Any, Any] | None) -> dict[int, array]:
-        """The adjoints that a sweep starts with, by the positions of the arguments."""
-        bars = _bars(self.kernel, reverse, self.arguments, self.copies)
+        """The adjoints that a sweep starts with, by positions: of a number one element."""
+        memories = {copy: zeros_like_memory(copy) for copy in self.copies.values()}
+        bars: dict[int, array] = {}
+        for i in reverse.active:
+            type = self.kernel.primal.params[i].type
+            if isinstance(type, Array):
+                bars[i] = self.arguments[i].twin(memories[self.arguments[i].allocation])
+            else:
+                memory = allocate(bytes_of(type), cleared=True)
+                bars[i] = array.over(memory, 0, (1,), (bytes_of(type),), type)
         _seed(self.kernel, self.originals, bars, adjoints)
         return bars
 
@@ -413,22 +426,6 @@ def _copied(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> dict[Al
         arguments[i] = primal.twin(copies[memory])
         parts[1 + i] = arguments[i].packed
     return copies
-
-
-def _bars(
-    kernel: Kernel, reverse: Pullback, arguments: Sequence[Any], copies: Mapping[Allocation, Allocation]
-) -> dict[int, array]:
-    """Adjoints of zeros: of arrays in memory of the same layout, of numbers one element."""
-    memories = {copy: zeros_like_memory(copy) for copy in copies.values()}
-    bars: dict[int, array] = {}
-    for i in reverse.active:
-        type = kernel.primal.params[i].type
-        if isinstance(type, Array):
-            bars[i] = arguments[i].twin(memories[arguments[i].allocation])
-        else:
-            memory = allocate(bytes_of(type), cleared=True)
-            bars[i] = array.over(memory, 0, (1,), (bytes_of(type),), type)
-    return bars
 
 
 def _seed(

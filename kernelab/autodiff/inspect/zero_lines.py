@@ -182,14 +182,9 @@ def _fill(elements: Sequence[Element], bars: dict[str, array], adjoints: Adjoint
 
 def _owners(record: LaunchRecord, adjoint: Function, active: set[Allocation]) -> dict[str, array]:
     """The arrays of the launch by the names of their adjoints."""
-    names = [param.hint for param in adjoint.params]
-    named = dict(record.named)
-    return {
-        name: named[name.removesuffix("_bar")]
-        for name in names
-        if name.endswith("_bar")
-        and getattr(named.get(name.removesuffix("_bar")), "allocation", None) in active
-    }
+    bars = {param.hint for param in adjoint.params}
+    named = ((f"{name}_bar", one) for name, one in record.named.items())
+    return {bar: one for bar, one in named if bar in bars and getattr(one, "allocation", None) in active}
 
 
 def _spread(threads: Sequence[int]) -> Sequence[int]:

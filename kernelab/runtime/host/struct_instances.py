@@ -350,11 +350,7 @@ class _Class(type):
     """The type of these classes: they are pickled as their definitions."""
 
 
-def _reduced(cls: Any) -> Any:
-    return class_of, (cls.__kernelab_struct__,)
-
-
-copyreg.pickle(_Class, _reduced)
+copyreg.pickle(_Class, lambda cls: (class_of, (cls.__kernelab_struct__,)))
 
 
 @cache

@@ -126,9 +126,6 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         """The elements in order, as structs."""
         return [self._instance(value) for value in readable(self).reshape(-1)]
 
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
-
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """None: it would make fields of the gaps between fields, so NumPy asks `__array__`."""
