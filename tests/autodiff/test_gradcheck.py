@@ -144,7 +144,7 @@ def test_a_gradient_that_is_off_fails_and_the_entry_is_named(
     kernels: dict[str, Any], faulty: type[Faulty], factor: float
 ) -> None:
     faulty.factor = factor
-    kernel = faulty.of("wave", kernels["wave"]._load)
+    kernel = faulty.of("wave", kernels["wave"].loaded)
     report = check(kernel, 4, [reals(4), 1.5], [kl.zeros(4, dtype=float)], raise_exception=False)
     assert not report
     worst = report.worst()
@@ -162,7 +162,7 @@ def test_large_sparse_jacobians_are_checked_by_their_entries(
     assert right.pairs[0].entries == n * n
     assert right.compared[0].places is not None
     faulty.factor = factor
-    kernel = faulty.of("wave", kernels["wave"]._load)
+    kernel = faulty.of("wave", kernels["wave"].loaded)
     zeros = kl.zeros(n, dtype=float)
     report = check(kernel, n, [reals(n), 1.5], [zeros], raise_exception=False, fast=False)
     assert not report
@@ -204,7 +204,7 @@ def test_the_verdict_is_the_fault_that_was_planted(n: int, grad: float, jvp: flo
 
 def test_a_failure_raises_and_names_both_values(kernels: dict[str, Any], faulty: type[Faulty]) -> None:
     faulty.factor = -1.0
-    kernel = faulty.of("wave", kernels["wave"]._load)
+    kernel = faulty.of("wave", kernels["wave"].loaded)
     with pytest.raises(
         GradientError, match=r"d y\[\d\] / d x\[\d\] is .* by the adjoint and .* by differences"
     ):

@@ -26,7 +26,6 @@ from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.kernel.program import Program
-from kernelab.runtime.launch.call import will_write
 from kernelab.runtime.launch.footprint import grid_of
 
 # -------------------------------------------------------------------------------------- interpreted programs
@@ -45,17 +44,13 @@ class Interpreted(Wide):
         flat = program.flat
         return None if any(isinstance(stmt, Native) for stmt in walk(flat.body)) else flat
 
-    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        shape, function = grid_of(grid), self.function(program.widened)
+    def run_wide(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        shape, function = grid_of(grid), self.function(program)
         if shape.threads > self.most or function is None:
-            super().run(program, grid, arguments)
+            super().run_wide(program, grid, arguments)
             return
-        will_write(program, grid, arguments)
-        params = program.function.params
-        exact = [self.given(a, param.type) for a, param in zip(arguments, params, strict=True)]
-        parts = [shape.packed, *(packed(each, shape.threads, None) for each in exact)]
+        parts = [shape.packed, *(packed(each, shape.threads, None) for each in arguments)]
         interpreter.entry(function, chunk=self.chunk, lanes=True)(b"".join(parts))
-        self.left_behind([arguments[i] for i in program.changed])
 
 
 class Noisy(Interpreted):

@@ -169,9 +169,11 @@ def _tried(line: Line, count: int, ends: Collection[array] | None = None) -> Ite
     if not pulled.agrees_with(swept):
         return
     for scale in AGAIN:
-        moves, values, slopes = _along(line, count, v, scale)
-        slopes, values = slopes[:, looked_at], values[..., looked_at]
-        yield Compared.of(u[:, looked_at], slopes, pulled.sources, moves, values)
+        moves, y = _moved(line, count, v, scale)
+        y = y[..., looked_at]
+        with np.errstate(invalid="ignore", over="ignore"):
+            slopes = extrapolated(y, np.ones(1))
+        yield Compared.of(u[:, looked_at], slopes, pulled.sources, moves, y[0])
 
 
 def is_off(line: Line, count: int) -> bool:
@@ -270,13 +272,6 @@ def _gradient(run: Run, elements: array) -> Floats:
     if gradient is None:
         return np.zeros(_size([elements]))
     return scalars(gradient).seen().astype(np.float64).ravel()
-
-
-def _along(line: Line, count: int, v: Floats, scale: float) -> tuple[Floats, Floats, Floats]:
-    """By how much the sources are moved, the targets, and their derivatives along the moves."""
-    moves, y = _moved(line, count, v, scale)
-    with np.errstate(invalid="ignore", over="ignore"):
-        return moves, y[0], extrapolated(y, np.ones(1))
 
 
 def _sides(line: Line, count: int, v: Floats, scale: float) -> np.ndarray[Any, np.dtype[np.complex128]]:

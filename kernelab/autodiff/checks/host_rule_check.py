@@ -230,7 +230,8 @@ class _Comparison:
         drawn = (sizes * self._drawn(values.shape) for _ in range(DRAWN))
         along = max(drawn, key=lambda along: abs(float((self.bars[n] * along).sum())))
         told = self._along(n, along)
-        if told and _is_symmetric(values) and self._reads_half(n, along):
+        is_symmetric = values.ndim > 1 and np.array_equal(values, np.swapaxes(values, -1, -2))
+        if told and is_symmetric and self._reads_half(n, along):
             # Of what stands twice it reads one; the rule may share the derivative between both.
             return self._along(n, along + np.swapaxes(along, -1, -2))
         return told
@@ -340,19 +341,14 @@ class _Comparison:
 def _begun(call: HostCall, arrays: Sequence[array]) -> _Comparison:
     """A comparison in float64, or where a function does not run with that in float32, but not in halves."""
     with suppress(Exception):
-        return _Comparison(call, [_widened(elements) for elements in arrays], STEPS)
+        wide = [
+            make(_numbers(one), dtype=with_scalar(one.dtype, float64), device=one.device) for one in arrays
+        ]
+        return _Comparison(call, wide, STEPS)
     if any(scalar_of(elements.dtype) in HALVES for elements in arrays):
         raise _UnknownError
     return _Comparison(call, arrays, OWN_STEPS)
 
 
-def _widened(elements: array) -> array:
-    return make(_numbers(elements), dtype=with_scalar(elements.dtype, float64), device=elements.device)
-
-
 def _numbers(elements: array) -> Floats:
     return scalars(elements).seen().astype(np.float64)
-
-
-def _is_symmetric(values: Floats) -> bool:
-    return values.ndim > 1 and np.array_equal(values, np.swapaxes(values, -1, -2))

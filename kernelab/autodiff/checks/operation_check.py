@@ -14,7 +14,7 @@ from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.lanes import Numpy
 from kernelab.data_classes import dataclass
 from kernelab.lang.build import Builder, type_of
-from kernelab.lang.ir import Atom, Const, Function, Let, Var
+from kernelab.lang.ir import Const, Function, Let, Var
 from kernelab.lang.ops import Derivative, Op, Undefined
 from kernelab.lang.types import Value, float64, is_differentiable, scalar_of, shape_of
 from kernelab.passes.ad.vjp import vjp
@@ -42,12 +42,9 @@ class Shape:
 
     @staticmethod
     def of(stmt: Let) -> "Shape":
-        args = (a if isinstance(a, Const) and not _is_float(a) else type_of(a) for a in stmt.args)
+        types = ((arg, type_of(arg)) for arg in stmt.args)
+        args = (a if isinstance(a, Const) and not is_differentiable(type) else type for a, type in types)
         return Shape(stmt.op, tuple(args), type_of(stmt.out))
-
-
-def _is_float(atom: Atom) -> bool:
-    return is_differentiable(type_of(atom))
 
 
 @dataclass(frozen=True, slots=True)

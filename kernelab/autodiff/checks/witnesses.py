@@ -100,7 +100,8 @@ class Pair:
         self.numeric, self.bend = numeric.real, numeric.imag
         self.known = np.ones(numeric.shape, np.bool_) if known is None else known
         self.places, self.is_part = places, is_part
-        self.rows, self.columns = np.nonzero(self.known) if places is None else places
+        given: Any = np.nonzero(self.known) if places is None else places
+        self.rows, self.columns = given
         self.excused = np.zeros(self.adjoint.shape, np.bool_)
         self.terms = np.zeros(self.adjoint.shape)
 
@@ -282,10 +283,10 @@ class Suspected(Witnesses):
             numeric.append(slopes[i][j][:, rows].T.ravel() if len(rows) else np.zeros(0, np.complex128))
         entries = zip(self.asked, self._adjoints(own), self._adjoints(exact), numeric, strict=True)
         self.pairs = []
-        for (i, j, rows, some), *values, differenced in entries:
-            variables = subject.sources[i], exact.targets[j]
+        for (i, j, rows, some), adjoint, values, slope in entries:
+            source, target = subject.sources[i], exact.targets[j]
             places = np.repeat(rows, len(some)), np.tile(some, len(rows))
-            self.pairs.append(Pair(*variables, *values, own.epsilon, differenced, places, is_part=True))
+            self.pairs.append(Pair(source, target, adjoint, values, own.epsilon, slope, places, is_part=True))
 
     def _adjoints(self, trace: Trace) -> list[Floats]:
         entries = []
@@ -322,14 +323,14 @@ class _Compressed(Witnesses):
         self.problem, self.chosen, self.parts = problem, list(zip(chosen, parts, strict=True)), parts
         numeric = [self._differences(k, eps, 1.0, SIDED) for k in range(len(parts))]
         epsilon = problem.trace.epsilon
-        adjoint = exact = [by_rows(problem, i, j, part).data for (i, j), part in self.chosen]
+        own = exact = [by_rows(problem, i, j, part).data for (i, j), part in self.chosen]
         if epsilon > DOUBLE:
             exact = self.adjoints(Wide(BASE))
         self.pairs = []
-        for ((i, j), part), *values, differenced in zip(self.chosen, adjoint, exact, numeric, strict=True):
-            variables = problem.subject.sources[i], problem.targets[j]
+        for ((i, j), part), adjoint, values, slope in zip(self.chosen, own, exact, numeric, strict=True):
+            source, target = problem.subject.sources[i], problem.targets[j]
             places = part.pattern.rows, part.pattern.columns
-            self.pairs.append(Pair(*variables, *values, epsilon, differenced, places))
+            self.pairs.append(Pair(source, target, adjoint, values, epsilon, slope, places))
 
     def _differences(self, k: int, eps: float | None, scale: float, quotient: Quotient) -> Any:
         (i, j), part = self.chosen[k]
@@ -395,7 +396,8 @@ class Tolerance:
         adjoint, exact, numeric = (each[pair.known] for each in (pair.adjoint, pair.exact, pair.numeric))
         excess = np.zeros(pair.adjoint.shape)
         if self.atol is None and self.rtol is None:
-            by_differences = _ratio(exact, numeric, _resolved(pair, exact, numeric))
+            sizes = np.minimum(_sizes(pair, exact), _sizes(pair, numeric))
+            by_differences = _ratio(exact, numeric, EXACT * np.abs(numeric) + UNRESOLVED * sizes)
             by_precision = _ratio(adjoint, exact, _rounding(pair, adjoint, exact))
             excused = pair.excused[pair.known]
             excess[pair.known] = np.maximum(np.where(excused, 0.0, by_differences), by_precision)
@@ -440,11 +442,6 @@ def settle(pair: Pair, off: Any, looks: Sequence[Look], terms: Floats) -> None:
 def _scatters(look: Look, pair: Pair) -> Any:
     margin = (look.highest - look.lowest) / 2 + ROUNDING * DOUBLE * pair.terms
     return (look.lowest - margin <= pair.exact) & (pair.exact <= look.highest + margin)
-
-
-def _resolved(pair: Pair, exact: Floats, numeric: Floats) -> Floats:
-    sizes = np.minimum(_sizes(pair, exact), _sizes(pair, numeric))
-    return np.asarray(EXACT * np.abs(numeric) + UNRESOLVED * sizes)
 
 
 def _rounding(pair: Pair, adjoint: Floats, exact: Floats) -> Floats:

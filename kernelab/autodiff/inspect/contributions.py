@@ -311,11 +311,11 @@ class _Sweep:
     def keep(self, i: int | None, title: str, place: str, changes: list[Change], before: Values) -> None:
         """Note the changes by thread and line, and what is left between them and what the element is now."""
         record, number = (None, None) if i is None else (self.records[i], i + 1)
-        extents = record.grid.extents if isinstance(record, LaunchRecord) else ()
         lines = {(change.span.source, change.span.line): change.span for change in reversed(changes)}
         added = self.added(changes, before)
         for (thread, line), value in added.items():
-            where = tuple(map(int, np.unravel_index(thread, extents)))
+            assert isinstance(record, LaunchRecord)  # only its threads have lines
+            where = record.grid.position(thread)
             self.parts.append(Contribution(number, title, place, where, lines[line], value))
         rest = np.array(self.now() - sum(added.values(), before))
         sizes = sum(map(np.abs, added.values()), np.abs(before))

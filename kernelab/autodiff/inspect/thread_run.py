@@ -402,7 +402,7 @@ def _position(thread: Any, grid: Grid) -> tuple[int, ...]:
         hint = "write kl.trace(kernel, 0, dim=n, inputs=[...])"
         raise LaunchError(Diagnostic(message, code="thread", hint=hint))
     if len(position) == 1 < len(grid.extents) and 0 <= position[0] < grid.threads:
-        return tuple(map(int, np.unravel_index(position[0], grid.extents)))
+        return grid.position(position[0])
     pairs = zip(position, grid.extents, strict=False)
     if len(position) != len(grid.extents) or not all(0 <= i < n for i, n in pairs):
         extents = " × ".join(map(str, grid.extents))

@@ -114,7 +114,7 @@ def _inside(
     threads = dict.fromkeys(change.thread for change in changes if not np.any(change.value))
     bars = _owners(record, adjoint, active)
     for thread in _spread([*threads]):
-        at = replace(here, thread=_place(record, thread))
+        at = replace(here, thread=record.grid.position(thread))
         with adjoints.unchanged(active):
             cotangents = trace_zeros(adjoint, args, thread, element)
         zeros = [z for one in cotangents for z in _told(at, one, bars, adjoints, i, loops=not ends)]
@@ -127,7 +127,7 @@ def _inside(
                 if one.is_zero:
                     yield from _told(at, one, bars, adjoints, i, loops=not ends)
     for skip in skips:
-        where = _place(record, skip.thread)
+        where = record.grid.position(skip.thread)
         yield replace(here, thread=where, line=skip.span, reason="the way that was taken does not use it")
     yield from ends if threads or skips or changes else _dead_ends(here, record, memory)
 
@@ -192,7 +192,3 @@ def _spread(threads: Sequence[int]) -> Sequence[int]:
     if len(threads) <= MOST_THREADS:
         return threads
     return [threads[k * (len(threads) - 1) // (MOST_THREADS - 1)] for k in range(MOST_THREADS)]
-
-
-def _place(record: LaunchRecord, thread: int) -> tuple[int, ...]:
-    return tuple(map(int, np.unravel_index(thread, record.grid.extents)))

@@ -181,7 +181,10 @@ class FunctionRecord(Simple):
         with published({memory: adjoints.show(memory) for memory in memories}):
             with as_they_were(self.keeps), as_the_user_has_it():
                 self.backward()
-            _copy_back(self.arrays, adjoints)
+            for primal in self.arrays:
+                bar = adjoints.of(primal)
+                if primal.grad is not None and primal.grad.allocation is not bar.allocation:
+                    bar.host()[...] = primal.grad.host()  # the function has set `.grad` to another array
 
 
 NOTICED = "change it after backward(), or with assign() or fill_(), which are noticed"
@@ -217,14 +220,6 @@ def published(bars: Mapping[Allocation, Allocation]) -> Iterator[None]:
         del PUBLISHED[len(PUBLISHED) - len(bars) :]
         for memory, required, adjoint in before:
             memory.requires_grad, memory.adjoint = required, adjoint
-
-
-def _copy_back(arrays: Sequence[array], adjoints: Adjoints) -> None:
-    """Take over the gradients of arrays whose `.grad` the user's function has set to another array."""
-    for primal in arrays:
-        bar = adjoints.of(primal)
-        if primal.grad is not None and primal.grad.allocation is not bar.allocation:
-            bar.host()[...] = primal.grad.host()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -93,10 +93,7 @@ class Recording(Witness, Recorder):
 
     def look_for_unseen(self, target: array, own: int = 0) -> None:
         """Record the unseen writes to memory that the tape has written, except its `own` last ones."""
-        self._look_for_unseen(target.allocation, own)
-
-    def _look_for_unseen(self, memory: Allocation, own: int) -> None:
-        written = self._written.get(memory)
+        written = self._written.get(target.allocation)
         if written is not None and written.may_be_unseen(own):
             self._record_unseen(written, own)
 

@@ -465,7 +465,9 @@ class LaunchRecord(Call, LaunchEntry):
 
     def bars(self, adjoints: Adjoints) -> list[array]:
         """The adjoints of the arguments that have some."""
-        return [_bar(argument, adjoints) for argument in self.outline.pick_active(self.arguments)]
+        active = self.outline.pick_active(self.arguments)
+        bars = [(argument, adjoints.of(array_of(argument))) for argument in active]
+        return [row_of_one(bar) if isinstance(argument, Reference) else bar for argument, bar in bars]
 
     def _end_here(self, adjoints: Adjoints) -> None:
         """Clear the adjoints of the arrays that the launch stored to: gradients end here."""
@@ -474,11 +476,6 @@ class LaunchRecord(Call, LaunchEntry):
             bar = adjoints.known(self.arguments[i])
             if bar is not None and kernel.primal.params[i] in kernel.effects.writes:
                 cleared(bar)
-
-
-def _bar(argument: Any, adjoints: Adjoints) -> array:
-    bar = adjoints.of(array_of(argument))
-    return row_of_one(bar) if isinstance(argument, Reference) else bar
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,7 +272,6 @@ class Observer(Recorder):
         self._written.setdefault(elements.packed, elements)
 
     def launch(self, call: Call) -> None:
-        """Run a launch."""
         for elements in read_by(call):
             self.reads(elements)
         self.signature.launch(call)
@@ -292,7 +291,6 @@ class Observer(Recorder):
         self.signature.launch(call)
 
     def copied(self, dest: array, src: array, how: str) -> None:
-        """Note a copy."""
         self._look_for_unseen(dest, own=1)
         for source in leaves_of(src):
             self.reads(source)
@@ -301,14 +299,12 @@ class Observer(Recorder):
             self.writes(target)
 
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
-        """Note values from the host."""
         self._look_for_unseen(dest, own=1)
         self.signature.values(dest)
         for target in leaves_of(dest):
             self.writes(target)
 
     def made_from_host(self, elements: array, data: Any = None) -> None:
-        """Note values from the host."""
         self.signature.values(elements)
 
     def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
@@ -434,11 +430,12 @@ class CheckpointRecord(Flowing):
         """Run the function again on memory as it was; yields its tape and what it returned."""
         with as_they_were(self.keeps, self.outside) as is_known:
             if not is_known:
-                raise TapeError(
-                    _differs(self, "an array that it reads was changed through a view (NumPy, PyTorch)")
-                )
+                reason = "an array that it reads was changed through a view (NumPy, PyTorch)"
+                raise TapeError(_differs(self, reason))
             inner, results = self._run()
-            if inner.signature.sum != self.signature.sum or not _alike(results, self.results):
+            layout = attrgetter("offset", "shape", "strides", "dtype", "allocation.nbytes")
+            is_alike = [*map(layout, results)] == [*map(layout, self.results)]
+            if inner.signature.sum != self.signature.sum or not is_alike:
                 raise TapeError(_differs(self, "it did something else than at first"))
             yield inner, results
 
@@ -451,11 +448,6 @@ class CheckpointRecord(Flowing):
                 result = self.work.func(*self.work.arguments)
             inner.ends()
         return inner, [elements for elements in arrays_in(result) if not inner.signature.is_outside(elements)]
-
-
-def _alike(again: Sequence[array], before: Sequence[array]) -> bool:
-    layout = attrgetter("offset", "shape", "strides", "dtype", "allocation.nbytes")
-    return [*map(layout, again)] == [*map(layout, before)]
 
 
 def _differs(record: CheckpointRecord, reason: str) -> Diagnostic:

@@ -154,7 +154,9 @@ def _told(before: Sequence[Record], record: LaunchRecord, culprit: Culprit) -> D
     if not culprit.array:
         return turned_here(culprit, thread, record.title, launched)
     source = record.named[culprit.array]
-    maker = _maker(before, source)
+    writes = ((record, w) for record in reversed(before) for w in record.written)
+    makers = (one for one, w in writes if source.allocation is w.allocation and source.overlaps(w))
+    maker = next(makers, None)
     place = maker.place if maker is not None else None
     origin = "an input of the tape: no launch computed it" if maker is None else f"set by {maker.title}"
     is_changed = any(map(source.overlaps, record.written))
@@ -166,14 +168,6 @@ def _told(before: Sequence[Record], record: LaunchRecord, culprit: Culprit) -> D
         hint="look at where its values come from",
         related=(launched, *((Related("it was set here:", place.span),) if place else ())),
     )
-
-
-def _maker(before: Sequence[Record], source: array) -> Record | None:
-    """The record that wrote an array last."""
-    for record in reversed(before):
-        if any(source.allocation is w.allocation and source.overlaps(w) for w in record.written):
-            return record
-    return None
 
 
 def _by_output(record: LaunchRecord, written: array, word: str) -> Diagnostic:

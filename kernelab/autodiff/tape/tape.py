@@ -242,8 +242,9 @@ class Tape(Observed, Habits, Displayed):
         the transform, whatever the tape; it then has to be linear in the gradients.  Raises TapeError for
         what cannot be called, GradientError in `vmap`.
         """
-        if not callable(backward):
-            message = f"record_func takes a function without arguments, not {described(backward)}"
+        given: object = backward
+        if not callable(given):
+            message = f"record_func takes a function without arguments, not {described(given)}"
             hint = "write tape.record_func(lambda: ..., arrays=[x, y])"
             raise refusal(TapeError, message, "function", hint)
         recorder = RECORDER.get()

@@ -194,16 +194,15 @@ class Batch(Level):
         kept = self.outside
         if kept is None:
             return
-        for one in [a for a in arguments if isinstance(a, array)]:
-            if one.allocation not in kept and self._is_outside(one.allocation):
+        for one in arguments:
+            if isinstance(one, array) and one.allocation not in kept and self._is_outside(one.allocation):
                 kept[one.allocation] = LevelSnapshot(self.parent, _whole(one))
 
     def leave(self, *, undo: bool) -> None:
         """Leave memory from outside as one run of the function does, or put back what it held before."""
         for kept in self.outside.values() if undo and self.outside else ():
-            saved = kept.saved
-            if saved is not None:
-                self.parent.move(kept.elements, saved)
+            if kept.saved is not None:
+                self.parent.move(kept.elements, kept.saved)
         for whole in () if undo else self._widened_outside:
             self.parent.move(whole, lane_of(self.view(whole), 0))
 
@@ -399,14 +398,18 @@ class Wide(Level):
         will_write(program, grid, arguments)
         params = program.function.params
         exact = [self.given(a, param.type) for a, param in zip(arguments, params, strict=True)]
-        self.parent.run(program.widened, grid, exact)
-        self.left_behind([arguments[i] for i in program.changed])
+        self.run_wide(program.widened, grid, exact)
+        for i in program.changed:
+            self.left_behind(arguments[i])
 
-    def left_behind(self, changed: Sequence[Argument]) -> None:
-        """Note what programs have changed: the host sees it once it looks."""
-        for one in changed:
-            if isinstance(one, array) and is_differentiable(one.dtype):
-                self._behind.add((one.allocation, scalar_of(one.dtype)))
+    def run_wide(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        """Run a program over float64."""
+        self.parent.run(program, grid, arguments)
+
+    def left_behind(self, changed: Argument) -> None:
+        """Note what a program has changed: the host sees it once it looks."""
+        if isinstance(changed, array) and is_differentiable(changed.dtype):
+            self._behind.add((changed.allocation, scalar_of(changed.dtype)))
 
     def unreadable(self, elements: array) -> Diagnostic | None:
         for memory, scalar in [key for key in self._behind if key[0] is elements.allocation]:
@@ -467,7 +470,7 @@ class Wide(Level):
     def move(self, dest: array, src: array, add: bool = False) -> None:
         dest.allocation.will_write(dest)
         self.parent.move(self.stand_in(dest), self.stand_in(src), add)
-        self.left_behind([dest])
+        self.left_behind(dest)
 
 
 class Vectors(Wide):

@@ -25,7 +25,7 @@ from kernelab.autodiff.records.moves import HostCallRecord, Move
 from kernelab.autodiff.records.records import LaunchEntry, pullback_of
 from kernelab.autodiff.records.snapshots import Snapshot, room
 from kernelab.autodiff.transforms.host_calls import HostCall
-from kernelab.autodiff.transforms.levels import Level
+from kernelab.autodiff.transforms.levels import Level, within
 from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, LaunchConfig
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError, KernelTypeError
@@ -190,14 +190,11 @@ class Explaining(Level):
 
     def _pass(self, program: Program, arguments: Sequence[Argument]) -> None:
         """Keep a program that ran on nothing that carries derivatives, if it may have to be explained."""
-        if self._ended and any(self._has_ended(arguments[i]) for i in program.reads):
+        if self._ended and within(arguments, program.reads, self._ended):
             arrays = tuple(argument if isinstance(argument, array) else None for argument in arguments)
             passed = Passed(program, arrays, caller())
             self.entries.append(passed)
             self._ended.update(target.allocation for target in passed.written)
-
-    def _has_ended(self, argument: Argument) -> bool:
-        return isinstance(argument, array) and argument.allocation in self._ended
 
     def _pass_move(self, dest: array, src: array, add: bool) -> None:
         if src.allocation in self._ended:

@@ -11,7 +11,7 @@ So transforms compose: the levels of ``jacfwd(jacrev(f))`` are a batch, a forwar
 and a program goes through all of them, innermost first.  Nothing here knows which kernel a program is of.
 """
 
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import get_ident
@@ -490,7 +490,7 @@ def run_host_call(call: HostCall, arrays: Sequence[array]) -> list[array]:
     return results
 
 
-def within(arguments: Sequence[Argument], among: Sequence[int], memories: Container[Allocation]) -> Positions:
+def within(arguments: Sequence[Argument], among: Iterable[int], memories: Container[Allocation]) -> Positions:
     """The positions `among` the arguments of arrays in one of the memories."""
     pairs = ((i, arguments[i]) for i in among)
     return tuple(i for i, a in pairs if isinstance(a, array) and a.allocation in memories)

@@ -5,7 +5,7 @@ function must not change its arguments, and returns arrays; `requires_grad` play
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from itertools import accumulate
 from typing import Any
@@ -198,15 +198,10 @@ def _warn_of_zeros(
     inputs: Sequence[array],
 ) -> None:
     """Warn where values of the chosen arguments go on though the derivative is zero by construction."""
-    if _may_be_zero(level, [one.allocation for one in inputs]):
+    ends = any(isinstance(entry, Ran) and entry.program.dead_ends for entry in level.entries)
+    if ends or any(level.untold(one.allocation) is not None for one in inputs):
         names = {one.allocation: argument_name(func, n) for n, one in zip(chosen, inputs, strict=True)}
         warn_of_zeros(name_of(func), level, outputs, names)
-
-
-def _may_be_zero(level: Explaining, inputs: Iterable[Allocation]) -> bool:
-    """Whether anything that ran ends a chain of derivatives, or the host has taken values of the inputs."""
-    ends = any(isinstance(entry, Ran) and entry.program.dead_ends for entry in level.entries)
-    return ends or any(level.untold(memory) is not None for memory in inputs)
 
 
 def warn_of_zeros(

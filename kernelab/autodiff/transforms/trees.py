@@ -204,8 +204,10 @@ def _require_floats(func: Callable[..., Any], args: Sequence[Any], n: int, argnu
         count = "one argument" if len(args) == 1 else f"{len(args)} arguments"
         message = f"argnums={argnums!r}: {name_of(func)} was called with {count}"
         raise refusal(KernelTypeError, message, "argnums", "arguments are counted from 0")
-    if not _holds_floats(args[n]):
-        raise _no_floats(args[n], f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
+    value = args[n]
+    is_array = isinstance(value, array) and is_differentiable(value.dtype) and value.size > 0
+    if not (any(True for _ in fields(value)) if is_struct(value) else is_array):
+        raise _no_floats(value, f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
 
 
 def require_callable(func: object) -> None:
@@ -220,13 +222,6 @@ def require_callable(func: object) -> None:
             "pass the function itself, and its arguments behind: kl.func.grad(f)(x), not kl.func.grad(f(x))"
         )
         raise refusal(KernelTypeError, message, "function", hint)
-
-
-def _holds_floats(value: Any) -> bool:
-    """Whether a value is an array of floats, or a struct that has some."""
-    if is_struct(value):
-        return any(True for _ in fields(value))
-    return isinstance(value, array) and is_differentiable(value.dtype) and value.size > 0
 
 
 def _no_floats(value: Any, what: str) -> Exception:

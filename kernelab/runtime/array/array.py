@@ -57,6 +57,7 @@ from kernelab.runtime.context.conversion import (
 from kernelab.runtime.context.recorder import made_from_host
 from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
 from kernelab.runtime.memory.memory import Allocation, address_of, borrow
+from kernelab.runtime.memory.streams import pinned_like
 from kernelab.runtime.memory.torch_versions import count_writes
 
 Shape = tuple[int, ...]
@@ -159,8 +160,8 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         if ndim is not None and ndim != self.ndim:
             message = f"the data have {self.ndim} dimensions, not {ndim}"
             raise KernelTypeError(Diagnostic(message, code="ndim"))
-        if pinned and copy and ptr is None:
-            self._pin()
+        if pinned and copy and ptr is None and (locked := pinned_like(self.allocation)) is not None:
+            self.place(locked, self.offset, self.shape, self.strides, self.dtype)
         if requires_grad:
             self.requires_grad = True
         if grad is not None:

@@ -115,9 +115,7 @@ class FixedAttribute(KernelError, AttributeError):
     """An attribute of an array that cannot be assigned."""
 
 
-@lru_cache
-def _fixed(name: str) -> str:
-    return FIXED.hint(name)
+_fixed = lru_cache(FIXED.hint)
 
 
 class Fixed:

@@ -45,7 +45,6 @@ from kernelab.runtime.memory.dlpack import (
 )
 from kernelab.runtime.memory.memory import Allocation, MemorySpace, point_at
 from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space, space_of
-from kernelab.runtime.memory.streams import pinned_like
 
 INTERFACE = "__cuda_array_interface__"
 
@@ -437,11 +436,6 @@ class Exchange(Gradients):
     def pinned(self) -> bool:
         """Whether the memory is the host's, and locked in place."""
         return self.allocation.is_pinned
-
-    def _pin(self) -> None:
-        memory = pinned_like(self.allocation)
-        if memory is not None:
-            self.place(memory, self.offset, self.shape, self.strides, self.dtype)
 
     def mark_read(self) -> None:
         """Say that code other than a kernel has read the elements, for `Tape.record_func`.

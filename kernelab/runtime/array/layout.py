@@ -385,13 +385,11 @@ def keys_of(elements: Any, key: Index | tuple[Index, ...], *, looks: bool = Fals
     rest: tuple[Any, ...] = (slice(None),) * (elements.ndim - count)
     at = next((at for at, k in enumerate(keys) if k is Ellipsis), None)
     whole = keys + rest if at is None else keys[:at] + rest + keys[at + 1 :]
-    if any(k is None for k in keys) and not (looks and _are_slices(whole)):
-        raise _no_index(None)
+    if any(k is None for k in keys):
+        are_slices = any(isinstance(k, slice) for k in whole) and not any(map(is_indices, whole))
+        if not (looks and are_slices):
+            raise _no_index(None)
     return whole
-
-
-def _are_slices(keys: tuple[Any, ...]) -> bool:
-    return any(isinstance(k, slice) for k in keys) and not any(map(is_indices, keys))
 
 
 def _no_index(key: Any) -> KernelTypeError:

@@ -350,7 +350,11 @@ class _Class(type):
     """The type of these classes: they are pickled as their definitions."""
 
 
-copyreg.pickle(_Class, lambda cls: (class_of, (cls.__kernelab_struct__,)))
+def _reduced(cls: Any) -> Any:
+    return class_of, (cls.__kernelab_struct__,)
+
+
+copyreg.pickle(_Class, _reduced)
 
 
 @cache

@@ -252,10 +252,11 @@ class Kernel(KernelHints, Displayed):
     @cached_property
     def program(self) -> Program:
         """The kernel as IR that can run and be differentiated; it holds all that is derived of it."""
-        return Program(simplify(self.text), check=self._check, text=self._unmerged)
 
-    def _unmerged(self) -> Function:
-        return simplify(lay_out(expand_gradients(self.definition.function), merged=False), merged=False)
+        def unmerged() -> Function:
+            return simplify(lay_out(self.calling, merged=False), merged=False)
+
+        return Program(simplify(self.text), check=self._check, text=unmerged)
 
     @property
     def primal(self) -> Function:

@@ -192,7 +192,7 @@ def warn_of_sizes(program: Program, name: str, grid: Grid, arguments: Sequence[A
     if not taken or not all(_is_beyond(shape, grid.extents) for _, shape in taken):
         return
     what, shape = taken[0]
-    sizes = f"{_threads(grid)}, and {what} has {_many(shape, 'element')}"
+    sizes = f"{_many(grid.extents, 'thread')}, and {what} has {_many(shape, 'element')}"
     hint = f"launch it with dim={_dim(shape)}, or pass the part of {what} that is meant"
     message = f"the launch of `{name}` has {sizes}: the others are left out"
     program.once(("leaves out", sizes), partial(warn_at, message, "grid", hint))
@@ -205,7 +205,8 @@ def _with_sizes(
     for i in _by_thread(program):
         shape = arguments[i].shape
         if _is_beyond(grid.extents, shape) and 0 not in shape:
-            sizes = f"{_threads(grid)}, and {program.names((i,))[0]} has {_many(shape, 'element')}"
+            what = program.names((i,))[0]
+            sizes = f"{_many(grid.extents, 'thread')}, and {what} has {_many(shape, 'element')}"
             hint = f"the launch has {sizes}: launch it with dim={_dim(shape)}, or test the index first"
             first, *others = error.diagnostics
             told = KernelIndexError(replace(first, hint=hint), *others)
@@ -240,10 +241,6 @@ def _by_thread(program: Program) -> Positions:
 def _is_beyond(larger: Sequence[int], smaller: Sequence[int]) -> bool:
     """Whether a grid or shape reaches beyond another one of the same rank."""
     return len(larger) == len(smaller) and any(a > b for a, b in zip(larger, smaller, strict=True))
-
-
-def _threads(grid: Grid) -> str:
-    return _many(grid.extents, "thread")
 
 
 def _dim(shape: tuple[int, ...]) -> int | tuple[int, ...]:

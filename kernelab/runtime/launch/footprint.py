@@ -41,6 +41,10 @@ class Grid:
     threads: int
     packed: bytes
 
+    def position(self, thread: int) -> tuple[int, ...]:
+        """The position of a thread, given its number."""
+        return tuple(map(int, np.unravel_index(thread, self.extents)))
+
 
 def grid_of(dim: int | Sequence[int]) -> Grid:
     """The grid that `dim` stands for; raises LaunchError where it is none."""

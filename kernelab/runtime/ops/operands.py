@@ -120,15 +120,10 @@ def function_of(title: str, text: str, names: tuple[tuple[str, Any], ...] = ()) 
 
 def _python(func: Callable[..., Any]) -> UserFunction:
     code: Any = func.__code__
-    used = _named_in(func)
+    names = {**func.__globals__, **closure(func)}
+    used = {name: names[name] for name in dict.fromkeys(_names_of(code)) if name in names}
     key = tuple((name, _same(value, _attributes_in(code))) for name, value in used.items())
     return _lowered(Keyed((code, repr(func.__defaults__), key), (func, used)))
-
-
-def _named_in(func: Callable[..., Any]) -> dict[str, Any]:
-    """The values of the names in a function's text, from its surroundings."""
-    names = {**func.__globals__, **closure(func)}
-    return {name: names[name] for name in dict.fromkeys(_names_of(func.__code__)) if name in names}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -116,7 +116,10 @@ def total(values: array, axis: int | None, out: array | None, is_mean: bool) -> 
     rows, shape = _rows(values, axis)
     if axis is not None and values.ndim > 1:
         shape = tuple(n for k, n in enumerate(values.shape) if k != _axis(values, axis))
-    elem = _averaged_in(values.dtype) if is_mean else _added_in(values.dtype, out)
+    elem = _added_in(values.dtype, out)
+    if is_mean:  # the sums of halves and of integers overflow
+        is_float = scalar_of(values.dtype).is_float
+        elem = _summed_in(values.dtype) if is_float else with_scalar(values.dtype, float64)
     target = _target(None if is_mean else out, shape, elem, values.requires_grad, values.device)
     _accumulate(_SUM, [rows], target)
     if not is_mean:
@@ -357,11 +360,6 @@ def _mean_of(elem: Value) -> Value:
     """The type of a mean: that of the elements, or what integers give where they are divided."""
     scalar = scalar_of(elem)
     return elem if scalar.is_float else with_scalar(elem, float64 if scalar.bits == 64 else float32)
-
-
-def _averaged_in(elem: Value) -> Value:
-    """The type of a sum that is divided for a mean: that of halves and of integers overflows."""
-    return _summed_in(elem) if scalar_of(elem).is_float else with_scalar(elem, float64)
 
 
 def _product(elem: Value) -> str:
