@@ -205,8 +205,11 @@ def _require_floats(func: Callable[..., Any], args: Sequence[Any], n: int, argnu
         message = f"argnums={argnums!r}: {name_of(func)} was called with {count}"
         raise refusal(KernelTypeError, message, "argnums", "arguments are counted from 0")
     value = args[n]
-    is_array = isinstance(value, array) and is_differentiable(value.dtype) and value.size > 0
-    if not (any(True for _ in fields(value)) if is_struct(value) else is_array):
+    if is_struct(value):
+        has_floats = any(True for _ in fields(value))
+    else:
+        has_floats = isinstance(value, array) and is_differentiable(value.dtype) and value.size > 0
+    if not has_floats:
         raise _no_floats(value, f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
 
 
