@@ -433,7 +433,7 @@ def _subject(
     if not callable(function):
         message = f"{what} takes a kernel or a Python function, not {a_thing(function)}"
         hint = f"put the launch's kernel and arguments here: {what}(kernel, dim=n, inputs=[...])"
-        raise KernelTypeError(Diagnostic(message, None, what, hint=hint))
+        raise KernelTypeError.of(message, what, hint)
     name = function.name if isinstance(function, Kernel) else getattr(function, "__name__", "the function")
     span = function.span if isinstance(function, Kernel) else None
     if inputs is None:

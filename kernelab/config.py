@@ -54,7 +54,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from kernelab.backend.common.build_cache import VARIABLE
-from kernelab.errors import Diagnostic, KernelAttributeError, KernelValueError, near
+from kernelab.errors import KernelAttributeError, KernelValueError, near
 from kernelab.frontend.definitions.definitions import is_check
 from kernelab.settings import NegativeIndex, Settings, change_settings, settings
 from kernelab.warp.names import DEFAULTS, UNUSED
@@ -71,18 +71,18 @@ def _checked(name: str, wanted: Any) -> object:
     if name == "check":
         if not is_check(wanted):
             message = f'check is "full", or None for no checks, not {wanted!r}'
-            raise KernelValueError(Diagnostic(message, code="setting", hint='write kl.config.check = "full"'))
+            raise KernelValueError.of(message, "setting", 'write kl.config.check = "full"')
         return wanted
     if name == "negative_index":
         if wanted not in get_args(NegativeIndex):
             message = f'negative_index is "warn", "wrap" or "error", not {wanted!r}'
-            raise KernelValueError(Diagnostic(message, code="setting"))
+            raise KernelValueError.of(message, "setting")
         return wanted
     if name == "threads":
         is_number = isinstance(wanted, int | np.integer) and not isinstance(wanted, bool) and wanted > 0
         if wanted is not None and not is_number:
             message = f"threads is a number of cores from 1, or None for all of them, not {wanted!r}"
-            raise KernelValueError(Diagnostic(message, code="setting", hint="write kl.config.threads = 1"))
+            raise KernelValueError.of(message, "setting", "write kl.config.threads = 1")
         return wanted if wanted is None else int(wanted)
     if name not in _BYTES:
         return bool(wanted)
@@ -90,7 +90,7 @@ def _checked(name: str, wanted: Any) -> object:
         return None
     if not isinstance(wanted, int | np.integer) or isinstance(wanted, bool) or wanted < 0:
         message = f"{name} is a number of bytes, {_BYTES[name]}, not {wanted!r}"
-        raise KernelValueError(Diagnostic(message, code="setting", hint="write 64 * 2**20 for 64 MiB"))
+        raise KernelValueError.of(message, "setting", "write 64 * 2**20 for 64 MiB")
     return int(wanted)
 
 
@@ -138,7 +138,7 @@ class _Config(ModuleType):
             os.environ[VARIABLE] = os.fspath(folder)
         else:
             message = f"kernel_cache_dir is the path of a folder, or None, not {folder!r}"
-            raise KernelValueError(Diagnostic(message, code="config"))
+            raise KernelValueError.of(message, "config")
 
     @property
     def version(self) -> str:
@@ -184,7 +184,7 @@ def _settings() -> list[str]:
 
 def _unknown(name: str) -> KernelAttributeError:
     hint = near(name, _settings(), f"there is {', '.join(_ACTING)}")
-    return KernelAttributeError.of(f"there is no setting {name}", hint, name)
+    return KernelAttributeError.of_name(f"there is no setting {name}", hint, name)
 
 
 __all__ = ["UNUSED"]

@@ -34,7 +34,6 @@ from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.trees import is_whole, require_callable
 from kernelab.backend.common.compiler import find_compiler
 from kernelab.errors import (
-    Diagnostic,
     GradientError,
     KernelError,
     KernelTypeError,
@@ -57,8 +56,7 @@ try:
     cloudpickle, dask, arrays, cluster = (import_module(name) for name in needed)
 except ImportError as problem:
     message = f"kernelab.distributed needs Dask, and {problem.name} is missing"
-    hint = 'run `pip install "kernelab[dask]"`'
-    raise MissingPackageError(Diagnostic(message, code="package", hint=hint)) from None
+    raise MissingPackageError.of(message, "package", 'run `pip install "kernelab[dask]"`') from None
 
 Function = Callable[..., Any]
 
@@ -80,17 +78,16 @@ def client(*, need_compiler: bool = False) -> Any:
         warn_at(message, "cluster", "for other workers make a dask.distributed.Client first")
     if dask.asynchronous:
         message = "the current client of Dask is asynchronous, and kernelab.distributed waits for results"
-        raise KernelValueError(Diagnostic(message, code="cluster", hint="make one without asynchronous=True"))
+        raise KernelValueError.of(message, "cluster", "make one without asynchronous=True")
     here, alone = _versions(), []
     for place, found in dask.run(_look, on_error="return").items():
         if isinstance(found, Exception):
             message, hint = f"the worker {place} cannot run kernelab: {found}", f"install {here} there"
-            raise KernelValueError(Diagnostic(message, code="version", hint=hint))
+            raise KernelValueError.of(message, "version", hint)
         versions, compiles = found
         if versions != here:
             message = f"the worker {place} has {versions}, and this process {here}"
-            hint = "install the same versions on both sides"
-            raise KernelValueError(Diagnostic(message, code="version", hint=hint))
+            raise KernelValueError.of(message, "version", "install the same versions on both sides")
         alone += [] if compiles else [place]
     _warn_of_missing_compiler(alone, need_compiler)
     return dask
@@ -104,7 +101,7 @@ _TOLD: set[str] = set()
 def _warn_of_missing_compiler(places: Sequence[str], needed: bool) -> None:
     message, hint = f"no C++ compiler on {', '.join(places)}", "install g++ there, or set KERNELAB_CXX"
     if places and needed:
-        raise KernelValueError(Diagnostic(message, code="no-compiler", hint=hint))
+        raise KernelValueError.of(message, "no-compiler", hint)
     if not _TOLD.issuperset(places):
         _TOLD.update(places)
         warn_at(f"{message}: kernels run on NumPy there, right but slow", "no-compiler", hint)
@@ -218,7 +215,7 @@ def _refuse_arguments(f: Function, columns: Sequence[Sequence[Any]]) -> None:
         if reason := _obstacle(value):
             message = f"{a_thing(value)} cannot travel to another process as an argument of {name_of(f)}"
             hint = "pass what it is made of, and make it in the function"
-            raise KernelTypeError(Diagnostic(f"{message}: {reason}", code="pickle", hint=hint)) from None
+            raise KernelTypeError.of(f"{message}: {reason}", "pickle", hint) from None
 
 
 def _threads() -> int:
@@ -252,7 +249,7 @@ def require_travel(f: Function) -> None:
     used = {**variables.globals, **variables.nonlocals}.items() if variables else ()
     name, why = next(((n, why) for n, v in used if (why := _obstacle(v)) is not None), ("", reason))
     message = f"{name_of(f)} cannot travel to another process{f', for it uses `{name}`' * bool(name)}: {why}"
-    raise KernelTypeError(Diagnostic(message, code="pickle", hint="pass what it needs as an argument"))
+    raise KernelTypeError.of(message, "pickle", "pass what it needs as an argument")
 
 
 def _obstacle(value: Any) -> Exception | None:
@@ -278,7 +275,7 @@ def sum_gradients(loss: Function, params: Any, chunks: Iterable[Any]) -> tuple[f
     inputs = tuple(params) if several else (params,)
     parts = [*chunks]
     if not parts:
-        raise KernelValueError(Diagnostic("there are no chunks to sum over", code="chunks"))
+        raise KernelValueError.of("there are no chunks to sum over", "chunks")
     require_travel(loss)
     step = _sent(_Task(name_of(loss), _step, loss, len(inputs)))
     with _call(loss) as (workers, key):
@@ -315,8 +312,7 @@ def vmap(f: Function, x: Any) -> Any:
     require_travel(f)
     if not isinstance(x, arrays.Array):
         hint = "make one: dask.array.from_array(x, chunks=...); kl.func.vmap takes arrays of kernelab"
-        message = f"vmap takes a dask.array, not {a_thing(x)}"
-        raise KernelTypeError(Diagnostic(message, code="blocks", hint=hint))
+        raise KernelTypeError.of(f"vmap takes a dask.array, not {a_thing(x)}", "blocks", hint)
     client()
     block = _sent(_kept(_Task(name_of(f), _lanes, func.vmap(f))))
     one = block(np.ones((1, *x.shape[1:]), x.dtype))
@@ -342,7 +338,7 @@ def _lanes(mapped: Function, values: Any) -> Any:
 def _one_array(f: Function, returned: Any) -> array:
     if not isinstance(returned, array):
         message = f"{name_of(f)} returned {a_thing(returned)}, and blocks are put together of arrays"
-        raise KernelTypeError(Diagnostic(message, code="blocks", hint="return one array of kernelab"))
+        raise KernelTypeError.of(message, "blocks", "return one array of kernelab")
     return returned
 
 
@@ -359,10 +355,9 @@ def jacobian(f: Function, x: array, blocks: int = 0, *, rows: bool = False, spar
     if not isinstance(x, array) or x.ndim != 1 or not is_differentiable(x.dtype):
         shown = x.type if isinstance(x, array) else described(x)
         message = f"jacobian takes an array of floats of one dimension, not {shown}"
-        raise KernelTypeError(Diagnostic(message, code="blocks", hint="make one: kl.array(..., dtype=float)"))
+        raise KernelTypeError.of(message, "blocks", "make one: kl.array(..., dtype=float)")
     if not is_whole(blocks) or blocks < 0:
-        message = f"blocks={blocks!r} is not a number of blocks"
-        raise KernelValueError(Diagnostic(message, code="blocks", hint="pass 1 or more"))
+        raise KernelValueError.of(f"blocks={blocks!r} is not a number of blocks", "blocks", "pass 1 or more")
     count = blocks or _threads()
     if sparse:
         matrix = sparse_jacobian(_Colored(f, x, count), 0, 0)
@@ -483,12 +478,12 @@ def _require_grid(f: Function, grid: Any, gradients: bool) -> None:
     if not isinstance(grid, Mapping) or not grid or not all(np.ndim(values) == 1 for values in grid.values()):
         message = "a grid is a dict from names to sequences of numbers"
         hint = 'write sweep(f, {"mass": [1.0, 2.0], "speed": np.linspace(0.0, 1.0, 5)})'
-        raise KernelTypeError(Diagnostic(message, code="grid", hint=hint))
+        raise KernelTypeError.of(message, "grid", hint)
     columns = ["value", *(f"d_{name}" for name in grid if gradients)]
     twice = next((name for name in grid if name in columns), None)
     if twice is not None:
         message = f"`{twice}` of the grid is a column of the result, too"
-        raise KernelValueError(Diagnostic(message, code="grid", hint="call it otherwise: the order counts"))
+        raise KernelValueError.of(message, "grid", "call it otherwise: the order counts")
     try:
         names = [*signature(f).parameters]
     except (TypeError, ValueError):  # what Python cannot look into is called by position
@@ -498,7 +493,7 @@ def _require_grid(f: Function, grid: Any, gradients: bool) -> None:
         message = f"`{moved}` is parameter {names.index(moved) + 1} of {name_of(f)}, and name "
         message += f"{[*grid].index(moved) + 1} of the grid, whose order counts"
         hint = f"write the grid in the order of the parameters: {', '.join(names[: len(grid)])}"
-        raise KernelValueError(Diagnostic(message, code="grid", hint=hint))
+        raise KernelValueError.of(message, "grid", hint)
 
 
 def _points(f: Function, gradients: bool, points: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:

@@ -260,6 +260,11 @@ class KernelError(Diagnosed, RuntimeError):
 
     failed: object = None
 
+    @classmethod
+    def of(cls, message: str, code: str, hint: str = "") -> Self:
+        """The error of one finding that is at no place of a kernel's text."""
+        return cls(Diagnostic(message, code=code, hint=hint))
+
 
 class KernelInterrupt(Diagnosed, KeyboardInterrupt):
     """A kernel that was interrupted while it ran; as for every interrupt, `except Exception` lets it pass."""
@@ -281,10 +286,10 @@ class KernelAttributeError(KernelError, AttributeError):
     """A name that an object or a module does not have, with what to write instead."""
 
     @classmethod
-    def of(cls, message: str, instead: str | None, name: str, known: Iterable[str] = ()) -> Self:
+    def of_name(cls, message: str, instead: str | None, name: str, known: Iterable[str] = ()) -> Self:
         """The error for a name: what to write instead where that is known, else a name that is near it."""
         hint = instead or ("" if name.startswith("_") else near(name, known, cutoff=0.7))
-        return cls(Diagnostic(message, code="attribute", hint=hint))
+        return cls.of(message, "attribute", hint)
 
 
 class KernelValueError(KernelError, ValueError):

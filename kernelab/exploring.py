@@ -15,7 +15,6 @@ import numpy as np
 
 from kernelab.data_classes import replace
 from kernelab.errors import (
-    Diagnostic,
     GradientError,
     KernelError,
     KernelTypeError,
@@ -46,7 +45,7 @@ def explore(*func: Any, **ranges: Any) -> Callable[[Callable[..., Any]], "Explor
             "explore() takes a range for each parameter",
             "write @kl.explore(x=(0.0, 1.0)) above def",
         )
-        raise KernelTypeError(Diagnostic(message, code="explore", hint=hint))
+        raise KernelTypeError.of(message, "explore", hint)
     sliders = [_slider(name, given) for name, given in ranges.items()]
 
     def decorate(func: Callable[..., Any]) -> Explorer:
@@ -59,7 +58,7 @@ def explore(*func: Any, **ranges: Any) -> Callable[[Callable[..., Any]], "Explor
             message = f"explore() has ranges for {', '.join(ranges) or 'nothing'}, the parameters are "
             message += ", ".join(needed)
             hint = f"write @kl.explore({', '.join(f'{name}=(0.0, 1.0)' for name in needed)})"
-            raise KernelTypeError(Diagnostic(message, code="explore", hint=hint))
+            raise KernelTypeError.of(message, "explore", hint)
         return Explorer(func, tuple(sliders))
 
     return decorate
@@ -69,12 +68,12 @@ def _slider(name: str, bounds: Any) -> dict[str, Any]:
     numbers = bounds if isinstance(bounds, tuple | list) else ()
     if len(numbers) not in (2, 3) or not all(isinstance(x, int | float | np.number) for x in numbers):
         message = f"{name} is {described(bounds)}, and has to be a range of numbers"
-        raise KernelTypeError(Diagnostic(message, code="explore", hint=f"write {name}=(0.0, 1.0)"))
+        raise KernelTypeError.of(message, "explore", f"write {name}=(0.0, 1.0)")
     low, high = float(numbers[0]), float(numbers[1])
     value = float(numbers[2]) if len(numbers) == 3 else (low + high) / 2
     if not low < high or not low <= value <= high:
         message = f"{name}={bounds} is not a range: the first number is the lowest, a third one lies between"
-        raise KernelValueError(Diagnostic(message, code="explore", hint=f"write {name}=(0.0, 1.0, 0.5)"))
+        raise KernelValueError.of(message, "explore", f"write {name}=(0.0, 1.0, 0.5)")
     return {"name": name, "low": low, "high": high, "value": value}
 
 

@@ -161,7 +161,7 @@ class Optimizer(ABC):
 
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""
-        raise KernelAttributeError.of(
+        raise KernelAttributeError.of_name(
             f"an optimiser has no {name}", OPTIMISERS.hint(name) or None, name, dir(type(self))
         )
 

@@ -10,7 +10,7 @@ from kernelab.autodiff.inspect.thread_graph import ThreadGraph, graph_call, grap
 from kernelab.autodiff.inspect.thread_run import trace_call, trace_record, trace_thread
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.builtins.table import Builtin
-from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.errors import KernelTypeError
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.kernel.kernel import Kernel
@@ -66,14 +66,14 @@ class Trace(Builtin):
             hint = "write kl.trace(kernel, 0, dim=n, inputs=[...], outputs=[...]), or kl.trace(g, 2.0, 3.0)"
             if isinstance(kernel_or_matrix, str):
                 hint = "name the kernel without quotation marks: kl.trace(kernel, 0, dim=n, inputs=[...])"
-            raise KernelTypeError(Diagnostic(message, code="call", hint=hint))
+            raise KernelTypeError.of(message, "call", hint)
         return super().__call__(kernel_or_matrix)
 
     def _of_tape(self, tape: Tape, record: Any = None, thread: Any = 0, *given: Any, **named: Any) -> Any:
         if record is None:
             message = "a tape is traced by one of its launches"
             hint = "write kl.trace(tape, 1, 0, loss=loss), of the first launch and its thread 0"
-            raise KernelTypeError(Diagnostic(message, code="call", hint=hint))
+            raise KernelTypeError.of(message, "call", hint)
         return trace_record(tape, record, thread, *given, **named)
 
 
@@ -132,7 +132,7 @@ def graph(of: Any, /, *given: Any, **named: Any) -> ThreadGraph:
     if not is_function(of):
         message = f"graph takes a kernel and a thread, or a function of a kernel cell, not {_not_traced(of)}"
         hint = "write kl.graph(g, 2.0, 3.0), or kl.graph(kernel, 0, dim=n, inputs=[...], outputs=[...])"
-        raise KernelTypeError(Diagnostic(message, code="call", hint=hint))
+        raise KernelTypeError.of(message, "call", hint)
     return graph_call(of, given, named)
 
 

@@ -4,7 +4,7 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.errors import KernelTypeError, KernelValueError
 from kernelab.guidance.hint_tables import missing
 from kernelab.host.values import type_of
 from kernelab.lang.structs import Struct, StructArray
@@ -52,7 +52,7 @@ def matrix(shape: tuple[int, int], dtype: Any = float) -> Mat:
         rows, columns = shape
     except (TypeError, ValueError):
         message = f"the shape of a matrix is two numbers, rows and columns, not {shape!r}"
-        raise KernelTypeError(Diagnostic(message, code="shape", hint="write matrix((2, 3), float)")) from None
+        raise KernelTypeError.of(message, "shape", "write matrix((2, 3), float)") from None
     some: Any = shaped_annotation("matrix", (rows, columns), dtype)
     if some is not None:
         return some  # type: ignore[no-any-return]
@@ -184,7 +184,7 @@ def _scalar(dtype: Any) -> Scalar:
     scalar = value_type(dtype)
     if not isinstance(scalar, Scalar):
         message = f"the components of a vector or matrix are numbers, not {scalar}"
-        raise KernelTypeError(Diagnostic(message, code="dtype", hint="write float, int, kl.float64, ..."))
+        raise KernelTypeError.of(message, "dtype", "write float, int, kl.float64, ...")
     return scalar
 
 
@@ -192,21 +192,21 @@ def _float(dtype: Any) -> Scalar:
     scalar = _scalar(dtype)
     if not scalar.is_float:
         message = f"quaternions and transforms are made of floats, not of {scalar}"
-        raise KernelTypeError(Diagnostic(message, code="dtype", hint="write float32 or float64"))
+        raise KernelTypeError.of(message, "dtype", "write float32 or float64")
     return scalar
 
 
 def _extent(count: Any) -> int:
     if not is_whole(count):
         message = f"a vector or matrix has a whole number of components, not {count!r}"
-        raise KernelTypeError(Diagnostic(message, code="size", hint="write vector(3, float)"))
+        raise KernelTypeError.of(message, "size", "write vector(3, float)")
     return int(count)
 
 
 def _require_size(count: int) -> None:
     if not 0 <= count <= LARGEST:
         message = f"a kernel value holds at most {LARGEST} numbers, not {count}"
-        raise KernelValueError(Diagnostic(message, code="size", hint="use an array for more"))
+        raise KernelValueError.of(message, "size", "use an array for more")
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.errors import KernelTypeError, KernelValueError
 from kernelab.host.traced import follow, untraced
 from kernelab.host.values import type_of, value_of
 from kernelab.lang import ops
@@ -225,7 +225,7 @@ class Builtin:
         if named:
             wanted = " or ".join(dict.fromkeys(f"({', '.join(names)})" for names in choices))
             message = f"the arguments of {self.name} are {wanted}"
-            raise KernelTypeError(Diagnostic(message, code="overload", hint="leave the keywords out"))
+            raise KernelTypeError.of(message, "overload", "leave the keywords out")
         return operands
 
     def _on_host(self, operands: tuple[Any, ...]) -> Any:
@@ -245,8 +245,7 @@ class Builtin:
                 return *overload, types
         shown = ", ".join(str(t) for t in own)
         wanted = "; ".join(signature(op) for op in self.overloads)
-        message = f"{self.name} takes no ({shown}); it is defined as {wanted}"
-        raise KernelTypeError(Diagnostic(message, code="overload"))
+        raise KernelTypeError.of(f"{self.name} takes no ({shown}); it is defined as {wanted}", "overload")
 
 
 def _split(value: np.ndarray[Any, Any], types: Sequence[Value]) -> tuple[Any, ...]:
@@ -261,7 +260,7 @@ def _held(value: Any, type: Type) -> np.ndarray[Any, Any]:
         return rounded(value, _dtype(type))
     except OverflowError:
         shown = value if abs(value) < 2**128 else "an int of so many digits"
-        raise KernelValueError(Diagnostic(f"{shown} does not fit {type}", code="range")) from None
+        raise KernelValueError.of(f"{shown} does not fit {type}", "range") from None
 
 
 def _dtype(type: Type) -> np.dtype[Any]:
@@ -289,12 +288,12 @@ def host_type(value: Any, operation: str = "sin") -> Type:
         hint = f"write kl.map(kl.{operation}, x)"
         if operation == "dot":
             hint = "write x @ y, or kl.map(kl.dot, x, y) for arrays of vectors"
-        raise KernelTypeError(Diagnostic(message, code="host", hint=hint))
+        raise KernelTypeError.of(message, "host", hint)
     array = np.asarray(value)
     scalar = BY_DTYPE.get(array.dtype)
     if scalar is None or array.ndim > 2:
         message = f"{value!r} is not a number, vector or matrix that a kernel can hold"
-        raise KernelTypeError(Diagnostic(message, code="host"))
+        raise KernelTypeError.of(message, "host")
     match array.shape:
         case (n,):
             return Vec(scalar, n)

@@ -8,7 +8,7 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, ParamSpec, TypeVar
 
-from kernelab.errors import Diagnostic, KernelTypeError, closest, counted
+from kernelab.errors import KernelTypeError, closest, counted
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -71,7 +71,7 @@ def misfit(
         missing = ["positional"]
     written = ", ".join(p.name if p.name in needed else f"{p.name}=..." for p in parameters)
     hint = next((instead[key] for key in missing if key in instead), f"write {name}({written})")
-    return KernelTypeError(Diagnostic(message, code="call", hint=hint))
+    return KernelTypeError.of(message, "call", hint)
 
 
 def no_argument(
@@ -83,4 +83,4 @@ def no_argument(
     hint = (instead or {}).get(name) or (
         f"did you mean {close}=?" if close else f"its arguments are {', '.join(names)}"
     )
-    return KernelTypeError(Diagnostic(f"{func}() has no argument {name}", code="call", hint=hint))
+    return KernelTypeError.of(f"{func}() has no argument {name}", "call", hint)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, NamedTuple, NoReturn
 
 from kernelab.data_classes.turns import cached_property
-from kernelab.errors import Diagnostic, KernelAttributeError, LaunchError
+from kernelab.errors import KernelAttributeError, LaunchError
 
 
 class Guidance(NamedTuple):
@@ -462,8 +462,8 @@ def missing(module: str, name: str, names: Iterable[str]) -> KernelAttributeErro
     """The error for a name that a public module has not: why and what to write instead, or one like it."""
     guidance = PUBLIC_NAMES.find(name)
     if guidance is None:
-        return KernelAttributeError.of(f"{module} has no {name}", None, name, names)
-    return KernelAttributeError.of(f"{module} has no {name}: {guidance.reason}", guidance.hint, name)
+        return KernelAttributeError.of_name(f"{module} has no {name}", None, name, names)
+    return KernelAttributeError.of_name(f"{module} has no {name}: {guidance.reason}", guidance.hint, name)
 
 
 def face(module: str, names: Sequence[str]) -> tuple[Callable[[str], NoReturn], Callable[[], list[str]]]:
@@ -492,9 +492,8 @@ class FunctionHints(Offers):
     def __getattr__(self, name: str) -> NoReturn:
         """Raises KernelAttributeError that says what to write instead."""
         message = f"a function for kernels has no {name}"
-        raise KernelAttributeError.of(message, FUNCTIONS.hint(name) or None, name, dir(self))
+        raise KernelAttributeError.of_name(message, FUNCTIONS.hint(name) or None, name, dir(self))
 
     def __getitem__(self, grid: object) -> NoReturn:
         """Raises LaunchError: a function has no grid."""
-        message = "a function for kernels has no grid"
-        raise LaunchError(Diagnostic(message, code="kernel", hint="call it: f(...)"))
+        raise LaunchError.of("a function for kernels has no grid", "kernel", "call it: f(...)")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.errors import KernelTypeError, KernelValueError
 from kernelab.host.traced import follow, untraced
 from kernelab.host.values import Host, as_components, type_of, value_of
 from kernelab.lang.rounding import BFLOAT16, rounded, widened
@@ -27,7 +27,7 @@ class Alias(type):
             what = f"add {added[0]}" if added else "inherit from several types"
             message = f"the class {name} is another name of {bases[0].named}, and cannot {what}"
             hint = "write pass, and functions with @func; @struct makes a class of several values"
-            raise KernelTypeError(Diagnostic(message, code="class", hint=hint))
+            raise KernelTypeError.of(message, "class", hint)
         return bases[0].named
 
 
@@ -58,10 +58,9 @@ def _number(self: Scalar, value: Any = 0) -> Any:
         result = rounded(np.float64(number), BFLOAT16)[()] if self.flavor else self.dtype.type(number)
         return follow(result, value)
     except (TypeError, ValueError):
-        message = f"{value!r} cannot become {self}"
-        raise KernelTypeError(Diagnostic(message, code="value", hint="pass a number")) from None
+        raise KernelTypeError.of(f"{value!r} cannot become {self}", "value", "pass a number") from None
     except OverflowError:
-        raise KernelValueError(Diagnostic(f"{value} does not fit {self}", code="range")) from None
+        raise KernelValueError.of(f"{value} does not fit {self}", "range") from None
 
 
 def made_of(type: Vec | Mat, /, *components: Any) -> Any:
@@ -75,7 +74,7 @@ def made_of(type: Vec | Mat, /, *components: Any) -> Any:
         columns = [as_components(untraced(component), type.scalar) for component in components]
     except (TypeError, ValueError, OverflowError) as error:
         message = f"{', '.join(map(repr, components))} cannot be the components of a {type}"
-        raise KernelTypeError(Diagnostic(message, code="value", hint=str(error))) from None
+        raise KernelTypeError.of(message, "value", str(error)) from None
     if len(columns) == 1 and columns[0].shape in ((), type.shape):
         return follow(value_of(type, np.broadcast_to(columns[0], type.shape).copy()), *components)
     joined = np.concatenate([component.ravel() for component in columns])
@@ -83,7 +82,7 @@ def made_of(type: Vec | Mat, /, *components: Any) -> Any:
     if joined.size != size:
         message = f"{type} takes 0, 1 or {size} components, not {joined.size}"
         hint = f"give {size} numbers, or one for all of them: {type}(0.0)"
-        raise KernelTypeError(Diagnostic(message, code="count", hint=hint))
+        raise KernelTypeError.of(message, "count", hint)
     return follow(value_of(type, joined.reshape(type.shape)), *components)
 
 
@@ -96,13 +95,13 @@ def moved_by(type: Transform, /, *components: Any, **parts: Any) -> Any:
     if len(components) > 2 or (not parts and one is not None and np.size(one) in (1, 7)):
         if parts:
             message = f"{type} takes its numbers, or p and q, not both"
-            raise KernelTypeError(Diagnostic(message, code="count", hint="write transform(p=p, q=q)"))
+            raise KernelTypeError.of(message, "count", "write transform(p=p, q=q)")
         return made_of(type, *components)
     named = dict(zip("pq", components, strict=False))
     wrong = [name for name in parts if name not in ("p", "q") or name in named]
     if wrong:
         message = f"{type} takes p and q, each once, not {wrong[0]}"
-        raise KernelTypeError(Diagnostic(message, code="overload", hint="write transform(p=p, q=q)"))
+        raise KernelTypeError.of(message, "overload", "write transform(p=p, q=q)")
     numbers = [
         _part_of(type, name, (named | parts).get(name, usual))
         for name, usual in (("p", (0, 0, 0)), ("q", (0, 0, 0, 1)))
@@ -114,7 +113,7 @@ def _part_of(type: Transform, name: str, value: Any) -> Host:
     length, part = {"p": 3, "q": 4}[name], np.asarray(widened(np.asarray(untraced(value))))
     if part.shape != (length,) or part.dtype.kind not in "biuf":
         message = f"{name} of a {type} is {length} numbers, not {value!r}"
-        raise KernelTypeError(Diagnostic(message, code="count", hint="write transform(p=vec3(), q=quat())"))
+        raise KernelTypeError.of(message, "count", "write transform(p=vec3(), q=quat())")
     return part
 
 

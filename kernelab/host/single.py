@@ -5,7 +5,7 @@ Knows nothing of what they are.
 
 from typing import Any, Self
 
-from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.errors import KernelTypeError
 
 
 class Single:
@@ -27,6 +27,6 @@ class Single:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.origin is None:
             message = f"{self!r} cannot be pickled: it is a part of another object"
-            raise KernelTypeError(Diagnostic(message, code="pickle", hint="pickle what it was taken from"))
+            raise KernelTypeError.of(message, "pickle", "pickle what it was taken from")
         reduced: tuple[Any, ...] = self.origin.reduced(self)
         return reduced

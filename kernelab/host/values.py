@@ -111,19 +111,17 @@ class HostValue(np.ndarray[Any, Any], Traced):
         if not self.flags.writeable:
             message = f"this {type} is a copy of an element: setting a component would not change the array"
             hint = "write x[i] = ..., or v = x[i].copy(), change v, and x[i] = v"
-            raise KernelTypeError(Diagnostic(message, hint=hint, code="element"))
+            raise KernelTypeError.of(message, "element", hint)
         items = widened(np.asarray(untraced(value)))
         if items.dtype.kind not in ("biuf" if type.scalar.is_float else "biu"):
             message = f"{value!r} cannot be a component of a {type}"
-            raise KernelTypeError(Diagnostic(message, hint=f"give a number of {type.scalar}", code="value"))
+            raise KernelTypeError.of(message, "value", f"give a number of {type.scalar}")
         try:
             np.asarray(self)[key] = rounded(items, self.dtype)
             self._origins = origins(self, value)
         except ValueError:
             message = f"components of a {type} cannot be set to numbers of shape {items.shape}"
-            raise KernelValueError(
-                Diagnostic(message, hint="give as many as are set", code="shape")
-            ) from None
+            raise KernelValueError.of(message, "shape", "give as many as are set") from None
 
     def __iter__(self) -> Iterator[Any]:
         return (self[k] for k in range(len(self)))
@@ -382,7 +380,7 @@ def _divided(name: str, operands: tuple[Any, ...], types: list[Value]) -> Any:
     """Each component by its own: `/` gives floats, and a divisor of 0 is an error."""
     numbers = _numbers(operands, types)
     if not np.all(numbers[1]):
-        raise KernelZeroDivisionError(Diagnostic("integer division by zero", code="division"))
+        raise KernelZeroDivisionError.of("integer division by zero", "division")
     scalar = scalar_of(types[0])
     if name == "div":
         scalar = float64 if scalar.bits == 64 else float32
@@ -426,11 +424,11 @@ def _number(value: Any, type: Type) -> Any:
     if array.dtype.kind not in ("iuf" if type.is_float else "iu"):
         message = f"{value} cannot stand for {type}"
         hint = f"write int({value}) to cut it off" if array.dtype.kind == "f" else "give a number"
-        raise KernelTypeError(Diagnostic(message, hint=hint, code="value"))
+        raise KernelTypeError.of(message, "value", hint)
     try:
         return as_components(value, type)
     except OverflowError:
-        raise KernelValueError(Diagnostic(f"{value} does not fit {type}", code="range")) from None
+        raise KernelValueError.of(f"{value} does not fit {type}", "range") from None
 
 
 # ----------------------------------------------------------------------------------- operands that do not fit
@@ -448,9 +446,9 @@ def no_overload(name: str, operands: Sequence[Any], types: Sequence[Type], known
         str(x) if kind is None else str(type) for x, type, kind in zip(operands, types, known, strict=True)
     ]
     if len(shown) == 1:
-        return KernelTypeError(Diagnostic(f"{name} takes no {shown[0]}", code="overload"))
+        return KernelTypeError.of(f"{name} takes no {shown[0]}", "overload")
     message = f"{SYMBOLS[name]} does not take {' and '.join(shown)}"
-    return KernelTypeError(Diagnostic(message, hint=_hint(name, operands, types, known), code="overload"))
+    return KernelTypeError.of(message, "overload", _hint(name, operands, types, known))
 
 
 def _hint(name: str, operands: Sequence[Any], types: Sequence[Type], known: Known) -> str:
@@ -473,14 +471,14 @@ def unknown(name: str, type: Type | None, other: object) -> KernelTypeError:
     kind = "None" if other is None else f"a {type_name(other)}"
     message = f"{SYMBOLS[name]} does not take {type} and {kind}"
     hint = f"make a value of it: kl.{type}(...)" if isinstance(other, list | tuple) else ""
-    return KernelTypeError(Diagnostic(message, hint=hint, code="overload"))
+    return KernelTypeError.of(message, "overload", hint)
 
 
 def ambiguous(name: str, type: Type | None) -> KernelTypeError:
     """The other operand is an array of NumPy, which multiplies by components."""
     message = f"{SYMBOLS[name]} of a {type} and a NumPy array could mean two things"
     hint = f"write kl.{type}(...) for the language's, np.asarray(v) for component by component"
-    return KernelTypeError(Diagnostic(message, hint=hint, code="overload"))
+    return KernelTypeError.of(message, "overload", hint)
 
 
 def refuse_mask(data: Any) -> None:
@@ -491,4 +489,4 @@ def refuse_mask(data: Any) -> None:
             count = np.count_nonzero(part.mask)
             message = f"{count} of {part.size} elements are masked, and arrays of kernelab have no masks"
             hint = "fill them in: x.filled(0.0); where the mask matters pass it along: kl.array(x.mask)"
-            raise KernelTypeError(Diagnostic(message, code="data", hint=hint))
+            raise KernelTypeError.of(message, "data", hint)

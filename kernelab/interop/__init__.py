@@ -140,5 +140,5 @@ def results_of(returned: Any) -> tuple[array, ...]:
         if not isinstance(one, array):
             message = f"the function returned {a_thing(one)}"
             hint = "return an array of kernelab, or a tuple of them; tensors and arrays of JAX are arguments"
-            raise KernelTypeError(Diagnostic(message, code="interop", hint=hint))
+            raise KernelTypeError.of(message, "interop", hint)
     return arrays

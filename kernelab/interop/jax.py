@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
-from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.errors import KernelTypeError
 from kernelab.func import Made, vmap
 from kernelab.interop import Function, Grid, copy_of, launched, pullback, pushforward, results_of
 from kernelab.runtime.array.array import array
@@ -36,7 +36,7 @@ def function(f: Function, dim: Grid = None, *, forward: bool = False) -> Functio
         several.add(isinstance(returned, tuple | list))
         if len(several) > 1:
             message = f"{call.__name__} returns one array for some arguments, and several for others"
-            raise KernelTypeError(Diagnostic(message, code="interop", hint="return a tuple always"))
+            raise KernelTypeError.of(message, "interop", "return a tuple always")
         return results_of(returned)
 
     of_jax.__name__ = getattr(f, "__name__", "function")

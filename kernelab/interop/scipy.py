@@ -10,7 +10,7 @@ from kernelab.autodiff.records.adjoint_buffers import fresh
 from kernelab.autodiff.transforms.transforms import Exact, Layout
 from kernelab.autodiff.transforms.trees import leaves, require_callable
 from kernelab.autograd import jacobian
-from kernelab.errors import Diagnostic, KernelTypeError, name_of
+from kernelab.errors import KernelTypeError, name_of
 from kernelab.func import hessian, hvp, jacrev
 from kernelab.interop import recorded, results_of
 from kernelab.runtime.array.array import array
@@ -32,7 +32,7 @@ class Problem:
         values = [x.numpy().reshape(-1) for x in examples] if is_ours else [np.asarray(x0).reshape(-1)]
         if any(one.dtype.kind not in "biuf" for one in values):
             message = f"x0 is {described(x0)}, and has to be real numbers"
-            raise KernelTypeError(Diagnostic(message, code="interop", hint="pass np.array([...]), or arrays"))
+            raise KernelTypeError.of(message, "interop", "pass np.array([...]), or arrays")
         self.x0: Vector = np.concatenate(values).astype(np.float64)
         self.f, self.sparse, self.time = f, sparse, time
         self._layout = Layout(self.like)
@@ -40,9 +40,7 @@ class Problem:
         self._last: _Point | None = None
         if sparse and len(self.like) > 1:
             message = "a sparse jac is that of a function of one array"
-            raise KernelTypeError(
-                Diagnostic(message, code="interop", hint="let f take one array, and slice it")
-            )
+            raise KernelTypeError.of(message, "interop", "let f take one array, and slice it")
 
     def fun(self, *arguments: Any) -> Any:
         """The value: a float of a function that returns one number, else a vector."""
@@ -77,9 +75,7 @@ class Problem:
         blocks = self._run(lambda *x: [b for row in hessian(self.f, where)(*x, *args) for b in row], x)
         if blocks[0].size != sizes[0] * sizes[0]:
             message = f"hess is that of one number, and {name_of(self.f)} returns several"
-            raise KernelTypeError(
-                Diagnostic(message, code="interop", hint="write problem(lambda x: f(x)[k], x0)")
-            )
+            raise KernelTypeError.of(message, "interop", "write problem(lambda x: f(x)[k], x0)")
         shaped = [block.reshape(sizes[n // len(sizes)], -1) for n, block in enumerate(blocks)]
         return np.block([shaped[n : n + len(sizes)] for n in range(0, len(shaped), len(sizes))])
 
@@ -115,7 +111,7 @@ class Problem:
         if len(found) != count:
             message = f"{name_of(self.f)} returns {len(found) // count} arrays, and SciPy takes one vector"
             hint = "let it return one array, into which kernels or copies write all"
-            raise KernelTypeError(Diagnostic(message, code="interop", hint=hint))
+            raise KernelTypeError.of(message, "interop", hint)
         return found
 
     def _outputs(self, block: Vector, k: int) -> int:

@@ -137,8 +137,7 @@ def _comparisons(
     if of is None and not (callable(expected) and at):
         return [_Comparison("it is ", answer, expected)]
     if not at:
-        message = "there is no point to compare at"
-        raise KernelValueError(Diagnostic(message, code="exercise", hint="write at=[0.5, 2.0]"))
+        raise KernelValueError.of("there is no point to compare at", "exercise", "write at=[0.5, 2.0]")
     points = [point if isinstance(point, tuple) else (point,) for point in at]
     source = " by differences" if of is not None else ""
     return [

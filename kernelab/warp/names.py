@@ -178,8 +178,7 @@ def _names(module: Any) -> dict[str, Any]:
     owner = sys.modules.get(module) if isinstance(module, str) else module
     if not hasattr(owner, "__dict__"):
         message = f"there is no module {module!r}"
-        hint = "pass a Python module that is imported, or nothing"
-        raise KernelValueError(Diagnostic(message, code="module", hint=hint))
+        raise KernelValueError.of(message, "module", "pass a Python module that is imported, or nothing")
     return vars(owner)
 
 

@@ -206,7 +206,7 @@ def check_tape(
     if not isinstance(tape, Tape):
         message = f"gradcheck_tape takes a Tape, not {a_thing(tape)}"
         hint = "pass the tape that recorded: with kl.Tape() as tape: ..."
-        raise KernelTypeError(Diagnostic(message, None, "gradcheck", hint=hint))
+        raise KernelTypeError.of(message, "gradcheck", hint)
     report = _checked(tape, tolerance, selection, choice, fast, run)
     if not report or choice != Choice():
         return report

@@ -11,7 +11,7 @@ from kernelab.autodiff.tape.seeds import values_of
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.data_classes import dataclass
-from kernelab.errors import NOWHERE, Diagnostic, KernelTypeError, Source, Span, TapeError
+from kernelab.errors import NOWHERE, KernelTypeError, Source, Span, TapeError
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.hooks import Printed
 from kernelab.runtime.array.array import array
@@ -87,7 +87,7 @@ def precision(
         return _made("the tape", _of_tape(kernel_or_tape, loss, grads))
     if not callable(kernel_or_tape):
         message = f"precision takes a kernel, a function or a tape, not {described(kernel_or_tape)}"
-        raise KernelTypeError(Diagnostic(message, code="call", hint=_CALL))
+        raise KernelTypeError.of(message, "call", _CALL)
     require_lists(inputs=inputs, outputs=outputs)
     if not isinstance(kernel_or_tape, Kernel):
         given = varied_inputs(kernel_or_tape, inputs)
@@ -105,7 +105,7 @@ def _of_tape(tape: Tape, loss: array | None, grads: Mapping[array, Any] | None) 
     seeds = tape.cotangents(loss, grads) if loss is not None or grads is not None else tape.last_cotangents
     if seeds is None:
         hint = "write kl.precision(tape, loss=loss), or call tape.backward(loss) first"
-        raise TapeError(Diagnostic("say what the gradient is of", code="precision", hint=hint))
+        raise TapeError.of("say what the gradient is of", "precision", hint)
     records, level, bars = tuple(tape), SideBySide(), Adjoints()
     with outside_transforms("precision"):
         try:
@@ -113,7 +113,7 @@ def _of_tape(tape: Tape, loss: array | None, grads: Mapping[array, Any] | None) 
         except NotReplayableError as reason:
             message = f"the tape cannot run again: {reason}"
             hint = "ask for the precision of its kernels, one by one"
-            raise TapeError(Diagnostic(message, code="precision", hint=hint)) from None
+            raise TapeError.of(message, "precision", hint) from None
         for target, cotangent in seeds.items():
             bars.of(run.of(target)).host()[...] = values_of(cotangent)
         reverse.pull(level, bars)

@@ -118,7 +118,7 @@ def trace_thread(
 def _require_precision(compare: object) -> None:
     if compare not in (None, "float64"):
         message = f"compare={compare!r} is not a precision"
-        raise KernelValueError(Diagnostic(message, code="compare", hint='write compare="float64"'))
+        raise KernelValueError.of(message, "compare", 'write compare="float64"')
 
 
 def trace_record(
@@ -149,12 +149,12 @@ def trace_record(
         message = f"record {record} of this tape is not a launch on the CPU that has an adjoint"
         numbers = ", ".join(str(i) for i, one in enumerate(records, 1) if isinstance(one, LaunchRecord))
         hint = f"records count from 1, as in the view of the tape; its launches are {numbers}"
-        raise TapeError(Diagnostic(message, code="record", hint=hint))
+        raise TapeError.of(message, "record", hint)
     _require_loops(where, launch.kernel)
     seeds = tape.cotangents(loss, grads) if loss is not None or grads is not None else tape.last_cotangents
     if seeds is None:
         hint = "write kl.trace(tape, record, thread, loss=loss), or call tape.backward(loss) first"
-        raise TapeError(Diagnostic("say what the gradient is of", code="trace", hint=hint))
+        raise TapeError.of("say what the gradient is of", "trace", hint)
     position = _position(thread, launch.grid)
     linear = int(np.ravel_multi_index(position, launch.grid.extents))
     saved, adjoints = launch.saved(), sweep_on_copies(records, seeds, end=k + 1)
@@ -285,8 +285,7 @@ def chosen(where: Where) -> Callable[[Seen], bool]:
     asked = where if isinstance(where, Mapping) else {} if where is None else {"line": where}
     if not all(isinstance(name, str) and isinstance(at, int | range) for name, at in asked.items()):
         hint = 'write where=7, where=range(7, 9), or where={"line": 7, "k": 3}, of iteration 3 over k'
-        message = f"where={where!r} is not a place of a kernel"
-        raise KernelValueError(Diagnostic(message, code="where", hint=hint))
+        raise KernelValueError.of(f"where={where!r} is not a place of a kernel", "where", hint)
     wanted = {name: range(at, at + 1) if isinstance(at, int) else at for name, at in asked.items()}
 
     def keeps(one: Seen) -> bool:
@@ -306,7 +305,7 @@ def _require_loops(where: Where, kernel: Kernel) -> None:
             message = f"where={where!r} names {name}, which is no loop of `{kernel.name}`"
             over = f"its loops run over {', '.join(loops)}" if loops else "it has no loop with an index"
             hint = near(name, loops, f'{over}; "line" and "iteration" go, too')
-            raise KernelValueError(Diagnostic(message, code="where", hint=hint))
+            raise KernelValueError.of(message, "where", hint)
 
 
 def trace_call(function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> ThreadRun:
@@ -399,15 +398,14 @@ def _position(thread: Any, grid: Grid) -> tuple[int, ...]:
     position = tuple(thread) if isinstance(thread, tuple | list) else (thread,)
     if not all(isinstance(i, int | np.integer) for i in position):
         message = f"a thread is an int, or one for each dimension of the grid, not {described(thread)}"
-        hint = "write kl.trace(kernel, 0, dim=n, inputs=[...])"
-        raise LaunchError(Diagnostic(message, code="thread", hint=hint))
+        raise LaunchError.of(message, "thread", "write kl.trace(kernel, 0, dim=n, inputs=[...])")
     if len(position) == 1 < len(grid.extents) and 0 <= position[0] < grid.threads:
         return grid.position(position[0])
     pairs = zip(position, grid.extents, strict=False)
     if len(position) != len(grid.extents) or not all(0 <= i < n for i, n in pairs):
         extents = " × ".join(map(str, grid.extents))
         message = f"there is no thread {thread} in a grid of {extents} threads"
-        raise LaunchError(Diagnostic(message, code="thread", hint="threads count from 0"))
+        raise LaunchError.of(message, "thread", "threads count from 0")
     return tuple(map(int, position))
 
 

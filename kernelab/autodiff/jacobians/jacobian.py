@@ -20,7 +20,7 @@ from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.autodiff.transforms.transforms import chunks, unit_vectors, warn_of_zeros
 from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, KernelKeyError, KernelValueError, MissingPackageError, missing
+from kernelab.errors import KernelKeyError, KernelValueError, MissingPackageError, missing
 from kernelab.hooks import Displayed, steps
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of, size_of
@@ -174,8 +174,7 @@ class Jacobians(Displayed, dict[tuple[Key, Key], Jacobian]):
                 return each
         names = ", ".join(f"({each.input.label!r}, {each.output.label!r})" for each in self.values())
         message = f"there is no Jacobian {key!r}; there are {names}"
-        hint = "write found[input, output], by names or by positions"
-        raise KernelKeyError(Diagnostic(message, code="key", hint=hint))
+        raise KernelKeyError.of(message, "key", "write found[input, output], by names or by positions")
 
 
 @dataclass(frozen=True, slots=True)

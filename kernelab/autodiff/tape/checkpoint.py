@@ -65,7 +65,7 @@ def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
     if not callable(function):
         message = f"checkpoint takes a function and its arguments, not {described(func)}"
         hint = "write kl.checkpoint(steps, x, v), which calls steps(x, v)"
-        raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
+        raise KernelTypeError.of(message, "argument", hint)
     recording = RECORDER.get()
     if not isinstance(recording, Recording):
         return func(*arrays)

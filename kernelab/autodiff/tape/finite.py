@@ -33,8 +33,7 @@ def check_seeds(records: Sequence[Record], live: Iterable[int], seeds: Seeds) ->
     for target, cotangent in seeds.items():
         word = _first(np.broadcast_to(values_of(cotangent), target.outline().shape), target)
         if word:
-            message = f"the cotangent of {called(target)} is {word}"
-            raise refusal(NotFiniteError, message, "not-finite")
+            raise refusal(NotFiniteError, f"the cotangent of {called(target)} is {word}", "not-finite")
     for target in seeds:
         word = _first(target.host(), target)
         if word:

@@ -47,10 +47,8 @@ class Opening(type):
     """The class of `Tape`, which answers to ``with kl.Tape as tape:``."""
 
     def __enter__(cls) -> NoReturn:
-        raise KernelTypeError(
-            Diagnostic(
-                "a tape is opened without its parentheses", code="call", hint="write with kl.Tape() as tape:"
-            )
+        raise KernelTypeError.of(
+            "a tape is opened without its parentheses", "call", "write with kl.Tape() as tape:"
         )
 
     def __exit__(cls, *_: object) -> None:
@@ -70,11 +68,13 @@ class Habits(Offers, metaclass=Opening):
     def __reduce__(self) -> NoReturn:
         message = "a tape cannot be copied or pickled: gradients go to the arrays that it has seen"
         hint = "open a tape where the launches run, or hand on a function: kl.func.grad(f) can be pickled"
-        raise KernelTypeError(Diagnostic(message, code="pickle", hint=hint))
+        raise KernelTypeError.of(message, "pickle", hint)
 
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""
-        raise KernelAttributeError.of(f"a tape has no {name}", TAPES.hint(name) or None, name, self.OFFERED)
+        raise KernelAttributeError.of_name(
+            f"a tape has no {name}", TAPES.hint(name) or None, name, self.OFFERED
+        )
 
 
 class Gradients(dict[Any, Any]):

@@ -150,8 +150,7 @@ class Tape(Observed, Habits, Displayed):
         overwrite = settings().overwrite if overwrite is None else overwrite
         if not isinstance(overwrite, str) or overwrite not in POLICIES:
             message = f"overwrite={overwrite!r} is not a policy of a tape"
-            hint = 'use "save", "warn" or "error"'
-            raise KernelValueError(Diagnostic(message, code="overwrite", hint=hint))
+            raise KernelValueError.of(message, "overwrite", 'use "save", "warn" or "error"')
         self._recording = Recording(Guard(overwrite))
         self._token: Token[Recorder | None] | None = None
         self._entered: Place | None = None

@@ -161,8 +161,7 @@ class Batch(Level):
         self._refuse_outside(call.targets)
         if self._distinct(call.kernel.program):
             message = f"`{call.kernel.name}` draws random numbers unrecorded, the same ones in every lane"
-            hint = 'record the launch, or say randomness="same"'
-            raise refusal(GradientError, message, "randomness", hint)
+            raise refusal(GradientError, message, "randomness", 'record the launch, or say randomness="same"')
         super().left_out(call)
 
     def followed(self) -> Collection[Allocation]:

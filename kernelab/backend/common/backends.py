@@ -121,9 +121,7 @@ def get(name: str) -> Backend:
         import_module(_MODULES[name])
     if name not in _BACKENDS:
         names = ", ".join(sorted({*_BACKENDS, *_MODULES}))
-        raise BuildError(
-            Diagnostic(f"there is no backend {name!r}", code="backend", hint=f"there are: {names}")
-        )
+        raise BuildError.of(f"there is no backend {name!r}", "backend", f"there are: {names}")
     return _BACKENDS[name]
 
 
@@ -185,8 +183,7 @@ def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> Kern
         case abi.KEPT, Site():
             return kept_error(info.name, site, place, status[abi.ROOM])
         case abi.STOPPED, _:
-            message = f"`{info.name}` was stopped before it had finished"
-            return KernelError(Diagnostic(message, None, "stopped"))
+            return KernelError.of(f"`{info.name}` was stopped before it had finished", "stopped")
         case code, _:
             raise AssertionError(f"entry {info.name} ended with the unknown status {code}")
 
@@ -257,7 +254,7 @@ def memory_error(name: str, thread: str) -> KernelError:
     hint = (
         'launch over fewer threads at a time, or let loops keep less: for k in range(n, adjoint="checkpoint")'
     )
-    return KernelError(Diagnostic(message, None, "out-of-memory", hint=hint))
+    return KernelError.of(message, "out-of-memory", hint)
 
 
 def kept_error(name: str, site: Site, thread: str, room: int) -> KernelMemoryError:

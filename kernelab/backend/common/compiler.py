@@ -149,7 +149,7 @@ class Compiler:
             wrote = "something that is not a library" if head else "nothing"
             message = f"{Path(self.command[-1]).name} reported success, and wrote {wrote}"
             hint = f"it is `{shlex.join(self.command)}`: set KERNELAB_CXX to a C++ compiler that works"
-            raise BuildError(Diagnostic(message, code="compiler", hint=hint))
+            raise BuildError.of(message, "compiler", hint)
 
 
 def _environment() -> dict[str, str]:

@@ -115,7 +115,7 @@ class CudaBackend:
             if info.layout.slots > MOST_SLOTS:
                 message = f"`{info.name}` needs {8 * info.layout.slots:,} bytes of arguments on a CUDA device"
                 hint = f"there is room for {8 * MOST_SLOTS:,}: split the kernel, or launch it on the CPU"
-                raise BuildError(Diagnostic(message, code="cuda", hint=hint))
+                raise BuildError.of(message, "cuda", hint)
         if ahead:
             BETTER.wait_for_urgent_builds()
         with BETTER.urgent():
@@ -275,7 +275,7 @@ class CudaEntry:
                     "large: that takes another build of it, and nothing can be built during a capture"
                 )
                 hint = "run the block once with these arrays before it is captured"
-                raise LaunchError(Diagnostic(message, code="capture", hint=hint))
+                raise LaunchError.of(message, "capture", hint)
             function = replace(self._function, aliased=True)
             entry = self._backend.build([function])[function.name]
             assert isinstance(entry, CudaEntry)

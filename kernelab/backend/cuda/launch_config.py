@@ -26,7 +26,7 @@ from kernelab.codegen.cpp.entry import GRID_SLOTS, TILE, EntryInfo, Layout, Para
 from kernelab.codegen.cpp.snippets import has_device_words
 from kernelab.codegen.cpp.wide_accumulators import met_by_all
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, LaunchError
+from kernelab.errors import LaunchError
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Append, Atomic, Function, Native, walk
 from kernelab.lang.types import Array, bytes_of, scalar_of
@@ -75,10 +75,10 @@ def config_of(block_dim: int, max_blocks: int) -> LaunchConfig:
     if not _is_int(block_dim) or not 1 <= block_dim <= MOST_THREADS:
         message = f"a block cannot have {block_dim!r} threads"
         hint = f"block_dim is an int from 1 to {MOST_THREADS}, {BLOCK} unless given"
-        raise LaunchError(Diagnostic(message, code="block_dim", hint=hint))
+        raise LaunchError.of(message, "block_dim", hint)
     if not _is_int(max_blocks):
         message = f"max_blocks cannot be {max_blocks!r}"
-        raise LaunchError(Diagnostic(message, code="max_blocks", hint="pass an int; 0 sets no limit"))
+        raise LaunchError.of(message, "max_blocks", "pass an int; 0 sets no limit")
     return LaunchConfig(int(block_dim), max(int(max_blocks), 0))
 
 

@@ -86,7 +86,7 @@ def open_driver(ordinal: int) -> "Driver":
         count = int(_done(api().cuDeviceGetCount(), "counting devices", "cuda"))
     except NoDriverError as problem:
         (why,) = problem.diagnostics
-        raise LaunchError(Diagnostic(f"{absent}: {why.message}", code="device", hint=why.hint)) from problem
+        raise LaunchError.of(f"{absent}: {why.message}", "device", why.hint) from problem
     if not 0 <= ordinal < count:
         have = "no CUDA device" if not count else counted(count, "CUDA device")
         hint = 'use device="cpu"' if not count else f'use one of "cuda:0" to "cuda:{count - 1}"'

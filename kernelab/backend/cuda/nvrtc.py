@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from kernelab.errors import BuildError, Diagnostic
+from kernelab.errors import BuildError
 
 PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu13", "nvidia-cuda-nvrtc-cu12")
 
@@ -78,14 +78,14 @@ def _require_known(architecture: str) -> None:
     if number < OLDEST:
         message = f"a device of {architecture} is too old: it cannot add float64 numbers by atomics"
         hint = f'kernelab needs sm_{OLDEST} (of 2016) or later: use device="cpu"'
-        raise BuildError(Diagnostic(message, code="nvrtc", hint=hint))
+        raise BuildError.of(message, "nvrtc", hint)
     supported = architectures()
     if architecture not in supported:
         message = f"NVRTC {version()} does not compile for {architecture}"
         age = "an older" if number < int(supported[0].removeprefix("sm_")) else "a newer"
         span = f"{supported[0]} to {supported[-1]}"
         hint = f"it knows {span}: install {age} nvidia-cuda-nvrtc that knows the device"
-        raise BuildError(Diagnostic(message, code="nvrtc", hint=hint))
+        raise BuildError.of(message, "nvrtc", hint)
 
 
 def compile_for(text: str, architecture: str, quickly: bool = False) -> bytes:
@@ -136,8 +136,7 @@ def _compiled(text: str, architecture: str, getter: str, flags: Sequence[str] = 
         # What is left out may be missed, and an older NVRTC does not know how to leave it out.
         if not _compiles(library, program, (*LEAN, *options)) and not _compiles(library, program, options):
             log = _text(_output(library, "nvrtcGetProgramLog", program))
-            message = f"NVRTC refused the CUDA text that kernelab generated:\n{log}"
-            raise BuildError(Diagnostic(message, code="nvrtc"))
+            raise BuildError.of(f"NVRTC refused the CUDA text that kernelab generated:\n{log}", "nvrtc")
         return _output(library, getter, program)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
@@ -170,8 +169,7 @@ def _library() -> ctypes.CDLL:
             continue
         library.nvrtcGetErrorString.restype = ctypes.c_char_p
         return library
-    hint = "pip install 'kernelab[cuda]' installs it"
-    raise BuildError(Diagnostic("NVRTC is not installed", code="nvrtc", hint=hint))
+    raise BuildError.of("NVRTC is not installed", "nvrtc", "pip install 'kernelab[cuda]' installs it")
 
 
 def _installed(packages: Sequence[str], name: str) -> Iterator[str]:
@@ -197,7 +195,7 @@ def _output(library: ctypes.CDLL, getter: str, program: ctypes.c_void_p) -> byte
 def _check(library: ctypes.CDLL, code: int) -> None:
     if code != 0:
         said = library.nvrtcGetErrorString(code).decode()
-        raise BuildError(Diagnostic(f"NVRTC failed: {said}", code="nvrtc"))
+        raise BuildError.of(f"NVRTC failed: {said}", "nvrtc")
 
 
 # ---------------------------------------------------------------------------------------- disassembly
@@ -211,7 +209,7 @@ def sass(cubin: bytes) -> str:
     program = find_disassembler()
     if program is None:
         hint = "pip install nvidia-cuda-nvdisasm installs it"
-        raise BuildError(Diagnostic("nvdisasm is not installed", code="nvdisasm", hint=hint))
+        raise BuildError.of("nvdisasm is not installed", "nvdisasm", hint)
     with tempfile.TemporaryDirectory(prefix="kernelab-") as folder:
         path = Path(folder, "kernel.cubin")
         path.write_bytes(cubin)
@@ -224,7 +222,7 @@ def sass(cubin: bytes) -> str:
             )
             hint = "its version has to be that of NVRTC, or a later one"
             message = f"{program} could not read the machine code: {said}"
-            raise BuildError(Diagnostic(message, code="nvdisasm", hint=hint)) from problem
+            raise BuildError.of(message, "nvdisasm", hint) from problem
     return done.stdout
 
 

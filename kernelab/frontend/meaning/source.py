@@ -37,7 +37,7 @@ def parse(source: Source) -> ast.Module:
         hint = "type it anew: text that was cut in UTF-16 leaves such halves"
         raise KernelSyntaxError(Diagnostic(message, span, "syntax", hint=hint)) from None
     except ValueError as error:  # some versions of Python say so of null characters
-        raise KernelSyntaxError(Diagnostic(f"this is not Python: {error}", code="syntax")) from None
+        raise KernelSyntaxError.of(f"this is not Python: {error}", "syntax") from None
     return tree
 
 
@@ -170,7 +170,7 @@ def no_text(name: str) -> KernelSyntaxError:
     """The error of a function whose text Python does not keep."""
     message = f"the source text of {name} cannot be found, so it cannot be compiled"
     hint = "define it in a file or a notebook cell, or pass its text to kl.compile(text)"
-    return KernelSyntaxError(Diagnostic(message, code="source", hint=hint))
+    return KernelSyntaxError.of(message, "source", hint)
 
 
 def refuse_other_text(function: Callable[..., Any]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 import numpy as np
 
 from kernelab import hooks
-from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
+from kernelab.errors import KernelIndexError, KernelTypeError, KernelValueError
 from kernelab.guidance.bad_calls import explains_bad_calls, no_argument
 from kernelab.hooks import Displayed
 from kernelab.host.traced import traced
@@ -102,12 +102,10 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         if data is None and shape is None:
             if others.get("ptr") is not None:
                 hint = "write shape=n for the number of elements there"
-                raise KernelTypeError(
-                    Diagnostic("an array at an address needs a shape", code="shape", hint=hint)
-                )
+                raise KernelTypeError.of("an array at an address needs a shape", "shape", hint)
             if dtype is None:
                 hint = "give it data, or write kl.zeros(10); an annotation names a type: array(dtype=float)"
-                raise KernelTypeError(Diagnostic("cannot make an array from None", code="data", hint=hint))
+                raise KernelTypeError.of("cannot make an array from None", "data", hint)
             return array_annotation(dtype, ndim)
         of_structs = (struct_in(data) if dtype is None else struct_named(dtype)) is not None
         return super().__new__(cls.structs if of_structs else cls)
@@ -150,7 +148,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         elif strides is not None:
             message = "data bring their own layout: strides go with shape= or ptr="
             hint = "transpose or slice the array, or copy into kl.zeros(shape, strides=...)"
-            raise KernelTypeError(Diagnostic(message, code="strides", hint=hint))
+            raise KernelTypeError.of(message, "strides", hint)
         elif hasattr(type(data), INTERFACE) and is_outside(data):
             self._share(
                 array.over(*from_interface(data, elem)), elem, shape, copy, None if device is None else place
@@ -158,8 +156,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         else:
             self._adopt(data, elem, shape, copy, place)
         if ndim is not None and ndim != self.ndim:
-            message = f"the data have {self.ndim} dimensions, not {ndim}"
-            raise KernelTypeError(Diagnostic(message, code="ndim"))
+            raise KernelTypeError.of(f"the data have {self.ndim} dimensions, not {ndim}", "ndim")
         if pinned and copy and ptr is None and (locked := pinned_like(self.allocation)) is not None:
             self.place(locked, self.offset, self.shape, self.strides, self.dtype)
         if requires_grad:
@@ -174,9 +171,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         steps, needed = laid_out(shape, elem, strides)
         if capacity is not None and needed > capacity:
             message = f"the elements take {needed:,} bytes, and there are {capacity:,} at the address"
-            raise KernelValueError(
-                Diagnostic(message, code="capacity", hint="check shape, strides and dtype")
-            )
+            raise KernelValueError.of(message, "capacity", "check shape, strides and dtype")
         address = checked_address(ptr, needed)
         memory = at_address(place.space, address, shape, steps, itemsize(elem), deleter)
         self.place(memory, address - memory.address, shape, steps, elem)
@@ -252,7 +247,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         look_at(self)
         if self.device.is_cuda:
             message = f"an array on {self.device} cannot be pickled"
-            raise KernelTypeError(Diagnostic(message, code="pickle", hint='pickle x.to("cpu")'))
+            raise KernelTypeError.of(message, "pickle", 'pickle x.to("cpu")')
         return _restored, (type(self), self.seen().copy(), self.dtype, self.requires_grad)
 
     def __len__(self) -> int:
@@ -284,7 +279,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         """
         if self.size != 1:
             message = f"item() takes the one element of an array, and this one has {self.size}"
-            raise KernelValueError(Diagnostic(message, code="size", hint="write x.list(), or x[0] for one"))
+            raise KernelValueError.of(message, "size", "write x.list(), or x[0] for one")
         origins = look_at(self)
         return traced(_listed(self)[0], origins)
 
@@ -356,9 +351,9 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             values = self.outline()[keys]
         except OverflowError:
             message = f"an index of so many digits is out of bounds (the shape is {self.shape})"
-            raise KernelIndexError(Diagnostic(message, code="index")) from None
+            raise KernelIndexError.of(message, "index") from None
         except IndexError as error:
-            raise KernelIndexError(Diagnostic(f"{error} (the shape is {self.shape})", code="index")) from None
+            raise KernelIndexError.of(f"{error} (the shape is {self.shape})", "index") from None
         axes = sum(k is None or isinstance(k, slice) for k in keys)
         if axes > 4:
             raise KernelTypeError(too_many_axes(axes))
@@ -451,8 +446,7 @@ def struct_in(data: Any) -> Struct | None:
 def require_array(value: Any, wants: str, hint: str = "make an array of it: kl.array(...)") -> None:
     """Raise KernelTypeError where a value is not an array; `wants` are the words before "an array"."""
     if not isinstance(value, array):
-        message = f"{wants} an array of kernelab, not {described(value)}"
-        raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
+        raise KernelTypeError.of(f"{wants} an array of kernelab, not {described(value)}", "argument", hint)
 
 
 def numbers_of(memory: Allocation, scalar: Scalar) -> array:

@@ -105,7 +105,7 @@ class Arithmetic:
             return bool(elements.flatten()[0])
         message = f"an array of {elements.size} elements is neither true nor false"
         hint = "write x.numpy().all() or .any(); x.size > 0, or x is not None, where that is meant"
-        raise KernelValueError(Diagnostic(message, code="truth", hint=hint))
+        raise KernelValueError.of(message, "truth", hint)
 
 
 # ------------------------------------------------------------------------------------------------- attributes
@@ -135,7 +135,7 @@ class Fixed:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise
             message = f"an array has no {name} that could be assigned"
-            raise KernelAttributeError.of(message, None, name, dir(self)) from None
+            raise KernelAttributeError.of_name(message, None, name, dir(self)) from None
 
 
 # ------------------------------------------------------------------------------------------- attribute hints
@@ -150,7 +150,9 @@ class KernelHints(Offers, Single):
 
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""
-        raise KernelAttributeError.of(f"a kernel has no {name}", KERNELS.hint(name) or None, name, dir(self))
+        raise KernelAttributeError.of_name(
+            f"a kernel has no {name}", KERNELS.hint(name) or None, name, dir(self)
+        )
 
 
 class Hints(Offers):
@@ -173,7 +175,9 @@ class Hints(Offers):
 @lru_cache(maxsize=256)
 def _answer(cls: Any, name: str) -> KernelAttributeError:
     # Remembered: libraries ask arrays for many names that they may have.
-    return KernelAttributeError.of(f"an array has no {name}", ARRAYS.hint(name) or None, name, cls.OFFERED)
+    return KernelAttributeError.of_name(
+        f"an array has no {name}", ARRAYS.hint(name) or None, name, cls.OFFERED
+    )
 
 
 # ---------------------------------------------------------------------------------- annotations of parameters
@@ -391,12 +395,11 @@ class Gradients(Strided):
         gradient: Any = value
         if not isinstance(gradient, Gradients):
             message = f"a gradient is an array of kernelab, not {described(gradient)}"
-            hint = "write kl.array(...) around it, or x.grad = None"
-            raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
+            raise KernelTypeError.of(message, "argument", "write kl.array(...) around it, or x.grad = None")
         if value.shape != self.shape or value.dtype != self.dtype:
             message = f"the gradient of {self.dtype} {self.shape} cannot be {value.dtype} {value.shape}"
             hint = "a gradient has the shape and dtype of its array: write kl.zeros_like(x), and fill that"
-            raise KernelTypeError(Diagnostic(message, code="grad", hint=hint))
+            raise KernelTypeError.of(message, "grad", hint)
         refusal = self._no_gradient_of_mine(value)
         if refusal is not None:
             raise KernelTypeError(Diagnostic(refusal[0], caller().span, "grad", hint=refusal[1]))

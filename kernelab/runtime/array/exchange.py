@@ -14,7 +14,7 @@ import numpy as np
 from kernelab import hooks
 from kernelab.backend.common.reach import bounds, folds
 from kernelab.backend.cuda.synchronisation import ANY, LEGACY, Partner, TorchStream
-from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
+from kernelab.errors import KernelTypeError, LaunchError
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.host.traced import traced
 from kernelab.lang.structs import Struct
@@ -76,7 +76,7 @@ def _interface(data: Any) -> dict[str, Any] | None:
         interface: dict[str, Any] | None = getattr(data, INTERFACE, None)
     except RuntimeError as problem:  # PyTorch's way to say that gradients stand in the way
         message = f"this {type(data).__name__} does not hand its memory over: {problem}"
-        raise KernelTypeError(Diagnostic(message, code="shared", hint="pass x.detach()")) from None
+        raise KernelTypeError.of(message, "shared", "pass x.detach()") from None
     return interface
 
 
@@ -90,9 +90,9 @@ def from_interface(data: Any, elem: Any) -> Part:
     assert told is not None
     if isinstance(elem, Struct):
         message = f"an array of {elem} cannot be made over memory of another library on a device"
-        raise KernelTypeError(Diagnostic(message, code="shared", hint="copy it to the CPU first"))
+        raise KernelTypeError.of(message, "shared", "copy it to the CPU first")
     if told.get("mask") is not None:
-        raise KernelTypeError(Diagnostic("an array with a mask cannot be shared", code="shared"))
+        raise KernelTypeError.of("an array with a mask cannot be shared", "shared")
     address, read_only = told["data"]
     scalar, shape = value_type(np.dtype(told["typestr"])), tuple(told["shape"])
     assert isinstance(scalar, Scalar)
@@ -115,7 +115,7 @@ def _space_of(address: int, data: object) -> Space:
         if _opened(place).driver.owns(address):
             return _opened(place)
     message = f"no CUDA device of this machine has the memory that this {type(data).__name__} tells of"
-    raise KernelTypeError(Diagnostic(message, code="device", hint=f"its address is {address:#x}"))
+    raise KernelTypeError.of(message, "device", f"its address is {address:#x}")
 
 
 def _opened(place: Device) -> Space:
@@ -192,7 +192,7 @@ def from_capsule(source: Any, elem: Value | None) -> Part:
     if elem is not None and scalar_of(elem) != scalar_of(part.dtype):
         message = f"numbers of {part.dtype} cannot be shared as {scalar_of(elem)}"
         hint = "convert them on either side: kl.array(kl.from_dlpack(x), dtype=...)"
-        raise KernelTypeError(Diagnostic(message, code="dlpack", hint=hint))
+        raise KernelTypeError.of(message, "dlpack", hint)
     return part
 
 
@@ -224,7 +224,7 @@ def over(
         at = len(shape) - len(parts)
         if at < 0 or shape[at:] != parts or strides[at:] != contiguous_strides(parts, size):
             message = f"the last axes of shape {shape} are not components of {elem}, side by side"
-            raise KernelTypeError(Diagnostic(message, code="shape", hint=f"they have to be {parts}"))
+            raise KernelTypeError.of(message, "shape", f"they have to be {parts}")
         shape, strides = shape[:at], strides[:at]
     if not shape:
         shape, strides = (1,), (size,)
@@ -250,7 +250,7 @@ def at_address(
     if space is not None and low < high and not space.driver.owns(address):
         message = f"the address {address:#x} is not in the memory of {space.name}"
         hint = "pass the address of the first element there, such as x.data_ptr() or x.data.ptr"
-        raise LaunchError(Diagnostic(message, code="device", hint=hint))
+        raise LaunchError.of(message, "device", hint)
     memory = point_at(low, high - low) if space is None else space.borrow(low, high, None, (ANY,))
     if deleter is not None:
         weakref.finalize(memory, deleter, low, high - low)
@@ -329,7 +329,7 @@ class Exchange(Gradients):
         except (TypeError, AttributeError) as problem:
             message = f"np.{func.__name__} does not take these arguments: {str(problem).splitlines()[0]}"
             hint = "where it wants an array of NumPy pass x.numpy(), which has the same memory on the CPU"
-            raise KernelTypeError(Diagnostic(message, code="numpy", hint=hint)) from None
+            raise KernelTypeError.of(message, "numpy", hint) from None
         if not into:
             return result
         out.assign(traced(into["out"], origins))
@@ -422,8 +422,7 @@ class Exchange(Gradients):
         mixes = is_differentiable(elem) and scalar_of(elem) != scalar_of(self.dtype)
         if self.requires_grad and mixes:
             message = f"gradients of {self.dtype} cannot be read as {elem}"
-            hint = "detach it first: kl.clone(x, requires_grad=False)"
-            raise KernelTypeError(Diagnostic(message, code="grad", hint=hint))
+            raise KernelTypeError.of(message, "grad", "detach it first: kl.clone(x, requires_grad=False)")
         return self.over(self.allocation, self.offset, shape, strides, elem)
 
     @property
@@ -482,6 +481,6 @@ def _viewed(shape: tuple[int, ...], strides: tuple[int, ...], old: Value, new: V
             return shape[:at], strides[:at]
         message = f"the last axes of an array of shape {shape} are not components of {new}"
         hint = f"they have to be {components}, side by side, after at least one other axis"
-        raise KernelTypeError(Diagnostic(message, code="dtype", hint=hint))
+        raise KernelTypeError.of(message, "dtype", hint)
     message = f"{old} has {itemsize(old)} bytes, {new} has {itemsize(new)}"
-    raise KernelTypeError(Diagnostic(f"a view keeps the size of elements: {message}", code="dtype"))
+    raise KernelTypeError.of(f"a view keeps the size of elements: {message}", "dtype")

@@ -329,14 +329,13 @@ class Views(Strided):
         wanted = extents_of(tuple(shape[0]) if several else shape)
         if not self.is_contiguous:
             message = "only a contiguous array can be reshaped without a copy"
-            hint = "write x.contiguous().reshape(...)"
-            raise KernelValueError(Diagnostic(message, code="shape", hint=hint))
+            raise KernelValueError.of(message, "shape", "write x.contiguous().reshape(...)")
         try:
             extents = np.empty(self.shape, np.bool_).reshape(wanted).shape
         except ValueError:
             message = f"an array of shape {self.shape} cannot be reshaped to {wanted}"
             hint = f"it has {math.prod(self.shape)} elements, and keeps them all; one extent may be -1"
-            raise KernelValueError(Diagnostic(message, code="shape", hint=hint)) from None
+            raise KernelValueError.of(message, "shape", hint) from None
         extents = shape_tuple(extents)
         strides = contiguous_strides(extents, itemsize(self.dtype))
         return self.over(self.allocation, self.offset, extents, strides, self.dtype)
@@ -356,15 +355,15 @@ class Views(Strided):
         if others:
             # NumPy takes them for the order, PyTorch for two axes that change places.
             message = f"transpose takes the axes in their new order as one tuple, not {axes}"
-            raise KernelTypeError(Diagnostic(message, code="shape", hint="write x.transpose((1, 0))"))
+            raise KernelTypeError.of(message, "shape", "write x.transpose((1, 0))")
         if axes is not None and not isinstance(axes, Sequence):
             message = f"transpose takes the axes in their new order, not {described(axes)}"
-            raise KernelTypeError(Diagnostic(message, code="shape", hint="write x.transpose((1, 0))"))
+            raise KernelTypeError.of(message, "shape", "write x.transpose((1, 0))")
         order = tuple(reversed(range(self.ndim))) if axes is None else tuple(axes)
         if sorted(order) != list(range(self.ndim)):
             message = f"{order} is not an order of the {self.ndim} axes"
             hint = f"write x.transpose({tuple(reversed(range(self.ndim)))}), or another order of these"
-            raise KernelValueError(Diagnostic(message, code="shape", hint=hint))
+            raise KernelValueError.of(message, "shape", hint)
         shape, strides = (tuple(values[i] for i in order) for values in (self.shape, self.strides))
         return self.over(self.allocation, self.offset, shape, strides, self.dtype)
 
@@ -381,7 +380,7 @@ def keys_of(elements: Any, key: Index | tuple[Index, ...], *, looks: bool = Fals
     count = sum(k is not Ellipsis and k is not None for k in keys)
     if count > elements.ndim:
         message = f"{count} indices for an array of shape {elements.shape}"
-        raise KernelIndexError(Diagnostic(message, code="index", hint="give at most one for each axis"))
+        raise KernelIndexError.of(message, "index", "give at most one for each axis")
     rest: tuple[Any, ...] = (slice(None),) * (elements.ndim - count)
     at = next((at for at, k in enumerate(keys) if k is Ellipsis), None)
     whole = keys + rest if at is None else keys[:at] + rest + keys[at + 1 :]
@@ -407,7 +406,7 @@ def _no_index(key: Any) -> KernelTypeError:
     what = described(key)
     what += f" of {kind}" if what == "an array" else ""
     message = f"an array is indexed by integers, slices, and arrays of integers, not {what}"
-    return KernelTypeError(Diagnostic(message, hint=hint, code="index"))
+    return KernelTypeError.of(message, "index", hint)
 
 
 def is_integer(key: Any) -> bool:
@@ -439,7 +438,7 @@ def require_inside(shape: tuple[int, ...], keys: tuple[Any, ...]) -> None:
                 if extent
                 else "it has no elements"
             )
-            raise KernelIndexError(Diagnostic(f"{message} (the shape is {shape})", code="index", hint=hint))
+            raise KernelIndexError.of(f"{message} (the shape is {shape})", "index", hint)
 
 
 def shaped(values: HostArray, shape: tuple[int, ...], components: tuple[int, ...]) -> HostArray:

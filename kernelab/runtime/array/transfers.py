@@ -95,7 +95,7 @@ def transfer(dest: Strided, src: Strided, how: str) -> None:
     if dest.type is not src.type and dest.dtype != src.dtype:
         message = f"cannot copy {src.dtype} elements into an array of {dest.dtype}"
         hint = "convert them: kl.utils.array_cast(src, dest), or kl.array(src, dtype=...)"
-        raise KernelTypeError(Diagnostic(message, code="dtype", hint=hint))
+        raise KernelTypeError.of(message, "dtype", hint)
     if dest.shape != src.shape:
         raise KernelValueError(_other_extents(dest, src))
     if dest.allocation.folded or not dest.allocation.writable:
@@ -185,10 +185,10 @@ def require_writable(target: Strided) -> None:
     """Raise KernelValueError for an array that cannot be written."""
     if not target.allocation.writable:
         message = "this array shares the memory of a read-only NumPy array"
-        raise KernelValueError(Diagnostic(message, hint="make a copy: array(data)", code="read-only"))
+        raise KernelValueError.of(message, "read-only", "make a copy: array(data)")
     if target.allocation.folded and target.folds:
         message = "elements of this array share bytes with each other: it cannot be written"
-        raise KernelValueError(Diagnostic(message, hint="make a copy: array(data)", code="read-only"))
+        raise KernelValueError.of(message, "read-only", "make a copy: array(data)")
 
 
 # --------------------------------------------------------------------------------------- in place on a device

@@ -63,7 +63,7 @@ def as_numpy(data: Any, purpose: str = "make an array from") -> HostArray:
         if "inhomogeneous" in str(problem):
             message = f"cannot {purpose} {described(data)}: its rows have different lengths"
             hint = "give every row the same number of elements"
-        raise KernelTypeError(Diagnostic(message, code="data", hint=hint)) from None
+        raise KernelTypeError.of(message, "data", hint) from None
     if values.dtype.kind in "biufV":
         return values
     raise _no_numbers(values, data, purpose)
@@ -77,10 +77,10 @@ def converted(values: HostArray, scalar: Scalar) -> HostArray:
     if scalar is bfloat16 and values.dtype == np.uint16:
         message = "numbers of uint16 may be counts, or the bits of bfloat16 numbers"
         hint = "write x.astype(np.float32) for counts, and kl.array(x).view(kl.bfloat16) for bits"
-        raise KernelTypeError(Diagnostic(message, code="dtype", hint=hint))
+        raise KernelTypeError.of(message, "dtype", hint)
     values = widened(values)
     if values.dtype.kind == "V":
-        raise KernelTypeError(Diagnostic(f"structs cannot become numbers of {scalar}", code="dtype"))
+        raise KernelTypeError.of(f"structs cannot become numbers of {scalar}", "dtype")
     if values.dtype.kind == "f" and scalar.is_float and not scalar.flavor:
         try:
             with np.errstate(over="raise", invalid="ignore"):
@@ -142,15 +142,14 @@ def _does_not_fit(number: Any, scalar: Scalar) -> KernelValueError:
     else:
         limits = np.iinfo(scalar.dtype)
         hint = f"{scalar} holds {limits.min} to {limits.max}"
-    return KernelValueError(Diagnostic(f"{shown} does not fit {scalar}", code="range", hint=hint))
+    return KernelValueError.of(f"{shown} does not fit {scalar}", "range", hint)
 
 
 def _no_numbers(values: HostArray, data: Any, purpose: str) -> Exception:
     culprit = _culprit(data)
     if culprit is None:
         hint = "the largest ints are those of uint64, the largest floats those of float64"
-        message = "an int of so many digits fits no type of numbers"
-        return KernelValueError(Diagnostic(message, code="range", hint=hint))
+        return KernelValueError.of("an int of so many digits fits no type of numbers", "range", hint)
     message = f"cannot {purpose} {described(data)}"
     hint = "elements are numbers, vectors and matrices of numbers, or structs"
     if values.dtype.kind == "c":
@@ -161,7 +160,7 @@ def _no_numbers(values: HostArray, data: Any, purpose: str) -> Exception:
         hint = "write sorted(...) around it, or list(x.values())"
     elif culprit is not data and not (culprit is _NONE and data is None):
         message += f" that holds {described(culprit)}"
-    return KernelTypeError(Diagnostic(message, code="data", hint=hint))
+    return KernelTypeError.of(message, "data", hint)
 
 
 def _culprit(data: Any) -> Any:
@@ -188,13 +187,12 @@ def array_type(elem: Any, ndim: int) -> Any:
     empty = empty_inside(elem)
     if empty is not None:
         message = f"an array cannot hold {elem}: {empty} has no fields"
-        hint = f"give {empty} a field, or pass an array of numbers"
-        raise KernelTypeError(Diagnostic(message, hint=hint, code="dtype"))
+        raise KernelTypeError.of(message, "dtype", f"give {empty} a field, or pass an array of numbers")
     inside = array_inside(elem)
     if inside is not None:
         message = f"an array cannot hold {elem}: its field {inside} is an array"
         hint = "keep the structs in a Python list, or pass the field's array as an argument of its own"
-        raise KernelTypeError(Diagnostic(message, hint=hint, code="dtype"))
+        raise KernelTypeError.of(message, "dtype", hint)
     return StructArray(elem, ndim)
 
 
@@ -211,7 +209,7 @@ def _with_size(elem: Value) -> Value:
     require(scalar_of(elem).dtype)
     if size_of(elem) == 0:
         message = f"an array cannot hold {elem}: it has no components"
-        raise KernelTypeError(Diagnostic(message, hint="make an array of numbers", code="dtype"))
+        raise KernelTypeError.of(message, "dtype", "make an array of numbers")
     return elem
 
 
@@ -239,8 +237,7 @@ def type_of_numpy(dtype: Any) -> Scalar:
         kind = None
     if kind is None:
         named = described(dtype) if hasattr(dtype, "dtype") else repr(dtype)
-        message = f"{named} is not a type of array elements"
-        raise KernelTypeError(Diagnostic(message, hint=_type_instead(dtype), code="dtype"))
+        raise KernelTypeError.of(f"{named} is not a type of array elements", "dtype", _type_instead(dtype))
     return kind
 
 
@@ -301,7 +298,7 @@ def element(value: Any, elem: Value) -> HostArray:
         return values.reshape(components)
     message = f"an element of {elem} cannot be {described(value)} of shape {values.shape}"
     hint = f"give a number, or {size_of(elem)} components" if components else "give one number"
-    raise KernelValueError(Diagnostic(message, code="shape", hint=hint))
+    raise KernelValueError.of(message, "shape", hint)
 
 
 def element_type(value: Any) -> Value:
@@ -321,7 +318,7 @@ def element_type(value: Any) -> Value:
         case shape:
             message = f"{described(value)} of shape {shape} is not an element of an array"
             hint = "an element is a number, a vector or a matrix; make the array with kl.array(...)"
-            raise KernelTypeError(Diagnostic(message, code="shape", hint=hint))
+            raise KernelTypeError.of(message, "shape", hint)
 
 
 def natural_type(values: HostArray, data: Any) -> Value:
@@ -352,7 +349,7 @@ def _with_components(values: HostArray, elem: Value) -> HostArray:
     wanted = " x ".join(str(n) for n in components)
     message = f"cannot make an array of {elem} from data of shape {values.shape}"
     hint = f"the last axes must be {wanted}, or the last one a multiple of {count}"
-    raise KernelTypeError(Diagnostic(message, hint=hint, code="shape"))
+    raise KernelTypeError.of(message, "shape", hint)
 
 
 def is_whole(value: Any) -> bool:
@@ -384,12 +381,12 @@ def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
         raise KernelTypeError(too_many_axes(len(extents)))
     if any(n < 0 for n in extents):
         message = f"an array cannot have the shape {extents}"
-        raise KernelValueError(Diagnostic(message, hint="extents are 0 or more", code="shape"))
+        raise KernelValueError.of(message, "shape", "extents are 0 or more")
     if max(extents) > LONGEST:
         count = f"{max(extents):,}: kernels count them as ints"
         message = f"an axis has at most {LONGEST:,} elements, not {count}"
         hint = "spread them over two axes, such as shape (n // 1024, 1024)"
-        raise KernelValueError(Diagnostic(message, hint=hint, code="shape"))
+        raise KernelValueError.of(message, "shape", hint)
     return extents
 
 
@@ -407,19 +404,17 @@ def strides_tuple(strides: Sequence[int], shape: tuple[int, ...]) -> tuple[int, 
         return tuple(int(n) for n in steps)
     message = f"an array of shape {shape} cannot have the strides {steps}"
     hint = "give the bytes from one element to the next for each axis, 0 or more"
-    raise KernelValueError(Diagnostic(message, code="strides", hint=hint))
+    raise KernelValueError.of(message, "strides", hint)
 
 
 def checked_address(ptr: Any, nbytes: int) -> int:
     """The address of so many bytes, as an int; raises KernelTypeError or KernelValueError if it is none."""
     if not isinstance(ptr, int | np.integer) or isinstance(ptr, bool):
         message = f"ptr is the address of the first element, a whole number, not {described(ptr)}"
-        raise KernelTypeError(
-            Diagnostic(message, code="memory", hint="pass x.ptr, or x.ctypes.data of NumPy's")
-        )
+        raise KernelTypeError.of(message, "memory", "pass x.ptr, or x.ctypes.data of NumPy's")
     if ptr < 0 or int(ptr) + nbytes > sys.maxsize:
         message = f"there is no memory for {nbytes:,} bytes at {described(ptr)}"
-        raise KernelValueError(Diagnostic(message, code="memory", hint="check ptr, shape and strides"))
+        raise KernelValueError.of(message, "memory", "check ptr, shape and strides")
     return int(ptr)
 
 
@@ -443,7 +438,7 @@ def _extent(count: Any) -> int:
     except TypeError:  # arrays of several numbers say no more than that, and have an __index__
         pass
     message = f"the extent of an array is a whole number, not {described(count)}"
-    raise KernelTypeError(Diagnostic(message, code="shape", hint=_extent_instead(count)))
+    raise KernelTypeError.of(message, "shape", _extent_instead(count))
 
 
 def _extent_instead(count: Any) -> str:

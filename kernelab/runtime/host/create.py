@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 
 import kernelab.runtime.host.structarray  # noqa: F401 (makes itself the class of arrays of structs)
-from kernelab.errors import Diagnostic, KernelError, KernelTypeError, KernelValueError, a_thing, near
+from kernelab.errors import KernelError, KernelTypeError, KernelValueError, a_thing, near
 from kernelab.guidance.bad_calls import show_signature
 from kernelab.host.traced import follow
 from kernelab.lang.structs import Struct
@@ -57,7 +57,7 @@ def _require_known(options: Options) -> None:
         if name not in Options.__annotations__:
             message = f"arrays are not made with an option {name}"
             hint = near(name, _NAMED, f"there is {', '.join(_NAMED[:-1])} and {_NAMED[-1]}")
-            raise KernelTypeError(Diagnostic(message, code="option", hint=hint))
+            raise KernelTypeError.of(message, "option", hint)
 
 
 _NAMED = ("shape", "dtype", "device", "requires_grad", "strides")
@@ -250,20 +250,20 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
         return _of_device(source, dtype, requires_grad)
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
         message = f"from_dlpack takes an array of another library, not {a_thing(source)}"
-        raise KernelTypeError(Diagnostic(message, code="dlpack", hint="make an array of it: kl.array(...)"))
+        raise KernelTypeError.of(message, "dlpack", "make an array of it: kl.array(...)")
     kind = source.__dlpack_device__()[0]
     if kind in (CUDA, MANAGED):
         return _of_device(source, dtype, requires_grad)
     if kind != DLPACK_CPU:
         message = f"this {type(source).__name__} is in the memory of neither the CPU nor a CUDA device"
-        raise KernelTypeError(Diagnostic(message, code="dlpack", hint="copy it there first"))
+        raise KernelTypeError.of(message, "dlpack", "copy it there first")
     values = follow(_shared(source), source)
     wanted = values.dtype if dtype is None else scalar_of(value_type(dtype)).dtype
     if wanted != values.dtype:
         if wanted.kind not in "biu" or values.dtype.kind not in "biu" or wanted.itemsize != values.itemsize:
             message = f"numbers of {values.dtype} cannot be shared as {wanted}"
             hint = "convert them on either side: kl.array(kl.from_dlpack(x), dtype=...)"
-            raise KernelTypeError(Diagnostic(message, code="dlpack", hint=hint))
+            raise KernelTypeError.of(message, "dlpack", hint)
         values = values.view(wanted)
     result = from_numpy(values, dtype, device=CPU, requires_grad=requires_grad)
     count_writes(result, source)
@@ -283,7 +283,7 @@ def from_other(source: Any, dtype: Any = None) -> array:
                 raise
             message = f"{a_thing(source)} cannot be shared: {problem}"
             hint = "pass a dense one, in the memory of the CPU or of a CUDA device"
-            raise KernelTypeError(Diagnostic(message, code="dlpack", hint=hint)) from None
+            raise KernelTypeError.of(message, "dlpack", hint) from None
     shared: array = array(source, dtype, copy=False)
     return shared
 
@@ -352,7 +352,7 @@ def copy(
     if is_picked(dest):
         if dest_offset or src_offset or count:
             message = "picked elements are copied all together, without offsets or a count"
-            raise KernelValueError(Diagnostic(message, code="range", hint="copy x.contiguous()"))
+            raise KernelValueError.of(message, "range", "copy x.contiguous()")
         dest.assign(src)
         return
     require_array(dest, "the destination of a copy is")
@@ -360,7 +360,7 @@ def copy(
     for name, number in (("dest_offset", dest_offset), ("src_offset", src_offset), ("count", count)):
         if not is_whole(number) or number < 0:
             message = f"`{name}` is a whole number of elements, 0 or more, not {described(number)}"
-            raise KernelValueError(Diagnostic(message, code="range"))
+            raise KernelValueError.of(message, "range")
     if count or dest_offset or src_offset:
         count = count or src.size - src_offset
         src = _stretch(src, src_offset, count, "src")
@@ -410,7 +410,7 @@ def _new(
     shape = options.get("n") if shape is None else shape
     if shape is None:
         hint = "write kl.zeros(10), or kl.zeros((2, 3))"
-        raise KernelTypeError(Diagnostic("a new array needs a shape", code="shape", hint=hint))
+        raise KernelTypeError.of("a new array needs a shape", "shape", hint)
     elem = value_type(float if dtype is None else dtype)
     extents, strides = shape_tuple(shape), options.get("strides")
     steps, nbytes = laid_out(extents, elem, strides)
@@ -438,11 +438,10 @@ def _layout(extents: tuple[int, ...], dtype: Any) -> tuple[Value, tuple[int, ...
 def _stretch(whole: array, offset: int, count: int, name: str) -> array:
     if offset < 0 or offset + count > whole.size:
         message = f"`{name}` has {whole.size} elements: it has no {count} from {offset} on"
-        raise KernelValueError(Diagnostic(message, code="range"))
+        raise KernelValueError.of(message, "range")
     if whole.ndim > 1 and not whole.is_contiguous:
         message = f"offsets and a count go over elements without gaps, and `{name}` is a view with gaps"
-        hint = "copy slices: kl.copy(dest[0:2], src[0:2])"
-        raise KernelValueError(Diagnostic(message, code="range", hint=hint))
+        raise KernelValueError.of(message, "range", "copy slices: kl.copy(dest[0:2], src[0:2])")
     row = whole if whole.ndim == 1 else whole.flatten()
     stretch: array = row[offset : offset + count]
     return stretch

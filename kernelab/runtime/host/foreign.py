@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.backend.cuda.synchronisation import TorchStream
-from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.errors import KernelTypeError
 from kernelab.lang.types import SCALARS, Scalar, Value, bfloat16, scalar_of, uint16
 from kernelab.runtime.array.array import array, require_array
 from kernelab.runtime.array.exchange import capsule, warn_of_end
@@ -61,7 +61,7 @@ def _over_tensor(t: Any, elem: Value | None) -> array:
     if not all(hasattr(t, name) for name in ("detach", "is_leaf", "device")):
         message = f"from_torch takes a tensor of PyTorch, not {described(t)}"
         hint = "make an array of it: kl.array(...), or kl.from_dlpack(...)"
-        raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
+        raise KernelTypeError.of(message, "torch", hint)
     if str(t.device).partition(":")[0] == "cuda":
         on_device = from_dlpack(t.detach(), elem)
         count_writes(on_device, t)
@@ -70,8 +70,7 @@ def _over_tensor(t: Any, elem: Value | None) -> array:
     shared = from_numpy(values, elem, device=CPU)
     if values.size and not np.may_share_memory(shared.host(), values):
         message = f"a tensor of {_name(t.dtype)} cannot be shared as an array of {shared.dtype}"
-        hint = f"convert it first: t.to(torch.{scalar_of(shared.dtype)})"
-        raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
+        raise KernelTypeError.of(message, "torch", f"convert it first: t.to(torch.{scalar_of(shared.dtype)})")
     count_writes(shared, t, values.base)  # which lives as long as the memory, and is a detached tensor
     return shared
 
@@ -88,8 +87,7 @@ def to_torch(a: array, requires_grad: bool | None = None) -> Any:
     torch = _torch()
     if min(a.strides, default=0) < 0 or not a.allocation.writable:
         why = "its strides are negative" if a.allocation.writable else "its memory is read-only"
-        message = f"a tensor cannot share this array: {why}"
-        raise KernelTypeError(Diagnostic(message, code="torch", hint="pass kl.clone(x)"))
+        raise KernelTypeError.of(f"a tensor cannot share this array: {why}", "torch", "pass kl.clone(x)")
     if requires_grad is None:
         warn_of_end(a, TO_TORCH)
     tensor = _tensor(a, torch)
@@ -118,7 +116,7 @@ def _tensor(a: array, torch: Any) -> Any:
     except TypeError:
         message = f"PyTorch has no tensors of {a.dtype}"
         hint = "pass the array of one field: x['field']" if _is_struct(a) else ""
-        raise KernelTypeError(Diagnostic(message, code="torch", hint=hint)) from None
+        raise KernelTypeError.of(message, "torch", hint) from None
 
 
 def to_dlpack(a: array) -> Any:
@@ -163,7 +161,7 @@ def dtype_to_numpy(dtype: Any) -> Any:
     elem = value_type(dtype)
     if not isinstance(elem, Scalar):
         message = f"NumPy has no dtype for {elem}: its arrays hold the components in the last axes"
-        raise KernelTypeError(Diagnostic(message, code="dtype"))
+        raise KernelTypeError.of(message, "dtype")
     return elem.dtype.type
 
 
@@ -174,7 +172,7 @@ def dtype_from_torch(torch_dtype: Any) -> Scalar:
     if scalar is None:
         named = f"torch.{name}" if str(torch_dtype).startswith("torch.") else described(torch_dtype)
         hint = "pass a dtype of numbers of PyTorch, such as torch.float32"
-        raise KernelTypeError(Diagnostic(f"there is no type of numbers for {named}", code="dtype", hint=hint))
+        raise KernelTypeError.of(f"there is no type of numbers for {named}", "dtype", hint)
     return scalar
 
 
@@ -185,7 +183,7 @@ def dtype_to_torch(dtype: Any) -> Any:
     """
     elem = value_type(dtype)
     if not isinstance(elem, Scalar) or not hasattr(_torch(), elem.name):
-        raise KernelTypeError(Diagnostic(f"PyTorch has no dtype for {elem}", code="dtype"))
+        raise KernelTypeError.of(f"PyTorch has no dtype for {elem}", "dtype")
     return getattr(_torch(), elem.name)
 
 
@@ -203,7 +201,7 @@ def host_of(t: Any) -> np.ndarray[Any, Any]:
     """The memory of a tensor of PyTorch as a NumPy array; raises KernelTypeError where there is none."""
     if str(t.device).partition(":")[0] != "cpu":
         message = f"this tensor is on {t.device}, and kernels run on the CPU and on CUDA devices"
-        raise KernelTypeError(Diagnostic(message, code="torch", hint="copy it there first: t.cpu()"))
+        raise KernelTypeError.of(message, "torch", "copy it there first: t.cpu()")
     try:
         if _name(t.dtype) == "bfloat16":
             brains: np.ndarray[Any, Any] = t.detach().view(_torch().uint16).numpy().view(bfloat16.dtype)
@@ -211,16 +209,14 @@ def host_of(t: Any) -> np.ndarray[Any, Any]:
         values: np.ndarray[Any, Any] = t.detach().numpy()
         return values
     except (TypeError, RuntimeError) as error:
-        message = f"a tensor of {_name(t.dtype)} cannot be shared: {error}"
-        raise KernelTypeError(Diagnostic(message, code="torch")) from None
+        raise KernelTypeError.of(f"a tensor of {_name(t.dtype)} cannot be shared: {error}", "torch") from None
 
 
 def _torch() -> Any:
     try:
         return import_module("torch")
     except ImportError:
-        message = "PyTorch is not installed"
-        raise KernelTypeError(Diagnostic(message, code="torch", hint="run `pip install torch`")) from None
+        raise KernelTypeError.of("PyTorch is not installed", "torch", "run `pip install torch`") from None
 
 
 def _name(torch_dtype: Any) -> str:

@@ -8,7 +8,6 @@ import numpy as np
 from kernelab.builtins.language_words import said_of
 from kernelab.builtins.table import Builtin
 from kernelab.errors import (
-    Diagnostic,
     KernelAssertionError,
     KernelTypeError,
     a_thing,
@@ -48,12 +47,11 @@ def _compared(name: str, a: Any, b: Any) -> Any:
     """Mask of equal elements, if the shapes of the two values allow a comparison."""
     if isinstance(a, array) or isinstance(b, array):
         hint = "compare x.numpy(): np.testing.assert_allclose(x.numpy(), y.numpy())"
-        message = f"{name} compares values, not arrays"
-        raise KernelTypeError(Diagnostic(message, code="host", hint=hint))
+        raise KernelTypeError.of(f"{name} compares values, not arrays", "host", hint)
     first, second = np.asarray(a), np.asarray(b)
     if first.shape != second.shape:
         message = f"{name} cannot compare {_said(a)} with {_said(b)}"
-        raise KernelTypeError(Diagnostic(message, code="host", hint="give two values of one type"))
+        raise KernelTypeError.of(message, "host", "give two values of one type")
     return first == second
 
 
@@ -63,7 +61,7 @@ def _said(value: Any) -> str:
 
 def _require(holds: bool, message: str) -> None:
     if not holds:
-        raise KernelAssertionError(Diagnostic(message, code="assertion"))
+        raise KernelAssertionError.of(message, "assertion")
 
 
 # ------------------------------------------------------------------------------------------------ host words
@@ -90,7 +88,7 @@ class Word:
     def __call__(self, *_: Any, **__: Any) -> Any:
         message = f"{self.name}() means something only inside a kernel"
         hint = "write it in a def of a %%kernel cell, or of a function decorated with @kl.kernel"
-        raise KernelTypeError(Diagnostic(message, code="host", hint=hint))
+        raise KernelTypeError.of(message, "host", hint)
 
 
 class AdjointWord(Word):
@@ -98,8 +96,7 @@ class AdjointWord(Word):
 
     def __getitem__(self, _: Any) -> Any:
         message = "adjoint[...] means something only in a grad function"
-        hint = "write it in a def that is decorated with @kl.func_grad(f)"
-        raise KernelTypeError(Diagnostic(message, code="host", hint=hint))
+        raise KernelTypeError.of(message, "host", "write it in a def that is decorated with @kl.func_grad(f)")
 
     def __setitem__(self, index: Any, _: Any) -> None:
         self[index]
@@ -123,8 +120,7 @@ class Changing(Builtin):
             if type is None or type_of(target) != type:
                 kind = f"a {type}" if type else "a variable, which the host cannot"
                 message = f"{self.name} fills {kind}, not {a_thing(target)}"
-                hint = f"take what it gives: x = {self.name}(...)"
-                raise KernelTypeError(Diagnostic(message, code="overload", hint=hint))
+                raise KernelTypeError.of(message, "overload", f"take what it gives: x = {self.name}(...)")
             target[:] = result
         return None
 

@@ -64,12 +64,11 @@ class Instance:
         if len(values) > len(struct.fields):
             message = f"{struct} has {counted(len(struct.fields), 'field')}, not {len(values)}"
             hint = f"they are {', '.join(f'{entry.name}: {entry.type}' for entry in struct.fields)}"
-            raise KernelTypeError(Diagnostic(message, code="field", hint=hint))
+            raise KernelTypeError.of(message, "field", hint)
         by_name = dict(zip((entry.name for entry in struct.fields), values, strict=False))
         twice = sorted(set(by_name) & set(named))
         if twice:
-            message = f"{struct} gets two values for {twice[0]}"
-            raise KernelTypeError(Diagnostic(message, code="field"))
+            raise KernelTypeError.of(f"{struct} gets two values for {twice[0]}", "field")
         for name, value in (by_name | named).items():
             setattr(self, name, value)
 
@@ -121,7 +120,7 @@ class Instance:
                 f"this {self._struct} is a copy of an element: setting {name} would not change the array"
             )
             hint = f'write ps["{name}"][i] = ..., or p = ps[i].copy(), change p, and ps[i] = p'
-            raise KernelTypeError(Diagnostic(message, hint=hint, code="element"))
+            raise KernelTypeError.of(message, "element", hint)
         kept = _converted(entry, value, str(self._struct))
         if isinstance(kept, Instance) and self._values[name]._is_traced():
             for inner, part in kept._values.items():  # fields that require gradients continue to
@@ -462,7 +461,7 @@ def _components(entry: Field, type: Value, value: Any, struct: str) -> Any:
 
 def _wrong(entry: Field, struct: str, actual: str, hint: str = "") -> KernelTypeError:
     message = f"the field {entry.name} of {struct} is {entry.type}, not {actual}"
-    return KernelTypeError(Diagnostic(message, hint=hint, code="field"))
+    return KernelTypeError.of(message, "field", hint)
 
 
 def _shown(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, a_thing
+from kernelab.errors import KernelIndexError, KernelTypeError, a_thing
 from kernelab.lang.structs import Struct, layout, placed
 from kernelab.lang.types import Value, is_differentiable
 from kernelab.runtime.array.array import array, struct_in
@@ -81,7 +81,7 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         if k is None:
             listed = ", ".join(entry.name for entry in self.dtype.fields)
             message = f"{self.dtype} has no field {name}"
-            raise KernelIndexError(Diagnostic(message, hint=f"its fields are {listed}", code="field"))
+            raise KernelIndexError.of(message, "field", f"its fields are {listed}")
         type: Any = self.dtype.fields[k].type
         if isinstance(type, Struct):
             kept = layout(self.dtype).fields
@@ -141,8 +141,7 @@ def by_leaves(cotangents: Mapping[array, Any]) -> Iterator[tuple[array, Any]]:
         bars = cotangent if isinstance(cotangent, array) else array(cotangent, target.dtype)
         if not isinstance(bars, structarray) or (bars.dtype, bars.shape) != (target.dtype, target.shape):
             message = f"the cotangent of {target.type} of shape {target.shape} is another one"
-            hint = "write kl.zeros_like(ps) and set its fields"
-            raise KernelTypeError(Diagnostic(message, hint=hint, code="seed"))
+            raise KernelTypeError.of(message, "seed", "write kl.zeros_like(ps) and set its fields")
         yield from (
             pair for pair in zip(target.leaves, bars.leaves, strict=True) if is_differentiable(pair[0].dtype)
         )
@@ -187,7 +186,7 @@ def _unfit(data: Any, struct: Struct, wanted: np.dtype[Any]) -> KernelTypeError:
             hint = f"convert it by name: numpy.lib.recfunctions.require_fields(data, {to})"
     if isinstance(data, Instance) and data._struct.name == struct.name:
         kind = f"a {data._struct.name} of another definition"
-    return KernelTypeError(Diagnostic(f"cannot make {struct} from {kind}", hint=hint, code="dtype"))
+    return KernelTypeError.of(f"cannot make {struct} from {kind}", "dtype", hint)
 
 
 array.structs = structarray

@@ -219,7 +219,7 @@ def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool) -> Decorat
     if hasattr(forward_fn, "__kernelab_kernel__") or not is_function:
         name = getattr(forward_fn, "__name__", repr(forward_fn))
         message = f"{name} is not a function for kernels, so it can have no custom derivative"
-        raise KernelTypeError(Diagnostic(message, None, "func", hint="decorate it with @func"))
+        raise KernelTypeError.of(message, "func", "decorate it with @func")
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         keep_text(function)
@@ -254,8 +254,7 @@ def struct(cls: Any) -> type[Instance]:
     """
     if not isinstance(cls, type):
         message = f"struct decorates a class, not {described(cls)}"
-        hint = "write @kl.struct above class Particle: mass: float"
-        raise KernelTypeError(Diagnostic(message, code="struct", hint=hint))
+        raise KernelTypeError.of(message, "struct", "write @kl.struct above class Particle: mass: float")
     return class_of(struct_of(cls, names_around()))
 
 
@@ -456,7 +455,7 @@ def _require_def(function: Any, word: str) -> Any:
     if inspect.isfunction(function):
         return function
     message = f"{word} decorates a def, not {described(function)}"
-    raise KernelTypeError(Diagnostic(message, code=word, hint=f"write @kl.{word} above def f(...)"))
+    raise KernelTypeError.of(message, word, f"write @kl.{word} above def f(...)")
 
 
 # ------------------------------------------------------------------------------------------------- in pickles

@@ -157,7 +157,7 @@ class Kernel(KernelHints, Displayed):
         """A kernel runs on a grid: raises LaunchError that says how."""
         message = f"`{self.name}` is a kernel: it runs once for each thread of a grid"
         hint = f"write kl.launch({self.name}, dim=n, inputs=[...]) or {self.name}[n](...)"
-        raise LaunchError(Diagnostic(message, None, "kernel", hint=hint))
+        raise LaunchError.of(message, "kernel", hint)
 
     # -------------------------------------------------------------------------------------- what it is
 

@@ -282,7 +282,7 @@ def refuse_unknown(word: Literal["kernel", "func"], options: Mapping[str, Any]) 
     """Raise KernelValueError for an option that the decorator does not have."""
     wrong = unknown_option(word, options)
     if wrong is not None:
-        raise KernelValueError(Diagnostic(wrong[0], None, "value", hint=wrong[1]))
+        raise KernelValueError.of(wrong[0], "value", wrong[1])
 
 
 # -------------------------------------------------------------------------------- constants that have changed

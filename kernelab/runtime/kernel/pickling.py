@@ -19,7 +19,7 @@ from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from kernelab.data_classes import dataclass, field
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.errors import KernelTypeError, KernelValueError
 from kernelab.frontend import Constant, UserFunction, annotations_of
 from kernelab.frontend.definitions.custom_derivatives import Rules
 from kernelab.frontend.meaning.meanings import (
@@ -73,13 +73,12 @@ def require_version(there: str, name: str) -> None:
     """Raise KernelValueError where another version of kernelab wrote a pickle."""
     if there != version():
         message = f"{name} was pickled by kernelab {there}, and this is kernelab {version()}"
-        hint = "install the same version on both sides"
-        raise KernelValueError(Diagnostic(message, code="version", hint=hint))
+        raise KernelValueError.of(message, "version", "install the same version on both sides")
 
 
 def refuse(name: str, reason: str, hint: str) -> NoReturn:
     """Raise KernelTypeError for what cannot travel."""
-    raise KernelTypeError(Diagnostic(f"{name} cannot be pickled: {reason}", code="pickle", hint=hint))
+    raise KernelTypeError.of(f"{name} cannot be pickled: {reason}", "pickle", hint)
 
 
 def require_own_rules(functions: Iterable[UserFunction]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from kernelab import hooks
 from kernelab.backend.common.backends import Entry
 from kernelab.data_classes import dataclass, replace
-from kernelab.errors import Diagnostic, KernelTypeError, Source
+from kernelab.errors import KernelTypeError, Source
 from kernelab.frontend import (
     Definition,
     GenericKernel,
@@ -79,7 +79,7 @@ def compile(
     around = names_around() if namespace is None else namespace
     if not isinstance(text, str):
         message = f"compile takes the text of kernels, not {described(text)}"
-        raise KernelTypeError(Diagnostic(message, code="text", hint="decorate a function with @kl.kernel"))
+        raise KernelTypeError.of(message, "text", "decorate a function with @kl.kernel")
     compiled = compile_source(Source(textwrap.dedent(text), label), around)
     compiled.lowered.raise_errors()
     warn_of(compiled.lowered.diagnostics)

@@ -22,22 +22,22 @@ def require_lists(**lists: Any) -> None:
         if isinstance(arguments, Sequence) and not isinstance(arguments, str):
             continue
         message = f"`{name}` is a list of arguments, not {described(arguments)}"
-        raise LaunchError(Diagnostic(message, code="argument", hint=f"write {name}=[...]"))
+        raise LaunchError.of(message, "argument", f"write {name}=[...]")
 
 
 def no_kernel(value: object) -> LaunchError:
     """The error for a launch of what is not a kernel."""
     if value is None:
         hint = "write kl.launch(kernel, dim=n, inputs=[...], outputs=[...])"
-        return LaunchError(Diagnostic("launch() needs a kernel", code="kernel", hint=hint))
+        return LaunchError.of("launch() needs a kernel", "kernel", hint)
     name = getattr(value, "__name__", repr(value))
     if hasattr(value, "__kernelab_function__"):
         message = f"`{name}` is a function for kernels: it cannot be launched itself"
         hint = "launch a kernel that calls it; a kernel returns nothing and writes to arrays"
-        return LaunchError(Diagnostic(message, code="kernel", hint=hint))
+        return LaunchError.of(message, "kernel", hint)
     message = f"launch() takes a kernel first, not the {type(value).__name__} {name}"
     hint = "write the function in a %%kernel cell, or decorate it with @kl.kernel"
-    return LaunchError(Diagnostic(message, code="kernel", hint=hint))
+    return LaunchError.of(message, "kernel", hint)
 
 
 def no_grid(kernel: Kernel, arguments: Iterable[Any]) -> LaunchError:
@@ -46,7 +46,7 @@ def no_grid(kernel: Kernel, arguments: Iterable[Any]) -> LaunchError:
     shaped = next((name for name, argument in pairs if isinstance(argument, array | np.ndarray)), None)
     hint = f"write dim={shaped}.shape to have one for each element of {shaped}" if shaped else "write dim=n"
     message = f"the launch of `{kernel.name}` does not say how many threads run: dim is missing"
-    return LaunchError(Diagnostic(message, code="dim", hint=hint))
+    return LaunchError.of(message, "dim", hint)
 
 
 # --------------------------------------------------------------------------------------------------- command

@@ -16,7 +16,7 @@ import numpy as np
 
 from kernelab.backend.common.backends import free
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, LaunchError
+from kernelab.errors import LaunchError
 from kernelab.lang.types import bytes_of, int64
 from kernelab.passes.access.access_regions import Box, Region, Situation, covers
 from kernelab.passes.access.independence import Contest
@@ -52,7 +52,7 @@ def grid_of(dim: int | Sequence[int]) -> Grid:
         return _grid(dim)
     if isinstance(dim, array):
         message = f"a grid cannot have an array of shape {dim.shape} for its dimensions"
-        raise LaunchError(Diagnostic(message, code="dim", hint="pass len(x), x.size or x.shape"))
+        raise LaunchError.of(message, "dim", "pass len(x), x.size or x.shape")
     sizes: Any = dim
     try:
         extents = sizes if isinstance(sizes, str) or not isinstance(sizes, Iterable) else tuple(sizes)
@@ -80,7 +80,7 @@ def _no_grid(dim: Any, hint: str = "pass an int, or a tuple of 1 to 4 ints") -> 
         text = repr(dim)
     except ValueError:  # Python writes no int of thousands of digits
         text = "of an int of so many digits"
-    return LaunchError(Diagnostic(f"a grid cannot have the dimensions {text}", code="dim", hint=hint))
+    return LaunchError.of(f"a grid cannot have the dimensions {text}", "dim", hint)
 
 
 # ------------------------------------------------------------------------------------------- elements touched

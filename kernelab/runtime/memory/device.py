@@ -7,7 +7,7 @@ from typing import Any
 
 from kernelab.backend.common import backends
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, LaunchError
+from kernelab.errors import LaunchError
 from kernelab.runtime.memory.memory import MemorySpace
 from kernelab.runtime.memory.spaces import OPEN, Space
 
@@ -106,7 +106,7 @@ def get_device(device: Device | str | None = None) -> Device:
     argument: Any = device
     if isinstance(argument, bool):
         hint = f"write requires_grad={device}: by position this is the device"
-    raise LaunchError(Diagnostic(f"there is no device {name!r}", hint=hint, code="device"))
+    raise LaunchError.of(f"there is no device {name!r}", "device", hint)
 
 
 def _cuda(ordinal: int) -> Device:

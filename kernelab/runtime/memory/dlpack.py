@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.errors import KernelTypeError
 from kernelab.lang.types import SCALARS, Scalar
 
 CPU, CUDA, MANAGED = 1, 2, 13
@@ -145,13 +145,12 @@ def taken(capsule: Any) -> Described:
     """
     if not _is_valid(capsule, _NAME):
         message = "this DLPack capsule was used before, or is of a kind that is not known here"
-        hint = "each capsule is used once: pass the array itself"
-        raise KernelTypeError(Diagnostic(message, code="dlpack", hint=hint))
+        raise KernelTypeError.of(message, "dlpack", "each capsule is used once: pass the array itself")
     managed = _Managed.from_address(_pointer(capsule, _NAME))
     tensor = managed.tensor
     if tensor.device_type not in (CUDA, MANAGED):
         message = f"this DLPack capsule is of a device of kind {tensor.device_type}, not of a CUDA device"
-        raise KernelTypeError(Diagnostic(message, code="dlpack", hint="copy it to the CPU or a CUDA device"))
+        raise KernelTypeError.of(message, "dlpack", "copy it to the CPU or a CUDA device")
     scalar = _scalar(tensor)
     size, shape = scalar.dtype.itemsize, tuple(tensor.shape[: tensor.ndim])
     if tensor.strides:
@@ -193,7 +192,7 @@ def _scalar(tensor: _Tensor) -> Scalar:
             return scalar
     message = f"there is no type for DLPack's numbers of kind {tensor.code} with {tensor.bits} bits"
     lanes = f", {tensor.lanes} together" if tensor.lanes != 1 else ""
-    raise KernelTypeError(Diagnostic(message + lanes, code="dlpack", hint="convert them on the other side"))
+    raise KernelTypeError.of(message + lanes, "dlpack", "convert them on the other side")
 
 
 class Capsule:

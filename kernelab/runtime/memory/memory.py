@@ -376,8 +376,7 @@ def address_in(buffer: Any) -> int:
 def _no_memory(nbytes: int) -> KernelMemoryError:
     size = f"{nbytes / 1e9:,.1f} GB" if nbytes >= 1e8 else f"{nbytes / 1e6:,.1f} MB"
     message = f"there is no memory for an array of {size}"
-    hint = "ask for fewer elements, or a smaller type of numbers"
-    return KernelMemoryError(Diagnostic(message, code="memory", hint=hint))
+    return KernelMemoryError.of(message, "memory", "ask for fewer elements, or a smaller type of numbers")
 
 
 def point_at(address: int, nbytes: int) -> Allocation:
@@ -386,7 +385,7 @@ def point_at(address: int, nbytes: int) -> Allocation:
         return Allocation(address, 0, None, borrowed=True)
     if not address:
         message = "there is no memory at address 0"
-        raise KernelValueError(Diagnostic(message, code="memory", hint="pass the address of the elements"))
+        raise KernelValueError.of(message, "memory", "pass the address of the elements")
     memory: Any = (ctypes.c_ubyte * nbytes).from_address(address)
     return borrow(np.frombuffer(memory, np.uint8))
 

@@ -13,7 +13,7 @@ from weakref import finalize
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LAUNCH_CONFIG, STREAMS, LaunchConfig
 from kernelab.backend.cuda.nvidia import Driver
 from kernelab.backend.cuda.synchronisation import LEGACY
-from kernelab.errors import Diagnostic, KernelMemoryError, LaunchError, a_thing, with_article
+from kernelab.errors import KernelMemoryError, LaunchError, a_thing, with_article
 from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.memory.device import DEFAULT, Device, get_cuda_devices, get_device
 from kernelab.runtime.memory.memory import Allocation, copy_bytes
@@ -246,7 +246,7 @@ def get_event_elapsed_time(start_event: Event, end_event: Event, synchronize: bo
     for event in (start_event, end_event):
         if not _event(event).enable_timing:
             hint = "make it by kl.Event(enable_timing=True)"
-            raise LaunchError(Diagnostic("this event notes no time", code="event", hint=hint))
+            raise LaunchError.of("this event notes no time", "event", hint)
         event._require_outside()
     _require_same(start_event.device, end_event.device, "time is taken between two events")
     if synchronize:
@@ -294,21 +294,21 @@ def _cuda(device: Device | str | None, what: str) -> tuple[Device, Space]:
         hint = (
             'name one, kl.Stream("cuda"); without a GPU leave streams and events out: launches run in order'
         )
-        raise LaunchError(Diagnostic(f"{what} is of a CUDA device, and {named}", code="device", hint=hint))
+        raise LaunchError.of(f"{what} is of a CUDA device, and {named}", "device", hint)
     return place, place.space
 
 
 def _require_same(one: Device, other: Device, what: str) -> None:
     if one != other:
         message = f"{what} on one device, and these are of {one} and {other}"
-        raise LaunchError(Diagnostic(message, code="device", hint=f'pass "{other}" where it is made'))
+        raise LaunchError.of(message, "device", f'pass "{other}" where it is made')
 
 
 def _require(kind: type[Kind], argument: object) -> Kind:
     if isinstance(argument, kind):
         return argument
     message = f"{with_article(kind.__name__.lower())} is needed here, not {a_thing(argument)}"
-    raise LaunchError(Diagnostic(message, code="stream", hint=f"make one: kl.{kind.__name__}()"))
+    raise LaunchError.of(message, "stream", f"make one: kl.{kind.__name__}()")
 
 
 # ----------------------------------------------------------------------------------------- page-locked memory
@@ -343,7 +343,7 @@ def allocate_pinned(nbytes: int) -> PinnedAllocation | None:
     except KernelMemoryError as problem:
         message = f"the system locks no {nbytes / 1e9:,.3f} GB of the host's memory in place"
         hint = "make a smaller array, or a usual one: leave pinned=True away"
-        raise KernelMemoryError(Diagnostic(message, code="memory", hint=hint)) from problem
+        raise KernelMemoryError.of(message, "memory", hint) from problem
 
 
 def pinned_like(memory: Allocation) -> PinnedAllocation | None:

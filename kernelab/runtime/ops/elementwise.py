@@ -93,7 +93,7 @@ def map(
     place = None if device is None else get_device(device)
     if isinstance(func, array):
         message = "map() takes the function first, then the arrays that it goes through"
-        raise KernelTypeError(Diagnostic(message, code="map", hint="write kl.map(func, x, ...)"))
+        raise KernelTypeError.of(message, "map", "write kl.map(func, x, ...)")
     callee = callee_of(func, len(inputs))
     of_users = getattr(func, "__kernelab_function__", None)
     if not (inspect.isfunction(func) or isinstance(of_users, UserFunction)):
@@ -253,15 +253,14 @@ def _other_results(
 def _check(callee: UserFunction, outs: tuple[Any, ...], results: int, shape: tuple[int, ...]) -> None:
     if len(outs) != results:
         message = f"`{callee.name}` has {results} results, and out= has {len(outs)} arrays"
-        raise KernelValueError(Diagnostic(message, code="out"))
+        raise KernelValueError.of(message, "out")
     for out in outs:
         if not isinstance(out, array):
             message = f"out= takes an array, not {a_thing(out)}"
-            raise KernelTypeError(Diagnostic(message, code="out", hint="make one: kl.empty_like(x)"))
+            raise KernelTypeError.of(message, "out", "make one: kl.empty_like(x)")
         stretches = all(n in (1, extent) for n, extent in zip(shape[::-1], out.shape[::-1], strict=False))
         if out.shape != outs[0].shape or len(shape) > out.ndim or not stretches:
-            message = f"the results have shape {shape}, and out= has {out.shape}"
-            raise KernelValueError(Diagnostic(message, code="shape"))
+            raise KernelValueError.of(f"the results have shape {shape}, and out= has {out.shape}", "shape")
 
 
 # ------------------------------------------------------------------------------------------ functions
@@ -271,7 +270,7 @@ def _inputs(callee: UserFunction, values: Sequence[Any]) -> list[Any]:
     """The arguments of a map: arrays as arrays, numbers as NumPy scalars of the type that they get."""
     if not any(goes_through(value) for value in values):
         message = "map() needs an array to go through, and was given none"
-        raise KernelTypeError(Diagnostic(message, code="map", hint="write kl.map(func, kl.array(...))"))
+        raise KernelTypeError.of(message, "map", "write kl.map(func, kl.array(...))")
     with mistakes_raised():
         signature = callee.signature()
     needed = [parameter for parameter in signature if parameter.default is None]

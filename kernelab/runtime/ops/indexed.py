@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelab import hooks
-from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
+from kernelab.errors import KernelIndexError, KernelTypeError, KernelValueError
 from kernelab.hooks import Displayed
 from kernelab.host.traced import traced
 from kernelab.lang.structs import Struct
@@ -66,10 +66,9 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
         elem: Any = data.dtype
         if isinstance(elem, Struct):
             message = f"elements of {data.dtype} cannot be picked by indices"
-            raise KernelTypeError(Diagnostic(message, code="dtype", hint="pick from a field: ps['mass']"))
+            raise KernelTypeError.of(message, "dtype", "pick from a field: ps['mass']")
         if ndim is not None and ndim != data.ndim:
-            message = f"the array has {data.ndim} dimensions, not {ndim}"
-            raise KernelTypeError(Diagnostic(message, code="ndim"))
+            raise KernelTypeError.of(f"the array has {data.ndim} dimensions, not {ndim}", "ndim")
         self.data = data
         self.indices = _checked(data, indices)
         self._extents = tuple(
@@ -183,7 +182,7 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
             message = (
                 f"the picked elements are {self.dtype} {self.shape}, the data {values.dtype} {values.shape}"
             )
-            raise KernelValueError(Diagnostic(message, code="shape"))
+            raise KernelValueError.of(message, "shape")
         self._move("scatter", values)
         return self
 
@@ -268,7 +267,7 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
             outside = row[(row < -extent) | (row >= extent)]
             if outside.size:
                 message = f"index {outside[0]} is out of bounds for axis {axis} with size {extent}"
-                raise KernelIndexError(Diagnostic(message, code="index"))
+                raise KernelIndexError.of(message, "index")
         return np.ix_(*rows)
 
 
@@ -297,14 +296,14 @@ def _checked(data: array, indices: Any) -> tuple[array | None, ...]:
     by_axis += [None] * (data.ndim - len(by_axis))
     if len(by_axis) > data.ndim:
         message = f"there are indices for {len(by_axis)} axes of an array of {data.ndim} dimensions"
-        raise KernelTypeError(Diagnostic(message, code="index"))
+        raise KernelTypeError.of(message, "index")
     for picked in by_axis:
         if picked is None:
             continue
         require_array(picked, "indices are", "write kl.array([0, 2], dtype=int)")
         if picked.dtype != int32 or picked.ndim != 1:
             message = f"indices are an array of int32 of 1 dimension, not {described(picked)} {picked.type}"
-            raise KernelTypeError(Diagnostic(message, code="index", hint="write kl.array(..., dtype=int)"))
+            raise KernelTypeError.of(message, "index", "write kl.array(..., dtype=int)")
     return tuple(by_axis)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from kernelab.data_classes import dataclass
 from kernelab.data_classes.turns import Turn
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError, Source, label_of
+from kernelab.errors import KernelTypeError, KernelValueError, LaunchError, Source, label_of
 from kernelab.frontend import UserFunction, errors_of, lower_python, lower_source
 from kernelab.frontend.meaning.frame import BrokenCall
 from kernelab.frontend.meaning.promote import default_scalar
@@ -89,7 +89,7 @@ def callee_of(func: Any, count: int) -> UserFunction:
     if isinstance(func, Kernel):
         hint = f"launch a kernel: kl.launch({named}, dim=x.shape, inputs=[x], outputs=[y])"
     message = f"map() takes a function of numbers first, not {f'`{named}`' if named else described(func)}"
-    raise KernelTypeError(Diagnostic(message, code="map", hint=hint))
+    raise KernelTypeError.of(message, "map", hint)
 
 
 @contextmanager
@@ -218,7 +218,7 @@ def refuse_structs(arrays: Sequence[array]) -> None:
         if isinstance(elem, Struct):
             message = f"there is no arithmetic of arrays of {elem}"
             hint = f"use the arrays of its fields: x['{elem.fields[0].name}'], or kl.map(func, x, ...)"
-            raise KernelTypeError(Diagnostic(message, code="struct", hint=hint))
+            raise KernelTypeError.of(message, "struct", hint)
 
 
 def argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
@@ -238,12 +238,12 @@ def argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
     if not isinstance(value, np.generic | np.ndarray | bool | int | float):
         message = f"arrays, numbers, vectors and structs are mapped over, not {described(value)}"
         hint = "write kl.array(...) around it, or kl.vec3(...) for one vector"
-        raise KernelTypeError(Diagnostic(message, code="map", hint=hint))
+        raise KernelTypeError.of(message, "map", hint)
     number = untraced(value)
     number = number.item() if hasattr(number, "item") else number
     scalar = wanted if isinstance(wanted, Scalar) else _scalar_for(number, arrays)
     if isinstance(number, int) and scalar.is_int and not holds(scalar, number):
-        raise KernelValueError(Diagnostic(f"{number} does not fit {scalar}", code="range"))
+        raise KernelValueError.of(f"{number} does not fit {scalar}", "range")
     return follow(scalar(number), value)
 
 
@@ -252,7 +252,7 @@ def require_place(place: Device | None, values: Sequence[Any], what: str = "map(
     for k, value in enumerate(values):
         if place is not None and isinstance(value, array) and value.device != place:
             message = f"{what} is to run on {place}, and its array {k} is on {value.device}"
-            raise LaunchError(Diagnostic(message, code="device", hint=f'move it: x.to("{place}")'))
+            raise LaunchError.of(message, "device", f'move it: x.to("{place}")')
 
 
 def holds(scalar: Scalar, number: int) -> bool:
@@ -298,7 +298,7 @@ def broadcast(*operands: Any, within: tuple[int, ...] | None = None) -> tuple[in
         shown = " and ".join(str(shape) for shape in shapes)
         message = f"arrays of shapes {shown} do not go together element by element"
         hint = "extents are equal, or 1" if within is None else f"the result has to fit {within}"
-        raise KernelValueError(Diagnostic(message, code="shape", hint=hint))
+        raise KernelValueError.of(message, "shape", hint)
     return shape
 
 

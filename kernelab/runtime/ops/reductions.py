@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernelab import hooks
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.errors import KernelTypeError, KernelValueError
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
     HALVES,
@@ -206,7 +206,7 @@ def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> Non
     _require_alike(in_array, out_array)
     if in_array.ndim != 1:
         message = f"a scan goes along one dimension, and the array has {in_array.ndim}"
-        raise KernelTypeError(Diagnostic(message, code="ndim", hint="write x.flatten()"))
+        raise KernelTypeError.of(message, "ndim", "write x.flatten()")
     if in_array.overlaps(out_array):
         in_array = duplicate(in_array, in_array.requires_grad, "clone")
     if in_array.size:
@@ -229,7 +229,7 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
         source = source.view(scalar_of(source.dtype)).flatten()
         if count is None and source.size != target.size:
             message = f"{source.size} numbers cannot be cast into an array that has room for {target.size}"
-            raise KernelValueError(Diagnostic(message, code="count", hint="say how many elements: count=..."))
+            raise KernelValueError.of(message, "count", "say how many elements: count=...")
     if count is not None:
         source, target = _first(source, count), _first(target.flatten(), count)
     apply("array_cast", cast_function(target.dtype), [source], (target,))
@@ -272,7 +272,7 @@ def _first(values: array, count: int | None, axis: int | None = None) -> array:
     if not is_whole(count) or not 0 <= count <= extent:
         along = "" if axis is None else f" along axis {axis}"
         message = f"an array of shape {values.shape} has no first {count} elements{along}"
-        raise KernelValueError(Diagnostic(message, code="count"))
+        raise KernelValueError.of(message, "count")
     if axis is None:
         row = values if values.ndim == 1 else values.contiguous().flatten()
         part: array = row[:count]
@@ -286,17 +286,17 @@ def _require_numbers(values: array) -> None:
     elem: Any = values.dtype
     if isinstance(elem, Struct):
         hint = f"reduce the array of a field: x['{elem.fields[0].name}']"
-        raise KernelTypeError(Diagnostic(f"elements of {elem} have no sum", code="struct", hint=hint))
+        raise KernelTypeError.of(f"elements of {elem} have no sum", "struct", hint)
     if scalar_of(elem) == bool_:
         hint = "count what is true: kl.map(kl.int32, x) makes numbers of them"
-        raise KernelTypeError(Diagnostic("truth values have no sum", code="dtype", hint=hint))
+        raise KernelTypeError.of("truth values have no sum", "dtype", hint)
 
 
 def _axis(values: array, axis: int) -> int:
     if not is_whole(axis) or not -values.ndim <= axis < values.ndim:
         message = f"there is no axis {axis!r} of an array of shape {values.shape}"
         hint = f"the axes are 0 to {values.ndim - 1}, or none for the sum of all"
-        raise KernelValueError(Diagnostic(message, code="axis", hint=hint))
+        raise KernelValueError.of(message, "axis", hint)
     return axis % values.ndim
 
 
@@ -309,12 +309,10 @@ def _target(out: array | None, shape: tuple[int, ...], elem: Value, traced: bool
         return result
     if out.dtype != elem or out.shape != shape:
         message = f"the result is {elem} of shape {shape}, and out is {out.dtype} of shape {out.shape}"
-        hint = f"make it with kl.zeros({shape}, dtype=kl.{elem})"
-        raise KernelTypeError(Diagnostic(message, code="out", hint=hint))
+        raise KernelTypeError.of(message, "out", f"make it with kl.zeros({shape}, dtype=kl.{elem})")
     if out.is_contiguous:
         return out
-    message = "out has to be contiguous"
-    raise KernelValueError(Diagnostic(message, code="out", hint="write into a new array, then copy it"))
+    raise KernelValueError.of("out has to be contiguous", "out", "write into a new array, then copy it")
 
 
 def _value(target: array) -> Any:
@@ -327,8 +325,7 @@ def _require_alike(a: array, b: array) -> None:
     require_array(b, "the second argument is")
     if a.shape != b.shape or a.dtype != b.dtype:
         message = f"{a.dtype} of shape {a.shape} and {b.dtype} of shape {b.shape} do not go together"
-        hint = "both have to have the same shape and dtype"
-        raise KernelTypeError(Diagnostic(message, code="shape", hint=hint))
+        raise KernelTypeError.of(message, "shape", "both have to have the same shape and dtype")
 
 
 @made_once(256)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.errors import KernelTypeError, KernelValueError
 from kernelab.lang.types import Scalar, int32, scalar_of
 from kernelab.runtime.array.array import array, require_array
 from kernelab.runtime.array.transfers import readable, tabulate
@@ -32,7 +32,7 @@ def radix_sort_pairs(
     end_bit = width if end_bit is None else end_bit
     if not 0 <= begin_bit <= end_bit <= width:
         message = f"bits {begin_bit} to {end_bit} are not a range of the {width} bits of a key"
-        raise KernelValueError(Diagnostic(message, code="range"))
+        raise KernelValueError.of(message, "range")
     _permute(keys, values, slice(0, count), partial(_order, begin=begin_bit, end=end_bit))
 
 
@@ -54,7 +54,7 @@ def segmented_sort_pairs(
     for start, end in zip(starts, ends, strict=True):
         if not 0 <= start <= end <= count:
             message = f"the segment from {start} to {end} is none of the first {count} elements"
-            raise KernelValueError(Diagnostic(message, code="range"))
+            raise KernelValueError.of(message, "range")
     segments = [slice(start, end) for start, end in zip(starts, ends, strict=True)]
     _permute(keys, values, slice(0, count), partial(_order_within, segments=segments, width=width))
 
@@ -82,10 +82,9 @@ def runlength_encode(
             f"run_values and run_lengths of values of {values.dtype} are arrays of {values.dtype} and int32, "
             f"not of {run_values.dtype} and {run_lengths.dtype}"
         )
-        raise KernelTypeError(Diagnostic(message, code="dtype"))
+        raise KernelTypeError.of(message, "dtype")
     if min(run_values.size, run_lengths.size) < count:
-        message = f"run_values and run_lengths need room for {count} elements"
-        raise KernelValueError(Diagnostic(message, code="size"))
+        raise KernelValueError.of(f"run_values and run_lengths need room for {count} elements", "size")
     prefix = readable(values)[:count]
     changes = (prefix[1:] != prefix[:-1]).any(axis=tuple(range(1, prefix.ndim)))
     starts = np.flatnonzero(np.concatenate([np.ones(min(count, 1), np.bool_), changes]))
@@ -100,7 +99,7 @@ def runlength_encode(
     require_array(run_count, "run_count is")
     if run_count.dtype != int32 or run_count.size != 1:
         message = f"run_count is an array of one int32, not of {run_count.size} {run_count.dtype}"
-        raise KernelTypeError(Diagnostic(message, code="dtype"))
+        raise KernelTypeError.of(message, "dtype")
     return run_count.fill_(runs)
 
 
@@ -111,8 +110,7 @@ def _segments(starts: array, ends: array | None) -> tuple[list[int], list[int]]:
         return first[:-1], first[1:]
     _require_row(ends, "segment_end_indices is")
     if ends.size != starts.size:
-        message = f"there are {starts.size} starts of segments and {ends.size} ends"
-        raise KernelValueError(Diagnostic(message, code="size"))
+        raise KernelValueError.of(f"there are {starts.size} starts of segments and {ends.size} ends", "size")
     return first, ends.list()
 
 
@@ -151,7 +149,7 @@ def _sortable(keys: array, values: array, count: int) -> tuple[int, int]:
     count, dtype = _counted(count, min(keys.size, values.size), "count"), keys.dtype
     if not isinstance(dtype, Scalar) or dtype.bits not in (32, 64) or dtype.kind == "bool":
         message = f"keys are ints or floats of 32 or 64 bits, not {dtype}"
-        raise KernelTypeError(Diagnostic(message, code="dtype", hint="convert them: kl.utils.array_cast"))
+        raise KernelTypeError.of(message, "dtype", "convert them: kl.utils.array_cast")
     return count, dtype.bits
 
 
@@ -171,14 +169,12 @@ def _require_row(value: Any, wants: str) -> None:
     require_array(value, wants)
     if value.ndim != 1:
         message = f"{wants} an array of 1 dimension, not of {value.ndim}"
-        raise KernelTypeError(Diagnostic(message, code="ndim", hint="write x.flatten()"))
+        raise KernelTypeError.of(message, "ndim", "write x.flatten()")
 
 
 def _counted(count: Any, size: int, name: str) -> int:
     if not is_whole(count):
-        message = f"{name} is a whole number of elements, not {described(count)}"
-        raise KernelTypeError(Diagnostic(message, code="count"))
+        raise KernelTypeError.of(f"{name} is a whole number of elements, not {described(count)}", "count")
     if not 0 <= count <= size:
-        message = f"the arrays have {size} elements: {name} cannot be {count}"
-        raise KernelValueError(Diagnostic(message, code="count"))
+        raise KernelValueError.of(f"the arrays have {size} elements: {name} cannot be {count}", "count")
     return int(count)

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from kernelab import hooks
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.errors import KernelTypeError, KernelValueError
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.hooks import Progress
 from kernelab.runtime.array.array import array, require_array
@@ -130,7 +130,7 @@ class LiveCurve(LiveView):
         """Add a number to each curve; arrays of one element will do.  Raises KernelValueError for others."""
         if len(values) != len(self.names):
             message = f"{len(values)} numbers for {len(self.names)} curves: {', '.join(self.names)}"
-            raise KernelValueError(Diagnostic(message, code="live", hint="give one for each, in this order"))
+            raise KernelValueError.of(message, "live", "give one for each, in this order")
         point = tuple(_number(name, value) for name, value in zip(self.names, values, strict=True))
         with self._lock:
             self._points.append(point)
@@ -156,8 +156,7 @@ def _number(name: str, value: Any) -> float:
         if np.ndim(value) == 0 and isinstance(value, int | float | np.number):
             return float(value)
     message = f"the curve {name} takes a number at a time, not {described(value)}"
-    hint = "pass x.sum() or another one number of it"
-    raise KernelTypeError(Diagnostic(message, code="live", hint=hint))
+    raise KernelTypeError.of(message, "live", "pass x.sum() or another one number of it")
 
 
 class Live:
@@ -178,8 +177,7 @@ class Live:
         """
         if not names or not all(isinstance(name, str) for name in names):
             message = "a curve needs a name" if not names else f"{described(names)} are not names of curves"
-            hint = 'write kl.live.curve("loss"), then curve.update(loss)'
-            raise KernelTypeError(Diagnostic(message, code="live", hint=hint))
+            raise KernelTypeError.of(message, "live", 'write kl.live.curve("loss"), then curve.update(loss)')
         return LiveCurve(names, log)
 
 
@@ -199,17 +197,13 @@ def animation(frames: Any, fps: float = 25.0) -> View:
     """
     if not isinstance(frames, Iterable):
         message = f"animation takes the frames in a list, not {described(frames)}"
-        raise KernelTypeError(Diagnostic(message, code="frames", hint="write kl.animation([x0, x1, ...])"))
+        raise KernelTypeError.of(message, "frames", "write kl.animation([x0, x1, ...])")
     if not (isinstance(fps, int | float) and 0.02 <= fps <= 1000):
-        hint = "write fps=25"
-        raise KernelValueError(
-            Diagnostic(f"fps={fps!r} is not a number of frames a second", code="fps", hint=hint)
-        )
+        raise KernelValueError.of(f"fps={fps!r} is not a number of frames a second", "fps", "write fps=25")
     pictures = list(frames)
     if len(pictures) > 1 and all(frame is pictures[0] for frame in pictures):
         message = "the frames are one array, which shows its last elements in each"
-        hint = "append copies: frames.append(x.copy())"
-        raise KernelValueError(Diagnostic(message, code="frames", hint=hint))
+        raise KernelValueError.of(message, "frames", "append copies: frames.append(x.copy())")
     with unrecorded():
         taken = [array(frame, device="cpu") for frame in pictures]
     kinds = {(frame.shape, frame.dtype) for frame in taken}
@@ -221,13 +215,11 @@ def animation(frames: Any, fps: float = 25.0) -> View:
             if taken
             else "append a copy in each step: frames.append(x.copy())"
         )
-        raise KernelValueError(Diagnostic(message, code="frames", hint=hint))
+        raise KernelValueError.of(message, "frames", hint)
     first = taken[0]
     if isinstance(first, structarray) or not first.size:
         what = f"arrays of {first.dtype}" if first.size else "arrays without elements"
-        raise KernelTypeError(
-            Diagnostic(f"{what} have no picture", code="frames", hint="pass a field of them")
-        )
+        raise KernelTypeError.of(f"{what} have no picture", "frames", "pass a field of them")
     return View(animation_view(taken, fps))
 
 
@@ -258,7 +250,7 @@ class progress(Generic[T]):  # noqa: N801 (called as tqdm is)
         items: Any = iterable
         if not (items is None or isinstance(items, Iterable)):
             message = f"progress goes through items, and {described(items)} has none"
-            raise KernelTypeError(Diagnostic(message, code="progress", hint="write kl.progress(range(200))"))
+            raise KernelTypeError.of(message, "progress", "write kl.progress(range(200))")
         self._items = iterable
         if total is None and hasattr(iterable, "__len__"):
             total = len(iterable)  # type: ignore[arg-type]
