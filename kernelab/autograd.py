@@ -21,7 +21,6 @@ from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.backend.cuda.launch_config import config_of
 from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import (
-    Diagnostic,
     GradientError,
     KernelTypeError,
     a_thing,
@@ -437,12 +436,10 @@ def _subject(
     name = function.name if isinstance(function, Kernel) else getattr(function, "__name__", "the function")
     span = function.span if isinstance(function, Kernel) else None
     if inputs is None:
-        raise KernelTypeError(
-            Diagnostic(f"{what} of {name} needs inputs=", span, what, hint="write inputs=[x]")
-        )
+        raise KernelTypeError.of(f"{what} of {name} needs inputs=", what, "write inputs=[x]", span)
     if dim is None and isinstance(function, Kernel):
         hint = "write dim=n, the number of threads that a launch has"
-        raise KernelTypeError(Diagnostic(f"{what} of {name} needs dim=", span, what, hint=hint))
+        raise KernelTypeError.of(f"{what} of {name} needs dim=", what, hint, span)
     sources, targets = _listed(what, name, "inputs", inputs), _listed(what, name, "outputs", outputs)
     require_place(place, [*sources, *targets], what)
     if isinstance(function, Kernel):

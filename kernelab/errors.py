@@ -261,9 +261,9 @@ class KernelError(Diagnosed, RuntimeError):
     failed: object = None
 
     @classmethod
-    def of(cls, message: str, code: str, hint: str = "") -> Self:
-        """The error of one finding that is at no place of a kernel's text."""
-        return cls(Diagnostic(message, code=code, hint=hint))
+    def of(cls, message: str, code: str, hint: str = "", span: Span | None = None) -> Self:
+        """The error of one finding."""
+        return cls(Diagnostic(message, span, code, hint=hint))
 
 
 class KernelInterrupt(Diagnosed, KeyboardInterrupt):

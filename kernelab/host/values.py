@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import (
-    Diagnostic,
     KernelError,
     KernelTypeError,
     KernelValueError,
@@ -327,7 +326,7 @@ def _places(type: Vec | Mat | None, name: str) -> list[int]:
     if count and len(name) <= len(_LETTERS) and all(0 <= place < count for place in places):
         return places
     there = f"it has {', '.join(_LETTERS[:count])}" if count else "write m[i, j] for an entry"
-    raise NoComponent(Diagnostic(f"{type or 'this array'} has no {name}", hint=there, code="name"))
+    raise NoComponent.of(f"{type or 'this array'} has no {name}", "name", there)
 
 
 def _listed(value: HostValue, brackets: str) -> str:

@@ -14,7 +14,7 @@ from kernelab.autodiff.records.adjoint_buffers import filled
 from kernelab.autodiff.transforms.levels import current
 from kernelab.autodiff.transforms.transforms import record
 from kernelab.autodiff.transforms.trees import require_callable
-from kernelab.errors import Diagnostic, KernelTypeError, a_thing
+from kernelab.errors import KernelTypeError, a_thing
 from kernelab.func import jvp
 from kernelab.lang.types import Array, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.array.array import array
@@ -52,7 +52,7 @@ def launched(f: Function, dim: Grid = None) -> Function:
     if f.plan.formals is not None or f.plan.written != tuple(range(count, len(types))) or count == len(types):
         message = f"`{f.name}` cannot stand for a function: the arrays that it writes have to come last"
         hint = "write a function that makes the outputs, launches the kernel and returns them"
-        raise KernelTypeError(Diagnostic(message, f.span, "interop", hint=hint))
+        raise KernelTypeError.of(message, "interop", hint, f.span)
 
     def call(*inputs: Any) -> Any:
         inputs = tuple(_of_components(one, type) for one, type in zip(inputs, types, strict=False))
@@ -60,7 +60,7 @@ def launched(f: Function, dim: Grid = None) -> Function:
         if first is None:
             message = f"`{f.name}` was called without an array, whose shape that of its outputs would be"
             hint = "write a function that makes the outputs, launches the kernel and returns them"
-            raise KernelTypeError(Diagnostic(message, f.span, "interop", hint=hint))
+            raise KernelTypeError.of(message, "interop", hint, f.span)
         outputs = [zeros(first.shape, type.elem) for type in types[count:] if isinstance(type, Array)]
         launch(f, dim=first.shape if dim is None else dim, inputs=inputs, outputs=outputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)

@@ -12,7 +12,7 @@ import numpy as np
 from kernelab import hooks
 from kernelab.autograd import jacobian_fd
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, KernelError, KernelValueError, counted
+from kernelab.errors import KernelError, KernelValueError, counted
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.kernel import Kernel
@@ -106,7 +106,7 @@ def _is_blank(value: Any) -> bool:
 
 def _blank(name: str, hints: Sequence[str], state: str = "is still blank") -> NotYet:
     message = f"{name} {state}: write your answer into the cell above, run that, then run this one again"
-    return NotYet(Diagnostic(message, code="exercise", hint=hints[0] if hints else ""))
+    return NotYet.of(message, "exercise", hints[0] if hints else "")
 
 
 def _wrong(
@@ -122,7 +122,7 @@ def _wrong(
     hint = hints[-1] if hints else ""
     if len(hints) < all_hints:
         hint += "\n  (run this cell again for the next hint)"
-    return NotYet(Diagnostic("\n".join(lines), code="exercise", hint=hint))
+    return NotYet.of("\n".join(lines), "exercise", hint)
 
 
 def _comparisons(

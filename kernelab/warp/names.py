@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from kernelab.backend.common.build_cache import clear
 from kernelab.backend.cuda import nvidia, nvrtc
 from kernelab.errors import (
-    Diagnostic,
     KernelError,
     KernelIndexError,
     KernelNameError,
@@ -20,7 +19,7 @@ from kernelab.frontend.definitions.definitions import MODULE_DEFAULTS
 from kernelab.lang.types import uint64
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
-from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.kernel.loading import MODULE_OPTIONS, NAMED_OPTIONS, Module, refuse_unknown
 from kernelab.runtime.launch.scoped import Graph
 from kernelab.runtime.memory.device import Device, get_cuda_devices, get_device
@@ -219,10 +218,10 @@ def _holds(word: str, condition: array) -> bool:
     if any(space.capture is not None for space in OPEN.values()):
         message = f"{word} decides by a number in memory, and launches that are captured do not run"
         hint = f"capture what it runs, and call {word} outside of the capture"
-        raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
+        raise refusal(LaunchError, message, "capture", hint)
     if not isinstance(condition, array) or condition.size == 0:
         message = f"{word} decides by the first element of an array, not by {described(condition)}"
-        raise LaunchError(Diagnostic(message, caller().span, "capture", hint="kl.ones(1, dtype=int)"))
+        raise refusal(LaunchError, message, "capture", "kl.ones(1, dtype=int)")
     return bool(condition.flatten()[:1].item())
 
 
@@ -233,7 +232,7 @@ def _run(word: str, body: object, stream: Stream | None, named: dict[str, Any]) 
         body(**named)
     else:
         message = f"{word} runs a function or a graph, not {described(body)}"
-        raise LaunchError(Diagnostic(message, caller().span, "capture", hint="write a function around it"))
+        raise refusal(LaunchError, message, "capture", "write a function around it")
 
 
 __all__ = [

@@ -195,7 +195,7 @@ def _arguments(record: LaunchRecord, again: Mapping[int, array] | None) -> list[
     if again is None:
         message = f"`{record.kernel.name}` overwrites what it reads, and kept that in its own precision"
         hint = "leave out compare=, or write the results to another array than the one that is read"
-        raise TapeError(Diagnostic(message, record.place.span, "compare", hint=hint))
+        raise TapeError.of(message, "compare", hint, record.place.span)
     arguments = [again.get(i, argument) for i, argument in enumerate(record.arguments)]
     parts = zip(arguments, record.parts[1:], strict=True)
     return [one if isinstance(one, array) else part for one, part in parts]
@@ -417,7 +417,7 @@ def _copied(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> dict[Al
         if primal.__class__ is not array:
             name = kernel.plan.parameters[i].name
             message = f"picked elements cannot be traced: `{name}` is an indexedarray"
-            raise LaunchError(Diagnostic(message, kernel.span, "index", hint="pass x.contiguous()"))
+            raise LaunchError.of(message, "index", "pass x.contiguous()", kernel.span)
         memory = primal.allocation
         if memory not in copies:
             copies[memory] = duplicate_of(memory)
@@ -448,5 +448,5 @@ def _named(kernel: Kernel, arguments: Sequence[Any], bars: Mapping[int, array], 
     if not positions:
         called = f"`{key}`" if isinstance(key, str) else "what `adjoints` names"
         message = f"{called} is not a float argument of `{kernel.name}`"
-        raise LaunchError(Diagnostic(message, kernel.span, "seed", hint=f"name one of {', '.join(names)}"))
+        raise LaunchError.of(message, "seed", f"name one of {', '.join(names)}", kernel.span)
     return positions

@@ -280,7 +280,7 @@ def refuse_lost(reached: Iterable[array], lost: Mapping[Allocation, Record]) -> 
         if record is not None:
             message = f"{called(elements)} was computed by {record.title}, but not returned"
             hint = "return it from the function: its gradient has no other way in"
-            raise TapeError(Diagnostic(message, record.place.span, "lost", hint=hint))
+            raise TapeError.of(message, "lost", hint, record.place.span)
 
 
 def refuse_latecomers(record: Record) -> None:
@@ -289,12 +289,11 @@ def refuse_latecomers(record: Record) -> None:
         return
     for primal in record.late:
         message = f"{called(primal)} requires gradients, but did not when {record.title} was recorded"
-        hint = "set requires_grad=True before the launch"
-        raise TapeError(Diagnostic(message, record.place.span, "late", hint=hint))
+        raise TapeError.of(message, "late", "set requires_grad=True before the launch", record.place.span)
     for field in late_fields(record):
         message = f"{field} requires gradients, but did not when {record.title} was recorded"
         hint = "set requires_grad = True on the struct before the launch"
-        raise TapeError(Diagnostic(message, record.place.span, "late", hint=hint))
+        raise TapeError.of(message, "late", hint, record.place.span)
 
 
 def refuse_shared_gradients(shown: Iterable[tuple[array, bool]]) -> None:

@@ -344,7 +344,7 @@ class UnseenRecord(Simple):
                 "change it inside `with tape:` by a launch, assign() or fill_(): not through NumPy, nor with "
             )
             hint += "record_tape=False"
-        raise TapeError(Diagnostic(message, self.place.span, code, hint=hint))
+        raise TapeError.of(message, code, hint, self.place.span)
 
 
 class WrittenMemory:

@@ -7,7 +7,7 @@ from typing import Any
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
 from kernelab.autodiff.records.snapshots import Snapshot, as_they_were
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, TapeError
+from kernelab.errors import TapeError
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import device_clear
 from kernelab.runtime.context.conversion import HostArray
@@ -200,7 +200,7 @@ def _refuse_lost(function: Any, keeps: Sequence[Snapshot]) -> None:
                 f"{name} was changed through a view (NumPy, PyTorch), "
                 f"but {function.title} may need its old values"
             )
-            raise TapeError(Diagnostic(message, function.place.span, "host-write", hint=NOTICED))
+            raise TapeError.of(message, "host-write", NOTICED, function.place.span)
 
 
 PUBLISHED: list[Allocation] = []

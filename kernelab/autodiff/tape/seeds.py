@@ -292,7 +292,7 @@ def _unrecorded(recording: Recording, target: array) -> TapeError:
         name, place = idle
         message = f"{called(target, 'the array')} was not computed: the launch of `{name}` had no threads"
         hint = "launch it over at least one thread: an extent of its dim was 0 here"
-        return TapeError(Diagnostic(message, place.span, "unrecorded", hint=hint))
+        return TapeError.of(message, "unrecorded", hint, place.span)
     if (by_host := _made_by_host(recording, target)) is not None:
         return by_host
     if any(one.allocation is target.allocation for record in recording.records for one in record.read):

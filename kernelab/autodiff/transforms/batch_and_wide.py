@@ -224,11 +224,11 @@ class Batch(Level):
         if any(isinstance(argument, Kept | KeptStarts) for argument in arguments):
             message = f"`{program.name}` overwrites values that its adjoint needs, beside native C++"
             hint = "write its results to another array, or leave vmap away"
-            raise GradientError(Diagnostic(message, program.function.span, "lanes", hint=hint))
+            raise GradientError.of(message, "lanes", hint, program.function.span)
         if self._distinct(program):
             message = f"`{program.name}` draws random numbers beside native C++, the same ones in every lane"
             hint = 'draw them in a kernel of its own, or say randomness="same"'
-            raise GradientError(Diagnostic(message, program.function.span, "randomness", hint=hint))
+            raise GradientError.of(message, "randomness", hint, program.function.span)
         views = {i: self.widen(argument) for i in wide if isinstance(argument := arguments[i], array)}
         for lane in range(self.lanes):
             parts = [lane_of(views[i], lane) if i in views else a for i, a in enumerate(arguments)]
@@ -245,7 +245,7 @@ class Batch(Level):
             where = "a vmap" if self.asked in ("", "vmap") else self.asked
             message = f"`{program.name}` draws random numbers inside {where}"
             hint = 'say whether the lanes draw the same: randomness="same", or "different"'
-            raise GradientError(Diagnostic(message, program.function.span, "randomness", hint=hint))
+            raise GradientError.of(message, "randomness", hint, program.function.span)
         return self.randomness == "different" and program.draws
 
     def _move(self, dest: array, src: array, add: bool) -> None:

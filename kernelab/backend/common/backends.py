@@ -165,7 +165,7 @@ def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> Kern
                 if code == abi.ASSERTION:
                     said = f"assertion failed: {site.message}" if site.message else "assertion failed"
                     message, span = f"{said}; in thread {thread}", _span(site)
-                    return KernelAssertionError(Diagnostic(message, span, "assertion"))
+                    return KernelAssertionError.of(message, "assertion", span=span)
                 message = f"{site.message or 'integer division by zero'}; in thread {thread}"
                 hint = "test the divisor first, or divide floats"
                 diagnostic = Diagnostic(message, _span(site), "zero-division", hint=hint)
@@ -214,7 +214,7 @@ def index_error(site: Site, index: int, extent: int, axis: int, thread: str) -> 
     hint = f"launch over fewer threads, or test the index against `{site.array}.shape[{axis}]` first"
     if not extent:
         hint = f"it has no elements, as where None is passed: pass an array, or test `if {site.array}:` first"
-    return KernelIndexError(Diagnostic(message, _span(site), "index-error", hint=hint))
+    return KernelIndexError.of(message, "index-error", hint, _span(site))
 
 
 def warn_of_wrapped_indices(info: EntryInfo, bits: int) -> None:
@@ -241,7 +241,7 @@ def warn_of_negative_indices(sites: Iterable[Site]) -> None:
         hint = "test it first, as in `if i > 0:`, or write `(i - 1) % n` where it is meant to go round"
         span = site.span
         if wanted == "error":
-            raise KernelIndexError(Diagnostic(message, span, "negative-index", hint=hint))
+            raise KernelIndexError.of(message, "negative-index", hint, span)
         if span.line not in span.source.told:
             span.source.told.add(span.line)
             hint += '; kl.config.negative_index = "error" makes it an error'
@@ -267,7 +267,7 @@ def kept_error(name: str, site: Site, thread: str, room: int) -> KernelMemoryErr
         "write results to another array than the one that is read, so that nothing has to be kept; launch "
         "over fewer threads or steps at a time; or allow more: kl.config.kept_memory = ..."
     )
-    return KernelMemoryError(Diagnostic(message, _span(site), "out-of-memory", hint=hint))
+    return KernelMemoryError.of(message, "out-of-memory", hint, _span(site))
 
 
 def outgrown_error(name: str, site: Site, thread: str) -> KernelMemoryError:
@@ -280,7 +280,7 @@ def outgrown_error(name: str, site: Site, thread: str) -> KernelMemoryError:
         "run the block once with the values that make its loops longest, and capture it again: a graph has "
         "the workspace that its launches needed before"
     )
-    return KernelMemoryError(Diagnostic(message, _span(site), "capture", hint=hint))
+    return KernelMemoryError.of(message, "capture", hint, _span(site))
 
 
 def _amount(nbytes: int) -> str:

@@ -205,9 +205,7 @@ def open_compiler() -> Compiler:
     """
     command = find_compiler()
     if command is None:
-        raise NoCompilerError(
-            Diagnostic("there is no C++ compiler on this machine", code="no-compiler", hint=advice())
-        )
+        raise NoCompilerError.of("there is no C++ compiler on this machine", "no-compiler", advice())
     words = tuple(shlex.split(command))
     try:
         asked = subprocess.run(

@@ -26,7 +26,7 @@ from kernelab.codegen.cpp.entry import (
 from kernelab.codegen.cpp.wide_accumulators import totals, wide
 from kernelab.codegen.cpp.writer import early_saves
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.errors import KernelTypeError
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of, type_of
 from kernelab.lang.ops import SHAPE
@@ -186,7 +186,7 @@ class Chunk:
             case ir.Native(_, snippet):
                 message = f"{snippet.name} is native C++, which the interpreter cannot run"
                 hint = "install a C++ compiler, or write the function in Python"
-                raise KernelTypeError(Diagnostic(message, stmt.span, "native", hint=hint))
+                raise KernelTypeError.of(message, "native", hint, stmt.span)
             case ir.Save():
                 self.save(stmt, frame)
             case ir.Restore(stack, outs):

@@ -263,7 +263,7 @@ class CudaEntry:
         hint = (
             f"pass an array whose address ({slots[param.slot]:#x} here) and strides are multiples of {size}"
         )
-        raise LaunchError(Diagnostic(message, self._function.span, "aligned", hint=hint))
+        raise LaunchError.of(message, "aligned", hint, self._function.span)
 
     def _fallback_entry(self, place: object) -> "CudaEntry":
         """The same function, built without preconditions; raises LaunchError in a capture."""

@@ -51,12 +51,12 @@ def api() -> Any:
     try:
         driver = import_module("cuda.bindings.driver")
     except ImportError:
-        raise NoDriverError(Diagnostic("cuda-python is not installed", code="cuda", hint=_INSTALL)) from None
+        raise NoDriverError.of("cuda-python is not installed", "cuda", _INSTALL) from None
     try:
         code = driver.cuInit(0)[0].name
     except RuntimeError as problem:  # cuda-python's way to say that it cannot load the library
         reason = "this machine has no CUDA driver that can be loaded"
-        raise NoDriverError(Diagnostic(reason, code="cuda", hint=_NO_DRIVER)) from problem
+        raise NoDriverError.of(reason, "cuda", _NO_DRIVER) from problem
     if code != "CUDA_SUCCESS":
         raise NoDriverError(*fault(code, "starting the CUDA driver", "cuda").diagnostics)
     return driver

@@ -312,10 +312,8 @@ def refuse_device_words(snippet: Snippet) -> None:
         if match is not None:
             message = f"{snippet.name} uses {match.group()}, which only a CUDA device has"
             hint = "on a CPU threads run one after another: write the snippet for one thread"
-            raise KernelTypeError(
-                Diagnostic(
-                    message, _stretch(line.span, match.start(), len(match.group())), "native", hint=hint
-                )
+            raise KernelTypeError.of(
+                message, "native", hint, _stretch(line.span, match.start(), len(match.group()))
             )
 
 

@@ -447,7 +447,7 @@ def lower_python(function: Callable[..., Any], namespace: Mapping[str, Any], lab
     if not returns_value(definition.body):
         message = f"`{name}` returns nothing"
         hint = "return the value of one element"
-        raise KernelSyntaxError(Diagnostic(message, Places(source).head(definition), "func", hint=hint))
+        raise KernelSyntaxError.of(message, "func", hint, Places(source).head(definition))
     # A default is evaluated when Python makes the function, not when kernelab lowers it.
     pairs = zip(definition.args.defaults, function.__defaults__ or (), strict=True)
     definition.args.defaults = [_fixed(default, value) for default, value in pairs]

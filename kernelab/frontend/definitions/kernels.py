@@ -306,7 +306,7 @@ class GenericKernel:
         if wanted is not None and wanted != ndim:
             expected = f"an array of {counted(wanted, 'dimension')}"
             message = f"argument `{argument.arg}` of kernel `{self.name}` expects {expected}, not {type}"
-            raise LaunchError(Diagnostic(message, self.template.places(argument), "ndim"))
+            raise LaunchError.of(message, "ndim", span=self.template.places(argument))
 
 
 def is_open(template: Template, argument: ast.arg) -> bool:

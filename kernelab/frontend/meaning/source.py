@@ -14,7 +14,7 @@ from types import CodeType, FunctionType
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
-from kernelab.errors import Diagnostic, KernelSyntaxError, Source, Span, label_of
+from kernelab.errors import KernelSyntaxError, Source, Span, label_of
 from kernelab.frontend.meaning.syntax_trees import module_of, nodes, parameters, refuse_module
 from kernelab.guidance.hint_tables import NEAR_THE_ERROR, OF_LINES, OF_PARSER
 
@@ -35,7 +35,7 @@ def parse(source: Source) -> ast.Module:
         span = Span(source, line, column - 1, line, column)
         message = f"this is not Python: {source.text[error.start]!r} is half of a character"
         hint = "type it anew: text that was cut in UTF-16 leaves such halves"
-        raise KernelSyntaxError(Diagnostic(message, span, "syntax", hint=hint)) from None
+        raise KernelSyntaxError.of(message, "syntax", hint, span) from None
     except ValueError as error:  # some versions of Python say so of null characters
         raise KernelSyntaxError.of(f"this is not Python: {error}", "syntax") from None
     return tree
@@ -53,7 +53,7 @@ def _refuse(source: Source, error: SyntaxError) -> NoReturn:
     hint = hint or OF_LINES.hint(lines[max(line - 2, 0)].strip())  # a brace opens what the next line breaks
     # Some messages name another line, as Python counts them.
     message = re.sub(r"(?<=\bline )\d+", lambda number: str(int(number[0]) + first), error.msg)
-    raise KernelSyntaxError(Diagnostic(f"this is not Python: {message}", span, "syntax", hint=hint)) from None
+    raise KernelSyntaxError.of(f"this is not Python: {message}", "syntax", hint, span) from None
 
 
 def _syntax_hint(line: str, column: int, message: str) -> str:

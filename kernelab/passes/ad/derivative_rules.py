@@ -341,7 +341,7 @@ def refuse_shared_arguments(function: ir.Function, groups: Groups, mode: Literal
                 message = f"{name} has a derivative of its own, and changes {first}, "
                 message += f"which shares memory with {second} here: that derivative does not hold"
                 hint = f"let {name} write to another array, and copy that"
-                raise KernelTypeError(Diagnostic(message, stmt.span, "derivative", hint=hint))
+                raise KernelTypeError.of(message, "derivative", hint, stmt.span)
 
 
 def _refuse(stmt: ir.Custom, array: ir.Var) -> NoReturn:
@@ -358,7 +358,7 @@ def refuse_tangent(stmt: ir.Custom) -> None:
     name = stmt.rules.function.name
     message = f"{name} has a surrogate gradient, and no tangent"
     hint = f"write its tangent too, in a function decorated with @func_jvp({name})"
-    raise KernelTypeError(Diagnostic(message, stmt.span, "derivative", hint=hint))
+    raise KernelTypeError.of(message, "derivative", hint, stmt.span)
 
 
 def refuse_native(stmt: ir.Native, missing: Literal["adj_snippet", "jvp"]) -> NoReturn:
@@ -370,7 +370,7 @@ def refuse_native(stmt: ir.Native, missing: Literal["adj_snippet", "jvp"]) -> No
     else:
         message = f"no tangent passes through {name}: it is native C++"
         hint = f"write its tangent in a function decorated with @func_jvp({name})"
-    raise KernelTypeError(Diagnostic(message, stmt.span, "derivative", hint=hint))
+    raise KernelTypeError.of(message, "derivative", hint, stmt.span)
 
 
 def refuse_unrepeatable(function: ir.Function) -> None:
@@ -389,4 +389,4 @@ def refuse_unrepeatable(function: ir.Function) -> None:
             name = stmt.snippet.name
             message = f"the backward pass cannot call {name} again: the kernel changes {lost[0].hint}"
             hint = f"give @func_native a replay_snippet that returns what {name} returned"
-            raise KernelTypeError(Diagnostic(message, stmt.span, "derivative", hint=hint))
+            raise KernelTypeError.of(message, "derivative", hint, stmt.span)

@@ -32,7 +32,7 @@ from kernelab.host.single import Single
 from kernelab.lang.structs import has_derivative
 from kernelab.runtime.array.layout import Strided
 from kernelab.runtime.context.conversion import array_type, described, value_type
-from kernelab.runtime.context.recorder import Place, caller, warn, warn_at
+from kernelab.runtime.context.recorder import Place, caller, refusal, warn, warn_at
 from kernelab.runtime.memory.memory import Allocation, zeros_like_memory
 
 Binary = Callable[[Any, Any], Any]
@@ -127,7 +127,7 @@ class Fixed:
         hint = _fixed(name)
         if hint:
             message = f"the {name} of an array cannot be assigned"
-            raise FixedAttribute(Diagnostic(message, hint=hint, code="attribute"))
+            raise FixedAttribute.of(message, "attribute", hint)
         try:
             object.__setattr__(self, name, value)
         except AttributeError as error:
@@ -400,9 +400,9 @@ class Gradients(Strided):
             message = f"the gradient of {self.dtype} {self.shape} cannot be {value.dtype} {value.shape}"
             hint = "a gradient has the shape and dtype of its array: write kl.zeros_like(x), and fill that"
             raise KernelTypeError.of(message, "grad", hint)
-        refusal = self._no_gradient_of_mine(value)
-        if refusal is not None:
-            raise KernelTypeError(Diagnostic(refusal[0], caller().span, "grad", hint=refusal[1]))
+        reason = self._no_gradient_of_mine(value)
+        if reason is not None:
+            raise refusal(KernelTypeError, reason[0], "grad", reason[1])
         self.requires_grad = True
         self.allocation.adjoint = value.allocation
         self._grad = value

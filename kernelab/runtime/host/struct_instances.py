@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelError, KernelTypeError, TapeError, counted
+from kernelab.errors import KernelError, KernelTypeError, TapeError, counted
 from kernelab.host.traced import Origins, follow, traced, untraced
 from kernelab.host.values import frozen, value_of
 from kernelab.lang.rounding import rounded, widened
@@ -142,7 +142,7 @@ class Instance:
         if k is None:
             names = ", ".join(entry.name for entry in self._struct.fields)
             message = f"{self._struct} has no field {name}"
-            raise NoField(Diagnostic(message, hint=f"its fields are {names}", code="field"))
+            raise NoField.of(message, "field", f"its fields are {names}")
         return self._struct.fields[k]
 
     def __repr__(self) -> str:

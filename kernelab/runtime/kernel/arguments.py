@@ -283,7 +283,7 @@ def wrong_count(kernel: str, params: Sequence[Parameter | Formal], count: int, s
     message = f"kernel `{kernel}` takes {counted(len(params), 'argument')}, not {count}"
     if count < len(params):
         message += f"; `{params[count].name}` is missing"
-    return LaunchError(Diagnostic(message, span, "count", hint=f"its signature is {kernel}({signature})"))
+    return LaunchError.of(message, "count", f"its signature is {kernel}({signature})", span)
 
 
 def _expected(type: Value | Array) -> str:
@@ -347,7 +347,7 @@ def ordered(kernel: Loaded, positional: Sequence[Any], named: Mapping[str, Any])
 
 
 def _error(kernel: Loaded, message: str, hint: str) -> LaunchError:
-    return LaunchError(Diagnostic(message, kernel.span, "count", hint=hint))
+    return LaunchError.of(message, "count", hint, kernel.span)
 
 
 # ------------------------------------------------------------------------------------------------- fast pack

@@ -102,7 +102,7 @@ class Placed:
             if space.capture is not None:
                 message = f"`{self.function.name}` is not built for {space.name} yet: it cannot be captured"
                 hint = "run the block before it is captured, twice where it adds to gradients"
-                raise LaunchError(Diagnostic(message, self.function.span, "capture", hint=hint))
+                raise LaunchError.of(message, "capture", hint, self.function.span)
             functions = [self.function]
             compiled = self.compiled.pop(space, None) or space.backend.compile(functions)
             entry: Any = space.backend.load(functions, compiled)[self.function.name]

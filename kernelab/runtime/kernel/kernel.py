@@ -172,7 +172,7 @@ class Kernel(KernelHints, Displayed):
         if isinstance(self.loaded, GenericKernel):
             message = f"the types of `{self.name}` are not known before it is launched: it takes Any"
             hint = f"kl.overload({self.name}, [types]) is the kernel for certain types"
-            raise KernelTypeError(Diagnostic(message, self.loaded.span, "generic", hint=hint))
+            raise KernelTypeError.of(message, "generic", hint, self.loaded.span)
         return self.loaded
 
     @property
@@ -366,7 +366,7 @@ class Kernel(KernelHints, Displayed):
             if name not in known:
                 message = f"{self.name} has no parameter {name} to differentiate by"
                 hint = near(name, known, f"it has {', '.join(names_of_floats) or 'none'}")
-                raise KernelTypeError(Diagnostic(message, self.span, "derivative", hint=hint))
+                raise KernelTypeError.of(message, "derivative", hint, self.span)
         names = self.program.names(self.positions(chosen))
         running = listing(self.vjp(names).adjoint)
         adjoint = textbook_adjoint(self.calling, names)

@@ -137,8 +137,7 @@ def types_of(kernel: GenericKernel, arguments: Sequence[Any]) -> list[AnyType | 
     if len(arguments) != len(kernel.names):
         count = counted(len(kernel.names), "argument")
         message = f"kernel `{kernel.name}` takes {count}, not {len(arguments)}"
-        hint = f"its parameters are {', '.join(kernel.names)}"
-        raise LaunchError(Diagnostic(message, kernel.span, "count", hint=hint))
+        raise LaunchError.of(message, "count", f"its parameters are {', '.join(kernel.names)}", kernel.span)
     elems = list(dict.fromkeys(_elements(arguments)))
     types: list[AnyType | None] = []
     every = zip(kernel.names, arguments, kernel.open, kernel.arrays, strict=True)
@@ -148,7 +147,7 @@ def types_of(kernel: GenericKernel, arguments: Sequence[Any]) -> list[AnyType | 
             shown = "a value of None" if argument is None else described(argument)
             message = f"argument `{name}` of kernel `{kernel.name}` is {shown}, which says no type"
             hint = "pass an array, a number, a vector or a struct"
-            raise LaunchError(Diagnostic(message, kernel.span, "type", hint=hint))
+            raise LaunchError.of(message, "type", hint, kernel.span)
         types.append(type)
     return types
 
@@ -242,7 +241,7 @@ def stated(kernel: GenericKernel, types: Sequence[Any] | Mapping[str, Any]) -> l
                 if wrong
                 else f"the type of `{missing[0]}` of kernel `{kernel.name}` is missing"
             )
-            raise KernelValueError(Diagnostic(message, kernel.span, "value"))
+            raise KernelValueError.of(message, "value", span=kernel.span)
         chosen: list[Any] = [types.get(name) for name in kernel.names]
     else:
         chosen = list(types)
@@ -251,7 +250,7 @@ def stated(kernel: GenericKernel, types: Sequence[Any] | Mapping[str, Any]) -> l
         chosen = [next(rest) if is_open else None for is_open in kernel.open]
     if len(chosen) != len(kernel.names):
         message = f"kernel `{kernel.name}` has {len(kernel.names)} parameters, not {len(chosen)}"
-        raise KernelValueError(Diagnostic(message, kernel.span, "count"))
+        raise KernelValueError.of(message, "count", span=kernel.span)
     stated: list[AnyType | None] = []
     for type, is_open in zip(chosen, kernel.open, strict=True):
         is_known = not is_open or isinstance(type, Array | StructArray | Struct)

@@ -20,7 +20,7 @@ from kernelab.lang.types import int32
 from kernelab.passes.common.race_marks import UNMARKED, unseen
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray
-from kernelab.runtime.context.recorder import caller, warn_at
+from kernelab.runtime.context.recorder import caller, refusal, warn_at
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.dispatch import Culprit, Tracing
 from kernelab.runtime.kernel.program import Positions, Program
@@ -99,9 +99,7 @@ def _refuse_unwritten_numbers(program: Program, name: str, arguments: Sequence[A
         if mask is not None and mask.scalars(argument.array).any():
             (parameter,) = program.names((i,))
             message = f"`{name}` takes {parameter} from an array that nobody has written"
-            raise KernelValueError(
-                Diagnostic(message, caller().span, "unwritten", hint="make it by kl.zeros")
-            )
+            raise refusal(KernelValueError, message, "unwritten", "make it by kl.zeros")
 
 
 def _refuse_unwritten(run: MarkedRun, unset: dict[str, array]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LaunchConfig
-from kernelab.errors import Diagnostic, LaunchError, near
+from kernelab.errors import LaunchError, near
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.kernel.kernel import Kernel
@@ -121,7 +121,7 @@ class Launch:
             message = (
                 f"this launch of `{self.kernel.name}` has {len(self.arguments)} arguments, none at {index}"
             )
-            raise LaunchError(Diagnostic(message, self.kernel.span, "count"))
+            raise LaunchError.of(message, "count", span=self.kernel.span)
         values = self.adjoints if adjoint else self.arguments
         values[index] = value
 
@@ -131,7 +131,7 @@ class Launch:
         if name not in names:
             hint = near(name, names, f"its parameters are {', '.join(names)}")
             message = f"kernel `{self.kernel.name}` has no parameter `{name}`"
-            raise LaunchError(Diagnostic(message, self.kernel.span, "name", hint=hint))
+            raise LaunchError.of(message, "name", hint, self.kernel.span)
         self.set_param_at_index(names.index(name), value, adjoint)
 
     def set_params(self, params: Sequence[Any]) -> None:

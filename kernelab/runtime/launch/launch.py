@@ -16,7 +16,7 @@ from kernelab import hooks
 from kernelab.backend.cpu.cpu_backend import OFTEN
 from kernelab.backend.cuda.launch_config import BLOCK, LAUNCH_CONFIG, config_of
 from kernelab.data_classes import replace
-from kernelab.errors import Diagnostic, LaunchError, counted
+from kernelab.errors import LaunchError, counted
 from kernelab.guidance.bad_calls import explains_bad_calls, no_argument, show_signature
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.array.array import Gathered, array, duplicate
@@ -263,16 +263,16 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
         grads = flattened_adjoints(kernel.plan.formals, grads)
     if len(grads) > len(arguments):
         message = f"{len(grads)} adjoint arguments for the {len(arguments)} parameters of `{kernel.name}`"
-        raise LaunchError(Diagnostic(message, kernel.span, "count"))
+        raise LaunchError.of(message, "count", span=kernel.span)
     if any(argument.__class__ is Gathered for argument in arguments):
         message = "picked elements have an adjoint on a tape only"
-        raise LaunchError(Diagnostic(message, kernel.span, "index", hint="pass x.contiguous()"))
+        raise LaunchError.of(message, "index", "pass x.contiguous()", kernel.span)
     bars = _bars(kernel, arguments, [*grads, *(None,) * (len(arguments) - len(grads))])
     program = kernel.program
     pullback = program.pullback(tuple(bars), program.sharing(arguments))
     if pullback.residuals:
         message = f"`{kernel.name}` overwrites values that its adjoint needs, so its adjoint cannot run alone"
-        raise LaunchError(Diagnostic(message, kernel.span, "residual", hint="launch it under a Tape"))
+        raise LaunchError.of(message, "residual", "launch it under a Tape", kernel.span)
     primals = [*arrays_in(arguments)]
     if ENTERED:
         notify_outside_use([*primals, *bars.values()])
@@ -320,7 +320,7 @@ def _require_place(kernel: Kernel, place: Device, arguments: Sequence[Any]) -> N
         if actual is not None and actual != place:
             message = f"`{kernel.name}` is to run on {place}, and its argument `{name}` is on {actual}"
             hint = f'a launch runs where its arrays are: leave device= away, or pass {name}.to("{place}")'
-            raise LaunchError(Diagnostic(message, kernel.span, "device", hint=hint))
+            raise LaunchError.of(message, "device", hint, kernel.span)
 
 
 @explains_bad_calls()

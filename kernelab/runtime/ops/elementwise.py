@@ -19,7 +19,7 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.backend.cuda.launch_config import config_of
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing, counted
+from kernelab.errors import KernelTypeError, KernelValueError, a_thing, counted
 from kernelab.frontend import UserFunction, result_types
 from kernelab.frontend.meaning.meanings import Weak
 from kernelab.lang.structs import AnyType, has_derivative
@@ -163,7 +163,7 @@ def _no_operation(error: KernelTypeError, operands: Sequence[Any]) -> KernelType
     hint = "say what is meant: kl.map(lambda a, b: ..., x, y)"
     if len(types) > 1:
         hint = f"convert one of them: kl.map(kl.{max(types, key=lambda type: (type.is_float, type.bits))}, x)"
-    return KernelTypeError(Diagnostic(error.diagnostics[0].message, caller().span, "type", hint=hint))
+    return refusal(KernelTypeError, error.diagnostics[0].message, "type", hint)
 
 
 @hooks.store.provide
@@ -277,8 +277,7 @@ def _inputs(callee: UserFunction, values: Sequence[Any]) -> list[Any]:
     if not len(needed) <= len(values) <= len(signature):
         names = ", ".join(parameter.name for parameter in signature)
         message = f"`{callee.name}({names})` was given {counted(len(values), 'argument')}"
-        hint = "give one for each of its parameters"
-        raise KernelTypeError(Diagnostic(message, callee.span, "count", hint=hint))
+        raise KernelTypeError.of(message, "count", "give one for each of its parameters", callee.span)
     types = [parameter.type for parameter in signature]
     arrays = arrays_of(values)
     return [argument(value, types[i], arrays) for i, value in enumerate(values)]

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.data_classes import dataclass, replace
-from kernelab.errors import Diagnostic, KernelError, KernelTypeError, LaunchError, counted, near
+from kernelab.errors import KernelError, KernelTypeError, LaunchError, counted, near
 from kernelab.frontend import UserFunction, one_thread
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.meaning.meanings import Argument, BuiltinRef, FunctionRef, Meaning, TupleType, Weak
@@ -108,7 +108,7 @@ def textbook(func: Any, active: Iterable[str] | None) -> Any:
     if isinstance(kernel, Kernel):
         return kernel.textbook(active)
     span = func.__kernelab_function__.span
-    raise KernelTypeError(Diagnostic(kernel, span, "derivative", hint="state the types of its parameters"))
+    raise KernelTypeError.of(kernel, "derivative", "state the types of its parameters", span)
 
 
 def _run(function: UserFunction, arguments: Sequence[Any]) -> OneThread:
@@ -200,9 +200,7 @@ def bound(function: UserFunction, positional: Sequence[Any], named: Mapping[str,
 
 
 def _refused(function: UserFunction, message: str, hint: str) -> KernelTypeError:
-    return KernelTypeError(
-        Diagnostic(f"function `{function.name}` {message}", function.span, "count", hint=hint)
-    )
+    return KernelTypeError.of(f"function `{function.name}` {message}", "count", hint, function.span)
 
 
 def _type(function: UserFunction, k: int, argument: Any, stated: Any, arguments: Sequence[Any]) -> Any:
@@ -222,7 +220,7 @@ def _type(function: UserFunction, k: int, argument: Any, stated: Any, arguments:
             f"argument `{name}` of function `{function.name}` is {described(argument)}, no value of a kernel"
         )
         hint = "pass a number, a vector such as kl.vec3(1.0, 2.0, 3.0), a matrix, a struct or an array"
-        raise KernelTypeError(Diagnostic(message, function.span, "argument", hint=hint))
+        raise KernelTypeError.of(message, "argument", hint, function.span)
     return value_type
 
 
