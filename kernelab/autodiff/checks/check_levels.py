@@ -73,8 +73,7 @@ class NoisyChunk(Chunk):
     def let(self, stmt: Let, frame: Frame) -> None:
         super().let(stmt, frame)
         if is_differentiable(type_of(stmt.out)):
-            values = frame.values(stmt.out)
-            frame.define(stmt.out, noisy(values, self.noise, self.rng))
+            frame.define(stmt.out, noisy(frame.values(stmt.out), self.noise, self.rng))
 
 
 def noisy(values: "np.ndarray[Any, Any]", noise: float, rng: "np.random.Generator") -> Any:
@@ -125,8 +124,7 @@ def races(subject: Subject) -> dict[Key, Raced]:
     if not level.has_met:
         return {}
     usual = subject.start().go(BASE)
-    targets = subject.targets(usual)
-    pairs = zip(targets, usual, turned, strict=True)
+    pairs = zip(subject.targets(usual), usual, turned, strict=True)
     differences = {target.key: first_difference(a, b) for target, a, b in pairs}
     return {key: raced for key, raced in differences.items() if raced is not None}
 

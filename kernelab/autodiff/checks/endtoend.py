@@ -291,5 +291,4 @@ def _moved(line: Line, count: int, v: Floats, scale: float) -> tuple[Floats, Flo
 
 
 def _split(rows: Floats, arrays: Sequence[array]) -> list[Floats]:
-    ends = np.cumsum([_size([a]) for a in arrays])
-    return np.split(rows, ends[:-1], axis=1)
+    return np.split(rows, np.cumsum([_size([a]) for a in arrays])[:-1], axis=1)

@@ -297,8 +297,7 @@ class _Comparison:
         bars = [zeros_like(result, requires_grad=False) for result in self.results]
         for bar, seed in zip(bars, seeds, strict=True):
             scalars(bar).host()[...] = seed
-        rule = self.call.reversed(len(bars))
-        pulled = rule.run_alone([*self.arrays, *self.results, *bars])
+        pulled = self.call.reversed(len(bars)).run_alone([*self.arrays, *self.results, *bars])
         return [_numbers(bar) for bar in pulled[: len(self.arrays)]]
 
     def _moved(self, n: int, moves: Floats) -> tuple[Floats, list[Floats]]:
@@ -318,8 +317,7 @@ class _Comparison:
     def _weighted(self, results: Sequence[Floats], others: Sequence[Floats]) -> float:
         if [a.shape for a in results] != [b.shape for b in others]:
             raise _UnknownError
-        differences = [a - b for a, b in zip(results, others, strict=True)]
-        return float(self._products(differences).sum())
+        return float(self._products([a - b for a, b in zip(results, others, strict=True)]).sum())
 
     def _text(self, n: int, slope: _Slope, along: Floats) -> str:
         """What is wrong with an adjoint."""

@@ -64,8 +64,7 @@ class Mistake:
 def has_derivative(shape: Shape) -> bool:
     """Whether an operation over float64 has floats to move, a float to look at and a rule to look up."""
     moved = [type for type in shape.args if isinstance(type, Value) and is_differentiable(type)]
-    every = [*moved, shape.result]
-    is_wide = all(scalar_of(type) == float64 for type in every)
+    is_wide = all(scalar_of(type) == float64 for type in (*moved, shape.result))
     return bool(moved) and is_wide and not isinstance(shape.op.derivative, Undefined)
 
 

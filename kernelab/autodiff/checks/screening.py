@@ -214,8 +214,7 @@ def _written(rule: Custom | Native | HostCallRecord) -> Span | None:
     if not isinstance(rule, Custom):
         return rule.span if isinstance(rule, Native) else rule.place.span
     rules = rule.rules
-    written = rules.jvp or rules.grad or rules.replay or rules.function
-    return written.span
+    return (rules.jvp or rules.grad or rules.replay or rules.function).span
 
 
 def mixed(u: Floats) -> Floats:

@@ -401,8 +401,7 @@ def _tainted(tape: Tape) -> LaunchCheck | None:
 def _cut(tape: Tape) -> LaunchCheck | None:
     """The first record at which a chain ends that has gradients on both sides, as `backward` would report."""
     records = tuple(tape)
-    ends = tape.seeds or _ends(records)
-    plan = BackwardPlan(records, ends)
+    plan = BackwardPlan(records, tape.seeds or _ends(records))
     cuts = passive_cuts(plan.steps, plan.live)
     if not cuts:
         return None

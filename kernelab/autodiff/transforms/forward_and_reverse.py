@@ -223,8 +223,7 @@ class Reverse(Explaining):
             return
         groups = program.sharing(arguments)
         active = active_with(tracked, program, groups)
-        intact = settled(program, grid, arguments, groups)
-        pullback = pullback_of(program, active, groups, intact)
+        pullback = pullback_of(program, active, groups, settled(program, grid, arguments, groups))
         kept: tuple[Kept, ...] = ()
         snapshots: tuple[tuple[int, LevelSnapshot], ...] = ()
         inner = {i: len(a.extents) for i, a in enumerate(arguments) if isinstance(a, Kept)}

@@ -261,8 +261,7 @@ class Level(Witness, Recorder):
         arguments = list(map(_argument, call.arguments, call.parts[1:]))
         self._draw_on(arguments)
         references = tuple(i for i in plan.numbers if isinstance(call.arguments[i], Reference))
-        program = call.kernel.program.reading(references)
-        self.run(program, call.grid.extents, arguments)
+        self.run(call.kernel.program.reading(references), call.grid.extents, arguments)
         for target in call.targets:
             self._show_borrowed(target)
 

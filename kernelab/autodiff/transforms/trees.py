@@ -74,8 +74,7 @@ def _filled(value: structarray, floats: Iterator[array]) -> Any:
         result = zeros(value.shape, value.dtype, value.device)
     assert isinstance(result, structarray)
     for target, source in zip(result.leaves, value.leaves, strict=True):
-        is_float = is_differentiable(target.dtype)
-        current().move(target, next(floats) if is_float else source)
+        current().move(target, next(floats) if is_differentiable(target.dtype) else source)
     return result
 
 

@@ -78,8 +78,7 @@ class Placed:
     def __call__(self, args: Args, /, limit: int = 0, room: int = 0, left: Sequence[Part] = ()) -> None:
         """Run where the arrays are; raises LaunchError where they are not all in one place."""
         if OPEN:
-            slots = slots_of(args)
-            by_name = self._held(slots)
+            by_name = self._held(slots_of(args))
             if by_name:
                 self._run(by_name, args, limit, room)
                 return

@@ -351,5 +351,4 @@ def find_races(
     require_arguments_readable(arguments)
     if not grid.threads:
         return Races((), kernel.name)
-    races = races_of(kernel.program, kernel.name, grid.extents, arguments, parts)
-    return Races(races, kernel.name)
+    return Races(races_of(kernel.program, kernel.name, grid.extents, arguments, parts), kernel.name)

@@ -136,8 +136,7 @@ class MarkedRun:
 
     def races(self) -> tuple[Race, ...]:
         """The races of the launch."""
-        names = sorted(self.marks.elements.keys() & stored(self.program.flat))
-        return tuple(_races(self, names))
+        return tuple(_races(self, sorted(self.marks.elements.keys() & stored(self.program.flat))))
 
     def visit(self, mark: int, use: Use) -> tuple[Visit, str]:
         """Who left a mark, and the thread as a reader finds it."""
@@ -328,6 +327,5 @@ def _meetings(marks: Marks, name: str, sites: int) -> Iterator[Meeting]:
             met = np.flatnonzero(came & (store // sites != other // sites))
             pairs = (store.flat[met] % sites) * sites + other.flat[met] % sites
             for k in np.unique(pairs, return_index=True)[1]:
-                index = np.unravel_index(met[k], store.shape)
-                place = tuple(int(i) for i in index)
+                place = tuple(int(i) for i in np.unravel_index(met[k], store.shape))
                 yield place, int(store[place]), int(other[place]), use

@@ -67,8 +67,7 @@ def call(func: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
 def as_launch(func: Any, positional: Sequence[Any], named: Mapping[str, Any] | None = None) -> OneThread:
     """The call of a function as a launch of one thread that has not run; its kernel is made once."""
     function = chosen(func, positional, named or {})
-    arguments = bound(function, positional, named or {})
-    return _prepared(function, arguments)
+    return _prepared(function, bound(function, positional, named or {}))
 
 
 def is_function(value: Any) -> bool:
