@@ -41,11 +41,8 @@ def explore(*func: Any, **ranges: Any) -> Callable[[Callable[..., Any]], "Explor
     none, or not those of its parameters.
     """
     if func:
-        message, hint = (
-            "explore() takes a range for each parameter",
-            "write @kl.explore(x=(0.0, 1.0)) above def",
-        )
-        raise KernelTypeError.of(message, "explore", hint)
+        message = "explore() takes a range for each parameter"
+        raise KernelTypeError.of(message, "explore", "write @kl.explore(x=(0.0, 1.0)) above def")
     sliders = [_slider(name, given) for name, given in ranges.items()]
 
     def decorate(func: Callable[..., Any]) -> Explorer:

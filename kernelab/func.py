@@ -231,11 +231,8 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
     [0.25, 0.125]
     """
     if not primals:
-        message, hint = (
-            f"vjp() was given no arguments of {name_of(func)}",
-            "write vjp(f, x, y), not vjp(f)(x, y)",
-        )
-        raise refusal(KernelTypeError, message, "arguments", hint)
+        message = f"vjp() was given no arguments of {name_of(func)}"
+        raise refusal(KernelTypeError, message, "arguments", "write vjp(f, x, y), not vjp(f)(x, y)")
     inputs = opened(func, primals, range(len(primals)))
     recorded = transforms.record(*inputs.call, has_aux)
 

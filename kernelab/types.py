@@ -141,10 +141,8 @@ def _tests(name: str, what: str, holds: Test) -> tuple[Test, Test]:
         return not isinstance(value, builtins.type) and holds(_meaning(type_of(value) or type(value)))
 
     of_type.__name__, of_value.__name__ = f"type_is_{name}", f"is_{name}"
-    of_type.__doc__, of_value.__doc__ = (
-        f"Whether this is a type of {what}.",
-        f"Whether this is one of {what}.",
-    )
+    of_type.__doc__ = f"Whether this is a type of {what}."
+    of_value.__doc__ = f"Whether this is one of {what}."
     return of_type, of_value
 
 

@@ -268,10 +268,8 @@ def _without_slope(at: Event, after: Event) -> Blame | None:
         return None
     points, results = [values[lanes] for values in at.operands], at.result[lanes]
     slopes = operation_check.adjoints(shape, points, np.ones(results.shape))
-    has_value, has_slope = (
-        ~_in_any([~np.isfinite(results)]),
-        ~_in_any([~np.isfinite(v) for v in slopes.values()]),
-    )
+    has_value = ~_in_any([~np.isfinite(results)])
+    has_slope = ~_in_any([~np.isfinite(v) for v in slopes.values()])
     if (has_value & has_slope).all():
         return None
     first = int(np.argmin(has_value & has_slope))

@@ -22,7 +22,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, Launc
 from kernelab.hooks import Printed
 from kernelab.lang.ir import For, Function, walk
 from kernelab.lang.rounding import epsilon
-from kernelab.lang.types import Array, Type, bytes_of, float64, is_differentiable, scalar_of, with_scalar
+from kernelab.lang.types import Array, bytes_of, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.passes.ad.vjp import Vjp
 from kernelab.passes.common.copying import widen
 from kernelab.runtime.array.array import array
@@ -94,20 +94,14 @@ def trace_thread(
     _require_precision(compare)
     call = ThreadArguments.of(kernel, thread, dim, inputs, outputs)
     _require_loops(where, call.kernel)
-    kernel, position, linear, parts, reverse = (
-        call.kernel,
-        call.position,
-        call.linear,
-        call.parts,
-        call.reverse,
-    )
+    kernel, position, parts, reverse = call.kernel, call.position, call.parts, call.reverse
     if isinstance(reverse, KernelTypeError):
-        seen = watch(kernel.program.unmerged, b"".join(parts), linear, MOST, keeps, expressions)
+        seen = watch(kernel.program.unmerged, b"".join(parts), call.linear, MOST, keeps, expressions)
         return ThreadRun(kernel.name, position, tuple(seen), (), reverse.diagnostics[0].message)
     arguments = [a if isinstance(a, array) else p for a, p in zip(call.arguments, parts[1:], strict=True)]
     bars = call.bars(reverse, adjoints)
     barred = [bars[i] for i in reverse.active]
-    way = ThreadRunner(reverse.unmerged, call.grid, linear, keeps, expressions)
+    way = ThreadRunner(reverse.unmerged, call.grid, call.linear, keeps, expressions)
     wide = None if compare is None else way.widened(kernel, arguments, barred)
     primal, adjoint = way.run(arguments, barred)
     if wide is not None:
@@ -248,18 +242,12 @@ class ThreadRunner:
     ) -> tuple[list[Seen], list[Seen]]:
         """The same in float64, on copies."""
         level = Wide(BASE)
-        packs = [_wide(level, a, p.type) for a, p in zip(arguments, kernel.primal.params, strict=True)]
+        pairs = zip(arguments, kernel.primal.params, strict=True)
+        packs: list[Any] = [level.given(argument, param.type) for argument, param in pairs]
         return self.run(packs, [level.stand_in(bar) for bar in bars], is_wide=True)
 
     def watched(self, function: Function, parts: Sequence[bytes]) -> list[Seen]:
         return watch(function, b"".join(parts), self.linear, MOST, self.keeps, self.expressions)
-
-
-def _wide(level: Wide, argument: array | bytes, type: Type) -> array | bytes:
-    """An array or a packed number over float64."""
-    exact = level.given(argument, type)
-    assert isinstance(exact, array | bytes)
-    return exact
 
 
 def beside(seen: Sequence[Seen], wide: Sequence[Seen]) -> list[Seen]:

@@ -335,15 +335,11 @@ class UnseenRecord(Simple):
             )
             hint = "set the array anew, or launch a kernel that does, before it is read"
         else:
-            code, changed = (
-                "unseen-write",
-                f"`{name}`, which this tape uses," if name else "an array that this tape uses",
-            )
+            changed = f"`{name}`, which this tape uses," if name else "an array that this tape uses"
+            code = "unseen-write"
             message = f"{changed} was changed before this line, and the tape did not see how"
-            hint = (
-                "change it inside `with tape:` by a launch, assign() or fill_(): not through NumPy, nor with "
-            )
-            hint += "record_tape=False"
+            hint = "change it inside `with tape:` by a launch, assign() or fill_(): not through NumPy, "
+            hint += "nor with record_tape=False"
         raise TapeError.of(message, code, hint, self.place.span)
 
 

@@ -34,10 +34,8 @@ class ZeroChain(NamedTuple):
                 what, why = "it only decides a condition, and that has derivative 0", "it is compared here:"
                 hint = "let its value enter the result, or smooth the step: smoothstep(...), tanh(...)"
             case dead_ends.INDEX:
-                what, why = (
-                    "it only picks an element, and that has derivative 0",
-                    "it becomes an integer here:",
-                )
+                what = "it only picks an element, and that has derivative 0"
+                why = "it becomes an integer here:"
                 hint = "let its value enter the result, or interpolate between the elements beside it"
             case dead_ends.INTEGER:
                 what = "its values go on as integers only, and these have no derivative"

@@ -46,10 +46,8 @@ def check_sums(leaves: Iterable[array]) -> None:
         gradient = leaf.allocation.adjoint
         word = "" if gradient is None else _first(leaf.twin(gradient).host(), leaf)
         if word:
-            message = (
-                f"the gradient of {called(leaf)} is {word} since an earlier backward pass, and this one "
-            )
-            message += "would add to it"
+            message = f"the gradient of {called(leaf)} is {word} since an earlier backward pass"
+            message += ", and this one would add to it"
             hint = "clear it first: tape.zero(), or x.grad.zero_()"
             raise refusal(NotFiniteError, message, "not-finite", hint)
 

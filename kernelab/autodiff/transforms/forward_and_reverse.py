@@ -395,10 +395,8 @@ class Forward(Explaining):
 
     def _called_host(self, call: HostCall, arguments: Sequence[array], results: Sequence[array]) -> None:
         moving = [k for k, elements in enumerate(arguments) if self.carries(elements.allocation)]
-        back, dots = (
-            call.reversed(len(results), moving),
-            {k: self._flat(self.dot(arguments[k])) for k in moving},
-        )
+        back = call.reversed(len(results), moving)
+        dots = {k: self._flat(self.dot(arguments[k])) for k in moving}
         tangents = self._transposed(back, [*arguments, *results], dots, results)
         for result, tangent in zip(results, tangents, strict=True):
             self.parent.move(self.dot(result), tangent)

@@ -172,10 +172,8 @@ def _values(data: Any, struct: Struct) -> HostArray:
 
 def _unfit(data: Any, struct: Struct, wanted: np.dtype[Any]) -> KernelTypeError:
     """The error that data of another kind, or of other fields, cannot become structs."""
-    kind, hint = (
-        a_thing(data),
-        f"give structs made by {struct}(), or NumPy data of the dtype that .numpy() has",
-    )
+    kind = a_thing(data)
+    hint = f"give structs made by {struct}(), or NumPy data of the dtype that .numpy() has"
     if isinstance(data, np.ndarray | np.void):
         kind = f"NumPy data of {data.dtype}"
         names = data.dtype.names or ()

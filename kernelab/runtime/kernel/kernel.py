@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 from kernelab import hooks
 from kernelab.data_classes.turns import cached_property
 from kernelab.errors import (
-    Diagnostic,
     KernelError,
     KernelTypeError,
     LaunchError,
@@ -339,7 +338,12 @@ class Kernel(KernelHints, Displayed):
     def _check(self, reverse: bool) -> None:
         """Raise KernelError where custom derivatives are wrong, or the adjoint is switched off."""
         if reverse and not self.has_backward:
-            raise KernelTypeError(_no_backward(self))
+            message = f"`{self.name}` has no adjoint: its backward pass is switched off"
+            hint = "take enable_backward=False away"
+            if "enable_backward" not in self.definition.options:
+                message += " by kl.config.enable_backward"
+                hint = "set kl.config.enable_backward = True"
+            raise KernelTypeError.of(message, "backward", hint, self.span)
         if any(isinstance(stmt, Custom) for stmt in walk(self.laid_out.body)):
             hooks.check_rules(self.laid_out)
 
@@ -420,11 +424,3 @@ class Kernel(KernelHints, Displayed):
 def _kernel(text: Text, early: Parsed | None, options: Mapping[str, Any]) -> Kernel:
     function = text.function()
     return Kernel.of_def(function, function.__globals__, options, early)
-
-
-def _no_backward(kernel: Kernel) -> Diagnostic:
-    message = f"`{kernel.name}` has no adjoint: its backward pass is switched off"
-    hint = "take enable_backward=False away"
-    if "enable_backward" not in kernel.definition.options:
-        message, hint = f"{message} by kl.config.enable_backward", "set kl.config.enable_backward = True"
-    return Diagnostic(message, kernel.span, "backward", hint=hint)
