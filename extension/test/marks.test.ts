@@ -50,7 +50,7 @@ test("marks of an older text are dropped, and a kernel that does not answer leav
 
 test("marks wait as long as the last check says at each key", async () => {
   vi.useFakeTimers();
-  const check = timed((text) => new Promise<string>((resolve) => setTimeout(() => resolve(text), 70))),
+  const check = timed((text) => new Promise<string | null>((resolve) => setTimeout(() => resolve(text || null), text ? 70 : 200))),
     asked: string[] = [];
   const ask = (text: string) => {
     asked.push(text);
@@ -63,6 +63,9 @@ test("marks wait as long as the last check says at each key", async () => {
   const answer = check.ask("b");
   await vi.advanceTimersByTimeAsync(70);
   expect(await answer).toBe("b");
+  const none = check.ask("");
+  await vi.advanceTimersByTimeAsync(200);
+  expect(await none).toBeNull();
   view.dispatch({ changes: { from: 1, insert: "b" } });
   await vi.advanceTimersByTimeAsync(139);
   expect(asked).toEqual(["a"]);

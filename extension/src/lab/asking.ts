@@ -58,13 +58,13 @@ export function asking<Found>(
   return ViewPlugin.fromClass(Asking);
 }
 
-/** `ask`, and how many milliseconds its last answer took. */
+/** `ask`, and how many milliseconds its last answer took; null is none. */
 export function timed<Found>(ask: (text: string) => Promise<Found>): { ask: (text: string) => Promise<Found>; took: () => number } {
   let took = 0;
   const measured = async (text: string) => {
     const begin = performance.now(),
       found = await ask(text);
-    took = performance.now() - begin;
+    if (found !== null) took = performance.now() - begin;
     return found;
   };
   return { ask: measured, took: () => took };

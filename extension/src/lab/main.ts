@@ -30,9 +30,10 @@ import { Status } from "./status";
 import { keepViews } from "./still_views";
 import { Warnings } from "./warnings";
 
-/** Marks are asked for this many milliseconds after what is wrong, or this many times the last check: it would wait for them. */
+/** Marks are asked for this many milliseconds after what is wrong, or this many times the last check: the next waits for them. */
 const MARKS_AFTER = 400;
 const CHECKS_BEFORE_MARKS = 5;
+const LATEST_MARKS = 2000;
 
 /** What of JupyterLab the extension uses. */
 export interface Host {
@@ -98,7 +99,8 @@ function ofCell(links: Links, settings: Settings, rendermime: IRenderMimeRegistr
   const moved = EditorView.updateListener.of(({ view, docChanged, selectionSet, focusChanged }) => {
     if (docChanged || ((selectionSet || focusChanged) && view.hasFocus)) links.moved.emit({ view, hasChanged: docChanged });
   });
-  const beside = settings.marks ? marks(known, () => settings.delay + Math.max(MARKS_AFTER, CHECKS_BEFORE_MARKS * check.took())) : [];
+  const wait = () => settings.delay + Math.min(Math.max(MARKS_AFTER, CHECKS_BEFORE_MARKS * check.took()), LATEST_MARKS);
+  const beside = settings.marks ? marks(known, wait) : [];
   return [highlight, diagnostics(check.ask, settings.delay), hover((request) => ask("hover", request), rendermime), beside, moved];
 }
 
