@@ -42,7 +42,7 @@ class Displayed:
     __slots__ = ()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return display(self)
+        return display(self, include)
 
 
 class Printed(Displayed):
@@ -51,7 +51,7 @@ class Printed(Displayed):
     __slots__ = ()
 
     def __str__(self) -> str:
-        return str(display(self)["text/plain"])
+        return str(display(self, frozenset({"text/plain"}))["text/plain"])
 
 
 class ShownOnce(Displayed):
@@ -108,8 +108,8 @@ check_rules: "Hook[[Any], None]" = Hook("kernelab.autodiff.checks.rule_check")
 compare_host_rule: "Hook[[Any, Sequence[Any]], None]" = Hook("kernelab.autodiff.checks.host_rule_check")
 """A warning of the wrong derivative rule of a Python function."""
 
-display: "Hook[[Any], dict[str, Any]]" = Hook("kernelab.views")
-"""The forms in which a notebook shows an object, by MIME type."""
+display: "Hook[[Any, Any], dict[str, Any]]" = Hook("kernelab.views")
+"""The forms in which a notebook shows an object, by MIME type: all of them, or those to be included."""
 
 show_once: "Hook[[Any], None]" = Hook("kernelab.views.pages.display")
 """The display of what is the value of a cell, unless that cell has shown it already."""

@@ -82,7 +82,7 @@ def last_tape(names: Mapping[str, Any]) -> tuple[str, Tape | None]:
 def tape(_: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to `tape`: the forms of the last one, as a cell would show it, live where that can be."""
     name, last = last_tape(names)
-    forms = {} if last is None else hooks.widget(last, {}) or hooks.display(last)
+    forms = {} if last is None else hooks.widget(last, {}) or hooks.display(last, None)
     return {"name": name, "forms": forms}
 
 

@@ -48,13 +48,13 @@ PICTURES: dict[type, display.Picture] = {Tape: svg_of, ThreadGraph: graph_svg}
 
 
 @hooks.display.provide
-def display_of(shown: Any) -> dict[str, Any]:
+def display_of(shown: Any, include: Any = None) -> dict[str, Any]:
     """The forms in which a notebook shows an object, a tape in a running one as a widget."""
     cls = next((cls for cls in type(shown).__mro__ if cls in DISPLAYS), None)
     if cls is None:
         # Imported late: a notebook that asks for no result need not wait for what shows them.
         from kernelab.views.checks.report import RESULTS
 
-        return dict(display.bundle(shown, RESULTS[type(shown)]))
-    static = display.bundle(shown, DISPLAYS[cls], PICTURES.get(cls))
-    return hooks.widget(shown, static) if cls is Tape else dict(static)
+        return dict(display.bundle(shown, RESULTS[type(shown)], include=include))
+    static = display.bundle(shown, DISPLAYS[cls], PICTURES.get(cls), include)
+    return hooks.widget(shown, static) if cls is Tape and include is None else dict(static)

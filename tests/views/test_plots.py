@@ -70,7 +70,7 @@ def test_components_of_vectors_are_told_by_their_index() -> None:
     values = np.arange(1.0, 7.0).reshape(1, 6)
     panel = figures.Panel("p", "s", values, np.ones((1, 6), bool), 2, 1, (3, 2), (1,))
     shown = heatmap.figure_view(heatmap.figure([panel]), [panel])
-    assert isinstance(shown, markup.Drawing) and titles(shown.html)[3] == "d s[0] / d p[1, 1] = 4"
+    assert titles(page.render(shown))[3] == "d s[0] / d p[1, 1] = 4"
 
 
 def test_blocks_of_a_large_matrix_tell_their_largest_entry_and_zeros_nothing(kernels: dict[str, Any]) -> None:
@@ -275,3 +275,13 @@ def test_a_dark_theme_turns_over_how_light_a_figure_is_and_nothing_else() -> Non
         "[data-jp-theme-light=false] .kl .kl-over>img{filter:invert(.93) hue-rotate(180deg)}" in figures.STYLE
     )
     assert figures.STYLE.count("filter:") == 3
+
+
+def test_a_terminal_draws_no_figure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(figures, "picture", lambda *_: pytest.fail("drawn for a terminal"))
+    kernel = kl.compile(CELL)["band"]
+    x, y = (kl.zeros(3, requires_grad=True) for _ in range(2))
+    kl.autograd.taylor_test(kernel, dim=3, inputs=[x], outputs=[y])
+    assert "Taylor test of band" in capsys.readouterr().out

@@ -8,6 +8,7 @@ the text form needs nothing.  Must not know how the numbers were computed.
 
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -196,7 +197,7 @@ def figure_view(drawn: Any, parts: Sequence[Panel]) -> Node:
     """A figure as it stands in a notebook, with tooltips, and with the text form for a terminal."""
     titles = (f"d {p.output} / d {p.input}, {p.values.shape[0]} x {p.values.shape[1]}" for p in parts)
     by_key = {_key(panel): panel for panel in parts if panel.values.size}
-    html = figures.picture(drawn, f"heatmaps: {'; '.join(titles)}", by_key)
+    html = partial(figures.picture, drawn, f"heatmaps: {'; '.join(titles)}", by_key)
     return Drawing("", html, tuple(text_lines(parts)))
 
 

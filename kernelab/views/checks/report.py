@@ -8,6 +8,7 @@ was computed.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -87,14 +88,10 @@ def taylor_table(report: TaylorReport) -> Table:
 
 
 def _plots(report: TaylorReport) -> tuple[Node, ...]:
-    if not report.is_finite:
-        return ()
-    try:
-        drawn = taylor_figure(report)
-    except ImportError:
+    if not report.is_finite or find_spec("matplotlib") is None:
         return ()
     alt = f"Taylor remainder and step-size curve of {report.function}"
-    return (Drawing("", figures.picture(drawn, alt), ()),)
+    return (Drawing("", lambda: figures.picture(taylor_figure(report), alt), ()),)
 
 
 def taylor_figure(report: TaylorReport) -> Any:

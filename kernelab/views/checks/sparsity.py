@@ -5,6 +5,7 @@ markup; figures are Matplotlib's, made without pyplot.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,7 @@ def _draw(axis: Any, part: Spy, head: str) -> None:
 def figure_view(drawn: Any, parts: Sequence[Spy]) -> Node:
     """The figure, with its text form for a terminal."""
     alt = "patterns: " + "; ".join(part.describe() for part in parts)
-    return Drawing("", figures.picture(drawn, alt), tuple(text_lines(parts)))
+    return Drawing("", partial(figures.picture, drawn, alt), tuple(text_lines(parts)))
 
 
 def text_lines(parts: Sequence[Spy]) -> list[str]:

@@ -48,16 +48,24 @@ class View:
     __repr__ = __str__
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Bundle:
-        return bundle(self, lambda view: view.node)
+        return bundle(self, lambda view: view.node, include=include)
 
 
-def bundle(shown: Any, view: Callable[[Any], Node], svg: Picture | None = None) -> Bundle:
-    """The view of an object as text and HTML, and as a picture where there is one.
+TEXT = frozenset({"text/plain"})
+"""The form for terminals."""
+
+
+def bundle(
+    shown: Any, view: Callable[[Any], Node], svg: Picture | None = None, include: Any = None
+) -> Bundle:
+    """The view of an object as text and HTML, and as a picture where there is one; as text alone for `TEXT`.
 
     Where the view fails, the object as text and the reason.
     """
     try:
         node = view(shown)
+        if include == TEXT:
+            return {"text/plain": markup.render(node)}
         pictures = {} if svg is None else {"image/svg+xml": svg(shown)}
         return {"text/plain": markup.render(node), "text/html": page.render(node), **pictures}
     except Exception as error:  # noqa: BLE001  a view must never stand between a user and a result
@@ -76,8 +84,9 @@ LISTENERS: list[Callable[[Any, str], None]] = []
 
 def show(shown: Any) -> None:
     """Show the view of an object now: in the notebook that is running, else on standard output."""
-    forms: Bundle = shown._repr_mimebundle_()
-    if notebook := running_notebook():
+    notebook = running_notebook()
+    forms: Bundle = shown._repr_mimebundle_(None if notebook else TEXT)
+    if notebook:
         notebook.display(forms, raw=True)
     else:
         _print(forms["text/plain"])
@@ -115,7 +124,7 @@ def show_now(shown: Any) -> None:
     if notebook := running_notebook():
         notebook.display(shown)
         return
-    forms: dict[str, Any] = getattr(shown, "_repr_mimebundle_", dict)()
+    forms = shown._repr_mimebundle_(TEXT) if hasattr(shown, "_repr_mimebundle_") else {}
     _print(forms.get("text/plain", repr(shown)))
 
 

@@ -70,7 +70,7 @@ def _class() -> type:
         shown_in: int | None = None
 
         def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> display.Bundle:
-            return display.bundle(self, self.kernelab_view)
+            return display.bundle(self, self.kernelab_view, include=include)
 
     return ShownFigure
 

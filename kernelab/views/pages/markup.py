@@ -102,11 +102,12 @@ class Table:
 class Drawing:
     """A picture as HTML of our own making, and what a terminal shows instead.
 
-    `columns` is the room that it wants beside other parts, in characters.
+    HTML that takes long to draw is a function, called where it is needed.  `columns` is the room that the
+    picture wants beside other parts, in characters.
     """
 
     title: str
-    html: str
+    html: str | Callable[[], str]
     lines: tuple[str, ...]
     columns: int = 1
 

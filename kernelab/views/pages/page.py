@@ -83,7 +83,8 @@ def _html(node: Node) -> str:
             return _table(node)
         case Drawing(title, drawing):
             caption = f"<figcaption>{escape(title)}</figcaption>" if title else ""
-            return f'<figure class="kl-drawing">{caption}{drawing}</figure>'
+            html = drawing() if callable(drawing) else drawing
+            return f'<figure class="kl-drawing">{caption}{html}</figure>'
         case Beside(parts):
             return f'<div class="kl-beside">{_shares(parts)}</div>'
         case Below(parts):
