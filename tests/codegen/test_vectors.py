@@ -2,7 +2,7 @@
 
 import copy
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -22,7 +22,7 @@ from kernelab.codegen.vectors.vector_emitter import operations_an_element
 from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, VECTORS
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.lang import ops
-from kernelab.lang.ir import Block, Function, Let, Load, Store, Var
+from kernelab.lang.ir import Block, Function, Let, Load, Stmt, Store, Var
 from kernelab.lang.ops import Op
 from kernelab.lang.types import Array, Scalar, int32
 from kernelab.passes.ad.vjp import vjp
@@ -737,14 +737,22 @@ def applications() -> Iterator[tuple[Op, tuple[Scalar, ...], Scalar]]:
                     yield op, types, result
 
 
-def applying(number: int, op: Op, types: tuple[Scalar, ...], result: Scalar) -> Function:
-    """A kernel that applies an operation to the elements of arrays."""
-    given = tuple(Var(Array(type, 1), f"x{k}") for k, type in enumerate(types))
-    y, i, out = Var(Array(result, 1), "y"), Var(int32, "i"), Var(result, "t")
+def applying(number: int, types: tuple[Scalar, ...], of_types: Sequence[tuple[Op, Scalar]]) -> Function:
+    """A kernel that applies operations to the elements of the same arrays."""
+    given = [Var(Array(type, 1), f"x{k}") for k, type in enumerate(types)]
     values = tuple(Var(type, f"v{k}") for k, type in enumerate(types))
-    loads = [Load(value, x, (i,)) for value, x in zip(values, given, strict=True)]
-    body = Block((*loads, Let(out, op, values), Store(y, (i,), out)))
-    return Function(f"apply_{number}", (*given, y), body, (i,))
+    i = Var(int32, "i")
+    stmts: list[Stmt] = [Load(value, x, (i,)) for value, x in zip(values, given, strict=True)]
+    results = [Var(Array(result, 1), f"y{k}") for k, (_, result) in enumerate(of_types)]
+    for (op, result), y in zip(of_types, results, strict=True):
+        out = Var(result, "t")
+        stmts += [Let(out, op, values), Store(y, (i,), out)]
+    return Function(f"apply_{number}", (*given, *results), Block(tuple(stmts)), (i,))
+
+
+def divides(op: Op, result: Scalar) -> bool:
+    """Whether scalar code tests the divisor before the operation."""
+    return op.name in ("floordiv", "mod") and result.is_int
 
 
 EDGES = {
@@ -756,24 +764,32 @@ EDGES = {
 
 
 def test_operations_give_the_same_bits() -> None:
-    cases = [*applications()]
-    functions = [applying(number, *case) for number, case in enumerate(cases)]
+    groups: dict[tuple[tuple[Scalar, ...], bool], list[tuple[Op, Scalar]]] = {}
+    for op, types, result in applications():
+        groups.setdefault((types, divides(op, result)), []).append((op, result))
+    functions = [applying(number, types, of) for number, ((types, _), of) in enumerate(groups.items())]
     entries = CpuBackend().build(functions)
     lanes = lanes_of(max(WIDTHS))
-    for function, (op, types, result) in zip(functions, cases, strict=True):
+    for function, ((types, is_division), of_types) in zip(functions, groups.items(), strict=True):
         pairs = np.array([*product(*(range(len(EDGES[type.kind])) for type in types))])
         given = {f"x{k}": np.array(EDGES[type.kind], type.dtype)[pairs[:, k]] for k, type in enumerate(types)}
-        if op.name in ("floordiv", "mod") and result.is_int:
-            given["x1"][given["x1"] == 0] = 3  # scalar code tests the divisor before
-        expected = {**given, "y": np.zeros(len(pairs), result.dtype)}
-        found = {**given, "y": np.zeros(len(pairs), result.dtype)}
+        if is_division:
+            given["x1"][given["x1"] == 0] = 3
+        expected, found = (
+            given | {f"y{k}": np.zeros(len(pairs), result.dtype) for k, (_, result) in enumerate(of_types)}
+            for _ in range(2)
+        )
         entries[function.name](pack(layout_of(function), (len(pairs),), expected))
         run_vectors(function, lanes.width, (len(pairs),), found)
-        if any(f"{{m}}{name}{{f}}" in str(op.cpp) for name in FUNCTIONS):
-            np.testing.assert_allclose(found["y"], expected["y"], 1e-6, err_msg=f"{op.name} {types}")
-            continue
-        np.testing.assert_array_equal(found["y"], expected["y"], err_msg=f"{op.name} {types}")
-        if result.is_float:
-            known = ~np.isnan(expected["y"])
-            signs = (np.signbit(each["y"][known]) for each in (found, expected))
-            np.testing.assert_array_equal(*signs, err_msg=f"{op.name} {types}")
+        for k, (op, result) in enumerate(of_types):
+            same_results(found[f"y{k}"], expected[f"y{k}"], op, result, f"{op.name} {types}")
+
+
+def same_results(found: Any, expected: Any, op: Op, result: Scalar, name: str) -> None:
+    if any(f"{{m}}{function}{{f}}" in str(op.cpp) for function in FUNCTIONS):
+        np.testing.assert_allclose(found, expected, 1e-6, err_msg=name)
+        return
+    np.testing.assert_array_equal(found, expected, err_msg=name)
+    if result.is_float:
+        known = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.signbit(found[known]), np.signbit(expected[known]), err_msg=name)

@@ -3,7 +3,7 @@
 Knows the table and the IR; must not know what the records mean.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -91,17 +91,25 @@ class Case:
 
     def kernel(self, name: str) -> Function:
         """The kernel that applies the record to elements of arrays, named after the operands."""
-        thread, builder = Var(int32, "i"), Builder()
-        operands = zip(self.op.params, self.types, strict=True)
-        arrays = [Var(Array(type, 1), param.name) for param, type in operands]
-        out = Var(Array(self.result, 1), "out")
-        loaded = [builder.load(array, [thread]) for array in arrays]
-        builder.store(out, [thread], builder.let(self.op, loaded, self.result))
-        return Function(name, (*arrays, out), builder.close(), (thread,))
+        return kernel_of(name, {"": self})
 
     def out(self) -> Numpy:
         """An array for the kernel's results."""
         return zeros(self.result)
+
+
+def kernel_of(name: str, applied: Mapping[str, Case]) -> Function:
+    """A kernel that applies records, each to arrays of its own, whose names end as its key says."""
+    thread, builder = Var(int32, "i"), Builder()
+    params: list[Var] = []
+    for suffix, case in applied.items():
+        operands = zip(case.op.params, case.types, strict=True)
+        arrays = [Var(Array(type, 1), param.name + suffix) for param, type in operands]
+        out = Var(Array(case.result, 1), f"out{suffix}")
+        loaded = [builder.load(array, [thread]) for array in arrays]
+        builder.store(out, [thread], builder.let(case.op, loaded, case.result))
+        params += [*arrays, out]
+    return Function(name, tuple(params), builder.close(), (thread,))
 
 
 def zeros(type: Value, lanes: int = LANES) -> Numpy:
