@@ -46,7 +46,7 @@ lab: $(VENV)/.with-lab compiler frontend
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jupyter-lab --ServerApp.root_dir="$(CURDIR)" \
 	    --LabApp.default_url=/lab/tree/$(NOTEBOOK) $(ALLOW_ROOT) $(ARGS)
 
-# loadgroup: the tests that share one JupyterLab stay in one process.
+# loadgroup: the tests of a file stay in one process, and those that share one JupyterLab.
 test: TESTS := not long
 test-long: TESTS := long
 test test-long: $(VENV)/.with-test must-compile browser frontend

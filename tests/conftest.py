@@ -51,6 +51,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # With it nbformat takes four seconds to load, in every process: it makes parsers of addresses.
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     if hasattr(config, "workerinput"):
         return  # a worker of pytest-xdist inherits the environment of its parent, cache included
     os.environ["KERNELAB_CACHE_DIR"] = os.environ.get("KERNELAB_TEST_CACHE") or _cache_of_this_run(config)
@@ -93,22 +95,39 @@ TOGETHER = {
         "tests/test_misuse.py",
         "tests/test_setup.py::test_the_wheel",
     ),
-    "cluster": ("tests/test_distributed.py",),
 }
-"""Tests of one process: the first builds the front-end and starts the only JupyterLab."""
+"""Tests of one process, beside those of one file: the first builds the front-end and starts a JupyterLab."""
+
+LONGEST = (
+    *TOGETHER["browser"],
+    "tests/builtins/test_table.py",
+    "tests/lessons/",
+    "tests/test_random",
+    "tests/test_distributed.py",
+    "tests/contract/",
+    "tests/autodiff/",
+    "tests/passes/",
+    "tests/codegen/",
+)
+"""What takes longest begins first, so that no process is left with it at the end."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep together what shares something: under pytest 9.2 the groups of pytest-xdist 3.8 do nothing."""
+    """Keep the tests of a file together: they share kernels, fixtures and what has been derived of them.
+
+    Under pytest 9.2 the groups of pytest-xdist 3.8 do nothing.
+    """
     if config.getvalue("dist") != "loadgroup":
         return None
     from xdist.scheduler import LoadScopeScheduling
 
     class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return next((name for name, paths in TOGETHER.items() if nodeid.startswith(paths)), nodeid)
+            shared = (name for name, paths in TOGETHER.items() if nodeid.startswith(paths))
+            return next(shared, nodeid.partition("::")[0])
 
+    config.option.loadscopereorder = False
     return Together(config, log)
 
 
@@ -117,6 +136,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"browser", "lab"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("browser")
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    starts = (turn for turn, path in enumerate(LONGEST) if item.nodeid.startswith(path))
+    return next(starts, len(LONGEST))
 
 
 # ------------------------------------------------------------------------------------------ golden files
