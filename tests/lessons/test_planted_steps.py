@@ -49,7 +49,7 @@ lifted = np.stack([across, 0.1 * across * out, out], axis=-1)
 def falling(wind):
     x = kl.array(lifted, dtype=kl.vec3, requires_grad=True)
     v = kl.zeros((n, n), dtype=kl.vec3, requires_grad=True)
-    for k in range(6):
+    for k in range(3):
         x_new, v_new = (kl.zeros((n, n), dtype=kl.vec3, requires_grad=True) for _ in range(2))
         kl.launch(step, dim=(n, n), inputs=[x, v, wind], outputs=[x_new, v_new])
         x, v = x_new, v_new
