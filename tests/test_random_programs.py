@@ -47,9 +47,7 @@ def examples(count: int, **options: Any) -> settings:
     )
 
 
-@pytest.mark.parametrize(
-    "shard", [0, 1, *(pytest.param(k, marks=pytest.mark.long) for k in range(2, SHARDS))]
-)
+@pytest.mark.parametrize("shard", [0, *(pytest.param(k, marks=pytest.mark.long) for k in range(1, SHARDS))])
 def test_meaning_adjoint_tangent_differences_and_unrolled_loops_agree(shard: int) -> None:
     count = Counter[str]()
 
@@ -153,8 +151,9 @@ def compare(texts: list[str], grid: tuple[int, ...], same: Callable[[Any, Any], 
                 same(compiled[name], interpreted[name])
 
 
-def test_machine_code_equals_the_interpreter() -> None:
-    compare(drawn(24, seed=1), GRID, lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9))
+@pytest.mark.parametrize("seed", [1, pytest.param(4, marks=pytest.mark.long)])
+def test_machine_code_equals_the_interpreter(seed: int) -> None:
+    compare(drawn(12, seed), GRID, lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9))
 
 
 @pytest.mark.long

@@ -7,7 +7,9 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any
 
+import hypothesis
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -171,16 +173,28 @@ def run(inside: list[Action], after: list[Action], seed: int, policy: Any) -> No
     assert [mine.list() for mine in state] == before
 
 
-@settings(max_examples=150)
-@given(programs())
-def test_gradients_are_exact_whatever_is_overwritten(program: tuple[list[Action], list[Action], int]) -> None:
-    run(*program, "save")
+# A third of the programs in the normal run.
+shards = pytest.mark.parametrize("shard", [0, *(pytest.param(k, marks=pytest.mark.long) for k in (1, 2))])
 
 
-@settings(max_examples=75)
-@given(programs())
-def test_where_no_overwrite_is_reported_none_has_spoilt_the_gradient(
-    program: tuple[list[Action], list[Action], int],
-) -> None:
-    with contextlib.suppress(kl.TapeError):
-        run(*program, "error")
+@shards
+def test_gradients_are_exact_whatever_is_overwritten(shard: int) -> None:
+    @hypothesis.seed(shard)
+    @settings(max_examples=50, database=None)
+    @given(programs())
+    def check(program: tuple[list[Action], list[Action], int]) -> None:
+        run(*program, "save")
+
+    check()
+
+
+@shards
+def test_where_no_overwrite_is_reported_none_has_spoilt_the_gradient(shard: int) -> None:
+    @hypothesis.seed(shard)
+    @settings(max_examples=25, database=None)
+    @given(programs())
+    def check(program: tuple[list[Action], list[Action], int]) -> None:
+        with contextlib.suppress(kl.TapeError):
+            run(*program, "error")
+
+    check()

@@ -6,6 +6,7 @@ from collections import defaultdict
 from html import unescape
 from xml.etree import ElementTree
 
+import hypothesis
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -178,9 +179,18 @@ def test_what_is_no_kernel_and_a_thread_that_is_none_are_errors() -> None:
         kl.graph(D["count"], 4, dim=1, inputs=[kl.zeros(1, dtype=int)])
 
 
-@given(plain_programs())
-@settings(max_examples=12)
-def test_the_graph_of_any_program_hands_to_its_inputs_what_the_adjoint_that_runs_does(text: str) -> None:
+@pytest.mark.parametrize("shard", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_the_graph_of_any_program_hands_to_its_inputs_what_the_adjoint_that_runs_does(shard: int) -> None:
+    @hypothesis.seed(shard)
+    @settings(max_examples=6, database=None)
+    @given(plain_programs())
+    def check(text: str) -> None:
+        check_graph(text)
+
+    check()
+
+
+def check_graph(text: str) -> None:
     kernel, rng = kl.compile(text)["program"], np.random.default_rng(0)
     shapes = {"x": ROWS + COLUMNS, "a": (ROWS, COLUMNS), "out": (ROWS, COLUMNS)}
     arrays = {name: kl.array(rng.uniform(-1, 1, shape), dtype=kl.float64) for name, shape in shapes.items()}
