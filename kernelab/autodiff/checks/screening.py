@@ -107,8 +107,7 @@ def screen(subject: Subject, selection: Selection, eps: float | None, least: int
     for i in dict.fromkeys(i for i, _ in pairs):
         among = {j: (back[j][0], back[j][1][i]) for k, j in pairs if k == i}
         looked = _Input(exact, i, selection.columns(subject.sources[i]), eps)
-        v = directions(rng, subject.sources[i].count, looked.used)
-        parts, asked = looked.agreeing(among, v)
+        parts, asked = looked.agreeing(among, directions(rng, subject.sources[i].count, looked.used))
         if parts is None:
             suspects[i], named_all = looked.suspects(*asked)
             complete = complete and named_all

@@ -260,8 +260,7 @@ class Block:
             self._plays = [_play(each) for each in records]
             self._results = results
             arrays = list(dict.fromkeys((*results, *(a for play in self._plays for a in play.arrays))))
-            own = [a for a in arrays if not inner.signature.is_outside(a)]
-            self._starts = _starts(records, own)
+            self._starts = _starts(records, [a for a in arrays if not inner.signature.is_outside(a)])
         self.outside = tuple(a for a in arrays if a.allocation not in self._starts)
         self.kernels = tuple(kernel for play in self._plays for kernel in play.kernels)
 

@@ -202,8 +202,7 @@ class _Run:
         is_new = isinstance(atom, ir.Var) and atom not in self.at and atom in self.book.function.params
         if isinstance(atom, ir.Var) and is_new and is_float(atom):
             loops, self.loops = self.loops, []
-            value = _scalar(frame.values(atom))
-            self.hold(atom, self.add("input", atom.hint, atom.hint, value, atom.span))
+            self.hold(atom, self.add("input", atom.hint, atom.hint, _scalar(frame.values(atom)), atom.span))
             self.loops = loops
         return self.at.get(atom)
 

@@ -128,8 +128,7 @@ def color_stars(rows: Numbers, columns: Numbers, size: int) -> Numbers:
     rank[order] = np.arange(size)
     moved = np.lexsort((rank[columns], rank[rows]))
     taken, colors = np.zeros(size + 1, np.int32), np.zeros(size, np.int32)
-    by_rank = _in_turn(_stars_in_turn, starts(rank[rows], size), rank[columns][moved], taken, colors)
-    return by_rank[rank]
+    return _in_turn(_stars_in_turn, starts(rank[rows], size), rank[columns][moved], taken, colors)[rank]
 
 
 # --------------------------------------------------------------------------------------------------- pattern
@@ -255,8 +254,7 @@ def _words(subject: Subject, i: int, lane: Any, bit: Any) -> tuple[Sequence[Vari
     with batch.active():
         batch.fill(level.bits(source), seeds)
         outputs = started.go(level)
-    parts = [batch.numbers(level.bits(out)) for out in outputs]
-    return subject.targets(outputs), np.concatenate(parts, 1)
+    return subject.targets(outputs), np.concatenate([batch.numbers(level.bits(out)) for out in outputs], 1)
 
 
 def _unpacked(words: Any) -> tuple[Numbers, Numbers, Numbers]:

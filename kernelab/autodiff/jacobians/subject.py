@@ -230,8 +230,7 @@ def _no_pair(kernel: Kernel, has_sources: bool, what: str) -> Diagnostic:
     if not has_sources:
         message = f"{nothing}: no argument of {kernel.name} has requires_grad, and elements to vary"
         hint = "create the inputs with requires_grad=True"
-        params = kernel.primal.params
-        field = next((var.hint for var in params if "." in var.hint and is_float(var)), "")
+        field = next((var.hint for var in kernel.primal.params if "." in var.hint and is_float(var)), "")
         if field:
             hint += f"; for {field}, set requires_grad = True of the struct"
     else:

@@ -172,8 +172,7 @@ def _may_end(call: Call, reached: Collection[int], written: Collection[int]) -> 
     plan = call.kernel.plan
     floats = {plan.parameters[i].name for i in plan.floats}
     reached_names = {plan.parameters[i].name for i in reached} if len(written) == 1 else set()
-    ends = call.kernel.dead_ends
-    return any(not end.is_condition or end.source in floats - reached_names for end in ends)
+    return any(not end.is_condition or end.source in floats - reached_names for end in call.kernel.dead_ends)
 
 
 def not_kept(kernel: Kernel) -> Diagnostic:

@@ -207,8 +207,7 @@ class Snapshot:
     def _sum(self) -> int:
         """A checksum of the elements that still stand in the array."""
         assert self._needed is not None
-        values = self._needed.host() if self._gone is None else self._needed.seen()[~self._gone]
-        return checksum(values)
+        return checksum(self._needed.host() if self._gone is None else self._needed.seen()[~self._gone])
 
     # -------------------------------------------------------------------------------------- what it copies
 

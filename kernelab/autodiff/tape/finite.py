@@ -149,8 +149,7 @@ def _told(before: Sequence[Record], record: LaunchRecord, culprit: Culprit) -> D
         return turned_here(culprit, thread, record.title, launched)
     source = record.named[culprit.array]
     writes = ((record, w) for record in reversed(before) for w in record.written)
-    makers = (one for one, w in writes if source.allocation is w.allocation and source.overlaps(w))
-    maker = next(makers, None)
+    maker = next((one for one, w in writes if source.allocation is w.allocation and source.overlaps(w)), None)
     place = maker.place if maker is not None else None
     origin = "an input of the tape: no launch computed it" if maker is None else f"set by {maker.title}"
     is_changed = any(map(source.overlaps, record.written))

@@ -272,8 +272,7 @@ class Reverse(Explaining):
 
     def _called_host(self, call: HostCall, arguments: Sequence[array], results: Sequence[array]) -> None:
         keeps = tuple([LevelSnapshot(self.parent, one) for one in (*arguments, *results)])
-        given = enumerate(arguments)
-        active = [k for k, one in given if call.in_place or one.allocation in self.tracked]
+        active = [k for k, one in enumerate(arguments) if call.in_place or one.allocation in self.tracked]
         self.entries.append(HostCallRecord(call, (*arguments,), (*results,), keeps, active, caller()))
         for result in results:
             self._track(result.allocation)

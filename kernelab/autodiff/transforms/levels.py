@@ -198,8 +198,7 @@ class Level(Witness, Recorder):
             if memory.version != before[key]:
                 place, message = self._unchanged.get(memory), f"{func} changes its argument {name(key)}"
                 related = () if place is None else (Related("it is changed here:", place.span),)
-                where = caller().span
-                raise GradientError(Diagnostic(message, where, "changed", hint=hint, related=related))
+                raise GradientError(Diagnostic(message, caller().span, "changed", hint=hint, related=related))
 
     def outwards(self) -> "Iterator[Level]":
         """This level and those around it, but for the base."""

@@ -38,8 +38,7 @@ def expect_near(a: Any, b: Any, tolerance: float = 1e-6) -> None:
     Of vectors and matrices the largest difference of a component counts.
     """
     _compared("expect_near", a, b)
-    difference = np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64))
-    distance = float(np.max(difference, initial=0.0))
+    distance = float(np.max(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)), initial=0.0))
     _require(distance <= tolerance, f"expect_near: {a} and {b} differ by {distance:g}, not {tolerance:g}")
 
 

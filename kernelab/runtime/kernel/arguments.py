@@ -135,8 +135,7 @@ class Parameter:
         message = (
             f"argument `{self.name}` of kernel `{self.kernel}` expects {_expected(self.type)}, not {actual}"
         )
-        note = f"{self.name}: {self.type}"
-        return LaunchError(Diagnostic(message, self.span, code, note=note, hint=hint))
+        return LaunchError(Diagnostic(message, self.span, code, note=f"{self.name}: {self.type}", hint=hint))
 
     # -------------------------------------------------------------------------------------- arrays
 

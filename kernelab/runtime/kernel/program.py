@@ -382,15 +382,13 @@ class Program:
     def to_widen(self, wide: Positions, groups: Sequence[Positions] = ()) -> frozenset[int]:
         """The changed arrays that differ between lanes, if those of `wide` do."""
         shared = [[self.flat.params[i] for i in group] for group in groups]
-        key = "to widen", wide, tuple(groups)
-        return self.once(key, lambda: batch.to_widen(self.flat, wide, shared))
+        return self.once(("to widen", wide, tuple(groups)), lambda: batch.to_widen(self.flat, wide, shared))
 
     def by_thread(self, wide: Positions) -> "Program":
         """The program in which each thread has its own copy of some arrays, along a new first axis."""
 
         def make() -> Program:
-            function = batch.by_thread(self.flat, wide)
-            return self._derived(function, lambda other: other.by_thread(wide))
+            return self._derived(batch.by_thread(self.flat, wide), lambda other: other.by_thread(wide))
 
         return self.once(("by thread", wide), make)
 

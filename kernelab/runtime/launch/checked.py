@@ -107,8 +107,7 @@ def _refuse_unwritten(run: MarkedRun, unset: dict[str, array]) -> None:
     for mark, name, index in sorted(_early_reads(run, unset)):
         visit, thread = run.visit(mark, "early")
         message = f"thread {thread} of `{run.name}` reads {name}{list(index)}, which nobody has written"
-        diagnostic = Diagnostic(message, visit.span, "unwritten", hint=_HINT)
-        diagnostics.setdefault((name, visit.span), diagnostic)
+        diagnostics.setdefault((name, visit.span), Diagnostic(message, visit.span, "unwritten", hint=_HINT))
     if diagnostics:
         raise KernelValueError(*diagnostics.values())
 

@@ -174,8 +174,7 @@ class ScopedStream:
         before = get_stream(stream.device)
         if self._sync_enter:
             stream.wait_stream(before)
-        streams = STREAMS.set(_streams_with(stream))
-        self._tokens.append((before, streams, DEFAULT.set(stream.device)))
+        self._tokens.append((before, STREAMS.set(_streams_with(stream)), DEFAULT.set(stream.device)))
         return stream
 
     def __exit__(self, *_: object) -> None:

@@ -185,8 +185,7 @@ def cast_function(elem: Value) -> UserFunction:
     """The function that casts each component to a type of elements."""
     components = ", ".join(f"S(x[{index}])" for index in component_indices(elem))
     value = "S(x)" if isinstance(elem, Scalar) else f"T({components})"
-    names = (("T", elem), ("S", scalar_of(elem)))
-    return function_of("cast", f"def cast(x):\n    return {value}", names)
+    return function_of("cast", f"def cast(x):\n    return {value}", (("T", elem), ("S", scalar_of(elem))))
 
 
 def component_indices(elem: Value) -> list[str]:
@@ -222,8 +221,7 @@ def _prepared(
         inputs = [copied_if_overlapping(a, out) for a in inputs]
     key = tuple(pattern(a, outs[0].shape) for a in inputs)
     try:
-        types = tuple(out.type for out in outs)
-        return _mapping(name, callee, callee.derivatives, key, types), inputs, outs
+        return _mapping(name, callee, callee.derivatives, key, tuple(out.type for out in outs)), inputs, outs
     except KernelTypeError as error:
         raise _other_results(error, callee, results, outs) from None
 

@@ -199,8 +199,7 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
 
     def fill_(self, value: Any) -> "indexedarray":
         """Set every picked element to `value`."""
-        filled = array(shape=self.shape, dtype=self.dtype, device=self.device)
-        return self.assign(filled.fill_(value))
+        return self.assign(array(shape=self.shape, dtype=self.dtype, device=self.device).fill_(value))
 
     def zero_(self) -> "indexedarray":
         """Set every picked element to zero."""
