@@ -476,9 +476,8 @@ def sweep(
 def _require_grid(f: Function, grid: Any, gradients: bool) -> None:
     """Raise KernelTypeError or KernelValueError for a grid that would be read as something else."""
     if not isinstance(grid, Mapping) or not grid or not all(np.ndim(values) == 1 for values in grid.values()):
-        message = "a grid is a dict from names to sequences of numbers"
         hint = 'write sweep(f, {"mass": [1.0, 2.0], "speed": np.linspace(0.0, 1.0, 5)})'
-        raise KernelTypeError.of(message, "grid", hint)
+        raise KernelTypeError.of("a grid is a dict from names to sequences of numbers", "grid", hint)
     columns = ["value", *(f"d_{name}" for name in grid if gradients)]
     twice = next((name for name in grid if name in columns), None)
     if twice is not None:

@@ -71,9 +71,8 @@ class Trace(Builtin):
 
     def _of_tape(self, tape: Tape, record: Any = None, thread: Any = 0, *given: Any, **named: Any) -> Any:
         if record is None:
-            message = "a tape is traced by one of its launches"
             hint = "write kl.trace(tape, 1, 0, loss=loss), of the first launch and its thread 0"
-            raise KernelTypeError.of(message, "call", hint)
+            raise KernelTypeError.of("a tape is traced by one of its launches", "call", hint)
         return trace_record(tape, record, thread, *given, **named)
 
 

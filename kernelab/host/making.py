@@ -80,9 +80,8 @@ def made_of(type: Vec | Mat, /, *components: Any) -> Any:
     joined = np.concatenate([component.ravel() for component in columns])
     size = math.prod(type.shape)
     if joined.size != size:
-        message = f"{type} takes 0, 1 or {size} components, not {joined.size}"
         hint = f"give {size} numbers, or one for all of them: {type}(0.0)"
-        raise KernelTypeError.of(message, "count", hint)
+        raise KernelTypeError.of(f"{type} takes 0, 1 or {size} components, not {joined.size}", "count", hint)
     return follow(value_of(type, joined.reshape(type.shape)), *components)
 
 

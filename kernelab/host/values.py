@@ -421,9 +421,8 @@ def _number(value: Any, type: Type) -> Any:
     value = untraced(value)
     array = widened(np.asarray(value))
     if array.dtype.kind not in ("iuf" if type.is_float else "iu"):
-        message = f"{value} cannot stand for {type}"
         hint = f"write int({value}) to cut it off" if array.dtype.kind == "f" else "give a number"
-        raise KernelTypeError.of(message, "value", hint)
+        raise KernelTypeError.of(f"{value} cannot stand for {type}", "value", hint)
     try:
         return as_components(value, type)
     except OverflowError:
@@ -468,9 +467,8 @@ def _hint(name: str, operands: Sequence[Any], types: Sequence[Type], known: Know
 def unknown(name: str, type: Type | None, other: object) -> KernelTypeError:
     """The other operand is not a value at all."""
     kind = "None" if other is None else f"a {type_name(other)}"
-    message = f"{SYMBOLS[name]} does not take {type} and {kind}"
     hint = f"make a value of it: kl.{type}(...)" if isinstance(other, list | tuple) else ""
-    return KernelTypeError.of(message, "overload", hint)
+    return KernelTypeError.of(f"{SYMBOLS[name]} does not take {type} and {kind}", "overload", hint)
 
 
 def ambiguous(name: str, type: Type | None) -> KernelTypeError:

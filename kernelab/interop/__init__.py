@@ -138,7 +138,6 @@ def results_of(returned: Any) -> tuple[array, ...]:
     arrays = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
     for one in arrays:
         if not isinstance(one, array):
-            message = f"the function returned {a_thing(one)}"
             hint = "return an array of kernelab, or a tuple of them; tensors and arrays of JAX are arguments"
-            raise KernelTypeError.of(message, "interop", hint)
+            raise KernelTypeError.of(f"the function returned {a_thing(one)}", "interop", hint)
     return arrays

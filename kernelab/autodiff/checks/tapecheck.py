@@ -204,9 +204,8 @@ def check_tape(
     that does not find the fault, every launch is checked alone.  With `run` each is, through it.
     """
     if not isinstance(tape, Tape):
-        message = f"gradcheck_tape takes a Tape, not {a_thing(tape)}"
         hint = "pass the tape that recorded: with kl.Tape() as tape: ..."
-        raise KernelTypeError.of(message, "gradcheck", hint)
+        raise KernelTypeError.of(f"gradcheck_tape takes a Tape, not {a_thing(tape)}", "gradcheck", hint)
     report = _checked(tape, tolerance, selection, choice, fast, run)
     if not report or choice != Choice():
         return report

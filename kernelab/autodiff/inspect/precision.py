@@ -111,9 +111,8 @@ def _of_tape(tape: Tape, loss: array | None, grads: Mapping[array, Any] | None) 
         try:
             run, reverse, _ = Line(records, "save").reversed_run(len(records), level)
         except NotReplayableError as reason:
-            message = f"the tape cannot run again: {reason}"
             hint = "ask for the precision of its kernels, one by one"
-            raise TapeError.of(message, "precision", hint) from None
+            raise TapeError.of(f"the tape cannot run again: {reason}", "precision", hint) from None
         for target, cotangent in seeds.items():
             bars.of(run.of(target)).host()[...] = values_of(cotangent)
         reverse.pull(level, bars)

@@ -73,9 +73,8 @@ def config_of(block_dim: int, max_blocks: int) -> LaunchConfig:
     if block_dim == BLOCK and not max_blocks:
         return DEFAULT_CONFIG
     if not _is_int(block_dim) or not 1 <= block_dim <= MOST_THREADS:
-        message = f"a block cannot have {block_dim!r} threads"
         hint = f"block_dim is an int from 1 to {MOST_THREADS}, {BLOCK} unless given"
-        raise LaunchError.of(message, "block_dim", hint)
+        raise LaunchError.of(f"a block cannot have {block_dim!r} threads", "block_dim", hint)
     if not _is_int(max_blocks):
         message = f"max_blocks cannot be {max_blocks!r}"
         raise LaunchError.of(message, "max_blocks", "pass an int; 0 sets no limit")

@@ -445,9 +445,8 @@ def lower_python(function: Callable[..., Any], namespace: Mapping[str, Any], lab
     if not isinstance(definition, ast.FunctionDef):
         raise no_text(name)
     if not returns_value(definition.body):
-        message = f"`{name}` returns nothing"
         hint = "return the value of one element"
-        raise KernelSyntaxError.of(message, "func", hint, Places(source).head(definition))
+        raise KernelSyntaxError.of(f"`{name}` returns nothing", "func", hint, Places(source).head(definition))
     # A default is evaluated when Python makes the function, not when kernelab lowers it.
     pairs = zip(definition.args.defaults, function.__defaults__ or (), strict=True)
     definition.args.defaults = [_fixed(default, value) for default, value in pairs]

@@ -361,9 +361,8 @@ class Views(Strided):
             raise KernelTypeError.of(message, "shape", "write x.transpose((1, 0))")
         order = tuple(reversed(range(self.ndim))) if axes is None else tuple(axes)
         if sorted(order) != list(range(self.ndim)):
-            message = f"{order} is not an order of the {self.ndim} axes"
             hint = f"write x.transpose({tuple(reversed(range(self.ndim)))}), or another order of these"
-            raise KernelValueError.of(message, "shape", hint)
+            raise KernelValueError.of(f"{order} is not an order of the {self.ndim} axes", "shape", hint)
         shape, strides = (tuple(values[i] for i in order) for values in (self.shape, self.strides))
         return self.over(self.allocation, self.offset, shape, strides, self.dtype)
 

@@ -384,9 +384,8 @@ def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
         raise KernelValueError.of(message, "shape", "extents are 0 or more")
     if max(extents) > LONGEST:
         count = f"{max(extents):,}: kernels count them as ints"
-        message = f"an axis has at most {LONGEST:,} elements, not {count}"
         hint = "spread them over two axes, such as shape (n // 1024, 1024)"
-        raise KernelValueError.of(message, "shape", hint)
+        raise KernelValueError.of(f"an axis has at most {LONGEST:,} elements, not {count}", "shape", hint)
     return extents
 
 
@@ -402,9 +401,8 @@ def strides_tuple(strides: Sequence[int], shape: tuple[int, ...]) -> tuple[int, 
     steps = tuple(strides) if isinstance(strides, Sequence) else (strides,)
     if len(steps) == len(shape) and all(isinstance(n, int | np.integer) and n >= 0 for n in steps):
         return tuple(int(n) for n in steps)
-    message = f"an array of shape {shape} cannot have the strides {steps}"
     hint = "give the bytes from one element to the next for each axis, 0 or more"
-    raise KernelValueError.of(message, "strides", hint)
+    raise KernelValueError.of(f"an array of shape {shape} cannot have the strides {steps}", "strides", hint)
 
 
 def checked_address(ptr: Any, nbytes: int) -> int:

@@ -55,9 +55,8 @@ class Options(TypedDict, total=False):
 def _require_known(options: Options) -> None:
     for name in options:
         if name not in Options.__annotations__:
-            message = f"arrays are not made with an option {name}"
             hint = near(name, _NAMED, f"there is {', '.join(_NAMED[:-1])} and {_NAMED[-1]}")
-            raise KernelTypeError.of(message, "option", hint)
+            raise KernelTypeError.of(f"arrays are not made with an option {name}", "option", hint)
 
 
 _NAMED = ("shape", "dtype", "device", "requires_grad", "strides")

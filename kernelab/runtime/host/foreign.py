@@ -59,9 +59,8 @@ def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, gra
 
 def _over_tensor(t: Any, elem: Value | None) -> array:
     if not all(hasattr(t, name) for name in ("detach", "is_leaf", "device")):
-        message = f"from_torch takes a tensor of PyTorch, not {described(t)}"
         hint = "make an array of it: kl.array(...), or kl.from_dlpack(...)"
-        raise KernelTypeError.of(message, "torch", hint)
+        raise KernelTypeError.of(f"from_torch takes a tensor of PyTorch, not {described(t)}", "torch", hint)
     if str(t.device).partition(":")[0] == "cuda":
         on_device = from_dlpack(t.detach(), elem)
         count_writes(on_device, t)
@@ -114,9 +113,8 @@ def _tensor(a: array, torch: Any) -> Any:
             return torch.from_numpy(a.view(uint16).numpy()).view(torch.bfloat16)
         return torch.from_numpy(a.numpy())
     except TypeError:
-        message = f"PyTorch has no tensors of {a.dtype}"
         hint = "pass the array of one field: x['field']" if _is_struct(a) else ""
-        raise KernelTypeError.of(message, "torch", hint) from None
+        raise KernelTypeError.of(f"PyTorch has no tensors of {a.dtype}", "torch", hint) from None
 
 
 def to_dlpack(a: array) -> Any:

@@ -85,9 +85,8 @@ class Word:
         return f"<kernelab word {self.name}>"
 
     def __call__(self, *_: Any, **__: Any) -> Any:
-        message = f"{self.name}() means something only inside a kernel"
         hint = "write it in a def of a %%kernel cell, or of a function decorated with @kl.kernel"
-        raise KernelTypeError.of(message, "host", hint)
+        raise KernelTypeError.of(f"{self.name}() means something only inside a kernel", "host", hint)
 
 
 class AdjointWord(Word):

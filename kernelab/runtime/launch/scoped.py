@@ -172,9 +172,8 @@ class Graph:
     def launch(self, stream: Stream | None = None) -> None:
         """Run the launches again, in a stream if one is given; what they change counts as written."""
         if RECORDER.get() is not None:
-            message = "a tape cannot see what the launches of a graph do"
             hint = "capture the tape's launches and tape.backward() together, and run the graph outside of it"
-            raise refusal(LaunchError, message, "capture", hint)
+            raise refusal(LaunchError, "a tape cannot see what the launches of a graph do", "capture", hint)
         space, capture = self._space, self._capture
         space.require_free("a graph is started")
         space.backend.pending.require_alive()
@@ -256,9 +255,8 @@ def capture_launch(graph: object, stream: Stream | None = None) -> None:
     graph, and while a tape records.
     """
     if not isinstance(graph, Graph):
-        message = f"capture_launch takes a graph, not {described(graph)}"
         hint = "with kl.ScopedCapture() as capture: ... makes one: capture.graph"
-        raise refusal(LaunchError, message, "capture", hint)
+        raise refusal(LaunchError, f"capture_launch takes a graph, not {described(graph)}", "capture", hint)
     graph.launch(stream)
 
 

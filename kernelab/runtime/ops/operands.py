@@ -216,9 +216,8 @@ def refuse_structs(arrays: Sequence[array]) -> None:
     for elements in arrays:
         elem: Any = elements.dtype
         if isinstance(elem, Struct):
-            message = f"there is no arithmetic of arrays of {elem}"
             hint = f"use the arrays of its fields: x['{elem.fields[0].name}'], or kl.map(func, x, ...)"
-            raise KernelTypeError.of(message, "struct", hint)
+            raise KernelTypeError.of(f"there is no arithmetic of arrays of {elem}", "struct", hint)
 
 
 def argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
