@@ -182,8 +182,7 @@ class Mistakes:
 
 def _kept(name: str, kernel: Kernel, failed: str) -> Diagnostic:
     message = f"`{name}` is still the kernel of {kernel.source.label}: the new one in {failed} has a mistake"
-    hint = f"fix {failed}, and run that again"
-    return Diagnostic(message, kernel.span, "stale", "warning", hint=hint)
+    return Diagnostic(message, kernel.span, "stale", "warning", hint=f"fix {failed}, and run that again")
 
 
 def _called_attribute(cell: Source, error: object, names: Mapping[str, Any]) -> Iterator[Diagnostic]:

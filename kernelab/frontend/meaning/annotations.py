@@ -417,9 +417,8 @@ def _base(name: str, span: Span | None) -> Diagnostic:
 
 
 def _method(name: str, method: str, span: Span | None) -> Diagnostic:
-    message = f"the struct {name} cannot have the method {method}"
     hint = f"write a function that takes the struct: def {method}(s: {name}, ...)"
-    return Diagnostic(message, span, "unsupported", hint=hint)
+    return Diagnostic(f"the struct {name} cannot have the method {method}", span, "unsupported", hint=hint)
 
 
 def _underscore(name: str, span: Span | None) -> Diagnostic:

@@ -141,8 +141,7 @@ class Instance:
         k = self._struct.index(name)
         if k is None:
             names = ", ".join(entry.name for entry in self._struct.fields)
-            message = f"{self._struct} has no field {name}"
-            raise NoField.of(message, "field", f"its fields are {names}")
+            raise NoField.of(f"{self._struct} has no field {name}", "field", f"its fields are {names}")
         return self._struct.fields[k]
 
     def __repr__(self) -> str:
