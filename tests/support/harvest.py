@@ -27,7 +27,7 @@ from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.program import flat
+from kernelab.runtime.kernel.program import Program
 
 VARIABLE = "KERNELAB_HARVEST"
 
@@ -73,11 +73,11 @@ def _programs(kernel: Kernel) -> Iterator[Function]:
         if not active or not kernel.has_backward:
             return
         reverse = vjp(kernel.laid_out, active)
-        yield flat(reverse.primal)
-        yield flat(reverse.adjoint)
-        yield flat(jvp(kernel.laid_out, active))
+        yield Program(reverse.primal).flat
+        yield Program(reverse.adjoint).flat
+        yield Program(jvp(kernel.laid_out, active)).flat
         inputs = [param.hint for param in reverse.adjoint.params if is_differentiable(param.type)]
-        yield flat(jvp(flat(reverse.adjoint), inputs))
+        yield Program(jvp(Program(reverse.adjoint).flat, inputs)).flat
     except KernelError:
         return
 
