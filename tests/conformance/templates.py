@@ -1,7 +1,8 @@
 """The messages that the frontend can give, read from its text: constant words, with gaps for what differs.
 
-A message stands first in `Diagnostic(...)` and its kin, written out or under a name of the same function, or
-in the table of constructs that a kernel cannot contain.  Must not know what the messages mean.
+A message stands first in `Diagnostic(...)`, `KernelTypeError.of(...)` and their kin, written out or under a
+name of the same function, or in the table of constructs that a kernel cannot contain.  Must not know what the
+messages mean.
 """
 
 import ast
@@ -42,13 +43,23 @@ def _of_file(file: Path) -> Iterator[Template]:
     inner = {part: scope for scope in scopes for part in ast.walk(scope)}
     for node in ast.walk(tree):
         match node:
-            case ast.Call(func=ast.Name(name) | ast.Attribute(attr=name)) if POSITION.get(name) is not None:
+            case ast.Call(func=function) if (name := _name(function)) in POSITION:
                 position = POSITION[name]
-                assert position is not None
                 if len(node.args) > position:
                     for text in _texts(node.args[position], inner.get(node)):
                         if text.replace("\0", "").strip():
                             yield Template(f"{file.name}:{node.lineno}", text)
+
+
+def _name(function: ast.expr) -> str:
+    """The name under which `POSITION` has a function."""
+    match function:
+        case ast.Attribute(value=ast.Name(error), attr="of") if error.endswith("Error"):
+            return "Diagnostic"
+        case ast.Name(name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""
 
 
 def _texts(node: ast.expr, scope: ast.FunctionDef | None) -> Iterator[str]:
