@@ -208,8 +208,9 @@ class KernelMagics(Magics):
         choices: dict[str, Any] = {"enable_backward": False} if options.no_backward else {}
         choices |= {"check": options.check} if options.check else {}
         compiled = compile_cell(self.shell, *running_cell(self.shell, line, cell), choices)
-        named = {name: one for name, one in compiled.definitions.items() if isinstance(one, Kernel)}
-        kernels = [kernel for kernel in named.values() if not kernel.is_generic]
+        every = ((name, one) for name, one in compiled.definitions.items() if isinstance(one, Kernel))
+        named = {name: kernel for name, kernel in every if not kernel.is_generic}
+        kernels = [*named.values()]
         tell(without_effect(options))
         if options.no_check:
             for kernel in [*kernels, *self.rules.kernels(sound(self.shell.user_ns))]:
@@ -217,7 +218,7 @@ class KernelMagics(Magics):
         if options.device is not None and get_device(options.device).is_cpu:
             for program in chain.from_iterable((kernel.program, *derived(kernel)) for kernel in kernels):
                 _ = program.entry
-        self.builds.add({name: kernel for name, kernel in named.items() if not kernel.is_generic})
+        self.builds.add(named)
         if not options.quiet and options.show:
             for kernel in kernels:
                 display(View(view(kernel, options.show)))

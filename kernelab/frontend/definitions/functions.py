@@ -72,7 +72,7 @@ class UserFunction(FunctionHints, Single, Displayed):
         self.constants: Constants = {}
         self.notes: list[Diagnostic] = []
         self.listener: Callable[[Sequence[Diagnostic]], None] | None = None
-        self.ruled: dict[UserFunction, Rules | None] = {}
+        self.callee_rules: dict[UserFunction, Rules | None] = {}
         """The functions that it calls, with the rules that they had when it was lowered."""
         self._instances: dict[Hashable, Instance | BrokenCall] = {}
         self._kernels: dict[Hashable, Any] = {}
@@ -201,11 +201,11 @@ class UserFunction(FunctionHints, Single, Displayed):
     @property
     def derivatives(self) -> tuple[Rules | None, ...]:
         """Its rules and those of the functions that it calls; kernels are compiled with these."""
-        return (self.rules, *self.ruled.values())
+        return (self.rules, *self.callee_rules.values())
 
     def _renew(self) -> None:
         """Lower it again where a function that it calls has got other rules since."""
-        if any(callee.rules is not rules for callee, rules in tuple(self.ruled.items())):
+        if any(callee.rules is not rules for callee, rules in tuple(self.callee_rules.items())):
             self.set_rules(self.rules)
 
     def _instance(self, bound: tuple[Bound, ...]) -> Instance:
@@ -239,7 +239,7 @@ class UserFunction(FunctionHints, Single, Displayed):
             return BrokenCall(tuple(errors))
         self.captured |= snapshot(frame.scope.captured)
         self.constants |= frame.scope.constants
-        self.ruled |= frame.scope.ruled
+        self.callee_rules |= frame.scope.callee_rules
         note_lost_change(frame, self.template, params)
         self.note(frame.notes)
         return _instance(frame, params, self.name, self.span)
@@ -277,7 +277,7 @@ class UserFunction(FunctionHints, Single, Displayed):
         self.rules = rules
         self._instances.clear()
         self._kernels.clear()
-        self.ruled.clear()
+        self.callee_rules.clear()
 
     def _result_type(self) -> AnyType | None:
         returns = self.template.node.returns
@@ -331,7 +331,7 @@ def lower_rule(template: Template, params: Mapping[str, Meaning], callee: UserFu
         raise BrokenCall(tuple(frame.diagnostics))
     callee.captured |= frame.scope.captured
     callee.constants |= frame.scope.constants
-    callee.ruled |= frame.scope.ruled
+    callee.callee_rules |= frame.scope.callee_rules
     callee.note(frame.notes)
     return _instance(frame, params, template.name, template.span).function
 

@@ -114,7 +114,7 @@ def entered(
         ) from None
     frame.scope.constants |= function.constants
     frame.scope.captured |= function.captured
-    frame.scope.ruled |= {function: function.rules, **function.ruled}
+    frame.scope.callee_rules |= {function: function.rules, **function.callee_rules}
     array_views.refuse_changes(frame, function.name, instance.function, atoms, node)
     return Entered(instance, pairs, atoms)
 

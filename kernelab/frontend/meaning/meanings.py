@@ -353,7 +353,7 @@ class Callee(Protocol):
     captured: dict[str, Any]
     constants: dict[tuple[int, str], Any]
     rules: Any
-    ruled: dict[Any, Any]
+    callee_rules: dict[Any, Any]
     ref_parameters: RefParameters | None
     is_native: bool
 

@@ -147,7 +147,7 @@ class Scope:
 
     `namespace` holds what the cell names of the notebook, as it was when the cell ran: a function that is
     lowered for new types later still sees that.  `around` is the notebook itself, for suggestions.
-    `ruled` are the functions that are called, with their custom derivatives.
+    `callee_rules` are the functions that are called, with their custom derivatives.
     """
 
     cell: dict[str, Meaning]
@@ -156,7 +156,7 @@ class Scope:
     around: Mapping[str, Any] = field(default_factory=dict)
     captured: dict[str, Any] = field(default_factory=dict)
     constants: Constants = field(default_factory=dict)
-    ruled: dict[Any, Any] = field(default_factory=dict)
+    callee_rules: dict[Any, Any] = field(default_factory=dict)
 
     def within(self) -> "Scope":
         """The same names, with a list of captured values of its own."""
