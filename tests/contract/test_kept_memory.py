@@ -170,6 +170,22 @@ def test_what_a_tape_keeps_of_overwritten_arrays_is_bounded(config: Any) -> None
     overwritten(6)
 
 
+def test_what_launches_in_place_keep_counts_together(config: Any) -> None:
+    kernel = kl.compile(TEXT)["steps"]
+    config.kept_memory = 8 * THREADS * 50
+    a = kl.array(np.full(THREADS, 0.5), dtype=kl.float64, requires_grad=True)
+    with kl.Tape() as tape:
+        for _ in range(5):
+            kl.launch(kernel, THREADS, [a, 10])
+        with pytest.raises(
+            KernelMemoryError, match=r"the tape keeps 1,200 bytes already(?s:.*)hint: run .* kl.checkpoint"
+        ):
+            kl.launch(kernel, THREADS, [a, 10])
+    tape.reset()
+    with tape:
+        kl.launch(kernel, THREADS, [a, 50])
+
+
 def test_half_of_the_free_memory_may_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dispatch.free_memory() or not Path("/proc/meminfo").exists()
     for free, room in ((None, None), (1 << 30, 1 << 29), (10, dispatch.LEAST)):

@@ -114,6 +114,12 @@ class SavedWhole(Copied):
         return Reader(record.alone(), self.region, record.outline.reached, record.place, self.record)
 
 
+RUN_AGAIN = (
+    "run stretches of the loop in kl.checkpoint(...), which keeps what enters them "
+    "and runs them again, or allow more: kl.config.kept_memory = ..."
+)
+"""What to do where a tape may keep no more."""
+
 Overwrite = WatchedOverwrite | SavedWhole
 
 LISTENERS: list[Callable[[Overwrite], None]] = []
@@ -131,14 +137,20 @@ class Guard:
 
     policy: Policy
     saved_bytes: int = 0
+    residual_bytes: int = 0
     swept: bool = False
     overwrites: list[Overwrite] = field(default_factory=list)
     writer: Place | None = None
     heard: bool = True
 
+    @property
+    def held(self) -> int:
+        """The bytes of what it has saved and of the residuals of its launches."""
+        return self.saved_bytes + self.residual_bytes
+
     def clear(self) -> None:
         """Forget what was saved and overwritten."""
-        self.saved_bytes = 0
+        self.saved_bytes = self.residual_bytes = 0
         self.swept = False
         self.overwrites.clear()
 
@@ -186,7 +198,7 @@ class Watch(Snapshot):
             self.release()
             warn(self._overwritten())
         else:
-            size, kept = itemsize(needed.dtype), self.guard.saved_bytes
+            size, kept = itemsize(needed.dtype), self.guard.held
             if not (may_keep(self._left * size, kept) or may_keep(target.size * size, kept)):
                 raise KernelMemoryError(self._too_much())
             saved = self.keep(target, needed)
@@ -228,11 +240,10 @@ class Watch(Snapshot):
     def _too_much(self) -> Diagnostic:
         told = self._told(
             f"{self._name()} is overwritten here, and there is no room to keep its old values: "
-            f"the tape keeps {self.guard.saved_bytes:,} bytes already",
+            f"the tape keeps {self.guard.held:,} bytes already",
             caller(),
             "",
-            "run stretches of the loop in kl.checkpoint(...), which keeps what enters them "
-            "and runs them again, or allow more: kl.config.kept_memory = ...",
+            RUN_AGAIN,
         )
         return replace(told, code="out-of-memory")
 

@@ -1,6 +1,7 @@
 """The recorder of a tape: runs launches so that their adjoints can follow, and makes their records."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -8,6 +9,7 @@ from weakref import WeakKeyDictionary, ref
 from kernelab.autodiff.records import records
 from kernelab.autodiff.records.hazards import (
     RESULT,
+    RUN_AGAIN,
     Guard,
     Marked,
     Reader,
@@ -22,7 +24,7 @@ from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCall
 from kernelab.autodiff.records.provenance import Provenance
 from kernelab.autodiff.records.records import LaunchRecord, Outline, Record, Scope, not_kept, outline_of
 from kernelab.autodiff.records.snapshots import SMALL, Snapshot, encloses
-from kernelab.errors import TapeError
+from kernelab.errors import KernelMemoryError, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.access.access_regions import Region
@@ -133,7 +135,7 @@ class Recording(Witness, Recorder):
             return False
         low, high = elements.extent
         nbytes = high - low
-        is_small = 0 < nbytes <= SMALL and may_keep(nbytes, guard.saved_bytes)
+        is_small = 0 < nbytes <= SMALL and may_keep(nbytes, guard.held)
         if not (is_small and elements.is_contiguous):
             return False
         if not box_and_whole(region, record.grid.extents, arguments)[1]:
@@ -221,7 +223,7 @@ class Recording(Witness, Recorder):
                 call.build(pullback)  # a time is that of the launch alone
                 began = perf_counter_ns()
             if pullback.__class__ is Pullback and pullback.residuals:
-                residuals = call.augmented(pullback)
+                residuals = self._augmented(call, pullback)
             else:
                 call.primal()
         except BaseException:  # also an interrupt: part of the threads may have run
@@ -230,6 +232,20 @@ class Recording(Witness, Recorder):
         if self.times is not None:
             self.times[1 + len(self.records)] = perf_counter_ns() - began
         self._record(call, outline, residuals, memories, place)
+
+    def _augmented(self, call: LaunchRecord, pullback: Pullback) -> tuple[array, ...]:
+        """Run a launch keeping its residuals, within the memory that the tape may hold."""
+        guard = self.guard
+        try:
+            residuals = call.augmented(pullback, guard.held)
+        except KernelMemoryError as error:
+            if not guard.held:
+                raise
+            (found,) = error.diagnostics
+            message = f"{found.message}; the tape keeps {guard.held:,} bytes already"
+            raise KernelMemoryError(replace(found, message=message, hint=RUN_AGAIN)) from None
+        guard.residual_bytes += sum([values.allocation.nbytes for values in residuals[::2]])
+        return residuals
 
     def _will_write(self, call: LaunchRecord, positions: tuple[int, ...]) -> None:
         """Announce what a launch overwrites, without notices about memory that only this tape follows."""

@@ -270,16 +270,17 @@ LEAST = 1 << 20
 """What a launch may keep however little is free: so little is not what memory runs out of."""
 
 
-def run_within_budget(usual: Entry, frugal: Callable[[], Entry], args: Args) -> bool:
+def run_within_budget(usual: Entry, frugal: Callable[[], Entry], args: Args, kept: int) -> bool:
     """Run a program, and another of the same function where it saves too much; whether it did.
 
-    Raises KernelMemoryError where it keeps more than a launch may.
+    Raises KernelMemoryError where it keeps more than may be kept besides the bytes `kept` already.
     """
-    saves, room = usual.info.layout.arena is not None, room_to_keep()
+    saves, left = usual.info.layout.arena is not None, room_to_keep(kept)
+    room = 0 if left is None else max(left, 1)  # 0 would be any number
     try:
-        usual(args, settings().loop_memory if saves else 0, room=room or 0)
+        usual(args, settings().loop_memory if saves else 0, room=room)
     except StorageFull as full:
-        frugal()(args, room=room or 0, left=full.left)
+        frugal()(args, room=room, left=full.left)
         return True
     return False
 

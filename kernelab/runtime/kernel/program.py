@@ -243,14 +243,15 @@ class Program:
         """The entry for these arguments, which may share memory."""
         return self.aliased_entry if self.totals and self.shares(arguments) else self.entry
 
-    def run(self, args: Args, shares: bool = False) -> None:
+    def run(self, args: Args, shares: bool = False, kept: int = 0) -> None:
         """Run the entry within the memory that it may keep, or, with `shares`, that for shared memory.
 
-        `spilled` counts the runs that went on with checkpoints.  Raises KernelMemoryError.
+        Its caller holds the bytes `kept` already.  `spilled` counts the runs that went on with checkpoints.
+        Raises KernelMemoryError.
         """
         usual = self.aliased_entry if shares else self.entry
         if self.keeps:
-            self.spilled += run_within_budget(usual, lambda: self._frugal_entry(shares), args)
+            self.spilled += run_within_budget(usual, lambda: self._frugal_entry(shares), args, kept)
         else:
             usual(args)
 

@@ -138,14 +138,18 @@ class Call:
         with configured(self.config):
             entry(b"".join(self.parts))
 
-    def augmented(self, pullback: Pullback) -> tuple[array, ...]:
-        """Run the kernel keeping its residuals: each one's values and where each thread's begin."""
+    def augmented(self, pullback: Pullback, held: int) -> tuple[array, ...]:
+        """Run the kernel keeping its residuals: each one's values and where each thread's begin.
+
+        Raises KernelMemoryError if they take more than may be kept besides the bytes `held` already.
+        """
         if not pullback.residuals:
             self.primal()
             return ()
         kept = [Residual(type, self.grid.threads, self.space) for type in pullback.residuals]
         with configured(self.config):
-            pullback.primal.run(b"".join([*self.parts, *(residual.packed for residual in kept)]))
+            parts = [*self.parts, *(residual.packed for residual in kept)]
+            pullback.primal.run(b"".join(parts), kept=held)
         return tuple(part for residual in kept for part in residual.arrays())
 
     def parts_with(self, replaced: Mapping[int, Slots]) -> tuple[bytes, ...]:
