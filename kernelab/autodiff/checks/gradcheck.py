@@ -323,12 +323,13 @@ def _entry_by_entry(
 ) -> list[PairResult]:
     """Compare the entries, with a verdict for each pair that fails, but for outputs that are raced."""
     if limit.eps is None:
-        for k, pair in enumerate(asked.pairs):
-            off = limit.excess(pair) > 1.0
-            if pair.output.key in raced or not off.any():
-                continue
+        judged = [k for k, pair in enumerate(asked.pairs) if pair.output.key not in raced]
+        excess = {k: limit.excess(asked.pairs[k]) > 1.0 for k in judged}
+        excess = {k: off for k, off in excess.items() if off.any()}
+        terms = asked.terms(list(excess)) if excess else []
+        for (k, off), sizes in zip(excess.items(), terms, strict=True):
             # The function may bend sharply there: take differences again, with smaller steps.
-            settle(pair, off, asked.looks(k, off), asked.terms[k])
+            settle(asked.pairs[k], off, asked.looks(k, off), sizes)
     results = [_compare(pair, limit) for pair in asked.pairs]
     pairs = zip(asked.pairs, results, strict=True)
     if not all(result.passed or pair.output.key in raced for pair, result in pairs):
@@ -398,7 +399,7 @@ def _judged(
     subject: Subject, asked: Witnesses, results: Sequence[PairResult], limit: Tolerance
 ) -> list[PairResult]:
     """The results with a verdict for those that failed."""
-    again, tangents = asked.adjoints(BASE), cache(asked.tangents)
+    again, tangents = asked.adjoints(BASE, range(len(asked.pairs))), cache(asked.tangents)
     judged = []
     for k, (pair, result) in enumerate(zip(asked.pairs, results, strict=True)):
         if not result.passed:

@@ -39,8 +39,7 @@ from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.autodiff.transforms.transforms import unit_vectors
-from kernelab.data_classes import dataclass
-from kernelab.data_classes.turns import cached_property
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import GradientError, KernelError, KernelValueError
 from kernelab.runtime.context.recorder import refusal
 
@@ -152,27 +151,25 @@ class Witnesses(ABC):
         pair.bend = np.where(off, closer, bend)
         return int(np.argmax(np.where(off, np.abs(bend), 0.0))) if off.any() else None
 
-    @cached_property
-    def terms(self) -> list[Floats]:
-        """The size of the terms that each entry of the adjoint of each pair is a sum of.
+    def terms(self, wanted: Sequence[int]) -> list[Floats]:
+        """The size of the terms that each entry of the adjoint of some pairs is a sum of.
 
         All intermediate values are changed in their last digits, by more and by less: an entry that moves by
         more and by less is a sum of large terms, one that moves by the same is at a jump.
         """
-        exact = self.adjoints(Wide(BASE))
-        draws = [[self._moved(exact, noise, seed) for noise in NOISES] for seed in range(DRAWS)]
+        draws = [[self._moved(wanted, noise, seed) for noise in NOISES] for seed in range(DRAWS)]
         by_pair = zip(*(map(np.minimum, *both) for both in draws), strict=True)
         return [np.max(sizes, axis=0) for sizes in by_pair]
 
-    def _moved(self, exact: Sequence[Floats], noise: float, seed: int) -> list[Floats]:
-        """By how much the entries of each pair move under noise, relative to it."""
+    def _moved(self, wanted: Sequence[int], noise: float, seed: int) -> list[Floats]:
+        """By how much the entries of some pairs move under noise, relative to it."""
         with np.errstate(invalid="ignore", over="ignore"):
-            pairs = zip(self.adjoints(Noisy(noise, seed)), exact, strict=True)
-            return [np.abs(moved - values) / noise for moved, values in pairs]
+            pairs = zip(self.adjoints(Noisy(noise, seed), wanted), wanted, strict=True)
+            return [np.abs(moved - self.pairs[k].exact) / noise for moved, k in pairs]
 
     @abstractmethod
-    def adjoints(self, base: Level) -> list[Floats]:
-        """The adjoint's entries over a level, which says in which precision."""
+    def adjoints(self, base: Level, wanted: Sequence[int]) -> list[Floats]:
+        """The adjoint's entries of some pairs over a level, which says in which precision."""
 
     @abstractmethod
     def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
@@ -231,10 +228,11 @@ class Whole(Witnesses):
         wanted = np.flatnonzero(off.any(axis=0)).tolist()
         return differences(subject, selection, None, scale, {i: wanted}, quotient)[self.keys[k]].numpy()
 
-    def adjoints(self, base: Level) -> list[Floats]:
+    def adjoints(self, base: Level, wanted: Sequence[int]) -> list[Floats]:
         subject, selection = self.arguments
-        jacobians = Trace(subject, base).jacobians(selection)
-        return [jacobians[key].numpy() for key in self.keys]
+        mask = [(self.pairs[k].input.key, self.pairs[k].output.key) for k in wanted]
+        jacobians = Trace(subject, base).jacobians(replace(selection, mask=mask))
+        return [jacobians[self.keys[k]].numpy() for k in wanted]
 
     def by_tangents(self) -> list[Floats]:
         jacobians = columns(*self.arguments)
@@ -255,6 +253,10 @@ def _require_room(subject: Subject, targets: Sequence[Variable]) -> None:
             raise refusal(GradientError, message, "gradcheck", hint)
 
 
+Entries = tuple[int, int, Numbers, Numbers]
+"""Input and output, by their positions, and the rows and columns that are looked at."""
+
+
 class Suspected(Witnesses):
     """Entries of some columns of each input, in the rows where the adjoint is farthest from differences."""
 
@@ -266,7 +268,7 @@ class Suspected(Witnesses):
         slopes = {
             i: differences_of_columns(subject, i, some, eps, 1.0, SIDED)[1] for i, some in suspects.items()
         }
-        self.asked: list[tuple[int, int, Numbers, Numbers]] = []
+        self.asked: list[Entries] = []
         numeric: list[Any] = []
         for i, j in selection.pairs(subject.sources, exact.targets):
             some, count = suspects.get(i, _NO_NUMBERS), selection.rows(exact.targets[j])
@@ -280,22 +282,23 @@ class Suspected(Witnesses):
             rows = np.unique(np.concatenate([_NO_NUMBERS, *found]))
             self.asked.append((i, j, rows, some))
             numeric.append(slopes[i][j][:, rows].T.ravel() if len(rows) else np.zeros(0, np.complex128))
-        entries = zip(self.asked, self._adjoints(own), self._adjoints(exact), numeric, strict=True)
+        adjoints = (self._adjoints(trace, self.asked) for trace in (own, exact))
+        entries = zip(self.asked, *adjoints, numeric, strict=True)
         self.pairs = []
         for (i, j, rows, some), adjoint, values, slope in entries:
             source, target = subject.sources[i], exact.targets[j]
             places = np.repeat(rows, len(some)), np.tile(some, len(rows))
             self.pairs.append(Pair(source, target, adjoint, values, own.epsilon, slope, places, is_part=True))
 
-    def _adjoints(self, trace: Trace) -> list[Floats]:
+    def _adjoints(self, trace: Trace, asked: Sequence[Entries]) -> list[Floats]:
         entries = []
-        for i, j, rows, some in self.asked:
+        for i, j, rows, some in asked:
             seeds = unit_vectors(rows, trace.targets[j].count, dtype_of(trace.targets[j]))
             entries.append(trace.products(j, seeds, [i])[0][:, some].ravel() if len(rows) else np.zeros(0))
         return entries
 
-    def adjoints(self, base: Level) -> list[Floats]:
-        return self._adjoints(Trace(self.subject, base))
+    def adjoints(self, base: Level, wanted: Sequence[int]) -> list[Floats]:
+        return self._adjoints(Trace(self.subject, base), [self.asked[k] for k in wanted])
 
     def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
         i, j, rows, some = self.asked[k]
@@ -324,7 +327,7 @@ class _Compressed(Witnesses):
         epsilon = problem.trace.epsilon
         own = exact = [by_rows(problem, i, j, part).data for (i, j), part in self.chosen]
         if epsilon > DOUBLE:
-            exact = self.adjoints(Wide(BASE))
+            exact = self.adjoints(Wide(BASE), range(len(parts)))
         self.pairs = []
         for ((i, j), part), adjoint, values, slope in zip(self.chosen, own, exact, numeric, strict=True):
             source, target = problem.subject.sources[i], problem.targets[j]
@@ -336,10 +339,10 @@ class _Compressed(Witnesses):
         places, problem = (part.pattern.rows, part.pattern.columns), self.problem
         return differences_by_color(problem.subject, i, j, part.columns, places, eps, scale, quotient)
 
-    def adjoints(self, base: Level) -> list[Floats]:
+    def adjoints(self, base: Level, wanted: Sequence[int]) -> list[Floats]:
         trace = Trace(self.problem.subject, base)
         entries = []
-        for (i, j), part in self.chosen:
+        for (i, j), part in [self.chosen[k] for k in wanted]:
             reading = part.reading("rows", dtype_of(trace.targets[j]))
             entries += [reading.read(values) for values in trace.products(j, reading.seeds, [i])]
         return entries
