@@ -54,7 +54,7 @@ def _of_file(file: Path) -> Iterator[Template]:
 def _name(function: ast.expr) -> str:
     """The name under which `POSITION` has a function."""
     match function:
-        case ast.Attribute(value=ast.Name(error), attr="of") if error.endswith("Error"):
+        case ast.Attribute(value=ast.Name(error), attr="of") if error.endswith(("Error", "Mistake")):
             return "Diagnostic"
         case ast.Name(name) | ast.Attribute(attr=name):
             return name

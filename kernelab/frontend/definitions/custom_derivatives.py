@@ -383,9 +383,7 @@ def _resolved(node: ast.FunctionDef, scope: Scope, places: Places) -> tuple[Rule
     name = word(call)
     if not isinstance(call, ast.Call) or len(call.args) != 1 or len(node.decorator_list) > 1:
         hint = f"write @{name}(f) alone above the def"
-        raise Mistake(
-            Diagnostic(f"{name} takes the function that it is for", places(call), "name", hint=hint)
-        )
+        raise Mistake.of(f"{name} takes the function that it is for", "name", hint, places(call))
     target = _target(call.args[0], scope, places)
     return rule_of(node, scope, places, _checked(call, places)), target
 
@@ -395,12 +393,12 @@ def _target(node: ast.expr, scope: Scope, places: Places) -> UserFunction:
         case FunctionRef(UserFunction() as function):
             return function
         case Poison(unknown=True):
-            raise Mistake(Diagnostic("", places(node), NOT_RUN))
+            raise Mistake.of("", NOT_RUN, span=places(node))
         case meaning:
             what = "something else" if meaning is None or meaning == Poison() else describe(meaning)
             message = f"{places.text(node)} is {what}, not a function for kernels"
             hint = "custom derivatives belong to a def with @func that kernels call"
-            raise Mistake(Diagnostic(message, places(node), "type", hint=hint))
+            raise Mistake.of(message, "type", hint, places(node))
 
 
 def _meaning(node: ast.expr, scope: Scope, places: Places) -> Meaning | None:
@@ -409,7 +407,7 @@ def _meaning(node: ast.expr, scope: Scope, places: Places) -> Meaning | None:
             return scope.lookup(node.id)
         except Unknown as unknown:
             hint = unknown.hint or "define it in this cell, or run its cell first"
-            raise Mistake(Diagnostic(unknown.message, places(node), "name", hint=hint)) from None
+            raise Mistake.of(unknown.message, "name", hint, places(node)) from None
     return meaning_of(places.text(node), evaluated(node, places, {**scope.namespace, **scope.assigned}))
 
 
@@ -422,7 +420,7 @@ def _checked(call: ast.Call, places: Places) -> bool:
             case _:
                 message = f"{word(call)} has no option {ast.unparse(option)}"
                 hint = f"{word(call)} takes check=True or check=False"
-                raise Mistake(Diagnostic(message, places(option), "value", hint=hint))
+                raise Mistake.of(message, "value", hint, places(option))
     return checked
 
 

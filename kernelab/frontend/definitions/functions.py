@@ -165,9 +165,7 @@ class UserFunction(FunctionHints, Single, Displayed):
         value = default_of(self.template, node)
         meaning = meaning_of(places.text(node), value)
         if not isinstance(meaning, Weak | Typed | FunctionRef | BuiltinRef):
-            raise Mistake(
-                Diagnostic("a default has to be a number", places(node), "value", hint="give it at the call")
-            )
+            raise Mistake.of("a default has to be a number", "value", "give it at the call", places(node))
         return meaning
 
     def check(self) -> tuple[Diagnostic, ...]:

@@ -38,14 +38,7 @@ from kernelab.frontend.meaning.name_lookup import Constant
 from kernelab.frontend.meaning.promote import default_scalar
 from kernelab.frontend.meaning.syntax_trees import nodes
 from kernelab.lang.build import Builder, constant, integer, type_of
-from kernelab.lang.ir import (
-    Atom,
-    Block,
-    Call,
-    Function,
-    Var,
-    blocks,
-)
+from kernelab.lang.ir import Atom, Block, Call, Function, Var, blocks
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import Array, Mat, Scalar, Vec, scalar_of
 from kernelab.lang.verify import verify
@@ -211,25 +204,16 @@ def _number(template: Template, node: ast.expr) -> Any:
     numbers = value if isinstance(value, tuple) else (value,)
     if all(isinstance(number, bool | int | float | np.generic) for number in numbers):
         return value
-    raise Mistake(
-        Diagnostic(
-            "a default has to be a number", template.places(node), "value", hint="give it at the launch"
-        )
-    )
+    place = template.places(node)
+    raise Mistake.of("a default has to be a number", "value", "give it at the launch", place)
 
 
 def _kernel_type(template: Template, argument: ast.arg) -> AnyType:
     if argument.annotation is not None:
         return template.type(argument.annotation)
-    proposal = f"{argument.arg}: {_likely_type(template.node, argument.arg)}"
-    raise Mistake(
-        Diagnostic(
-            f"the argument {argument.arg} of the kernel {template.name} has no type",
-            template.places(argument),
-            "annotation",
-            hint=f"write «{proposal}»",
-        )
-    )
+    message = f"the argument {argument.arg} of the kernel {template.name} has no type"
+    hint = f"write «{argument.arg}: {_likely_type(template.node, argument.arg)}»"
+    raise Mistake.of(message, "annotation", hint, template.places(argument))
 
 
 def _likely_type(node: ast.FunctionDef, name: str) -> str:

@@ -13,7 +13,6 @@ from functools import partial
 import numpy as np
 
 from kernelab.data_classes import dataclass, replace
-from kernelab.errors import Diagnostic
 from kernelab.errors import counted as numbered
 from kernelab.frontend.expressions import places, struct_values
 from kernelab.frontend.expressions.control import LoopHead, branch, loop, truth
@@ -282,7 +281,7 @@ def _items(frame: Frame, node: ast.expr, stmt: ast.For) -> Items:
     if items is None:
         hint = unsupported.refusal_of("iteration").hint
         message = f"a loop goes over range(...), arrays, vectors and tuples, not {describe(value)}"
-        raise Mistake(Diagnostic(message, frame.places.first_line(stmt), "unsupported", hint=hint))
+        raise Mistake.of(message, "unsupported", hint, frame.places.first_line(stmt))
     return items
 
 

@@ -143,7 +143,7 @@ class NativeFunction(UserFunction):
 
     def _mistake(self, message: str, hint: str, node: ast.stmt | ast.expr | None = None) -> Mistake:
         span = self.span if node is None else self.template.places(node)
-        return Mistake(Diagnostic(message, span, "native", hint=hint))
+        return Mistake.of(message, "native", hint, span)
 
     def _result(self) -> Value | None:
         returns = self.template.node.returns
@@ -170,7 +170,7 @@ class NativeFunction(UserFunction):
             if not isinstance(type, Value | Array) or _scalar(type) in HALVES:
                 message = f"native C++ cannot take {parameter.name}: {type}"
                 hint = "pass numbers, vectors, matrices and arrays of them, not of 16 bits"
-                raise Mistake(Diagnostic(message, parameter.span, "native", hint=hint))
+                raise Mistake.of(message, "native", hint, parameter.span)
             params[parameter.name] = type
         return params
 

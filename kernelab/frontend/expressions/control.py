@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
 
 from kernelab.data_classes import dataclass, field
-from kernelab.errors import Diagnostic, Span
+from kernelab.errors import Span
 from kernelab.frontend.expressions.joins import (
     BREAK,
     CONTINUE,
@@ -215,7 +215,7 @@ def loop(
         set_at = frame.set_at
     if head is None and stop == FALSE:
         hint = "change in it what its condition hangs on, or leave it with break or return"
-        raise Mistake(Diagnostic("this loop never ends", frame.places.first_line(node), "value", hint=hint))
+        raise Mistake.of("this loop never ends", "value", hint, frame.places.first_line(node))
     if head is None and stop != TRUE and not _may_differ(stop, block.stmts, carries.vars, carries.yields):
         message = "this loop never ends: nothing in it changes its condition"
         block.stmts.append(Assert(stop, "assertion", message, frame.places.first_line(node)))
@@ -352,10 +352,10 @@ def _refuse_after_loop(value: Meaning, name: str, own_arrays: Collection[Var]) -
         case StructArrayRef(indices=(index, *_)):
             message = f"{name} is a row of {value.name} that a loop takes: it cannot be used after the loop"
             span = index.span if isinstance(index, Var) else None
-            raise Mistake(Diagnostic(message, span, "type", hint="take the row again where it is used"))
+            raise Mistake.of(message, "type", "take the row again where it is used", span)
         case ArrayRef() if value.var in own_arrays:
             message = f"the local array {name} is made inside of a loop and used after it"
-            raise Mistake(Diagnostic(message, value.var.span, "type", hint="make it before the loop"))
+            raise Mistake.of(message, "type", "make it before the loop", value.var.span)
 
 
 def _outside(meaning: Meaning, outs: Mapping[Atom, Var]) -> Meaning:

@@ -163,7 +163,7 @@ def _operator(
 
 def _unary(frame: Frame, node: ast.UnaryOp) -> Meaning:
     if isinstance(node.op, ast.Not):
-        return _boolean(_not(frame, condition(frame, node.operand)))
+        return _boolean(frame.builder.apply("not", condition(frame, node.operand)))
     value = frame.value(node.operand)
     name = OPERATIONS[type(node.op)]
     overloaded = _operator(frame, name, [value], [node.operand], node)
@@ -178,10 +178,6 @@ def _unary(frame: Frame, node: ast.UnaryOp) -> Meaning:
 
 def _boolean(atom: Atom) -> Weak | Typed:
     return Weak(bool(atom.value)) if isinstance(atom, Const) else Typed(atom)
-
-
-def _not(frame: Frame, atom: Atom) -> Atom:
-    return frame.builder.apply("not", atom)
 
 
 def condition(frame: Frame, node: ast.expr) -> Atom:
@@ -287,28 +283,17 @@ def _comparison(frame: Frame, node: ast.Compare) -> Atom:
     left_node, left = node.left, number(frame, node.left)
 
     def link(left: Weak | Typed, rest: int, left_node: ast.expr) -> Atom:
-        right_node = node.comparators[rest]
+        right_node, operator = node.comparators[rest], type(node.ops[rest])
         right = number(frame, right_node)
-        here = _compared(frame, node.ops[rest], left, right, node, (left_node, right_node))
+        if operator not in OPERATIONS:
+            raise Poisoned
+        result = operate(frame, OPERATIONS[operator], [left, right], node, (left_node, right_node))
+        here = materialise(frame, result, node)
         if rest + 1 == len(node.ops):
             return here
         return _shortcut(frame, True, here, lambda: link(right, rest + 1, right_node), node)
 
     return link(left, 0, left_node)
-
-
-def _compared(
-    frame: Frame,
-    operator: ast.cmpop,
-    left: Weak | Typed,
-    right: Weak | Typed,
-    node: ast.Compare,
-    parts: tuple[ast.expr, ast.expr],
-) -> Atom:
-    if type(operator) not in OPERATIONS:
-        raise Poisoned
-    result = operate(frame, OPERATIONS[type(operator)], [left, right], node, parts)
-    return materialise(frame, result, node)
 
 
 def _membership(frame: Frame, node: ast.Compare) -> Atom:
@@ -323,7 +308,7 @@ def _membership(frame: Frame, node: ast.Compare) -> Atom:
     for item, part in items:
         equal = operate(frame, "eq", [left, as_number(frame, item, part)], node, (node.left, part))
         result = frame.builder.apply("or", result, materialise(frame, equal, node))
-    return _not(frame, result) if isinstance(node.ops[0], ast.NotIn) else result
+    return frame.builder.apply("not", result) if isinstance(node.ops[0], ast.NotIn) else result
 
 
 def _items_searched(frame: Frame, searched: ast.expr, node: ast.Compare) -> Sequence[Meaning]:

@@ -137,7 +137,7 @@ def _parsed(places: Places, node: ast.Constant, text: str) -> ast.expr:
 def _mistake(
     places: Places, node: ast.expr, message: str, hint: str = "", code: str = "annotation"
 ) -> Mistake:
-    return Mistake(Diagnostic(message, places(node), code, hint=hint))
+    return Mistake.of(message, code, hint, places(node))
 
 
 def _meaning(scope: Scope, places: Places, node: ast.expr) -> Meaning:
@@ -370,7 +370,7 @@ def lower_class(
             if name.startswith("_"):
                 raise Mistake(_underscore(name, places(stmt)))
             if name in fields:
-                raise Mistake(Diagnostic(f"{node.name} has two fields {name}", places(stmt), "name"))
+                raise Mistake.of(f"{node.name} has two fields {name}", "name", span=places(stmt))
             if _names(stmt.annotation, node.name):
                 raise Mistake(_recursive(node.name, places(stmt.annotation)))
             type = annotation(scope, places, stmt.annotation)
@@ -445,13 +445,12 @@ def _default(type: AnyType, value: Any, name: str, span: Span | None) -> Any:
         return None
     if not isinstance(type, Scalar | Vec | Mat):
         message = f"the field {name} of type {type} cannot have a default"
-        raise Mistake(Diagnostic(message, span, "value", hint="set it where the struct is made"))
+        raise Mistake.of(message, "value", "set it where the struct is made", span)
     array = widened(np.asarray(value))
     kinds = {"bool": "b", "int": "iu", "uint": "iu", "float": "iuf"}[scalar_of(type).kind]
     if array.dtype.kind not in kinds or array.shape != shape_of(type):
-        raise Mistake(
-            Diagnostic(f"the default of {name} is {value!r}, not {with_article(type)}", span, "value")
-        )
+        message = f"the default of {name} is {value!r}, not {with_article(type)}"
+        raise Mistake.of(message, "value", span=span)
     stored = rounded(array, scalar_of(type).dtype)
     return stored.item() if isinstance(type, Scalar) else stored
 
@@ -498,6 +497,4 @@ def _type(struct: str, field: str, stated: Any, namespace: Mapping[str, Any]) ->
             return inner
         case _:
             message = f"the field {field} of {struct} is annotated with {stated!r}, which is not a type"
-            raise Mistake(
-                Diagnostic(message, None, "annotation", hint="write float, kl.vec3, kl.array[float], ...")
-            )
+            raise Mistake.of(message, "annotation", "write float, kl.vec3, kl.array[float], ...")

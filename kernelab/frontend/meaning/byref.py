@@ -28,6 +28,7 @@ from kernelab.frontend.meaning.syntax_trees import (
     parameters,
     returning,
     returns_value,
+    root_of,
     states_result,
 )
 
@@ -181,7 +182,7 @@ class Calls:
 def _depends(target: ast.expr, changed: ast.expr) -> bool:
     """Whether a target is part of what is changed, or its indices read a variable of which that is part."""
     inner = target
-    variable = _variable(changed)
+    variable = ast.unparse(root_of(changed))
     while isinstance(inner, ast.Attribute | ast.Subscript):
         if isinstance(inner, ast.Subscript) and _reads(inner.slice, variable):
             return True
@@ -189,12 +190,6 @@ def _depends(target: ast.expr, changed: ast.expr) -> bool:
         if ast.unparse(inner) == ast.unparse(changed):
             return True
     return False
-
-
-def _variable(target: ast.expr) -> str:
-    while isinstance(target, ast.Attribute | ast.Subscript):
-        target = target.value
-    return ast.unparse(target)
 
 
 def _reads(index: ast.expr, variable: str) -> bool:

@@ -7,7 +7,7 @@ stored in `WeakTypes`, and the next attempt starts with it.
 import ast
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from kernelab.data_classes import dataclass, field
 from kernelab.errors import Diagnostic, Related, Span, counted
@@ -28,6 +28,11 @@ class Mistake(Exception):
     def __init__(self, diagnostic: Diagnostic) -> None:
         super().__init__(diagnostic.message)
         self.diagnostic = diagnostic
+
+    @classmethod
+    def of(cls, message: str, code: str, hint: str = "", span: Span | None = None) -> Self:
+        """The mistake of one finding."""
+        return cls(Diagnostic(message, span, code, hint=hint))
 
 
 class NotSet(Mistake):
@@ -187,11 +192,11 @@ def threads(frame: Frame, node: ast.Call, hints: tuple[str, ...]) -> tuple[Typed
 def evaluated(node: ast.expr, places: Places, names: Mapping[str, Any], what: str = "this") -> Any:
     """The value of an expression among some names; raises Mistake, which calls the expression `what`."""
     if not may_run(node, names):
-        raise Mistake(Diagnostic("", places(node), NOT_RUN))
+        raise Mistake.of("", NOT_RUN, span=places(node))
     tree = ast.fix_missing_locations(ast.Expression(node))
     try:
         return eval(compile(tree, places.source.label, "eval"), {**names})
     except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is reported at its place)
         said = error.msg if isinstance(error, SyntaxError) else error
         message = f"{what} raised {type(error).__name__}: {said}"
-        raise Mistake(Diagnostic(message, places(node), "value")) from None
+        raise Mistake.of(message, "value", span=places(node)) from None

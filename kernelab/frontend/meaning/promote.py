@@ -211,7 +211,9 @@ def operate(
             return folded
     origin: Origin = ("expression", name, frame.places(node))
     by_origin = frame.weak_types.by_origin
-    resolved = _resolve(name, operands, by_origin.get(origin) if by_origin else None)
+    weak_type = by_origin.get(origin) if by_origin else None
+    width = weak_type.scalar if weak_type is not None and weak_type.scalar.is_float else None
+    resolved = _resolve(name, tuple(map(_kind, operands)), width)
     if resolved is None:
         raise _no_overload(frame, name, operands, node, parts)
     op, type, types = resolved
@@ -265,15 +267,8 @@ def _kind(operand: Weak | Typed) -> Kind:
     return operand.type, "weak" if operand.is_weak else "own"
 
 
-def _resolve(
-    name: str, operands: Operands, weak_type: WeakType | None
-) -> tuple[Op, Value, tuple[Value, ...]] | None:
-    width = weak_type.scalar if weak_type is not None and weak_type.scalar.is_float else None
-    return _resolved(name, tuple(map(_kind, operands)), width)
-
-
 @lru_cache(4096)
-def _resolved(
+def _resolve(
     name: str, kinds: tuple[Kind, ...], width: Scalar | None
 ) -> tuple[Op, Value, tuple[Value, ...]] | None:
     for types in _plans(name, kinds, width):

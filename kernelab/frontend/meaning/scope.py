@@ -23,6 +23,7 @@ from kernelab.frontend.meaning.syntax_trees import (
     blocks,
     nodes,
     parameters,
+    root_of,
     statements,
     word,
 )
@@ -149,12 +150,8 @@ def _roots(target: ast.expr) -> Iterator[str]:
         case ast.Tuple(elts=elements):
             for element in elements:
                 yield from _roots(element)
-        case ast.Subscript(value=value) | ast.Attribute(value=value):
-            root = value
-            while isinstance(root, ast.Subscript | ast.Attribute):
-                root = root.value
-            if isinstance(root, ast.Name):
-                yield root.id
+        case ast.Subscript() | ast.Attribute() if isinstance(root := root_of(target), ast.Name):
+            yield root.id
 
 
 def changed_in(stmts: Sequence[ast.stmt]) -> Names:

@@ -112,6 +112,13 @@ def word(node: ast.expr) -> str:
             return ""
 
 
+def root_of(node: ast.expr) -> ast.expr:
+    """The expression that subscripts and attributes follow: ``a`` of ``a[i].x``."""
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return node
+
+
 def is_none(node: ast.expr | None) -> bool:
     """Whether an expression is left out, or is `None`."""
     return node is None or (isinstance(node, ast.Constant) and node.value is None)
