@@ -23,6 +23,7 @@ LOST = [
     f"if i > 0 and x[i] > 0.0:\n    {ADDED}",
     f"if x[i] > 0.5 or i == 0:\n    {ADDED}",
     f"if i % 2 == 0:\n    {ADDED}",
+    f"if i >> 1 == 0:\n    {ADDED}",
     f"if i >= n:\n    return\n{ADDED}",
     "for j in range(n):\n    if i != j:\n        e[0] = e[0] - x[i] * x[j]",
     "for j in range(n):\n    if j < i:\n        e[0] = e[0] - x[i] * x[j]",

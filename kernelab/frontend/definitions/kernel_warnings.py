@@ -1,22 +1,26 @@
 """Warns of kernels and functions that keep all rules and hardly are what was meant.
 
-Must not know how a kernel is lowered: it looks at the tree of a def, and at what its frame has found out.
+Must not know how a kernel is lowered: it looks at the tree of a def, at what its frame has found out, and for
+sums that threads lose, where one loads an element, adds to it and stores it and so do others, at the IR.
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend.definitions.definitions import Template
-from kernelab.frontend.definitions.lost_sums import lost_sums
 from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import Meaning, TupleOf, Typed
-from kernelab.frontend.meaning.syntax_trees import nodes
+from kernelab.frontend.meaning.syntax_trees import nodes, root_of
 from kernelab.guidance.hint_tables import NAMES
-from kernelab.lang.ir import Append, Assert, Atomic, Block, Call, Function, Native, Print, Store, walk
+from kernelab.lang import ir
+from kernelab.lang.build import type_of
+from kernelab.lang.dependence import reached
+from kernelab.lang.types import Array, scalar_of
 
 
-def note_doubts(frame: Frame, kernel: Function, template: Template) -> None:
+def note_doubts(frame: Frame, kernel: ir.Function, template: Template) -> None:
     """Add the warnings of a kernel that has been lowered to the notes of its frame."""
     _note_no_effect(frame, kernel.body, template)
     _note_no_thread(frame, template)
@@ -27,11 +31,13 @@ def note_lost_change(frame: Frame, template: Template, params: Mapping[str, Mean
     """Warn where a component or field of a parameter that is a copy is assigned, and nothing reads it."""
     parts = (ast.Attribute, ast.Subscript)
     stored = [n for n in nodes(template.node) if isinstance(n, parts) and isinstance(n.ctx, ast.Store)]
-    owners = {_owner(target) for target in stored}
+    owners = {root_of(target) for target in stored}
     read = {n.id for n in nodes(template.node) if isinstance(n, ast.Name) and n not in owners}
     for target in stored:
-        owner = _owner(target)
-        if not isinstance(owner, ast.Name) or owner.id in read or not _is_copied(target, params):
+        owner = root_of(target)
+        if not isinstance(owner, ast.Name) or owner.id in read:
+            continue
+        if not isinstance(_meaning(target, params), Typed | TupleOf):  # an element of an array is no copy
             continue
         name, place = owner.id, template.places(target)
         message = (
@@ -43,17 +49,6 @@ def note_lost_change(frame: Frame, template: Template, params: Mapping[str, Mean
         if frame.is_kernel:
             hint = f"annotate {name}: array[{stated}], and assign to a part of {name}[i]"
         frame.notes.append(Diagnostic(message, place, "unused", "warning", hint=hint))
-
-
-def _owner(target: ast.expr) -> ast.expr:
-    while isinstance(target, ast.Attribute | ast.Subscript):
-        target = target.value
-    return target
-
-
-def _is_copied(target: ast.expr, params: Mapping[str, Meaning]) -> bool:
-    """Whether a target is a part of a value parameter, and no element of an array in it."""
-    return isinstance(_meaning(target, params), Typed | TupleOf)
 
 
 def _meaning(target: ast.expr, params: Mapping[str, Meaning]) -> Meaning | None:
@@ -71,7 +66,7 @@ def _meaning(target: ast.expr, params: Mapping[str, Meaning]) -> Meaning | None:
             return None
 
 
-def _note_no_effect(frame: Frame, body: Block, template: Template) -> None:
+def _note_no_effect(frame: Frame, body: ir.Block, template: Template) -> None:
     """Warn where a kernel changes nothing, unless it says so, or a line of it has been pointed out."""
     if all(isinstance(stmt, ast.Pass | ast.Return) or _is_text(stmt) for stmt in template.body):
         return
@@ -127,7 +122,37 @@ def _note_thread_twice(frame: Frame, template: Template) -> None:
                 return
 
 
-def lost_sum_warnings(kernel: Function, template: Template) -> Iterator[Diagnostic]:
+def _is_text(stmt: ast.stmt) -> bool:
+    return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
+
+
+def _does_something(body: ir.Block) -> bool:
+    return any(
+        isinstance(stmt, ir.Store | ir.Atomic | ir.Append | ir.Assert | ir.Print | ir.Native)
+        or (isinstance(stmt, ir.Call) and _does_something(stmt.function.body))
+        for stmt in ir.walk(body)
+    )
+
+
+# ------------------------------------------------------------------------------------------------- lost sums
+#
+#     if i != j: e[0] = e[0] - x[i]        between load and store another thread may have stored
+#
+# The element is the same in all threads, and the conditions around the store hold in more than one of them.
+# Where conditions may pick one thread, as ``i == 0`` and ``i >= n - 1`` do, and where threads take turns by
+# the results of atomics, nothing is found.
+
+
+Condition = tuple[ir.Atom, bool]
+"""A value, and what it is where something runs."""
+
+_OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
+_TURNED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+_SHARED_BY_MANY = frozenset({"mod", "floordiv", "bit_and", "shr", "rshift"})
+"""What several indices have one result of."""
+
+
+def lost_sum_warnings(kernel: ir.Function, template: Template) -> Iterator[Diagnostic]:
     """The warnings of a launch whose threads store to one element what they have read there, and more."""
     lines, text = {store.span.line for store in lost_sums(kernel)}, template.places.text
     for stmt in nodes(template.node) if lines else ():
@@ -146,13 +171,114 @@ def lost_sum_warnings(kernel: Function, template: Template) -> Iterator[Diagnost
         yield Diagnostic(message, place, "race", "warning", hint=hint)
 
 
-def _is_text(stmt: ast.stmt) -> bool:
-    return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
+def lost_sums(kernel: ir.Function) -> Iterator[ir.Store]:
+    """The stores of a kernel of which additions may be lost."""
+    if kernel.threads and not _takes_turns(kernel.body):
+        yield from _Finder(kernel).stores(kernel.body, ())
 
 
-def _does_something(body: Block) -> bool:
+def _takes_turns(body: ir.Block) -> bool:
+    """Whether the result of an atomic is used, in functions that are called, too."""
+    read = frozenset(ir.reads(body))
     return any(
-        isinstance(stmt, Store | Atomic | Append | Assert | Print | Native)
-        or (isinstance(stmt, Call) and _does_something(stmt.function.body))
-        for stmt in walk(body)
+        (isinstance(stmt, ir.Atomic) and stmt.out in read)
+        or (isinstance(stmt, ir.Call) and _takes_turns(stmt.function.body))
+        for stmt in ir.walk(body)
     )
+
+
+class _Finder:
+    """Knows what differs between threads, and between the iterations of loops."""
+
+    def __init__(self, kernel: ir.Function) -> None:
+        self.count, self.params = len(kernel.threads), frozenset(kernel.params)
+        stmts = [*ir.walk(kernel.body)]
+        self.made: dict[ir.Atom, ir.Stmt] = {out: stmt for stmt in stmts for out in ir.defs(stmt)}
+        self.by_thread = _reached(kernel.threads, stmts)
+        self.by_loop = _reached([var for stmt in stmts for var in ir.entering(stmt)], stmts)
+
+    def stores(self, block: ir.Block, conditions: tuple[Condition, ...]) -> Iterator[ir.Store]:
+        """The lost sums of a block that runs under some conditions."""
+        for stmt in block.stmts:
+            match stmt:
+                case ir.Store(array, indices) if array in self.params and self.by_thread.isdisjoint(indices):
+                    few = sum(self.picked(*condition) for condition in conditions) >= self.count
+                    if not few and self.adds_to(stmt.value, stmt):
+                        yield stmt
+                case ir.If(_, cond, then, orelse):
+                    yield from self.stores(then, (*conditions, (cond, True)))
+                    yield from self.stores(orelse, (*conditions, (cond, False)))
+                case _:
+                    for inner in ir.blocks(stmt):
+                        yield from self.stores(inner, conditions)
+
+    def adds_to(self, value: ir.Atom, store: ir.Store) -> bool:
+        """Whether a value is what the element held, with something added."""
+        match self.made.get(value):
+            case ir.Let(_, op, (first, *others)) if op.name in ("add", "sub", "extract", "insert"):
+                terms = (
+                    (first, *others) if op.name == "add" else others[-1:] if op.name == "insert" else (first,)
+                )
+                return any(self.holds(term, store) or self.adds_to(term, store) for term in terms)
+            case _:
+                return False
+
+    def holds(self, value: ir.Atom, store: ir.Store) -> bool:
+        """Whether a value is what the element held."""
+        match self.made.get(value):
+            case ir.Load(_, array, indices) if array is store.array:
+                return all(map(self.same, indices, store.indices))
+            case _:
+                return False
+
+    def same(self, a: ir.Atom, b: ir.Atom) -> bool:
+        """Whether two values are equal by their text."""
+        match self.made.get(a), self.made.get(b):
+            case ir.Let(_, op, args), ir.Let(_, other, others) if op is other and len(args) == len(others):
+                return a is b or all(map(self.same, args, others))
+            case _:
+                return a is b or (isinstance(a, ir.Const) and a == b)
+
+    def picked(self, atom: ir.Atom, truth: bool) -> int:
+        """How many thread indices a condition may leave a single value; all of them if it never holds."""
+        if atom not in self.by_thread:
+            return 0 if not isinstance(atom, ir.Const) or bool(atom.value) == truth else self.count
+        match self.made.get(atom):
+            case ir.Let(_, op, (arg,)) if op.name == "not":
+                return self.picked(arg, not truth)
+            case ir.Let(_, op, (a, b)) if op.name in ("and", "or"):
+                both = self.picked(a, truth), self.picked(b, truth)
+                return sum(both) if truth == (op.name == "and") else min(both)
+            case ir.Let(_, op, (a, b)) if op.name in _OPPOSITE:
+                name = op.name if truth else _OPPOSITE[op.name]
+                if a not in self.by_thread:
+                    name, a, b = _TURNED.get(name, name), b, a
+                return int(self.picks(name, a, b))
+            case ir.If(outs, cond, then, orelse) if atom in outs:
+                ways = ((then.yields[outs.index(atom)], True), (orelse.yields[outs.index(atom)], False))
+                return min(self.picked(cond, way) + self.picked(value, truth) for value, way in ways)
+            case _:
+                return self.count
+
+    def picks(self, name: str, index: ir.Atom, other: ir.Atom) -> bool:
+        """Whether a comparison of what differs between threads may hold in one thread alone."""
+        if name == "ne" or other in self.by_loop or index in self.by_loop:
+            return False
+        stmt = self.made.get(index)
+        if name == "eq":
+            return not (isinstance(stmt, ir.Let) and stmt.op.name in _SHARED_BY_MANY)
+        is_index = scalar_of(type_of(index)).is_int and not isinstance(stmt, ir.Load)
+        if not is_index or other in self.by_thread:
+            return False
+        if not isinstance(other, ir.Const):
+            return name in ("gt", "ge")
+        return (name, other.value) in (("lt", 1), ("le", 0), ("lt", 0))
+
+
+def _reached(sources: Iterable[ir.Var], stmts: list[ir.Stmt]) -> frozenset[ir.Var]:
+    """All values that depend on some, also by an index or by which way is taken; arrays do not count."""
+    edges = [edge for stmt in stmts for edge in ir.flows(stmt)]
+    for stmt in stmts:
+        if not isinstance(stmt, ir.For | ir.While):
+            edges += product(ir.atoms(stmt), ir.defs(stmt))
+    return reached(edges, sources, lambda node: isinstance(node, ir.Var) and not isinstance(node.type, Array))
