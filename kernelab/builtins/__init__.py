@@ -10,7 +10,7 @@ from dataclasses import replace
 from kernelab.builtins import arithmetic, convert, scalar
 
 # isort: split
-from kernelab.builtins import componentwise, matrix, vector
+from kernelab.builtins import matrix, vector
 
 # isort: split
 from kernelab.builtins import rotations

@@ -126,8 +126,7 @@ def chain_jvp(y: Expr, operands: Any, tangents: Any) -> Expr | None:
 
 def of_partial(w: Expr, d: Expr) -> Expr:
     """The partial's share of a masked product: 0 where either factor is, even if the other is infinite."""
-    share: Expr = where(eq(d, 0), 0.0, chain(w, d))
-    return share
+    return where(eq(d, 0), 0.0, chain(w, d))
 
 
 @builtin(
@@ -192,8 +191,7 @@ def _mod_expand(a: Expr, b: Expr) -> Expr:
     away = and_(ne(r, 0), ne(lt(r, 0), lt(b, 0)))
     moved: Expr = where(away, r + b, r)
     # Python gives a remainder of zero the sign of the divisor.
-    zero: Expr = where(eq(moved, 0), moved.apply("copysign", b), moved)
-    return zero
+    return where(eq(moved, 0), moved.apply("copysign", b), moved)
 
 
 @builtin(
@@ -222,8 +220,7 @@ def _floordiv_expand(a: Expr, b: Expr) -> Expr:
     opposite = ne(lt(a, 0), lt(b, 0))
     below = and_(and_(opposite, ne(a, 0)), lt(a.apply("abs"), math.inf))
     by_infinity: Expr = where(below, b.const(-1.0), a / b)
-    result: Expr = where(eq(b, 0), a / b, where(eq(b.apply("abs"), math.inf), by_infinity, signed))
-    return result
+    return where(eq(b, 0), a / b, where(eq(b.apply("abs"), math.inf), by_infinity, signed))
 
 
 @builtin(
@@ -245,13 +242,11 @@ def _pow_base(a: Expr, b: Expr) -> Expr | float:
             return 1.0
         case Const(2):
             return 2.0 * a
-    partial: Expr = where(eq(b, 0), 0.0, b * pow_(a, b - 1.0))
-    return partial
+    return where(eq(b, 0), 0.0, b * pow_(a, b - 1.0))
 
 
 def _pow_exponent(y: Expr, a: Expr) -> Expr:
-    partial: Expr = where(eq(a, 0), 0.0, y * a.apply("log"))
-    return partial
+    return where(eq(a, 0), 0.0, y * a.apply("log"))
 
 
 @builtin(
@@ -383,8 +378,7 @@ def _where_jvp(y: Expr, operands: Any, tangents: Any) -> Expr | None:
     (cond, a, b), (_, a_dot, b_dot) = operands, tangents
     if a_dot is None and b_dot is None:
         return None
-    moved: Expr = where(cond, or_zero(a_dot, a), or_zero(b_dot, b))
-    return moved
+    return where(cond, or_zero(a_dot, a), or_zero(b_dot, b))
 
 
 def _where_vjp(y: Expr, operands: Any, w: Expr) -> tuple[None, Expr, Expr]:

@@ -94,14 +94,14 @@ _OF_ARRAYS = SimpleNamespace(
 
 def composite(
     *, derivative: Derivative = _EXPANDED, **record: Any
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Callable[..., Any]], Callable[..., Expr]]:
     """Register the record of the decorated function, which says what the operation computes.
 
     Its first parameter has the functions for expressions, or for NumPy arrays; the others are the operands.
     `record` are more arguments of `builtin`.
     """
 
-    def decorate(meaning: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(meaning: Callable[..., Any]) -> Callable[..., Expr]:
         signature = inspect.signature(meaning)
         _, *parameters = signature.parameters.values()
         operands = [parameter.annotation for parameter in parameters]

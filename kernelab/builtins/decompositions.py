@@ -187,16 +187,14 @@ def _greatest(values: Sequence[Expr]) -> Expr:
 def _tolerance(values: Sequence[Expr]) -> Expr:
     """The least difference at which two values count as different."""
     greatest = _greatest(values)
-    bound: Expr = greatest * (SEPARATE * epsilon(scalar_of(greatest.type).dtype))
-    return bound
+    return greatest * (SEPARATE * epsilon(scalar_of(greatest.type).dtype))
 
 
 def _over(change: Expr, gap: Expr, bound: Expr) -> Expr:
     """A change divided by the distance of two values: 0 if it is 0 itself, NaN where they are equal."""
     nothing = gap.const(0)
     inverted: Expr = 1.0 / where(le(abs_(gap), bound), nothing, gap)
-    result: Expr = chain(change, where(le(abs_(gap), bound), nothing * inverted, inverted))
-    return result
+    return chain(change, where(le(abs_(gap), bound), nothing * inverted, inverted))
 
 
 def _skewed(n: int, entries: dict[tuple[int, int], Expr], nothing: Expr) -> Expr:
@@ -241,8 +239,7 @@ def _only_nan(needed: Expr, gap: Expr, bound: Expr) -> Expr:
     """NaN where something is needed of two equal values, else 0."""
     nothing = gap.const(0)
     undefined = and_(le(abs_(gap), bound), needed > 0.0)
-    result: Expr = nothing / where(undefined, nothing, gap.const(1))
-    return result
+    return nothing / where(undefined, nothing, gap.const(1))
 
 
 def _svd_jvp(y: Expr, operands: Any, dots: Any) -> Expr:

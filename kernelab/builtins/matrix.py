@@ -244,8 +244,7 @@ def determinant(m: Any, a: MatNN) -> Float:
 
 def masked(incoming: Expr, value: Expr) -> Expr:
     """The value, but 0 where the incoming derivative is 0: the inverse of a singular matrix is not finite."""
-    kept: Expr = where(incoming.eq(zero_of(incoming)), zero_of(value), value)
-    return kept
+    return where(incoming.eq(zero_of(incoming)), zero_of(value), value)
 
 
 def _inverse_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:

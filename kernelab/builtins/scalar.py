@@ -36,7 +36,7 @@ LN2, LN10 = math.log(2.0), math.log(10.0)
 
 def _function(
     name: str, numpy: Callable[..., Any], partials: Callable[..., Any], /, **record: Any
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Callable[..., Any]], Callable[..., Expr]]:
     """The decorator of a function of one number that the mathematical library of C has under this name."""
     return builtin(cpp=f"{{m}}{name}{{f}}({{x}})", numpy=numpy, partials=partials, **record)
 
@@ -322,8 +322,7 @@ def lerp(a: Float, b: Float, t: Float) -> Float:
 
 
 def _progress(a: Any, b: Any, x: Any) -> Expr:
-    t: Expr = clamp((x - a) / (b - a), 0.0, 1.0)
-    return t
+    return clamp((x - a) / (b - a), 0.0, 1.0)
 
 
 def _smoothstep_expand(a: Expr, b: Expr, x: Expr) -> Expr:
@@ -398,8 +397,7 @@ def _inverse(a: Expr, c: Expr) -> Expr:
         step = missing / (SLOPE * exp(-(y * y)))
         y = y + step / (1.0 - y * step)
     end = where(ge(c, 0.0), float("inf"), c.const(float("nan")))
-    result: Expr = where(gt(c, 0.0), y, where(le(c, 0.0), end, c))
-    return result
+    return where(gt(c, 0.0), y, where(le(c, 0.0), end, c))
 
 
 def _inverse_of(a: float, c: float) -> float:
@@ -434,8 +432,7 @@ def erfinv(x: Float) -> Float:
 
 def _expand_erfcinv(x: Expr) -> Expr:
     c = where(lt(x, 1.0), x, 2.0 - x)
-    result: Expr = copysign(_inverse(1.0 - c, c), 1.0 - x)
-    return result
+    return copysign(_inverse(1.0 - c, c), 1.0 - x)
 
 
 @builtin(

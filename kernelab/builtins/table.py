@@ -401,7 +401,7 @@ def builtin(
     parts: Sequence[Pattern] = (),
     matrices: Callable[..., Any] | None = None,
     by_component: str = "",
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Callable[..., Any]], Callable[..., Expr]]:
     """Register the decorated function's record.
 
     Give either `partials` (with `singular`) or `derivative`; either `cpp` or, for vectors, matrices and what
@@ -452,14 +452,14 @@ piecewise_constant = partial(builtin, derivative=Zero(), exact=True)
 """The decorator of operations whose derivative is zero wherever it exists, computed exactly everywhere."""
 
 
-def on_components(operation: Any, /, **record: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def on_components(operation: Any, /, **record: Any) -> Callable[[Callable[..., Any]], Callable[..., Expr]]:
     """The decorator of an operation on numbers applied to components; a number stands beside each of them.
 
     There is one record for vectors, and one for matrices; `record` are more arguments of `builtin`.
     """
     of_numbers = operation.overloads[0].numpy
 
-    def decorate(template: Callable[..., Any]) -> Any:
+    def decorate(template: Callable[..., Any]) -> Callable[..., Expr]:
         patterns = [p.annotation for p in inspect.signature(template).parameters.values()]
 
         def spread(*axes: None) -> Callable[..., Any]:

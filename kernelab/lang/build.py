@@ -166,11 +166,9 @@ class Builder:
         """Write an element of an array."""
         self.emit(ir.Store(array, tuple(indices), value, self.span))
 
-    def atomic_add(self, array: ir.Var, indices: Sequence[ir.Atom], value: ir.Atom, hint: str = "") -> ir.Var:
+    def atomic_add(self, array: ir.Var, indices: Sequence[ir.Atom], value: ir.Atom) -> ir.Var:
         """Add to an element of an array; the result is what it held before."""
-        out = ir.Var(type_of(value), hint, self.span)
-        self.emit(ir.Atomic(out, "add", array, tuple(indices), value, self.span))
-        return out
+        return self.atomic("add", array, indices, value)
 
     def atomic(
         self,
@@ -235,8 +233,7 @@ class OpenBlock:
 
 def _has_nothing(type: Type, args: tuple[ir.Atom, ...]) -> bool:
     """Whether the result or an operand is a vector or matrix without components."""
-    types = (type, *[arg.type for arg in args])
-    return any(0 in type.shape for type in types if isinstance(type, _SHAPED))
+    return any(0 in t.shape for t in (type, *[arg.type for arg in args]) if isinstance(t, _SHAPED))
 
 
 _SHAPED = (Vec, Mat)

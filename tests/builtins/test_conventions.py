@@ -12,11 +12,10 @@ from kernelab.backend.common.backends import pack
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.builtins.arithmetic import floordiv, mod, pow_, shl, shr, where
-from kernelab.builtins.componentwise import argmax, argmin
 from kernelab.builtins.convert import extract, insert, row
 from kernelab.builtins.matrix import determinant, inverse, matrix_product
 from kernelab.builtins.scalar import bit_count, log, rint, round_, sign, sqrt, step
-from kernelab.builtins.vector import cross, dot, normalize, outer
+from kernelab.builtins.vector import argmax, argmin, cross, dot, normalize, outer
 from kernelab.codegen.cpp.entry import layout_of
 from kernelab.lang.build import Builder, Expr
 from kernelab.lang.ir import Function, Var
