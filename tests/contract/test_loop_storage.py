@@ -146,7 +146,7 @@ def test_beyond_the_budget_transforms_and_jacobians_keep_checkpoints(
 ) -> None:
     steps, spills = 400, 0
 
-    def run_frugally(usual: Entry, frugal: Callable[[], Entry], args: Args) -> bool:
+    def run_frugally(usual: Entry, frugal: Callable[[], Entry], args: Args, _: int) -> bool:
         nonlocal spills
         if not usual.info.saves:
             usual(args)
