@@ -30,8 +30,14 @@ def known(x: array[float]):
 def vector(x: array[float]):
     x[0] = x[0] * length(axis)
 
+def typed(x: array[float]):
+    x[0] = float(number(x[0]))
+
+def renamed(x: array[float]):
+    x[0] = wave(x[0])
+
 def library(x: array[float]):
-    x[0] = x[0] * math.pi * pi
+    x[0] = x[0] * math.pi * pi * sqrt(4.0)
 
 def nothing(x: array[float]):
     x[0] = 1.0
@@ -43,23 +49,26 @@ CHANGES: dict[str, dict[str, Any]] = {
     "known": {"gain": 3.0},
     "vector": {"axis": np.ones(3, np.float32)},
 }
+WORDS: dict[str, dict[str, Any]] = {"typed": {"number": kl.float16}, "renamed": {"wave": kl.cos}}
+"""Types and operations under names of the user's own."""
 
 
 def names() -> dict[str, Any]:
     cfg = SimpleNamespace(gain=2.0)
-    return {"gain": 2.0, "cfg": cfg, "axis": np.zeros(3, np.float32), "math": math, "pi": math.pi}
+    words = {"number": kl.float64, "wave": kl.sin, "sqrt": kl.sqrt}
+    return {"gain": 2.0, "cfg": cfg, "axis": np.zeros(3, np.float32), "math": math, "pi": math.pi, **words}
 
 
 def launch(kernel: kl.Kernel, x: kl.array | None = None) -> None:
     kernel[1](kl.ones(1, dtype=float) if x is None else x)
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("name", [*CHANGES, *WORDS])
 def test_a_changed_constant_is_told_once_at_a_launch(name: str) -> None:
     around = names()
     kernel = kl.compile(TEXT, around)[name]
     launch(kernel)
-    around |= CHANGES[name]
+    around |= (CHANGES | WORDS)[name]
     with pytest.warns(kl.KernelWarning, match=f"`{name}` was compiled with") as caught:
         launch(kernel)
     launch(kernel)
@@ -83,7 +92,7 @@ def test_an_attribute_that_is_assigned_is_told() -> None:
         launch(kernel)
 
 
-@pytest.mark.parametrize("name", [*CHANGES, "library", "nothing"])
+@pytest.mark.parametrize("name", [*CHANGES, *WORDS, "library", "nothing"])
 def test_equal_values_and_names_that_are_gone_are_no_change(name: str) -> None:
     around = names()
     kernel = kl.compile(TEXT, around)[name]
@@ -98,7 +107,7 @@ def test_equal_values_and_names_that_are_gone_are_no_change(name: str) -> None:
 def test_only_what_may_change_is_looked_at() -> None:
     kernels = kl.compile(TEXT, names())
     assert [name for name in ("library", "nothing") if kernels[name].plan.constants is not None] == []
-    assert all(kernels[name].plan.constants is not None for name in CHANGES)
+    assert all(kernels[name].plan.constants is not None for name in CHANGES | WORDS)
 
 
 @pytest.mark.parametrize("name", ["vector", "NumPy"])

@@ -174,6 +174,8 @@ class Scope:
             meaning = meaning_of(name, self.namespace[name])
             if isinstance(meaning, FunctionRef | StructRef):
                 return self._value(name, self.namespace[name])
+            if isinstance(meaning, TypeRef | BuiltinRef) and meaning != words.get(name):
+                self.note(name, self.namespace[name])
             if meaning is not None and not isinstance(meaning, Weak | Typed | HostArray):
                 return meaning
         if name in words:

@@ -381,7 +381,7 @@ def stale(who: str, name: str, then: Any, now: Any) -> str:
     """That kernels hold what a name meant when they were compiled; `who` ends in "was" or "were"."""
     if isinstance(then, type):
         return f"{who} compiled with an earlier `{name}`"
-    if callable(then):
+    if callable(then) and not isinstance(then, Value):
         return f"{who} compiled with an earlier `{name}`, and still calls that"
     return f"{who} compiled with {name} = {short(then)}; {name} is {short(now)} now"
 
