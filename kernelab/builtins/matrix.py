@@ -223,6 +223,7 @@ def _inverse(m: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """The adjugate over the determinant, of expressions or NumPy arrays."""
     cofactors = _cofactors(m)
     determinant = dotted(m[0], cofactors[0])
+    determinant = determinant + (determinant - determinant)  # NaN where it overflows: its quotients would be 0
     return [[cofactors[j][i] / determinant for j in range(len(m))] for i in range(len(m))]
 
 
@@ -254,5 +255,5 @@ def _inverse_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
 
 @composite(derivative=Rules(lambda y, x, dots: masked(dots[0], -(y * dots[0] * y)), _inverse_vjp), exact=True)
 def inverse(m: Any, a: MatNN) -> MatNN:
-    """The inverse matrix; infinities and NaN where the determinant is 0, and 0 where that overflows."""
+    """The inverse matrix; infinities and NaN where the determinant is 0, NaN where that overflows."""
     return _inverse(a)

@@ -87,7 +87,7 @@ def test_atomics_of_every_width_compile() -> None:
     w = Writer("sums", **{f"x_{s}": Array(s, 1) for s in numbers})
     (i,) = w.tid("i")
     for scalar in numbers:
-        old = w.atomic_add(w[f"x_{scalar}"], [integer(0)], constant(1, scalar), "old")
+        old = w.atomic_add(w[f"x_{scalar}"], [integer(0)], constant(1, scalar))
         w.store(w[f"x_{scalar}"], [i], old)
     text = ptx(w.function())
     assert "atom.add.f64" in text or "atom.global.add.f64" in text

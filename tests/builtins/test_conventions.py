@@ -233,6 +233,14 @@ def test_products_are_those_of_linear_algebra() -> None:
     assert np.isclose(dot(u, v), u @ v, rtol=1e-14)
 
 
+def test_the_inverse_is_nan_where_the_determinant_overflows() -> None:
+    kernel = kl.compile("def invert(m: array[mat33]):\n    i = tid()\n    m[i] = inverse(m[i])")["invert"]
+    m = kl.array(np.multiply.outer([2.0, 1e13], np.eye(3)), dtype=kl.mat33)
+    kl.launch(kernel, dim=2, inputs=[m])
+    np.testing.assert_array_equal(m.numpy()[0], 0.5 * np.eye(3))
+    assert np.isnan(m.numpy()[1]).all()
+
+
 def test_the_inverse_of_a_singular_matrix_poisons_no_derivative_that_is_zero() -> None:
     case = case_of("inverse", Mat(float64, 2, 2))
     (bar,) = gradient(case, np.zeros((LANES, 2, 2)), w=np.zeros((LANES, 2, 2)))

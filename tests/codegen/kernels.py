@@ -188,7 +188,7 @@ def counters() -> Case:
     v = w.load(w["x"], [i])
 
     def push() -> Sequence[Atom]:
-        w.store(w["y"], [w.atomic_add(w["n"], [integer(0)], integer(1), "slot")], v)
+        w.store(w["y"], [w.atomic_add(w["n"], [integer(0)], integer(1))], v)
         return ()
 
     w.select(w.apply("gt", v, zero(float32)), push, lambda: ())
