@@ -223,7 +223,7 @@ def _inverse(m: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """The adjugate over the determinant, of expressions or NumPy arrays."""
     cofactors = _cofactors(m)
     determinant = dotted(m[0], cofactors[0])
-    determinant = determinant + (determinant - determinant)  # NaN where it overflows: its quotients would be 0
+    determinant = determinant + (determinant - determinant)  # NaN, not 0, where it overflows
     return [[cofactors[j][i] / determinant for j in range(len(m))] for i in range(len(m))]
 
 
