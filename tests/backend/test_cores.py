@@ -227,6 +227,7 @@ def test_vector_code_gives_the_same_bits_where_some_parts_go_on_in_scalar_code(
     kernels: Any, cut: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_tier, "FEWEST", 1)
+    monkeypatch.setattr(vector_tier, "MOST_STATEMENTS", 0)
     monkeypatch.setattr(split, "MOST", 5)
     kl.config.negative_index = "wrap"
     x = kl.array(np.random.default_rng(0).normal(size=333).astype(np.float32))
@@ -249,6 +250,7 @@ def test_threads_that_save_too_much_go_on_with_checkpoints_in_the_same_parts(
 ) -> None:
     for name in ("FEWEST", "FEWEST_WITH_LOOPS"):
         monkeypatch.setattr(vector_tier, name, fewest)
+    monkeypatch.setattr(vector_tier, "MOST_STATEMENTS", 0)
     monkeypatch.setattr(split, "MOST", 9)
     kernel = kl.compile(TEXTS)["limited"]
     rng = np.random.default_rng(1)

@@ -26,6 +26,7 @@ from typing import Any
 
 import hypothesis
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 import kernelab as kl
@@ -59,7 +60,7 @@ CURRENT, COUNTED = "current.txt", "counted.txt"
 RICH, PLAIN, TAPES = 2, 14, 40
 """Programs of a round: kernels of all that there is, kernels of numbers and arrays alone, and tapes."""
 
-USUAL = vector_tier.FEWEST, vector_tier.FEWEST_WITH_LOOPS
+NAMES = "FEWEST", "FEWEST_WITH_LOOPS", "MOST_STATEMENTS"
 
 
 class Log:
@@ -117,11 +118,10 @@ def tight_memory() -> None:
 @contextlib.contextmanager
 def tier(vector: bool) -> Iterator[None]:
     """Within it launches of any size run vector code, or those that usually do."""
-    vector_tier.FEWEST, vector_tier.FEWEST_WITH_LOOPS = (1, 1) if vector else USUAL
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in zip(NAMES, (1, 1, 0), strict=True) if vector else ():
+            patch.setattr(vector_tier, name, value)
         yield
-    finally:
-        vector_tier.FEWEST, vector_tier.FEWEST_WITH_LOOPS = USUAL
 
 
 def cut_small_launches() -> None:

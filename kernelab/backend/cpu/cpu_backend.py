@@ -237,7 +237,7 @@ class CpuEntry:
         One core runs vector code of all parts at once, unless these have sums or limits of their own.
         """
         assert self._vectors is not None and self._split is not None
-        vectors = self._vectors.run() if threads >= self._vectors.fewest else None
+        vectors = self._vectors.run(threads) if threads >= self._vectors.fewest else None
         is_whole = not left or left[0] == ALL
         if threads >= self._split.fewest and is_whole and not settings().deterministic:
             cut = self._split.parts(args, 1 if vectors is None else LANES)

@@ -14,6 +14,7 @@ from typing import Any
 from kernelab.backend.common.backends import Args
 from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import Compiler, processor_features
+from kernelab.backend.common.tiered import BETTER, Pending
 from kernelab.codegen.cpp.entry import ABI_VERSION
 from kernelab.codegen.vectors.vector_emitter import (
     emit_vectors,
@@ -25,7 +26,8 @@ from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.data_classes.turns import cached_property
 from kernelab.errors import BuildError, Diagnostic
-from kernelab.lang.ir import Const, For, Function, While, walk
+from kernelab.lang.ir import Atomic, Const, For, Function, Let, While, walk
+from kernelab.passes.access.independence import separate
 from kernelab.settings import settings
 
 FEWEST = 4096
@@ -33,6 +35,9 @@ FEWEST = 4096
 
 FEWEST_WITH_LOOPS = FEWEST // 8
 """The same where threads run loops of a length that is not in the text."""
+
+MOST_STATEMENTS = 1 << 27
+"""The statements of all threads that scalar code runs in about the time of a build, loops left out."""
 
 LANES = 16
 """By how much vector code is about faster than scalar code, where it computes as much as it moves."""
@@ -54,7 +59,8 @@ Run = Callable[[Args, Any], int]
 class VectorTier:
     """The vector code of a function, if it has any: built when it is first asked for.
 
-    Launches of at least `fewest` threads run it.
+    Launches of at least `fewest` threads run it.  Where it gives the same bits as scalar code, the first of
+    them run that until it is built, unless they take longer than a build.
     """
 
     def __init__(self, function: Function, cache: Cache, compiler: Compiler) -> None:
@@ -65,13 +71,36 @@ class VectorTier:
         has_long = any(isinstance(loop, While) or not isinstance(loop.count, Const) for loop in loops)
         self.fewest = FEWEST_WITH_LOOPS if has_long else FEWEST
 
-    def run(self) -> Run | None:
-        """The entry for a large launch; None where scalar code runs."""
+    def run(self, threads: int | None = None) -> Run | None:
+        """The entry for a launch of so many threads, built now if None; None where scalar code runs."""
         chosen = settings()
-        return self._entry if chosen.vector_code and not chosen.deterministic else None
+        if not chosen.vector_code or chosen.deterministic:
+            return None
+        if threads is not None and threads <= self._most_at_first and not self._pending.is_done:
+            return None
+        return self._entry
+
+    @cached_property
+    def _most_at_first(self) -> int:
+        """The threads of the largest launch that scalar code may run while vector code is built."""
+        stmts = list(walk(self._function.body))
+        return MOST_STATEMENTS // max(len(stmts), 1) if gives_the_same_bits(self._function) else 0
+
+    @cached_property
+    def _pending(self) -> Pending[Run | None]:
+        return BETTER.begin(self._built, was_told=True)
 
     @cached_property
     def _entry(self) -> Run | None:
+        try:
+            return self._pending.result()
+        except BuildError as problem:
+            message = f"the vector code of `{self._function.name}` could not be built: {problem}"
+            hint = "it goes on with scalar code, with the same results, slower"
+            Diagnostic(message, None, "vector-code", "warning", hint=hint).warn()
+            return None
+
+    def _built(self) -> Run | None:
         widths = widths_of(processor_features()) if self._compiler.is_gcc else ()
         if not widths:
             return None
@@ -80,11 +109,17 @@ class VectorTier:
             return build(self._function, lanes, self._cache, self._compiler, FEWEST_OPERATIONS)
         except Refused:
             return None
-        except BuildError as problem:
-            message = f"the vector code of `{self._function.name}` could not be built: {problem}"
-            hint = "it goes on with scalar code, with the same results, slower"
-            Diagnostic(message, None, "vector-code", "warning", hint=hint).warn()
-            return None
+
+
+def gives_the_same_bits(function: Function) -> bool:
+    """Whether vector code gives the same bits as scalar code: it calls no libmvec, and sums nothing."""
+    stmts = list(walk(function.body))
+    if any(isinstance(stmt, Let) and stmt.op.name in FUNCTIONS for stmt in stmts):
+        return False
+    if not any(isinstance(stmt, Atomic) for stmt in stmts):
+        return True
+    # A thread that adds to its own elements alone sums nothing, unless it does so again and again.
+    return not any(isinstance(stmt, For | While) for stmt in stmts) and separate(function)
 
 
 def build(function: Function, lanes: Lanes, cache: Cache, compiler: Compiler, fewest: float = 0.0) -> Run:
