@@ -2,6 +2,8 @@
 
 import math
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,6 +101,8 @@ def test_a_kernel_is_compared_with_a_function_or_a_kernel_and_changes_nothing() 
         (1, "one"),
         (math.nan, 1.0),
         ([1.0], (1.0, 2.0)),
+        ((1.0, np.ones(2)), (1.0, np.ones(2), np.ones(3))),
+        ([1.0, 0.0, 0.0, 1.0], np.eye(2)),
     ],
 )
 def test_two_values_are_the_same_or_not(answer: object, expected: object) -> None:
@@ -112,10 +116,38 @@ def test_two_values_are_the_same_or_not(answer: object, expected: object) -> Non
 def test_values_may_be_arrays_of_any_kind() -> None:
     kl.teach.check(kl.array([1.0, 2.0]), np.array([1.0, 2.0]))
     kl.teach.check(np.float32(0.5), kl.array([0.5]))
+    kl.teach.check([1, 2], np.array([1.0, 2.0]))
+    kl.teach.check(np.eye(2), ([1.0, 0.0], [0.0, 1.0]))
+    with pytest.raises(kl.teach.NotYet, match=r"it is \(1, 3\), and has to be \(1, 2\)$"):
+        kl.teach.check([1, 3], np.array([1.0, 2.0]))
     with pytest.raises(kl.teach.NotYet, match="of shape"):
         kl.teach.check(np.zeros(7), np.ones(7))
 
 
-def test_a_check_without_points_says_what_to_write() -> None:
-    with pytest.raises(kl.KernelValueError, match=r"hint: write at=\[0.5, 2.0\]"):
-        kl.teach.check(right, of=f)
+@pytest.mark.parametrize(
+    "at", [[0.5, 1.0], np.linspace(0.0, 1.0, 3), kl.array([0.5, 1.0]), 0.5, np.float32(0.5)]
+)
+def test_points_are_a_list_or_an_array_or_one_number(at: Any) -> None:
+    kl.teach.check(math.cos, of=math.sin, at=at)
+    with pytest.raises(kl.teach.NotYet, match=r"at 0\.5 it is"):
+        kl.teach.check(math.tan, math.cos, at=at)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: kl.teach.check(right, of=f), r"no point to compare at\n  hint: write at=\[0.5, 2.0\]"),
+        (lambda: kl.teach.check(right, f), r"no point to compare at\n  hint: write at=\[0.5, 2.0\]"),
+        (lambda: kl.teach.check(right), r"nothing to compare with\n  hint: write check\(answer, expected\)"),
+        (
+            lambda: kl.teach.check(
+                double, lambda x: (x, x), dim=2, inputs=[kl.ones(2)], outputs=[kl.zeros(2)]
+            ),
+            r"1 output to compare with 2 results\n  hint: write outputs=\[...\]",
+        ),
+        (lambda: kl.teach.chek, r"kernelab.teach has no chek\n  hint: did you mean check\?"),
+    ],
+)
+def test_a_check_that_says_too_little_is_told_what_to_write(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(kl.KernelError, match=message):
+        call()

@@ -23,6 +23,7 @@ def explains_bad_calls(**instead: str) -> Callable[[Callable[P, R]], Callable[P,
     def decorate(func: Callable[P, R]) -> Callable[P, R]:
         @wraps(func)
         def call(*given: P.args, **named: P.kwargs) -> R:
+            __tracebackhide__ = True  # IPython shows the frames of the user
             try:
                 return func(*given, **named)
             except TypeError as error:

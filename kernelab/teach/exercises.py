@@ -51,7 +51,7 @@ def check(
     expected: Any = None,
     *,
     of: Callable[..., Any] | None = None,
-    at: Sequence[Any] = (),
+    at: Any = (),
     dim: Any = None,
     inputs: Sequence[Any] = (),
     outputs: Sequence[Any] = (),
@@ -62,10 +62,11 @@ def check(
     """Check an answer to an exercise, and say in a sentence that it is right.
 
     ``check(slope, of=f, at=[0.5, 2.0])`` compares a derivative that was written by hand with differences of
-    `f` at these points: a number, or a tuple of arguments, of each; of several arguments `slope` returns a
-    tuple.  ``check(mine, reference, at=[...])`` compares two functions, ``check(mine, reference, dim=n,
-    inputs=[...], outputs=[...])`` what a kernel writes to copies of the outputs with what `reference` returns
-    for the inputs as NumPy arrays (or writes, if it is a kernel), and ``check(value, 0.5)`` two values.
+    `f` at these points, a list or an array: a number, or a tuple of arguments, of each; of several arguments
+    `slope` returns a tuple.  ``check(mine, reference, at=[...])`` compares two functions, ``check(mine,
+    reference, dim=n, inputs=[...], outputs=[...])`` what a kernel writes to copies of the outputs with what
+    `reference` returns for the inputs as NumPy arrays (or writes, if it is a kernel), and ``check(value,
+    0.5)`` two values.
     Numbers pass within `tolerance` of what is expected, relative to it.
 
     Raises NotYet, an AssertionError, where the answer is blank (``...`` or None) or not right, with one more
@@ -76,10 +77,15 @@ def check(
     >>> kl.teach.check(slope, of=lambda x: x * x, at=[0.5, 2.0])
     ✓ slope is right at 2 of 2 points
     """
+    __tracebackhide__ = True  # IPython shows the frames of the user
     name = name or getattr(answer, "__name__", "") or getattr(answer, "name", "") or "the answer"
     stage = (name, *hints)
     if _is_blank(answer):
         raise _blank(name, hints)
+    if expected is None and of is None:
+        raise _unclear(
+            "there is nothing to compare with", "write check(answer, expected), or of=f, at=[0.5, 2.0]"
+        )
     try:
         compared = _comparisons(answer, expected, of, at, (dim, inputs, outputs))
     except NotImplementedError:
@@ -125,26 +131,37 @@ def _wrong(
     return NotYet.of("\n".join(lines), "exercise", hint)
 
 
+def _unclear(message: str, hint: str) -> KernelValueError:
+    return KernelValueError.of(message, "exercise", hint)
+
+
 def _comparisons(
-    answer: Any, expected: Any, of: Any, at: Sequence[Any], launched: tuple[Any, Sequence[Any], Sequence[Any]]
+    answer: Any, expected: Any, of: Any, at: Any, launched: tuple[Any, Sequence[Any], Sequence[Any]]
 ) -> list[_Comparison]:
+    __tracebackhide__ = True  # IPython shows the frames of the user
     if isinstance(answer, Kernel):
         results, needed = _written(answer, *launched), _written(expected, *launched)
+        if len(results) != len(needed):
+            message = f"{counted(len(results), 'output')} to compare with {counted(len(needed), 'result')}"
+            raise _unclear(message, "write outputs=[...], an array for each result of the reference")
         return [
             _Comparison(f"output {k}: ", mine, theirs)
             for k, (mine, theirs) in enumerate(zip(results, needed, strict=True))
         ]
-    if of is None and not (callable(expected) and at):
+    if of is None and not callable(expected):
         return [_Comparison("it is ", answer, expected)]
-    if not at:
-        raise KernelValueError.of("there is no point to compare at", "exercise", "write at=[0.5, 2.0]")
-    points = [point if isinstance(point, tuple) else (point,) for point in at]
+    given = [at] if isinstance(at, int | float | np.generic) else list(at)
+    if not given:
+        raise _unclear("there is no point to compare at", "write at=[0.5, 2.0]")
     source = " by differences" if of is not None else ""
-    return [
-        _Comparison(f"at {', '.join(map(_given, point))} it is ", answer(*point), needed, source)
-        for point in points
-        for needed in [expected(*point) if of is None else _slopes(of, point)]
-    ]
+    compared = []
+    for one in given:
+        point = one if isinstance(one, tuple) else (one,)
+        needed = expected(*point) if of is None else _slopes(of, point)
+        compared.append(
+            _Comparison(f"at {', '.join(map(_given, point))} it is ", answer(*point), needed, source)
+        )
+    return compared
 
 
 def _slopes(f: Callable[..., Any], point: tuple[Any, ...]) -> Any:
@@ -207,9 +224,21 @@ def _leaves(value: Any) -> list[Any]:
 def _agrees(one: _Comparison, tolerance: float, scale: float) -> bool:
     """Whether two values are the same: numbers nearly, all else exactly."""
     actual, expected = _leaves(one.found), _leaves(one.expected)
-    return len(actual) == len(expected) and all(
+    if len(actual) != len(expected):
+        mine, theirs = _whole(one.found), _whole(one.expected)
+        return mine is not None and theirs is not None and _is_near(mine, theirs, tolerance, scale)
+    return all(
         _is_near(mine, theirs, tolerance, scale) for mine, theirs in zip(actual, expected, strict=True)
     )
+
+
+def _whole(value: Any) -> Any:
+    """A list of numbers, or of such lists of one length, as the array that it may stand for; else None."""
+    if not isinstance(value, tuple | list):
+        return next((leaf for leaf in _leaves(value) if isinstance(leaf, np.ndarray)), None)
+    parts = [_whole(part) for part in value]
+    alike = len({None if part is None else part.shape for part in parts}) == 1
+    return np.squeeze(np.stack(parts)) if alike and parts[0] is not None else None
 
 
 def _is_near(mine: Any, theirs: Any, tolerance: float, scale: float) -> bool:
@@ -221,7 +250,7 @@ def _is_near(mine: Any, theirs: Any, tolerance: float, scale: float) -> bool:
 
 def _given(value: Any) -> str:
     """A value as a message shows it: six digits, the first elements of an array."""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return f"({', '.join(map(_given, value))})"
     values = value.numpy() if isinstance(value, array) else value
     if isinstance(values, np.ndarray) and values.size > 6:
