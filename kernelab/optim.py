@@ -2,7 +2,7 @@
 
     optimizer = Adam([weights, bias], lr=0.01)
     for k in range(200):
-        loss = optimizer.minimize(f)            or step(), after the backward pass of a tape of one's own
+        loss = optimizer.minimize(f)            or zero_grad(), a backward pass of a tape, and step()
 
 A step is one launch for each parameter.
 """
@@ -129,6 +129,13 @@ class Optimizer(ABC):
                 self._steps[k] += 1
                 self._change(_flat(param), _flat(gradient.contiguous()), self._state[k], self._steps[k])
 
+    def zero_grad(self) -> None:
+        """Set the gradients of the parameters to zero, so that the next backward pass begins anew."""
+        for param in self.params:
+            # Only where there is one: who asks for a gradient that is missing is told why.
+            if param.allocation.adjoint is not None and param.grad is not None:
+                param.grad.zero_()
+
     def minimize(self, func: Callable[..., Any], steps: int = 1) -> array:
         """Take steps down the gradient of `func`, which returns an array of one float; the last loss.
 
@@ -136,6 +143,7 @@ class Optimizer(ABC):
         step; the gradients are zero before and after.  The loss is that before the last step.  Raises what
         `backward` and `step` raise.
         """
+        __tracebackhide__ = True  # IPython shows the frames of the user
         if not callable(func) or not isinstance(steps, int) or steps < 1:
             what = described(func) if not callable(func) else f"{steps!r} steps"
             message = f"minimize() takes a function, and 1 step or more, not {what}"
@@ -146,10 +154,7 @@ class Optimizer(ABC):
             raise _refusal(KernelTypeError, "no parameter of this optimiser requires gradients", hint)
         arguments = self.params if inspect.signature(func).parameters else []
         for _ in range(steps):
-            for param in self.params:
-                # Only where there is one: who asks for a gradient that is missing is told why.
-                if param.allocation.adjoint is not None and param.grad is not None:
-                    param.grad.zero_()
+            self.zero_grad()
             with Tape() as tape:
                 loss: array = func(*arguments)
             if loss is None:

@@ -125,6 +125,22 @@ def test_minimize_takes_a_step_by_the_gradient_of_a_function_alone(optimizer: An
     assert x.grad.list() == [0.0, 0.0, 0.0]
 
 
+def test_a_loop_as_in_other_libraries_sets_the_gradients_to_zero() -> None:
+    x, y = (kl.array([1.0, -2.0], dtype=float, requires_grad=True) for _ in range(2))
+    opt, by_hand = kl.optim.SGD([x], lr=0.1), kl.optim.SGD([y], lr=0.1)
+    for _ in range(3):
+        opt.zero_grad()
+        with kl.Tape() as tape:
+            loss = (x * x).sum()
+        tape.backward(loss)
+        opt.step()
+        by_hand.minimize(lambda y: (y * y).sum())
+        assert x.list() == y.list()
+    opt.zero_grad()
+    assert x.grad.list() == [0.0, 0.0]
+    kl.optim.SGD([kl.ones(2)]).zero_grad()  # nothing to set
+
+
 def test_minimize_takes_many_steps_and_functions_of_nothing() -> None:
     x = kl.array([4.0], dtype=float, requires_grad=True)
     loss = kl.optim.SGD([x], lr=0.25).minimize(lambda: x * x, steps=20)

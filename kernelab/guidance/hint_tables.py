@@ -386,7 +386,6 @@ plot|show: show the tape as the value of a cell, or write tape.visualize()
 """Attributes of tapes."""
 
 OPTIMISERS = Table(r"""
-zero_grad: write tape.zero(), or x.grad.zero_() for one parameter
 param_groups: set optimizer.lr; parameters with another rate have an optimiser of their own
 state_dict: parameters are arrays: x.numpy() is what to keep
 update: call optimizer.step([x.grad])
