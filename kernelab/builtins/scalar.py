@@ -22,6 +22,7 @@ from kernelab.builtins.table import (
     each,
     or_zero,
     piecewise_constant,
+    vector,
     zero_of,
 )
 from kernelab.lang.build import Expr
@@ -72,8 +73,8 @@ def atan(x: Float) -> Float:
 
 
 def _atan2_partials(angle: Expr, y: Expr, x: Expr) -> tuple[Expr, Expr]:
-    r = 1.0 / (x * x + y * y)
-    return x * r, -(y * r)
+    r = vector([x, y]).apply("length")  # its square may be out of range where the slopes are not
+    return x / r / r, -(y / r / r)
 
 
 @builtin(

@@ -1,4 +1,4 @@
-"""Lengths and directions of vectors, from the smallest numbers of each width to the greatest."""
+"""Lengths, directions and angles of vectors, from the smallest numbers of each width to the greatest."""
 
 from typing import Any
 
@@ -16,6 +16,7 @@ WIDTHS = {
 DIRECTIONS = [(1.0, 0.0, 0.0), (1.0, -1.0, 1.0), (0.25, 1.0, -0.5)]
 EPSILON = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}
 SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149, "float64": 5e-324}
+GREATEST = {"float16": 65504.0, "bfloat16": 3.3e38, "float32": 3.4e38, "float64": 1.7e308}
 TEXT = """
 def sizes(v: array[vector], size: array[number], unit: array[vector]):
     i = tid()
@@ -87,6 +88,32 @@ def test_the_zero_vector_has_length_0_no_direction_and_derivative_0(width: str) 
 
     for found in (*both(kl.zeros(1, dtype=vector)), *kl.func.jacrev(both)(kl.zeros(1, dtype=vector))):
         assert not found.numpy().any()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_both_modes_have_the_derivatives_of_the_angle_at_every_size(width: str) -> None:
+    number, _, sizes = WIDTHS[width]
+    head, body = (
+        "def angle(y: array[number], x: array[number], a: array[number]):",
+        "a[0] = atan2(y[0], x[0])",
+    )
+    kernel = kl.compile(f"{head}\n    {body}", {"number": number})["angle"]
+
+    def angle(y: Any, x: Any) -> Any:
+        a = kl.zeros(1, dtype=number)
+        kernel[1](y, x, a)
+        return a
+
+    for scale in sizes:
+        for towards in [(1.0, 1.0), (-1.0, 0.25), (0.125, -1.0), (1.0, 0.0)]:
+            given = [kl.array([part * scale], dtype=number) for part in towards]
+            (held,), (direction,) = exact(np.array([[wide(part)[0] for part in given]]))
+            if held < 4.0 / GREATEST[width]:
+                continue  # the slope is out of range itself
+            wanted = np.array([direction[1], -direction[0]]) / held
+            for transform in (kl.func.jacrev, kl.func.jacfwd):
+                found = [wide(slope).item() for slope in transform(angle, (0, 1))(*given)]
+                np.testing.assert_allclose(found, wanted, rtol=8 * EPSILON[width], atol=2 * SMALLEST[width])
 
 
 @pytest.mark.parametrize("sizes", [(1e-30, 1e-25), (1e25, 1e30), (1e-40, 1e38), (1.0, 1.0)])
