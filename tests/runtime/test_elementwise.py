@@ -63,6 +63,56 @@ def test_an_operator_does_for_arrays_and_numbers_what_numpy_does(compute: Callab
     assert np.array_equal(compute(2, b).numpy(), compute(np.float32(2), y))
 
 
+BITS = [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift]
+
+
+@pytest.mark.parametrize("compute", BITS)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64])
+def test_operators_of_bits_do_what_numpys_do(compute: Callable[..., Any], dtype: type) -> None:
+    x, y = np.array([1, 7, 12], dtype), np.array([3, 0, 2], dtype)
+    a, b = kl.array(x), kl.array(y)
+    given = [(a, b), (a, 3), (a, dtype(3)), (a, y), (x, b), (dtype(3), b)]
+    for left, right in given:
+        found = compute(left, right)
+        wanted = compute(*(np.asarray(one) if isinstance(one, kl.array) else one for one in (left, right)))
+        assert isinstance(found, kl.array)
+        assert found.numpy().dtype == dtype
+        assert np.array_equal(found.numpy(), wanted)
+
+
+@pytest.mark.parametrize(
+    "change", [operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift]
+)
+@pytest.mark.parametrize("other", [2, np.int32(2), np.array([1, 2, 3], np.int32)])
+def test_bits_change_in_place_also_by_what_numpy_gives(change: Callable[..., Any], other: Any) -> None:
+    whole, wanted = array(1, -7, 12, 5, dtype=int), np.array([1, -7, 12, 5], np.int32)
+    part = whole[1:]
+    assert change(part, other) is part
+    change(wanted[1:], other)
+    assert np.array_equal(whole.numpy(), wanted)
+
+
+def test_masks_are_joined_and_turned_around() -> None:
+    a = array(-2.0, 0.5, 1.0, 3.0)
+    inside = (a > 0.0) & (a < 2.0)
+    assert values(inside) == [False, True, True, False]
+    assert values(~inside) == values((a <= 0.0) | (a >= 2.0)) == [True, False, False, True]
+    assert values(inside ^ (a > 0.75)) == [False, True, False, True]
+    assert values(~array(0, -1, 5, dtype=int)) == [-1, 0, -6]
+
+
+def test_a_product_in_place_changes_the_array_and_has_its_gradient() -> None:
+    def product(x: kl.array, y: kl.array) -> kl.array:
+        held = view = kl.clone(x)
+        held @= y
+        assert held is view
+        return view * view
+
+    given = [[1.0, 2.0], [3.0, 4.0]], [[0.5, 1.0], [-1.0, 2.0]]
+    for found, wanted in zip(gradients(product, *given), differences(product, *given), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
 def test_powers_signs_and_magnitudes() -> None:
     a = array(1.0, -2.0, 3.0)
     assert values(a**2) == [1, 4, 9]
@@ -136,6 +186,9 @@ def test_an_array_is_changed_by_its_own_shifted_view_as_if_that_had_been_read_be
         (lambda a: operator.iadd(a, kl.zeros((2, 3))), r"fit \(3,\)"),
         (lambda a: kl.zeros(3, dtype=kl.vec3) * kl.zeros(3, dtype=kl.vec3), "vec3 and vec3"),
         (lambda a: kl.ones(3, dtype=kl.uint8) * 300, "300 does not fit uint8"),
+        (lambda a: a & 1, "& does not take float32"),
+        (lambda a: operator.imatmul(a, kl.ones(3)), r"shape \(3,\), the data have shape \(1,\)"),
+        (lambda a: operator.setitem(a, slice(None), kl.ones(2)), r"shapes \(3,\) and \(2,\)"),
     ],
 )
 def test_what_does_not_go_together_is_refused(compute: Callable[..., Any], message: str) -> None:

@@ -83,11 +83,16 @@ class Arithmetic:
     __floordiv__, __rfloordiv__, __ifloordiv__ = _arithmetic("//")
     __mod__, __rmod__, __imod__ = _arithmetic("%")
     __pow__, __rpow__, __ipow__ = _arithmetic("**")
+    __and__, __rand__, __iand__ = _arithmetic("&")
+    __or__, __ror__, __ior__ = _arithmetic("|")
+    __xor__, __rxor__, __ixor__ = _arithmetic("^")
+    __lshift__, __rlshift__, __ilshift__ = _arithmetic("<<")
+    __rshift__, __rrshift__, __irshift__ = _arithmetic(">>")
 
     __eq__, __ne__ = _comparison("=="), _comparison("!=")
     __lt__, __le__ = _comparison("<"), _comparison("<=")
     __gt__, __ge__ = _comparison(">"), _comparison(">=")
-    __neg__, __pos__, __abs__ = _sign("-"), _sign("+"), _sign("abs")
+    __neg__, __pos__, __abs__, __invert__ = _sign("-"), _sign("+"), _sign("abs"), _sign("~")
     __hash__ = object.__hash__
 
     def __matmul__(self, other: Any) -> Any:
@@ -97,6 +102,11 @@ class Arithmetic:
     def __rmatmul__(self, other: Any) -> Any:
         """The product with the array to the right."""
         return hooks.matmul(other, self)
+
+    def __imatmul__(self, other: Any) -> Any:
+        """Set the elements to those of the product, which has to have the same shape."""
+        elements: Any = self
+        return elements.assign(hooks.matmul(self, other))
 
     def __bool__(self) -> bool:
         """The truth of the only element; raises KernelValueError for an array of more, or of none."""

@@ -23,7 +23,7 @@ from kernelab.errors import KernelTypeError, KernelValueError, a_thing, counted
 from kernelab.frontend import UserFunction, result_types
 from kernelab.frontend.meaning.meanings import Weak
 from kernelab.lang.structs import AnyType, has_derivative
-from kernelab.lang.types import Array, Scalar, Value, int32, scalar_of, shape_of
+from kernelab.lang.types import Array, Scalar, Value, bool_, int32, scalar_of, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.array.transfers import readable, transfer
@@ -60,7 +60,8 @@ LARGEST_EXPONENT = 16
 
 _NAMES = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floordiv", "%": "mod", "**": "pow", "abs": "abs",
-    "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge",
+    "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "~": "invert",
+    "&": "bit_and", "|": "bit_or", "^": "bit_xor", "<<": "lshift", ">>": "rshift",
 }  # fmt: skip
 
 
@@ -178,6 +179,7 @@ def store(part: array, values: array) -> None:
     elif RECORDER.get() is not None and shape_of(part.dtype) == shape_of(values.dtype):
         apply("item_assignment", cast_function(part.dtype), [values], (part,))
     else:
+        broadcast(part, values, within=part.shape)
         part.assign(np.broadcast_to(readable(values), part.outline().shape))
 
 
@@ -287,7 +289,8 @@ def _operation(symbol: str, operands: Sequence[Any]) -> tuple[UserFunction, list
     refuse_structs(arrays)
     inputs = [argument(operand, None, arrays) for operand in operands]
     if len(inputs) == 1:
-        return function_of(symbol, f"def {_NAMES[symbol]}_(a):\n    return {symbol}(a)"), inputs
+        word = "not " if symbol == "~" and scalar_of(value_type_of(inputs[0])) == bool_ else symbol
+        return function_of(word, f"def {_NAMES[symbol]}_(a):\n    return {word}(a)"), inputs
     text = f"def {_NAMES[symbol]}_(a, b):\n    return a {symbol} b"
     exponent = operands[1]
     if symbol == "**" and isinstance(exponent, int) and abs(exponent) <= LARGEST_EXPONENT:
