@@ -34,7 +34,7 @@ from kernelab.builtins.table import (
     rows,
     vector,
 )
-from kernelab.builtins.vector import crossed, dotted
+from kernelab.builtins.vector import crossed, dotted, scaled
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import Rules
 from kernelab.lang.rounding import epsilon
@@ -50,6 +50,22 @@ Rows = Sequence[Sequence[Any]]
 
 
 # ------------------------------------------------------------------------- how they are computed
+
+
+def _in_range(m: Any, a: Rows) -> tuple[list[list[Any]], Any]:
+    """The matrix times a power of two with which squares are in range, and its inverse."""
+    n = len(a)
+    numbers, back = scaled(m, [x for row in a for x in row])
+    return [numbers[k : k + n] for k in range(0, n * n, n)], back
+
+
+def _narrowed(m: Any, a: Rows, *parts: Sequence[Any]) -> list[Any]:
+    """Numbers of the type of a matrix: those of 16 bits are computed as float32."""
+    return [m.to(x, m.type_of(a[0][0])) for part in parts for x in part]
+
+
+def _times(numbers: Sequence[Any], factor: Any) -> list[Any]:
+    return [x * factor for x in numbers]
 
 
 def _rotation(m: Any, low: Any, high: Any, between: Any) -> tuple[Any, Any]:
@@ -137,25 +153,25 @@ def _axis(none: Any) -> list[Any]:
     return [none + 1.0, none, none]
 
 
-def _svd3(m: Any, a: Rows) -> list[Any]:
+def _svd3(m: Any, a: Rows, back: Any) -> list[Any]:
     (first, second, third), basis = _orthogonal(m, a)
     left = _unit(m, first, _axis(0.0 * first[0]))
     middle = _unit(m, second, _perpendicular(m, left))
     right = crossed(left, middle)
     sigma = [m.norm(first), m.norm(second), dotted(right, third)]
-    return [*_by_rows([left, middle, right]), *sigma, *_by_rows(basis)]
+    return [*_by_rows([left, middle, right]), *_times(sigma, back), *_by_rows(basis)]
 
 
 def _by_rows(columns: Rows) -> list[Any]:
     return [x for row in zip(*columns, strict=True) for x in row]
 
 
-def _with_stretch(rotation: Rows, a: Rows) -> list[Any]:
-    """A rotation, and the symmetric part of what it leaves of a matrix."""
+def _with_stretch(rotation: Rows, a: Rows, back: Any) -> list[Any]:
+    """A rotation, and the symmetric part of what it leaves of a matrix, times a factor."""
     stretch = [[dotted(x, y) for y in _columns(a)] for x in _columns(rotation)]
     n = len(a)
     symmetric = [[(stretch[i][j] + stretch[j][i]) * 0.5 for j in range(n)] for i in range(n)]
-    return [x for row in (*rotation, *symmetric) for x in row]
+    return [x for row in (*rotation, *(_times(row, back) for row in symmetric)) for x in row]
 
 
 # ------------------------------------------------------------------------- their derivatives
@@ -374,7 +390,8 @@ def eig3(m: Any, A: Mat33) -> Vec12:
     right-handed basis; the values are in no order.  The derivative of two vectors whose values are equal up
     to rounding is NaN where it is needed; the values themselves, and sums of functions of them, have theirs.
     """
-    symmetric = [[(A[i][j] + A[j][i]) * 0.5 for j in range(3)] for i in range(3)]
+    a, back = _in_range(m, A)
+    symmetric = [[(a[i][j] + a[j][i]) * 0.5 for j in range(3)] for i in range(3)]
 
     def sweep(values: Sequence[Any]) -> list[Any]:
         entries = [list(values[k : k + 3]) for k in range(0, 9, 3)]
@@ -388,9 +405,10 @@ def eig3(m: Any, A: Mat33) -> Vec12:
             basis[p], basis[q] = _turned(cosine, sine, basis[p], basis[q])
         return [x for line in (*entries, *basis) for x in line]
 
-    start = [x for line in (*symmetric, *_unit_columns(A[0][0], 3)) for x in line]
+    start = [x for line in (*symmetric, *_unit_columns(a[0][0], 3)) for x in line]
     numbers = m.repeated(SWEEPS, sweep, start)
-    return [*_by_rows([numbers[9:12], numbers[12:15], numbers[15:18]]), numbers[0], numbers[4], numbers[8]]
+    basis = _by_rows([numbers[9:12], numbers[12:15], numbers[15:18]])
+    return _narrowed(m, A, basis, _times(numbers[0:9:4], back))
 
 
 @composite(derivative=SVD, parts=(Mat22, Vec2, Mat22), exact=True)
@@ -401,12 +419,13 @@ def svd2(m: Any, A: Mat22) -> Vec10:
     they are equal up to rounding, a gradient may need ``sigma``; what it needs of ``u`` and ``v`` is NaN, and
     so are their tangents.  The closest rotation has its derivative there, too: `polar`.
     """
-    (first, second), (v, w) = _orthogonal(m, A)
+    a, back = _in_range(m, A)
+    (first, second), (v, w) = _orthogonal(m, a)
     none = 0.0 * first[0]
     left = _unit(m, first, [none + 1.0, none])
     right = _unit(m, second, [-left[1], left[0]])
-    sigma = [m.norm(first), m.norm(second)]
-    return [left[0], right[0], left[1], right[1], *sigma, v[0], w[0], v[1], w[1]]
+    sigma = _times([m.norm(first), m.norm(second)], back)
+    return _narrowed(m, A, _by_rows([left, right]), sigma, _by_rows([v, w]))
 
 
 @composite(derivative=SVD, parts=(Mat33, Vec3, Mat33), exact=True)
@@ -418,7 +437,7 @@ def svd3(m: Any, A: Mat33) -> Vec21:
     columns in ``u`` and ``v`` is NaN, and so are the tangents of these.  The closest rotation,
     ``u * transpose(v)``, has its derivative there, too: `polar`.
     """
-    return _svd3(m, A)
+    return _narrowed(m, A, _svd3(m, *_in_range(m, A)))
 
 
 @composite(derivative=POLAR, parts=(Mat22, Mat22), exact=True, name="polar")
@@ -431,11 +450,12 @@ def polar2(m: Any, A: Mat22) -> Vec8:
     cancel (the zero matrix, a reflection), several rotations are equally close: ``r`` is one of them, and
     what a derivative needs of it is NaN.
     """
-    (p, q), (r, s) = A
+    a, back = _in_range(m, A)
+    (p, q), (r, s) = a
     turn = [p + s, r - q]
     turns, one = m.norm(turn) > 0.0, 1.0 + 0.0 * p
     cosine, sine = m.unit([m.where(turns, turn[0], one), turn[1]])
-    return _with_stretch([[cosine, -sine], [sine, cosine]], A)
+    return _narrowed(m, A, _with_stretch([[cosine, -sine], [sine, cosine]], a, back))
 
 
 @composite(derivative=POLAR, parts=(Mat33, Mat33), exact=True, name="polar")
@@ -445,9 +465,10 @@ def polar3(m: Any, A: Mat33) -> Vec18:
     Where the two smallest eigenvalues of ``s`` cancel (a matrix of rank one, a mirrored one whose two
     smallest singular values are equal), several rotations are equally close.
     """
-    numbers = _svd3(m, A)
+    a, back = _in_range(m, A)
+    numbers = _svd3(m, a, back)
     u, v = ([numbers[k : k + 3] for k in range(start, start + 9, 3)] for start in (0, 12))
-    return _with_stretch([[dotted(x, y) for y in v] for x in u], A)
+    return _narrowed(m, A, _with_stretch([[dotted(x, y) for y in v] for x in u], a, back))
 
 
 @composite(derivative=Rules(_qr3_jvp, _qr3_vjp), parts=(Mat33, Mat33), exact=True)
@@ -457,7 +478,8 @@ def qr3(m: Any, A: Mat33) -> Vec18:
     The first two entries on the diagonal of ``r`` are not negative, the last has the sign of the determinant.
     Of a singular matrix ``q`` is one of several; there is no derivative.
     """
-    first, second, third = _columns(A)
+    a, back = _in_range(m, A)
+    first, second, third = _columns(a)
     left = _unit(m, first, _axis(0.0 * first[0]))
     middle, instead = second, _perpendicular(m, left)
     # Once is not enough where the columns are nearly parallel, nor twice where the rest is rounding alone.
@@ -471,4 +493,4 @@ def qr3(m: Any, A: Mat33) -> Vec18:
         [none, dotted(middle, second), dotted(middle, third)],
         [none, none, dotted(right, third)],
     ]
-    return [*_by_rows([left, middle, right]), *(x for row in r for x in row)]
+    return _narrowed(m, A, _by_rows([left, middle, right]), *(_times(row, back) for row in r))

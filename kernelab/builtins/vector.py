@@ -325,7 +325,7 @@ _LIMITS = {
 """For each type that lengths are computed in: float32 also for numbers of 16 bits."""
 
 
-def _scaled(m: Any, v: Sequence[Any]) -> tuple[list[Any], Any]:
+def scaled(m: Any, v: Sequence[Any]) -> tuple[list[Any], Any]:
     """Components times a power of two with which their squares are in range, and its inverse."""
     own = m.type_of(v[0])
     scalar = float32 if own in HALVES else own
@@ -356,7 +356,7 @@ def length(m: Any, a: VecN) -> Float:
 
     Exact to rounding also where squares of its components would overflow or vanish.
     """
-    components, back = _scaled(m, a)
+    components, back = scaled(m, a)
     return m.to(m.sqrt(added([x * x for x in components])) * back, m.type_of(a[0]))
 
 
@@ -373,7 +373,7 @@ def _turned(y: Expr, x: Expr, change: Expr) -> Expr:
 )
 def normalize(m: Any, a: VecN) -> VecN:
     """``a`` divided by its length, however small or large; the zero vector stays 0 and has derivative 0."""
-    components, _ = _scaled(m, a)
+    components, _ = scaled(m, a)
     size = m.sqrt(added([x * x for x in components]))
     size = m.where(size > 0.0, size, m.const(size, 1.0))
     return [m.to(x / size, m.type_of(a[0])) for x in components]

@@ -1,5 +1,7 @@
 """Decompositions: that they are what they say for every kind of matrix, and what derivatives need of them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -168,6 +170,54 @@ def test_the_triangle_of_a_tiny_or_huge_matrix_has_its_derivative(scale: float) 
     moved, wanted = (tangent(case, [lanes(matrix)], dots)[0] for matrix in (scale * m, m))
     np.testing.assert_allclose(scale * moved[:9], wanted[:9], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(moved[9:], wanted[9:], rtol=1e-9, atol=1e-12)
+
+
+# ------------------------------------------------------------------------- numbers of every size
+
+LOOKS = {
+    "svd2": "u, s, v = svd2(a[0])\n    y[0] = ddot(u, w[0]) + ddot(v, w[0]) + dot(s, d[0])",
+    "svd3": "u, s, v = svd3(a[0])\n    y[0] = ddot(u, w[0]) + ddot(v, w[0]) + dot(s, d[0])",
+    "eig3": "q, s = eig3(a[0])\n    y[0] = ddot(q, w[0]) + dot(s, d[0])",
+    "polar2": "r, s = polar(a[0])\n    y[0] = ddot(r, w[0]) + dot(s[0], d[0])",
+    "polar3": "r, s = polar(a[0])\n    y[0] = ddot(r, w[0]) + dot(s[1], d[0])",
+    "qr3": "q, r = qr3(a[0])\n    y[0] = ddot(q, w[0]) + dot(r[1], d[0])",
+}
+PLAIN = np.array([[3.0, 0.5, -0.2], [0.1, -2.0, 0.4], [-0.3, 0.6, 1.0]])
+SIZES = {
+    "float16": [1e-3, 1.0, 100.0, 1e4],
+    "bfloat16": [1e-30, 1.0, 1e30],
+    "float32": [1e-35, 1e-22, 1.0, 1e19, 1e35],
+    "float64": [1e-300, 1e-160, 1.0, 1e155, 1e300],
+}
+DIGITS = {"float16": 2e-2, "bfloat16": 0.15, "float32": 1e-5, "float64": 1e-12}
+
+
+def looked_at(name: str, number: Any, m: Numpy, scale: float) -> tuple[float, Numpy]:
+    """A loss of all parts of a decomposition of a multiple of `m`, and its gradient in units of that."""
+    n = int(name[-1])
+    mat, vec = kl.types.matrix((n, n), number), kl.types.vector(n, number)
+    head = "def look(a: array[mat], w: array[mat], d: array[vec], y: array[number]):"
+    look = kl.compile(f"{head}\n    {LOOKS[name]}", {"mat": mat, "vec": vec, "number": number})["look"]
+    w, d = PLAIN[::-1, :n][:n] * 0.1, PLAIN[0, :n] / scale
+    a = kl.array([m], dtype=mat, requires_grad=True)
+    y = kl.zeros(1, dtype=number, requires_grad=True)
+    with kl.Tape() as tape:
+        look[1](a, kl.array([w], dtype=mat), kl.array([d], dtype=vec), y)
+    tape.backward(y)
+    assert a.grad is not None
+    return float(y.numpy()[0]), a.grad.numpy()[0].astype(np.float64) * scale
+
+
+@pytest.mark.parametrize("width", SIZES)
+@pytest.mark.parametrize("name", LOOKS)
+def test_values_and_gradients_are_those_of_a_matrix_of_any_size(name: str, width: str) -> None:
+    n, number = int(name[-1]), getattr(kl, width)
+    for scale in SIZES[width]:
+        held = kl.array(PLAIN[:n, :n] * scale, dtype=number).numpy().astype(np.float64)
+        value, slopes = looked_at(name, number, held, scale)
+        wanted, exact = looked_at(name, kl.float64, held / scale, 1.0)
+        np.testing.assert_allclose(value, wanted, rtol=DIGITS[width], atol=DIGITS[width])
+        np.testing.assert_allclose(slopes, exact, atol=DIGITS[width] * np.abs(exact).max())
 
 
 # ------------------------------------------------------------------------- the polar decomposition
