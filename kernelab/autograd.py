@@ -26,7 +26,7 @@ from kernelab.errors import (
     a_thing,
 )
 from kernelab.guidance.bad_calls import explains_bad_calls
-from kernelab.guidance.hint_tables import face
+from kernelab.guidance.missing_names import face
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import look_at
 from kernelab.runtime.context.recorder import refusal, warn_at

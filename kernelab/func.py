@@ -46,7 +46,7 @@ from kernelab.autodiff.transforms.trees import (
 from kernelab.autodiff.transforms.vmap import map_lanes
 from kernelab.errors import GradientError, KernelTypeError, KernelValueError, a_thing, name_of
 from kernelab.guidance.bad_calls import explains_bad_calls
-from kernelab.guidance.hint_tables import face
+from kernelab.guidance.missing_names import face
 from kernelab.runtime.array.array import array, require_array
 from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.kernel import decorators

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import Any
 
 from kernelab.frontend import UserFunction as Function
-from kernelab.guidance.hint_tables import missing
+from kernelab.guidance.missing_names import missing
 from kernelab.host.making import BARE, CONSTANTS
 from kernelab.runtime.host import host_words
 from kernelab.warp import names

@@ -26,7 +26,7 @@ from kernelab.errors import (
     a_thing,
 )
 from kernelab.guidance.bad_calls import explains_bad_calls
-from kernelab.guidance.hint_tables import OPTIMISERS, face
+from kernelab.guidance.missing_names import OPTIMISERS, face
 from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelab.errors import KernelTypeError, KernelValueError
-from kernelab.guidance.hint_tables import missing
+from kernelab.guidance.missing_names import missing
 from kernelab.host.values import type_of
 from kernelab.lang.structs import Struct, StructArray
 from kernelab.lang.types import (

@@ -237,7 +237,7 @@ class Builtin:
         return host_value if op.derivative.__class__ is Zero else follow(host_value, *operands)
 
     def _resolved(self, operands: tuple[Any, ...]) -> tuple[Op, Value, list[Type]]:
-        own = [host_type(x, self.name) for x in operands]
+        own = [host_type(x, self.name, len(operands)) for x in operands]
         kinds = list(map(_kind_of, operands, own))
         for types in (own, kinds, *_promoted(operands, own), *_promoted(operands, kinds)):
             overload = ops.resolve(self.name, types)
@@ -245,7 +245,11 @@ class Builtin:
                 return *overload, types
         shown = ", ".join(str(t) for t in own)
         wanted = "; ".join(signature(op) for op in self.overloads)
-        raise KernelTypeError.of(f"{self.name} takes no ({shown}); it is defined as {wanted}", "overload")
+        draws = any(param.name == "state" for param in self.overloads[0].params)
+        hint = "NumPy draws on the host: write np.random.default_rng(0).normal(size=n)" if draws else ""
+        raise KernelTypeError.of(
+            f"{self.name} takes no ({shown}); it is defined as {wanted}", "overload", hint
+        )
 
 
 def _split(value: np.ndarray[Any, Any], types: Sequence[Value]) -> tuple[Any, ...]:
@@ -268,7 +272,7 @@ def _dtype(type: Type) -> np.dtype[Any]:
     return scalar_of(type).dtype
 
 
-def host_type(value: Any, operation: str = "sin") -> Type:
+def host_type(value: Any, operation: str = "sin", operands: int = 1) -> Type:
     """The kernel type of a host value: Python numbers are 32 bits wide, NumPy arrays vectors or matrices."""
     type = type_of(value)
     if type is not None:
@@ -285,8 +289,8 @@ def host_type(value: Any, operation: str = "sin") -> Type:
     is_array = hasattr(value, "__array_interface__") or isinstance(getattr(value, "dtype", None), Value)
     if is_array and not isinstance(value, np.ndarray | np.generic):
         message = "on the host an operation takes numbers, vectors and matrices, not arrays"
-        hint = f"write kl.map(kl.{operation}, x)"
-        if operation == "dot":
+        hint = f"write kl.map(kl.{operation}, {', '.join('xyzabc'[:operands])})"
+        if operation in {"dot", "matmul"}:
             hint = "write x @ y, or kl.map(kl.dot, x, y) for arrays of vectors"
         raise KernelTypeError.of(message, "host", hint)
     array = np.asarray(value)

@@ -1,4 +1,4 @@
-r"""Tables of hints: what to write instead of a name or a habit of Python, NumPy, PyTorch, C or Warp.
+r"""Tables of hints for kernels: what to write instead of a habit of Python, NumPy, PyTorch, C or Warp.
 
 An entry is a line, ``names: hint`` or ``names: reason => hint``; «code» is what editors make edits of:
 
@@ -9,11 +9,9 @@ A line that is indented goes on with the one before.  ``{name}`` in a hint is th
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, NamedTuple, NoReturn
+from typing import NamedTuple
 
 from kernelab.data_classes.turns import cached_property
-from kernelab.errors import KernelAttributeError, LaunchError
 
 
 class Guidance(NamedTuple):
@@ -64,9 +62,6 @@ class Table:
 
 def _is_plain(names: str) -> bool:
     return all(name.isidentifier() for name in names.split("|"))
-
-
-# ------------------------------------------------------------------------------------------------ kernel text
 
 
 NAMES = Table(r"""
@@ -288,211 +283,3 @@ OF_PARSER = Table(r"""
 .*invalid decimal literal.*: a name or a number ends before it: write 2.0 * x for a product, 1.0 for 1.0f
 """)
 """What Python's parser refuses, by its message."""
-
-
-# -------------------------------------------------------------------------------------- attributes of objects
-
-
-ARRAYS = Table(r"""
-backward: launch on a tape, and ask it: with kl.Tape() as tape: ..., then tape.backward(loss)
-detach: write kl.clone(x, requires_grad=False)
-clone: write kl.clone(x)
-requires_grad_: write x.requires_grad = True
-at: write x[i] = value, or a kernel where a gradient is needed
-block_until_ready: write kl.synchronize()
-len|length: write len(x)
-gradient|gradients: write x.grad, when tape.backward(loss) has run
-grad_fn: a tape knows what was computed: show it as the value of a cell
-is_leaf: every array with requires_grad=True gets a gradient
-zero_grad: write tape.zero(), or x.grad.zero_()
-cpu: write x.to('cpu'), or x.numpy() for NumPy
-cuda: write x.to('cuda')
-mT|swapaxes: write x.transpose((1, 0))
-permute: write x.transpose((1, 0, 2))
-dot|inner: write x @ y
-cumsum: write kl.utils.array_scan(x, out)
-type: write kl.array(x, dtype=...)
-float: write kl.array(x, dtype=float)
-double: write kl.array(x, dtype=kl.float64)
-int: write kl.array(x, dtype=int)
-fill: write x.fill_(value)
-zero: write x.zero_()
-data: write x.numpy() for the elements, x.ptr for their address
-sum|mean|astype|copy|tolist|T|to_numpy: write x.contiguous().{name}
-ravel: write x.flatten()
-squeeze|unsqueeze: write x.reshape(...), or x[0]
-append: an array keeps its size: make a longer one with kl.zeros, and copy into it
-nbytes: write x.numpy().nbytes
-itemsize: write kl.types.type_size_in_bytes(x.dtype)
-abs|sqrt|exp|log|sin|cos|tan|tanh: write kl.map(kl.{name}, x)
-pow: write x ** y
-relu: write kl.map(kl.max, x, 0.0)
-clip|clamp: write kl.map(kl.clamp, x, low, high)
-norm: write np.linalg.norm(x.numpy()) on the host, or (x * x).sum() ** 0.5 where a gradient is needed
-max|min|argmax|argmin|std|var|any|all|sort|argsort|prod|round: write x.numpy().{name}() on the host, or
-    a kernel where a gradient is needed
-""")
-"""Attributes of arrays."""
-
-FIXED = Table(r"""
-dtype: write y = kl.array(x, dtype=...) for converted numbers, x.view(...) for the same bytes
-type: write y = kl.array(x, dtype=...)
-shape|ndim: write y = x.reshape(...), or x.flatten(): a view of the same memory
-size: an array keeps its size: make another with kl.zeros, and copy into it
-strides: slice or transpose it, or write kl.array(ptr=..., strides=...)
-ptr: make another array: kl.array(ptr=..., shape=..., dtype=...)
-device: write y = x.to(device)
-is_contiguous: write y = x.contiguous()
-""")
-"""Attributes of arrays that cannot be assigned."""
-
-KERNELS = Table(r"""
-launch|run|forward|call|apply: write kl.launch(kernel, dim=n, inputs=[...]), or kernel[n](...)
-show|display|plot|view|code|adj|adjoint: show it as the value of a cell, or write kl.show(kernel): its
-    adjoint stands beside its source
-tangent: %%kernel --show tangent shows it; kernel.jvp([...]) is the program
-backward: record its launch, and ask the tape: tape.backward(loss)
-grad: write kl.func.grad(function)(x) of a function that launches it
-jacobian: write kl.autograd.jacobian(kernel, dim=n, inputs=[...], outputs=[...])
-gradcheck: write kl.autograd.gradcheck(kernel, dim=n, inputs=[...], outputs=[...])
-trace: write kl.trace(kernel, thread, dim=n, inputs=[...])
-args: its parameters are in inspect.signature(kernel)
-""")
-"""Attributes of kernels."""
-
-FUNCTIONS = Table(r"""
-grad|value_and_grad|jvp|vjp|jacfwd|jacrev|hessian|hvp|vmap: write kl.func.{name}(f), of the function f
-gradcheck|jacobian|taylor_test: write kl.autograd.{name}(f, inputs=[...])
-trace|graph|contributions: write kl.{name}(f, ...), of the function f and its arguments
-backward: write kl.func.grad(f)(...); a tape goes back from arrays
-show|display|plot|view|code|adj|adjoint|tangent: show it as the value of a cell
-""")
-"""Attributes of functions for kernels."""
-
-TAPES = Table(r"""
-gradient|grad|grads: call tape.backward(loss); then x.grad is the gradient of an array x with
-    requires_grad=True
-watch|watched_variables: every array that is created with requires_grad=True is watched
-zero_grad: write tape.zero()
-clear: write tape.reset()
-step: optimizers step: kl.optim.Adam([x]).step([x.grad])
-jacobian: write kl.autograd.jacobian(kernel, dim, inputs, outputs), or kl.func.jacrev(function)(x)
-hessian: write kl.func.hessian(function)(x)
-stop_recording: a tape records what runs inside `with kl.Tape() as tape:`; pass record_tape=False to a
-    launch that is not to be recorded
-start|stop|record: a tape records what runs inside `with kl.Tape() as tape:`
-plot|show: show the tape as the value of a cell, or write tape.visualize()
-""")
-"""Attributes of tapes."""
-
-OPTIMISERS = Table(r"""
-param_groups: set optimizer.lr; parameters with another rate have an optimiser of their own
-state_dict: parameters are arrays: x.numpy() is what to keep
-update: call optimizer.step([x.grad])
-""")
-"""Attributes of optimisers."""
-
-
-# ----------------------------------------------------------------------------------------------- public names
-
-
-PUBLIC_NAMES = Table(r"""
-tile\w*|launch_tiled: tiles are not part of the language => write a loop over the elements
-(Mesh|Bvh|HashGrid|mesh|bvh|hash_grid)(_|[A-Z]|$)\w*: meshes and spatial queries are not part of the
-    language => pass points and indices as arrays
-(Volume|volume)(_|$)\w*: sparse volumes are not part of the language => use an array of 3 dimensions
-(Texture|texture)(\d|_|[A-Z]|$)\w*: textures are not part of the language => use an array of 2 or 3
-    dimensions, and lerp
-capture_\w+: CUDA graphs in files are not part of kernelab => capture what runs straight on: with
-    kl.ScopedCapture() as capture
-(Scoped)?(Mempool\w*|PeerAccess|CudaProfiler|Allocator|MemoryTracker)|\w+_external_stream: memory pools and
-    profilers of CUDA are left to the driver => leave it out: a device's memory comes from its own pool
-(timing|TIMING|set_mempool|set_peer|get_mempool)_\w+: memory pools and profilers of CUDA are left to the
-    driver => leave it out: a device's memory comes from its own pool
-((to|from)_)?(jax|paddle)|jax_\w+|(dtype|device)_(to|from)_(jax|paddle): there is no bridge to this library
-    by name => pass its arrays to kl.from_dlpack, and kernelab's to its own from_dlpack
-fixedarray: arrays of a fixed size are local to a kernel => make one in the kernel: zeros(shape=(3,),
-    dtype=float)
-\w*fabricarray\w*: arrays of USD's Fabric are not part of the library => copy them into an array
-fem|sim|sparse|render: this part of Warp is not part of kernelab => write what you need of it as kernels
-print_diagnostics|print_memory_report: there is a command for it => run `kernelab doctor` in a terminal, or
-    `!kernelab doctor` in a cell
-(get|set)_logger|Logger|ScopedLog\w+: kernelab writes no log => it speaks by errors, warnings and print
-compile_aot_module|load_aot_module|get_cuda_\w+|get_cpu_kernel_cache_key|get_suggested_block_size|(un)?map_cuda_device|\w+_ipc_handle|ModuleBuildOptions|clear_lto_cache:
-    this is about how Warp builds and runs modules => kernelab builds each kernel by itself, when it is
-    first launched
-dense_(gemm|chol|subs|solve)\w*|graph_coloring_\w+|GraphColoringAlgorithm: this part of Warp is not part of
-    kernelab => write it as a kernel, or use SciPy where no gradient is needed
-block_dim: the CPU has no blocks => pass the number to the kernel as an argument
-address|address_of: kernels have no addresses => hand the array and the index over, or use kl.ref
-tensor|asarray|as_tensor|Tensor: arrays are made by array => write kl.array(...)
-random: NumPy draws such numbers => write kl.array(np.random.default_rng(0).normal(size=n), dtype=float)
-arange|linspace|logspace|eye|rand|randint|meshgrid|stack|concatenate|cat|tile_like: NumPy makes such
-    arrays => write kl.array(np.{name}(...), dtype=float)
-sum|mean: it is a method of arrays => write x.{name}()
-prod|cumsum: arrays are reduced by kl.utils => write kl.utils.array_sum(x), array_inner, array_scan
-relu: it is a maximum => write kl.map(kl.max, x, 0.0)
-norm: it is an operation of vectors => write kl.length(v), or (x * x).sum() ** 0.5 of an array
-plot|imshow: arrays show themselves => write x as the last line of a cell, or plt.{name}(x)
-backward: a tape goes back => write tape.backward(loss)
-minimize: optimisers minimise => write kl.optim.Adam([x], lr=0.1).minimize(f)
-grad|value_and_grad|vmap|jvp|vjp|jacfwd|jacrev|hessian|hvp: transforms are in kl.func => write
-    kl.func.{name}
-jacobian|jacobian_fd|gradcheck|gradcheck_tape: it is in kl.autograd => write kl.autograd.{name}
-no_grad|inference_mode: only what a Tape records is differentiated => launch outside of the with block
-jit|njit|vectorize: kernels are compiled by a decorator or a cell => write @kl.kernel, or %%kernel
-float|int: the types of Python serve => write {name}, kl.float64, kl.int8, ...
-math: operations are names of kernelab itself => write kl.sin(x), kl.exp(x), ...
-warp_type_to_np_dtype: there is a function for it => write kl.dtype_to_numpy(dtype)
-device: devices are asked for by get_device => write kl.get_device("cpu")
-manual_seed|seed: random numbers come from states in kernels => write state = rand_init(seed, tid())
-linear|cg|cr|gmres|bicgstab|LinearOperator|preconditioner|batched_matmul|adj_(batched_)?matmul: linear
-    algebra of whole arrays is not part of kernelab => use SciPy, with the product by the matrix as a kernel
-matmul: arrays have an operator for it => write a @ b
-(MarchingCubes|marching_cubes)\w*: surfaces are not part of the language => use scikit-image
-build|context|codegen: this is about how Warp builds and runs modules => kernelab builds each kernel by
-    itself, when it is first launched
-nn|Parameter: there are no layers => write kernels; kl.optim has SGD and Adam
-""")
-"""By name, for `kernelab` and its public modules."""
-
-
-def missing(module: str, name: str, names: Iterable[str]) -> KernelAttributeError:
-    """The error for a name that a public module has not: why and what to write instead, or one like it."""
-    guidance = PUBLIC_NAMES.find(name)
-    if guidance is None:
-        return KernelAttributeError.of_name(f"{module} has no {name}", None, name, names)
-    return KernelAttributeError.of_name(f"{module} has no {name}: {guidance.reason}", guidance.hint, name)
-
-
-def face(module: str, names: Sequence[str]) -> tuple[Callable[[str], NoReturn], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a public module, for what it has not and for what it has."""
-
-    def answer(name: str) -> NoReturn:
-        raise missing(module, name, names)
-
-    return answer, lambda: [*names]
-
-
-class Offers:
-    """An object of which completion shows the names that serve a user, and not the machinery."""
-
-    __slots__ = ()
-    OFFERED: ClassVar[tuple[str, ...]] = ()
-
-    def __dir__(self) -> list[str]:
-        """The names that a completer offers."""
-        return sorted({*(name for name in super().__dir__() if name.startswith("__")), *self.OFFERED})
-
-
-class FunctionHints(Offers):
-    """The part of a function for kernels that answers what it has not."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        """Raises KernelAttributeError that says what to write instead."""
-        message = f"a function for kernels has no {name}"
-        raise KernelAttributeError.of_name(message, FUNCTIONS.hint(name) or None, name, dir(self))
-
-    def __getitem__(self, grid: object) -> NoReturn:
-        """Raises LaunchError: a function has no grid."""
-        raise LaunchError.of("a function for kernels has no grid", "kernel", "call it: f(...)")

@@ -1,6 +1,6 @@
 """For lessons: exercises that check themselves, and the course: ``kl.teach``."""
 
-from kernelab.guidance.hint_tables import face
+from kernelab.guidance.missing_names import face
 from kernelab.teach.exercises import NotYet, check
 
 __all__ = ["NotYet", "check"]

@@ -29,7 +29,7 @@ from kernelab.errors import (
     TapeError,
     a_thing,
 )
-from kernelab.guidance.hint_tables import TAPES, Offers
+from kernelab.guidance.missing_names import TAPES, Offers
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
@@ -327,6 +327,7 @@ def _no_loss(value: Any) -> TapeError:
     message, hint = f"the loss is an array of one number, not {described(value)}", _SUMMED
     if isinstance(value, int | float) or getattr(value, "shape", None) == ():
         message += ": a number of the host knows nothing of how it was computed"
+        hint = "pass the array itself, such as loss for loss[0]; of several numbers " + _SUMMED
     elif isinstance(value, list | tuple | dict):
         hint = "pass one array, or backward(grads={y: ones_like(y)}) for several"
     return refusal(TapeError, message, "loss", hint)

@@ -34,7 +34,7 @@ from kernelab.frontend.meaning.meanings import (
 )
 from kernelab.frontend.meaning.name_lookup import Constants, meaning_of
 from kernelab.frontend.meaning.syntax_trees import is_none, leaves, returns_value, states_result
-from kernelab.guidance.hint_tables import FunctionHints
+from kernelab.guidance.missing_names import FunctionHints
 from kernelab.hooks import Displayed
 from kernelab.host.single import Single
 from kernelab.lang.ir import CustomRules, Function

@@ -212,7 +212,14 @@ def _kernel_type(template: Template, argument: ast.arg) -> AnyType:
     if argument.annotation is not None:
         return template.type(argument.annotation)
     message = f"the argument {argument.arg} of the kernel {template.name} has no type"
-    hint = f"write «{argument.arg}: {_likely_type(template.node, argument.arg)}»"
+    default = template.defaults.get(argument.arg)
+    if isinstance(default, ast.Constant) and type(default.value) in (bool, int):
+        likely = type(default.value).__name__
+    else:
+        likely = _likely_type(template.node, argument.arg)
+    hint = f"write «{argument.arg}: {likely}»"
+    if argument.arg == "self":
+        hint = "leave it out: a kernel is not a method"
     raise Mistake.of(message, "annotation", hint, template.places(argument))
 
 

@@ -143,6 +143,8 @@ def _is_bound(frame: Frame, value: Meaning, part: ast.expr) -> bool:
         return True
     text = frame.places.text(part)
     hint = f"write range(«len({text})»)" if isinstance(value, ArrayRef) else integer_hint(frame, part)
+    if isinstance(part, ast.Constant):
+        hint = "count with ints, and compute the number in the block: t = 0.1 * float(k)"
     if text.endswith(".shape"):
         hint = f"write «{text}[0]», the first extent"
     raise frame.error(part, f"a bound of range is an int, not {describe(value)}", hint=hint)

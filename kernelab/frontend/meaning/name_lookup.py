@@ -34,7 +34,8 @@ from kernelab.frontend.meaning.meanings import (
 )
 from kernelab.frontend.meaning.syntax_trees import nodes
 from kernelab.frontend.meaning.trial import own
-from kernelab.guidance.hint_tables import NAMES, OF_MODULES, PUBLIC_NAMES
+from kernelab.guidance.hint_tables import NAMES, OF_MODULES
+from kernelab.guidance.missing_names import PUBLIC_NAMES
 from kernelab.host.making import BARE, CONSTANTS
 from kernelab.host.traced import untraced
 from kernelab.host.values import type_of
@@ -211,9 +212,10 @@ class Scope:
             return self._foreign(module, name)
         if module.module is not None and hasattr(module.module, name):
             return self._value(f"{module.name}.{name}", getattr(module.module, name))
-        missing = PUBLIC_NAMES.find(name) if own else None
+        missing = (NAMES.find(name) or PUBLIC_NAMES.find(name)) if own else None
         if missing is not None:
-            raise Unknown(f"{module.name} has no {name}: {missing.reason}", missing.hint)
+            reason = f": {missing.reason}" if missing.reason else ""
+            raise Unknown(f"{module.name} has no {name}{reason}", missing.hint)
         names = words if own else dir(module.module)
         raise Unknown(f"{module.name} has no {name}", _closest(name, names))
 

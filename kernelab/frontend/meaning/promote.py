@@ -122,6 +122,8 @@ def as_number(frame: Frame, value: Meaning, node: ast.expr) -> Weak | Typed:
     hint = unsupported.hint_of_uncalled(value, text)
     if isinstance(value, ArrayRef):
         hint = f"index it to take one element, such as «{text}[i]», where i = tid()"
+    elif isinstance(value, TupleOf) and value.items and not hint:
+        hint = f"take one of its items, such as «{text}[0]»"
     raise frame.error(node, f"{text} is {describe(value)}, not a number", hint=hint)
 
 

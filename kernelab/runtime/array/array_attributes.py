@@ -27,7 +27,7 @@ from kernelab.errors import (
     Related,
     counted,
 )
-from kernelab.guidance.hint_tables import ARRAYS, FIXED, KERNELS, Offers
+from kernelab.guidance.missing_names import ARRAYS, FIXED, KERNELS, Offers, of_numpy
 from kernelab.host.single import Single
 from kernelab.lang.structs import has_derivative
 from kernelab.runtime.array.layout import Strided
@@ -185,9 +185,9 @@ class Hints(Offers):
 @lru_cache(maxsize=256)
 def _answer(cls: Any, name: str) -> KernelAttributeError:
     # Remembered: libraries ask arrays for many names that they may have.
-    return KernelAttributeError.of_name(
-        f"an array has no {name}", ARRAYS.hint(name) or None, name, cls.OFFERED
-    )
+    guidance = ARRAYS.find(name) or of_numpy(name)
+    hint = guidance.hint if guidance is not None else None
+    return KernelAttributeError.of_name(f"an array has no {name}", hint, name, cls.OFFERED)
 
 
 # ---------------------------------------------------------------------------------- annotations of parameters

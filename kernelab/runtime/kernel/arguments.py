@@ -161,8 +161,12 @@ class Parameter:
                 hint = "inputs, then outputs, fill the parameters in the order of the kernel's definition"
             raise self.wrong(described(argument, by_shape=True), hint, "type")
         if source.dtype != wanted.elem:
-            other = f"or annotate {self.name}: {source.type}"
-            hint = f"convert it: kl.array({self.name}, dtype=kl.{wanted.elem}), {other}"
+            hint = f"annotate {self.name}: {source.type}"
+            elems: list[Any] = [source.dtype, wanted.elem]
+            if not any(isinstance(elem, Struct) for elem in elems):
+                alike = len({*map(shape_of, elems)}) == 1
+                way = "{}.astype(kl.{})" if alike else "kl.array({}, dtype=kl.{})"
+                hint = f"convert it: {way.format(self.name, wanted.elem)}, or {hint}"
             raise self.wrong(f"an array of {source.dtype}", hint, "dtype")
         if source.ndim != wanted.ndim:
             hint = f"its shape is {source.shape}; reshape or slice it, or annotate {self.name}: {source.type}"

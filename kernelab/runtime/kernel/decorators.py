@@ -27,7 +27,7 @@ from kernelab.frontend import (
 )
 from kernelab.frontend.meaning.source import keep_text
 from kernelab.frontend.meaning.trial import no_trial
-from kernelab.guidance.hint_tables import FunctionHints
+from kernelab.guidance.missing_names import FunctionHints
 from kernelab.host.single import Single
 from kernelab.host.values import HostValue
 from kernelab.runtime.array.array import array
