@@ -35,6 +35,7 @@ PAGES = [
     "pictures",
     "editors",
     "teaching",
+    "from-pytorch",
 ]
 
 
