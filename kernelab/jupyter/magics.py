@@ -136,7 +136,9 @@ def parsed(magic: Any, line: str) -> Namespace:
             words = OPTIONS if word.startswith("-") else CHOICES["--show"]
             near += [] if word in words else get_close_matches(word, words, 1, 0.7)
         guess = f"; did you mean {' and '.join(near)}?" if near else ""
-        raise UsageError(f"{error}{guess}; the options are {', '.join(OPTIONS)}") from None
+        raise UsageError(
+            f"{error}{guess}; the options are {', '.join(OPTIONS)} (%kernel? explains them)"
+        ) from None
     return options
 
 

@@ -34,7 +34,7 @@ def test_a_loss_that_the_tape_did_not_see_is_refused() -> None:
         tape.backward(y)
     with tape:
         square[1](x, y)
-    with pytest.raises(kl.TapeError, match="how `other` was computed: none of its 1 records did"):
+    with pytest.raises(kl.TapeError, match="how `other` was computed: none of its 1 record did"):
         tape.backward(other)
 
 

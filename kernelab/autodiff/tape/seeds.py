@@ -28,6 +28,7 @@ from kernelab.errors import (
     Related,
     TapeError,
     a_thing,
+    counted,
 )
 from kernelab.guidance.missing_names import TAPES, Offers
 from kernelab.lang.rounding import rounded, widened
@@ -300,7 +301,7 @@ def _unrecorded(recording: Recording, target: array) -> TapeError:
         hint = "start from a result: the loss, or grads= of an array that a launch has written"
         return refusal(TapeError, f"{name} is only read on this tape, and not computed", "unrecorded", hint)
     count = len(recording.records)
-    recorded = f"none of its {count} records did" if count else "it has recorded nothing"
+    recorded = f"none of its {counted(count, 'record')} did" if count else "it has recorded nothing"
     message = f"this tape did not see how {called(target, 'the array')} was computed: {recorded}"
     return refusal(TapeError, message, "unrecorded", "launch the kernel that writes it inside `with tape:`")
 

@@ -152,7 +152,7 @@ class Kernel(KernelHints, Displayed):
 
         return launched
 
-    def __call__(self, *_: Any) -> None:
+    def __call__(self, *_: Any, **__: Any) -> None:
         """A kernel runs on a grid: raises LaunchError that says how."""
         message = f"`{self.name}` is a kernel: it runs once for each thread of a grid"
         hint = f"write kl.launch({self.name}, dim=n, inputs=[...]) or {self.name}[n](...)"

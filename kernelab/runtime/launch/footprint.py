@@ -76,6 +76,9 @@ def _grid(dim: Any) -> Grid:
 
 
 def _no_grid(dim: Any, hint: str = "pass an int, or a tuple of 1 to 4 ints") -> LaunchError:
+    if isinstance(dim, tuple | list) and any(isinstance(extent, array) for extent in dim):
+        hint = "the number of threads comes before the arguments: write launch(kernel, dim=n, inputs=[...])"
+        return LaunchError.of("a grid cannot have arrays for its dimensions", "dim", hint)
     try:
         text = repr(dim)
     except ValueError:  # Python writes no int of thousands of digits

@@ -142,7 +142,10 @@ def matmul(left: Any, right: Any) -> Any:
     a, b = arrays_of((left, right))
     if a.dtype != b.dtype or not isinstance(a.dtype, Scalar) or a.dtype == bool_:
         message = f"@ multiplies numbers of one type, not {a.dtype} by {b.dtype}"
-        hint = "convert one of them: x.astype(kl.float64); for vectors write kl.utils.array_inner(x, y)"
+        hint = "for vectors write kl.utils.array_inner(x, y), or dot(x[i], y[i]) in a kernel"
+        if isinstance(a.dtype, Scalar) and isinstance(b.dtype, Scalar):
+            wider = max((a.dtype, b.dtype), key=lambda type: (type.is_float, type.bits))
+            hint = f"convert one of them: x.astype(kl.{float32 if wider == bool_ else wider})"
         raise refusal(KernelTypeError, message, "type", hint)
     rank = max(a.ndim, b.ndim, 2)
     rows, columns = a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
