@@ -162,8 +162,7 @@ def __getattr__(name: str) -> _Any:
 
 def __dir__() -> list[str]:
     """The names that a completer offers: the public names, not the folders that they come from."""
-    words = _imported("kernelab.language").words()
-    return sorted({*__all__, *words, *_FACES, "__version__"})
+    return sorted({*__all__, *_imported("kernelab.language").words(), *_FACES, "__version__"})
 
 
 _WORDS = (

@@ -377,8 +377,7 @@ def taylor_test(
     if the slope is 2, and rules that users wrote are linear and agree in both modes, and shows two plots and
     a table unless `show_summary` is false.
     """
-    subject = _subject("taylor_test", function, dim, inputs, outputs, device, None)
-    report = taylor(subject)
+    report = taylor(_subject("taylor_test", function, dim, inputs, outputs, device, None))
     return _shown(report) if show_summary else report
 
 
@@ -414,8 +413,7 @@ def _plot_errors(report: GradcheckReport, relative: bool, absolute: bool) -> Non
         if wanted:
             style = heatmap.Style("Reds", title=f"{kind} error of {report.kernel}", positive=True)
             parts = heatmap.panels(getattr(report, kind))
-            drawn = heatmap.figure(parts, style)
-            figures.finish(drawn, partial(heatmap.figure_view, parts=parts), show=True)
+            figures.finish(heatmap.figure(parts, style), partial(heatmap.figure_view, parts=parts), show=True)
 
 
 def _subject(

@@ -372,8 +372,7 @@ def jacobian(f: Function, x: array, blocks: int = 0, *, rows: bool = False, spar
     if sparse:
         from scipy.sparse import csr_array, hstack, vstack
 
-        matrices = _gathered(block, parts)
-        return (vstack if rows else hstack)([csr_array(one) for one in matrices], format="csr")
+        return (vstack if rows else hstack)([csr_array(one) for one in _gathered(block, parts)], format="csr")
     widths, dtype = tuple(b - a for a, b in spans), there.numpy().dtype
     return arrays.from_array(np.reshape(parts, (-1, 1) if rows else (1, -1)), chunks=1).map_blocks(
         _sent(_kept(block)),

@@ -127,6 +127,11 @@ class Span:
     def __str__(self) -> str:
         return f"{self.source.label}, line {self.line}"
 
+    @property
+    def line_text(self) -> str:
+        """The text of its first line, without the indent."""
+        return self.source.line(self.line).strip()
+
 
 NOWHERE = Span(Source("", "<generated>"), 1, 0, 1, 0)
 """The span of what no user wrote."""

@@ -213,8 +213,7 @@ def jvp(
     for i, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
         require_like(tangent, primal, f"tangents[{i}]")
     along = with_flat_structs(func, tangents, inputs.chosen)
-    directions = [along.args[n] for n in along.chosen]
-    value, dots, aux = transforms.push(*inputs.call, directions, has_aux)
+    value, dots, aux = transforms.push(*inputs.call, [along.args[n] for n in along.chosen], has_aux)
     value, moved = inputs.closed(value), inputs.closed(rebuilt(value, iter(dots)))
     return (value, moved, aux) if has_aux else (value, moved)
 

@@ -317,8 +317,7 @@ def _precision(scalar: Scalar) -> Scalar:
 
 @lru_cache(maxsize=32)
 def _kernel(name: str, elem: Scalar) -> Kernel:
-    names = {"T": elem, "C": _precision(elem)}
-    return kernels_of(_TEXT.strip("\n"), "<optim>", names)[name]
+    return kernels_of(_TEXT.strip("\n"), "<optim>", {"T": elem, "C": _precision(elem)})[name]
 
 
 __all__ = ["SGD", "Adam", "Optimizer"]

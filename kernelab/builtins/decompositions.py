@@ -231,8 +231,7 @@ def _eig3_jvp(y: Expr, operands: Any, dots: Any) -> Expr:
     values = parts(d)
     bound = _tolerance(values)
     turns = {(i, j): _over(p[i][j], values[j] - values[i], bound) for i, j in combinations(range(3), 2)}
-    turn = _skewed(3, turns, values[0].const(0))
-    return _joined(q * turn, vector([p[k][k] for k in range(3)]))
+    return _joined(q * _skewed(3, turns, values[0].const(0)), vector([p[k][k] for k in range(3)]))
 
 
 def _eig3_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
@@ -260,8 +259,7 @@ def _only_nan(needed: Expr, gap: Expr, bound: Expr) -> Expr:
 
 def _svd_jvp(y: Expr, operands: Any, dots: Any) -> Expr:
     mat, n = operands[0].type, operands[0].type.n
-    vec = Vec(mat.scalar, n)
-    u, sigma, v = _split(y, mat, vec, mat)
+    u, sigma, v = _split(y, mat, Vec(mat.scalar, n), mat)
     p = rows(transpose(u) * dots[0] * v)
     values = parts(sigma)
     bound, nothing = _tolerance(values), values[0].const(0)

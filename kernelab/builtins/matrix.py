@@ -175,8 +175,7 @@ def _minor(m: Sequence[Sequence[Any]], i: int, j: int) -> list[list[Any]]:
 
 def _pairs(upper: Sequence[Any], lower: Sequence[Any]) -> dict[tuple[int, int], Any]:
     """The determinants of two rows' pairs of columns."""
-    columns = combinations(range(len(upper)), 2)
-    return {(i, j): upper[i] * lower[j] - lower[i] * upper[j] for i, j in columns}
+    return {(i, j): upper[i] * lower[j] - lower[i] * upper[j] for i, j in combinations(range(len(upper)), 2)}
 
 
 def _determinant(m: Sequence[Sequence[Any]]) -> Any:

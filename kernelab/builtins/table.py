@@ -496,5 +496,4 @@ def _define_by_component(op: Op, expand: Callable[..., Any], doc: str) -> None:
 
 def title_of(module: str) -> str:
     """The first line of a module's documentation, without its full stop."""
-    doc = sys.modules[module].__doc__ or module
-    return doc.partition("\n")[0].rstrip(".")
+    return (sys.modules[module].__doc__ or module).partition("\n")[0].rstrip(".")

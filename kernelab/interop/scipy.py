@@ -103,8 +103,7 @@ class Problem:
 
     def exact(self, *vectors: Any) -> Exact:
         """The arrays that `f` takes, with the numbers of vectors."""
-        flat = [np.ascontiguousarray(x, np.float64).reshape(-1) for x in vectors]
-        return Exact(self.f, flat, self._layout)
+        return Exact(self.f, [np.ascontiguousarray(x, np.float64).reshape(-1) for x in vectors], self._layout)
 
     def _of_one_array(self, found: list[Vector], count: int) -> list[Vector]:
         """What was computed of `f`, which has to return one array."""

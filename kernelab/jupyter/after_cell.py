@@ -148,8 +148,7 @@ def _warning(name: str, holders: list[Holder], names: Mapping[str, Any]) -> Diag
         hint = f"change `{name}` in {first.source.label}, or take it out there, and run that again"
         return Diagnostic(message, first.span, "stale", "warning", hint=hint)
     then = _captured(first)[name]
-    now = current(names, name, then)
-    message = stale(f"{who} {'was' if len(several) == 1 else 'were'}", name, then, now)
+    message = stale(f"{who} {'was' if len(several) == 1 else 'were'}", name, then, current(names, name, then))
     label = first.source.label
     assigns = re.search(rf"(?m)^{re.escape(name)}\s*(:[^=]+)?=", first.source.text)
     hint = f"change {name} in {label}, and run that again" if assigns else f"run {label} again"

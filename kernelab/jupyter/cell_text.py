@@ -102,8 +102,7 @@ def fixes_of(diagnostic: Diagnostic) -> Iterator[Fix]:
         if change.startswith("^"):
             start = span.line, 0, span.line, 0
             indent = line[: len(line) - len(line.lstrip())]
-            edit = Edit(Span(span.source, *start), f"{indent}{change[1:]}\n")
-            yield Fix(f"insert {change[1:]}", edit)
+            yield Fix(f"insert {change[1:]}", Edit(Span(span.source, *start), f"{indent}{change[1:]}\n"))
         elif len(change) > 1 and change.startswith("/"):
             pattern, text = change[1:-1].split("/")
             changed = re.sub(pattern, text, line, count=1)

@@ -112,5 +112,4 @@ class Channel:
 
     def _reply(self, message: Any) -> Message:
         own = {"state": self.state.answer, "checks": self.checks.answer, "where": self.problems.where}
-        answers = {**ANSWERS, **own}
-        return reply(message["content"]["data"], dict(self.shell.user_ns), answers)
+        return reply(message["content"]["data"], dict(self.shell.user_ns), {**ANSWERS, **own})

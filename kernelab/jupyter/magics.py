@@ -51,8 +51,7 @@ def running_cell(shell: InteractiveShell, line: str, body: str) -> tuple[Source,
     raw = _as_typed(shell, line, body)
     above = raw[: len(raw) - len(body.rstrip("\n"))].count("\n") if body.strip() else 1
     number = _number(shell, raw)
-    filename = shell.compile.cache(raw, number, raw_code=raw)
-    return Source(body, f"Cell In[{number}]", above + 1), filename
+    return Source(body, f"Cell In[{number}]", above + 1), shell.compile.cache(raw, number, raw_code=raw)
 
 
 def remember_python(text: Source, filename: str, definitions: Mapping[str, Any]) -> None:
@@ -62,8 +61,7 @@ def remember_python(text: Source, filename: str, definitions: Mapping[str, Any])
     """
     if not definitions:
         return
-    tree = ast.increment_lineno(module_of(text.text), text.first_line - 1)
-    for node in tree.body:
+    for node in ast.increment_lineno(module_of(text.text), text.first_line - 1).body:
         if isinstance(node, ast.FunctionDef) and node.name in definitions:
             definition = definitions[node.name]
             definition.__wrapped__ = _function(node, filename)

@@ -93,8 +93,7 @@ class Problems:
         raw = info.raw_cell or ""
         parent: Message = getattr(self.shell, "get_parent", dict)() or {}
         cell = parent.get("metadata", {}).get("cellId")
-        file = self.shell.compile.get_code_name(raw, raw, self.shell.execution_count)
-        self._running = cell, file
+        self._running = cell, self.shell.compile.get_code_name(raw, raw, self.shell.execution_count)
         self._again = set()
         self._seen.clear()
 
@@ -140,8 +139,7 @@ class Problems:
         places = tuple(place for span in spans if (place := self.place(span)) is not None)
         wrong = "kept" if event.outcome == "saved" else "overwritten"
         called = name_of_memory(event.elements.allocation) or "an array"
-        said = _SAID[event.outcome].format(called, event.reader.call.kernel.name)
-        self.found(Problem(wrong, said, places))
+        self.found(Problem(wrong, _SAID[event.outcome].format(called, event.reader.call.kernel.name), places))
 
     def found(self, problem: Problem) -> None:
         """Tell of a problem that is new, and remember that it has come up in this run."""

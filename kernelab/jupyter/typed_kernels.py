@@ -123,7 +123,7 @@ def _described(cell: CellText, diagnostic: Diagnostic, fixes: Sequence[Fix]) -> 
     start, end = _place(cell, diagnostic)
     notes = [diagnostic.note] if diagnostic.note else []
     if (span := diagnostic.span) is not None and span.source is not cell.source:
-        notes.append(f"{span}: {span.source.line(span.line).strip()}")
+        notes.append(f"{span}: {span.line_text}")
     notes += [f"hint: {diagnostic.hint}"] if diagnostic.hint else []
     notes += [f"{other.message} ({other.span})" for other in diagnostic.related]
     return {

@@ -349,8 +349,7 @@ class Expr:
 
     def at(self, *indices: int) -> "Expr":
         """The component of a vector (one index) or matrix (two) at constant indices."""
-        args = [self.atom, *(integer(i) for i in indices)]
-        return Expr(self.builder, self.builder.apply("extract", *args))
+        return Expr(self.builder, self.builder.apply("extract", self.atom, *map(integer, indices)))
 
     def make(self, type: Value, *components: "Expr") -> "Expr":
         """The vector or matrix of that type from its components, by rows."""

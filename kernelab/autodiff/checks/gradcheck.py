@@ -348,8 +348,7 @@ def _at_kink(subject: Subject, asked: Witnesses, k: int, result: PairResult, lim
     text = f"d {pair.output.label}{list(entry.output_index)} / d {pair.input.label}{list(entry.input_index)} "
     text += f"is {entry.autodiff:.6g} by the adjoint; the slope is {entry.numeric - half:.6g} to the left "
     text += f"and {entry.numeric + half:.6g} to the right"
-    i = subject.sources.index(pair.input)
-    cause = blame(subject, i, pair.place(at)[1], limit.eps)
+    cause = blame(subject, subject.sources.index(pair.input), pair.place(at)[1], limit.eps)
     if cause is not None:
         text += f": {cause.told}"
     span = None if cause is None else cause.span

@@ -138,8 +138,7 @@ def _applied(shape: Shape) -> Function:
     """The function that applies the operation."""
     types = [type_of(arg) if isinstance(arg, Const) else arg for arg in shape.args]
     params = tuple(Var(type, f"x{k}") for k, type in enumerate(types))
-    pairs = zip(shape.args, params, strict=True)
-    args = [arg if isinstance(arg, Const) else param for arg, param in pairs]
+    args = [arg if isinstance(arg, Const) else param for arg, param in zip(shape.args, params, strict=True)]
     builder = Builder()
     return Function("applied", params, builder.close(builder.let(shape.op, args, shape.result)))
 

@@ -222,8 +222,7 @@ class _Check:
             if wrong is not None:
                 along = adjoint_of(name) + " along a direction" * (not is_plain)
                 at, _, slope = wrong
-                never = self.never(name, at, slope, points)
-                return never or self.told("grad", along, *wrong, points)
+                return self.never(name, at, slope, points) or self.told("grad", along, *wrong, points)
         return self.not_linear(points, weights, adjoints)
 
     def jvp(self, points: Point) -> Diagnostic | None:

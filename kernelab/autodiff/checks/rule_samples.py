@@ -95,8 +95,7 @@ def _drawn(
         if between in (NARROW, POSITIVE):
             return np.asarray(rng.uniform(*between, shape))
         smallest, largest = (float(np.log10(end)) for end in between)
-        exponents = rng.uniform(smallest, largest, shape)
-        return np.asarray(10.0**exponents * rng.choice((-1.0, 1.0), shape))
+        return np.asarray(10.0 ** rng.uniform(smallest, largest, shape) * rng.choice((-1.0, 1.0), shape))
 
     return {param.hint: draw(param) for param in function.params}
 

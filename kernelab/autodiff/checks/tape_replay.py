@@ -280,8 +280,7 @@ class Block:
 
 
 def _arguments(record: LaunchRecord, run: Run) -> list[Any]:
-    arguments = map(array_of, record.arguments)
-    return [run.of(value) if isinstance(value, array) else value for value in arguments]
+    return [run.of(value) if isinstance(value, array) else value for value in map(array_of, record.arguments)]
 
 
 def _overwriting(record: OverwriteRecord) -> Any:

@@ -451,8 +451,7 @@ def _one_by_one(
     for k, one in enumerate(checks):
         if not one.reason:
             report = next(reports)
-            is_refused = isinstance(report, str)
-            checks[k] = replace(one, **{"reason" if is_refused else "report": report})
+            checks[k] = replace(one, **{"reason" if isinstance(report, str) else "report": report})
     return checks
 
 

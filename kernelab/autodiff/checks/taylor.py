@@ -71,8 +71,7 @@ class TaylorReport(ShownOnce):
     @property
     def is_finite(self) -> bool:
         """Whether the derivative is a finite number, and the function is at enough steps to judge it."""
-        finite = np.isfinite(self.remainders)
-        return bool(np.isfinite(self.derivative)) and int(finite.sum()) >= LEAST_STEPS
+        return bool(np.isfinite(self.derivative)) and int(np.isfinite(self.remainders).sum()) >= LEAST_STEPS
 
 
 def taylor(subject: Subject) -> TaylorReport:

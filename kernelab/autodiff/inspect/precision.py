@@ -90,8 +90,7 @@ def precision(
         raise KernelTypeError.of(message, "call", _CALL)
     require_lists(inputs=inputs, outputs=outputs)
     if not isinstance(kernel_or_tape, Kernel):
-        given = varied_inputs(kernel_or_tape, inputs)
-        subject = of_function(kernel_or_tape, given, outputs, "precision")
+        subject = of_function(kernel_or_tape, varied_inputs(kernel_or_tape, inputs), outputs, "precision")
     elif dim is None:
         raise no_grid(kernel_or_tape, [*inputs, *outputs])
     else:

@@ -333,8 +333,7 @@ class _Followed(Chunk):
             case ir.Store() | ir.Atomic() if place is not None:
                 told.change(stmt, *place, frame)
             case ir.If(outs, cond, then, orelse):
-                taken = then if _scalar(frame.values(cond)) else orelse
-                told.hand_over(outs, taken.yields, frame)
+                told.hand_over(outs, (then if _scalar(frame.values(cond)) else orelse).yields, frame)
             case _:
                 pass
 

@@ -412,8 +412,7 @@ def _by_thread(
     """By thread, the adjoints of the inputs where a component of the thread's element has the cotangent 1."""
     bars, wide, arguments = Adjoints(), [], list(run.arguments)
     threads = int(np.prod(run.grid, dtype=np.int64))
-    seed = bars.of(output).host().reshape(threads, -1)
-    seed[:, component] = 1
+    bars.of(output).host().reshape(threads, -1)[:, component] = 1
     adjoints: dict[int, array] = {}
     for i in pullback.active:
         primal = run.arguments[i]

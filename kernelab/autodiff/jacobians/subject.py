@@ -127,8 +127,7 @@ class Subject:
         """The outputs, where a run has found them."""
         if self.outputs is not None:
             return self.outputs
-        count = len(self.labels)
-        names = [*self.labels, *(f"output {k}" for k in range(count, len(outputs)))]
+        names = [*self.labels, *(f"output {k}" for k in range(len(self.labels), len(outputs)))]
         return tuple(Variable(k, name, a) for k, (name, a) in enumerate(zip(names, outputs, strict=False)))
 
 

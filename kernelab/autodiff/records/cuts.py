@@ -451,8 +451,7 @@ def _seed(
     memory: Allocation, values: HostValues, steps: Sequence[Step], seeds: Collection[array]
 ) -> array | None:
     """The array that the sweep starts at, if the host made what it holds."""
-    later = steps[values.record + 1 :]
-    if any(target.allocation is memory for step in later for target in step.written):
+    if any(target.allocation is memory for step in steps[values.record + 1 :] for target in step.written):
         return None
     return next((seed for seed in seeds if seed.allocation is memory), None)
 

@@ -195,9 +195,8 @@ def _refuse_lost(function: Any, keeps: Sequence[Snapshot]) -> None:
     """Raise TapeError where values that a function may need have changed unseen."""
     for keep in keeps:
         if keep.has_changed_unseen():
-            name = called(keep.elements)
             message = (
-                f"{name} was changed through a view (NumPy, PyTorch), "
+                f"{called(keep.elements)} was changed through a view (NumPy, PyTorch), "
                 f"but {function.title} may need its old values"
             )
             raise TapeError.of(message, "host-write", NOTICED, function.place.span)

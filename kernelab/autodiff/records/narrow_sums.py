@@ -102,8 +102,7 @@ def narrow_sums(
 
 
 def _run(name: str, level: Level, bar: array, total: array) -> None:
-    half = scalar_of(bar.dtype)
-    level.run(_kernels(half, bar.ndim)[name].program, bar.shape, [bar, total])
+    level.run(_kernels(scalar_of(bar.dtype), bar.ndim)[name].program, bar.shape, [bar, total])
 
 
 @cache

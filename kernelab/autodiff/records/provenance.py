@@ -182,8 +182,7 @@ class Provenance(Witness):
         self._compared[memory] = earlier
         if known.is_poked:
             known.note()
-            values = HostValues(caller(), record, "view", (), earlier)
-            self.arrays.setdefault(memory, []).append(values)
+            self.arrays.setdefault(memory, []).append(HostValues(caller(), record, "view", (), earlier))
 
     def copied(self, dest: array, src: array) -> None:
         """Note that an array holds what another one held."""

@@ -447,8 +447,7 @@ class LaunchRecord(Call, LaunchEntry):
         from kernelab.runtime.launch.checked import trace
 
         assert isinstance(self.pullback, Pullback)
-        saved = self.saved()
-        parts = self.adjoint_parts(adjoints, saved)
+        parts = self.adjoint_parts(adjoints, self.saved())
         return trace(self.pullback.adjoint.tracing, parts, self.grid.threads, self.device)
 
     def adjoint_parts(self, adjoints: Adjoints, saved: Mapping[int, array | Copied]) -> list[bytes]:

@@ -313,8 +313,7 @@ def mask(target: array, needed: array) -> HostArray:
 
 def _bytes(memory: HostArray, elements: array, first: int) -> HostArray:
     """One truth value for each byte of each element, in a memory that begins at address `first`."""
-    size = itemsize(elements.dtype)
-    shape, strides = (*elements.shape, size), (*elements.strides, 1)
+    shape, strides = (*elements.shape, itemsize(elements.dtype)), (*elements.strides, 1)
     return np.ndarray(shape, np.bool_, memory.data, elements.ptr - first, strides)
 
 

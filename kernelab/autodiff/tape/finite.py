@@ -93,10 +93,9 @@ def _culprit(record: LaunchRecord) -> Culprit | None:
 
 def _is_current(record: LaunchRecord, elements: array) -> bool:
     """Whether an array still holds what a launch left in it."""
-    versions = zip(record.kernel.plan.arrays, record.versions, strict=True)
     return any(
         record.arguments[i].allocation is elements.allocation and elements.allocation.version == version
-        for i, version in versions
+        for i, version in zip(record.kernel.plan.arrays, record.versions, strict=True)
     )
 
 

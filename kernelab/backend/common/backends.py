@@ -168,8 +168,7 @@ def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> Kern
                     return KernelAssertionError.of(message, "assertion", span=span)
                 message = f"{site.message or 'integer division by zero'}; in thread {thread}"
                 hint = "test the divisor first, or divide floats"
-                diagnostic = Diagnostic(message, _span(site), "zero-division", hint=hint)
-                return KernelZeroDivisionError(diagnostic)
+                return KernelZeroDivisionError(Diagnostic(message, _span(site), "zero-division", hint=hint))
 
             error = told(thread, ())
             error.failed = Failed(status[abi.THREAD], told)

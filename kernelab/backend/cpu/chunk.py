@@ -209,8 +209,7 @@ class Chunk:
             return
         operands = [frame.operand(arg) for arg in stmt.args]
         if bfloat16 in map(scalar_of, (type_of(stmt.out), *map(type_of, stmt.args))):
-            result = computed(stmt.op.numpy, operands, scalar_of(type_of(stmt.out)).dtype)
-            frame.define(stmt.out, result)
+            frame.define(stmt.out, computed(stmt.op.numpy, operands, scalar_of(type_of(stmt.out)).dtype))
             return
         frame.define(stmt.out, stmt.op.numpy(*operands))
 

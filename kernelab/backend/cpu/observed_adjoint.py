@@ -156,8 +156,7 @@ class Tracing(Chunk):
         self, out: ir.Var, stmt: ir.Stmt, frame: Frame, inputs: list[Cotangent], factors: Sequence[Numpy] = ()
     ) -> None:
         if out in self.bars:
-            value = frame.values(out)[0].copy()
-            self.known[out] = Cotangent(stmt.span, value, inputs, list(factors), stmt)
+            self.known[out] = Cotangent(stmt.span, frame.values(out)[0].copy(), inputs, list(factors), stmt)
 
     def write(
         self, stmt: ir.Store | ir.Atomic, array: ir.Var, place: int, value: ir.Atom, frame: Frame

@@ -123,10 +123,9 @@ class CudaBackend:
 
     def load(self, functions: Sequence[Function], compiled: Compiled) -> dict[str, Entry]:
         """The second half: entries for the functions of what they were compiled to; raises BuildError."""
-        entries = zip(functions, compiled.entries, strict=True)
         return {
             info.name: CudaEntry(self, info, function, self._tiered(info.symbol, compiled))
-            for function, info in entries
+            for function, info in zip(functions, compiled.entries, strict=True)
         }
 
     def _tiered(self, symbol: str, compiled: Compiled) -> Tiered:

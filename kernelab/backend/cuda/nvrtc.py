@@ -194,8 +194,7 @@ def _output(library: ctypes.CDLL, getter: str, program: ctypes.c_void_p) -> byte
 
 def _check(library: ctypes.CDLL, code: int) -> None:
     if code != 0:
-        said = library.nvrtcGetErrorString(code).decode()
-        raise BuildError.of(f"NVRTC failed: {said}", "nvrtc")
+        raise BuildError.of(f"NVRTC failed: {library.nvrtcGetErrorString(code).decode()}", "nvrtc")
 
 
 # ---------------------------------------------------------------------------------------- disassembly

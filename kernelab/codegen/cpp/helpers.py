@@ -415,8 +415,7 @@ def identifier(hint: str) -> str:
 
 
 def _spelled(character: str) -> str:
-    words = unicodedata.name(character, f"u{ord(character):04x}").split()
-    return words[-1].lower()
+    return unicodedata.name(character, f"u{ord(character):04x}").split()[-1].lower()
 
 
 class Names(show.Names):

@@ -45,8 +45,7 @@ class OwnMemory:
             count = size // spelling.size(scalar)
             type = spelling.memory_type(scalar)
             return [f"{type} {name}_data[{count}] = {{}};", f"char* const {name} = (char*){name}_data;"]
-        place = self._place(size)
-        return [f"char* const {name} = {place};", f"__builtin_memset({name}, 0, {size});"]
+        return [f"char* const {name} = {self._place(size)};", f"__builtin_memset({name}, 0, {size});"]
 
     def _place(self, size: int) -> str:
         first, self._taken = self._taken, self._taken + _aligned(size)

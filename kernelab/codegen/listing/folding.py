@@ -21,8 +21,7 @@ Folded = dict[ir.Var, ir.Let | ir.Load | ir.If]
 
 def fold(function: ir.Function, nameless: frozenset[ir.Var] = frozenset()) -> Folded:
     """The folded Vars of a function; one of `nameless` counts as one that the user gave no name."""
-    uses = Counter(ir.reads(function.body))
-    once = {atom for atom, count in uses.items() if count == 1}
+    once = {atom for atom, count in Counter(ir.reads(function.body)).items() if count == 1}
     folded: Folded = {stmt.out: stmt for stmt in ir.walk(function.body) if _is_small_index(stmt)}
     width: dict[ir.Atom, int] = {}
     inner = (block for stmt in ir.walk(function.body) for block in ir.blocks(stmt))

@@ -140,8 +140,7 @@ def _printer(function: ir.Function, only_adds: bool) -> "_Printer":
     if moved:
         folded = fold(function, moved)
         name = coalesce(function, folded, RESERVED)
-    used = frozenset(ir.reads(function.body))
-    return _Printer(name, folded, Expressions(name, folded), used, only_adds)
+    return _Printer(name, folded, Expressions(name, folded), frozenset(ir.reads(function.body)), only_adds)
 
 
 BACKWARDS = "# backwards: each use adds its share"

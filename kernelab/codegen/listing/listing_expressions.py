@@ -121,8 +121,7 @@ class Expressions:
         if not all(isinstance(index, Const) for index in place):
             return Text(f"{op.name}({self.list((blank, *place, value))})")
         indices = tuple(int(index.value) for index in place if isinstance(index, Const))
-        zero = number(Const(blank.value, scalar_of(blank.type))).text
-        components = [zero] * size_of(blank.type)
+        components = [number(Const(blank.value, scalar_of(blank.type))).text] * size_of(blank.type)
         components[int(np.ravel_multi_index(indices, shape_of(blank.type)))] = self.show(value)
         return Text(f"{blank.type}({', '.join(components)})")
 

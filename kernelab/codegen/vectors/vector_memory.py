@@ -278,8 +278,7 @@ class VectorMemory(VectorValues):
         if scalar == bool_:
             self.declare(stmt.out)
             with self.each_lane():
-                element = spelling.load(scalar, place.of_lane(1))
-                self.line(f"{self.name(stmt.out)}[lane] = -(int)({element});")
+                self.line(f"{self.name(stmt.out)}[lane] = -(int)({spelling.load(scalar, place.of_lane(1))});")
             return
         self.declare(stmt.out, self.fetched(place, type))
 

@@ -227,8 +227,7 @@ class _Lowering:
                 self.callee.notes.append(note)
 
     def replay(self, rule: Rule) -> Function:
-        params = self.parameters(rule, ())
-        function = self.lowered(rule, rule.template, params, self.results)
+        function = self.lowered(rule, rule.template, self.parameters(rule, ()), self.results)
         for array in changed_by(function):
             raise self.mistake(
                 rule,

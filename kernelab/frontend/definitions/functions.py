@@ -162,8 +162,7 @@ class UserFunction(FunctionHints, Single, Displayed):
 
     def _default(self, node: ast.expr) -> Meaning:
         places = self.template.places
-        value = default_of(self.template, node)
-        meaning = meaning_of(places.text(node), value)
+        meaning = meaning_of(places.text(node), default_of(self.template, node))
         if not isinstance(meaning, Weak | Typed | FunctionRef | BuiltinRef):
             raise Mistake.of("a default has to be a number", "value", "give it at the call", places(node))
         return meaning

@@ -204,8 +204,7 @@ def _number(template: Template, node: ast.expr) -> Any:
     numbers = value if isinstance(value, tuple) else (value,)
     if all(isinstance(number, bool | int | float | np.generic) for number in numbers):
         return value
-    place = template.places(node)
-    raise Mistake.of("a default has to be a number", "value", "give it at the launch", place)
+    raise Mistake.of("a default has to be a number", "value", "give it at the launch", template.places(node))
 
 
 def _kernel_type(template: Template, argument: ast.arg) -> AnyType:

@@ -178,8 +178,7 @@ def over_range(
     counted(frame, stmt, head, lambda: Typed(index()), inside)
     if name in frame.facts.watched:
         ran = frame.builder.apply("gt", head.count, like(head.count, 0))
-        before = truth(frame.env.get(WATCH + name))
-        frame.env[WATCH + name] = Typed(frame.builder.apply("or", before, ran))
+        frame.env[WATCH + name] = Typed(frame.builder.apply("or", truth(frame.env.get(WATCH + name)), ran))
 
 
 def counted(frame: Frame, stmt: ast.For, head: LoopHead, item: Callable[[], Meaning], inside: Inside) -> None:

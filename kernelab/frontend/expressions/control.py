@@ -250,8 +250,7 @@ def _open(frame: Frame, origin: Origin, name: str, side: Side, carries: _Carries
 
     def opened(value: Weak | Typed, origin: Origin, name: str) -> Typed:
         slot = _carried_slot(frame, origin, name, value)
-        init = fill(frame, slot, Side(value, side.span))
-        return carries.open(slot, init, side.span or frame.builder.span)
+        return carries.open(slot, fill(frame, slot, Side(value, side.span)), side.span or frame.builder.span)
 
     assert side.value is not None
     return mapped(side.value, origin, name, opened)
@@ -286,8 +285,7 @@ def _parts(opened: Meaning, entry: Side, end: Side) -> Iterator[tuple[Meaning, S
             for item, start, last in zip(items, entry.value.items, ends, strict=True):
                 yield from _parts(item, Side(start, entry.span), Side(last, end.span))
         case (ArrayRef()) as view, after if array_views.alike(view, after):
-            atoms = map(Typed, view.atoms)
-            yield from zip(atoms, view_sides(entry, 0), view_sides(end, 0), strict=True)
+            yield from zip(map(Typed, view.atoms), view_sides(entry, 0), view_sides(end, 0), strict=True)
         case _:
             yield opened, entry, end
 

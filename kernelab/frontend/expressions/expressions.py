@@ -169,8 +169,7 @@ def _unary(frame: Frame, node: ast.UnaryOp) -> Meaning:
     overloaded = _operator(frame, name, [value], [node.operand], node)
     if overloaded is not None:
         return overloaded
-    operand = as_number(frame, value, node.operand)
-    return operate(frame, name, [operand], node, (node.operand,))
+    return operate(frame, name, [as_number(frame, value, node.operand)], node, (node.operand,))
 
 
 # ------------------------------------------------------------------------- truth

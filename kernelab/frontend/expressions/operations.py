@@ -121,8 +121,7 @@ def construct(frame: Frame, type: Value, arguments: Arguments, node: ast.Call) -
             return _built(frame, type, [entry for row in rows for entry in row])
         case _ if isinstance(type, Vec) and _makes_up(operands, type):
             written = zip(operands, arguments, strict=True)
-            parts = [part for o, a in written for part in _entries(frame, o, type, a)]
-            return _built(frame, type, parts)
+            return _built(frame, type, [part for o, a in written for part in _entries(frame, o, type, a)])
         case _ if len(operands) == size_of(type) and all(map(is_number, operands)):
             return _built(
                 frame, type, [_entry(frame, o, type, a) for o, a in zip(operands, arguments, strict=True)]
@@ -387,8 +386,7 @@ def change_variables(
         return False
     in_place = targets == parts[:1]
     operands = values if in_place else values[: -len(targets)]
-    result = operate(frame, name, operands, node, parts[: len(operands)])
-    results = split_results(frame, name, result)
+    results = split_results(frame, name, operate(frame, name, operands, node, parts[: len(operands)]))
     items = results.items if isinstance(results, TupleOf) else (results,)
     for target, item, before in zip(
         targets, items, values if in_place else values[-len(targets) :], strict=False

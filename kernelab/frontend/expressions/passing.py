@@ -348,8 +348,7 @@ def gradient_of(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -
 
 def call_gradient(frame: Frame, gradient: GradRef, arguments: Arguments, node: ast.Call) -> Meaning:
     """The derivatives of a function at its arguments: one value, or a tuple of them."""
-    callee = _differentiated(frame, gradient, arguments, node)
-    entry = entered(frame, callee, arguments, node, _strong)
+    entry = entered(frame, _differentiated(frame, gradient, arguments, node), arguments, node, _strong)
     function, result = entry.instance.function, entry.instance.results
     if _acts(function.body):
         message = f"grad takes a function of its arguments alone, and {function.name} changes or prints more"

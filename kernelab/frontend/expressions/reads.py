@@ -108,13 +108,12 @@ def outer(frame: Frame, node: ast.Name, called: bool = False) -> Meaning:
 
 
 def _too_early(frame: Frame, node: ast.Name) -> Exception:
-    place = frame.facts.assignments[node.id][0]
     return frame.error(
         node,
         f"{node.id} is used before it is set",
         "unset",
         f"set it before this line, for example {node.id} = 0.0",
-        related=(Related(f"{node.id} is set here", frame.places(place)),),
+        related=(Related(f"{node.id} is set here", frame.places(frame.facts.assignments[node.id][0])),),
     )
 
 

@@ -261,10 +261,9 @@ def loaded(frame: Frame, value: Meaning) -> Meaning:
     """A value; an element of an array of structs is copied out, leaf by leaf."""
     if not isinstance(value, StructArrayRef) or value.ndim:
         return value
-    fields = map(value.field, range(len(value.struct.fields)))
     items = [
         places.element(frame, entered) if isinstance(entered, ArrayRef) else loaded(frame, entered)
-        for entered in fields
+        for entered in map(value.field, range(len(value.struct.fields)))
     ]
     return TupleOf(tuple(items), value.struct)
 

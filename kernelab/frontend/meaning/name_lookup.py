@@ -192,8 +192,7 @@ class Scope:
 
     def number(self, name: str) -> Meaning | None:
         """The number of the notebook that is called like a word of the language, None if there is none."""
-        meaning = meaning_of(name, self.namespace.get(name))
-        if not isinstance(meaning, Weak | Typed | HostArray):
+        if not isinstance(meaning_of(name, self.namespace.get(name)), Weak | Typed | HostArray):
             return None
         return self._value(name, self.namespace[name])
 

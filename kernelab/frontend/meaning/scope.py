@@ -228,8 +228,7 @@ class _Liveness:
         own = frozenset(name.id for name in targets(loop))
         head = self.block(loop.body, after, live, after) - own
         head = self.block(loop.body, after | head, live, after | head) - own
-        assigned = changed_in([loop])
-        self.facts.carried[loop] = assigned & (head | live)
+        self.facts.carried[loop] = changed_in([loop]) & (head | live)
         return head | after
 
 

@@ -134,8 +134,7 @@ def source_of(function: Callable[..., Any]) -> tuple[Source, ast.Module]:
     text = "".join(lines)
     dedented = textwrap.dedent(text)
     indent = len(lines[0]) - len(lines[0].lstrip())
-    file = inspect.unwrap(function).__code__.co_filename
-    source = Source(dedented, label_of(file), first)
+    source = Source(dedented, label_of(inspect.unwrap(function).__code__.co_filename), first)
     if indent == 0:
         return source, parse(source)
     return _indented(text, source, indent)

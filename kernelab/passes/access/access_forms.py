@@ -73,8 +73,7 @@ class Walker:
             param: single(IntParam(i)) for param, i in self.positions.items() if param.type in _SIGNED
         }
         for axis, thread in enumerate(function.threads):
-            leaf = Thread(axis if len(function.threads) > 1 else None)
-            self.forms[thread] = single(leaf)
+            self.forms[thread] = single(Thread(axis if len(function.threads) > 1 else None))
         if function.linear is not None:
             self.forms[function.linear] = single(Thread(None))
         self.used = frozenset(ir.reads(function.body))
@@ -153,8 +152,7 @@ class Walker:
             self.conditions[stmt.out] = name, args[0], args[0]
         elif name == "shape" and isinstance(args[0], ir.Var) and isinstance(args[1], ir.Const):
             if args[0] in self.positions:
-                leaf = Extent(self.positions[args[0]], int(args[1].value))
-                self.forms[stmt.out] = single(leaf)
+                self.forms[stmt.out] = single(Extent(self.positions[args[0]], int(args[1].value)))
         elif stmt.out.type in _SIGNED:
             if name == "where":
                 self.forms[stmt.out] = self.join(args[1], args[2])

@@ -298,8 +298,7 @@ def _sums(function: ir.Function, array: ir.Var, every: Sequence[Addition]) -> It
         fixed = tuple((axis, form) for axis, form in enumerate(first.index) if axis not in axes)
         name, order = f"{function.name}_of_{array.hint}{number or ''}", dict(fixed)
         over_elements = _Gathering(function, threads).function_of(name, array, axes, order, additions)
-        position = function.params.index(array)
-        yield GatheredSum(over_elements, position, axes, threads, fixed, tuple(additions))
+        yield GatheredSum(over_elements, function.params.index(array), axes, threads, fixed, tuple(additions))
 
 
 class _Rest(Copier):

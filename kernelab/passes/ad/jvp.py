@@ -224,8 +224,7 @@ class _Expander(Copier):
         programs = _tangents(expand_gradients(stmt.function))
         for out, (param, program) in zip(stmt.outs, programs, strict=True):
             assert isinstance(param.type, Value)
-            seeds = self.builder.units(param.type)
-            slopes = [self.entered(program, (*args, seed))[-1] for seed in seeds]
+            slopes = [self.entered(program, (*args, seed))[-1] for seed in self.builder.units(param.type)]
             self.env[out] = self.builder.joined(param.type, slopes)
 
 

@@ -175,8 +175,7 @@ class Replay:
     def replay_custom(self, stmt: ir.Custom, env: Env, mode: Mode) -> None:
         args = tuple(value_of(arg, env) for arg in stmt.args)
         body = self.replay_branch(stmt.body, env, mode)
-        outs = fresh(stmt.outs, env)
-        self.builder.emit(ir.Custom(outs, args, stmt.rules, body, stmt.span))
+        self.builder.emit(ir.Custom(fresh(stmt.outs, env), args, stmt.rules, body, stmt.span))
         if stmt.rules.replay is None:
             return
         # The results come from the user's replay; whatever else the sweep needs, from the body above.

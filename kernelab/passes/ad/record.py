@@ -127,11 +127,9 @@ def replayable(
     """
     linear = function.linear or ir.Var(int64, "thread", function.span)
     starts = [ir.Var(Array(int64, 1), f"{array.hint}_starts", array.span) for array in reopened]
-    reader = _Reader(residuals, linear)
-    copied = reader.read(function, dict(zip(reopened, starts, strict=True)))
+    copied = _Reader(residuals, linear).read(function, dict(zip(reopened, starts, strict=True)))
     extra = [var for residual in residuals.values() for var in (residual.array, residual.starts)]
-    params = (*function.params, *extra, *starts)
-    return replace(copied, params=params, linear=linear)
+    return replace(copied, params=(*function.params, *extra, *starts), linear=linear)
 
 
 NOBODY = ir.Var(int32)
@@ -375,8 +373,7 @@ def record(
     numbers = (number for number in itertools.count(1) if f"residual_{number}" not in taken)
     residuals = {site: residual_of(site, number) for site, number in zip(chosen, numbers, strict=False)}
     primal = _Appender(residuals).function(function)
-    arrays = tuple(r.array for r in residuals.values())
-    primal = replace(primal, params=(*function.params, *arrays))
+    primal = replace(primal, params=(*function.params, *(r.array for r in residuals.values())))
     reopened = tuple(i for i, param in enumerate(function.params) if param in appended)
     again = replayable(function, residuals, [function.params[i] for i in reopened])
     return Recorded(primal, again, tuple(residuals.values()), reopened)

@@ -226,8 +226,7 @@ class Adjoint(Replay):
         if bar not in self.locals:
             self.builder.atomic_add(bar, indices, g)
             return
-        before = self.builder.load(bar, indices)
-        self.builder.store(bar, indices, self.builder.apply("add", before, g))
+        self.builder.store(bar, indices, self.builder.apply("add", self.builder.load(bar, indices), g))
 
     def read_bar(self, stmt: ir.Store | ir.Atomic, env: Env) -> Expr:
         bar, hint = self.bars[stmt.array], f"{stmt.array.hint}_bar"
@@ -353,8 +352,7 @@ class Adjoint(Replay):
             case "save":
                 swept = self.sweep_stretch(stmt, inner, None, trips, final, cotangents)
             case "recompute":
-                starts = [value_of(init, env) for init in stmt.inits]
-                self.record_stretch(stmt, inner, None, trips, starts)
+                self.record_stretch(stmt, inner, None, trips, [value_of(init, env) for init in stmt.inits])
                 swept = self.sweep_stretch(stmt, inner, None, trips, final, cotangents)
             case "checkpoint":
                 swept = self.sweep_segments(stmt, inner, trips, final, cotangents)
@@ -399,8 +397,7 @@ class Adjoint(Replay):
 
         def sweep_iteration(index: ir.Var, bars: list[ir.Atom], own: Cotangents) -> list[ir.Atom]:
             inner = dict(env)
-            number = self.set_index(stmt, inner, first, index)
-            self.set_counters(stmt, inner, number)
+            self.set_counters(stmt, inner, self.set_index(stmt, inner, first, index))
             self.recompute(stmt.body, inner)
             incoming = dict(zip(self.moved(stmt), bars, strict=True))
             self.sweep_block(stmt.body, inner, [incoming.get(i) for i in range(len(stmt.carries))], own)

@@ -29,8 +29,7 @@ class Copier:
     def function(self, function: ir.Function) -> ir.Function:
         """The whole function again; parameters and thread indices keep their Vars."""
         self.stmts(function.body)
-        body = self.builder.close(*self.atoms(function.body.yields))
-        return replace(function, body=body)
+        return replace(function, body=self.builder.close(*self.atoms(function.body.yields)))
 
     def atom(self, atom: ir.Atom) -> ir.Atom:
         return self.env.get(atom, atom) if isinstance(atom, ir.Var) else atom
@@ -418,8 +417,7 @@ class _Widener(Copier):
         # An operation of float32 alone, such as `randf`, stays one.
         op, own = (stmt.op, type_of(stmt.out)) if resolved is None else resolved
         if resolved is None:
-            pairs = zip(args, stmt.args, strict=True)
-            args = tuple(self.converted(arg, type_of(old)) for arg, old in pairs)
+            args = tuple(self.converted(arg, type_of(old)) for arg, old in zip(args, stmt.args, strict=True))
         self.env[stmt.out] = self.converted(self.builder.let(op, args, own, stmt.out.hint), type)
 
     def converted(self, atom: ir.Atom, type: Value) -> ir.Atom:

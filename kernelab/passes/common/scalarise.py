@@ -26,8 +26,7 @@ def scalarise(function: ir.Function) -> ir.Function:
     scalariser = _Scalariser()
     params = scalariser.parameters(function.params)
     scalariser.stmts(function.body.stmts)
-    body = scalariser.close(*scalariser.flat(function.body.yields))
-    return replace(function, params=params, body=body)
+    return replace(function, params=params, body=scalariser.close(*scalariser.flat(function.body.yields)))
 
 
 class _Scalariser(Builder):
@@ -147,8 +146,7 @@ class _Scalariser(Builder):
                     self.emit(ir.Load(part, array, where, span, old, k))
             case ir.Store(array, indices, value, span):
                 where = self.flat(indices)
-                parts = self.parts(value)
-                for x, k in zip(parts, _components(stmt), strict=True):
+                for x, k in zip(self.parts(value), _components(stmt), strict=True):
                     self.emit(ir.Store(array, where, x, span, k))
             case ir.Atomic(out, kind, array, indices, value, span, held):
                 where = self.flat(indices)

@@ -191,8 +191,7 @@ class _Poisoner(Accompanying):
             out = self.atom(stmt.out)
             return self.brought(out, self.begins(Site(stmt.span, array=stmt.array.hint), out))
         mark, marks = ir.Var(int32, f"{stmt.out.hint}_from", stmt.span), self.locals[stmt.array]
-        indices = self.atoms(stmt.indices)
-        self.builder.emit(ir.Load(mark, marks, indices, stmt.span, None, stmt.component))
+        self.builder.emit(ir.Load(mark, marks, self.atoms(stmt.indices), stmt.span, None, stmt.component))
         return mark
 
     def mark_atomic(self, stmt: ir.Atomic) -> None:

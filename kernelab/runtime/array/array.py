@@ -462,8 +462,7 @@ def duplicate(
     size = itemsize(src.dtype)
     place = src.device if place is None else place
     memory = allocate_on(place, src.size * size, cleared=False, pinned=pinned)
-    strides = contiguous_strides(src.shape, size)
-    copy = array.over(memory, 0, src.shape, strides, src.dtype)
+    copy = array.over(memory, 0, src.shape, contiguous_strides(src.shape, size), src.dtype)
     if requires_grad:
         copy.requires_grad = True
     transfer(copy, src, how)

@@ -186,8 +186,7 @@ class Strided:
     def blank(self) -> HostArray:
         """The same as `host`, where every element is about to be written."""
         memory = self.allocation
-        on_device = memory.space is not None
-        return self._view(memory.blank()) if on_device and self.is_whole else self.host()
+        return self._view(memory.blank()) if memory.space is not None and self.is_whole else self.host()
 
     def _view(self, buffer: Any) -> HostArray:
         host = self._host

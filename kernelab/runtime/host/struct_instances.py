@@ -234,10 +234,9 @@ class Instance:
         return self._gradients() if self._has_gradients() else None
 
     def _has_gradients(self) -> bool:
-        values = self._values.values()
         return bool(self._traced) or any(
             value._has_gradients() if isinstance(value, Instance) else _gradient(value) is not None
-            for value in values
+            for value in self._values.values()
         )
 
     def _gradients(self) -> "Instance":

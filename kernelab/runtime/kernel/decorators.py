@@ -419,8 +419,7 @@ def _overloaded(function: Callable[..., Any], before: Any) -> tuple[Function, ..
     places = {(one.__code__.co_filename, one.__qualname__) for one in both}
     if len(places) > 1 or any(len(_taken(one)) != one.__code__.co_argcount for one in both):
         return ()
-    earlier = (*before._others, before)
-    return tuple(other for other in earlier if _taken(other._python) != _taken(function))
+    return tuple(other for other in (*before._others, before) if _taken(other._python) != _taken(function))
 
 
 def _taken(function: Any) -> tuple[str, ...]:

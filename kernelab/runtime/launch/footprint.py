@@ -258,10 +258,9 @@ class Residual:
             self._values = values = self._values or self._space.adopt(address, length * itemsize)
             if self._space.capture is not None:
                 self._space.capture.touched[values] = None
-        starts = self._starts.nbytes // 8
         return (
             array.over(values, 0, (length,), (itemsize,), self.elem),
-            array.over(self._starts, 0, (starts,), (8,), int64),
+            array.over(self._starts, 0, (self._starts.nbytes // 8,), (8,), int64),
         )
 
 

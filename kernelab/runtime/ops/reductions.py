@@ -339,8 +339,7 @@ def _compiled(text: str, rows: Array, out: Value | None = None) -> Kernel:
     name = text.partition("(")[0].removeprefix("def ")
     out = out or elem
     wide = _summed_in(elem) if scalar_of(out) == scalar_of(elem) else with_scalar(elem, scalar_of(out))
-    names = {"T": elem, "O": out, "W": wide, "BLOCK": BLOCK}
-    return kernels_of(text, f"<{name}>", names)[name]
+    return kernels_of(text, f"<{name}>", {"T": elem, "O": out, "W": wide, "BLOCK": BLOCK})[name]
 
 
 def _summed_in(elem: Value) -> Value:

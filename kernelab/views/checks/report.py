@@ -173,8 +173,7 @@ def _at_kink(report: GradcheckReport | None) -> bool:
 
 
 def _code(span: Span) -> Code:
-    line = CodeLine((Run(span.source.line(span.line).rstrip()),), span.line)
-    return Code(str(span), (line,))
+    return Code(str(span), (CodeLine((Run(span.source.line(span.line).rstrip()),), span.line),))
 
 
 def tape_report_view(report: TapeReport) -> Node:

@@ -255,8 +255,7 @@ class Places:
             if (source, line) in self.facts:
                 facts = self.facts[source, line]
                 lists = map(", ".join, (facts.reads, facts.writes, facts.adds, facts.kept))
-                texts = (source.line(line).strip(), *lists)
-                rows.append((cell(name, is_number=True), *map(cell, texts)))
+                rows.append((cell(name, is_number=True), *map(cell, (source.line(line).strip(), *lists))))
         return Table(PANES["lines"], head, tuple(rows))
 
 

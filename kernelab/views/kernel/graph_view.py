@@ -146,8 +146,7 @@ def _scopes(operation: Operation) -> Iterator[tuple[object, str, Span, bool]]:
     for depth in range(len(operation.calls) + 1):
         while loops and loops[0].calls <= depth:
             loop = loops.pop(0)
-            line = loop.loop.source.line(loop.loop.line).strip().rstrip(":")
-            yield loop.loop, line, loop.loop, True
+            yield loop.loop, loop.loop.line_text.rstrip(":"), loop.loop, True
             yield loop.number, f"iteration {loop.number}", loop.loop, False
         if depth < len(operation.calls):
             call = operation.calls[depth]
@@ -186,7 +185,7 @@ def _by_line(group: Group, graph: ThreadGraph) -> None:
         if isinstance(last, Group) and span is not None and last.is_line(span):
             last.items.append(item)
             continue
-        items.append(item if span is None else Group(span.source.line(span.line).strip(), span, [item], -1))
+        items.append(item if span is None else Group(span.line_text, span, [item], -1))
     group.items = []
     for item in items:
         few = isinstance(item, Group) and item.number == -1 and len(item.items) < 3
@@ -334,8 +333,7 @@ def graph_view(graph: ThreadGraph) -> Node:
 
 def graph_svg(graph: ThreadGraph) -> str:
     """The outermost level as an SVG file."""
-    svg = Picture.of(graph, {}).svg(folded(graph))
-    head, _, rest = svg.partition(">")
+    head, _, rest = Picture.of(graph, {}).svg(folded(graph)).partition(">")
     return f'{head}>{STYLE}<rect class="q" width="100%" height="100%"/>{rest}'
 
 

@@ -145,8 +145,7 @@ class LiveCurve(LiveView):
             f"{name} {number(value)}" for name, value in zip(self.names, points[-1], strict=True)
         )
         title = f"{latest} after {len(points):,} steps" + (", logarithmic" if self.log else "")
-        picture = curves([points], self.names, title, len(points) - 1, log=self.log)
-        return Drawing(title, picture, ())
+        return Drawing(title, curves([points], self.names, title, len(points) - 1, log=self.log), ())
 
 
 def _number(name: str, value: Any) -> float:

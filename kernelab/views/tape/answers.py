@@ -70,7 +70,7 @@ def _row(one: Seen, before: Seen | None, several: bool) -> tuple[Cell, ...]:
     span = one.span
     goes_on = before is not None and (before.span.source, before.span.line) == (span.source, span.line)
     line = "" if goes_on or span == NOWHERE else str(span) if several else str(span.line)
-    source = "" if goes_on else span.source.line(span.line).strip()
+    source = "" if goes_on else span.line_text
     verb = f"reads {one.name}" if one.is_read else f"{one.name} {one.sign}"
     style: Style = "dim" if one.is_read else "name"
     row = cell(line, is_number=not several), cell(source), cell(verb, style), cell(written(one.value))
@@ -132,7 +132,7 @@ def _contributions_view_row(part: Contribution | ZeroLine, first: Cell) -> tuple
         thread = Cell((Run(place.replace(",", ", ")),), asks=thread_asks)
     record = Cell((Run(title), Run(f" {part.place}".rstrip(), "dim")), asks=asks)
     line = "" if part.line is None else str(part.line)
-    source = "" if part.line is None else part.line.source.line(part.line.line).strip()
+    source = "" if part.line is None else part.line.line_text
     return first, record, thread, cell(line), cell(source)
 
 

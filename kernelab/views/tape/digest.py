@@ -387,7 +387,7 @@ def _short(number: float, digits: int) -> float | str:
 
 def _line(span: Span) -> list[str]:
     """The location of a line, and its text."""
-    return [str(span), span.source.line(span.line).strip()]
+    return [str(span), span.line_text]
 
 
 def _finding(finding: Diagnostic) -> dict[str, Any]:

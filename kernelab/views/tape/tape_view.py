@@ -22,7 +22,7 @@ from kernelab import hooks
 from kernelab.autodiff.tape.measures import KernelTime, Norms, NormStep, Profile
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.data_classes import dataclass
-from kernelab.errors import Span, counted, running_shell
+from kernelab.errors import counted, running_shell
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import names_of_memories
 from kernelab.runtime.memory.memory import Allocation
@@ -351,12 +351,8 @@ def norms_view(norms: Norms) -> Node:
 def _sentence(step: NormStep) -> str:
     verb = step.trend if step.trend in ("vanishes", "explodes") else f"is {step.trend}"
     loop = "" if step.iteration is None else f", iteration {step.iteration}"
-    where = str(step.place) if step.line is None else f"{step.line}: {_line_text(step.line)}"
+    where = str(step.place) if step.line is None else f"{step.line}: {step.line.line_text}"
     return f"the gradient {verb} in record {step.record}, {step.title}{loop} ({where})"
-
-
-def _line_text(line: Span) -> str:
-    return line.source.line(line.line).strip()
 
 
 def _norms_plot(steps: Sequence[NormStep]) -> Drawing:
@@ -394,7 +390,7 @@ def _norms_table(steps: Sequence[NormStep], turns: Sequence[NormStep]) -> Table:
 def _step_row(i: int, step: NormStep) -> tuple[Cell, ...]:
     name = step.title.removeprefix("the launch of ").strip("`")
     iteration = "" if step.iteration is None else str(step.iteration)
-    where, source = (str(step.place), "") if step.line is None else (str(step.line), _line_text(step.line))
+    where, source = (str(step.place), "") if step.line is None else (str(step.line), step.line.line_text)
     numbers = cell(str(i + 1), is_number=True), cell(f"{step.record} {name}", "name")
     shown = cell(iteration, is_number=True), cell(f"{step.norm:.4g}", is_number=True)
     return *numbers, *shown, cell(step.trend, "bad"), cell(where, "dim"), cell(source)
