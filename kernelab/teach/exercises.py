@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelab import hooks
+from kernelab.autodiff.jacobians.differences import SHIFTS, extrapolated
 from kernelab.autograd import jacobian_fd
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError, KernelValueError, counted
@@ -170,7 +171,7 @@ def _slopes(f: Callable[..., Any], point: tuple[Any, ...]) -> Any:
         jacobians = jacobian_fd(f, inputs=[_varied(value) for value in point])
         slopes = [np.squeeze(jacobians[k, 0].numpy()) for k in range(len(point))]
     else:
-        slopes = [_extrapolated(f, point, k) for k in range(len(point))]
+        slopes = [_differences(f, point, k) for k in range(len(point))]
     return slopes[0] if len(slopes) == 1 else tuple(slopes)
 
 
@@ -182,22 +183,16 @@ def _varied(value: Any) -> Any:
     return copy
 
 
-def _extrapolated(f: Callable[..., Any], point: tuple[Any, ...], k: int) -> Any:
-    """Central differences by argument `k`, for three steps, extrapolated to the step 0 by Richardson."""
+def _differences(f: Callable[..., Any], point: tuple[Any, ...], k: int) -> Any:
+    """Differences by argument `k`; the steps are wide enough for a function that computes in float32."""
     start = np.asarray(point[k], np.float64)
-    slopes = np.zeros(start.shape)
-    for place in np.ndindex(start.shape):
-        step = 1e-2 * max(1.0, abs(float(start[place])))
-
-        def moved(h: float, place: tuple[int, ...] = place) -> float:
-            values = start.copy()
-            values[place] += h
-            argument = values if values.shape else float(values)
-            return float(f(*point[:k], argument, *point[k + 1 :]))
-
-        coarse, middle, fine = ((moved(h) - moved(-h)) / (2 * h) for h in (step, step / 2, step / 4))
-        better, best = (4 * middle - coarse) / 3, (4 * fine - middle) / 3
-        slopes[place] = (16 * best - better) / 15
+    steps = np.asarray(3e-3 * np.maximum(1.0, np.abs(start)))
+    looked = np.zeros((len(SHIFTS), *start.shape))
+    for i, *place in np.ndindex(looked.shape):
+        values = start.copy()
+        values[*place] += SHIFTS[i] * steps[*place]
+        looked[i, *place] = float(f(*point[:k], values if values.shape else float(values), *point[k + 1 :]))
+    slopes = extrapolated(looked, steps)
     return slopes if slopes.shape else float(slopes)
 
 
