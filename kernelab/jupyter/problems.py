@@ -7,14 +7,14 @@ line where a value turned NaN.  It is mended when a cell of one of its lines has
 import itertools
 import linecache
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 
 from kernelab.autodiff.records.hazards import LISTENERS, Overwrite
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnosed, Diagnostic, LaunchError, Span, label_of
+from kernelab.errors import Diagnosed, LaunchError, Span, label_of
 from kernelab.jupyter.inspection import is_kernel_cell
 from kernelab.runtime.context.recorder import name_of_memory
 
@@ -102,32 +102,28 @@ class Problems:
         self._know()
         cell, file = self._running
         error = result.error_before_exec or result.error_in_exec
-        label = label_of(file)
-        call = self._call_of(error)
+        label, is_kernel = label_of(file), is_kernel_cell(getattr(result.info, "raw_cell", None) or "")
+        call = self._call_of(error) if isinstance(error, LaunchError) else ()
         for diagnostic in error.diagnostics if isinstance(error, Diagnosed) else ():
-            # What is wrong with the text of a kernel cell is told as it is typed.
-            if not (
-                is_kernel_cell(getattr(result.info, "raw_cell", None) or "") and _label(diagnostic) == label
-            ):
-                problem = _of_diagnostic(
-                    diagnostic, self.place, call if isinstance(error, LaunchError) else None
-                )
-                self.found(problem)
-                self._raised_in[problem] = cell or label
+            span = diagnostic.span
+            if is_kernel and span is not None and span.source.label == label:
+                continue  # what is wrong with the text of a kernel cell is told as it is typed
+            places = dict.fromkeys(self.places(span, *(other.span for other in diagnostic.related)))
+            problem = Problem(diagnostic.code.replace("-", " "), diagnostic.message, (*call, *places))
+            self.found(problem)
+            self._raised_in[problem] = cell or label
         for problem in [problem for problem in self.open if problem not in self._again]:
             lines = any(place.cell == cell if cell else place.label == label for place in problem.places)
             if lines or self._raised_in.get(problem) == (cell or label):
                 self._raised_in.pop(problem, None)
                 self.tell({"event": "mended", "key": self.open.pop(problem)})
 
-    def _call_of(self, error: BaseException | None) -> Place | None:
-        """The line of the running cell at which an error came up."""
+    def _call_of(self, error: LaunchError) -> tuple[Place, ...]:
+        """The line of the running cell at which an error came up, if it came up in a line of it."""
         cell, file = self._running
-        frames = traceback.walk_tb(error.__traceback__ if error is not None else None)
+        frames = traceback.walk_tb(error.__traceback__)
         lines = [number for frame, number in frames if frame.f_code.co_filename == file]
-        if not lines:
-            return None
-        return _place(cell, label_of(file), lines[-1] - 1, linecache.getlines(file))
+        return tuple(_place(cell, label_of(file), line - 1, linecache.getlines(file)) for line in lines[-1:])
 
     def overwritten(self, event: Overwrite) -> None:
         """Elements that a gradient needs are overwritten, here and now."""
@@ -135,8 +131,7 @@ class Problems:
         if key in self._seen:
             return  # a loop does it again: nothing new, and nothing to wait for
         self._seen.add(key)
-        spans = event.place.span, event.reader.place.span
-        places = tuple(place for span in spans if (place := self.place(span)) is not None)
+        places = self.places(event.place.span, event.reader.place.span)
         wrong = "kept" if event.outcome == "saved" else "overwritten"
         called = name_of_memory(event.elements.allocation) or "an array"
         self.found(Problem(wrong, _SAID[event.outcome].format(called, event.reader.call.kernel.name), places))
@@ -153,6 +148,11 @@ class Problems:
     def messages(self) -> list[Message]:
         """What there is to tell a page that comes later."""
         return [self._message(problem) for problem in list(self.open)]
+
+    def places(self, *spans: Span | None) -> tuple[Place, ...]:
+        """The lines of cells that spans are at."""
+        known = (self.place(span) for span in spans if span is not None)
+        return tuple(place for place in known if place is not None)
 
     def place(self, span: Span) -> Place | None:
         """The line of a cell that a span is at; None for text that is in no cell."""
@@ -189,23 +189,3 @@ _SAID = {
     "tainted": "`{}` is overwritten, but the gradient of `{}` needs its old values, and would be wrong",
     "refused": "`{}` must not be overwritten: the gradient of `{}` needs its old values",
 }
-
-
-def _label(diagnostic: Diagnostic) -> str:
-    return "" if diagnostic.span is None else diagnostic.span.source.label
-
-
-def _of_diagnostic(
-    diagnostic: Diagnostic, place: Callable[[Span], Place | None], call: Place | None
-) -> Problem:
-    places = dict.fromkeys(_places(diagnostic, place))
-    return Problem(
-        diagnostic.code.replace("-", " "), diagnostic.message, (*([call] if call else []), *places)
-    )
-
-
-def _places(diagnostic: Diagnostic, place: Callable[[Span], Place | None]) -> Iterator[Place]:
-    for span in (diagnostic.span, *(other.span for other in diagnostic.related)):
-        where = None if span is None else place(span)
-        if where is not None:
-            yield where
