@@ -20,11 +20,7 @@ from kernelab.autodiff.jacobians.subject import Key, Subject, of_function, of_ke
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.backend.cuda.launch_config import config_of
 from kernelab.data_classes import dataclass, field, replace
-from kernelab.errors import (
-    GradientError,
-    KernelTypeError,
-    a_thing,
-)
+from kernelab.errors import GradientError, KernelTypeError, a_thing
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.guidance.missing_names import face
 from kernelab.runtime.array.array import array

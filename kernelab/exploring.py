@@ -14,13 +14,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.data_classes import replace
-from kernelab.errors import (
-    GradientError,
-    KernelError,
-    KernelTypeError,
-    KernelValueError,
-    TapeError,
-)
+from kernelab.errors import GradientError, KernelError, KernelTypeError, KernelValueError, TapeError
 from kernelab.func import value_and_grad
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described

@@ -13,13 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import (
-    KernelError,
-    KernelTypeError,
-    KernelValueError,
-    KernelZeroDivisionError,
-    type_name,
-)
+from kernelab.errors import KernelError, KernelTypeError, KernelValueError, KernelZeroDivisionError, type_name
 from kernelab.host.traced import FLAT, Traced, follow, origins, traced, untraced
 from kernelab.lang import ops
 from kernelab.lang.rounding import BFLOAT16, computed, rounded, widened

@@ -121,13 +121,10 @@ def _use(text: str, start: int, end: int) -> str | None:
     if close is None or _TOUCHED.search(before):
         return "pointer"
     rest = text[close:]
-    postfix = _POSTFIX.match(rest)
-    while postfix is not None:
+    while postfix := _POSTFIX.match(rest):
         rest = rest[postfix.end() :]
-        inner = _ASSIGNED.match(rest)
-        if inner is not None:
+        if _ASSIGNED.match(rest):
             return "part"
-        postfix = _POSTFIX.match(rest)
     assigned = _ASSIGNED.match(rest)
     if assigned is None:
         return "read"

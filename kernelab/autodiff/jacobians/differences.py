@@ -57,12 +57,7 @@ def differences(
 
 
 def differences_of_columns(
-    subject: Subject,
-    i: int,
-    some: np.ndarray[Any, Any],
-    eps: float | None,
-    scale: float,
-    quotient: Quotient,
+    subject: Subject, i: int, some: np.ndarray[Any, Any], eps: float | None, scale: float, quotient: Quotient
 ) -> tuple[Sequence[Variable], list[Floats]]:
     """The outputs, and their differences by some numbers of one input, which come first."""
     steps = steps_of(subject.sources[i].elements, eps, scale)[some]

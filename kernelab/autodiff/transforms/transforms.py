@@ -332,12 +332,7 @@ def _checked_loss(recorded: Recorded) -> array:
     (loss,) = recorded.outputs
     if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not loss.dtype.is_float:
         message = f"{name} returned {loss.size} elements of {loss.dtype}, and a gradient is that of one float"
-        raise refusal(
-            GradientError,
-            message,
-            "loss",
-            "add them up: y.sum(), or use vjp or jacrev",
-        )
+        raise refusal(GradientError, message, "loss", "add them up: y.sum(), or use vjp or jacrev")
     if not recorded.depends(loss):
         message = f"the result of {name} was not computed from the arguments to differentiate with respect to"
         hint = "let kernels compute it from them; what goes through NumPy has no derivative"

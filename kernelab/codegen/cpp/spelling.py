@@ -183,10 +183,7 @@ def plain(
     old = load(scalar, pointer)
     if out is None:
         return [store(scalar, pointer, result(kind, old, value, compare))]
-    return [
-        f"{value_type(scalar)} {out} = {old};",
-        store(scalar, pointer, result(kind, out, value, compare)),
-    ]
+    return [f"{value_type(scalar)} {out} = {old};", store(scalar, pointer, result(kind, out, value, compare))]
 
 
 def name(kind: AtomicKind, scalar: Scalar) -> str:

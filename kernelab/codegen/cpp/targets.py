@@ -12,15 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 from kernelab.codegen.cpp import spelling, wide_accumulators
-from kernelab.codegen.cpp.entry import (
-    BOX,
-    DONE,
-    GRID_SLOTS,
-    MEMORY,
-    WRAPPED,
-    Message,
-    Param,
-)
+from kernelab.codegen.cpp.entry import BOX, DONE, GRID_SLOTS, MEMORY, WRAPPED, Message, Param
 from kernelab.codegen.cpp.helpers import BUDGET, CPU_HELPERS
 from kernelab.codegen.cpp.own_memory import ON_STACK, OwnMemory, late_values
 from kernelab.codegen.cpp.prefetch import Prefetches

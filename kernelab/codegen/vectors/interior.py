@@ -37,11 +37,7 @@ class Interior:
     """
 
     def __init__(
-        self,
-        function: ir.Function,
-        names: Names,
-        ranges: LaunchRanges,
-        variation: Mapping[ir.Var, Variation],
+        self, function: ir.Function, names: Names, ranges: LaunchRanges, variation: Mapping[ir.Var, Variation]
     ) -> None:
         self._names, self._variation = names, variation
         self._lets = {stmt.out: stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Let)}

@@ -18,13 +18,7 @@ from kernelab.host.values import frozen, value_of
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Scalar, Value, shape_of
 from kernelab.runtime.array.array_attributes import Arithmetic, Fixed, Hints, array_annotation
-from kernelab.runtime.array.exchange import (
-    INTERFACE,
-    Exchange,
-    at_address,
-    from_interface,
-    is_outside,
-)
+from kernelab.runtime.array.exchange import INTERFACE, Exchange, at_address, from_interface, is_outside
 from kernelab.runtime.array.layout import (
     Index,
     Views,
@@ -186,12 +180,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         made_from_host(self, shared)
 
     def _allocate(
-        self,
-        shape: Shape,
-        elem: Value,
-        strides: Any = None,
-        place: Device = CPU,
-        cleared: bool = True,
+        self, shape: Shape, elem: Value, strides: Any = None, place: Device = CPU, cleared: bool = True
     ) -> None:
         steps, nbytes = laid_out(shape, elem, strides)
         self.place(allocate_on(place, nbytes, cleared=cleared), 0, shape, steps, elem)

@@ -35,14 +35,7 @@ from kernelab.runtime.array.transfers import look_at
 from kernelab.runtime.context.conversion import HostArray, itemsize, too_many_axes, value_type
 from kernelab.runtime.context.recorder import RECORDER, called, warn_at
 from kernelab.runtime.memory.device import Device, get_cuda_devices, get_device
-from kernelab.runtime.memory.dlpack import (
-    CPU,
-    CUDA,
-    Described,
-    capsule_of,
-    described_as_brain,
-    taken,
-)
+from kernelab.runtime.memory.dlpack import CPU, CUDA, Described, capsule_of, described_as_brain, taken
 from kernelab.runtime.memory.memory import Allocation, MemorySpace, point_at
 from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space, space_of
 
@@ -133,11 +126,7 @@ def _ordinal(space: MemorySpace) -> int:
 
 
 def capsule(
-    elements: Any,
-    stream: Any = None,
-    dl_device: Any = None,
-    copy: bool | None = None,
-    partner: Partner = ANY,
+    elements: Any, stream: Any = None, dl_device: Any = None, copy: bool | None = None, partner: Partner = ANY
 ) -> Any:
     """The elements of an array of a device as a DLPack capsule, for a consumer that works in `stream`.
 

@@ -272,8 +272,7 @@ def _run(what: str, scalar: Scalar, dest: Strided, *others: Strided) -> bool:
         return False
     if 0 in extents:
         return True
-    grid = [*extents, *[1] * (len(INDICES) - len(extents))]
-    slots = [*grid]
+    slots = [*extents, *[1] * (len(INDICES) - len(extents))]
     for n, elements in enumerate(arrays):
         slots += [elements.allocation.address + elements.offset, *extents, *(s[n] for _, s in axes)]
     _entry(what, scalar, len(axes))(struct.pack(f"={len(slots)}q", *slots))

@@ -7,13 +7,7 @@ import numpy as np
 
 from kernelab.builtins.language_words import said_of
 from kernelab.builtins.table import Builtin
-from kernelab.errors import (
-    KernelAssertionError,
-    KernelTypeError,
-    a_thing,
-    type_name,
-    with_article,
-)
+from kernelab.errors import KernelAssertionError, KernelTypeError, a_thing, type_name, with_article
 from kernelab.frontend.meaning.scope import filled
 from kernelab.host.values import type_of
 from kernelab.lang import ops

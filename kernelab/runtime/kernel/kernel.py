@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kernelab import hooks
 from kernelab.data_classes.turns import cached_property
-from kernelab.errors import (
-    KernelError,
-    KernelTypeError,
-    LaunchError,
-    Source,
-    Span,
-    label_of,
-    near,
-)
+from kernelab.errors import KernelError, KernelTypeError, LaunchError, Source, Span, label_of, near
 from kernelab.frontend import Constant, GenericKernel, KernelDefinition
 from kernelab.hooks import Displayed
 from kernelab.host.traced import origins

@@ -60,9 +60,7 @@ class Compiled:
 
 
 def compile(
-    text: Any,
-    namespace: Mapping[str, Any] | None = None,
-    label: str = "<text>",
+    text: Any, namespace: Mapping[str, Any] | None = None, label: str = "<text>"
 ) -> dict[str, "Made"]:
     r"""The kernels, functions and structs of a text, by name, as a %%kernel cell would make them.
 

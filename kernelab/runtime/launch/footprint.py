@@ -121,11 +121,7 @@ def box_and_whole(
 
 
 def overwrites(
-    target: array,
-    elements: array,
-    region: Region,
-    extents: tuple[int, ...],
-    arguments: Sequence[Any],
+    target: array, elements: array, region: Region, extents: tuple[int, ...], arguments: Sequence[Any]
 ) -> bool:
     """Whether a write to `target`, which overlaps the box of a region, changes an element of the region."""
     facts = _facts(region, arguments)

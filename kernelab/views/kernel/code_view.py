@@ -427,10 +427,7 @@ class Facts:
 
 
 def facts_of(
-    primal: Function,
-    saved: Sequence[Saving],
-    residuals: Sequence[Saving],
-    loops: Sequence[LoopStorage],
+    primal: Function, saved: Sequence[Saving], residuals: Sequence[Saving], loops: Sequence[LoopStorage]
 ) -> dict[Place, Facts]:
     """The lines that the kernel runs, in order of execution, each with its effects.
 
