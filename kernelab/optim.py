@@ -17,14 +17,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.tape.tape import Tape
-from kernelab.errors import (
-    Diagnostic,
-    KernelAttributeError,
-    KernelError,
-    KernelTypeError,
-    KernelValueError,
-    a_thing,
-)
+from kernelab.errors import KernelAttributeError, KernelTypeError, KernelValueError, a_thing
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.guidance.missing_names import OPTIMISERS, face
 from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of
@@ -88,14 +81,14 @@ class Optimizer(ABC):
                 what = f"an array of {param.dtype}" if isinstance(param, array) else described(param)
                 message = f"parameter {k} is {what}: an optimiser changes arrays of floats"
                 hint = "write kl.array(..., dtype=float, requires_grad=True)"
-                raise _refusal(KernelTypeError, message, hint)
+                raise KernelTypeError.of(message, "optim", hint)
             if not param.is_contiguous:
                 message = f"parameter {k} is not contiguous"
-                raise _refusal(KernelValueError, message, "pass the whole array")
+                raise KernelValueError.of(message, "optim", "pass the whole array")
             shared = next((j for j, other in enumerate(params[:k]) if other.overlaps(param)), None)
             if shared is not None:
                 message = f"parameters {shared} and {k} share memory: a step would change it twice"
-                raise _refusal(KernelValueError, message, "pass each array once")
+                raise KernelValueError.of(message, "optim", "pass each array once")
         self.params = list(params)
         self.reset_internal_state()
 
@@ -111,17 +104,17 @@ class Optimizer(ABC):
         """
         if not self.params:
             message = "there are no parameters to optimise"
-            raise _refusal(KernelValueError, message, "call set_params([...]) first")
+            raise KernelValueError.of(message, "optim", "call set_params([...]) first")
         if grad is None:
             grad = [param.grad for param in self.params]
             if all(gradient is None for gradient in grad):
                 message = "none of the parameters has a gradient"
                 hint = "create them with requires_grad=True, and call tape.backward(loss) before the step"
-                raise _refusal(KernelValueError, message, hint)
+                raise KernelValueError.of(message, "optim", hint)
         _require_list(grad, "gradients", "pass [x.grad for x in params]")
         if len(grad) != len(self.params):
             message = f"{len(grad)} gradients for {len(self.params)} parameters"
-            raise _refusal(KernelValueError, message, "pass [x.grad for x in params]")
+            raise KernelValueError.of(message, "optim", "pass [x.grad for x in params]")
         for k, (param, gradient) in enumerate(zip(self.params, grad, strict=True)):
             _require_gradient(k, param, gradient)
         for k, (param, gradient) in enumerate(zip(self.params, grad, strict=True)):
@@ -148,17 +141,17 @@ class Optimizer(ABC):
             what = described(func) if not callable(func) else f"{steps!r} steps"
             message = f"minimize() takes a function, and 1 step or more, not {what}"
             hint = "write loss = optimizer.minimize(f), with a function f that returns the loss"
-            raise _refusal(KernelTypeError, message, hint)
+            raise KernelTypeError.of(message, "optim", hint)
         if not any(param.requires_grad for param in self.params):
             hint = "create what is to be minimised by with requires_grad=True"
-            raise _refusal(KernelTypeError, "no parameter of this optimiser requires gradients", hint)
+            raise KernelTypeError.of("no parameter of this optimiser requires gradients", "optim", hint)
         arguments = self.params if inspect.signature(func).parameters else []
         for _ in range(steps):
             self.zero_grad()
             with Tape() as tape:
                 loss: array = func(*arguments)
             if loss is None:
-                raise _refusal(KernelTypeError, "the function returned None", "end it by return loss")
+                raise KernelTypeError.of("the function returned None", "optim", "end it by return loss")
             tape.backward(loss)
             self.step()
             tape.zero()
@@ -247,7 +240,7 @@ class Adam(Optimizer):
         numbers: Any = betas
         if not isinstance(numbers, Sequence) or len(numbers) != 2:
             message = f"betas are two numbers, not {described(numbers)}"
-            raise _refusal(KernelTypeError, message, "write betas=(0.9, 0.999)")
+            raise KernelTypeError.of(message, "optim", "write betas=(0.9, 0.999)")
         _require_rates(lr=lr, eps=eps)
         _require_rates(1.0, beta1=betas[0], beta2=betas[1])
         super().__init__(params)
@@ -275,17 +268,13 @@ def _require_rates(below: float = math.inf, **rates: Any) -> None:
         if not isinstance(rate, int | float | np.number) or isinstance(rate, bool) or not 0 <= rate < below:
             limit = "of 0 or more" if below == math.inf else f"from 0 up to, not including, {below:g}"
             message = f"{name} is a number {limit}, not {described(rate)}"
-            raise _refusal(KernelValueError, message, f"write {name}=0.01, or another such number")
-
-
-def _refusal(error: type[KernelError], message: str, hint: str) -> KernelError:
-    return error(Diagnostic(message, code="optim", hint=hint))
+            raise KernelValueError.of(message, "optim", f"write {name}=0.01, or another such number")
 
 
 def _require_list(arrays: Any, what: str, hint: str) -> None:
     if not isinstance(arrays, Sequence) or isinstance(arrays, str):
         kind = f"an array of shape {arrays.shape}" if isinstance(arrays, array) else a_thing(arrays)
-        raise _refusal(KernelTypeError, f"{what} are a list of arrays, not {kind}", hint)
+        raise KernelTypeError.of(f"{what} are a list of arrays, not {kind}", "optim", hint)
 
 
 def _require_gradient(k: int, param: array, grad: Any) -> None:
@@ -295,7 +284,7 @@ def _require_gradient(k: int, param: array, grad: Any) -> None:
         what = f"{grad.dtype} {grad.shape}" if isinstance(grad, array) else described(grad)
         message = f"gradient {k} is {what}, its parameter {param.dtype} {param.shape}"
         hint = "pass [x.grad for x in params], in the order of the parameters"
-        raise _refusal(KernelValueError, message, hint)
+        raise KernelValueError.of(message, "optim", hint)
 
 
 def _flat(values: array) -> array:

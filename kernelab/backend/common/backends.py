@@ -168,7 +168,7 @@ def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> Kern
                     return KernelAssertionError.of(message, "assertion", span=span)
                 message = f"{site.message or 'integer division by zero'}; in thread {thread}"
                 hint = "test the divisor first, or divide floats"
-                return KernelZeroDivisionError(Diagnostic(message, _span(site), "zero-division", hint=hint))
+                return KernelZeroDivisionError.of(message, "zero-division", hint, _span(site))
 
             error = told(thread, ())
             error.failed = Failed(status[abi.THREAD], told)

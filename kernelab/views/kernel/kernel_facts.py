@@ -5,7 +5,7 @@ the text is emitted, and no compiler runs but for the pane of PTX.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -170,8 +170,7 @@ def parts_of(kernel: Kernel) -> Parts:
         () if program is None else listing(program.primal).savings,
         None if refused or not _has_tangent(kernel, active) else lambda: listing(kernel.jvp(active)),
         None if refused else cache(kernel.textbook),
-        _units(functions),
-        _glimpses(functions),
+        *_texts(functions),
         kernel.definition.captured,
         () if program is None else loop_storage(kernel.primal, program.adjoint),
         kernel.spilled,
@@ -206,19 +205,11 @@ def _has_tangent(kernel: Kernel, active: list[str]) -> bool:
     return True
 
 
-def _units(functions: list[Function]) -> dict[str, Callable[[], Unit]]:
-    scalarised = cache(lambda: [scalarise(function) for function in functions])
-    cuda = cache(lambda: emit(scalarised(), Cuda()))
-    return {
-        "cpp": lambda: emit(scalarised(), Cpu()),
-        "cuda": cuda,
-        "ptx": lambda: ptx(cuda()),
-        "sass": lambda: sass(cuda()),
-    }
+Texts = Mapping[str, Callable[[], Unit]]
 
 
-def _glimpses(functions: list[Function]) -> dict[str, Callable[[], Unit]]:
-    """The same of as many programs as a folded pane has room for: what it would not show is not made."""
+def _texts(functions: list[Function]) -> tuple[Texts, Texts]:
+    """The generated texts by pane, of all programs, and of those that a folded pane has room to show."""
     first = cache(lambda: [scalarise(functions[0])])
     every = cache(lambda: first() + [scalarise(function) for function in functions[1:]])
 
@@ -226,4 +217,11 @@ def _glimpses(functions: list[Function]) -> dict[str, Callable[[], Unit]]:
         statements = sum(1 for _ in walk(first()[0].body))
         return first() if statements >= MAX_GENERATED else every()
 
-    return {"cpp": lambda: emit(shown(), Cpu()), "cuda": lambda: emit(shown(), Cuda())}
+    cuda = cache(lambda: emit(every(), Cuda()))
+    units: Texts = {
+        "cpp": lambda: emit(every(), Cpu()),
+        "cuda": cuda,
+        "ptx": lambda: ptx(cuda()),
+        "sass": lambda: sass(cuda()),
+    }
+    return units, {"cpp": lambda: emit(shown(), Cpu()), "cuda": lambda: emit(shown(), Cuda())}
