@@ -73,7 +73,7 @@ VJP = (
     Fault(
         "a second read of a local array's element replaces its adjoint",
         PASSES,
-        'self.builder.store(bar, indices, self.builder.apply("add", before, g))',
+        'self.builder.store(bar, indices, self.builder.apply("add", self.builder.load(bar, indices), g))',
         "self.builder.store(bar, indices, g)",
     ),
     Fault(

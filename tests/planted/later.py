@@ -299,8 +299,8 @@ LATER = (
     Fault(
         "threads that were swept before the memory ran out are swept again",
         RUNTIME,
-        "frugal()(args, room=room or 0, left=full.left)",
-        "frugal()(args, room=room or 0)",
+        "frugal()(args, room=room, left=full.left)",
+        "frugal()(args, room=room)",
         (f"{CONTRACT}loop_storage.py",),
     ),
     Fault(
