@@ -159,9 +159,8 @@ class Optimizer(ABC):
 
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""
-        raise KernelAttributeError.of_name(
-            f"an optimiser has no {name}", OPTIMISERS.hint(name) or None, name, dir(type(self))
-        )
+        message, hint = f"an optimiser has no {name}", OPTIMISERS.hint(name) or None
+        raise KernelAttributeError.of_name(message, hint, name, dir(type(self)))
 
     @abstractmethod
     def _change(self, param: array, grad: array, state: list[array], step: int) -> None:

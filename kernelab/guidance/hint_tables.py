@@ -29,9 +29,8 @@ class Table:
 
     def find(self, name: str) -> Guidance | None:
         """The guidance for a name; None where nothing is known."""
-        text = self._plain.get(name) or next(
-            (text for names, text in self._others if names.fullmatch(name)), ""
-        )
+        matching = (text for names, text in self._others if names.fullmatch(name))
+        text = self._plain.get(name) or next(matching, "")
         if not text:
             return None
         reason, arrow, hint = text.replace("{name}", name).partition(" => ")

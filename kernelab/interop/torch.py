@@ -129,10 +129,8 @@ class _Bridge(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
         arrays = f.taken(tensors) if isinstance(f, _Traced) else [_shared(t) for t in tensors]
         begin = youngest()
         results = f.forward(arrays) if isinstance(f, _Traced) else results_of(f(*arrays))
-        tensors_of_results = [to_torch(result, requires_grad=False) for result in results]
-        return tuple(
-            t.clone() if _is_shared(results, n, begin) else t for n, t in enumerate(tensors_of_results)
-        )
+        made = [to_torch(result, requires_grad=False) for result in results]
+        return tuple(t.clone() if _is_shared(results, n, begin) else t for n, t in enumerate(made))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:

@@ -160,9 +160,8 @@ class Problems:
         source, label = span.source, span.source.label
         if label not in self.cells:
             return None
-        return _place(
-            self.cells[label][0], label, span.line - 1, source.text.split("\n"), source.first_line - 1
-        )
+        lines = source.text.split("\n")
+        return _place(self.cells[label][0], label, span.line - 1, lines, source.first_line - 1)
 
     def where(self, request: Mapping[str, Any], _: object) -> Message:
         """The answer to `where`: a line of the cell of that label, as it ran; nothing where none is known."""

@@ -142,9 +142,8 @@ def _place(cell: CellText, diagnostic: Diagnostic) -> tuple[list[int], list[int]
         return cell.ends(diagnostic.span)
     assert cell.magic_line is not None
     line, text = cell.magic_line + 1, cell.lines[cell.magic_line]
-    said = (
-        diagnostic.message.partition(";")[0].replace(":", " ").split()
-    )  # behind it are the options that there are
+    # Behind the semicolon are the options that there are.
+    said = diagnostic.message.partition(";")[0].replace(":", " ").split()
     spans = [word.span() for word in re.finditer(r"(?<!\S)-\S+", text) if word[0] in said]
     first, last = (spans[0][0], spans[-1][1]) if spans else (0, len(text))
     return cell.position(line, first), cell.position(line, last)

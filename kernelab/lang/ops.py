@@ -250,9 +250,8 @@ class Op:
     @property
     def _has_matrix(self) -> bool:
         """Whether a vector operand is a row or column of a matrix, which no quaternion is."""
-        return any(
-            isinstance(p, MatPattern) for p in (self.result, *(param.pattern for param in self.params))
-        )
+        patterns = (self.result, *(param.pattern for param in self.params))
+        return any(isinstance(pattern, MatPattern) for pattern in patterns)
 
     def infer(self, types: Sequence[Type]) -> Value | None:
         """The result type for operands of these types, None where they do not fit."""

@@ -254,6 +254,5 @@ def _given(value: Any) -> str:
 
 
 def _points(compared: Sequence[_Comparison]) -> str:
-    return (
-        f" at {len(compared)} of {counted(len(compared), 'point')}" if compared[0].place[:2] == "at" else ""
-    )
+    count = len(compared)
+    return f" at {count} of {counted(count, 'point')}" if compared[0].place[:2] == "at" else ""

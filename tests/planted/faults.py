@@ -35,9 +35,7 @@ VJP = (
     Fault(
         "the adjoint of an element that a store overwrote is not cleared",
         PASSES,
-        "self.builder.store(\n"
-        "                        self.bars[array], [value_of(i, env) for i in indices], zero(share.type)\n"
-        "                    )",
+        "self.builder.store(self.bars[array], place, zero(share.type))",
         "pass",
     ),
     Fault(

@@ -439,8 +439,8 @@ LATER = (
     Fault(
         "a sum to which a thread adds elsewhere, too, is one of each part",
         CODEGEN,
-        "if stmt.array not in besides and scalar_of",
-        "if scalar_of",
+        "(stmt for stmt in met if stmt.array not in besides)",
+        "met",
         CORES,
     ),
     Fault(

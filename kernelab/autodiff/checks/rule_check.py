@@ -469,11 +469,9 @@ class _Check:
         return f", at {arguments}" if arguments else ""
 
     def diagnostic(self, kind: RuleName, message: str, hint: str) -> Diagnostic:
-        function = self.rules.function
+        function, span = self.rules.function, self.rule_of[kind].span
         related = (Related(f"{function.name} is defined here", function.span),)
-        return Diagnostic(
-            message, self.rule_of[kind].span, "derivative", "warning", hint=hint, related=related
-        )
+        return Diagnostic(message, span, "derivative", "warning", hint=hint, related=related)
 
 
 def shown(value: Numpy) -> str:

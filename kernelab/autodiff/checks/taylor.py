@@ -84,9 +84,8 @@ def taylor(subject: Subject) -> TaylorReport:
         starts = [numbers(source.elements) for source in subject.sources]
         v = [directions(rng, len(x), len(x))[0] * np.maximum(1.0, np.abs(x)) for x in starts]
         pulled = [adjoint.products(j, weights) for j, weights in enumerate(u)]
-        derivative = float(
-            sum(part[0] @ move for parts in pulled for part, move in zip(parts, v, strict=True))
-        )
+        moved = ((part, move) for parts in pulled for part, move in zip(parts, v, strict=True))
+        derivative = float(sum(part[0] @ move for part, move in moved))
         values, size, here = _values(subject, v, u)
         told = [fault.told for fault in faults(adjoint, Selection()).values()]
         before = [numbers(exact.stand_in(output)) for output in adjoint.outputs]

@@ -114,9 +114,8 @@ class Subject:
     def _differentiable(self, results: list[array]) -> list[array]:
         """Check the results of a function; KernelTypeError unless they are arrays of floats."""
         if not results:
-            raise refusal(
-                KernelTypeError, f"{self.name} returned no array", "result", "return what it computes"
-            )
+            message = f"{self.name} returned no array"
+            raise refusal(KernelTypeError, message, "result", "return what it computes")
         for k, output in enumerate(results):
             if not is_differentiable(output.dtype):
                 message = f"output {k} of {self.name} is an array of {output.dtype}, which has no derivative"

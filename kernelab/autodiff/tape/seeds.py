@@ -73,9 +73,8 @@ class Habits(Offers, metaclass=Opening):
 
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""
-        raise KernelAttributeError.of_name(
-            f"a tape has no {name}", TAPES.hint(name) or None, name, self.OFFERED
-        )
+        message, hint = f"a tape has no {name}", TAPES.hint(name) or None
+        raise KernelAttributeError.of_name(message, hint, name, self.OFFERED)
 
 
 class Gradients(dict[Any, Any]):

@@ -109,9 +109,8 @@ class CpuBackend:
     def native(self, *, waits: bool = False) -> Native | None:
         """What calls entries without Python, built behind what else is built; None until it is there."""
         if self._native is None and native_calls.is_possible():
-            self._native = BETTER.begin(
-                partial(native_calls.build, self.cache, self.compiler()), was_told=True
-            )
+            build = partial(native_calls.build, self.cache, self.compiler())
+            self._native = BETTER.begin(build, was_told=True)
         if self._native is None or not (waits or self._native.is_done) or self._native.problem is not None:
             return None
         return self._native.result()

@@ -94,9 +94,8 @@ def shared_totals(function: ir.Function) -> tuple[ir.Atomic, ...]:
     met = dict.fromkeys(met_by_all(function))
     others = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Atomic) and stmt not in met)
     besides = {stmt.array for stmt in others}
-    return tuple(
-        stmt for stmt in met if stmt.array not in besides and scalar_of(elem_of(stmt.array)) == float32
-    )
+    alone = (stmt for stmt in met if stmt.array not in besides)
+    return tuple(stmt for stmt in alone if scalar_of(elem_of(stmt.array)) == float32)
 
 
 def settled_in(function: ir.Function) -> dict[ir.Atomic, ir.Var | None]:

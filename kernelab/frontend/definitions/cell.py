@@ -275,9 +275,8 @@ class _Cell:
         """Remember the snippets of a function of native C++."""
         try:
             arguments = self.arguments(decorator) if isinstance(decorator, ast.Call) else {}
-            self.natives[node.name] = native_defs.texts(
-                arguments, node.name, (self.places.source, *self.around)
-            )
+            sources = (self.places.source, *self.around)
+            self.natives[node.name] = native_defs.texts(arguments, node.name, sources)
         except Mistake as mistake:
             self.errors.append(mistake.diagnostic)
         except ValueError as problem:

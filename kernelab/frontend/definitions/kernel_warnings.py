@@ -216,9 +216,7 @@ class _Finder:
         """Whether a value is what the element held, with something added."""
         match self.made.get(value):
             case ir.Let(_, op, (first, *others)) if op.name in ("add", "sub", "extract", "insert"):
-                terms = (
-                    (first, *others) if op.name == "add" else others[-1:] if op.name == "insert" else (first,)
-                )
+                terms = {"add": (first, *others), "insert": others[-1:]}.get(op.name, (first,))
                 return any(self.holds(term, store) or self.adds_to(term, store) for term in terms)
             case _:
                 return False

@@ -157,9 +157,8 @@ def _collecting(frame: Frame, names: Collection[str]) -> Iterator[None]:
 
 
 def _statement(frame: Frame, stmt: ast.stmt) -> None:
-    names = (
-        changed_in([stmt]) if isinstance(stmt, ast.For | ast.While) else {name.id for name in targets(stmt)}
-    )
+    is_loop = isinstance(stmt, ast.For | ast.While)
+    names = changed_in([stmt]) if is_loop else {name.id for name in targets(stmt)}
     with _collecting(frame, names), frame.builder.at(frame.places.first_line(stmt)):
         if stmt in frame.refused:
             raise Poisoned

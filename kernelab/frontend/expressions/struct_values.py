@@ -130,9 +130,8 @@ def parameter(name: str, type: AnyType | ViewType, span: Span) -> Meaning:
         case ViewType():
             return array_views.parameter(name, type, span)
         case Struct(_, fields):
-            return TupleOf(
-                tuple(parameter(f"{name}.{entry.name}", entry.type, span) for entry in fields), type
-            )
+            parts = (parameter(f"{name}.{entry.name}", entry.type, span) for entry in fields)
+            return TupleOf(tuple(parts), type)
         case StructArray(elem):
             vars = tuple(Var(leaf.type, leaf.name, span) for leaf in leaves(type, name))
             return StructArrayRef(name, elem, vars)

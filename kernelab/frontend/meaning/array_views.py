@@ -156,9 +156,8 @@ def _slice(frame: Frame, var: Var, axis: int, along: Pick, node: ast.Slice) -> P
     count = _counted(frame, start, stop, step)
     if not isinstance(along, SliceRange):
         return SliceRange(start, step, count)
-    return SliceRange(
-        _affine(frame, along.start, along.step, start), _product(frame, along.step, step), count
-    )
+    begin = _affine(frame, along.start, along.step, start)
+    return SliceRange(begin, _product(frame, along.step, step), count)
 
 
 Pairs = Sequence[tuple[Atom, Atom]]

@@ -83,9 +83,8 @@ def leading(function: ir.Function) -> frozenset[ir.Var]:
     """The array parameters by which a changed one has a derivative, whether users' rules tell it or not."""
     arrays = frozenset(param for param in function.params if isinstance(param.type, Array))
     changed, edges = block_effects(function.body).changed, list(_edges(function.body, has_grad))
-    return frozenset(
-        p for p in arrays if not changed.isdisjoint(reached(edges, [p], partial(_carries, arrays)))
-    )
+    carries = partial(_carries, arrays)
+    return frozenset(p for p in arrays if not changed.isdisjoint(reached(edges, [p], carries)))
 
 
 def _edges(block: ir.Block, opaque: Opaque) -> Iterator[tuple[Node, Node]]:

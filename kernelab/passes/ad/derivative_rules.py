@@ -236,9 +236,7 @@ class _Inserter(Copier):
 def _without(snippet: Snippet, absent: Sequence[bool]) -> Snippet:
     """The snippet with some of its arguments absent: arrays that read as zeros."""
     gone = {param.name for param, is_gone in zip(snippet.arguments, absent, strict=True) if is_gone}
-    params = tuple(
-        replace(param, access="absent") if param.name in gone else param for param in snippet.params
-    )
+    params = tuple(replace(p, access="absent") if p.name in gone else p for p in snippet.params)
     return replace(snippet, params=params)
 
 

@@ -121,10 +121,8 @@ class _Tangent(Accompanying):
             raise refused(stmt)
         else:
             moved, value_dot = self.new_companion(stmt.out), self.companion(stmt.value)
-            indices = self.atoms(stmt.indices)
-            self.builder.emit(
-                ir.Atomic(moved, stmt.kind, self.beside[stmt.array], indices, value_dot, stmt.span)
-            )
+            beside, indices = self.beside[stmt.array], self.atoms(stmt.indices)
+            self.builder.emit(ir.Atomic(moved, stmt.kind, beside, indices, value_dot, stmt.span))
 
     def extremum(self, stmt: ir.Atomic) -> None:
         """The tangent of an element becomes that of the value which replaces it."""

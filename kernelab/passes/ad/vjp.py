@@ -191,10 +191,8 @@ class Adjoint(Replay):
                     self.add_to(self.bars[array], [value_of(i, env) for i in indices], g)
             case ir.Store(array, indices, value):
                 if array in self.bars:
-                    share = self.read_bar(stmt, env)
-                    self.builder.store(
-                        self.bars[array], [value_of(i, env) for i in indices], zero(share.type)
-                    )
+                    share, place = self.read_bar(stmt, env), [value_of(i, env) for i in indices]
+                    self.builder.store(self.bars[array], place, zero(share.type))
                     self.accumulate(cotangents, value, share)
             case ir.Atomic(out, _, array, indices, value):
                 g = cotangents.pop(out, None)

@@ -58,12 +58,11 @@ class _Scalariser(Builder):
 
     def parts(self, atom: ir.Atom) -> Components:
         """The components of an atom, one for a scalar."""
-        if isinstance(atom, ir.Const):
-            one_scalar = isinstance(atom.type, Scalar)
-            return (
-                (atom,) if one_scalar else (constant(atom.value, scalar_of(atom.type)),) * size_of(atom.type)
-            )
-        return self.env.get(atom, (atom,))
+        if isinstance(atom, ir.Var):
+            return self.env.get(atom, (atom,))
+        if isinstance(atom.type, Scalar):
+            return (atom,)
+        return (constant(atom.value, scalar_of(atom.type)),) * size_of(atom.type)
 
     def scalar(self, atom: ir.Atom) -> ir.Atom:
         (part,) = self.parts(atom)

@@ -91,13 +91,11 @@ class _Sweeper:
             case ir.Custom(outs, args, rules, body, span):
                 return ir.Custom(outs, args, rules, self.block(body), span)
             case ir.Save(stack, saved, span):
-                return ir.Save(
-                    stack, tuple(a for i, a in enumerate(saved) if (stack, i) in self.needed), span
-                )
+                values = tuple(a for i, a in enumerate(saved) if (stack, i) in self.needed)
+                return ir.Save(stack, values, span)
             case ir.Restore(stack, outs, span):
-                return ir.Restore(
-                    stack, tuple(v for i, v in enumerate(outs) if (stack, i) in self.needed), span
-                )
+                vars = tuple(v for i, v in enumerate(outs) if (stack, i) in self.needed)
+                return ir.Restore(stack, vars, span)
             case _:
                 return stmt
 
@@ -302,10 +300,8 @@ class _Forwarder(Copier):
     def _share_name(self, value: ir.Atom, stmt: ir.Load) -> None:
         """A loaded value that stands for several of the user's names is named after its element."""
         if isinstance(value, ir.Var) and value in self.loaded and value.hint != stmt.out.hint:
-            indices = (
-                index.hint if isinstance(index, ir.Var) else str(index.value) for index in stmt.indices
-            )
-            value.hint = "_".join([stmt.array.hint, *indices]).replace("-", "")
+            places = (i.hint if isinstance(i, ir.Var) else str(i.value) for i in stmt.indices)
+            value.hint = "_".join([stmt.array.hint, *places]).replace("-", "")
 
     def element(self, array: ir.Var, indices: tuple[ir.Atom, ...]) -> _Element:
         keys = [atom.value if isinstance(atom, ir.Const) else atom for atom in self.atoms(indices)]

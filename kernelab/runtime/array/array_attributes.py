@@ -160,9 +160,8 @@ class KernelHints(Offers, Single):
 
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""
-        raise KernelAttributeError.of_name(
-            f"a kernel has no {name}", KERNELS.hint(name) or None, name, dir(self)
-        )
+        message, hint = f"a kernel has no {name}", KERNELS.hint(name) or None
+        raise KernelAttributeError.of_name(message, hint, name, dir(self))
 
 
 class Hints(Offers):

@@ -290,9 +290,8 @@ def cleared(instance: Instance) -> Instance:
 
 def class_of(struct: Struct) -> type[Instance]:
     """The class that makes structs of a definition: one for each, defaults included."""
-    cls: type[Instance] = _class(
-        struct, repr([struct.doc, *(entry.default for entry in _all_fields(struct))])
-    )
+    defaults = (entry.default for entry in _all_fields(struct))
+    cls: type[Instance] = _class(struct, repr([struct.doc, *defaults]))
     return cls
 
 

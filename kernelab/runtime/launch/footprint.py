@@ -228,10 +228,7 @@ class Residual:
         self._space = space
         self._table = (ctypes.c_longlong * 3)()
         self._values: DeviceAllocation | None = None
-        nbytes = 8 * threads
-        self._starts = (
-            allocate(nbytes, cleared=True) if space is None else space.allocate(nbytes, cleared=True)
-        )
+        self._starts = (allocate if space is None else space.allocate)(8 * threads, cleared=True)
 
     def __del__(self, free: Callable[[int], None] = free) -> None:
         if self._space is None:

@@ -233,9 +233,8 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
         if RECORDER.get() is not None:
             if elements.overlaps(self.data):
                 elements = duplicate(elements, elements.requires_grad, "clone")
-            run(
-                _kernels(self.type)[how], self.shape, [self.data, *map(self._row, range(self.ndim)), elements]
-            )
+            rows = map(self._row, range(self.ndim))
+            run(_kernels(self.type)[how], self.shape, [self.data, *rows, elements])
         elif how == "gather":
             elements.blank()[...] = self.data.seen()[self._places()]
         else:

@@ -197,9 +197,8 @@ def plain(value: Any) -> Any:
 
 def goes_through(value: Any) -> bool:
     """Whether an operand has an element for each result: an array, not one value for all."""
-    return isinstance(value, array) or (
-        isinstance(value, np.ndarray) and value.ndim > 0 and not type_of(value)
-    )
+    has_axes = isinstance(value, np.ndarray) and value.ndim > 0
+    return isinstance(value, array) or (has_axes and not type_of(value))
 
 
 def arrays_of(values: Sequence[Any]) -> list[array]:

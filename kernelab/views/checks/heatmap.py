@@ -229,9 +229,7 @@ def text_lines(parts: Sequence[Panel]) -> list[str]:
 
 
 def _numbers(panel: Panel) -> list[str]:
-    texts = np.array([f"{value:.4g}" for value in panel.values.flat], dtype=object).reshape(
-        panel.values.shape
-    )
+    texts = np.vectorize("{:.4g}".format, otypes=[object])(panel.values)
     texts[~panel.evaluated] = "/"
     texts[panel.values == 0] = "."
     width = max(map(len, texts.flat), default=0)

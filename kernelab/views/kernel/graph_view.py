@@ -284,9 +284,8 @@ class Picture:
     def drawn(self, box: _Box, place: tuple[float, float]) -> str:
         x, y = place
         size = f'x="{x:.1f}" y="{y:.1f}" width="{box.width:.1f}" height="{HEIGHT:.0f}" rx="4"'
-        classes = (
-            (("", 15), ("x", 30), ("x", 45)) if box.kind == "group" else (("", 15), ("v", 30), ("b", 45))
-        )
+        second, third = ("x", "x") if box.kind == "group" else ("v", "b")
+        classes = (("", 15), (second, 30), (third, 45))
         texts = "".join(
             f'<text class="{name}" x="{x + 8:.1f}" y="{y + down}">{escape(line)}</text>'
             for line, (name, down) in zip(box.lines, classes, strict=True)

@@ -141,9 +141,8 @@ class LiveCurve(LiveView):
             points = np.array(self._points, float).reshape(-1, len(self.names))
         if not len(points):
             return words(Run(", ".join(self.names), "strong"), ": no numbers yet", level=1)
-        latest = ", ".join(
-            f"{name} {number(value)}" for name, value in zip(self.names, points[-1], strict=True)
-        )
+        last = zip(self.names, points[-1], strict=True)
+        latest = ", ".join(f"{name} {number(value)}" for name, value in last)
         title = f"{latest} after {len(points):,} steps" + (", logarithmic" if self.log else "")
         return Drawing(title, curves([points], self.names, title, len(points) - 1, log=self.log), ())
 

@@ -114,9 +114,8 @@ def _shares(parts: tuple[Node, ...]) -> str:
     needed = _longest(parts[-1], _all)
     if first and needed > 1:
         styles[-1] += f";max-width:{CHARACTER * (needed + GUTTER):.1f}em"
-    return "".join(
-        f'<div style="{style}">{_html(part)}</div>' for part, style in zip(parts, styles, strict=True)
-    )
+    pairs = zip(parts, styles, strict=True)
+    return "".join(f'<div style="{style}">{_html(part)}</div>' for part, style in pairs)
 
 
 def _longest(node: Node, counted: Callable[[Iterable[CodeLine]], Iterable[CodeLine]]) -> int:

@@ -190,9 +190,8 @@ def _picture(shown: array, frames: Sequence[Values], budget: int | None, last: i
     matrices = [matrix.astype(np.float64) for matrix in matrices]
     if components:
         matrices = [np.sqrt((matrix.reshape(*matrix.shape[:2], -1) ** 2).sum(axis=2)) for matrix in matrices]
-    return heatmap(matrices, alt, budget, fps) + (
-        "<small>norms of the elements</small>" if components else ""
-    )
+    note = "<small>norms of the elements</small>" if components else ""
+    return heatmap(matrices, alt, budget, fps) + note
 
 
 def _clickable(picture: str, shown: array, step: int) -> str:

@@ -290,12 +290,9 @@ def _warnings(data: TapeData) -> list[Words]:
         if data.is_lost(clash):
             read, wrote = (data.parts["clashes"][clash][side][0] for side in ("read", "wrote"))
             name = data.label(data.memory(overwritten))
-            sentences[f"{name} is overwritten at {wrote}, but the adjoint of {read} needs its old values"] = (
-                None
-            )
-    sentences |= dict.fromkeys(
-        f"{finding['at'][0]}: {finding['message']}" for finding in data.parts["findings"]
-    )
+            sentence = f"{name} is overwritten at {wrote}, but the adjoint of {read} needs its old values"
+            sentences[sentence] = None
+    sentences |= dict.fromkeys(f"{one['at'][0]}: {one['message']}" for one in data.parts["findings"])
     more = [f"and {len(sentences) - MOST_WARNINGS} more"] if len(sentences) > MOST_WARNINGS else []
     return [words(Run("⚠ ", "bad"), sentence) for sentence in (*list(sentences)[:MOST_WARNINGS], *more)]
 
