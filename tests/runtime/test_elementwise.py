@@ -49,6 +49,13 @@ def differences(function: Callable[..., kl.array], *inputs: list[float]) -> list
     return found
 
 
+class Elsewhere:
+    """An array of another library, which takes arrays of kernelab to its right."""
+
+    def __rmul__(self, other: Any) -> str:
+        return "its own"
+
+
 # ------------------------------------------------------------------------------------------ operators
 
 
@@ -187,6 +194,9 @@ def test_an_array_is_changed_by_its_own_shifted_view_as_if_that_had_been_read_be
         (lambda a: kl.zeros(3, dtype=kl.vec3) * kl.zeros(3, dtype=kl.vec3), "vec3 and vec3"),
         (lambda a: kl.ones(3, dtype=kl.uint8) * 300, "300 does not fit uint8"),
         (lambda a: a & 1, "& does not take float32"),
+        (lambda a: a * np.True_, "multiply float32 by bool"),
+        (lambda a: operator.iadd(a, np.True_), "add float32 and bool"),
+        (lambda a: operator.imul(a, Elsewhere()), r"\*= does not change an array by an Elsewhere"),
         (lambda a: operator.imatmul(a, kl.ones(3)), r"shape \(3,\), the data have shape \(1,\)"),
         (lambda a: operator.setitem(a, slice(None), kl.ones(2)), r"shapes \(3,\) and \(2,\)"),
     ],
@@ -204,6 +214,10 @@ def test_integers_divided_by_zero_are_an_error() -> None:
 def test_what_is_no_operand_is_pythons_own_error() -> None:
     with pytest.raises(TypeError, match="unsupported operand"):
         array(1.0) + "x"
+
+
+def test_what_another_library_knows_is_left_to_it() -> None:
+    assert array(1.0) * Elsewhere() == "its own"
 
 
 # ------------------------------------------------------------------------------------------ map

@@ -141,9 +141,10 @@ def operate(symbol: str, operands: Sequence[Any]) -> Any:
 
 @hooks.change.provide
 def change(symbol: str, target: Any, other: Any) -> Any:
-    """`target symbol= other`, in place."""
+    """`target symbol= other`, in place; left to another library, it would change the name alone."""
     if not is_operand(other):
-        return NotImplemented
+        message = f"{symbol}= does not change an array by {a_thing(other)}"
+        raise refusal(KernelTypeError, message, "type", "make an array of it: kl.array(...)")
     if is_picked(target):
         return target.assign(change(symbol, target.contiguous(), other))
     callee, (first, *rest) = _operation(symbol, (target, plain(other)))
