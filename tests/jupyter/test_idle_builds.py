@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,7 +55,9 @@ def built(kernels: dict[str, Kernel], act: Callable[[IdleBuilds, Any], None] | N
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(AHEAD, "begin", note)
-        asyncio.run(wait())
+        # A browser's test may have left a loop that runs in this thread.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(copy_context().run, asyncio.run, wait()).result()
     return order
 
 
