@@ -323,13 +323,12 @@ def _entry_by_entry(
 ) -> list[PairResult]:
     """Compare the entries, with a verdict for each pair that fails, but for outputs that are raced."""
     if limit.eps is None:
-        judged = [k for k, pair in enumerate(asked.pairs) if pair.output.key not in raced]
-        excess = {k: limit.excess(asked.pairs[k]) > 1.0 for k in judged}
-        excess = {k: off for k, off in excess.items() if off.any()}
-        terms = asked.terms(list(excess)) if excess else []
-        for (k, off), sizes in zip(excess.items(), terms, strict=True):
+        judged = ((k, pair) for k, pair in enumerate(asked.pairs) if pair.output.key not in raced)
+        off = {k: entries for k, pair in judged if (entries := limit.excess(pair) > 1.0).any()}
+        terms = asked.terms(list(off)) if off else []
+        for (k, entries), sizes in zip(off.items(), terms, strict=True):
             # The function may bend sharply there: take differences again, with smaller steps.
-            settle(asked.pairs[k], off, asked.looks(k, off), sizes)
+            settle(asked.pairs[k], entries, asked.looks(k, entries), sizes)
     results = [_compare(pair, limit) for pair in asked.pairs]
     pairs = zip(asked.pairs, results, strict=True)
     if not all(result.passed or pair.output.key in raced for pair, result in pairs):

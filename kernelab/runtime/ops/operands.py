@@ -187,9 +187,8 @@ INDICES = ("i", "j", "k", "l")
 
 def is_operand(value: Any) -> bool:
     """Whether an operator of arrays knows what to do with a value."""
-    return isinstance(value, array | np.ndarray | np.number | np.bool_ | bool | int | float) or is_picked(
-        value
-    )
+    known = array | np.ndarray | np.number | np.bool_ | bool | int | float
+    return isinstance(value, known) or is_picked(value)
 
 
 def plain(value: Any) -> Any:
