@@ -56,8 +56,9 @@ def _right_side(frame: Frame, stmt: ast.Assign) -> Meaning:
             if frame.value(callee) == BuiltinRef("tid"):
                 return threads(frame, call, (name,))[0]
     value = frame.value(stmt.value)
-    text = frame.places.text(stmt.value)
-    if hint := unsupported.hint_of_uncalled(value, text):
+    if value == BuiltinRef("tid"):
+        text = frame.places.text(stmt.value)
+        hint = unsupported.hint_of_uncalled(value, text)
         raise frame.error(stmt.value, f"{text} is {describe(value)}, not an index", hint=hint)
     return value
 
