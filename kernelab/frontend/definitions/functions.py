@@ -33,7 +33,7 @@ from kernelab.frontend.meaning.meanings import (
     Weak,
 )
 from kernelab.frontend.meaning.name_lookup import Constants, meaning_of
-from kernelab.frontend.meaning.syntax_trees import is_none, leaves, returns_value, states_result
+from kernelab.frontend.meaning.syntax_trees import is_none, leaves, returns_of, returns_value, states_result
 from kernelab.guidance.missing_names import FunctionHints
 from kernelab.hooks import Displayed
 from kernelab.host.single import Single
@@ -250,14 +250,17 @@ class UserFunction(FunctionHints, Single, Displayed):
 
     def _missing_return(self) -> list[Diagnostic]:
         body, stated = self.template.body, self.template.node.returns
-        if leaves(body):
-            return []
+        bare = returns_of(body, valued=False)
         if returns_value(body):
+            if leaves(body) and not bare:
+                return []
             message = f"{self.name} returns a value on some paths only"
         elif stated is not None and states_result(self.template.node):
             message = f"{self.name} is to return {self.template.places.text(stated)}, and returns nothing"
         else:
             return []
+        if bare:
+            return [Diagnostic(message, self.template.places(bare[0]), hint="write the value behind return")]
         return [Diagnostic(message, self.span, hint="add a return with a value at the end")]
 
     def _with_rules(self, instance: Instance | BrokenCall, bound: tuple[Bound, ...]) -> Instance | BrokenCall:

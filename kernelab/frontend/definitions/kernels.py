@@ -36,7 +36,7 @@ from kernelab.frontend.meaning.meanings import (
 )
 from kernelab.frontend.meaning.name_lookup import Constant
 from kernelab.frontend.meaning.promote import default_scalar
-from kernelab.frontend.meaning.syntax_trees import nodes
+from kernelab.frontend.meaning.syntax_trees import nodes, returns_value
 from kernelab.lang.build import Builder, constant, integer, type_of
 from kernelab.lang.ir import Atom, Block, Call, Function, Var, blocks
 from kernelab.lang.structs import AnyType, Struct, StructArray
@@ -118,7 +118,7 @@ def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
             errors.append(mistake.diagnostic)
             params[argument.arg] = Poison()
     defaults, wrong = default_numbers(template)
-    errors += wrong
+    errors += [*wrong, *_stated_result(template)]
     frame = lower_def(template, params, is_kernel=True)
     errors += frame.diagnostics
     if errors or frame.broken:
@@ -185,6 +185,19 @@ def _hands_back(template: Template, name: str) -> Diagnostic:
     hint = "take an array, and store into an element; ref is for functions that kernels call"
     argument = next(argument for argument in template.arguments if argument.arg == name)
     return Diagnostic(message, template.places(argument), "reference", hint=hint)
+
+
+def _stated_result(template: Template) -> list[Diagnostic]:
+    returns = template.node.returns
+    if returns is None or returns_value(template.body):
+        return []
+    try:
+        template.type(returns)
+    except Mistake:
+        return []  # `None` under one of its names
+    hint = "leave the annotation out: what a kernel computes goes into an array parameter"
+    message = f"a kernel returns nothing, not {template.places.text(returns)}"
+    return [Diagnostic(message, template.places(returns), "type", hint=hint)]
 
 
 def default_numbers(template: Template) -> tuple[dict[str, Any], list[Diagnostic]]:

@@ -352,9 +352,15 @@ def _leaves(stmt: ast.stmt) -> bool:
             return False
 
 
+def returns_of(body: Sequence[ast.stmt], *, valued: bool) -> list[ast.Return]:
+    """The `return` statements of a def with a value, or those without."""
+    found = (stmt for stmt in statements(body) if isinstance(stmt, ast.Return))
+    return [stmt for stmt in found if is_none(stmt.value) != valued]
+
+
 def returns_value(body: Sequence[ast.stmt]) -> bool:
     """Whether a def has a `return` with a value."""
-    return any(isinstance(stmt, ast.Return) and not is_none(stmt.value) for stmt in statements(body))
+    return bool(returns_of(body, valued=True))
 
 
 def returning(names: Iterable[str], place: ast.stmt, value: ast.expr | None = None) -> ast.Return:
