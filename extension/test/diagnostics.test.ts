@@ -6,7 +6,7 @@ import { diagnostics, fixesAtCursor, lint, selectNext } from "../src/lab/diagnos
 import { refresh, whileKernels } from "../src/lab/kernel_cells";
 import type { Diagnostic } from "../src/lab/messages";
 import { examples } from "./examples";
-import { sight } from "./sight";
+import { sight, withSight } from "./sight";
 
 const NAME: Diagnostic = {
   severity: "error",
@@ -19,10 +19,8 @@ const NAME: Diagnostic = {
 const TEXT = "%%kernel\ndef f(x: float):\n    sine(x)";
 let view: EditorView;
 beforeEach(() => void vi.useFakeTimers());
-afterEach(() => {
-  view?.destroy();
-  vi.useRealTimers();
-});
+afterEach(() => view?.destroy());
+withSight();
 
 /** An editor, what was checked of it, and a way to answer the oldest question. */
 function edited(doc: string) {

@@ -13,7 +13,6 @@ beforeEach(() => {
   );
   vi.useFakeTimers();
   document.body.replaceChildren();
-  return () => vi.useRealTimers();
 });
 
 const HOSTS: Record<string, Manner> = {

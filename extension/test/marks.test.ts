@@ -6,8 +6,9 @@ import { linesOf } from "../src/lab/forms_lines";
 import { marks, marksField } from "../src/lab/marks";
 import type { Mark } from "../src/lab/messages";
 import { examples } from "./examples";
-import "./sight";
+import { withSight } from "./sight";
 
+withSight();
 let view: EditorView;
 afterEach(() => view?.destroy());
 
@@ -71,7 +72,6 @@ test("marks wait as long as the last check says at each key", async () => {
   expect(asked).toEqual(["a"]);
   await vi.advanceTimersByTimeAsync(1);
   expect(asked).toEqual(["a", "ab"]);
-  vi.useRealTimers();
 });
 
 const known = examples.flatMap(([name, { request, reply }]) =>

@@ -19,10 +19,13 @@ class Observer {
   }
 }
 
-beforeEach(() => {
-  seen = true;
-  vi.stubGlobal("IntersectionObserver", Observer);
-});
+/** Lets the tests of a file say what is in sight. */
+export function withSight(): void {
+  beforeEach(() => {
+    seen = true;
+    vi.stubGlobal("IntersectionObserver", Observer);
+  });
+}
 
 export function sight(isSeen: boolean): void {
   seen = isSeen;

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { beforeEach, expect, test, vi } from "vitest";
 import widget from "../src/index";
 import { graphOf, MOST_LAUNCHES } from "../src/diagram";
 import { tapes, without, OURS } from "../src/keeping";
@@ -20,8 +20,6 @@ beforeEach(() => {
   vi.stubGlobal("requestAnimationFrame", (callback: () => void) => (callback(), 0));
   document.body.replaceChildren((el = document.createElement("div")));
 });
-
-afterEach(() => vi.useRealTimers());
 
 function open(model: FakeModel): () => void {
   const hosted = widget();

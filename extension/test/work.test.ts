@@ -17,7 +17,6 @@ beforeEach(() => {
   );
   vi.stubGlobal("requestAnimationFrame", (callback: () => void) => (callback(), 0));
   vi.useFakeTimers();
-  return () => vi.useRealTimers();
 });
 
 const numbers = (many: number) => Array.from({ length: many }, (_, i) => i);
