@@ -10,10 +10,10 @@ from tests.support.number_checks import check_numbers
 from tests.test_random_programs import examples
 
 
-@pytest.mark.parametrize("shard", [0, *(pytest.param(k, marks=pytest.mark.long) for k in range(1, 12))])
+@pytest.mark.parametrize("shard", [0, *(pytest.param(k, marks=pytest.mark.long) for k in range(1, 24))])
 def test_programs_on_numbers_do_what_they_do_as_python(shard: int) -> None:
     @hypothesis.seed(shard)
-    @examples(20, database=None)
+    @examples(10, database=None)
     @given(number_programs(), st.integers(0, 99))
     def check(text: str, seed: int) -> None:
         check_numbers(text, seed)

@@ -11,15 +11,17 @@ from tests.strategies.hosts import careless_programs, host_programs
 from tests.support.tapes import Policy, checked_tape
 from tests.support.transformed import check_careless, checked_transforms
 
-# Half of the programs in the normal run.
-halves = pytest.mark.parametrize("shard", [0, pytest.param(1, marks=pytest.mark.long)])
+# A quarter of the programs in the normal run.
+quarters = pytest.mark.parametrize(
+    "shard", [0, *(pytest.param(k, marks=pytest.mark.long) for k in (1, 2, 3))]
+)
 
 
-@halves
+@quarters
 @pytest.mark.parametrize("policy", ["save", "error"])
 def test_gradients_are_exact_whatever_a_program_overwrites(policy: Policy, shard: int) -> None:
     @hypothesis.seed(1 + 10 * shard)
-    @settings(max_examples=75, deadline=None, database=None)
+    @settings(max_examples=38, deadline=None, database=None)
     @given(host_programs(), st.integers(0, 9))
     def check(program: tuple[str, str], seed: int) -> None:
         checked_tape(program, seed, policy)
@@ -27,10 +29,10 @@ def test_gradients_are_exact_whatever_a_program_overwrites(policy: Policy, shard
     check()
 
 
-@halves
+@quarters
 def test_where_numpy_or_an_unrecorded_launch_interferes_the_gradient_is_exact_or_refused(shard: int) -> None:
     @hypothesis.seed(2 + 10 * shard)
-    @settings(max_examples=75, deadline=None, database=None)
+    @settings(max_examples=38, deadline=None, database=None)
     @given(careless_programs(), st.integers(0, 9))
     def check(program: tuple[str, str], seed: int) -> None:
         checked_tape(program, seed, "careless")
@@ -49,10 +51,10 @@ def test_transforms_of_such_programs_are_exact_too() -> None:
     check()
 
 
-@halves
+@quarters
 def test_transforms_of_careless_programs_are_exact_or_refused(shard: int) -> None:
     @hypothesis.seed(4 + 10 * shard)
-    @settings(max_examples=38, deadline=None, database=None)
+    @settings(max_examples=19, deadline=None, database=None)
     @given(careless_programs(), st.integers(0, 9))
     def check(program: tuple[str, str], seed: int) -> None:
         check_careless(program[0], seed)

@@ -69,7 +69,7 @@ def k(x: array[float64], rows: array[float64], columns: array[float64], row: int
 WRONG, RIGHT = (kl.compile(MATRIX.replace("WRONG", factor))["k"] for factor in ("2.02", "2.0"))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.booleans(), st.integers(0, 2**32 - 1), st.floats(0, 100), st.floats(0, 2))
 def test_a_wrong_entry_fails_beside_rows_and_columns_in_larger_units(
     fast: bool, seed: int, rows: float, columns: float
@@ -101,8 +101,7 @@ def test_derivatives_that_are_zero_up_to_rounding_pass(expression: str, fast: bo
     rng = np.random.default_rng(3)
     for width in WIDTHS:
         kernel = elementwise(expression, width)
-        for _ in range(2):
-            assert passes(kernel, leaf(rng.uniform(-2.5, 2.5, 6), width), fast=fast), width
+        assert passes(kernel, leaf(rng.uniform(-2.5, 2.5, 6), width), fast=fast), width
 
 
 VANISHING = [

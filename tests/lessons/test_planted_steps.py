@@ -148,7 +148,14 @@ CHECKED: dict[str, tuple[Callable[[], Lesson], str]] = {
 }
 
 
-@pytest.mark.parametrize("planted", CHECKED)
+LONGEST = ("a kink", "a step in place")
+"""Those that the normal run checks in the heat alone."""
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [pytest.param(name, marks=pytest.mark.long) if name in LONGEST else name for name in CHECKED],
+)
 def test_a_mistake_in_the_cloth_is_named_by_gradcheck_tape(planted: str) -> None:
     make, verdict = CHECKED[planted]
     lesson = make()
