@@ -5,7 +5,7 @@ of a gradient.  Knows these and memory; must not know records or tapes.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -262,14 +262,17 @@ def about_to_change(elements: array) -> Allocation:
 
 
 def is_apart(
-    memory: Allocation, gradients: Sequence[Allocation | None], others: Collection[Allocation]
+    memory: Allocation, gradients: Mapping[Allocation | None, int], others: Collection[Allocation]
 ) -> bool:
-    """Whether what a memory has as gradients, if anything, is of no other use in a backward pass."""
+    """Whether what a memory has as gradients, if anything, is of no other use in a backward pass.
+
+    Of each memory, `gradients` counts how often it holds gradients.
+    """
     gradient = memory.adjoint
     if gradient is None or not memory.requires_grad:
         return memory.requires_grad
     return (
-        gradients.count(gradient) == 1
+        gradients[gradient] == 1
         and gradient not in others
         and gradient.nbytes == memory.nbytes
         and gradient.writable

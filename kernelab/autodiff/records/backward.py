@@ -10,6 +10,7 @@ run at the level where its adjoints are wanted, and nothing is published.  Knows
 they are made.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -240,12 +241,12 @@ class BackwardPlan:
                 self.leaving.add(record)
                 self.settled.update(elements.allocation for elements in left)
         if self.settled:
-            changes = [target.allocation for step in self.steps for target in step.written]
-            gradients = [memory.adjoint for memory in self.on_the_way]
+            changes = Counter(target.allocation for step in self.steps for target in step.written)
+            gradients = Counter(memory.adjoint for memory in self.on_the_way)
             self.settled = {
                 memory
                 for memory in self.settled
-                if changes.count(memory) == 1 and is_apart(memory, gradients, self.first)
+                if changes[memory] == 1 and is_apart(memory, gradients, self.first)
             }
         if not all(isinstance(self.records[i], LaunchRecord) for i in self.live):
             self.settled.clear()  # a function of the user's may change gradients
