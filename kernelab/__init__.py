@@ -84,10 +84,13 @@ def _offer_magic() -> None:
 
 
 _FIRST_USED = (
-    "lang.ir builtins.convert frontend.meaning.name_lookup language runtime.kernel.kernel autodiff.tape.tape "
-    "views.kernel.code_view jupyter jupyter.live"
+    "kernelab.lang.ir kernelab.builtins.convert kernelab.frontend.meaning.name_lookup kernelab.language "
+    "kernelab.runtime.kernel.kernel kernelab.autodiff.tape.tape kernelab.views.kernel.code_view "
+    "kernelab.jupyter kernelab.jupyter.live kernelab.autograd kernelab.views.checks.heatmap "
+    "matplotlib.colors matplotlib.backend_bases matplotlib.axes matplotlib.figure "
+    "matplotlib.backends.backend_agg"
 )
-"""What the first kernel and the first tape of a notebook import, in parts that take about as long."""
+"""What the first kernel, tape and picture of a notebook import, in parts that take about as long."""
 
 
 def _import_when_idle(shell: _Any) -> None:
@@ -107,7 +110,7 @@ def _import_when_idle(shell: _Any) -> None:
         module = next(modules, None)
         if module is not None:
             with suppress(ImportError):  # the cell that needs it tells of a package that is missing
-                _imported(f"kernelab.{module}")
+                _imported(module)
             loop.call_later(0.01, step)  # messages come first
 
     loop.call_later(0.01, step)

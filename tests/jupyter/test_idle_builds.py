@@ -1,6 +1,7 @@
 """Kernels of a cell are built while the notebook waits; a launch that comes before builds what it needs."""
 
 import asyncio
+import importlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -82,6 +83,28 @@ def test_settings_leave_builds_to_launches(
 ) -> None:
     monkeypatch.setattr(kl.config, setting, False)
     assert built(kernels) == []
+
+
+def test_a_notebook_that_waits_imports_what_comes_next_without_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def imported(module: str) -> Any:
+        asked.append(module)
+        if module == "matplotlib.colors":
+            raise ImportError(module)
+        return importlib.import_module(module)
+
+    async def wait() -> None:
+        kl._import_when_idle(SimpleNamespace(kernel=True))
+        while asked[-1:] != kl._FIRST_USED.split()[-1:]:
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(kl, "_imported", imported)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, wait()).result()
+    assert asked == kl._FIRST_USED.split()
 
 
 def test_a_notebook_builds_while_it_waits(notebook: Notebook, tmp_path: Path) -> None:
