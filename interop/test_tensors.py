@@ -19,6 +19,11 @@ DOUBLE = kl.compile("def double(x: array[float], y: array[float]):\n    y[tid()]
 ]
 
 
+SQUARE = kl.compile("def square(x: array[float], y: array[float]):\n    y[tid()] = x[tid()] * x[tid()]\n")[
+    "square"
+]
+
+
 def test_a_launch_takes_tensors() -> None:
     y = torch.zeros(3)
     kl.launch(DOUBLE, dim=3, inputs=[torch.ones(6)[::2]], outputs=[y])
@@ -175,3 +180,39 @@ def test_a_thread_may_share_memory_that_another_writes() -> None:
         sys.setswitchinterval(before)
     sharing.join()
     assert len(kept) == 1000
+
+
+def test_a_part_of_a_tensor_has_a_gradient() -> None:
+    column = torch.arange(6.0).reshape(3, 2)[:, 1].detach().requires_grad_(True)
+    x, y = kl.from_torch(column), kl.zeros(3, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(SQUARE, 3, [x], [y])
+    tape.backward(grads={y: torch.ones(1).expand(3)})
+    assert column.grad is not None and column.grad.tolist() == [2.0, 6.0, 10.0]
+
+
+class Square(torch.autograd.Function):
+    """As users write it, by the adjoint alone."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        y = torch.empty_like(x)
+        ctx.save_for_backward(x)
+        kl.launch(SQUARE, len(x), [x.detach()], [y])
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, y_bar: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        x_bar, y = torch.zeros_like(x), torch.empty_like(x)
+        kl.launch(SQUARE, len(x), [x.detach()], [y], adj_inputs=[x_bar], adj_outputs=[y_bar], adjoint=True)
+        return x_bar
+
+
+def test_an_adjoint_alone_reads_a_gradient_of_pytorch_and_leaves_it_as_it_is() -> None:
+    x, z = (torch.tensor([1.0, 2.0, 3.0], requires_grad=True) for _ in range(2))
+    (Square.apply(x) + Square.apply(z)).backward(torch.ones(3))  # both addends get one tensor
+    assert x.grad is not None and z.grad is not None
+    assert x.grad.tolist() == z.grad.tolist() == [2.0, 4.0, 6.0]
+    Square.apply(x).sum().backward()  # its gradient is one number, spread
+    assert x.grad.tolist() == [4.0, 8.0, 12.0]

@@ -52,9 +52,16 @@ def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, gra
         result.requires_grad = True
         if t.is_leaf:
             if t.grad is None:
-                t.grad = _torch().zeros_like(t)
+                t.grad = _zeros_like(t, result)
             result.grad = from_torch(t.grad, elem)
     return result
+
+
+def _zeros_like(t: Any, shared: array) -> Any:
+    """Zeros laid out like a tensor, gaps included, as gradients are; not where its elements share bytes."""
+    if shared.is_contiguous or shared.folds:
+        return _torch().zeros_like(t)
+    return t.new_empty_strided(t.shape, t.stride()).zero_()
 
 
 def _over_tensor(t: Any, elem: Value | None) -> array:
