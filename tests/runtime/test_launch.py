@@ -299,6 +299,44 @@ def test_the_adjoint_alone_takes_adjoints_as_arguments(scale: kl.Kernel) -> None
         kl.launch(scale, dim=2, inputs=[X, 3.0, Y], adj_inputs=[kl.zeros((2, 2))], adjoint=True)
 
 
+def adjoint_of_scale(scale: kl.Kernel, x_bar: Any, y_bar: Any) -> None:
+    kl.launch(scale, 2, [X, 3.0], [Y], adj_inputs=[x_bar, None], adj_outputs=[y_bar], adjoint=True)
+
+
+def test_adjoints_of_outputs_stay_as_they_are_and_own_gradients_are_cleared(scale: kl.Kernel) -> None:
+    shared, x_bar, z_bar = kl.ones(2), kl.zeros(2), kl.zeros(2)
+    with kl.Tape() as tape:  # one tensor may be the gradient of both addends of a sum
+        adjoint_of_scale(scale, x_bar, shared)
+        adjoint_of_scale(scale, z_bar, shared)
+    assert (x_bar.list(), z_bar.list(), shared.list()) == ([3, 3], [3, 3], [1, 1])
+    assert not tape.launches
+    y = kl.zeros(2, requires_grad=True)
+    assert y.grad is not None
+    y.grad.fill_(1)
+    kl.launch(scale, 2, [X, 3.0], [y], adj_inputs=[x_bar, None], adjoint=True)
+    assert (x_bar.list(), y.grad.list()) == ([6, 6], [0, 0])
+
+
+def test_the_adjoint_of_an_array_that_is_changed_in_place_is_changed_in_place() -> None:
+    double = kl.compile("def double(y: array[float]):\n    y[tid()] = 2.0 * y[tid()]\n")["double"]
+    y_bar = kl.ones(2)
+    kl.launch(double, 2, [kl.ones(2)], adj_inputs=[y_bar], adjoint=True)
+    assert y_bar.list() == [2, 2]
+
+
+def test_an_adjoint_whose_elements_share_bytes_is_read_and_cannot_be_added_to(scale: kl.Kernel) -> None:
+    one = np.ones(1, np.float32)
+    spread = np.lib.stride_tricks.as_strided(one, (2,), (0,))
+    x_bar = kl.zeros(2)
+    adjoint_of_scale(scale, x_bar, spread)
+    adjoint_of_scale(scale, x_bar, np.broadcast_to(one, 2))  # which is read-only, too
+    assert (x_bar.list(), one.tolist()) == ([6, 6], [1])
+    with pytest.raises(LaunchError, match=r"argument `x_bar`(?s:.*)elements share bytes"):
+        adjoint_of_scale(scale, spread, kl.ones(2))
+    with pytest.raises(LaunchError, match=r"argument `x_bar`(?s:.*)read-only"):
+        adjoint_of_scale(scale, np.broadcast_to(one, 2), kl.ones(2))
+
+
 def test_kernels_compare_by_identity_and_know_their_text(kernels: dict[str, Any], scale: kl.Kernel) -> None:
     assert scale == kernels["scale"]
     assert scale != kernels["linear"]

@@ -48,10 +48,11 @@ def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
     for i in plan.written:
         memory = arguments[i].allocation
         if not memory.writable or memory.folded or arguments[i].__class__ is not array:
-            _require_writable(plan.parameters[i], arguments[i])
+            require_writable(plan.parameters[i], arguments[i])
 
 
-def _require_writable(parameter: Parameter, argument: Any) -> None:
+def require_writable(parameter: Parameter, argument: Any) -> None:
+    """Raise LaunchError for an array that a kernel cannot change."""
     memory = argument.allocation
     if not memory.writable or (memory.folded and argument.folds):
         what = "a read-only one" if not memory.writable else "one whose elements share bytes"

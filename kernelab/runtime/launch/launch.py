@@ -21,7 +21,14 @@ from kernelab.guidance.bad_calls import explains_bad_calls, no_argument, show_si
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.array.array import Gathered, array, duplicate
 from kernelab.runtime.array.array_attributes import note_origin
-from kernelab.runtime.context.recorder import ENTERED, RECORDER, caller, notify_outside_use, warn_at
+from kernelab.runtime.context.recorder import (
+    ENTERED,
+    RECORDER,
+    caller,
+    notify_outside_use,
+    unrecorded,
+    warn_at,
+)
 from kernelab.runtime.kernel.arguments import (
     Parameter,
     Reference,
@@ -32,8 +39,9 @@ from kernelab.runtime.kernel.arguments import (
     require_arguments_readable,
 )
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.kernel.signature import flattened_adjoints, structs_in
-from kernelab.runtime.launch.call import Call, bind, will_write
+from kernelab.runtime.launch.call import Call, bind, require_writable, will_write
 from kernelab.runtime.launch.command import Launch, no_grid, no_kernel, require_lists
 from kernelab.runtime.launch.footprint import Grid, grid_of
 from kernelab.runtime.launch.quick import quick_launch
@@ -73,10 +81,10 @@ def launch(
     The arguments are `inputs`, then `outputs`, in the order of the kernel's parameters: arrays, NumPy arrays
     of the same dtype (without a copy), numbers, and tuples for vectors.  With `adjoint` the adjoint program
     runs instead: it reads the gradients of what the kernel writes and adds to those of what it reads,
-    `adj_inputs` and `adj_outputs` where given, else the arrays' own.  On a CUDA device there are blocks of
-    `block_dim` threads, at most `max_blocks` of them (0 is no limit), in `stream`; on the CPU the two have no
-    effect.  Parameters with defaults may be left out.  With `record_cmd` nothing runs yet: a `Launch` comes
-    back, which runs when it is told to.
+    `adj_inputs` and `adj_outputs` where given, else the arrays' own, which it clears where the kernel
+    overwrites.  On a CUDA device there are blocks of `block_dim` threads, at most `max_blocks` of them (0 is
+    no limit), in `stream`; on the CPU the two have no effect.  Parameters with defaults may be left out.
+    With `record_cmd` nothing runs yet: a `Launch` comes back, which runs when it is told to.
     Raises LaunchError, which names the argument, and the kernel's own errors.
 
     >>> text = "def double(x: array[float], y: array[float]):\\n    y[tid()] = 2.0 * x[tid()]"
@@ -273,6 +281,7 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
     if pullback.residuals:
         message = f"`{kernel.name}` overwrites values that its adjoint needs, so its adjoint cannot run alone"
         raise LaunchError.of(message, "residual", "launch it under a Tape", kernel.span)
+    _keep_given(kernel, pullback.adjoint, arguments, bars)
     primals = [*arrays_in(arguments)]
     if ENTERED:
         notify_outside_use([*primals, *bars.values()])
@@ -309,6 +318,24 @@ def _bars(kernel: Kernel, arguments: list[Any], adjoints: list[Any]) -> dict[int
             wanted = Parameter(parameter.kernel, f"{parameter.name}_bar", type, parameter.span)
             bars[i], _ = wanted.convert(bar)
     return bars
+
+
+def _keep_given(kernel: Kernel, adjoint: Program, arguments: list[Any], bars: dict[int, array]) -> None:
+    """Put copies in the place of adjoints that would be cleared, unless they are the arrays' own gradients.
+
+    A tensor of PyTorch may be the gradient of several results at once.
+    """
+    for position, (i, bar) in enumerate(list(bars.items()), len(arguments)):
+        if position not in adjoint.changed:
+            continue
+        primal, memory = array_of(arguments[i]), bar.allocation
+        is_own = isinstance(primal, array) and primal.allocation.adjoint is memory
+        if i in kernel.plan.written and i not in kernel.plan.read and not is_own:
+            with unrecorded():
+                bars[i] = duplicate(bar, False, "clone")
+        elif not memory.writable or memory.folded:
+            parameter = kernel.plan.parameters[i]
+            require_writable(replace(parameter, name=f"{parameter.name}_bar"), bar)
 
 
 def _require_place(kernel: Kernel, place: Device, arguments: Sequence[Any]) -> None:
