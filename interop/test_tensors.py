@@ -184,7 +184,7 @@ def test_a_thread_may_share_memory_that_another_writes() -> None:
 
 def test_a_part_of_a_tensor_has_a_gradient() -> None:
     column = torch.arange(6.0).reshape(3, 2)[:, 1].detach().requires_grad_(True)
-    x, y = kl.from_torch(column), kl.zeros(3, requires_grad=True)
+    x, y = kl.from_torch(column, retain_grad=True), kl.zeros(3, requires_grad=True)
     with kl.Tape() as tape:
         kl.launch(SQUARE, 3, [x], [y])
     tape.backward(grads={y: torch.ones(1).expand(3)})

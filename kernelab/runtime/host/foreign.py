@@ -21,7 +21,13 @@ from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.torch_versions import count_writes
 
 
-def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, grad: Any = None) -> array:
+def from_torch(
+    t: Any,
+    dtype: Any = None,
+    requires_grad: bool | None = None,
+    grad: Any = None,
+    retain_grad: bool = False,
+) -> array:
     """An array over the memory of a tensor of PyTorch, and over that of its `.grad`.
 
     On a CUDA device the stream that PyTorch uses at the moment and kernelab wait for each other.
@@ -29,7 +35,8 @@ def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, gra
     unless given; a leaf that requires gradients and has none yet gets zeros, which both sides then share.
     A tensor that PyTorch has computed with gradients is warned of, unless `requires_grad` is given: none goes
     on to PyTorch's graph.  Within a function that is differentiated each that requires gradients is.
-    Raises KernelTypeError where the memory cannot be shared.
+    `retain_grad` changes nothing: gradients are kept.  Raises KernelTypeError where the memory cannot be
+    shared.
     """
     elem = None if dtype is None else value_type(dtype)
     result = _over_tensor(t, elem)
