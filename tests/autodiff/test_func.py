@@ -227,6 +227,25 @@ def test_host_data_is_refused() -> None:
         kl.func.grad(_named_f(lambda x: kl.array([x.numpy().sum()], dtype=float)))(x)
 
 
+def test_a_result_that_does_not_follow_names_where_the_values_end() -> None:
+    def f(x: Any) -> Any:
+        y = kl.map(kl.sin, x)
+        kl.map(kl.sin, y)  # the end
+        return kl.ones(1)
+
+    with pytest.raises(GradientError) as refused:
+        kl.func.grad(f)(reals(3))
+    (related,) = refused.value.diagnostics[0].related
+    assert related.span.line_text.endswith("# the end")
+
+
+def test_arrays_in_a_dict_are_passed_one_by_one() -> None:
+    with pytest.raises(KernelTypeError, match=r"(?s)is a dict.*pass each array as an argument, with argnums"):
+        kl.func.grad(lambda p: p["w"].sum())({"w": reals(3)})
+    w, b = kl.func.grad(lambda w, b: (w * b).sum(), argnums=(0, 1))(kl.ones(2), kl.ones(2))
+    assert w.list() == b.list() == [1.0, 1.0]
+
+
 def _named_f(f: Any) -> Any:
     f.__name__ = "f"
     return f

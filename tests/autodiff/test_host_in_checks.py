@@ -106,3 +106,6 @@ def test_a_result_that_follows_through_the_host_fails(
     )
     assert not report
     assert report.worst().verdict == "host"
+    span = report.worst().span
+    assert span is not None
+    assert "y.numpy()" in span.line_text

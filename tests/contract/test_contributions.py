@@ -370,3 +370,42 @@ def test_an_array_of_a_struct_is_named() -> None:
     assert (found.total, len(found.parts)) == (7.0, 3)
     with pytest.raises(kl.TapeError, match="name an array of the struct"):
         kl.contributions(f, s)
+
+
+def reasons(found: Contributions) -> list[tuple[int | None, str]]:
+    """Why nothing was added, each reason with its record."""
+    assert not found.parts
+    return [(zero.record, zero.reason) for zero in found.zeros]
+
+
+def test_the_record_at_which_the_values_of_an_array_end_is_named() -> None:
+    x, other, loss = floats(), floats(), number()
+    y, z = (kl.zeros(N, requires_grad=True) for _ in range(2))
+    with kl.Tape() as tape:
+        kl.launch(KERNELS["square"], dim=N, inputs=[x], outputs=[y])
+        kl.launch(KERNELS["square"], dim=N, inputs=[y], outputs=[z])
+        kl.launch(KERNELS["total"], dim=N, inputs=[other], outputs=[loss])
+    assert reasons(kl.contributions(tape, x, 0, loss)) == [
+        (2, "nothing that leads to the loss reads its `y`")
+    ]
+
+
+def test_where_the_host_took_the_values_of_an_array_is_named() -> None:
+    x, y, loss = floats(), kl.zeros(N, requires_grad=True), number()
+    with kl.Tape() as tape:
+        factor = float(x.numpy()[0])
+        y = kl.map(lambda v: v * factor, floats())
+        kl.launch(KERNELS["total"], dim=N, inputs=[y], outputs=[loss])
+    found = kl.contributions(tape, x, 0, loss)
+    assert reasons(found) == [(None, "the host took its values"), (None, "nothing on the tape reads it")]
+    assert found.zeros[0].line is not None
+    assert "x.numpy()" in found.zeros[0].line.line_text
+    assert "x.numpy()" in str(found)
+
+
+def test_an_element_that_no_thread_reads_is_told() -> None:
+    x, y, loss = floats(), kl.zeros(N, requires_grad=True), number()
+    with kl.Tape() as tape:
+        kl.launch(KERNELS["square"], dim=2, inputs=[x], outputs=[y])
+        kl.launch(KERNELS["total"], dim=N, inputs=[y], outputs=[loss])
+    assert reasons(kl.contributions(tape, x, 3, loss)) == [(1, "none of its threads reads the element")]

@@ -217,6 +217,7 @@ class GradcheckReport(ShownOnce):
             message = f"{UNSTEADY.format(self.kernel)}: there is nothing to compare"
         elif worst.verdict == "host":
             message = f"the gradient of {self.kernel} leaves out what the host computes for {worst.output}"
+            related = worst.at_fault
         elif worst.verdict == "precision":
             message = f"the gradient of {self.kernel} has lost its digits: {entry} is {worst.autodiff:.6g} "
             message += f"by the adjoint and {worst.numeric:.6g} by differences and by the adjoint in float64"
@@ -252,10 +253,12 @@ def check(
         if report:
             report = _with_rules(subject, report, chosen)
         by_host, unsteady = told_apart(subject)
+        span = Trace(subject).level.taken_at if by_host else None
+        told = "the host takes values here" if span else ""
     pairs = []
     for pair in report.pairs:
         if pair.output in by_host:
-            pair = replace(pair, passed=False, verdict="host")
+            pair = replace(pair, passed=False, verdict="host", explanation=told, span=span)
         elif pair.output in unsteady and pair.verdict != "race":
             pair = replace(pair, passed=False, verdict="nondeterministic")
         pairs.append(pair)

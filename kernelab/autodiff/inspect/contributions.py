@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.inspect.zero_lines import ZeroLine, dead_ends_behind, zero_lines
+from kernelab.autodiff.inspect.zero_lines import ZeroLine, dead_ends_behind, ends_before, zero_lines
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.backward import BackwardPlan, sweep
 from kernelab.autodiff.records.hazards import Guard
@@ -127,7 +127,8 @@ def contributions(
     zeros = tuple(zero_lines(records, seeds, memory, offset, result.total.nbytes))
     if not zeros and not BackwardPlan(records, seeds, shared=()).reached:
         raise _refused("no gradient reaches an array", "backward says where the chain ends")
-    return replace(result, zeros=zeros)
+    reads = tape._recording.provenance.host_reads
+    return replace(result, zeros=zeros or tuple(ends_before(records, seeds, memory, reads)))
 
 
 def of_call(function: Any, *values: Any, argnums: int = 0, field: str = "", **named: Any) -> Contributions:

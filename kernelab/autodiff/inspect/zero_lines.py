@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.provenance import HostRead
 from kernelab.autodiff.records.records import LaunchRecord, Record
+from kernelab.autodiff.records.zero_chains import loose_ends
 from kernelab.autodiff.tape.measures import sweep_on_copies
 from kernelab.autodiff.tape.seeds import Seeds
 from kernelab.autodiff.transforms.levels import BASE
@@ -26,6 +28,8 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.program import Pullback
 from kernelab.runtime.memory.memory import Allocation
 
+UNREAD = "none of its threads reads the element"
+
 MOST_THREADS, MOST_ELEMENTS = 3, 24
 """How many threads of a launch are looked into, and how many elements on the way to the loss."""
 
@@ -34,11 +38,11 @@ MOST_THREADS, MOST_ELEMENTS = 3, 24
 class ZeroLine:
     """A line at which a product with a gradient became zero: in which record and thread, and why.
 
-    `record` is its number on the tape, from 1; `component` is the index of the one component of a vector or
-    matrix that is zero.
+    `record` is its number on the tape, from 1, None for a line of the host; `component` is the index of the
+    one component of a vector or matrix that is zero.
     """
 
-    record: int
+    record: int | None
     title: str
     place: str
     thread: tuple[int, ...] | None
@@ -62,8 +66,8 @@ def zero_lines(
             elif len(visited) < MOST_ELEMENTS and zero[:2] not in visited:
                 visited.add(zero[:2])
                 waiting.append(zero)
-    told = [zero for zero in lines.values() if zero.reason != UNUSED] or lines.values()
-    return sorted(told, key=lambda zero: -zero.record)
+    told = [zero for zero in lines.values() if zero.reason not in (UNUSED, UNREAD)] or lines.values()
+    return sorted(told, key=lambda zero: -(zero.record or 0))
 
 
 Element = tuple[Allocation, range, int]
@@ -89,14 +93,14 @@ def _zeros_of(
     if not results and reader >= 0:
         record, is_seed = records[reader], any(one.allocation is memory for one in seeds)
         why = f"{'the cotangent of' if is_seed else 'what comes back to'} its result is 0"
-        yield ZeroLine(reader + 1, record.title, str(record.place), None, None, why)
+        yield _of_record(reader, record, why)
 
 
 def _inside(
     i: int, record: LaunchRecord, memory: Allocation, bytes: range, adjoints: Adjoints
 ) -> Iterator[ZeroLine | Element]:
     """The zeros of one launch."""
-    here = ZeroLine(i + 1, record.title, str(record.place), None, None, "")
+    here = _of_record(i, record, "")
     pullback, ends = record.pullback, [*_dead_ends(here, record, memory, conditions=False)]
     active = {one.allocation for one in record.active}
     if memory not in active or not isinstance(pullback, Pullback):
@@ -129,7 +133,9 @@ def _inside(
     for skip in skips:
         where = record.grid.position(skip.thread)
         yield replace(here, thread=where, line=skip.span, reason="the way that was taken does not use it")
-    yield from ends if threads or skips or changes else _dead_ends(here, record, memory)
+    if not (skips or changes):
+        ends = [*_dead_ends(here, record, memory)] or [replace(here, reason=UNREAD)]
+    yield from ends
 
 
 _REASONS = {CONDITION: "only a condition hangs on it", INDEX: "it only picks an element"}
@@ -154,9 +160,35 @@ def dead_ends_behind(records: Sequence[Record], memory: Allocation) -> Iterator[
             continue
         reached.update(one.allocation for one in record.written)
         if isinstance(record, LaunchRecord):
-            here = ZeroLine(i + 1, record.title, str(record.place), None, None, "")
+            here = _of_record(i, record, "")
             for source in {one.allocation: None for one in record.read if one.allocation in reached}:
                 yield from _dead_ends(here, record, source, conditions=False)
+
+
+def ends_before(
+    records: Sequence[Record], seeds: Seeds, memory: Allocation, taken: Sequence[HostRead]
+) -> Iterator[ZeroLine]:
+    """Where the values of an array end, if none of them reaches what the sweep starts with.
+
+    `taken` are the host's reads of arrays, in order.
+    """
+    ends = loose_ends((record.flow() for record in records), {memory}, [one.allocation for one in seeds])
+    for i, written in (ends or {}).items():
+        record = records[i]
+        named = record.named.items() if isinstance(record, LaunchRecord) else ()
+        names = [f"its `{name}`" for name, given in named if any(given is one for one in written)]
+        reason = f"nothing that leads to the loss reads {' and '.join(names) or 'what it wrote'}"
+        yield _of_record(i, record, reason)
+    for read in taken:
+        if read.elements.allocation is memory:
+            span = read.place.span
+            yield ZeroLine(None, "the host", str(read.place), None, span, "the host took its values")
+    if ends == {}:
+        yield ZeroLine(None, "", "", None, None, "nothing on the tape reads it")
+
+
+def _of_record(i: int, record: Record, reason: str) -> ZeroLine:
+    return ZeroLine(i + 1, record.title, str(record.place), None, None, reason)
 
 
 def _told(

@@ -350,7 +350,7 @@ def number_from_host(title: str, place: Place, source: HostRead, in_transform: b
     """The cut at a number that the host took, or computed of such, and gave to a launch."""
 
     def describe() -> Diagnostic:
-        hint = "pass the array itself to a kernel: one element may stand for a number"
+        hint = "pass the array itself: one element may stand for a number, x[0:1] in place of x[0]"
         return Diagnostic(
             f"no gradient flows from {title} back to {called(source.elements)}: "
             "the host took a number there and passed it on",

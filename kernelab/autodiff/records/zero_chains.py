@@ -6,10 +6,10 @@ The text of the programs is proof (`passes.access.dead_ends`), so that a tape an
 Knows entries of launches; must not know who goes back through them.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kernelab.autodiff.records.records import LaunchEntry
+from kernelab.autodiff.records.records import Arrays, LaunchEntry
 from kernelab.data_classes import replace
 from kernelab.errors import Diagnostic, Related
 from kernelab.lang.types import is_differentiable
@@ -50,6 +50,25 @@ class ZeroChain(NamedTuple):
             related.append(Related(again, self.through.place.span))
         span = self.entry.place.span
         return Diagnostic(f"{message}: {what}", span, "cut", hint=hint + if_meant, related=tuple(related))
+
+
+def loose_ends(
+    flows: Iterable[tuple[Arrays, Arrays, Arrays]],
+    sources: Collection[Allocation],
+    results: Collection[Allocation],
+) -> dict[int, Arrays] | None:
+    """The entries that pass the values of some memory on, but to no other entry, each with what it wrote.
+
+    `flows` are what each entry read, reached and wrote.  None where some of the values reach the results.
+    """
+    carrying, ends = set(sources), dict[int, Arrays]()
+    for i, (read, _, written) in enumerate(flows):
+        used = {one.allocation for one in read}
+        if not carrying.isdisjoint(used):
+            ends = {k: last for k, last in ends.items() if used.isdisjoint(one.allocation for one in last)}
+            carrying.update(one.allocation for one in written)
+            ends[i] = written
+    return ends if carrying.isdisjoint(results) else None
 
 
 def zero_chains(

@@ -27,7 +27,7 @@ from kernelab.autodiff.records.provenance import Cut, HostRead, Provenance, arra
 from kernelab.autodiff.records.records import would_reach
 from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
 from kernelab.autodiff.transforms.interpretation import Interpretation
-from kernelab.errors import Diagnostic, GradientError, Related, TapeError
+from kernelab.errors import Diagnostic, GradientError, Related, Span, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.transfers import device_add, device_copy
@@ -321,6 +321,11 @@ class Level(Witness, Recorder):
     def untold(self, memory: Allocation) -> HostRead | None:
         """The first read of some memory by the host while the function ran that no warning has named."""
         return None if self._provenance is None else self._provenance.untold(memory)
+
+    @property
+    def taken_at(self) -> Span | None:
+        """The line where the host first took values of what is differentiated."""
+        return next((read.place.span for read in self._host.host_reads), None)
 
     @property
     def _host(self) -> Provenance:

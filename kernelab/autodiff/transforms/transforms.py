@@ -15,7 +15,7 @@ import numpy as np
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, filled, fresh, scalars
 from kernelab.autodiff.records.moves import Move
 from kernelab.autodiff.records.provenance import Cut, lost_on_the_host
-from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
+from kernelab.autodiff.records.zero_chains import ZeroChain, loose_ends, zero_chains
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Vectors, drawing_again, lane_of
 from kernelab.autodiff.transforms.forward_and_reverse import Explaining, Forward, Ran, Reverse
 from kernelab.autodiff.transforms.levels import Level, current
@@ -33,12 +33,12 @@ from kernelab.autodiff.transforms.trees import (
     shaped,
 )
 from kernelab.data_classes import dataclass
-from kernelab.errors import GradientError, KernelValueError, name_of
+from kernelab.errors import Diagnostic, GradientError, KernelValueError, Related, name_of
 from kernelab.hooks import steps
 from kernelab.lang.types import Scalar, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray
-from kernelab.runtime.context.recorder import refusal
+from kernelab.runtime.context.recorder import caller, refusal
 from kernelab.runtime.memory.memory import Allocation
 
 Function = Callable[..., Any]
@@ -336,8 +336,20 @@ def _checked_loss(recorded: Recorded) -> array:
     if not recorded.depends(loss):
         message = f"the result of {name} was not computed from the arguments to differentiate with respect to"
         hint = "let kernels compute it from them; what goes through NumPy has no derivative"
-        raise refusal(GradientError, message, "unreached", hint)
+        problem = Diagnostic(message, caller().span, "unreached", hint=hint, related=_ends(recorded))
+        raise GradientError(problem)
     return loss
+
+
+def _ends(recorded: Recorded) -> tuple[Related, ...]:
+    """The line where the last value that was computed from the inputs ends."""
+    level = recorded.level
+    ends = loose_ends((entry.flow() for entry in level.entries), level.inputs, ())
+    if not ends:
+        return ()
+    entry = level.entries[max(ends)]
+    text = "what is computed from them ends here: the result does not read it:"
+    return (Related(text, entry.place.span),)
 
 
 # ------------------------------------------------------------------------------------------ Jacobians

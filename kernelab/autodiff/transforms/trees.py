@@ -238,6 +238,8 @@ def _no_floats(value: Any, what: str) -> Exception:
     hint = "make an array of it: kl.array(..., dtype=float)"
     if is_whole(value):
         hint = f"where a float is meant, write {value}.0; argnums= chooses other arguments"
+    if isinstance(value, dict | list | tuple):
+        hint = "pass each array as an argument, with argnums=(0, 1), or a struct of arrays (@kl.struct)"
     if isinstance(value, array):
         hint = "close over indices and counts, as in lambda x: f(x, k); for floats write dtype=float"
     return refusal(KernelTypeError, message, "argument", hint)
