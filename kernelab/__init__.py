@@ -152,6 +152,7 @@ def _imported(module: str) -> _Module:
 
 def __getattr__(name: str) -> _Any:
     """Return a public name, a word of the language, or a module of kernelab, found once."""
+    __tracebackhide__ = True  # IPython shows the frames of the user
     if name in _FACES:
         return _imported(f"kernelab.{name}")
     if name.startswith("__"):  # Python asks for __path__ and the like

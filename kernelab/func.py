@@ -392,7 +392,7 @@ def as_numpy(func: Function, *like: array, dtype: Any = float) -> Function:
     return value_and_gradient
 
 
-@explains_bad_calls(in_axes="write in_dims=0", out_axes="write out_dims=0")
+@explains_bad_calls(in_axes="write in_dims=(0, None): None where all share it", out_axes="write out_dims=0")
 def vmap(
     func: Function,
     in_dims: Any = 0,

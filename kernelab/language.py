@@ -14,6 +14,7 @@ __all__ = ["Function", "word", "words"]
 
 def word(name: str) -> Any:
     """A type, an operation or a constant of the language, or a name of Warp's; KernelAttributeError else."""
+    __tracebackhide__ = True  # IPython shows the frames of the user
     try:
         return host_words.word(name)
     except KeyError:

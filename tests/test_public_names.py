@@ -20,6 +20,26 @@ def test_types_and_operations_of_the_language_are_names_of_the_module() -> None:
     assert kl.sin(0.5) == kl.sin(np.float32(0.5)) == np.sin(np.float32(0.5))
 
 
+@pytest.mark.parametrize(
+    ("statement", "hint"),
+    [
+        ("from kernelab import grad", "write kl.func.grad"),
+        ("from kernelab import vec3, njit", "write @kl.kernel, or %%kernel"),
+        ("from kernelab import zeross", "did you mean zeros"),
+        ("from kernelab.func import scan", "write for and if"),
+        ("from kernelab.types import ndarray", "did you mean array"),
+    ],
+)
+def test_the_import_of_a_missing_name_is_answered(statement: str, hint: str) -> None:
+    with pytest.raises(ImportError, match=rf"kernelab[\w.]* has no \w+.*\n  hint: {hint}"):
+        exec(statement, {})
+
+
+def test_a_missing_name_is_absent_where_one_asks_without_an_import() -> None:
+    assert not hasattr(kl, "grad")
+    assert getattr(kl, "njit", None) is None
+
+
 def test_a_misspelt_name_is_answered() -> None:
     with pytest.raises(AttributeError, match=r"kernelab has no zeross\n  hint: did you mean zeros"):
         kl.zeross  # noqa: B018

@@ -71,6 +71,12 @@ real|single|number|Number|numeric: write «float»
 integer|Int|Integer|long: write «int»
 boolean|Bool: write «bool»
 size: write len(x), or x.shape[0]
+prange: write i = tid() in place of the loop, and launch n threads: kernel[n](...)
+ndrange|grouped: write i, j = tid() in place of the loop, and launch a grid: kernel[n, m](...)
+template: write array[float], or array2d[float]
+f32: write «float»
+f64: write «float64»
+i32: write «int»
 i|j|idx|index|thread: write «^{name} = tid()» on a line above, for the number of the thread
 true|True_|TRUE: write «True»
 false|FALSE: write «False»
@@ -115,7 +121,11 @@ input: pass it as an argument
 enumerate|zip|reversed: write for e in x, for k, e in enumerate(x), for a, b in zip(x, y), or a loop over
     range(n)
 np|numpy|torch|jnp|jax|tf|F: write sin, where, max, ... without a prefix
-threadIdx|blockIdx|blockDim|thread_id|get_global_id|cuda: write i = tid()
+ti|taichi: write sin, vec3, static, ... without a prefix, and i = tid() for the loop over the grid
+lax: write for, while and if
+cuda: write i = tid(), or i, j = tid(), for the place in the grid, and y[k] += v for an atomic; threads share
+    no memory, and do not wait for each other: make two launches
+threadIdx|blockIdx|blockDim|thread_id|get_global_id: write i = tid()
     «/(thread_id|get_global_id)\(.*\)/tid()/»
 """)
 """Names that mean nothing in a kernel."""
@@ -125,7 +135,7 @@ linalg: write length(v), inverse(m), determinant(m), ... without a prefix
 prod: write a loop: p = 1.0, then p *= x[k] for k in range(len(x))
 array|asarray: write vec3(a, b, c), or pass it as an array
 arange: write range(n)
-zeros: write zeros(8, dtype=float)
+zeros|empty: write zeros(8, dtype=float)
 ones: write zeros(8, dtype=float), then a loop
 normal|standard_normal|gauss: write state = rand_init(seed, i), then randn(state)
 isclose: write abs(a - b) < 1.0e-6
@@ -199,6 +209,7 @@ complex: a kernel has no complex numbers => use a vec2 for the real and the imag
 star_parameters: a kernel cannot take *args or **kwargs => name every argument, or pass an array
 ellipsis: a kernel cannot select with ... => write x[:] for a whole array, x[i] for a row or an element
 dots: a kernel has no ... => write what it stands for
+new_axis: an index in a kernel cannot be None => write x[0] for a single element, x[i, j] for one of a table
 no_index: there is no index in these brackets => write x[i] for an element, x[:] for a whole array
 star_call: a call in a kernel cannot unpack with ** => write the arguments one by one
 """)

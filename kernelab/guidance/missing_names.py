@@ -3,7 +3,9 @@
 `missing` and `Offers` raise the errors.  The tables are written as in `hint_tables`.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from opcode import opmap
 from typing import ClassVar, NoReturn
 
 import numpy as np
@@ -16,7 +18,9 @@ backward: launch on a tape, and ask it: with kl.Tape() as tape: ..., then tape.b
 detach: write kl.clone(x, requires_grad=False)
 clone: write kl.clone(x)
 requires_grad_: write x.requires_grad = True
-at: write x[i] = value, or a kernel where a gradient is needed
+at: write x[i] = value, x[i] += value, or a kernel where a gradient is needed
+from_numpy: write x.assign(values)
+devices: write x.device
 block_until_ready: write kl.synchronize()
 len|length: write len(x)
 gradient|gradients: write x.grad, when tape.backward(loss) has run
@@ -77,6 +81,7 @@ show|display|plot|view|code|adj|adjoint: show it as the value of a cell, or writ
 tangent: %%kernel --show tangent shows it; kernel.jvp([...]) is the program
 backward: record its launch, and ask the tape: tape.backward(loss)
 grad: write kl.func.grad(function)(x) of a function that launches it
+py_func|signatures|inspect_\w+|parallel_diagnostics: show it as the value of a cell, or write kl.show(kernel)
 jacobian: write kl.autograd.jacobian(kernel, dim=n, inputs=[...], outputs=[...])
 gradcheck: write kl.autograd.gradcheck(kernel, dim=n, inputs=[...], outputs=[...])
 trace: write kl.trace(kernel, thread, dim=n, inputs=[...])
@@ -122,6 +127,28 @@ update: call optimizer.step([x.grad])
 
 PUBLIC_NAMES = Table(r"""
 tile\w*|launch_tiled: tiles are not part of the language => write a loop over the elements
+prange|ndrange|grid: threads take the place of the loop => write i = tid() in a kernel, and launch n of them:
+    kernel[n](...)
+field: arrays are made by zeros and array => write kl.zeros(n, dtype=float, requires_grad=True)
+template|data_oriented|root: kernels take arrays => write x: array[float] in the parameters, and pass
+    kl.zeros(n)
+lax|scan|fori_loop|while_loop|cond|switch: loops and branches are those of Python => write for and if, in a
+    kernel or in the function that is differentiated
+custom_jvp|custom_gradient|custom_root: rules of your own are pairs of functions => write
+    kl.func.custom_vjp(f, back), or @func_jvp(f) in a %%kernel cell
+linearize: a tangent is asked for with its direction => write kl.func.jvp(f, (x,), (x_dot,))
+make_jaxpr: a kernel shows what it computes, and its derivatives => write kl.show(kernel)
+checkpoint|remat: it is a name of kernelab itself => write kl.checkpoint(f, x)
+tree|tree_\w+: structs and arguments take the place of trees => pass each array as an argument, with
+    argnums=(0, 1)
+stop_gradient: it is a name of kernelab itself => write kl.clone(x, requires_grad=False), or
+    stop_gradient(x[i]) in a kernel
+device_put: arrays know their device => write x.to("cuda")
+debug: kernels print => write print("x =", x[i]) in a kernel, or kl.trace(kernel, 0, dim=n, inputs=[x])
+ad: tapes are names of kernelab itself => write with kl.Tape() as tape: ..., then tape.backward(loss)
+sync: it is called synchronize => write kl.synchronize()
+GUI|ui|profiler: pictures and times are for Python => write plt.imshow(x.numpy()), or with
+    kl.ScopedTimer("name"):
 (Mesh|Bvh|HashGrid|mesh|bvh|hash_grid)(_|[A-Z]|$)\w*: meshes and spatial queries are not part of the
     language => pass points and indices as arrays
 (Volume|volume)(_|$)\w*: sparse volumes are not part of the language => use an array of 3 dimensions
@@ -182,7 +209,8 @@ grad|value_and_grad|vmap|jvp|vjp|jacfwd|jacrev|hessian|hvp: transforms are in kl
 jacobian|jacobian_fd|gradcheck|gradcheck_tape: it is in kl.autograd => write kl.autograd.{name}
 no_grad|inference_mode|enable_grad|set_grad_enabled: only what a Tape records is differentiated => launch
     outside of the with block
-jit|njit|vectorize: kernels are compiled by a decorator or a cell => write @kl.kernel, or %%kernel
+jit|njit|vectorize|guvectorize: kernels are compiled by a decorator or a cell => write @kl.kernel, or
+    %%kernel
 float|int: the types of Python serve => write {name}, kl.float64, kl.int8, ...
 double|half|long|[fiu]\d+: types say their bits => write kl.float64, kl.float16, kl.int64, ...
 Vector|Matrix: types say their size => write kl.vec3, kl.mat33, ...
@@ -211,18 +239,28 @@ def of_numpy(name: str) -> Guidance | None:
     return Guidance("NumPy has it", hint)
 
 
-def missing(module: str, name: str, names: Iterable[str]) -> KernelAttributeError:
+def missing(module: str, name: str, names: Iterable[str]) -> KernelAttributeError | ImportError:
     """The error for a name that a public module has not: why and what to write instead, or one like it."""
     guidance = PUBLIC_NAMES.find(name) or of_numpy(name)
-    if guidance is None:
-        return KernelAttributeError.of_name(f"{module} has no {name}", None, name, names)
-    return KernelAttributeError.of_name(f"{module} has no {name}: {guidance.reason}", guidance.hint, name)
+    reason, hint = ("", None) if guidance is None else (f": {guidance.reason}", guidance.hint)
+    close = names if guidance is None else ()
+    error = KernelAttributeError.of_name(f"{module} has no {name}{reason}", hint, name, close)
+    return ImportError(str(error), name=module) if _is_imported() else error
+
+
+def _is_imported() -> bool:
+    """Whether `from module import name` asks, for which Python hides the text of an AttributeError."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "kernelab":
+        frame = frame.f_back
+    return frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
 
 
 def face(module: str, names: Sequence[str]) -> tuple[Callable[[str], NoReturn], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of a public module, for what it has not and for what it has."""
 
     def answer(name: str) -> NoReturn:
+        __tracebackhide__ = True  # IPython shows the frames of the user
         raise missing(module, name, names)
 
     return answer, lambda: [*names]

@@ -172,7 +172,7 @@ def test_the_message_shows_the_parameter_in_the_text_of_the_kernel(scale: kl.Ker
         scale[2](np.zeros(2), 1.0, Y)
     text = str(caught.value)
     assert "def scale(x: array[float], factor: float, y: array[float]):" in text
-    assert "hint: convert it: x.astype(np.float32)" in text
+    assert "hint: convert it: x = x.astype(np.float32)" in text
     assert "line 2" in text
 
 

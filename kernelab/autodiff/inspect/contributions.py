@@ -29,7 +29,7 @@ from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.hooks import Printed
 from kernelab.lang.build import integer, type_of
 from kernelab.lang.ir import Atom, Function, Var
-from kernelab.lang.types import Array, Scalar, bfloat16, float16, is_differentiable, scalar_of
+from kernelab.lang.types import Array, Scalar, bfloat16, float16, is_differentiable, scalar_of, shape_of
 from kernelab.passes.common.copying import Copier, inline
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import refusal, unrecorded
@@ -347,6 +347,8 @@ def _position(primal: array, index: int | Sequence[int]) -> tuple[int, ...]:
     if len(indices) != primal.ndim or not all(-n <= k < n for k, n in pairs):
         message = f"there is no element {list(indices)} in an array of shape {primal.shape}"
         hint = "name one element, by as many indices as the array has dimensions"
+        if len(indices) > primal.ndim and shape_of(primal.dtype):
+            hint = f"write {', '.join(map(str, indices[: primal.ndim]))}: an element has all its components"
         raise refusal(LaunchError, message, "index", hint)
     return tuple(k % n for k, n in pairs)
 

@@ -142,7 +142,7 @@ def trace_record(
     if k is None or not isinstance(launch, LaunchRecord) or not isinstance(reverse, Pullback):
         message = f"record {record} of this tape is not a launch on the CPU that has an adjoint"
         numbers = ", ".join(str(i) for i, one in enumerate(records, 1) if isinstance(one, LaunchRecord))
-        hint = f"records count from 1, as in the view of the tape; its launches are {numbers}"
+        hint = f"records count from 1, as in the view of the tape; its launches are {numbers or 'none'}"
         raise TapeError.of(message, "record", hint)
     _require_loops(where, launch.kernel)
     seeds = tape.cotangents(loss, grads) if loss is not None or grads is not None else tape.last_cotangents

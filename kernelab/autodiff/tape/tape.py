@@ -145,12 +145,15 @@ class Tape(Observed, Habits, Displayed):
     [2.0, 4.0]
     """
 
-    @explains_bad_calls(check_finite="write tape.backward(loss, check_finite=True)")
+    @explains_bad_calls(
+        check_finite="write tape.backward(loss, check_finite=True)", loss="write tape.backward(loss)"
+    )
     def __init__(self, overwrite: Policy | None = None) -> None:
         overwrite = settings().overwrite if overwrite is None else overwrite
         if not isinstance(overwrite, str) or overwrite not in POLICIES:
             message = f"overwrite={overwrite!r} is not a policy of a tape"
-            raise KernelValueError.of(message, "overwrite", 'use "save", "warn" or "error"')
+            hint = 'use "save", "warn" or "error"; the loss is for tape.backward(loss)'
+            raise KernelValueError.of(message, "overwrite", hint)
         self._recording = Recording(Guard(overwrite))
         self._token: Token[Recorder | None] | None = None
         self._entered: Place | None = None

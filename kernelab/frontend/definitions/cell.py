@@ -265,7 +265,7 @@ class _Cell:
                         decorator,
                         f"the decorator @{ast.unparse(head)} is not known here",
                         "name",
-                        "a def of a kernel cell may be decorated with @kernel or @func",
+                        "leave it out: a def of a kernel cell is compiled; @kernel and @func say as what",
                     )
             if isinstance(decorator, ast.Call) and kind is not None:
                 chosen |= self.options(decorator, kind)

@@ -56,9 +56,7 @@ DIMENSIONS = {
 """The words for array types; in a kernel, picked elements are elements like others."""
 
 _HINT = "write float, int, vec3, array[float], array2d[float], ..."
-_ARRAY = (
-    "write array[float], or array2d[float] for one of two dimensions: a launch takes arrays of others, too"
-)
+_ARRAY = "write array[float], or array2d[float] for two dimensions: a launch takes arrays of others, too"
 
 
 def annotation(scope: Scope, places: Places, node: ast.expr) -> AnyType:
@@ -182,7 +180,10 @@ def _dimensions(scope: Scope, places: Places, node: ast.expr, head: ast.expr) ->
         case BuiltinRef(name) if name in DIMENSIONS:
             return DIMENSIONS[name]
         case meaning:
-            raise _mistake(places, node, f"{describe(meaning)} takes nothing in brackets as a type", _HINT)
+            inside = places.text(node).removeprefix(text := places.text(head))
+            like = f"array{inside.count(',') + 1}d" if "," in inside else "array"
+            hint = f"write «{like}[{text}]»" if ":" in inside and isinstance(meaning, TypeRef) else _HINT
+            raise _mistake(places, node, f"{describe(meaning)} takes nothing in brackets as a type", hint)
 
 
 def _subscripted(scope: Scope, places: Places, node: ast.expr, head: ast.expr, elem: ast.expr) -> AnyType:

@@ -99,6 +99,8 @@ def _refusal(node: ast.AST) -> str | None:
             return "ellipsis"
         case ast.Subscript(slice=ast.Tuple(elts=[])):
             return "no_index"
+        case ast.Subscript(slice=ast.Constant(value=None) | ast.Tuple(elts=[*_, ast.Constant(value=None)])):
+            return "new_axis"
         case ast.Constant(value=complex()):
             return "complex"
         case ast.Constant(value=None):

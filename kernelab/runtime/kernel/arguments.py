@@ -166,7 +166,7 @@ class Parameter:
             if not any(isinstance(elem, Struct) for elem in elems):
                 alike = len({*map(shape_of, elems)}) == 1
                 way = "{}.astype(kl.{})" if alike else "kl.array({}, dtype=kl.{})"
-                hint = f"convert it: {way.format(self.name, wanted.elem)}, or {hint}"
+                hint = f"convert it: {self.name} = {way.format(self.name, wanted.elem)}, or {hint}"
             raise self.wrong(f"an array of {source.dtype}", hint, "dtype")
         if source.ndim != wanted.ndim:
             hint = f"its shape is {source.shape}; reshape or slice it, or annotate {self.name}: {source.type}"
@@ -204,7 +204,7 @@ class Parameter:
     ) -> array:
         scalar, components = scalar_of(wanted.elem), shape_of(wanted.elem)
         if scalar_of_dtype(values.dtype) != scalar:
-            hint = convert or f"convert it: {self.name}.astype(np.{scalar})"
+            hint = convert or f"convert it: {self.name} = {self.name}.astype(np.{scalar})"
             raise self.wrong(f"{what} of dtype {values.dtype}", hint, "dtype")
         fits = values.ndim == wanted.ndim + len(components)
         if not fits or values.shape[wanted.ndim :] != components:
