@@ -151,3 +151,54 @@ def test_points_are_a_list_or_an_array_or_one_number(at: Any) -> None:
 def test_a_check_that_says_too_little_is_told_what_to_write(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(kl.KernelError, match=message):
         call()
+
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (INF, INF),
+        ([NAN, 1.0], [NAN, 1.0]),
+        (1000.0, 1000.5),
+        (1e-9, 0.0),
+        (np.float32(1e6 + 0.0625), 1e6),
+        ([1e6, 0.05], [1e6, 0.0]),
+        (2.0, 2),
+        (np.array([1, 4]), [1, 4]),
+    ],
+)
+def test_values_that_pass(found: Any, expected: Any) -> None:
+    kl.teach.check(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (5.0, INF),
+        (-INF, INF),
+        (1e300, INF),
+        (INF, 1e300),
+        (0.5, NAN),
+        (NAN, 0.5),
+        ([5.0, 1.0], [INF, 2.0]),
+        ([1e6, 0.0], [1e6, 0.5]),
+        (1000, 1001),
+        (2**60, 2**60 + 1),
+        ([1.0, 2.0], [1.0, 2.0, 3.0]),
+    ],
+)
+def test_values_that_do_not_pass(found: Any, expected: Any) -> None:
+    with pytest.raises(kl.teach.NotYet):
+        kl.teach.check(found, expected)
+
+
+@pytest.mark.parametrize(
+    "launched", [{"dim": 0, "outputs": [kl.zeros(3)]}, {"dim": (2, 0), "outputs": [kl.zeros(3)]}, {"dim": 3}]
+)
+def test_a_kernel_that_writes_nothing_cannot_be_compared(launched: dict[str, Any]) -> None:
+    with pytest.raises(
+        kl.errors.KernelValueError, match=r"there is nothing that the kernel writes\n  hint: write dim=n"
+    ):
+        kl.teach.check(halve, double, inputs=[kl.ones(3)], **launched)

@@ -68,7 +68,8 @@ def check(
     reference, dim=n, inputs=[...], outputs=[...])`` what a kernel writes to copies of the outputs with what
     `reference` returns for the inputs as NumPy arrays (or writes, if it is a kernel), and ``check(value,
     0.5)`` two values.
-    Numbers pass within `tolerance` of what is expected, relative to it.
+    Numbers pass within `tolerance` of what is expected, relative to it, or within 1e-6, and integers if they
+    are equal.  Differences, and sums in float32, leave room for 1e-6 and 1e-7 of the largest number.
 
     Raises NotYet, an AssertionError, where the answer is blank (``...`` or None) or not right, with one more
     of the `hints` each time.  An answer that is right shows it.
@@ -96,11 +97,9 @@ def check(
         raise _blank(name, hints, "returns nothing yet; the value after `return` is its answer")
     if any(map(_is_blank, found)):
         raise _blank(name, hints)
-    numbers = [
-        np.abs(leaf) for one in compared for leaf in _leaves(one.expected) if isinstance(leaf, np.ndarray)
-    ]
-    scale = max((float(np.max(number, initial=0.0)) for number in numbers), default=0.0)
-    wrong = [one for one in compared if not _agrees(one, tolerance, scale)]
+    largest = max((_largest(leaf) for one in compared for leaf in _leaves(one.expected)), default=0.0)
+    room = max(1e-6, (1e-7 if of is None else 1e-6) * largest)
+    wrong = [one for one in compared if not _agrees(one, tolerance, room)]
     if wrong:
         _failures[stage] += 1
         raise _wrong(name, wrong, len(compared), hints[: _failures[stage]], len(hints))
@@ -141,6 +140,9 @@ def _comparisons(
 ) -> list[_Comparison]:
     __tracebackhide__ = True  # IPython shows the frames of the user
     if isinstance(answer, Kernel):
+        dim, _, outputs = launched
+        if not outputs or (dim is not None and 0 in np.atleast_1d(dim)):
+            raise _unclear("there is nothing that the kernel writes", "write dim=n, outputs=[...]")
         results, needed = _written(answer, *launched), _written(expected, *launched)
         if len(results) != len(needed):
             message = f"{counted(len(results), 'output')} to compare with {counted(len(needed), 'result')}"
@@ -212,19 +214,24 @@ def _leaves(value: Any) -> list[Any]:
         return [leaf for part in value for leaf in _leaves(part)]
     values = value.numpy() if isinstance(value, array) else value
     if isinstance(values, int | float | np.ndarray | np.generic) and not isinstance(values, bool):
-        return [np.squeeze(np.asarray(values, np.float64))]
+        is_whole = np.issubdtype(np.asarray(values).dtype, np.integer)
+        return [np.squeeze(np.asarray(values, None if is_whole else np.float64))]
     return [values]
 
 
-def _agrees(one: _Comparison, tolerance: float, scale: float) -> bool:
+def _largest(leaf: Any) -> float:
+    """The largest absolute value among finite numbers, 0 without any."""
+    numbers = np.abs(leaf.astype(np.float64)) if isinstance(leaf, np.ndarray) else np.zeros(0)
+    return float(np.max(numbers, initial=0.0, where=np.isfinite(numbers)))
+
+
+def _agrees(one: _Comparison, tolerance: float, room: float) -> bool:
     """Whether two values are the same: numbers nearly, all else exactly."""
     actual, expected = _leaves(one.found), _leaves(one.expected)
     if len(actual) != len(expected):
         mine, theirs = _whole(one.found), _whole(one.expected)
-        return mine is not None and theirs is not None and _is_near(mine, theirs, tolerance, scale)
-    return all(
-        _is_near(mine, theirs, tolerance, scale) for mine, theirs in zip(actual, expected, strict=True)
-    )
+        return mine is not None and theirs is not None and _is_near(mine, theirs, tolerance, room)
+    return all(_is_near(mine, theirs, tolerance, room) for mine, theirs in zip(actual, expected, strict=True))
 
 
 def _whole(value: Any) -> Any:
@@ -236,11 +243,16 @@ def _whole(value: Any) -> Any:
     return np.squeeze(np.stack(parts)) if alike and parts[0] is not None else None
 
 
-def _is_near(mine: Any, theirs: Any, tolerance: float, scale: float) -> bool:
+def _is_near(mine: Any, theirs: Any, tolerance: float, room: float) -> bool:
     if not isinstance(mine, np.ndarray) or not isinstance(theirs, np.ndarray):
         return bool(type(mine) is type(theirs) and mine == theirs)
-    room = tolerance * np.abs(theirs) + 1e-6 * max(scale, 1.0)
-    return mine.shape == theirs.shape and bool(np.all(np.abs(mine - theirs) <= room))
+    if mine.shape != theirs.shape:
+        return False
+    if mine.dtype.kind in "iu" and theirs.dtype.kind in "iu":
+        return np.array_equal(mine, theirs)
+    finite = np.isfinite(mine) & np.isfinite(theirs)
+    is_near = np.allclose(mine[finite], theirs[finite], rtol=tolerance, atol=room)
+    return is_near and np.array_equal(mine[~finite], theirs[~finite], equal_nan=True)
 
 
 def _given(value: Any) -> str:
