@@ -459,3 +459,19 @@ def test_without_record_func_the_hosts_part_is_still_told() -> None:
     with pytest.warns(kl.KernelWarning, match="no gradient flows from `y` back to `x`") as told:
         assert kl.func.grad(through)(kl.ones(1, dtype=float))[0] == 1.0
     assert "y.assign(x.numpy() * 3.0)" in str(told[0].message)
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        lambda a, g, factor=2.0: factor * a.numpy() * g.numpy(),
+        lambda a, y, g, factor=2.0: factor * a.numpy() * g.numpy(),
+        lambda a, g, *, factor=2.0: factor * a.numpy() * g.numpy(),
+        lambda a=None, g=None: 2.0 * a.numpy() * g.numpy(),
+        lambda a, *rest: 2.0 * a.numpy() * rest[-1].numpy(),
+    ],
+)
+def test_parameters_with_defaults_keep_them(back: Any) -> None:
+    square = kl.func.custom_vjp(lambda a: a.numpy() ** 2, back, check=False)
+    found = kl.func.grad(lambda a: square(a).sum())(kl.array([1.0, 2.0, 3.0]))
+    assert found.list() == [2.0, 4.0, 6.0]

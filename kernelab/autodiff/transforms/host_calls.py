@@ -140,15 +140,19 @@ class HostCall:
         back, args = self.back, len(self.args)
         assert back is not None
         parameters = inspect.signature(back).parameters.values()
-        count = sum(one.kind is not inspect.Parameter.VAR_POSITIONAL for one in parameters)
-        if count < len(parameters) or count == args + 2 * results:
+        if any(one.kind is one.VAR_POSITIONAL for one in parameters):
             return True
-        if count != args + results:
-            message = f"{name_of(back)} takes {counted(count, 'argument')}, "
-            message += f"for {counted(args, 'argument')} and {counted(results, 'result')}"
-            hint = "let it take the arguments, then the results or not, then a cotangent for each result"
-            raise refusal(GradientError, message, "custom", hint)
-        return False
+        positional = [
+            one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+        ]
+        required = sum(one.default is one.empty for one in positional)
+        for count in (required, len(positional)):  # what has a default keeps it, if the others fit
+            if count in (args + results, args + 2 * results):
+                return count > args + results
+        message = f"{name_of(back)} takes {counted(required, 'argument')}, "
+        message += f"for {counted(args, 'argument')} and {counted(results, 'result')}"
+        hint = "let it take the arguments, then the results or not, then a cotangent for each result"
+        raise refusal(GradientError, message, "custom", hint)
 
 
 def of_recorded(backward: Callable[[], object], arrays: Sequence[array], base: Level) -> HostCall:
