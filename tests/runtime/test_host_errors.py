@@ -175,7 +175,7 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: kl.map(np.mean, h.x), KernelTypeError, r"a function of numbers first, not `mean`"),
     (lambda h: kl.utils.array_sum(h.x, axis="a"), KernelValueError, r"no axis 'a' of an array of shape"),
     (lambda h: kl.utils.array_sum(h.x, out=kl.ones(3)), KernelTypeError, r"\(3,\)\n.*kl.zeros\(\(1,\)"),
-    (lambda h: kl.utils.array_sum(kl.zeros(2, bool)), KernelTypeError, r"truth values have no sum\n.*int32"),
+    (lambda h: kl.utils.array_sum(kl.zeros(2, bool)), KernelTypeError, r"no sum\n.*x.astype\(int\)"),
     (lambda h: kl.optim.Adam(h.x), KernelTypeError, r"a list of arrays, not an array .*\n.*Adam\(\[x\]\)"),
     (lambda h: kl.optim.Adam([np.ones(3)]), KernelTypeError, r"parameter 0 is a NumPy array of float64"),
     (lambda h: kl.optim.Adam([h.x], lr="a"), KernelValueError, r"lr is a number of 0 or more, not the text"),

@@ -205,3 +205,23 @@ def test_the_first_elements_may_be_those_along_an_axis_or_in_a_row() -> None:
         kl.utils.array_sum(x, value_count=4, axis=1)
     with pytest.raises(kl.KernelValueError, match="no axis 3"):
         kl.utils.array_sum(x, value_count=0, axis=3)
+
+
+@pytest.mark.parametrize("to", [kl.bool, kl.int32, kl.uint8, kl.float16, kl.float64])
+@pytest.mark.parametrize("values", [[True, False, True], [0.0, -0.0, 2.5], [3, 0, 1]])
+def test_truth_values_are_cast_as_numpy_casts_them(values: list[Any], to: Any) -> None:
+    x = kl.array(values)
+    wanted = x.numpy().astype(kl.dtype_to_numpy(to))
+    out = kl.zeros(3, dtype=to)
+    kl.utils.array_cast(x, out)
+    for found in (x.astype(to), out):
+        assert found.dtype == to
+        np.testing.assert_array_equal(found.numpy(), wanted)
+
+
+def test_a_mask_as_numbers_is_a_constant_of_a_tape() -> None:
+    x = kl.array([1.0, -2.0, 3.0], requires_grad=True)
+    with kl.Tape() as tape:
+        total = (x * x * (x > 0.0).astype(float)).sum()
+    tape.backward(total)
+    assert x.grad.list() == [2.0, 0.0, 6.0]

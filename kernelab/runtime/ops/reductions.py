@@ -101,7 +101,9 @@ def array_sum(
     sum along an axis a new array.  `value_count` takes the first elements only, along the axis where one is
     given.  Raises KernelTypeError or KernelValueError where `out` does not fit.
     """
-    values = _first(plain(values), value_count, axis)
+    values = plain(values)
+    _require_numbers(values)
+    values = _first(values, value_count, axis)
     rows, shape = _rows(values, axis)
     target = _target(out, shape, _added_in(values.dtype, out), values.requires_grad, values.device)
     _accumulate(_SUM, [rows], target)
@@ -192,6 +194,7 @@ def array_inner(
     """The sum of the products of elements (of vectors and matrices, of their components), as `array_sum`."""
     a, b = plain(a), plain(b)
     _require_alike(a, b)
+    _require_numbers(a)
     a, b = _first(a, count, axis), _first(b, count, axis)
     (left, shape), (right, _) = _rows(a, axis), _rows(b, axis)
     traced = a.requires_grad or b.requires_grad
@@ -224,8 +227,9 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
     other array, and no `count` says how many are meant.
     """
     source, target = plain(in_array), out_array
-    _require_numbers(source)
-    _require_numbers(target)
+    for values in (source, target):
+        require_array(values, "array_cast takes")
+        _refuse_structs(values, "cannot be cast", "cast")
     if source.ndim != target.ndim or shape_of(source.dtype) != shape_of(target.dtype):
         count = None if count is None else count * math.prod(shape_of(source.dtype))
         source, target = source.contiguous(), target.view(scalar_of(target.dtype)).flatten()
@@ -266,7 +270,6 @@ def _rows(values: array, axis: int | None) -> tuple[array, tuple[int, ...]]:
 
 def _first(values: array, count: int | None, axis: int | None = None) -> array:
     """The first elements, all of them for None: of the array in one row, or along an axis."""
-    _require_numbers(values)
     if axis is not None:
         axis = _axis(values, axis)
     if count is None:
@@ -286,13 +289,17 @@ def _first(values: array, count: int | None, axis: int | None = None) -> array:
 
 def _require_numbers(values: array) -> None:
     require_array(values, "a reduction takes")
+    _refuse_structs(values, "have no sum", "reduce")
+    if scalar_of(values.dtype) == bool_:
+        hint = "count what is true: x.astype(int) makes numbers of them"
+        raise KernelTypeError.of("truth values have no sum", "dtype", hint)
+
+
+def _refuse_structs(values: array, why: str, instead: str) -> None:
     elem: Any = values.dtype
     if isinstance(elem, Struct):
-        hint = f"reduce the array of a field: x['{elem.fields[0].name}']"
-        raise KernelTypeError.of(f"elements of {elem} have no sum", "struct", hint)
-    if scalar_of(elem) == bool_:
-        hint = "count what is true: kl.map(kl.int32, x) makes numbers of them"
-        raise KernelTypeError.of("truth values have no sum", "dtype", hint)
+        hint = f"{instead} the array of a field: x['{elem.fields[0].name}']"
+        raise KernelTypeError.of(f"elements of {elem} {why}", "struct", hint)
 
 
 def _axis(values: array, axis: int) -> int:
