@@ -63,6 +63,9 @@ class ShownOnce(Displayed):
         show_once(self)
 
 
+word: "Hook[[str], Any]" = Hook("kernelab.language")
+"""What a word of the language is outside of kernels; KernelAttributeError for other names."""
+
 operate: "Hook[[str, Sequence[Any]], Any]" = Hook("kernelab.runtime.ops.elementwise")
 """An operator applied to arrays and numbers, element by element."""
 

@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import Any
 
+from kernelab import hooks
 from kernelab.frontend import UserFunction as Function
 from kernelab.guidance.missing_names import missing
 from kernelab.host.making import BARE, CONSTANTS
@@ -12,6 +13,7 @@ from kernelab.warp import names
 __all__ = ["Function", "word", "words"]
 
 
+@hooks.word.provide
 def word(name: str) -> Any:
     """A type, an operation or a constant of the language, or a name of Warp's; KernelAttributeError else."""
     __tracebackhide__ = True  # IPython shows the frames of the user

@@ -5,10 +5,12 @@ stored in `WeakTypes`, and the next attempt starts with it.
 """
 
 import ast
+import builtins
 from collections.abc import Callable, Iterator, Mapping, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
+from kernelab import hooks
 from kernelab.data_classes import dataclass, field
 from kernelab.errors import Diagnostic, Related, Span, counted
 from kernelab.frontend.meaning.meanings import ArrayRef, FunctionRef, LateSum, Meaning, Origin, Poison, Typed
@@ -191,12 +193,28 @@ def threads(frame: Frame, node: ast.Call, hints: tuple[str, ...]) -> tuple[Typed
 
 def evaluated(node: ast.expr, places: Places, names: Mapping[str, Any], what: str = "this") -> Any:
     """The value of an expression among some names; raises Mistake, which calls the expression `what`."""
-    if not may_run(node, names):
+    words = words_in(node, names)
+    if not may_run(node, {**words, **names}):
         raise Mistake.of("", NOT_RUN, span=places(node))
     tree = ast.fix_missing_locations(ast.Expression(node))
     try:
-        return eval(compile(tree, places.source.label, "eval"), {**names})
+        return eval(compile(tree, places.source.label, "eval"), {**names, **beside(words)})
     except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is reported at its place)
         said = error.msg if isinstance(error, SyntaxError) else error
         message = f"{what} raised {type(error).__name__}: {said}"
         raise Mistake.of(message, "value", span=places(node)) from None
+
+
+def words_in(node: ast.AST, names: Mapping[str, Any]) -> dict[str, Any]:
+    """The words of the language in a text that Python runs, but for names of the notebook and of Python."""
+    used = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    words: dict[str, Any] = {}
+    for name in used.difference(names, vars(builtins)):
+        with suppress(AttributeError):
+            words[name] = hooks.word(name)
+    return words
+
+
+def beside(words: Mapping[str, Any]) -> dict[str, Any]:
+    """Among the names of a text, what lets Python find these words as it finds its own."""
+    return {"__builtins__": {**vars(builtins), **words}}
