@@ -141,8 +141,8 @@ make_jaxpr: a kernel shows what it computes, and its derivatives => write kl.sho
 checkpoint|remat: it is a name of kernelab itself => write kl.checkpoint(f, x)
 tree|tree_\w+: structs and arguments take the place of trees => pass each array as an argument, with
     argnums=(0, 1)
-stop_gradient: it is a name of kernelab itself => write kl.clone(x, requires_grad=False), or
-    stop_gradient(x[i]) in a kernel
+stop_gradient: it is an operation on numbers => write kl.map(kl.stop_gradient, x), or stop_gradient(x[i]) in
+    a kernel
 device_put: arrays know their device => write x.to("cuda")
 debug: kernels print => write print("x =", x[i]) in a kernel, or kl.trace(kernel, 0, dim=n, inputs=[x])
 ad: tapes are names of kernelab itself => write with kl.Tape() as tape: ..., then tape.backward(loss)

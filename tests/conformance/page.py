@@ -14,7 +14,8 @@ INTRODUCTION = """\
 A kernel is Python with types. It runs once for each thread of a launch, and `tid()` tells a thread which
 one it is.
 
-```python
+```
+%%kernel
 def scale(x: array[float], factor: float, y: array[float]):
     i = tid()
     y[i] = factor * x[i]

@@ -36,6 +36,8 @@ PAGES = [
     "editors",
     "teaching",
     "from-pytorch",
+    "from-jax",
+    "from-numba",
 ]
 
 
@@ -81,7 +83,8 @@ def _trimmed(printed: str) -> list[str]:
 
 def test_every_page_that_shows_cells_is_run_or_written_by_a_test() -> None:
     written, for_devices, navigation = {"language"}, {"devices"}, {"index"}
-    # They need a cluster, PyTorch or JAX: tests/test_distributed.py and interop/ make the same calls.
+    # They need a cluster, PyTorch or JAX: tests/test_distributed.py makes the same calls, and
+    # interop/test_page.py runs the cells.
     # Marimo, papermill and the others of notebook-tools were tried by hand, with the versions that it names.
     neighbours = {"distributed", "interop", "notebook-tools"}
     pages = {path.stem for path in (ROOT / "docs").glob("*.md") if "```" in path.read_text(encoding="utf-8")}
