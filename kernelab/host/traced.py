@@ -10,7 +10,7 @@ known here.
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -178,6 +178,12 @@ class TracedNumber(Traced):
     def _plain(self) -> Any:
         raise NotImplementedError
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _memo: Any) -> Self:
+        return self
+
     def __round__(self, digits: Any = None) -> Any:
         result = round(self._plain(), digits)
         return traced(result, self._origins) if digits is not None else result
@@ -283,13 +289,10 @@ def _number_of(base: Any) -> Any:
     def reduce(self: Any, protocol: Any) -> Any:
         return plain_number(self).__reduce_ex__(protocol)
 
-    def copied(self: Any, memo: Any = None) -> Any:
-        return plain_number(self)
-
     members = {
         "__slots__": ("_origins",), "__new__": made, "__module__": __name__, "__hash__": base.__hash__,
         "_plain": plain_number,
-        "__reduce_ex__": reduce, "__copy__": copied, "__deepcopy__": copied,
+        "__reduce_ex__": reduce, "__copy__": TracedNumber.__copy__, "__deepcopy__": TracedNumber.__deepcopy__,
         "__round__": TracedNumber.__round__, "_stands_for": base,
     }  # fmt: skip
     # NumPy takes the first base for the kind of number that this is.

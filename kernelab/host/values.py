@@ -72,6 +72,12 @@ class HostValue(np.ndarray[Any, Any], Traced):
     def copy(self, order: Any = "C") -> Any:
         return traced(super().copy(order), self._origins)
 
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, _memo: Any) -> Any:
+        return self.copy()
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         operator = _OPERATORS.get(ufunc)
         # `number * v` asks a number of NumPy's first, which asks this.

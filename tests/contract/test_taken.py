@@ -66,6 +66,8 @@ def told_of(use: Callable[[Any, Any, Any], None]) -> str:
         lambda s: abs(3.0 - s.item()) % 5.0,
         lambda s: s[0:1].item() // 2.5,
         lambda s: np.float64(2.0) if s.item() < 0.0 else 2.0 - s.item(),
+        lambda s: copy.copy(s.item()),
+        lambda s: copy.deepcopy({"scale": [s.numpy()[0]]})["scale"][0],
     ],
 )
 def test_a_number_that_was_computed_from_one_of_the_tape_is_reported(factor: Callable[[Any], float]) -> None:
@@ -95,6 +97,8 @@ def test_a_number_that_was_only_chosen_by_one_or_comes_from_a_detached_clone_is_
         lambda s: (1.0, s.item() * 0.1),
         lambda s: [s.item(), 1.0],
         lambda s: kl.vec2(s.item(), 1.0),
+        lambda s: copy.copy(kl.vec2(s.item(), 1.0)),
+        lambda s: copy.deepcopy([kl.vec2(s.item(), 1.0)])[0],
     ],
 )
 def test_a_number_of_the_tape_in_a_vector_is_reported(weights: Callable[[Any], Any]) -> None:
@@ -111,9 +115,10 @@ def test_vectors_of_other_numbers_are_silent() -> None:
     assert told_of(use) == ""
 
 
-def test_a_number_computed_for_a_field_of_a_struct_is_reported() -> None:
+@pytest.mark.parametrize("copied", [lambda spring: spring, copy.copy, copy.deepcopy])
+def test_a_number_computed_for_a_field_of_a_struct_is_reported(copied: Callable[[Any], Any]) -> None:
     def use(x: Any, s: Any, y: Any) -> None:
-        kernels["pulled"][3](x, kernels["Spring"](s.item() * 0.1), y)
+        kernels["pulled"][3](x, copied(kernels["Spring"](s.item() * 0.1)), y)
 
     assert "no gradient flows from the launch of `pulled` back to" in told_of(use)
     assert told_of(lambda x, s, y: kernels["pulled"][3](x, kernels["Spring"](0.1), y)) == ""
@@ -157,9 +162,11 @@ def test_such_a_number_is_a_float_in_every_other_respect() -> None:
         number + "a"
 
 
-def test_copies_and_pickles_of_it_are_plain_floats() -> None:
+def test_copies_of_it_keep_its_origin_and_pickles_are_plain_floats() -> None:
     number = taken()
-    for made in (copy.deepcopy(number), copy.copy(number), pickle.loads(pickle.dumps(number)), float(number)):
+    assert copy.deepcopy(number) is number
+    assert copy.copy(number) is number
+    for made in (pickle.loads(pickle.dumps(number)), float(number)):
         assert type(made) is float
         assert made == 2.0
 
