@@ -10,9 +10,9 @@ A step is one launch for each parameter.
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -54,6 +54,7 @@ def adam_step(p: array[T], g: array[T], m: array[C], v: array[C], lr: C, beta1: 
 
 
 _RATES = {"learning_rate": "write lr=0.01", "step_size": "write lr=0.01"}
+_ELSEWHERE = {**_RATES, "betas": "set beta1 and beta2", **dict.fromkeys(("momentum", "weight_decay"), "")}
 
 
 class Optimizer(ABC):
@@ -61,6 +62,9 @@ class Optimizer(ABC):
 
     KEPT = 0
     """How many arrays of state there are for a parameter."""
+
+    RATES: ClassVar[Mapping[str, float]] = {}
+    """The rates, each with what it has to be less than."""
 
     def __init__(self, params: Sequence[array] | None = None) -> None:
         self.params: list[array] = []
@@ -102,8 +106,8 @@ class Optimizer(ABC):
 
         Raises KernelValueError where the gradients are not those of the parameters, or where there is none.
         """
-        if not self.params:
-            message = "there are no parameters to optimise"
+        if not self.params or len(self.params) != len(self._steps):
+            message = "the parameters have changed" if self.params else "there are no parameters to optimise"
             raise KernelValueError.of(message, "optim", "call set_params([...]) first")
         if grad is None:
             grad = [param.grad for param in self.params]
@@ -162,6 +166,15 @@ class Optimizer(ABC):
         message, hint = f"an optimiser has no {name}", OPTIMISERS.hint(name) or None
         raise KernelAttributeError.of_name(message, hint, name, dir(type(self)))
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Raises KernelValueError for a wrong rate, KernelAttributeError for one of another optimiser."""
+        if name in self.RATES:
+            _require_rate(name, value, self.RATES[name])
+        elif name in _ELSEWHERE and type(self) in (SGD, Adam):
+            message = f"{type(self).__name__} has no {name}"
+            raise KernelAttributeError.of_name(message, _ELSEWHERE[name] or None, name, self.RATES)
+        object.__setattr__(self, name, value)
+
     @abstractmethod
     def _change(self, param: array, grad: array, state: list[array], step: int) -> None:
         """Take the step of that number, counted from 1, of one parameter."""
@@ -181,6 +194,7 @@ class SGD(Optimizer):
     """
 
     KEPT = 1
+    RATES: ClassVar = dict.fromkeys(("lr", "momentum", "dampening", "weight_decay"), math.inf)
 
     @explains_bad_calls(**_RATES)
     def __init__(
@@ -192,7 +206,6 @@ class SGD(Optimizer):
         weight_decay: float = 0.0,
         nesterov: bool = False,
     ) -> None:
-        _require_rates(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay)
         super().__init__(params)
         self.lr = lr
         self.momentum = momentum
@@ -227,6 +240,7 @@ class Adam(Optimizer):
     """
 
     KEPT = 2
+    RATES: ClassVar = {"lr": math.inf, "eps": math.inf, "beta1": 1.0, "beta2": 1.0}
 
     @explains_bad_calls(**_RATES)
     def __init__(
@@ -240,8 +254,6 @@ class Adam(Optimizer):
         if not isinstance(numbers, Sequence) or len(numbers) != 2:
             message = f"betas are two numbers, not {described(numbers)}"
             raise KernelTypeError.of(message, "optim", "write betas=(0.9, 0.999)")
-        _require_rates(lr=lr, eps=eps)
-        _require_rates(1.0, beta1=betas[0], beta2=betas[1])
         super().__init__(params)
         self.lr = lr
         self.beta1, self.beta2 = betas
@@ -261,13 +273,12 @@ def _require_no_graph(param: array, what: str) -> None:
         space.require_free(what)
 
 
-def _require_rates(below: float = math.inf, **rates: Any) -> None:
+def _require_rate(name: str, rate: Any, below: float) -> None:
     """Raise KernelValueError for a rate that is not a number of 0 or more, or not below a limit."""
-    for name, rate in rates.items():
-        if not isinstance(rate, int | float | np.number) or isinstance(rate, bool) or not 0 <= rate < below:
-            limit = "of 0 or more" if below == math.inf else f"from 0 up to, not including, {below:g}"
-            message = f"{name} is a number {limit}, not {described(rate)}"
-            raise KernelValueError.of(message, "optim", f"write {name}=0.01, or another such number")
+    if not isinstance(rate, int | float | np.number) or isinstance(rate, bool) or not 0 <= rate < below:
+        limit = "of 0 or more" if below == math.inf else f"from 0 up to, not including, {below:g}"
+        message = f"{name} is a number {limit}, not {described(rate)}"
+        raise KernelValueError.of(message, "optim", f"write {name}=0.01, or another such number")
 
 
 def _require_list(arrays: Any, what: str, hint: str) -> None:

@@ -160,3 +160,35 @@ def test_parameters_that_share_memory_are_refused() -> None:
         with pytest.raises(kl.KernelValueError, match="parameters 0 and 1 share memory"):
             SGD(shared)
     SGD([x[:1], x[1:]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "message"),
+    [
+        (kl.optim.Adam, "betas", (0.8, 0.9), r"Adam has no betas\n  hint: set beta1 and beta2"),
+        (kl.optim.Adam, "learning_rate", 0.1, r"Adam has no learning_rate\n  hint: write lr"),
+        (kl.optim.Adam, "weight_decay", 0.1, "Adam has no weight_decay"),
+        (kl.optim.Adam, "beta1", 1.0, "beta1 is a number from 0 up to, not including, 1"),
+        (kl.optim.SGD, "lr", float("nan"), "lr is a number of 0 or more, not the float nan"),
+    ],
+)
+def test_a_rate_that_is_set_is_checked(kind: Any, name: str, value: Any, message: str) -> None:
+    optimizer = kind([kl.ones(2)])
+    with pytest.raises(kl.KernelError, match=message):
+        setattr(optimizer, name, value)
+
+
+def test_a_subclass_has_rates_of_its_own() -> None:
+    class Decaying(kl.optim.Adam):
+        def __init__(self, params: Any) -> None:
+            super().__init__(params)
+            self.weight_decay = 0.1
+
+    assert Decaying([kl.ones(2)]).weight_decay == 0.1
+
+
+def test_parameters_are_set_as_a_whole() -> None:
+    optimizer = kl.optim.SGD([kl.ones(2)])
+    optimizer.params.append(kl.ones(2))
+    with pytest.raises(kl.errors.KernelValueError, match=r"the parameters have changed\n.*set_params"):
+        optimizer.step([kl.ones(2), kl.ones(2)])
