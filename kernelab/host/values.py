@@ -134,6 +134,9 @@ class HostValue(np.ndarray[Any, Any], Traced):
             super().__setattr__(name, value)
             return
         places = _places(self.type, name)
+        if len(set(places)) < len(places):
+            hint = "set each component once"
+            raise KernelTypeError.of(f"{name} names a component of the {self.type} twice", "name", hint)
         if len(places) == 1:
             self[places[0]] = value
         else:

@@ -410,3 +410,11 @@ def test_a_number_is_an_instance_of_its_type() -> None:
     assert isinstance(arrow.x, kl.float32) and isinstance(INTS[0], kl.int32)
     assert isinstance(kl.bfloat16(1.0), kl.bfloat16) and not isinstance(kl.bfloat16(1.0), kl.float16)
     assert not isinstance(1.0, kl.float32)
+
+
+def test_components_are_set_once_each() -> None:
+    v = kl.vec3(1.0, 2.0, 3.0)
+    v.zx = kl.vec2(5.0, 6.0)
+    assert v == (6.0, 2.0, 5.0)
+    with pytest.raises(kl.KernelTypeError, match="xx names a component of the vec3 twice"):
+        v.xx = kl.vec2(5.0, 6.0)
