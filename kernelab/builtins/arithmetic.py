@@ -124,9 +124,19 @@ def chain_jvp(y: Expr, operands: Any, tangents: Any) -> Expr | None:
     return moved if p_dot is None else moved + chain(d, p_dot)
 
 
-def of_partial(w: Expr, d: Expr) -> Expr:
-    """The partial's share of a masked product: 0 where either factor is, even if the other is infinite."""
-    return where(eq(d, 0), 0.0, chain(w, d))
+@builtin(
+    cpp="({w} == 0 ? 0 : {d} == 0 ? 0 : {w} * {d})",
+    numpy=lambda w, d: np.where((w == 0) | (d == 0), 0, w * d),
+    exact=True,
+    symbol="*",
+    derivative=Bilinear(lambda u, w, d: chain_both(u, d), lambda u, w, d: chain_both(u, w)),
+    tags=SELECTS,
+)
+def chain_both(w: Float, d: Float) -> Float:
+    """``w * d``, and 0 where either is 0, even if the other is infinite or NaN.
+
+    It is what `chain` adds to the derivative of its partial.  A factor of 0 has the other as its slope.
+    """
 
 
 @builtin(
@@ -134,7 +144,7 @@ def of_partial(w: Expr, d: Expr) -> Expr:
     numpy=lambda d, p: np.where(d == 0, 0, d * p),
     exact=True,
     symbol="*",
-    derivative=Rules(chain_jvp, lambda y, operands, w: (chain(w, operands[1]), of_partial(w, operands[0]))),
+    derivative=Rules(chain_jvp, lambda y, operands, w: (chain(w, operands[1]), chain_both(w, operands[0]))),
     tags=SELECTS,
 )
 def chain(d: Float, p: Float) -> Float:
@@ -242,7 +252,7 @@ def _pow_base(a: Expr, b: Expr) -> Expr | float:
             return 1.0
         case Const(2):
             return 2.0 * a
-    return where(eq(b, 0), 0.0, b * pow_(a, b - 1.0))
+    return chain(b, pow_(a, b - 1.0))
 
 
 def _pow_exponent(y: Expr, a: Expr) -> Expr:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.builtins.arithmetic import COMMUTATIVE, where
+from kernelab.builtins.arithmetic import COMMUTATIVE, and_, where
 from kernelab.builtins.composite import composite
 from kernelab.builtins.table import (
     Float,
@@ -243,8 +243,12 @@ def determinant(m: Any, a: MatNN) -> Float:
 
 
 def masked(incoming: Expr, value: Expr) -> Expr:
-    """The value, but 0 where the incoming derivative is 0: the inverse of a singular matrix is not finite."""
-    return where(incoming.eq(zero_of(incoming)), zero_of(value), value)
+    """The value, but 0 where the incoming derivative is 0 and the inverse of a singular matrix makes it NaN.
+
+    Elsewhere it keeps its slope: a residual of 0 has a second derivative.
+    """
+    lost = and_(incoming.eq(zero_of(incoming)), value.apply("isnan"))
+    return where(lost, zero_of(value), value)
 
 
 def _inverse_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:

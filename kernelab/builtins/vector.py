@@ -18,6 +18,7 @@ from kernelab.builtins.arithmetic import (
     WHERE,
     and_,
     chain,
+    chain_both,
     chain_jvp,
     div,
     eq,
@@ -25,7 +26,6 @@ from kernelab.builtins.arithmetic import (
     mod,
     mul,
     ne,
-    of_partial,
     or_,
     where,
 )
@@ -240,7 +240,7 @@ def div_vector(a: VecN, b: Float) -> VecN:
 @on_components(
     chain,
     symbol="*",
-    derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), added(parts(each(of_partial, w, x[0]))))),
+    derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), added(parts(each(chain_both, w, x[0]))))),
     tags=SELECTS,
 )
 def chain_scaled(d: VecN, p: Float) -> VecN:
@@ -250,7 +250,7 @@ def chain_scaled(d: VecN, p: Float) -> VecN:
 @on_components(
     chain,
     symbol="*",
-    derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), each(of_partial, w, x[0]))),
+    derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), each(chain_both, w, x[0]))),
     tags=SELECTS,
 )
 def chain_each(d: VecN, p: VecN) -> VecN:

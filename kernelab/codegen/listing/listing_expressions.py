@@ -107,7 +107,7 @@ class Expressions:
         match self.folded.get(atom) if isinstance(atom, Var) else None:
             case Let(_, op, (x,)) if op.name == "neg":
                 return self.text(x)
-            case Let(_, op, (a, b)) if op.name in ("mul", "div", "chain"):
+            case Let(_, op, (a, b)) if op.name in ("mul", "div", "chain", "chain_both"):
                 first, second = self.negated(a), self.negated(b)
                 if first is None and second is None:
                     return None
