@@ -168,8 +168,9 @@ def jacobian_fd(
     if unsteady:
         warn_at(f"{UNSTEADY.format(subject.name)}: these are differences of one run", "state", STEADY)
     if by_host:
+        labels = ", ".join(sorted({label for _, label in by_host}))
         message = f"the differences of {subject.name} leave out what the host computes: "
-        message += f"{', '.join(sorted(by_host))} follows the inputs through NumPy or numbers"
+        message += f"{labels} follows the inputs through NumPy or numbers"
         warn_at(message, "host", "compute with kernels what is to be differentiated")
     if plot_jacobians:
         plot_kernel_jacobians(jacobians, title=f"Jacobians of {subject.name} by differences")

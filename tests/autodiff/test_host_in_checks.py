@@ -88,6 +88,22 @@ def test_a_view_that_is_older_than_a_launch_is_no_write_of_the_hosts(
     _agrees(again, x)
 
 
+@pytest.mark.filterwarnings("ignore::kernelab.KernelWarning")
+def test_the_line_where_the_host_takes_the_input_is_named(
+    squares: Callable[[kl.array], kl.array], x: kl.array
+) -> None:
+    def f(x: kl.array, z: kl.array) -> kl.array:
+        str(x.numpy())  # a look
+        return squares(x) * z * float(z.numpy()[0])
+
+    z = kl.ones(3, requires_grad=True)
+    report = kl.autograd.gradcheck(f, inputs=[x, z], show_summary=False, raise_exception=False)
+    assert [pair.verdict for pair in report.pairs] == ["", "host"]
+    span = report.worst().span
+    assert span is not None
+    assert "z.numpy()" in span.line_text
+
+
 @pytest.mark.parametrize(
     "passed",
     [

@@ -103,6 +103,17 @@ def test_what_only_looks_at_values_passes(name: str, fast: bool) -> None:
     kl.autograd.jacobian_fd(HARMLESS[name], inputs=[leaf()])
 
 
+def test_only_the_inputs_that_the_host_takes_fail() -> None:
+    with pytest.warns(KernelWarning):
+        report = kl.autograd.gradcheck(
+            lambda x, y: product(x, y) + assigned(y),
+            inputs=[leaf(), leaf()],
+            raise_exception=False,
+            show_summary=False,
+        )
+    assert [pair.verdict for pair in report.pairs] == ["", "host"]
+
+
 def test_only_the_outputs_that_follow_by_the_host_fail() -> None:
     with pytest.warns(KernelWarning):
         report = kl.autograd.gradcheck(

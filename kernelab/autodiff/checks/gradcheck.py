@@ -253,11 +253,12 @@ def check(
         if report:
             report = _with_rules(subject, report, chosen)
         by_host, unsteady = told_apart(subject)
-        span = Trace(subject).level.taken_at if by_host else None
-        told = "the host takes values here" if span else ""
+        trace = Trace(subject) if by_host else None
     pairs = []
     for pair in report.pairs:
-        if pair.output in by_host:
+        if trace is not None and (pair.input, pair.output) in by_host:
+            span = trace.taken_at(pair.input)
+            told = "the host takes values here" if span else ""
             pair = replace(pair, passed=False, verdict="host", explanation=told, span=span)
         elif pair.output in unsteady and pair.verdict != "race":
             pair = replace(pair, passed=False, verdict="nondeterministic")

@@ -178,13 +178,13 @@ SHARE = 0.01
 """Which share of its change an output may differ by."""
 
 
-def told_apart(subject: Subject) -> tuple[frozenset[str], frozenset[str]]:
-    """The labels of the outputs of a function that follow its inputs through the host, and of the unsteady.
+def told_apart(subject: Subject) -> tuple[set[tuple[str, str]], frozenset[str]]:
+    """The inputs and outputs of a function that the host stands between, by label, and the unsteady outputs.
 
     These differ from run to run; where there is one, it is not known which follow the host.
     """
     if subject.kernel is not None:
-        return frozenset(), frozenset()
+        return set(), frozenset()
     passed = [float32, *(scalar_of(source.elements.dtype) for source in subject.sources)]  # may be on its way
     eps = max(epsilon(scalar.dtype) for scalar in passed)
     rng = np.random.default_rng(len(subject.sources))
@@ -200,16 +200,26 @@ def told_apart(subject: Subject) -> tuple[frozenset[str], frozenset[str]]:
         if not same_again(y, after, epsilon(scalar_of(output.dtype).dtype))
     )
     if unsteady:
-        return frozenset(), unsteady
+        return set(), unsteady
+    following = _following(subject, moves)
+    pairs = set[tuple[str, str]]()
+    for i, source in enumerate(subject.sources if following else ()):
+        alone = [move if k == i else 0.0 * move for k, move in enumerate(moves)]
+        pairs |= {(source.label, label) for label in _following(subject, alone)}
+    together = following.difference(label for _, label in pairs)  # only where several are moved at once
+    return pairs | {(source.label, label) for source in subject.sources for label in together}, unsteady
+
+
+def _following(subject: Subject, moves: Sequence[Floats]) -> frozenset[str]:
+    """The labels of the outputs that follow the inputs through the host, where these are moved."""
     # Where the inputs are moved at a level, what the host has seen of them stays as it was.  All of it is in
     # float64: digits that float32 loses are not taken for the host's doing.
-    _, frozen = shifted(subject.start(), _by_input(moves), (0.0, 1.0))
-    _, seen = shifted(_started_at(subject, moves), _by_input(still), (0.0,))
-    pairs = zip(targets, outputs, frozen, seen, strict=True)
-    by_host = frozenset(
+    outputs, frozen = shifted(subject.start(), _by_input(moves), (0.0, 1.0))
+    _, seen = shifted(_started_at(subject, moves), _by_input([0.0 * move for move in moves]), (0.0,))
+    pairs = zip(subject.targets(outputs), outputs, frozen, seen, strict=True)
+    return frozenset(
         target.label for target, output, y, there in pairs if _differ(output, y[0, 0], y[1, 0], there[0, 0])
     )
-    return by_host, unsteady
 
 
 def same_again(here: Floats, again: Floats, unit: float) -> bool:

@@ -20,7 +20,7 @@ from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.autodiff.transforms.transforms import chunks, unit_vectors, warn_of_zeros
 from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.data_classes import dataclass
-from kernelab.errors import KernelKeyError, KernelValueError, MissingPackageError, missing
+from kernelab.errors import KernelKeyError, KernelValueError, MissingPackageError, Span, missing
 from kernelab.hooks import Displayed, steps
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of, size_of
@@ -326,6 +326,13 @@ class Trace:
         self.level = Reverse(base, self.inputs)
         self.outputs = started.go(self.level)
         self.targets = subject.targets(self.outputs)
+
+    def taken_at(self, label: str) -> Span | None:
+        """The line where the host first took values of an input; else of what is computed from the inputs."""
+        pairs = zip(self.subject.sources, self.inputs, strict=True)
+        mine = {elements.allocation for source, elements in pairs if source.label == label}
+        reads = sorted(self.level.host_reads, key=lambda read: read.elements.allocation not in mine)
+        return next((read.place.span for read in reads), None)
 
     @property
     def epsilon(self) -> float:

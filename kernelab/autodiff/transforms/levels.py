@@ -27,7 +27,7 @@ from kernelab.autodiff.records.provenance import Cut, HostRead, Provenance, arra
 from kernelab.autodiff.records.records import would_reach
 from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
 from kernelab.autodiff.transforms.interpretation import Interpretation
-from kernelab.errors import Diagnostic, GradientError, Related, Span, TapeError
+from kernelab.errors import Diagnostic, GradientError, Related, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.transfers import device_add, device_copy
@@ -323,9 +323,9 @@ class Level(Witness, Recorder):
         return None if self._provenance is None else self._provenance.untold(memory)
 
     @property
-    def taken_at(self) -> Span | None:
-        """The line where the host first took values of what is differentiated."""
-        return next((read.place.span for read in self._host.host_reads), None)
+    def host_reads(self) -> Sequence[HostRead]:
+        """The places where the host took values of what is differentiated, in order."""
+        return self._host.host_reads
 
     @property
     def _host(self) -> Provenance:
