@@ -145,3 +145,13 @@ def test_a_wrong_argument_is_named_with_its_function(made: dict[str, Any]) -> No
         made["g"]("2", 3.0)
     with pytest.raises(kl.KernelTypeError, match=r"argument `body` of function `moved` expects a Body"):
         made["moved"](1.0, (0.0, 0.0, 0.0))
+
+
+@pytest.mark.parametrize("given", [kl.ones(3), np.ones((3, 2))])
+def test_a_mistake_says_that_an_array_without_a_type_is_gone_through(given: Any) -> None:
+    made = kl.compile("def mean(x, scale: float):\n    return x[0] * scale / float(len(x))")
+    kind = "array[float32]" if given.ndim == 1 else "array2d[float64]"
+    with pytest.raises(kl.KernelError) as refused:
+        made["mean"](given, given)
+    notes = [related.message for related in refused.value.diagnostics[0].related]
+    assert notes == [f"`x` is one element here; for the whole write x: {kind}:"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.data_classes import dataclass, replace
-from kernelab.errors import KernelError, KernelTypeError, LaunchError, counted, near
+from kernelab.errors import KernelError, KernelTypeError, LaunchError, Related, counted, near
 from kernelab.frontend import UserFunction, one_thread
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.meaning.meanings import Argument, BuiltinRef, FunctionRef, Meaning, TupleType, Weak
@@ -54,7 +54,10 @@ def call(func: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
     function = chosen(func, positional, named)
     arguments = bound(function, positional, named)
     if _is_mapped(function, arguments):
-        results = map(function, *arguments)
+        try:
+            results = map(function, *arguments)
+        except KernelError as error:
+            raise _with_elements(error, function, arguments) from None
         return tuple(results) if isinstance(results, list) else results
     if arrays_among(arguments):
         return _as_returned(_run(function, arguments).outputs)
@@ -62,6 +65,20 @@ def call(func: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
         outputs = _run(function, arguments).outputs
     sources = origins(leaves_among(arguments))
     return _as_returned([_value(output[0], sources) for output in outputs])
+
+
+def _with_elements(error: KernelError, function: UserFunction, arguments: Sequence[Any]) -> KernelError:
+    """The error with a note on parameters without a type, of which the text saw one element."""
+    if error.diagnostics[0].span.source != function.span.source:
+        return error
+    notes = [
+        f"`{one.name}` is one element here; for the whole write {one.name}: array{rank}[{given.dtype}]:"
+        for one, given in zip(function.signature(), arguments, strict=True)
+        if one.type is None and getattr(given, "ndim", 0)
+        for rank in [f"{given.ndim}d" if given.ndim > 1 else ""]
+    ]
+    related = tuple(Related(note, function.span) for note in notes)
+    return type(error)(*(replace(each, related=(*each.related, *related)) for each in error.diagnostics))
 
 
 def as_launch(func: Any, positional: Sequence[Any], named: Mapping[str, Any] | None = None) -> OneThread:
