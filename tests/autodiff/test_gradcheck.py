@@ -344,3 +344,27 @@ def test_a_kink_that_passes_by_symmetry_shows_the_slopes_of_both_sides(
         assert "d y[1] / d x[1]" in pair.explanation
         assert pair.span is not None and pair.span.line == 3
         assert "~ PASS  gradcheck of f" in render(gradcheck_view(report))
+
+
+@pytest.mark.parametrize("columns", [0, 2])  # by its pattern, and as a whole
+@pytest.mark.parametrize(("slope", "is_right"), [("cos(v)", True), ("1.1 * cos(v)", False)])
+def test_inputs_of_a_few_nanometres_are_moved_by_less(slope: str, is_right: bool, columns: int) -> None:
+    text = f"""
+def wave(v: float):
+    return sin(v)
+
+@func_grad(wave, check=False)
+def adj_wave(v: float, adj_ret: float):
+    adjoint[v] += {slope} * adj_ret
+
+def phase(d: array[float], wavelength: float, y: array[float]):
+    i = tid()
+    y[i] = wave(2.0 * pi * d[i] / wavelength)
+"""
+    d = kl.array([100e-9, 80e-9], dtype=float, requires_grad=True)
+    kernel, outputs = kl.compile(text)["phase"], [kl.zeros(2)]
+    inputs = [d, 550e-9]
+    report = check(kernel, 2, inputs, outputs, raise_exception=False, max_outputs_per_var=columns)
+    assert bool(report) is is_right
+    if not is_right:
+        assert report.worst().verdict == "custom"

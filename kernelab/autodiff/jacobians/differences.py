@@ -24,6 +24,9 @@ from kernelab.runtime.array.array import array
 STEP = 1e-3
 """The larger step of the differences, relative to the size of the input element where that exceeds 1."""
 
+OF_ELEMENT, SMALLEST = 0.0, 1e-10
+"""The scale at which a step is a share of the element itself, and from which size of elements on."""
+
 SHIFTS = (1.0, -1.0, 0.5, -0.5)
 """Where a difference looks, in steps."""
 
@@ -95,8 +98,12 @@ def along(
 
 def steps_of(elements: array, eps: float | None, scale: float) -> Floats:
     """The larger step for each number of an input."""
-    values = numbers(elements)
-    return np.full(len(values), eps) if eps is not None else scale * STEP * np.maximum(1.0, np.abs(values))
+    sizes = np.abs(numbers(elements))
+    if eps is not None:
+        return np.full(len(sizes), eps)
+    if scale == OF_ELEMENT:
+        return STEP * np.where(sizes > SMALLEST, sizes, 1.0)
+    return scale * STEP * np.maximum(1.0, sizes)
 
 
 def _moved(

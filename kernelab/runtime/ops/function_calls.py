@@ -69,12 +69,13 @@ def call(func: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
 
 def _with_elements(error: KernelError, function: UserFunction, arguments: Sequence[Any]) -> KernelError:
     """The error with a note on parameters without a type, of which the text saw one element."""
-    if error.diagnostics[0].span.source != function.span.source:
+    span = error.diagnostics[0].span
+    if span is None or span.source != function.span.source:
         return error
     notes = [
         f"`{one.name}` is one element here; for the whole write {one.name}: array{rank}[{given.dtype}]:"
         for one, given in zip(function.signature(), arguments, strict=True)
-        if one.type is None and getattr(given, "ndim", 0)
+        if one.type is None and isinstance(given, array | np.ndarray)
         for rank in [f"{given.ndim}d" if given.ndim > 1 else ""]
     ]
     related = tuple(Related(note, function.span) for note in notes)

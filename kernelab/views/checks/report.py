@@ -77,7 +77,8 @@ def _taylor_meaning(report: TaylorReport) -> str:
         return f"the function is linear along the direction; {best}"
     if report:
         return f"h^2 is that of the derivative; {best}"
-    return "h^2 would be that of the derivative: the gradient is wrong, or there is a kink near the inputs"
+    text = "h^2 would be that of the derivative: the gradient is wrong, there is a kink near the inputs, "
+    return text + "or the inputs are far smaller than 1, and the steps too large"
 
 
 def taylor_table(report: TaylorReport) -> Table:
