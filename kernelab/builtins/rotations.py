@@ -122,13 +122,19 @@ def quat_slerp(m: Any, a: QuatF, b: QuatF, t: Float) -> QuatF:
     """From the unit quaternion ``a`` at 0 to ``b`` at ``t = 1``, at constant speed, the shorter way."""
     cosine = dotted(a, b)
     b = [m.where(cosine < 0.0, -y, y) for y in b]
-    apart, together = (m.norm([f(x, y) for x, y in zip(a, b, strict=True)]) for f in (sub, add))
-    angle = 2.0 * m.atan2(apart, together)
-    sine = m.sin(angle)
-    near = sine < 1e-6
+    apart, together = ([f(x, y) for x, y in zip(a, b, strict=True)] for f in (sub, add))
+    angle = 2.0 * m.atan2(m.norm(apart), m.norm(together))
+    sine, half = m.sin(angle), dotted(apart, apart) / dotted(together, together)
+    square = half * (4.0 - half * (8.0 / 3.0 - half * (92.0 / 45.0)))
+    near = sine < (100.0 * m.epsilon(sine)) ** (1.0 / 6.0)
     safe = m.where(near, 1.0 + 0.0 * sine, sine)
-    first = m.where(near, 1.0 - t, m.sin((1.0 - t) * angle) / safe)
-    second = m.where(near, t, m.sin(t * angle) / safe)
+
+    def share(s: Any) -> Any:
+        """sin(s angle) / sin(angle), and its series where the quotient's derivatives lose their digits."""
+        rest = square * (1.0 - s * s) * (1.0 / 6.0 + square * (7.0 - 3.0 * s * s) / 360.0)
+        return m.where(near, s * (1.0 + rest), m.sin(s * angle) / safe)
+
+    first, second = share(1.0 - t), share(t)
     return [x * first + y * second for x, y in zip(a, b, strict=True)]
 
 

@@ -1,5 +1,7 @@
 """Quaternions and transforms: that they are rotations and motions, by facts found without them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -140,3 +142,33 @@ def test_the_quaternion_of_a_matrix_has_length_one_if_the_matrix_is_only_nearly_
     turned = kl.quat_from_axis_angle(kl.vec3d(*AXIS), np.float64(angle))
     assert np.linalg.norm(found) == pytest.approx(1.0, abs=1e-12)
     assert abs(np.dot(found, turned)) == pytest.approx(1.0, abs=1e-4)
+
+
+@pytest.mark.parametrize("angle", [0.0, 1e-6, 1e-5, 1e-3, 0.05, 0.5])
+def test_between_close_quaternions_slerp_has_its_first_and_second_derivatives(angle: float) -> None:
+    """At a difference of 0 by differences, and in float32 those of float64: no digits are lost beside it."""
+    weights = "(1.0, 2.0, 3.0, 4.0)"
+    text = "def k(x: array[{0}], y: array[{0}]):\n    a = normalize({1}(x[0], x[1], x[2], x[3]))\n"
+    text += f"    y[0] = dot(quat_slerp(a, {{1}}(0.0, 0.0, 0.0, 1.0), x[4]), {{1}}{weights})"
+
+    def function(scalar: str, quaternion: str) -> Any:
+        kernel = kl.compile(text.format(scalar, quaternion))["k"]
+
+        def of(x: Any) -> Any:
+            y = kl.zeros(1, dtype=x.dtype)
+            kl.launch(kernel, dim=1, inputs=[x], outputs=[y])
+            return y
+
+        return of
+
+    narrow, wide = function("float32", "quat"), function("float64", "quatd")
+    x = kl.array([0.6 * np.sin(angle), 0.8 * np.sin(angle), 0.0, np.cos(angle), 0.3], dtype=kl.float32)
+    exact = x.astype(kl.float64)
+    for transform, tolerance in ((kl.func.grad, 1e-5), (kl.func.hessian, 1e-3)):
+        np.testing.assert_allclose(transform(narrow)(x), transform(wide)(exact), atol=tolerance)
+    steps = 1e-4 * np.eye(5)
+    after, before = (
+        np.stack([kl.func.grad(wide)(kl.array(exact.numpy() + sign * step)).numpy() for step in steps])
+        for sign in (1.0, -1.0)
+    )
+    np.testing.assert_allclose(kl.func.hessian(wide)(exact), (after - before) / 2e-4, atol=1e-6)
