@@ -116,7 +116,7 @@ isinstance: the types of a kernel are known before it runs: write one function f
 ones: write zeros(n), then a loop that sets every element
 map: write a loop over range(n)
 tuple: write (a, b, c)
-complex: use a vec2 for the real and the imaginary part
+complex|complex64|complex128: use a vec2 for the real and the imaginary part
 input: pass it as an argument
 enumerate|zip|reversed: write for e in x, for k, e in enumerate(x), for a, b in zip(x, y), or a loop over
     range(n)

@@ -138,6 +138,9 @@ custom_jvp|custom_gradient|custom_root: rules of your own are pairs of functions
     kl.func.custom_vjp(f, back), or @func_jvp(f) in a %%kernel cell
 linearize: a tangent is asked for with its direction => write kl.func.jvp(f, (x,), (x_dot,))
 make_jaxpr: a kernel shows what it computes, and its derivatives => write kl.show(kernel)
+complex(64|128)?: there are no complex numbers => use dtype=kl.vec2 for the real and the imaginary part
+fft: NumPy has it => write np.fft.fft(x.numpy()) on the host, in a function of kl.func.custom_vjp where a
+    gradient is needed
 checkpoint|remat: it is a name of kernelab itself => write kl.checkpoint(f, x)
 tree|tree_\w+: structs and arguments take the place of trees => pass each array as an argument, with
     argnums=(0, 1)
