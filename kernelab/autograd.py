@@ -12,7 +12,7 @@ from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check, req
 from kernelab.autodiff.checks.tapecheck import TapeReport
 from kernelab.autodiff.checks.taylor import TaylorReport, taylor
 from kernelab.autodiff.checks.witnesses import Tolerance, require_step
-from kernelab.autodiff.jacobians.differences import STEADY, UNSTEADY, differences, told_apart
+from kernelab.autodiff.jacobians.differences import STEADY, STEP, UNSTEADY, differences, told_apart
 from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians, Selection, explain_zeros
 from kernelab.autodiff.jacobians.jacobian import jacobians as by_adjoint
 from kernelab.autodiff.jacobians.sparse import sparse_jacobians
@@ -154,8 +154,9 @@ def jacobian_fd(
 ) -> Jacobians:
     """The same Jacobians by central differences with the step `eps`, of a float64 build, in float64.
 
-    With `max_inputs_per_var`, only so many columns of each are computed.  Warns of a Python function that
-    gives something else each time.  Otherwise as `jacobian`.
+    The step is relative to the size of an element of the input where that exceeds 1.  With
+    `max_inputs_per_var`, only so many columns of each are computed.  Warns of a Python function that gives
+    something else each time.  Otherwise as `jacobian`.
     """
     require_step(eps)
     subject = _subject("jacobian_fd", function, dim, inputs, outputs, device, metadata)
@@ -163,7 +164,7 @@ def jacobian_fd(
         look_at(source.elements)  # the result is the host's: no tape differentiates it
     selection = Selection(input_output_mask, 0, max_inputs_per_var)
     with outside_transforms("jacobian_fd"), configured(config_of(block_dim, max_blocks)):
-        jacobians = differences(subject, selection, eps)
+        jacobians = differences(subject, selection, scale=eps / STEP)
         by_host, unsteady = told_apart(subject)
     if unsteady:
         warn_at(f"{UNSTEADY.format(subject.name)}: these are differences of one run", "state", STEADY)

@@ -439,3 +439,10 @@ def test_options_of_jacobians_that_mean_nothing_are_named() -> None:
 def _called(name: str, function: Any) -> Any:
     function.__name__ = name
     return function
+
+
+def test_differences_at_large_inputs_keep_their_digits() -> None:
+    cubed = kl.compile("def k(x: array[float64], y: array[float64]):\n    y[tid()] = x[tid()] ** 3.0")["k"]
+    x = kl.array([2e12, -3e6, 0.5], dtype=kl.float64, requires_grad=True)
+    found = kl.autograd.jacobian_fd(cubed, 3, [x], [kl.zeros(3, dtype=kl.float64)])[0, 0].numpy()
+    np.testing.assert_allclose(found, np.diag(3.0 * x.numpy() ** 2), rtol=1e-8)

@@ -157,3 +157,35 @@ def test_rounding_in_between_is_allowed_for(width: str, fast: bool) -> None:
     """Float64 comes in and goes out; what is in between is rounded to fewer digits."""
     kernel = elementwise("float64(TYPE(x[i]) * TYPE(x[i])) * x[i]".replace("TYPE", width), "float64")
     assert passes(kernel, leaf([0.3, 1.1, 2.7]), fast=fast)
+
+
+CUBE = """
+def cube(t: float64):
+    return t * t * t
+
+@func_grad(cube, check=False)
+def adj_cube(t: float64, adj_ret: float64):
+    adjoint[t] += FACTOR * 3.0 * t * t * adj_ret
+
+def k(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = cube(x[i])
+"""
+
+
+@BOTH
+@pytest.mark.parametrize("size", [1e-5, 1e-9, 1e-15, 1e-60])
+@pytest.mark.parametrize("factor", ["1.05", "-1.0", "1000.0"])
+def test_a_wrong_rule_fails_at_tiny_inputs(factor: str, size: float, fast: bool) -> None:
+    x = leaf(size * np.array([1.0, -2.0, 0.3]))
+    assert not passes(kl.compile(CUBE.replace("FACTOR", factor))["k"], x, fast=fast)
+    assert passes(kl.compile(CUBE.replace("FACTOR", "1.0"))["k"], x, fast=fast)
+
+
+@BOTH
+@pytest.mark.parametrize("size", [1e-4, 1e-6, 1e-12])
+@pytest.mark.parametrize("expression", ["sqrt(x[i])", "1.0 / x[i]", "log(x[i])", "1000.0 + x[i] * x[i]"])
+def test_a_right_kernel_passes_near_the_border_of_its_domain(
+    expression: str, size: float, fast: bool
+) -> None:
+    assert passes(elementwise(expression, "float64"), leaf(size * np.array([1.0, 2.0, 0.3])), fast=fast)

@@ -15,7 +15,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from kernelab.autodiff.checks.screening import directions, faults
-from kernelab.autodiff.jacobians.differences import STEADY, UNSTEADY, Floats, numbers, same_again, shifted
+from kernelab.autodiff.jacobians.differences import (
+    STEADY,
+    UNSTEADY,
+    Floats,
+    numbers,
+    same_again,
+    shifted,
+    unit_of,
+)
 from kernelab.autodiff.jacobians.jacobian import Selection, Trace
 from kernelab.autodiff.jacobians.subject import Subject, outside_transforms
 from kernelab.autodiff.transforms.batch_and_wide import Wide
@@ -24,7 +32,7 @@ from kernelab.data_classes import dataclass
 from kernelab.hooks import ShownOnce
 
 STEPS = 10.0 ** np.arange(-1.0, -8.5, -0.5)
-"""The steps, relative to the size of each input element where that exceeds 1."""
+"""The steps, relative to the size of each input element where that exceeds 1, or all are tiny."""
 
 ROUNDING = 1e3 * float(np.finfo(np.float64).eps)
 """Below this share of the terms of f, a remainder is rounding."""
@@ -82,7 +90,7 @@ def taylor(subject: Subject) -> TaylorReport:
         adjoint = Trace(subject, exact)
         u = [directions(rng, t.count, t.count)[:1] for t in adjoint.targets]
         starts = [numbers(source.elements) for source in subject.sources]
-        v = [directions(rng, len(x), len(x))[0] * np.maximum(1.0, np.abs(x)) for x in starts]
+        v = [directions(rng, len(x), len(x))[0] * np.maximum(unit_of(x), np.abs(x)) for x in starts]
         pulled = [adjoint.products(j, weights) for j, weights in enumerate(u)]
         moved = ((part, move) for parts in pulled for part, move in zip(parts, v, strict=True))
         derivative = float(sum(part[0] @ move for part, move in moved))

@@ -18,16 +18,15 @@ from kernelab.autodiff.jacobians.differences import (
     EXTRAPOLATED,
     HIGHEST,
     LOWEST,
-    OF_ELEMENT,
+    OWN_SIZE,
     SIDED,
-    SMALLEST,
-    STEP,
     Floats,
     Quotient,
     differences,
     differences_by_color,
     differences_of_columns,
     numbers,
+    unit_of,
 )
 from kernelab.autodiff.jacobians.jacobian import Jacobian, Selection, Trace, columns, tangents_of_columns
 from kernelab.autodiff.jacobians.sparse import (
@@ -140,22 +139,10 @@ class Witnesses(ABC):
 
     def looks(self, k: int, off: Any) -> list[Look]:
         """The differences of pair `k` at several steps, at least of the entries that are `off`."""
-        self._look_near(k, off)
+        is_tiny = unit_of(numbers(self.pairs[k].input.elements)) < 1.0
+        scales = (*SCALES, OWN_SIZE) if is_tiny else SCALES
         asked = EXTRAPOLATED, LOWEST, HIGHEST
-        return [Look(*(self.closer(k, off, scale, each) for each in asked)) for scale in SCALES]
-
-    def _look_near(self, k: int, off: Any) -> None:
-        """Take differences over shares of small inputs, as nanometres in metres, where these agree better.
-
-        What rounds to 0 there says nothing.
-        """
-        pair = self.pairs[k]
-        sizes = np.abs(numbers(pair.input.elements))
-        if ((sizes > SMALLEST) & (sizes < STEP)).any():
-            near = self.closer(k, off, OF_ELEMENT, EXTRAPOLATED)
-            with np.errstate(invalid="ignore", over="ignore"):
-                nearer = np.abs(near - pair.exact) < np.abs(pair.numeric - pair.exact)
-            pair.numeric = np.where(off & nearer & (near != 0.0) & (pair.exact != 0.0), near, pair.numeric)
+        return [Look(*(self.closer(k, off, scale, each) for each in asked)) for scale in scales]
 
     def bent(self, k: int) -> int | None:
         """The entry of pair `k` with the sharpest kink: the slopes of its two sides differ at any step."""
@@ -452,9 +439,11 @@ def settle(pair: Pair, off: Any, looks: Sequence[Look], terms: Floats) -> None:
     with np.errstate(invalid="ignore", over="ignore"):
         apart = [np.abs(look.numeric - pair.exact) for look in looks]
         for look, error in zip(looks, apart, strict=True):
-            nearer = off & (error < np.abs(pair.numeric - pair.exact))
+            before = np.abs(pair.numeric - pair.exact)
+            nearer = off & (error < np.where(np.isnan(before), np.inf, before))
             pair.numeric = np.where(nearer, look.numeric, pair.numeric)
-        approached = np.all([np.isfinite(a) & (b <= a / SHRINKS) for a, b in pairwise(apart)], axis=0)
+        falling = pairwise(apart[: len(SCALES)])
+        approached = np.all([np.isfinite(a) & (b <= a / SHRINKS) for a, b in falling], axis=0)
         scattered = np.all([_scatters(look, pair) for look in looks], axis=0)
         pair.excused |= off & (approached | scattered)
 

@@ -24,8 +24,11 @@ from kernelab.runtime.array.array import array
 STEP = 1e-3
 """The larger step of the differences, relative to the size of the input element where that exceeds 1."""
 
-OF_ELEMENT, SMALLEST = 0.0, 1e-10
-"""The scale at which a step is a share of the element itself, and from which size of elements on."""
+TINY = 1e-5
+"""If all numbers of an input are below it, steps of the default size lead far away from where that is."""
+
+OWN_SIZE = 0.0
+"""The scale of steps that are relative to the input element itself, where all elements are tiny."""
 
 SHIFTS = (1.0, -1.0, 0.5, -0.5)
 """Where a difference looks, in steps."""
@@ -97,13 +100,19 @@ def along(
 
 
 def steps_of(elements: array, eps: float | None, scale: float) -> Floats:
-    """The larger step for each number of an input."""
+    """The larger step for each number of an input: `eps`, or `scale` times the default, or `OWN_SIZE`."""
     sizes = np.abs(numbers(elements))
     if eps is not None:
         return np.full(len(sizes), eps)
-    if scale == OF_ELEMENT:
-        return STEP * np.where(sizes > SMALLEST, sizes, 1.0)
+    if scale == OWN_SIZE:
+        return STEP * np.where(sizes > 0.0, sizes, unit_of(sizes))
     return scale * STEP * np.maximum(1.0, sizes)
+
+
+def unit_of(x: Floats) -> float:
+    """1, or the largest of some numbers where all are tiny."""
+    largest = float(np.abs(x).max(initial=0.0))
+    return largest if 0.0 < largest < TINY else 1.0
 
 
 def _moved(
