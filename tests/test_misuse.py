@@ -62,6 +62,11 @@ def test_dimensions_that_are_none(dim: Any) -> None:
         kl.launch(MADE["scale"], dim, [kl.ones(3), kl.ones(3), 1.0])
 
 
+def test_arguments_beside_the_number_of_threads_are_told_at_once() -> None:
+    with pytest.raises(LaunchError, match=r"write scale\[n\]\(\.\.\.\)"):
+        MADE["scale"][3, kl.ones(3), kl.ones(3)]
+
+
 @pytest.mark.parametrize("shape", [int, np.str_("3"), (3, int), kl.ones(2).numpy()])
 def test_shapes_that_are_none(shape: Any) -> None:
     with pytest.raises(KernelTypeError, match="the extent of an array is a whole number"):

@@ -16,7 +16,9 @@ from pathlib import Path
 from kernelab import hooks
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.data_classes import dataclass
+from kernelab.errors import KernelTypeError
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import name_in_caller
 from kernelab.views.tape.digest import Digest, TapeData
 
@@ -71,6 +73,9 @@ def graph(
         ]
     )
     if filename is not None:
+        if hasattr(filename, "write"):
+            message = f"filename is the path of a file, not {described(filename)}"
+            raise KernelTypeError.of(message, "argument", "write file.write(tape.visualize())")
         Path(filename).write_text(text, encoding="utf-8")
     return text
 

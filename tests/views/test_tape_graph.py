@@ -1,5 +1,6 @@
 """The graph of a tape: its launches, arrays, scopes and repetitions as DOT text."""
 
+import io
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 import kernelab as kl
+from kernelab.errors import KernelTypeError
 
 kernels: dict[str, Any] = kl.compile("""
 def square(x: array[float], y: array[float]):
@@ -114,6 +116,11 @@ def test_the_text_goes_to_a_file_and_the_direction_is_the_users(tmp_path: Path) 
     text = tape.visualize(str(tmp_path / "tape.dot"), graph_direction="TB")
     assert (tmp_path / "tape.dot").read_text(encoding="utf-8") == text
     assert "rankdir=TB;" in text
+
+
+def test_an_open_file_is_refused_with_what_to_write() -> None:
+    with pytest.raises(KernelTypeError, match=r"not a StringIO\n.*file\.write\(tape\.visualize\(\)\)"):
+        kl.Tape().visualize(io.StringIO())  # type: ignore[arg-type]
 
 
 def test_quotes_in_labels_are_escaped() -> None:

@@ -24,6 +24,7 @@ from kernelab.passes.ad.vjp import Vjp
 from kernelab.passes.common.copying import lay_out
 from kernelab.passes.common.effects import Effects, effects
 from kernelab.passes.common.simplify import simplify
+from kernelab.runtime.array.array import array
 from kernelab.runtime.array.array_attributes import KernelHints
 from kernelab.runtime.kernel.arguments import LateSums, Loaded, Plan, ordered, parameters, straight
 from kernelab.runtime.kernel.loading import (
@@ -134,6 +135,9 @@ class Kernel(KernelHints, Displayed):
 
     def __getitem__(self, grid: int | tuple[int, ...]) -> Callable[..., None]:
         """The kernel on a grid: call it with its arguments, by position or by name."""
+        if type(grid) is tuple and any(isinstance(extent, array) for extent in grid):
+            message = f"`{self.name}[...]` takes the number of threads alone, and would not run"
+            raise LaunchError.of(message, "dim", f"write {self.name}[n](...), with the arguments behind")
 
         def launched(*positional: Any, **named: Any) -> None:
             if not named and len(positional) == self.arity:
