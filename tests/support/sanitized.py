@@ -113,6 +113,7 @@ def _tight(nbytes: int, *, clear: bool) -> Any:
 def tight_memory() -> None:
     """From now on each array lies in a piece of memory of its own that has its size to the byte."""
     memory.np = _TightNumpy()  # type: ignore[attr-defined]
+    memory._SMALL = -1  # a `bytearray` is larger than it says, and in memory that Python has divided itself
 
 
 @contextlib.contextmanager
