@@ -79,6 +79,14 @@ def test_copies_and_assignment_go_both_ways() -> None:
     assert x.list() == [8, 9, 5, 5] and kl.clone(x[[1]]).list() == [9]
 
 
+def test_picked_elements_are_a_view_and_contiguous_ones_a_copy() -> None:
+    x = kl.array([1.0, 2.0, 3.0])
+    view, copied = x[[0, 2]], x[[0, 2]].contiguous()
+    x.fill_(9.0)
+    view[0] = 5.0
+    assert (x.list(), view.list(), copied.list()) == ([5.0, 9.0, 9.0], [5.0, 9.0], [1.0, 3.0])
+
+
 def test_a_copy_of_picked_elements_is_differentiated() -> None:
     x = kl.array([1.0, 2, 3], requires_grad=True)
     with kl.Tape() as tape:
