@@ -174,6 +174,9 @@ def test_arrays_that_share_memory_see_every_addition_at_once(kernels: dict[str, 
     x = kl.ones(4)
     kl.launch(kernels["running"], 4, [x, x])
     assert x.list() == [5, 1, 1, 1]
+    doubled = kl.ones(2)
+    kl.launch(kernels["doubling"], 3, [doubled, doubled])
+    assert doubled.list() == [8, 1]
     y = kl.array([1.0, 1.0, 1.0], requires_grad=True)
     with kl.Tape() as tape:
         kl.launch(kernels["running"], 3, [y, y])
