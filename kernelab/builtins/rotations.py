@@ -124,7 +124,8 @@ def quat_slerp(m: Any, a: QuatF, b: QuatF, t: Float) -> QuatF:
     b = [m.where(cosine < 0.0, -y, y) for y in b]
     apart, together = ([f(x, y) for x, y in zip(a, b, strict=True)] for f in (sub, add))
     angle = 2.0 * m.atan2(m.norm(apart), m.norm(together))
-    sine, half = m.sin(angle), dotted(apart, apart) / dotted(together, together)
+    sine, size = m.sin(angle), dotted(together, together)
+    half = dotted(apart, apart) / m.where(size > 0.0, size, 1.0 + 0.0 * sine)
     square = half * (4.0 - half * (8.0 / 3.0 - half * (92.0 / 45.0)))
     near = sine < (100.0 * m.epsilon(sine)) ** (1.0 / 6.0)
     safe = m.where(near, 1.0 + 0.0 * sine, sine)

@@ -38,8 +38,8 @@ FOLDED = (
     Fault(
         "the partial of a square is that of a cube",
         "kernelab/builtins",
-        "return 2.0 * a\n    return where(eq(b, 0)",
-        "return 3.0 * a\n    return where(eq(b, 0)",
+        "return 2.0 * a\n    return chain(b, pow_",
+        "return 3.0 * a\n    return chain(b, pow_",
         CONSTANTS,
     ),
     Fault(

@@ -488,7 +488,7 @@ LATER = (
     Fault(
         "a gradient is that of what was written first, though something else was written later",
         "kernelab/autodiff/records",
-        "if changes.count(memory) == 1 and",
+        "if changes[memory] == 1 and",
         "if",
         LEFT,
     ),
