@@ -31,7 +31,7 @@ from kernelab.frontend.definitions.kernels import (
 )
 from kernelab.frontend.expressions import passing
 from kernelab.frontend.meaning.annotations import StructDefinition, lower_class
-from kernelab.frontend.meaning.frame import Mistake, beside, evaluated, words_in
+from kernelab.frontend.meaning.frame import Mistake, as_builtins, evaluated, words_in
 from kernelab.frontend.meaning.meanings import FunctionRef, KernelRef, Poison, StructRef
 from kernelab.frontend.meaning.name_lookup import Scope, named_in
 from kernelab.frontend.meaning.source import Places, lambda_of, no_text, parse, source_of
@@ -188,7 +188,7 @@ class _Cell:
             self.scope.cell |= {name: Poison(unknown=True) for name in _bound(stmt)}
             return
         module = ast.fix_missing_locations(ast.Module([stmt], []))
-        self.names |= beside(words)
+        self.names |= as_builtins(words)
         try:
             exec(compile(module, self.places.source.label, "exec"), self.names, written)
         except Exception as error:  # noqa: BLE001 (whatever the user's line raises is reported at its place)

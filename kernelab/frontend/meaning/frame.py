@@ -198,7 +198,7 @@ def evaluated(node: ast.expr, places: Places, names: Mapping[str, Any], what: st
         raise Mistake.of("", NOT_RUN, span=places(node))
     tree = ast.fix_missing_locations(ast.Expression(node))
     try:
-        return eval(compile(tree, places.source.label, "eval"), {**names, **beside(words)})
+        return eval(compile(tree, places.source.label, "eval"), {**names, **as_builtins(words)})
     except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is reported at its place)
         said = error.msg if isinstance(error, SyntaxError) else error
         message = f"{what} raised {type(error).__name__}: {said}"
@@ -207,7 +207,7 @@ def evaluated(node: ast.expr, places: Places, names: Mapping[str, Any], what: st
 
 def words_in(node: ast.AST, names: Mapping[str, Any]) -> dict[str, Any]:
     """The words of the language in a text that Python runs, but for names of the notebook and of Python."""
-    used = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    used = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
     words: dict[str, Any] = {}
     for name in used.difference(names, vars(builtins)):
         with suppress(AttributeError):
@@ -215,6 +215,6 @@ def words_in(node: ast.AST, names: Mapping[str, Any]) -> dict[str, Any]:
     return words
 
 
-def beside(words: Mapping[str, Any]) -> dict[str, Any]:
-    """Among the names of a text, what lets Python find these words as it finds its own."""
+def as_builtins(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The global name under which Python finds these words as it finds its own builtins."""
     return {"__builtins__": {**vars(builtins), **words}}
