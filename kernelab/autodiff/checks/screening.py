@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.jacobians.differences import OWN_SIZE, Floats, along, numbers, unit_of
+from kernelab.autodiff.jacobians.differences import OWN_SIZE, Floats, along, is_tiny
 from kernelab.autodiff.jacobians.jacobian import Selection, Trace, tangents
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.records.moves import HostCallRecord
@@ -279,8 +279,8 @@ class _Input:
         Where rows or columns are of very different sizes, they are rescaled and compared again: an entry
         would not show beside others in larger units.  Tiny inputs are moved by steps of their own size, too.
         """
-        is_tiny = unit_of(numbers(self.exact.subject.sources[self.position].elements)) < 1.0
-        if self.eps is None and is_tiny and not _agree(self._compared(back, v, OWN_SIZE)[0]):
+        elements = self.exact.subject.sources[self.position].elements
+        if self.eps is None and is_tiny(elements) and not _agree(self._compared(back, v, OWN_SIZE)[0]):
             return None, (back, v)
         for scale in AGAIN if self.eps is None else AGAIN[:1]:
             compared, slopes = self._compared(back, v, scale)

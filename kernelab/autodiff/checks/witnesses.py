@@ -25,8 +25,7 @@ from kernelab.autodiff.jacobians.differences import (
     differences,
     differences_by_color,
     differences_of_columns,
-    numbers,
-    unit_of,
+    is_tiny,
 )
 from kernelab.autodiff.jacobians.jacobian import Jacobian, Selection, Trace, columns, tangents_of_columns
 from kernelab.autodiff.jacobians.sparse import (
@@ -139,8 +138,7 @@ class Witnesses(ABC):
 
     def looks(self, k: int, off: Any) -> list[Look]:
         """The differences of pair `k` at several steps, at least of the entries that are `off`."""
-        is_tiny = unit_of(numbers(self.pairs[k].input.elements)) < 1.0
-        scales = (*SCALES, OWN_SIZE) if is_tiny else SCALES
+        scales = (*SCALES, OWN_SIZE) if is_tiny(self.pairs[k].input.elements) else SCALES
         asked = EXTRAPOLATED, LOWEST, HIGHEST
         return [Look(*(self.closer(k, off, scale, each) for each in asked)) for scale in scales]
 

@@ -109,6 +109,11 @@ def steps_of(elements: array, eps: float | None, scale: float) -> Floats:
     return scale * STEP * np.maximum(1.0, sizes)
 
 
+def is_tiny(elements: array) -> bool:
+    """Whether steps of the default size lead far away from where an input is."""
+    return unit_of(numbers(elements)) < 1.0
+
+
 def unit_of(x: Floats) -> float:
     """1, or the largest of some numbers where all are tiny."""
     largest = float(np.abs(x).max(initial=0.0))
