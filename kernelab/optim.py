@@ -171,8 +171,9 @@ class Optimizer(ABC):
         if name in self.RATES:
             _require_rate(name, value, self.RATES[name])
         elif name in _ELSEWHERE and type(self) in (SGD, Adam):
+            hint = "" if name == "betas" and "beta1" not in self.RATES else _ELSEWHERE[name]
             message = f"{type(self).__name__} has no {name}"
-            raise KernelAttributeError.of_name(message, _ELSEWHERE[name] or None, name, self.RATES)
+            raise KernelAttributeError.of_name(message, hint or None, name, self.RATES)
         object.__setattr__(self, name, value)
 
     @abstractmethod
