@@ -236,6 +236,7 @@ class Bench:
                 f"{versions}; Python {platform.python_version()}.",
                 f"{_processor()}, {os.cpu_count()} cores; load {os.getloadavg()[0]:.1f} at the end.",
                 f"Medians of up to {self.rounds} interleaved runs in {seconds:.0f} s, made by `make bench`.",
+                "A run of a kernel is the median of the calls that 30 ms leave time for: caches are warm.",
                 "A ratio above 1 is slower than the first column. C++ is one thread, `-O3 -march=native`;",
                 "kernelab takes one core but in the column of all cores.",
                 "",
