@@ -285,8 +285,6 @@ def _libraries(folder: Path) -> Iterator[tuple[float, int, str]]:
 
 
 def _nowhere(problem: OSError) -> Diagnostic:
-    return Diagnostic(
-        f"there is no folder in which a kernel can be built: {problem}",
-        code="no-room",
-        hint="make room on the disk, or set KERNELAB_CACHE_DIR to a folder that can be written",
-    )
+    message = f"there is no folder in which a kernel can be built: {problem}"
+    hint = "make room on the disk, or set KERNELAB_CACHE_DIR to a folder that can be written"
+    return Diagnostic(message, code="no-room", hint=hint)

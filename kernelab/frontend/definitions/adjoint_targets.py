@@ -185,11 +185,8 @@ class Adjoints(ast.NodeTransformer):
             case ast.Subscript(value=word, slice=ast.Name(name)) if is_adjoint(word) and name in self.names:
                 if inner is not target and not is_struct(self.inputs[name]):
                     return
-                self.error(
-                    target,
-                    f"an adjoint can only be added to: {name} may contribute elsewhere too",
-                    f"write {self.rule.places.text(target)} += ...",
-                )
+                message = f"an adjoint can only be added to: {name} may contribute elsewhere too"
+                self.error(target, message, f"write {self.rule.places.text(target)} += ...")
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if not is_adjoint(node.value):

@@ -173,12 +173,8 @@ class _Cell:
                 refusal = refusal_of("AsyncFunctionDef")
                 self.error(stmt, refusal.reason, "unsupported", refusal.hint)
             case _:
-                self.error(
-                    stmt,
-                    "a kernel cell holds defs, imports and constants only",
-                    "unsupported",
-                    "move this to a cell of its own",
-                )
+                hint = "move this to a cell of its own"
+                self.error(stmt, "a kernel cell holds defs, imports and constants only", "unsupported", hint)
 
     def execute(self, stmt: ast.stmt) -> None:
         """Run an import or the assignment of a constant among the notebook's names."""
@@ -192,12 +188,8 @@ class _Cell:
         try:
             exec(compile(module, self.places.source.label, "exec"), self.names, written)
         except Exception as error:  # noqa: BLE001 (whatever the user's line raises is reported at its place)
-            self.error(
-                stmt,
-                f"this line raised {type(error).__name__}: {error}",
-                "value",
-                "a kernel cell may assign constants; move other code to a cell of its own",
-            )
+            hint = "a kernel cell may assign constants; move other code to a cell of its own"
+            self.error(stmt, f"this line raised {type(error).__name__}: {error}", "value", hint)
             self.scope.cell |= {name: Poison() for name in _bound(stmt)}
             return
         self.names |= written
@@ -234,13 +226,9 @@ class _Cell:
             ):
                 self.overloads.setdefault(node.name, [first]).append(definition)
                 return
-            self.error(
-                node,
-                f"{node.name} is defined twice in this cell",
-                "name",
-                "rename one of them",
-                (Related("the first definition is here", first.span),),
-            )
+            message = f"{node.name} is defined twice in this cell"
+            hint = "rename one of them"
+            self.error(node, message, "name", hint, (Related("the first definition is here", first.span),))
             return
         self.templates[node.name] = definition, kind
 
@@ -263,12 +251,9 @@ class _Cell:
                 case _:
                     head = decorator.func if isinstance(decorator, ast.Call) else decorator
                     self.scope.cell[node.name] = Poison()
-                    self.error(
-                        decorator,
-                        f"the decorator @{ast.unparse(head)} is not known here",
-                        "name",
-                        "leave it out: a def of a kernel cell is compiled; @kernel and @func say as what",
-                    )
+                    message = f"the decorator @{ast.unparse(head)} is not known here"
+                    hint = "leave it out: a def of a kernel cell is compiled; @kernel and @func say as what"
+                    self.error(decorator, message, "name", hint)
             if isinstance(decorator, ast.Call) and kind is not None:
                 chosen |= self.options(decorator, kind)
         return kind, chosen

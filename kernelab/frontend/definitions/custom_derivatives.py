@@ -151,12 +151,9 @@ class _Lowering:
             return
         stated = rule.template.type(argument.annotation)
         if stated != kind:
-            raise self.mistake(
-                rule,
-                f"{rule.name} takes {argument.arg} as {stated}; for {self.callee.name} it is {kind}",
-                f"write «{argument.arg}: {kind}»",
-                rule.template.places(argument),
-            )
+            message = f"{rule.name} takes {argument.arg} as {stated}; for {self.callee.name} it is {kind}"
+            hint = f"write «{argument.arg}: {kind}»"
+            raise self.mistake(rule, message, hint, rule.template.places(argument))
 
     @property
     def results(self) -> list[Type]:
@@ -215,11 +212,8 @@ class _Lowering:
                     f"take what a result contributes out of adjoint[{name}], or return it instead",
                 )
             if rule.checked and isinstance(meaning, ArrayRef | StructArrayRef):
-                raise self.mistake(
-                    rule,
-                    f"{rule.name} never adds to adjoint[{name}]",
-                    f"add to adjoint[{name}][...], or write check=False if its gradient is meant to be 0",
-                )
+                hint = f"add to adjoint[{name}][...], or write check=False if its gradient is meant to be 0"
+                raise self.mistake(rule, f"{rule.name} never adds to adjoint[{name}]", hint)
             message = f"{rule.name} never adds to adjoint[{name}], so the gradient of {name} is 0"
             hint = f"add to adjoint[{name}], or write check=False if this is meant"
             note = Diagnostic(message, rule.span, "adjoint", "warning", hint=hint)
@@ -229,11 +223,9 @@ class _Lowering:
     def replay(self, rule: Rule) -> Function:
         function = self.lowered(rule, rule.template, self.parameters(rule, ()), self.results)
         for array in changed_by(function):
-            raise self.mistake(
-                rule,
-                f"the replay {rule.name} changes {array.hint}: the backward pass keeps what is there",
-                f"store into {array.hint} in {self.callee.name}, and only read it here",
-            )
+            message = f"the replay {rule.name} changes {array.hint}: the backward pass keeps what is there"
+            hint = f"store into {array.hint} in {self.callee.name}, and only read it here"
+            raise self.mistake(rule, message, hint)
         return function
 
     def jvp(self, rule: Rule) -> Function:

@@ -351,12 +351,8 @@ def unpacked(
         frame.builder.check(same, "assertion", f"{text} has another number of elements than {count}")
         return [items.at(integer(k)) for k in range(count)]
     if len(items) != count:
-        raise frame.error(
-            target,
-            f"{numbered(len(items), 'value')} cannot be unpacked into {count} names",
-            "value",
-            "write one name for each value",
-        )
+        message = f"{numbered(len(items), 'value')} cannot be unpacked into {count} names"
+        raise frame.error(target, message, "value", "write one name for each value")
     return items
 
 

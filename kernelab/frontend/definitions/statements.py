@@ -243,18 +243,12 @@ def _return(frame: Frame, stmt: ast.Return) -> None:
     if stmt.value is None or is_none(stmt.value):
         return
     if frame.is_kernel:
-        raise frame.error(
-            stmt.value,
-            "a kernel cannot return a value",
-            hint="store the result into an array parameter, or make this a function with @func",
-        )
+        hint = "store the result into an array parameter, or make this a function with @func"
+        raise frame.error(stmt.value, "a kernel cannot return a value", hint=hint)
     value = frame.value(stmt.value)
     if not isinstance(value, Weak | Typed | TupleOf | ArrayRef | StructArrayRef):
-        raise frame.error(
-            stmt.value,
-            f"a function cannot return {describe(value)}",
-            hint="return numbers, vectors, matrices, structs, arrays or a tuple of them",
-        )
+        hint = "return numbers, vectors, matrices, structs, arrays or a tuple of them"
+        raise frame.error(stmt.value, f"a function cannot return {describe(value)}", hint=hint)
     struct_values.refuse_local_arrays(frame, value, stmt.value)
     if frame.result is not None:
         value = struct_values.require(frame, value, frame.result, stmt.value, f"{frame.name} returns")
@@ -273,11 +267,8 @@ def _assert(frame: Frame, stmt: ast.Assert) -> None:
         case ast.Constant(value=str() as message):
             pass
         case _:
-            raise frame.error(
-                stmt.msg,
-                "the message of an assert has to be plain text",
-                hint='write assert condition, "message"',
-            )
+            hint = 'write assert condition, "message"'
+            raise frame.error(stmt.msg, "the message of an assert has to be plain text", hint=hint)
     if cond == FALSE:
         raise frame.error(stmt.test, f"this assert never holds: {message}", "value")
     frame.builder.check(cond, "assertion", message)

@@ -52,11 +52,8 @@ def binary(
     if name in operations.BINARY:
         return operations.binary(frame, name, left, right, node, parts)
     if name == "matmul" and (is_number(left) or is_number(right)):
-        raise frame.error(
-            node,
-            f"@ multiplies matrices and vectors, not {describe(left)} and {describe(right)}",
-            hint="write *«/ *@ */ * /»",
-        )
+        message = f"@ multiplies matrices and vectors, not {describe(left)} and {describe(right)}"
+        raise frame.error(node, message, hint="write *«/ *@ */ * /»")
     return operate(frame, name, [left, right], node, parts)
 
 
@@ -204,11 +201,8 @@ def _truth(frame: Frame, value: Weak | Typed, node: ast.expr) -> Atom:
         case Typed(atom) if isinstance(value.type, Scalar):
             return frame.builder.apply("ne", atom, zero(value.type))
         case _:
-            raise frame.error(
-                node,
-                f"{describe(value)} is neither true nor false",
-                hint="compare one of its components, or its length",
-            )
+            hint = "compare one of its components, or its length"
+            raise frame.error(node, f"{describe(value)} is neither true nor false", hint=hint)
 
 
 def _logical(frame: Frame, node: ast.BoolOp, strict: bool) -> Atom:
@@ -237,11 +231,8 @@ def _strictly_bool(frame: Frame, node: ast.expr) -> Atom:
     value = number(frame, node)
     if is_truth(value):
         return materialise(frame, value, node)
-    raise frame.error(
-        node,
-        f"and and or give a truth value, and {frame.places.text(node)} is {describe(value)}",
-        hint="compare it, or write a if condition else b",
-    )
+    message = f"and and or give a truth value, and {frame.places.text(node)} is {describe(value)}"
+    raise frame.error(node, message, hint="compare it, or write a if condition else b")
 
 
 def _shortcut(frame: Frame, is_and: bool, left: Atom, right: Callable[[], Atom], node: ast.expr) -> Atom:
@@ -252,11 +243,8 @@ def _shortcut(frame: Frame, is_and: bool, left: Atom, right: Callable[[], Atom],
     with frame.builder.block() as block:
         value = right()
     if any(before.get(name) is not after for name, after in frame.env.items()):
-        raise frame.error(
-            node,
-            "a random number cannot be drawn here: it depends on what stands before whether it is",
-            hint="draw it on a line of its own, before",
-        )
+        message = "a random number cannot be drawn here: it depends on what stands before whether it is"
+        raise frame.error(node, message, hint="draw it on a line of its own, before")
     if all(isinstance(stmt, Let) for stmt in block.stmts):
         _replay(frame, block.stmts)
         return frame.builder.apply("and" if is_and else "or", left, value)

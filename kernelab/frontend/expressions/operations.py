@@ -178,11 +178,8 @@ def _scalar_cast(
         case [Typed() as only] if isinstance(only.type, Scalar):
             return Typed(cast(frame, only.atom, type))
         case [Typed() as only]:
-            raise frame.error(
-                node,
-                f"{type} takes one number, not {only.type}",
-                hint=f"take one component, such as {frame.places.text(arguments[0].node)}[0]",
-            )
+            hint = f"take one component, such as {frame.places.text(arguments[0].node)}[0]"
+            raise frame.error(node, f"{type} takes one number, not {only.type}", hint=hint)
         case _:
             raise frame.error(node, f"{type} takes one number, not {len(operands)}")
 
@@ -315,11 +312,8 @@ def _power(
         ):
             return _repeated(frame, typed, n, node, parts[0])
         case Typed() as typed, Typed() as other if _is_int(typed) and _is_int(other):
-            raise frame.error(
-                node,
-                "the power of two int variables can be an int or a float",
-                hint=f"write «float({frame.places.text(parts[0])}) ** {frame.places.text(parts[1])}»",
-            )
+            hint = f"write «float({frame.places.text(parts[0])}) ** {frame.places.text(parts[1])}»"
+            raise frame.error(node, "the power of two int variables can be an int or a float", hint=hint)
         case _:
             return operate(frame, "pow", [base, exponent], node, parts)
 
@@ -345,11 +339,8 @@ def advance(frame: Frame, name: str, node: ast.Call) -> None:
     state = state_of(node)
     value = frame.env.get(state.id) if isinstance(state, ast.Name) else None
     if not isinstance(state, ast.Name) or not isinstance(value, Typed) or value.type != uint32:
-        raise frame.error(
-            state or node,
-            f"{name} advances its state, which must be a variable",
-            hint=f"write state = {frame.places.text(state or node)} first, then {name}(state)",
-        )
+        hint = f"write state = {frame.places.text(state or node)} first, then {name}(state)"
+        raise frame.error(state or node, f"{name} advances its state, which must be a variable", hint=hint)
     atom = value.atom
     for _ in range(count):
         atom = frame.builder.apply("rand_next", atom, hint=state.id)
@@ -393,11 +384,9 @@ def change_variables(
     ):
         assert isinstance(item, Typed)
         if not isinstance(target, ast.Name) or target.id not in frame.env:
-            raise frame.error(
-                target,
-                f"{name} changes a variable, and {frame.places.text(target)} is none",
-                hint="give the element to a variable, change that, and write it back",
-            )
+            message = f"{name} changes a variable, and {frame.places.text(target)} is none"
+            hint = "give the element to a variable, change that, and write it back"
+            raise frame.error(target, message, hint=hint)
         if not _holds(before, item.type):
             raise frame.error(target, f"{name} fills a variable of type {item.type}, not {describe(before)}")
         frame.env[target.id] = item

@@ -127,11 +127,8 @@ def _bind(
     named = {a.keyword: a for a in arguments if a.keyword is not None}
     definition = (Related(f"{function.name} is defined here", function.span),)
     if len(plain) > len(parameters):
-        raise frame.error(
-            node,
-            f"{function.name} takes {counted(len(parameters), 'argument')}, not {len(arguments)}",
-            related=definition,
-        )
+        message = f"{function.name} takes {counted(len(parameters), 'argument')}, not {len(arguments)}"
+        raise frame.error(node, message, related=definition)
     bound = dict(zip((p.name for p in parameters), plain, strict=False))
     for word, argument in named.items():
         if word in bound or word not in {p.name for p in parameters}:
@@ -155,11 +152,8 @@ def _passed(
     if isinstance(value, TupleOf) and value.struct is None:
         return _tuple(frame, function, parameter, argument, value)
     if isinstance(value, StructArrayRef) and value.indices:
-        raise frame.error(
-            argument.node,
-            f"a row of {value.name} cannot be passed to a function",
-            hint="pass the whole array and the index of the row",
-        )
+        hint = "pass the whole array and the index of the row"
+        raise frame.error(argument.node, f"a row of {value.name} cannot be passed to a function", hint=hint)
     purpose = f"the argument {parameter.name} of {function.name} is"
     if isinstance(value, ArrayRef) and is_view(value):
         if function.is_native:

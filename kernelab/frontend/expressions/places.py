@@ -372,11 +372,9 @@ def array_place(frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr)
         hint = "write a loop over its elements"
         raise frame.error(target, f"{describe(rest)} cannot be assigned at once", hint=hint)
     if rest.ndim:
-        raise frame.error(
-            target,
-            f"{describe(array)} needs {counted(rest.ndim, 'index')} more to be assigned",
-            hint=f"write {ast.unparse(target)[:-1]}{', :' * rest.ndim}] = ..., or a loop over the rest",
-        )
+        message = f"{describe(array)} needs {counted(rest.ndim, 'index')} more to be assigned"
+        hint = f"write {ast.unparse(target)[:-1]}{', :' * rest.ndim}] = ..., or a loop over the rest"
+        raise frame.error(target, message, hint=hint)
     components = component_path(frame, array.elem, groups, target)
     return Place(target, array.elem, arrays=(array.var,), indices=rest.indices, components=components)
 

@@ -119,12 +119,8 @@ def _too_early(frame: Frame, node: ast.Name) -> Exception:
 
 def misplaced_adjoint(frame: Frame, node: ast.expr) -> Exception:
     """The mistake of `adjoint[x]` where there is no adjoint."""
-    return frame.error(
-        node,
-        "adjoint[...] has a meaning only in a grad function",
-        "name",
-        "write it in a def that is decorated with @func_grad(f), for an argument of f",
-    )
+    hint = "write it in a def that is decorated with @func_grad(f), for an argument of f"
+    return frame.error(node, "adjoint[...] has a meaning only in a grad function", "name", hint)
 
 
 # ---------------------------------------------------------------------------------------------- attributes
@@ -279,11 +275,9 @@ def static(frame: Frame, node: ast.Call) -> Meaning:
     value = evaluated(expression, frame.places, names, "static(...)")
     meaning = host_meaning(frame, text, value)
     if meaning is None:
-        raise frame.error(
-            expression,
-            f"static(...) gives {type(value).__name__}, which a kernel cannot use",
-            hint="give a number, a small NumPy vector, a struct, a tuple, a type or a function",
-        )
+        message = f"static(...) gives {type(value).__name__}, which a kernel cannot use"
+        hint = "give a number, a small NumPy vector, a struct, a tuple, a type or a function"
+        raise frame.error(expression, message, hint=hint)
     frame.scope.captured[f"static({text})"] = value
     for part in ast.walk(expression):
         if isinstance(part, ast.Name) and part.id in frame.scope.namespace and part.id not in frame.env:

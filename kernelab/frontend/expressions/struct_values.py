@@ -349,11 +349,8 @@ def _place(
         case StructArrayRef(struct=struct, indices=()) if path:
             return Place(target, StructArray(struct, base.ndim), name, path)
         case StructArrayRef():
-            raise frame.error(
-                target,
-                f"{describe(base)} needs {counted(base.ndim, 'index')} more to be assigned",
-                hint="write a loop over the rest",
-            )
+            message = f"{describe(base)} needs {counted(base.ndim, 'index')} more to be assigned"
+            raise frame.error(target, message, hint="write a loop over the rest")
         case TupleOf(_, Struct() as struct):
             return Place(target, struct, name, path)
         case _:
@@ -382,11 +379,8 @@ def _without_structs(frame: Frame, target: ast.expr) -> Place:
 def _not_assignable(frame: Frame, target: ast.expr, base: Meaning) -> Exception:
     text = frame.places.text(target)
     if isinstance(base, HostArray | Typed):
-        return frame.error(
-            target,
-            f"{text} cannot be assigned: it is not a variable of this def",
-            hint="copy it into a variable first, and assign to that",
-        )
+        hint = "copy it into a variable first, and assign to that"
+        return frame.error(target, f"{text} cannot be assigned: it is not a variable of this def", hint=hint)
     return frame.error(
         target, f"{text} cannot be assigned", hint="assign to a variable, an array element or a component"
     )

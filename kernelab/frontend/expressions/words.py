@@ -77,11 +77,9 @@ def constant(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> M
         case [Argument(Weak() | Typed(Const()) as value)]:
             return value
         case _:
-            raise frame.error(
-                node,
-                "constant(...) takes one number that is known when the kernel is compiled",
-                hint="leave constant out: numbers of the notebook are constants anyway",
-            )
+            message = "constant(...) takes one number that is known when the kernel is compiled"
+            hint = "leave constant out: numbers of the notebook are constants anyway"
+            raise frame.error(node, message, hint=hint)
 
 
 def reinterpreted(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
@@ -93,11 +91,8 @@ def reinterpreted(frame: Frame, name: str, arguments: Arguments, node: ast.Call)
             if ops.resolve(f"cast_{wanted}", [value.type]) is not None:
                 return Typed(frame.builder.apply(f"cast_{wanted}", atom))
     shown = ", ".join(describe(argument.value) for argument in arguments)
-    raise frame.error(
-        node,
-        f"cast takes a number of 32 or 64 bits and a type as wide, not ({shown})",
-        hint="write float(x) or int(x) to convert the number itself",
-    )
+    message = f"cast takes a number of 32 or 64 bits and a type as wide, not ({shown})"
+    raise frame.error(node, message, hint="write float(x) or int(x) to convert the number itself")
 
 
 # ------------------------------------------------------------ atomics
@@ -115,17 +110,12 @@ def atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Mea
         case [Argument(ArrayRef() as array, target), *rest] if len(rest) > wanted:
             indices, values = rest[:-wanted], rest[-wanted:]
         case _:
-            raise frame.error(
-                node,
-                f"{name} takes an array, its indices and {'two values' if wanted == 2 else 'a value'}",
-                hint=_atomic_hint(frame, name, arguments, wanted),
-            )
+            message = f"{name} takes an array, its indices and {'two values' if wanted == 2 else 'a value'}"
+            raise frame.error(node, message, hint=_atomic_hint(frame, name, arguments, wanted))
     if len(indices) != array.ndim:
-        raise frame.error(
-            node,
-            f"{describe(array)} takes {counted(array.ndim, 'index')}, not {len(indices)}",
-            hint=f"write {name}({array.var.hint}, {', '.join('ijkl'[: array.ndim])}, value)",
-        )
+        message = f"{describe(array)} takes {counted(array.ndim, 'index')}, not {len(indices)}"
+        hint = f"write {name}({array.var.hint}, {', '.join('ijkl'[: array.ndim])}, value)"
+        raise frame.error(node, message, hint=hint)
     atoms = tuple(index_of(frame, argument.value, argument.node) for argument in indices)
     if array.var in frame.locals:
         hint = f"write {frame.places.text(target)}[i] += value"

@@ -163,11 +163,8 @@ class Frame:
 def threads(frame: Frame, node: ast.Call, hints: tuple[str, ...]) -> tuple[Typed, ...]:
     """The thread indices that `tid()` gives, as many as there are hints."""
     if not frame.is_kernel:
-        raise frame.error(
-            node,
-            f"tid() stands in a kernel only, and {frame.name} is a function",
-            hint="a def that returns a value is a function: return nothing, or pass the index to it",
-        )
+        hint = "a def that returns a value is a function: return nothing, or pass the index to it"
+        raise frame.error(node, f"tid() stands in a kernel only, and {frame.name} is a function", hint=hint)
     if node.args or node.keywords:
         raise frame.error(
             node, "tid() takes no arguments", hint="write i = tid(), or i, j = tid()«/tid\\(.*?\\)/tid()/»"

@@ -142,13 +142,9 @@ def trace(tracing: Tracing, parts: Sequence[bytes], threads: int, place: Device)
 
 def turned_here(culprit: Culprit, thread: str, title: str, *related: Related) -> Diagnostic:
     """The diagnostic for a line that computes what is not finite of what is."""
-    return Diagnostic(
-        f"a value turns {culprit.word} here, in thread {thread} of {title}",
-        culprit.span,
-        "not-finite",
-        hint="what it is computed from is finite: keep that in the domain, with where(...) or clamp(...)",
-        related=related,
-    )
+    message = f"a value turns {culprit.word} here, in thread {thread} of {title}"
+    hint = "what it is computed from is finite: keep that in the domain, with where(...) or clamp(...)"
+    return Diagnostic(message, culprit.span, "not-finite", hint=hint, related=related)
 
 
 def _refuse_turned(run: MarkedRun, grid: Grid, arguments: Sequence[Any], parts: Sequence[bytes]) -> None:
