@@ -407,11 +407,13 @@ def test_additions_are_plain_where_each_group_of_elements_gets_few(kernels: dict
     kl.launch(kernels["spread"], n, [kl.array(x), kl.array(of), s])
     np.add.at(plain, of, x)
     np.testing.assert_array_equal(s.numpy(), plain)
-    of[: 1 << 16] = 70_000
-    s, sums = kl.array(before), np.zeros(m)
-    kl.launch(kernels["spread"], n, [kl.array(x), kl.array(of), s])
-    np.add.at(sums, of, x.astype(np.float64))
-    np.testing.assert_array_equal(s.numpy(), (before + sums).astype(np.float32))
+    one_in_eight = np.arange(n) % 8 == 3
+    for crowded in (np.arange(n) < 1 << 16, one_in_eight, ~one_in_eight):
+        here = np.where(crowded, np.int32(70_000), of)
+        s, sums = kl.array(before), np.zeros(m)
+        kl.launch(kernels["spread"], n, [kl.array(x), kl.array(here), s])
+        np.add.at(sums, here, x.astype(np.float64))
+        np.testing.assert_array_equal(s.numpy(), (before + sums).astype(np.float32))
 
 
 def test_that_is_counted_only_where_indices_are_known_beforehand() -> None:

@@ -172,8 +172,8 @@ LATER = (
     Fault(
         "only the additions to the first elements are counted",
         CODEGEN,
-        "return most < {FEW_OF_GROUP};",
-        "return counts[0] < {FEW_OF_GROUP};",
+        "return most < {FEW_OF_GROUP // SAMPLED};",
+        "return counts[0] < {FEW_OF_GROUP // SAMPLED};",
         SUMS,
     ),
     Fault(

@@ -36,6 +36,9 @@ GROUPS = 1 << 12
 FEW_OF_GROUP = 1 << 16
 """With fewer additions to each group float32 loses nothing that matters, however many there are in all."""
 
+SAMPLED = 1 << 3
+"""One in so many threads is counted, at random: a group that gets many additions is a large part of them."""
+
 _BESIDE = f"""\
 extern "C" void* calloc(unsigned long, unsigned long);
 extern "C" void free(void*);
@@ -47,13 +50,16 @@ template <int N> static bool spread_out(u64 extent, i64 threads, const Index (&a
   int shift = 0;
   while ((extent - 1) >> shift >= {GROUPS}) ++shift;
   memset(counts, 0, sizeof counts);
-  for (const Index& one : all)
-    for (i64 i = 0; i < threads; ++i) {{
-      const int k = *(const int*)(one.at + i * one.step);
+  for (const Index& one : all) {{
+    unsigned random = 1;
+    for (i64 from = 0; from + {SAMPLED} <= threads; from += {SAMPLED}) {{
+      random = random * 1664525u + 1013904223u;
+      const int k = *(const int*)(one.at + (from + (random >> 16) % {SAMPLED}) * one.step);
       counts[((u64)(k < 0 ? k + (i64)extent : k) >> shift) % {GROUPS}] += one.times;
     }}
+  }}
   for (int k = 0; k < {GROUPS}; ++k) most = counts[k] > most ? counts[k] : most;
-  return most < {FEW_OF_GROUP};
+  return most < {FEW_OF_GROUP // SAMPLED};
 }}
 static Sums sums_of(i64 bytes, int shift, double additions, bool few, bool triples) {{
   const i64 scalars = bytes >> shift, places = triples ? bytes / 3 + 1 : scalars;
