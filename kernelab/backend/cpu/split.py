@@ -29,6 +29,9 @@ from kernelab.passes.access.independence import changed, separate
 ENOUGH = 1 << 17
 """The statements of a part, at least: about a tenth of a millisecond of scalar code."""
 
+FEWEST = 4
+"""The parts of a launch, at least: fewer take less time than it takes to share them."""
+
 MOST = 256
 """The parts of a launch, about: enough for all cores to end together, few enough to cost nothing."""
 
@@ -117,7 +120,7 @@ class Split:
         self._function = function
         self._info = info
         self._cost = cost(function, info)
-        self.fewest = ROUND if self._cost.loops else 2 * ENOUGH // self._cost.own
+        self.fewest = ROUND if self._cost.loops else FEWEST * ENOUGH // self._cost.own
         self._known = b"", 1, Cut()
 
     def parts(self, args: Args, lanes: int) -> Cut:
@@ -133,7 +136,7 @@ class Split:
     def _parts(self, slots: Sequence[int], lanes: int) -> Cut:
         threads = prod(slots[:GRID_SLOTS])
         count = min(threads * self._cost.at(slots) // (ENOUGH * lanes), MOST)
-        if count < 2 or threads >= MOST_THREADS or not self.is_separate:
+        if count < FEWEST or threads >= MOST_THREADS or not self.is_separate:
             return Cut()
         if repeated(self._info, slots) or overlapping(self._info.layout, self._changed, slots):
             return Cut()
