@@ -123,3 +123,9 @@ def test_metadata_of_a_generic_kernel_takes_its_types_from_the_inputs() -> None:
     assert (found.key, found.input_labels, found.output_labels) == ("twice", ["x"], ["y"])
     assert found.input_dtypes == [x.type] and found.input_strides == [(8,)]
     assert np.shape(found.output_dtypes) == (0,)
+
+
+@pytest.mark.parametrize("name", ["check_finite", "loss", "overwrite"])
+def test_a_setting_that_a_tape_does_not_have_cannot_be_assigned(name: str) -> None:
+    with pytest.raises(AttributeError, match=name):
+        setattr(kl.Tape(), name, True)

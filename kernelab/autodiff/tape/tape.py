@@ -63,6 +63,7 @@ Values = np.ndarray[Any, Any]
 class Observed:
     """A tape as it is looked at."""
 
+    __slots__ = ("_cotangents", "_findings", "_magnitudes", "_norms", "_recording", "_sweeps")
     _recording: Recording
 
     def __init__(self) -> None:
@@ -144,6 +145,8 @@ class Tape(Observed, Habits, Displayed):
     >>> x.grad.list()
     [2.0, 4.0]
     """
+
+    __slots__ = ("__weakref__", "_entered", "_seeds", "_spare", "_token")
 
     @explains_bad_calls(
         check_finite="write tape.backward(loss, check_finite=True)", loss="write tape.backward(loss)"
