@@ -157,7 +157,7 @@ class Diagnostic:
     """One finding: the problem, its location, what was found there, and what to write instead.
 
     `code` is a stable short name for tools, `note` stands beside the caret, `hint` says what to do.  What the
-    hint marks as «code» goes into `changes`, of which `jupyter.cell_text` makes edits.
+    hint marks as «code» goes into `changes`, of which `jupyter.typed_kernels` makes edits.
     """
 
     message: str

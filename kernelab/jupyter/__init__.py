@@ -43,6 +43,11 @@ class Extension:
         self.watch = Watch()
         self.mistakes = Mistakes()
         self.channel = Channel(shell)
+        builds = self.magics.builds
+        self.callbacks = (
+            *(("pre_run_cell", self.begin), ("post_run_cell", self.look)),
+            *(("pre_run_cell", builds.stop), ("post_run_cell", builds.start)),
+        )
         self.hooks_before = shell.inspector.mime_hooks
         self.format_before = warnings.formatwarning
 
@@ -56,10 +61,8 @@ class Extension:
             self.inspector.install()
         self.channel.install()
         self.shell.inspector.mime_hooks = {**HOOKS, **self.hooks_before}
-        self.shell.events.register("pre_run_cell", self.begin)
-        self.shell.events.register("post_run_cell", self.look)
-        self.shell.events.register("pre_run_cell", self.magics.builds.stop)
-        self.shell.events.register("post_run_cell", self.magics.builds.start)
+        for event, callback in self.callbacks:
+            self.shell.events.register(event, callback)
         self.begin()
         warnings.formatwarning = self.format
 
@@ -74,11 +77,9 @@ class Extension:
         if self.inspector is not None:
             self.inspector.remove()
         self.shell.inspector.mime_hooks = self.hooks_before
-        self.shell.events.unregister("pre_run_cell", self.begin)
-        self.shell.events.unregister("post_run_cell", self.look)
         self.magics.builds.stop()
-        self.shell.events.unregister("pre_run_cell", self.magics.builds.stop)
-        self.shell.events.unregister("post_run_cell", self.magics.builds.start)
+        for event, callback in self.callbacks:
+            self.shell.events.unregister(event, callback)
         interrupts.leave_notebook()
         if warnings.formatwarning == self.format:
             warnings.formatwarning = self.format_before

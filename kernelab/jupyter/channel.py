@@ -13,8 +13,7 @@ from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 from kernelab.frontend.meaning.name_lookup import sound
 from kernelab.jupyter.inspection import hover
-from kernelab.jupyter.notebook_state import Checks, State, arrays, code, tape
-from kernelab.jupyter.problems import Problems
+from kernelab.jupyter.notebook_state import Checks, Problems, State, arrays, code, tape
 from kernelab.jupyter.subshells import answer_beside_cells
 from kernelab.jupyter.typed_kernels import check, forms, marks
 from kernelab.views.pages.display import LISTENERS

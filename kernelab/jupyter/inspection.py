@@ -24,8 +24,7 @@ from kernelab.frontend import UserFunction
 from kernelab.frontend.meaning.meanings import BuiltinRef, TypeRef
 from kernelab.frontend.meaning.name_lookup import PREFIXES, SYMBOLS, language, meaning_of
 from kernelab.frontend.meaning.trial import trial
-from kernelab.jupyter.cell_text import CellText
-from kernelab.jupyter.typed_kernels import adjoint_lines, typed
+from kernelab.jupyter.typed_kernels import CellText, adjoint_lines, typed
 from kernelab.lang import ops
 from kernelab.lang.ir import For, Let, Var, While, defs, walk
 from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, Undefined, VecPattern, Zero
@@ -244,27 +243,21 @@ MOST_LINES = 8
 # ------------------------------------------------------------------------------------------------ completion
 
 
-MAGIC = "%%kernel"
 ARRAY_ATTRIBUTES = ("ndim", "shape", "size")
 
 Offer = tuple[str, str]
 """A word and what kind of thing it is."""
 
 
-def is_kernel_cell(text: str) -> bool:
-    """Whether the text of a cell begins with the magic."""
-    return re.match(rf"\s*{MAGIC}\b", text) is not None
-
-
 def matcher(options: Sequence[str], choices: dict[str, Sequence[str]]) -> Any:
     """IPython's matcher for our cells; `choices` are the words that may follow an option."""
 
     def complete(context: CompletionContext) -> SimpleMatcherResult:
-        first = len(context.full_text) - len(context.full_text.lstrip())
-        if not is_kernel_cell(context.full_text):
+        magic_line = CellText(context.full_text).magic_line
+        if magic_line is None:
             return _offer([], "", suppress=False)
         before = context.text_until_cursor
-        if context.cursor_line == context.full_text[:first].count("\n"):
+        if context.cursor_line == magic_line:
             token = before.rpartition(" ")[2]
             previous = before.split()[-1 - bool(token)]
             offers = [(option, "option") for option in options if option not in before.split()[:-1]]
@@ -320,7 +313,7 @@ class Inspector:
 
     def __call__(self, code: str, cursor_pos: int, *rest: Any, **named: Any) -> Any:
         reply = self.original(code, cursor_pos, *rest, **named)
-        if not is_kernel_cell(code):
+        if CellText(code).magic_line is None:
             return reply
         answer = _later if inspect.isawaitable(reply) else _answer
         return answer(reply, code, cursor_pos, self.kernel.shell.user_ns)

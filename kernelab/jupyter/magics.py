@@ -1,5 +1,7 @@
 """The ``%%kernel`` cell magic: compiles the cell, defines its names in the notebook, shows its kernels.
 
+They are built while the notebook waits for the next cell, primals first, then adjoints, one at a time.  What
+has not begun when a cell runs waits until that has ended; a launch that needs it builds it at once.
 Knows IPython's magics and displays; what is compiled, refused or shown is decided elsewhere.
 """
 
@@ -9,9 +11,12 @@ Knows IPython's magics and displays; what is compiled, refused or shown is decid
 import __future__
 
 import ast
+import asyncio
 import re
 from argparse import ArgumentTypeError, Namespace
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from itertools import chain
 from typing import Any
@@ -23,20 +28,22 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import display
 
 from kernelab.autodiff.checks.rule_check import leave_unchecked
+from kernelab.backend.common.tiered import LULL, Pending
 from kernelab.errors import Diagnostic, Source, Span
 from kernelab.frontend import UserFunction
 from kernelab.frontend.definitions.definitions import CHECKS
 from kernelab.frontend.meaning.name_lookup import sound
 from kernelab.frontend.meaning.syntax_trees import module_of
 from kernelab.jupyter.after_cell import Rules
-from kernelab.jupyter.idle_builds import IdleBuilds, derived
 from kernelab.lang.ir import Call, Function, walk
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.kernel.texts import Compiled, compile_source
 from kernelab.runtime.memory.device import get_device
 from kernelab.runtime.ops.function_calls import stated_kernel
+from kernelab.settings import settings
 from kernelab.views.kernel.code_view import DEFAULT, PANES
-from kernelab.views.kernel.kernel_facts import function_view, view
+from kernelab.views.kernel.kernel_facts import differentiable, function_view, refusal, view
 from kernelab.views.pages.display import View, warning_lines
 from kernelab.warp.names import OPTIONS as IDLE
 from kernelab.warp.names import UNUSED
@@ -98,6 +105,68 @@ def _number(shell: InteractiveShell, raw: str) -> int:
     registered: dict[str, int] = getattr(shell.compile, "_filename_map", {})
     name = shell.compile.get_code_name(raw, raw, shell.execution_count)
     return int(registered.get(name) or max(registered.values(), default=shell.execution_count))
+
+
+# ----------------------------------------------------------------------------------------------------- builds
+
+
+def derived(kernel: Kernel) -> Iterator[Program]:
+    """The programs that a recorded launch and its adjoint need beside the primal, derived when asked for."""
+    active = differentiable(kernel)
+    if active and not refusal(kernel):
+        pullback = kernel.program.pullback(kernel.positions(active))
+        if pullback.residuals:
+            yield pullback.primal
+        yield pullback.adjoint
+
+
+class IdleBuilds:
+    """The kernels of a notebook that are left to build, and the timer that begins the next build."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self.shell = shell
+        self._left: deque[tuple[str, Kernel, Iterator[Program]]] = deque()
+        self._pending: Pending[Any] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+    def add(self, kernels: Mapping[str, Kernel]) -> None:
+        """Build these kernels of a cell, by name, when the notebook waits."""
+        self._left.extend((name, kernel, iter([kernel.program])) for name, kernel in kernels.items())
+        self._left.extend((name, kernel, derived(kernel)) for name, kernel in kernels.items())
+
+    def stop(self, *_: object) -> None:
+        """Begin nothing more: a cell runs."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def start(self, *_: object) -> None:
+        """Go on in a moment, unless another cell runs by then, as in a notebook that runs in batch."""
+        self.stop()  # a cell may run another one
+        chosen = settings()
+        if chosen.idle_builds and chosen.live_tapes:
+            self._wait(LULL)
+
+    def _wait(self, seconds: float) -> None:
+        if self._left:
+            with suppress(RuntimeError):  # in a terminal nothing would run what is put off
+                self.timer = asyncio.get_running_loop().call_later(seconds, self._step)
+
+    def _step(self) -> None:
+        self.timer = None
+        if self._pending is None or self._pending.is_done:
+            self._pending = self._begin()
+        self._wait(LULL / 10)
+
+    def _begin(self) -> Pending[Any] | None:
+        """Begin the next build; kernels that the notebook has not any more are left out."""
+        while self._left:
+            name, kernel, programs = self._left[0]
+            program = next(programs, None) if self.shell.user_ns.get(name) is kernel else None
+            if program is not None:
+                return program.build_ahead(get_device().space)
+            self._left.popleft()
+        return None
 
 
 # ----------------------------------------------------------------------------------------------------- magics

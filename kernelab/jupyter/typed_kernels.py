@@ -1,13 +1,20 @@
 """The text of a cell that has not run: its mistakes and fixes, and its kernels in every form.
 
-Mistakes and warnings are those of a run, in the same words; kernels have marks at their lines.  Knows the
-frontend, kernels and their views, and the options of the magic; runs and defines nothing.
+Mistakes and warnings are those of a run, in the same words; kernels have marks at their lines.  Fixes are
+what the hints of diagnostics mark: «code», «^code» and «/pattern/replacement/».
+
+    write «int(n)»                       in place of what the diagnostic points at
+    write «^i = tid()» on a line above   in a line of its own above it
+    write elif«/else if/elif/»           in its line, where the regular expression is found first
+
+Knows the frontend, kernels and their views, and the options of the magic; runs and defines nothing.
 """
 
 import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from IPython.core.error import UsageError
@@ -18,11 +25,12 @@ from kernelab.autodiff.tape.measures import Profile
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.backend.cpu.interpreter import Seen
 from kernelab.codegen.listing.listing import listing
+from kernelab.data_classes import dataclass
+from kernelab.data_classes.turns import cached_property
 from kernelab.errors import BuildError, Diagnostic, KernelError, Source, Span, counted
 from kernelab.frontend import Definition, KernelDefinition, Lowered, UserFunction, lower_source
 from kernelab.frontend.meaning.name_lookup import SYMBOLS
 from kernelab.frontend.meaning.trial import NOT_RUN, trial
-from kernelab.jupyter.cell_text import CellText, Fix, fixes_of
 from kernelab.jupyter.magics import KernelMagics, parsed, uncalled, without_effect
 from kernelab.lang.build import is_float
 from kernelab.lang.ir import Atom, Block, Const, For, Let, walk
@@ -33,6 +41,105 @@ from kernelab.runtime.kernel.program import Pullback
 from kernelab.runtime.ops.function_calls import stated_kernel
 from kernelab.views.kernel.code_view import KEEPS_NOTHING, PANES, Facts, Parts, Places, without_helpers
 from kernelab.views.kernel.kernel_facts import parts_of
+
+# ------------------------------------------------------------------------------------------------------ text
+
+
+Position = list[int]
+"""A line and a column, both from 0; columns count UTF-16 units, as editors in a browser do."""
+
+
+class Fix(NamedTuple):
+    """What an editor offers: a title, and the text to be written in place of a span."""
+
+    title: str
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True)
+class CellText:
+    """The whole text of a cell, of which the magic is a line."""
+
+    text: str
+
+    @cached_property
+    def magic_line(self) -> int | None:
+        """The line of the magic, from 0; None where the cell is none of ours."""
+        match = re.match(r"\s*?(?=[ \t]*%%kernel\b)", self.text)
+        return None if match is None else match[0].count("\n")
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines of the cell, the magic's included."""
+        return self.text.split("\n")
+
+    @cached_property
+    def options(self) -> str:
+        """What stands behind the magic in its line."""
+        assert self.magic_line is not None
+        return self.lines[self.magic_line].partition("%%kernel")[2].strip()
+
+    @cached_property
+    def source(self) -> Source:
+        """The text below the magic as the frontend takes it, with the numbers of the cell's lines."""
+        assert self.magic_line is not None
+        first = self.magic_line + 1
+        return Source("\n".join(self.lines[first:]), "this cell", first + 1)
+
+    def position(self, line: int, column: int) -> Position:
+        """Where an editor has a place of a span."""
+        before = self.lines[line - 1][:column] if line <= len(self.lines) else ""
+        return [line - 1, len(before.encode("utf-16-le", "surrogatepass")) // 2]
+
+    def column(self, position: Position) -> int:
+        """The column in characters of an editor's position."""
+        line = self.lines[position[0]] if position[0] < len(self.lines) else ""
+        units = line.encode("utf-16-le", "surrogatepass")[: 2 * position[1]]
+        return len(units.decode("utf-16-le", "ignore"))
+
+    def ends(self, span: Span) -> tuple[Position, Position]:
+        """Where an editor has the two ends of a span."""
+        return self.position(span.line, span.column), self.position(span.end_line, span.end_column)
+
+    def edited(self, fix: Fix) -> "CellText":
+        """The cell after a fix."""
+        first, last = fix.span.line - 1, fix.span.end_line - 1
+        lines = [*self.lines, *[""] * (last + 1 - len(self.lines))]
+        text = lines[first][: fix.span.column] + fix.text + lines[last][fix.span.end_column :]
+        return CellText("\n".join([*lines[:first], text, *lines[last + 1 :]]))
+
+
+# ------------------------------------------------------------------------------------------------------ fixes
+
+
+def fixes_of(diagnostic: Diagnostic) -> Iterator[Fix]:
+    """The fixes of a diagnostic, the most likely first; who offers them tries whether they help."""
+    span = diagnostic.span
+    if span is None:
+        return
+    for change in diagnostic.changes:
+        line = span.source.line(span.line)
+        if change.startswith("^"):
+            start = Span(span.source, span.line, 0, span.line, 0)
+            indent = line[: len(line) - len(line.lstrip())]
+            yield Fix(f"insert {change[1:]}", start, f"{indent}{change[1:]}\n")
+        elif len(change) > 1 and change.startswith("/"):
+            pattern, text = change[1:-1].split("/")
+            changed = re.sub(pattern, text, line, count=1)
+            if changed != line:  # the smallest edit that makes one of the other
+                first = _common(line, changed)
+                last = _common(line[first:][::-1], changed[first:][::-1])
+                place = Span(span.source, span.line, first, span.line, len(line) - last)
+                yield Fix(f"write {changed.strip()}", place, changed[first : len(changed) - last])
+        else:
+            yield Fix(f"write {change}", span, change)
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts begin with in common."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
 
 # ---------------------------------------------------------------------------------------------------- checks
 
@@ -102,7 +209,7 @@ def _helps(
     """Whether a fix makes its diagnostic vanish, and what it writes has no mistake itself."""
     if next(budget, None) is None:
         return False
-    after = checked(cell.edited(fix.edit), names)
+    after = checked(cell.edited(fix), names)
     left = sum(one.message == diagnostic.message for one in after.diagnostics)
     was = sum(one.message == diagnostic.message for one in before.diagnostics)
     return left < was and not any(_is_within(one, fix) for one in after.diagnostics)
@@ -110,10 +217,10 @@ def _helps(
 
 def _is_within(diagnostic: Diagnostic, fix: Fix) -> bool:
     """Whether a diagnostic speaks of nothing but what a fix has written; what else comes to light may."""
-    place, span = fix.edit.span, diagnostic.span
+    place, span = fix.span, diagnostic.span
     if span is None:
         return False
-    *whole, last = fix.edit.text.split("\n")
+    *whole, last = fix.text.split("\n")
     end = place.line + len(whole), len(last) + (0 if whole else place.column)
     return (place.line, place.column) <= (span.line, span.column) and (span.end_line, span.end_column) <= end
 
@@ -133,7 +240,11 @@ def _described(cell: CellText, diagnostic: Diagnostic, fixes: Sequence[Fix]) -> 
         "end": end,
         "message": diagnostic.message,
         "notes": notes,
-        "fixes": [_fix(cell, fix) for fix in fixes],
+        "fixes": [
+            {"title": fix.title, "edits": [{"start": start, "end": end, "text": fix.text}]}
+            for fix in fixes
+            for start, end in [cell.ends(fix.span)]
+        ],
     }
 
 
@@ -147,11 +258,6 @@ def _place(cell: CellText, diagnostic: Diagnostic) -> tuple[list[int], list[int]
     spans = [word.span() for word in re.finditer(r"(?<!\S)-\S+", text) if word[0] in said]
     first, last = (spans[0][0], spans[-1][1]) if spans else (0, len(text))
     return cell.position(line, first), cell.position(line, last)
-
-
-def _fix(cell: CellText, fix: Fix) -> dict[str, Any]:
-    start, end = cell.ends(fix.edit.span)
-    return {"title": fix.title, "edits": [{"start": start, "end": end, "text": fix.edit.text}]}
 
 
 # --------------------------------------------------------------------------------------------------- kernels

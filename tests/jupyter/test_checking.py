@@ -10,10 +10,9 @@ import pytest
 import kernelab as kl
 from kernelab.errors import Diagnostic
 from kernelab.frontend import lower_source
-from kernelab.jupyter.cell_text import CellText
 from kernelab.jupyter.channel import ANSWERS, reply
 from kernelab.jupyter.inspection import hover
-from kernelab.jupyter.typed_kernels import FORMS, check, checked, forms, marks
+from kernelab.jupyter.typed_kernels import FORMS, CellText, check, checked, forms, marks
 from tests.conformance.rejection import rejections
 from tests.conformance.rule import NOTEBOOK
 

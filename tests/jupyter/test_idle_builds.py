@@ -13,7 +13,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend.common.tiered import AHEAD
-from kernelab.jupyter.idle_builds import IdleBuilds
+from kernelab.jupyter.magics import IdleBuilds
 from kernelab.runtime.kernel.kernel import Kernel
 from tests.jupyter.conftest import Notebook
 from tests.support.waiting import wait_for
