@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernelab.autodiff.checks.lost_digits import precision
 from kernelab.autodiff.inspect.contributions import Contributions, of_call, of_python
 from kernelab.autodiff.inspect.contributions import contributions as of_tape
-from kernelab.autodiff.inspect.precision import precision
-from kernelab.autodiff.inspect.thread_graph import ThreadGraph, graph_call, graph_thread
-from kernelab.autodiff.inspect.thread_run import trace_call, trace_record, trace_thread
+from kernelab.autodiff.inspect.thread_graph import ThreadGraph, graph_thread
+from kernelab.autodiff.inspect.thread_run import thread_of_call, trace_call, trace_record, trace_thread
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.builtins.table import Builtin
 from kernelab.errors import KernelTypeError
@@ -132,7 +132,7 @@ def graph(of: Any, /, *given: Any, **named: Any) -> ThreadGraph:
         message = f"graph takes a kernel and a thread, or a function of a kernel cell, not {_not_traced(of)}"
         hint = "write kl.graph(g, 2.0, 3.0), or kl.graph(kernel, 0, dim=n, inputs=[...], outputs=[...])"
         raise KernelTypeError.of(message, "call", hint)
-    return graph_call(of, given, named)
+    return graph_thread(*thread_of_call(of, given, named))
 
 
 def _not_traced(given: object) -> str:

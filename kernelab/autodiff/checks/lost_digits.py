@@ -2,19 +2,20 @@
 
 Both run on the interpreter, before common subexpressions are merged, on the same inputs.  What a statement
 loses is the difference between the digits that its operands have and those that its result has, as where
-nearly equal numbers are subtracted; a comparison that comes out otherwise loses all.  Must not know reports.
+nearly equal numbers are subtracted; a comparison that comes out otherwise loses all.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError
 from kernelab.autodiff.checks.witnesses import Pair
 from kernelab.autodiff.jacobians.jacobian import Trace
-from kernelab.autodiff.jacobians.subject import Subject, Variable
+from kernelab.autodiff.jacobians.subject import Subject, Variable, of_function, of_kernel, outside_transforms
 from kernelab.autodiff.records.adjoint_buffers import (
     Adjoints,
     Argument,
@@ -25,13 +26,18 @@ from kernelab.autodiff.records.adjoint_buffers import (
     packed,
     scalars,
 )
+from kernelab.autodiff.tape.seeds import values_of
+from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.batch_and_wide import Wide
+from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.data_classes import dataclass
-from kernelab.errors import KernelError, Span, text_of
+from kernelab.errors import NOWHERE, KernelError, KernelTypeError, Source, Span, TapeError, text_of
+from kernelab.guidance.bad_calls import explains_bad_calls
+from kernelab.hooks import Printed
 from kernelab.lang import ir
 from kernelab.lang.dependence import dependences, reached
 from kernelab.lang.ops import SHAPE
@@ -40,8 +46,11 @@ from kernelab.lang.types import Type, float64, is_differentiable, with_scalar
 from kernelab.passes.access.independence import independent
 from kernelab.passes.common.copying import inline, widen_all
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.call import will_write
+from kernelab.runtime.launch.command import no_grid, require_lists
 from kernelab.runtime.launch.footprint import grid_of
 
 MOST_NUMBERS = 1 << 23
@@ -343,3 +352,121 @@ def parted(subject: Subject, pair: Pair, k: int) -> tuple[str, Span | None] | No
         return forth.told + line * (back.span.line != forth.span.line), forth.span
     loss = back or forth
     return ("", None) if loss is None else (loss.told, loss.span)
+
+
+# ------------------------------------------------------------------------------------------ by line
+
+
+_CALL = "write kl.precision(kernel, dim=n, inputs=[...], outputs=[...]), or kl.precision(tape, loss=loss)"
+
+
+@dataclass(frozen=True, slots=True)
+class LineDigits:
+    """The digits of a source line: the fewest that are left there, and the loss of the most by one operation.
+
+    `forward` is of the values that it computes, `backward` of its adjoint; None where it computes no floats.
+    """
+
+    span: Span
+    forward: Loss | None
+    backward: Loss | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Precision(Printed):
+    """What a kernel or a tape loses at each of its lines; `is_complete` is false where not all was run.
+
+    `digits` is how many a correctly rounded number of its precision has.
+    """
+
+    name: str
+    lines: tuple[LineDigits, ...]
+    digits: float
+    is_complete: bool
+
+    def __repr__(self) -> str:
+        return f"<precision of {self.name}: {len(self.lines)} lines>"
+
+    def worst(self) -> Loss | None:
+        """The operation that loses the most digits; None where none loses a digit."""
+        losses = [loss for line in self.lines for loss in (line.forward, line.backward) if loss is not None]
+        worst = max(losses, key=lambda loss: loss.lost, default=None)
+        return worst if worst is not None and worst.lost >= NOTABLE else None
+
+
+@explains_bad_calls(dim=_CALL, inputs=_CALL, outputs=_CALL)
+def precision(
+    kernel_or_tape: Any,
+    dim: int | Sequence[int] | None = None,
+    inputs: Sequence[Any] = (),
+    outputs: Sequence[Any] = (),
+    loss: array | None = None,
+    grads: Mapping[array, Any] | None = None,
+) -> Precision:
+    r"""How many digits each line of a kernel, a function, or all kernels of a tape, loses against float64.
+
+    A kernel runs on copies of its arguments, a function at `inputs`, and its adjoint with ones behind all
+    outputs; a tape runs again from what it began with, and back from ``backward(loss, grads)``, or from the
+    last `backward`.  Both run on the interpreter, in their own precision and in float64: launches of more
+    than 16,384 threads, or of 512 that have to run one by one, and C++ are run, but not looked at.  Nothing
+    that is given changes.  Raises GradientError where no input has gradients, TapeError for a tape that
+    cannot run again, and what a launch raises.
+
+    >>> text = "def far(x: array[float], y: array[float]):\n    y[tid()] = (x[tid()] + 1e4) - 1e4"
+    >>> x, y = kl.array([0.1], requires_grad=True), kl.zeros(1, requires_grad=True)
+    >>> found = kl.precision(kl.compile(text)["far"], dim=1, inputs=[x], outputs=[y])
+    >>> "2.4 of 7.2 digits are left" in str(found)
+    True
+    """
+    if isinstance(kernel_or_tape, Tape):
+        return _made("the tape", _of_tape(kernel_or_tape, loss, grads))
+    if not callable(kernel_or_tape):
+        message = f"precision takes a kernel, a function or a tape, not {described(kernel_or_tape)}"
+        raise KernelTypeError.of(message, "call", _CALL)
+    require_lists(inputs=inputs, outputs=outputs)
+    if not isinstance(kernel_or_tape, Kernel):
+        subject = of_function(kernel_or_tape, varied_inputs(kernel_or_tape, inputs), outputs, "precision")
+    elif dim is None:
+        raise no_grid(kernel_or_tape, [*inputs, *outputs])
+    else:
+        subject = of_kernel(kernel_or_tape, dim, inputs, outputs, "precision")
+    with outside_transforms("precision"):
+        level, _ = compared(subject)
+    return _made(subject.name, level)
+
+
+def _of_tape(tape: Tape, loss: array | None, grads: Mapping[array, Any] | None) -> SideBySide:
+    seeds = tape.cotangents(loss, grads) if loss is not None or grads is not None else tape.last_cotangents
+    if seeds is None:
+        hint = "write kl.precision(tape, loss=loss), or call tape.backward(loss) first"
+        raise TapeError.of("say what the gradient is of", "precision", hint)
+    records, level, bars = tuple(tape), SideBySide(), Adjoints()
+    with outside_transforms("precision"):
+        try:
+            run, reverse, _ = Line(records, "save").reversed_run(len(records), level)
+        except NotReplayableError as reason:
+            hint = "ask for the precision of its kernels, one by one"
+            raise TapeError.of(f"the tape cannot run again: {reason}", "precision", hint) from None
+        for target, cotangent in seeds.items():
+            bars.of(run.of(target)).host()[...] = values_of(cotangent)
+        reverse.pull(level, bars)
+    return level
+
+
+def _made(name: str, level: SideBySide) -> Precision:
+    """The losses by line, in the order of the text."""
+    worst: dict[tuple[Source, int], dict[bool, Loss]] = {}
+    for (span, is_backward), loss in level.losses.items():
+        # The texts that `kl.map`, and a call of a function, make themselves are no lines of the user's.
+        if span == NOWHERE or span.source.label.startswith("<map_"):
+            continue
+        line = worst.setdefault((span.source, span.line), {})
+        before = line.get(is_backward)
+        if before is None or (loss.lost, -loss.left) > (before.lost, -before.left):
+            line[is_backward] = loss
+    lines = [
+        LineDigits(next(iter(losses.values())).span, losses.get(False), losses.get(True))
+        for _, losses in sorted(worst.items(), key=lambda item: (item[0][0].label, item[0][1]))
+    ]
+    most = max((loss.most for losses in worst.values() for loss in losses.values()), default=0.0)
+    return Precision(name, tuple(lines), most, level.is_complete)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelab.autodiff.inspect.thread_run import MOST, ThreadArguments, thread_of_call
+from kernelab.autodiff.inspect.thread_run import MOST, ThreadArguments
 from kernelab.backend.cpu.chunk import Chunk, component_of
 from kernelab.backend.cpu.interpreter import run_thread
 from kernelab.backend.cpu.lanes import Frame, Numpy
@@ -124,11 +124,6 @@ def graph_thread(
     shown = tuple(run.operations[:MOST])
     flows = tuple(flow for flow in run.flows if max(flow.source, flow.target) < MOST)
     return ThreadGraph(kernel, call.position, shown, flows, note, len(run.operations) - len(shown))
-
-
-def graph_call(function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> ThreadGraph:
-    """The computation graph of a call of a function for kernels; `adjoints` among the names."""
-    return graph_thread(*thread_of_call(function, arguments, named))
 
 
 # ------------------------------------------------------------------------------------------------------- run

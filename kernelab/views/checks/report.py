@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.checks.gradcheck import VERDICTS, Entry, GradcheckReport, Index, PairResult
-from kernelab.autodiff.checks.lost_digits import Loss
+from kernelab.autodiff.checks.lost_digits import LineDigits, Loss, Precision
 from kernelab.autodiff.checks.tapecheck import LaunchCheck, TapeReport
 from kernelab.autodiff.checks.taylor import TaylorReport
 from kernelab.autodiff.inspect.contributions import Contributions
-from kernelab.autodiff.inspect.precision import LineDigits, Precision
 from kernelab.autodiff.inspect.thread_run import ThreadRun
 from kernelab.autodiff.jacobians.jacobian import Jacobians
 from kernelab.errors import Source, Span, counted
