@@ -202,10 +202,6 @@ class Adjoints:
         self._is_shown = True
         return self.memory[primal]
 
-    def drop(self, primal: Allocation) -> Allocation | None:
-        """Drop an adjoint that is not needed any more; returns its buffer, if there was one."""
-        return self.memory.pop(primal, None)
-
     def reuse(self, primal: Allocation, level: Level) -> None:
         """Drop an adjoint, and let its buffer serve again, unless programs above the base know it."""
         buffer = self.memory.pop(primal, None)

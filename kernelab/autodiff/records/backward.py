@@ -19,15 +19,17 @@ import numpy as np
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level, about_to_change, is_apart
 from kernelab.autodiff.records.coverage import WHOLE, History, box_in
 from kernelab.autodiff.records.cuts import (
-    cuts_between,
     detours,
+    distinct,
     leads_nowhere,
+    passive_cuts,
     refuse_latecomers,
     refuse_lost,
     refuse_shared_gradients,
+    switched_off,
     unrecorded,
-    warn_of,
     warn_of_inputs_without_gradients,
+    zeros_by_construction,
 )
 from kernelab.autodiff.records.narrow_sums import WITHOUT_HALVES, NarrowSums, has_halves, narrow_sums
 from kernelab.autodiff.records.provenance import Cut
@@ -289,8 +291,13 @@ def ends_on_the_way(plan: BackwardPlan, recording: Recording) -> list[Cut]:
     """The places among the records and on the host where chains of gradients end."""
     if recording.is_plain and not plan.computes_passive:
         return []
-    cuts = cuts_between(plan.steps, plan.live, plan.on_the_way)
-    return [*cuts, *detours(recording.provenance, plan.steps, plan.live, plan.on_the_way, plan.seeds)]
+    passive = passive_cuts(plan.steps, plan.live)
+    return [
+        *(cut for i in sorted(passive, reverse=True) for cut in passive[i]),
+        *switched_off(plan.steps, plan.live),
+        *zeros_by_construction(plan.steps, plan.live, plan.on_the_way),
+        *detours(recording.provenance, plan.steps, plan.live, plan.on_the_way, plan.seeds),
+    ]
 
 
 def tell(plan: BackwardPlan, recording: Recording, cuts: Sequence[Cut]) -> None:
@@ -299,8 +306,8 @@ def tell(plan: BackwardPlan, recording: Recording, cuts: Sequence[Cut]) -> None:
         raise TapeError(cuts[0].describe() if cuts else leads_nowhere(plan.seeds))
     if recording.lost:
         refuse_lost(plan.reached, recording.lost)
-    if cuts:
-        warn_of(cuts)
+    for cut in distinct(cuts) if cuts else ():
+        cut.warn()
     if not recording.is_plain:
         if not plan.leaves():
             warn_of_inputs_without_gradients(plan.steps, plan.live)
@@ -368,7 +375,7 @@ def _pull_last(plan: BackwardPlan, i: int, adjoints: Adjoints, level: Level) -> 
             adjoints.of(elements).host()[...] = np.nan
         raise
     for elements in own:
-        adjoints.drop(elements.allocation)
+        del adjoints.memory[elements.allocation]
 
 
 def _added_in_place(plan: BackwardPlan, i: int, adjoints: Adjoints) -> list[array]:
@@ -454,7 +461,7 @@ def _add(elements: array, adjoints: Adjoints) -> None:
     if buffer is None:
         return
     if memory.adjoint is None and memory.missing is None:
-        memory.adjoint = adjoints.drop(memory)
+        memory.adjoint = adjoints.memory.pop(memory)
         return
     if memory.adjoint is None or memory.space is not None or memory.adjoint.space is not None:
         _publish_sum(elements, _gradient_now(elements), adjoints)

@@ -231,34 +231,9 @@ def _why(kernel: str, place: Place, memory: Allocation) -> Diagnostic:
     return Diagnostic(message, place.span, "no-gradient", "warning", hint=hint)
 
 
-# ------------------------------------------------------------------------------ messages
-
-
-def diagnostics_of(cuts: Iterable[Cut]) -> tuple[Diagnostic, ...]:
-    """The diagnostics of all cuts, one for each group that belongs together."""
-    return tuple(cut.describe() for cut in _distinct(cuts))
-
-
-def _distinct(cuts: Iterable[Cut]) -> Iterable[Cut]:
+def distinct(cuts: Iterable[Cut]) -> Iterable[Cut]:
+    """One of some cuts for each group that belongs together."""
     return {cut.key: cut for cut in cuts}.values()
-
-
-def warn_of(cuts: Iterable[Cut]) -> None:
-    """Warn of each cut, once for those that belong together."""
-    for cut in _distinct(cuts):
-        cut.warn()
-
-
-# ------------------------------------------------------------------------------------------------ on the way
-
-
-def cuts_between(
-    steps: Sequence[Step], live: Collection[int], on_the_way: Collection[Allocation]
-) -> list[Cut]:
-    """The cuts among the records, of which adjoints pass the `live` ones."""
-    passive = passive_cuts(steps, live)
-    cuts = [cut for i in sorted(passive, reverse=True) for cut in passive[i]]
-    return [*cuts, *switched_off(steps, live), *zeros_by_construction(steps, live, on_the_way)]
 
 
 # --------------------------------------------------------------------------------------------------- refusals

@@ -16,7 +16,7 @@ from typing import Any
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
 from kernelab.autodiff.records.backward import BackwardPlan, Puller, ends_on_the_way, sweep
-from kernelab.autodiff.records.cuts import warn_of
+from kernelab.autodiff.records.cuts import distinct
 from kernelab.autodiff.records.hazards import Guard
 from kernelab.autodiff.records.moves import Flowing
 from kernelab.autodiff.records.provenance import HostRead, Provenance
@@ -73,17 +73,17 @@ def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
     observer = Observer(recording, place)
     for passed in arrays_in(arrays):
         observer.reads(passed)
-    work = Work(func, arrays, place)
+    title = f"the checkpoint of {getattr(func, '__name__', 'a function')}"
     token = RECORDER.set(observer)
     try:
         result = func(*arrays)
     except BaseException:  # also an interrupt
-        recording.has_failed(work.title, observer.written_outside(), place)
+        recording.has_failed(title, observer.written_outside(), place)
         raise
     finally:
         RECORDER.reset(token)
         observer.close()
-    observer.record(work, tuple(arrays_in(result)))
+    observer.record(func, arrays, title, tuple(arrays_in(result)))
     return result
 
 
@@ -105,19 +105,6 @@ def arrays_in(value: Any) -> Iterator[array]:
 
 
 # ------------------------------------------------------------------------------ the first run
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """The work that runs again in the backward pass."""
-
-    func: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    place: Place
-
-    @property
-    def title(self) -> str:
-        return f"the checkpoint of {getattr(self.func, '__name__', 'a function')}"
 
 
 class Signature:
@@ -213,7 +200,9 @@ class Observer(Recorder):
         """The arrays from before the run that it has changed."""
         return [target for target in self._written.values() if self.signature.is_outside(target)]
 
-    def record(self, work: Work, results: tuple[array, ...]) -> None:
+    def record(
+        self, func: Callable[..., Any], arguments: tuple[Any, ...], title: str, results: tuple[array, ...]
+    ) -> None:
         """Add the record to the tape."""
         outside = self.written_outside()
         inside = {target.allocation for target in self._written.values()} - {t.allocation for t in outside}
@@ -224,7 +213,10 @@ class Observer(Recorder):
         keeps = tuple(self._keeps.values())
         self._recording.add_work(
             CheckpointRecord(
-                work,
+                func,
+                arguments,
+                title,
+                self._place,
                 tuple(read),
                 tuple(reached),
                 tuple(changed),
@@ -383,13 +375,18 @@ class Replaying(Recording):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CheckpointRecord(Flowing):
-    """The record of a function: `results` are new arrays that it returned, `outside` those that it changed.
+    """The record of a call of a function, which runs again in the backward pass.
+
+    `results` are new arrays that it returned, `outside` those that it changed.
 
     The tape followed some memory before, which it had computed or only read: that may not change unseen.
     Of the host reads that `host` knows, the first `reads_before` came before.
     """
 
-    work: Work
+    func: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    title: str
+    place: Place
     read: tuple[array, ...]
     reached: tuple[array, ...]
     written: tuple[array, ...]
@@ -400,14 +397,6 @@ class CheckpointRecord(Flowing):
     followed: dict[Allocation, bool]
     host: Provenance
     reads_before: int
-
-    @property
-    def place(self) -> Place:
-        return self.work.place
-
-    @property
-    def title(self) -> str:
-        return self.work.title
 
     def would_reach(self, primal: array) -> bool:
         return True
@@ -422,7 +411,8 @@ class CheckpointRecord(Flowing):
                 bars.share(elements.allocation, adjoints.show(elements.allocation))
             seeds = [elements for elements in (*results, *self.outside) if is_differentiable(elements.dtype)]
             plan = BackwardPlan(tuple(inner.records), seeds, shared=frozenset(bars.memory))
-            warn_of(cut for cut in ends_on_the_way(plan, inner) if not cut.may_be_meant)
+            for cut in distinct(cut for cut in ends_on_the_way(plan, inner) if not cut.may_be_meant):
+                cut.warn()
             sweep(plan, bars, level, puller)
 
     @contextmanager
@@ -445,7 +435,7 @@ class CheckpointRecord(Flowing):
             (inner.has_written if is_computed else inner.has_read)(memory)
         with during(RECORDER, inner):
             with as_the_user_has_it():
-                result = self.work.func(*self.work.arguments)
+                result = self.func(*self.arguments)
             inner.ends()
         return inner, [elements for elements in arrays_in(result) if not inner.signature.is_outside(elements)]
 

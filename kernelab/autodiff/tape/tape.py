@@ -17,7 +17,7 @@ import numpy as np
 from kernelab import hooks
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Spare
 from kernelab.autodiff.records.backward import BackwardPlan, Puller, check, publish_inputs, sweep, tell
-from kernelab.autodiff.records.cuts import diagnostics_of
+from kernelab.autodiff.records.cuts import distinct
 from kernelab.autodiff.records.hazards import POLICIES, Guard, Overwrite
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Scope
@@ -370,7 +370,7 @@ class Tape(Observed, Habits, Displayed):
             with put_off() if len(recording.records) > FEW else nullcontext():
                 plan = BackwardPlan(tuple(recording.records), seeds, replaced)
                 cuts = check(plan, recording)
-                self._findings = diagnostics_of(cuts) if cuts else ()
+                self._findings = tuple([cut.describe() for cut in distinct(cuts)]) if cuts else ()
                 tell(plan, recording, cuts)
                 wanted = recording.is_checked if check_finite is None else check_finite
                 puller = self._begin(plan, seeds, wanted)
