@@ -315,7 +315,10 @@ def plot_kernel_jacobians(
     `title`, what `jacobian` returned is named after its function; ``title=""`` leaves that away.  The figure
     is shown in a notebook unless `show_plot` is false; elsewhere its text form is printed.
     """
-    _require_dict(jacobians)
+    given: object = jacobians
+    if not isinstance(given, Mapping):
+        message = f"plot_kernel_jacobians draws what jacobian() returns, not {a_thing(given)}"
+        raise refusal(KernelTypeError, message, "plot", _PLOTTED)
     parts = heatmap.panels(jacobians, _plot_labels(kernel, inputs))
     if not parts:
         raise refusal(GradientError, "there is no Jacobian to draw", "plot")
@@ -379,12 +382,6 @@ def _shown(report: R) -> R:
     """Show a report in the cell that runs, and note that there."""
     display.show(report)
     return replace(report, shown_in=display.cell())
-
-
-def _require_dict(jacobians: object) -> None:
-    if not isinstance(jacobians, Mapping):
-        message = f"plot_kernel_jacobians draws what jacobian() returns, not {a_thing(jacobians)}"
-        raise refusal(KernelTypeError, message, "plot", _PLOTTED)
 
 
 def _names(names: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ from kernelab.autodiff.transforms.trees import (
     scalar_shape,
 )
 from kernelab.autodiff.transforms.vmap import map_lanes
+from kernelab.data_classes import replace
 from kernelab.errors import GradientError, KernelTypeError, KernelValueError, a_thing, name_of
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.guidance.missing_names import face
@@ -312,7 +313,7 @@ def _forward_jacobian(
     def jacobian(*args: Any) -> Any:
         inputs = opened(func, args, argnums)
         if not closes:
-            inputs = inputs.as_arrays()
+            inputs = replace(inputs, closes=False, is_of_kernels=False)
         value, columns, aux = transforms.columns(*inputs.call, has_aux, chunk_size, randomness, asked)
         jacobians = _jacobians(inputs, value, columns, argnums)
         return (jacobians, aux) if has_aux else jacobians

@@ -118,11 +118,6 @@ def _floats(arrays: Sequence[Any]) -> tuple[int, ...]:
     return tuple(n for n, one in enumerate(arrays) if jnp.issubdtype(one.dtype, jnp.floating))
 
 
-def _has_jax(like: Any) -> bool:
-    """Whether JAX has numbers of this type as it is set now."""
-    return bool(jax.dtypes.canonicalize_dtype(like.dtype) == like.dtype)
-
-
 def _callback(f: Function, copied: Callable[[int], bool]) -> Function:
     """A function of arrays as a callback of JAX, which runs all lanes of `vmap` in one launch.
 
@@ -159,7 +154,8 @@ def _callback(f: Function, copied: Callable[[int], bool]) -> Function:
         called = at(*(one.ndim for one in arrays))
         if not _are_traced(arrays):  # without a detour over its device
             outputs = called(*arrays)
-            if all(map(_has_jax, outputs)):
+            # JAX may be set to have no numbers of such a type.
+            if all(jax.dtypes.canonicalize_dtype(one.dtype) == one.dtype for one in outputs):
                 return tuple(jnp.array(one) for one in outputs)
         like = results(*(jax.ShapeDtypeStruct(one.shape, one.dtype) for one in arrays))
         return jax.pure_callback(called, like, *arrays, vmap_method="expand_dims")

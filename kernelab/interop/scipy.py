@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import fresh
 from kernelab.autodiff.transforms.transforms import Exact, Layout
-from kernelab.autodiff.transforms.trees import leaves, require_callable
+from kernelab.autodiff.transforms.trees import leaves, require_callable, scalar_shape
 from kernelab.autograd import jacobian
 from kernelab.errors import KernelTypeError, name_of
 from kernelab.func import hessian, hvp, jacrev
@@ -64,14 +64,16 @@ class Problem:
         where = tuple(range(len(before), len(before) + len(self.like)))
         rows = self._run(lambda *x: leaves(jacrev(self.f, where)(*before, *x, *after), self.f), x)
         rows = self._of_one_array(rows, len(self.like))
-        whole = np.concatenate([row.reshape(self._outputs(row, k), -1) for k, row in enumerate(rows)], axis=1)
+        sizes = [int(np.prod(scalar_shape(like), dtype=int)) for like in self.like]
+        parts = [row.reshape(row.size // max(1, size), -1) for row, size in zip(rows, sizes, strict=True)]
+        whole = np.concatenate(parts, axis=1)
         self._is_loss = len(whole) == 1
         return whole[0] if len(whole) == 1 else whole
 
     def hess(self, x: Any, *args: Any) -> Vector:
         """The Hessian of one number."""
         where = tuple(range(len(self.like)))
-        sizes = [int(np.prod(np.shape(part.numpy()))) for part in self.like]
+        sizes = [int(np.prod(scalar_shape(like), dtype=int)) for like in self.like]
         blocks = self._run(lambda *x: [b for row in hessian(self.f, where)(*x, *args) for b in row], x)
         if blocks[0].size != sizes[0] * sizes[0]:
             message = f"hess is that of one number, and {name_of(self.f)} returns several"
@@ -112,9 +114,6 @@ class Problem:
             hint = "let it return one array, into which kernels or copies write all"
             raise KernelTypeError.of(message, "interop", hint)
         return found
-
-    def _outputs(self, block: Vector, k: int) -> int:
-        return block.size // max(1, int(np.prod(np.shape(self.like[k].numpy()))))
 
     def _sparse(self, before: tuple[Any, ...], x: Any, after: tuple[Any, ...]) -> Any:
         like = clone(self.like[0], requires_grad=True)

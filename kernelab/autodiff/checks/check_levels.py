@@ -24,7 +24,6 @@ from kernelab.lang.build import type_of
 from kernelab.lang.ir import Function, Let, Native, walk
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.footprint import grid_of
 
@@ -132,12 +131,8 @@ def races(subject: Subject) -> dict[Key, Raced]:
 def first_difference(usual: array, turned: array) -> Raced | None:
     """The first place where two runs differ by more than the rounding of sums, None if there is none."""
     a, b = (scalars(each).host().astype(np.float64).reshape(-1) for each in (usual, turned))
-    where = np.flatnonzero(_different(a, b))
-    return Raced(int(where[0]), float(a[where[0]]), float(b[where[0]])) if len(where) else None
-
-
-def _different(a: HostArray, b: HostArray) -> HostArray:
     with np.errstate(invalid="ignore", over="ignore"):
         largest = np.abs(a[np.isfinite(a)]).max(initial=0.0)
         same = (np.abs(a - b) <= SUMS * largest) | (a == b) | (np.isnan(a) & np.isnan(b))
-    return np.asarray(~same)
+    where = np.flatnonzero(~same)
+    return Raced(int(where[0]), float(a[where[0]]), float(b[where[0]])) if len(where) else None

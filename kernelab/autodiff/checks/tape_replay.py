@@ -317,7 +317,9 @@ def _loaded(record: Record) -> list[array]:
 
 def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocation, Allocation]:
     """For each memory a copy of what it held before the records, as far as that is known."""
-    zeros = _began_as_zeros(records)
+    writes = Counter(target.allocation for record in records for target in _changed(record))
+    # What began as zeros does so here, unless another write counts in its version, too.
+    zeros = {one for one, count in writes.items() if one.began_as_zeros and one.version == count}
     starts = {a.allocation: _copied(a.allocation, a.allocation) for a in arrays}
     for memory in zeros:
         starts[memory].fill_zero()
@@ -341,12 +343,6 @@ def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocati
             elif target.allocation in known:
                 written[target.allocation][target] = None
     return starts
-
-
-def _began_as_zeros(records: Sequence[Record]) -> set[Allocation]:
-    """The memory that held zeros before the records: no other write to it counts in its version."""
-    writes = Counter(target.allocation for record in records for target in _changed(record))
-    return {memory for memory, count in writes.items() if memory.began_as_zeros and memory.version == count}
 
 
 @contextmanager

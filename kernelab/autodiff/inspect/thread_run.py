@@ -202,13 +202,10 @@ def _of_cotangents(seen: Sequence[Seen], primal: Function) -> list[Seen]:
     is_bar = [name.endswith("_bar") and name not in replayed for name in names]
     shown = [one for one, is_one in zip(seen, is_bar, strict=True) if is_one]
     totals = {(one.span.line, one.name): one.value for one in shown if one.sign == "+="}
-    return [one for one in shown if not _is_handed_on(one, totals)]
-
-
-def _is_handed_on(one: Seen, totals: Mapping[tuple[int, str], Any]) -> bool:
-    """Whether a sum goes, as it is, to the one element of the same name at the same line."""
-    total = totals.get((one.span.line, f"{one.name}[0]"))
-    return total is not None and np.array_equal(one.value, total)
+    # A sum that goes, as it is, to the one element of the same name at the same line is left out.
+    handed_on = [totals.get((one.span.line, f"{one.name}[0]")) for one in shown]
+    pairs = zip(shown, handed_on, strict=True)
+    return [one for one, total in pairs if total is None or not np.array_equal(one.value, total)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -332,11 +332,8 @@ def _signature(function: Callable[..., Any], facts: dict[str, Any]) -> inspect.S
 
 def _labels(signature: inspect.Signature | None, count: int) -> list[str]:
     parameters = () if signature is None else signature.parameters.values()
-    names = [p.name for p in parameters if p.kind in _POSITIONAL]
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return [*names[:count], *(f"argument {k}" for k in range(len(names), count))]
-
-
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def _takes(signature: inspect.Signature | None, count: int) -> bool:

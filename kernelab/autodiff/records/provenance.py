@@ -121,7 +121,7 @@ class Provenance(Witness):
 
     def take(self, elements: array, record: int = 0) -> Origins:
         """Note that the host takes the values of an array; their origins."""
-        came = self._sources_of(elements.allocation)
+        came = self.sources_of(elements.allocation)
         if came and not elements.requires_grad:
             return (ref(came[-1]),)
         place = caller()
@@ -192,11 +192,8 @@ class Provenance(Witness):
         else:
             self.arrays.setdefault(dest.allocation, []).append(self.arrays[src.allocation][-1])
 
-    def is_made_of_takings(self, memory: Allocation) -> bool:
-        """Whether some memory holds values that the host has made of what it took."""
-        return bool(self._sources_of(memory))
-
-    def _sources_of(self, memory: Allocation) -> list[HostRead]:
+    def sources_of(self, memory: Allocation) -> list[HostRead]:
+        """The origins of values that some memory holds and the host has made."""
         if not self.is_made_by_host(memory):
             return []
         return [source for values in self.arrays[memory] for source in values.host_reads]

@@ -397,7 +397,7 @@ class Recording(Witness, Recorder):
     def looked_at(self, elements: array) -> Origins:
         """Note what of the tape's leaves and results the host takes."""
         memory = elements.allocation
-        if memory in self._written or memory.requires_grad or self.provenance.is_made_of_takings(memory):
+        if memory in self._written or memory.requires_grad or self.provenance.sources_of(memory):
             self.is_plain = False
             return self.provenance.take(elements, len(self.records))
         self.provenance.watch(memory)

@@ -11,7 +11,7 @@ import numpy as np
 from kernelab.autodiff.transforms.levels import BASE, current
 from kernelab.autodiff.transforms.transforms import Flattened, with_flat_structs
 from kernelab.autodiff.transforms.trees import is_whole, mapped, positions, rebuilt, scalar_shape, shaped
-from kernelab.data_classes import dataclass, replace
+from kernelab.data_classes import dataclass
 from kernelab.frontend import UserFunction
 from kernelab.host.values import HostValue, type_of
 from kernelab.lang.structs import StructArray
@@ -75,10 +75,6 @@ class Opened:
     def call(self) -> tuple[Callable[..., Any], list[Any], tuple[int, ...]]:
         """The function, its arguments and the positions of the arrays that are differentiated."""
         return self.flat.func, self.flat.args, self.flat.chosen
-
-    def as_arrays(self) -> "Opened":
-        """The same arguments with results that stay arrays."""
-        return replace(self, closes=False, is_of_kernels=False)
 
     def closed(self, result: Any) -> Any:
         """A result with its arrays of one element as values."""

@@ -145,10 +145,6 @@ class Recorded:
             level.derives(adjoints, self.inputs)
         return adjoints
 
-    def depends(self, output: array) -> bool:
-        """Whether anything of an output was computed from the inputs."""
-        return output.allocation in self.level.tracked
-
 
 def _stand_alike(one: array, other: array) -> bool:
     """Whether each of two arrays is all of its memory, with the same bytes at the same places."""
@@ -333,7 +329,7 @@ def _checked_loss(recorded: Recorded) -> array:
     if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not loss.dtype.is_float:
         message = f"{name} returned {loss.size} elements of {loss.dtype}, and a gradient is that of one float"
         raise refusal(GradientError, message, "loss", "add them up: y.sum(), or use vjp or jacrev")
-    if not recorded.depends(loss):
+    if loss.allocation not in recorded.level.tracked:
         message = f"the result of {name} was not computed from the arguments to differentiate with respect to"
         hint = "let kernels compute it from them; what goes through NumPy has no derivative"
         problem = Diagnostic(message, caller().span, "unreached", hint=hint, related=_ends(recorded))

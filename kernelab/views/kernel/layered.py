@@ -7,6 +7,7 @@ within a layer by barycentres, points in the layers that an edge passes.
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from statistics import fmean
 
 from kernelab.data_classes import dataclass
 
@@ -97,14 +98,10 @@ def _centres(
         is_down = sweep % 2 == 0
         for layer in layers if is_down else reversed(layers):
             beside = above if is_down else below
-            wanted = {k: _mean([centres[n] for n in beside[k]], centres[k]) for k in layer}
+            wanted = {k: fmean(centres[n] for n in beside[k] or (k,)) for k in layer}
             layer.sort(key=lambda k: wanted[k])
             _place(layer, [wanted[k] for k in layer], sizes, centres)
     return centres
-
-
-def _mean(values: Sequence[float], otherwise: float) -> float:
-    return sum(values) / len(values) if values else otherwise
 
 
 def _place(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.inspect.contributions import Contribution, Contributions, contributions
+from kernelab.autodiff.inspect.contributions import EXACTNESS, Contribution, Contributions, contributions
 from kernelab.autodiff.inspect.thread_run import MOST, ThreadRun, trace_record, trace_thread
 from kernelab.autodiff.inspect.zero_lines import ZeroLine
 from kernelab.autodiff.records.records import LaunchRecord, Record
@@ -95,7 +95,11 @@ def contributions_view(gradient: Contributions) -> Node:
     by_line: dict[tuple[str, object], list[ZeroLine]] = {}
     for zero in gradient.zeros:
         by_line.setdefault((_why(zero), zero.line), []).append(zero)
-    zeros = [_zero_row(why, found) for (why, _), found in islice(by_line.items(), SHOWN)]
+    # The first zero of a line, and how many there are: a loop of launches has one in each.
+    zeros = [
+        _part_row(found[0], cell(f"{why}, {len(found)} times" if len(found) > 1 else why))
+        for (why, _), found in islice(by_line.items(), SHOWN)
+    ]
     first = "where it is zero, too" if gradient.parts else "where it became zero"
     tables = (Table("", (first, "record", "thread", "line", "source"), tuple(zeros)),) if zeros else ()
     if not gradient.parts:
@@ -105,16 +109,10 @@ def contributions_view(gradient: Contributions) -> Node:
     launches = {record for record, _ in threads}
     counts = f"{counted(len(gradient.parts), 'part')}, by {counted(len(threads), 'thread')}"
     counts += f" of {counted(len(launches), 'launch')}"
-    rows = [_contributions_view_row(part, cell(written(part.value))) for part in largest[:SHOWN]]
+    rows = [_part_row(part, cell(written(part.value))) for part in largest[:SHOWN]]
     if len(largest) > SHOWN:
         rows.append(markup.left_out(f"{len(largest) - SHOWN} smaller", len(PARTS)))
     return Below((title, words(Run(counts, "dim")), Table("", PARTS, tuple(rows)), *tables))
-
-
-def _zero_row(why: str, found: Sequence[ZeroLine]) -> tuple[Cell, ...]:
-    """The first zero of a line, and how many there are: a loop of launches has one in each."""
-    times = f", {len(found)} times" if len(found) > 1 else ""
-    return _contributions_view_row(found[0], cell(why + times))
 
 
 def _why(zero: ZeroLine) -> str:
@@ -122,7 +120,7 @@ def _why(zero: ZeroLine) -> str:
     return f"component {at}: {zero.reason}" if zero.component else zero.reason
 
 
-def _contributions_view_row(part: Contribution | ZeroLine, first: Cell) -> tuple[Cell, ...]:
+def _part_row(part: Contribution | ZeroLine, first: Cell) -> tuple[Cell, ...]:
     title, asks, thread = part.title.removeprefix("the launch of ").strip("`"), "", cell("")
     if part.record is not None:
         title, asks = f"{part.record} {title}", f"record {part.record - 1}"
@@ -155,9 +153,6 @@ NO_SWEEP = (
     "shown, or ask kl.contributions(tape, x, index, loss) in a cell."
 )
 
-CLOSE = 1e-4
-"""By which share of its parts a gradient may differ from their sum before that is shown."""
-
 MOST_THREADS = 2_000_000
 """How many threads at most run again for one question: about ten seconds of a simple kernel."""
 
@@ -173,7 +168,7 @@ def answer(digest: Digest, question: Any) -> Node:
         case {"ask": "record", "number": int(number)}:
             return _record(digest, number)
         case {"ask": "thread", "number": int(number), "thread": int(thread)}:
-            return _answers_thread(digest, number, thread)
+            return _thread(digest, number, thread)
         case {"ask": "element", "number": int(number), "index": [*index]} if all(
             isinstance(i, int) for i in index
         ):
@@ -218,7 +213,7 @@ def _record(digest: Digest, number: int) -> Node:
     return Below((Table("arguments", ("", ""), rows), shown))
 
 
-def _answers_thread(digest: Digest, number: int, thread: int) -> Node:
+def _thread(digest: Digest, number: int, thread: int) -> Node:
     tape, record = digest.tape(), _record_of(digest, number)
     if tape is None or not isinstance(record, LaunchRecord):
         return words(GONE)
@@ -255,7 +250,7 @@ def _rest(primal: array, parts: Contributions) -> list[Node]:
         return []
     value = gradient.host()[parts.index]
     sizes = sum((np.abs(part.value) for part in parts.parts), np.abs(value))
-    is_close = np.all(np.abs(value - parts.total) <= CLOSE * sizes)
+    is_close = np.all(np.abs(value - parts.total) <= EXACTNESS * sizes)
     if is_close or np.array_equal(value, parts.total, equal_nan=True):
         return []
     sentence = f"The gradient that it holds now is {written(value)}: "
