@@ -6,6 +6,7 @@ decorators `@kernel` and `@func` say otherwise.  A mistake in one def leaves the
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from kernelab.data_classes import dataclass, field
@@ -409,10 +410,10 @@ def _functions_of(source: Source) -> Mapping[str, UserFunction]:
 passing.lower_with(_functions_of)
 
 
-def _called(node: ast.FunctionDef) -> set[str]:
-    return {
-        part.func.id for part in nodes(node) if isinstance(part, ast.Call) and isinstance(part.func, ast.Name)
-    }
+@lru_cache(16)
+def _called(node: ast.FunctionDef) -> frozenset[str]:
+    calls = (part.func for part in nodes(node) if isinstance(part, ast.Call))
+    return frozenset(func.id for func in calls if isinstance(func, ast.Name))
 
 
 # ---------------------------------------------------------------------------------- plain functions of Python

@@ -173,7 +173,9 @@ def lost_sum_warnings(kernel: ir.Function, template: Template) -> Iterator[Diagn
 
 def lost_sums(kernel: ir.Function) -> Iterator[ir.Store]:
     """The stores of a kernel of which additions may be lost."""
-    if kernel.threads and not _takes_turns(kernel.body):
+    stores = (stmt for stmt in ir.walk(kernel.body) if isinstance(stmt, ir.Store))
+    may_meet = any(not {*kernel.threads}.issubset(stmt.indices) for stmt in stores)
+    if may_meet and not _takes_turns(kernel.body):
         yield from _Finder(kernel).stores(kernel.body, ())
 
 

@@ -64,12 +64,12 @@ def any_expr(frame: Frame, node: ast.expr) -> Meaning | None:
     """The value of an expression, None for a call that returns nothing."""
     if node in frame.refused:
         raise Poisoned
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
+        return Weak(node.value)
     builder = frame.builder
     before, builder.span = builder.span, frame.places(node)  # a context manager takes far longer
     try:
         match node:
-            case ast.Constant(value=bool() | int() | float() as value):
-                return Weak(value)
             case Evaluated(meaning=meaning):
                 return meaning
             case ast.Name():

@@ -74,9 +74,16 @@ class Places:
         self.source = source
         self._lines = source.text.split("\n")
         self._is_ascii = source.text.isascii()
+        self._spans: dict[Place, Span] = {}
 
     def __call__(self, node: Place) -> Span:
         """The whole stretch of text that the node was parsed from."""
+        span = self._spans.get(node)
+        if span is None:
+            span = self._spans[node] = self._span(node)
+        return span
+
+    def _span(self, node: Place) -> Span:
         end_line = node.end_lineno or node.lineno
         end = node.col_offset + 1 if node.end_col_offset is None else node.end_col_offset
         first = self.source.first_line - 1

@@ -54,14 +54,16 @@ def _diagnostic(name: str, node: ast.AST, places: Places) -> Diagnostic:
 
 def refused(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     """The outermost refused constructs inside a statement or expression, each with its entry of SYNTAX."""
-    if node.__class__ in _NAMES:
-        return
-    refusal = _refusal(node)
-    if refusal is not None:
-        yield node, refusal
-        return
-    for child in _children(node):
-        yield from refused(child)
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if node.__class__ in _NAMES:
+            continue
+        refusal = _refusal(node)
+        if refusal is not None:
+            yield node, refusal
+            continue
+        waiting += reversed([*_children(node)])
 
 
 _BY_PARTS = (ast.For, ast.Compare, ast.Constant, ast.Subscript, ast.keyword, ast.BinOp, ast.Call)
