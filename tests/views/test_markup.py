@@ -142,7 +142,7 @@ def test_equal_views_are_equal_html_and_different_ones_never_share_a_scope() -> 
 
 
 def test_colours_come_from_the_host_with_a_fallback_for_light_and_dark() -> None:
-    style = page.STYLE.read_text(encoding="utf-8")
+    style = page.styles()
     declared = re.findall(r"--kl-(\w+):(.*?);?\n", style)
     assert {"ink", "paper", "good", "bad"} <= {name for name, _ in declared}
     for name, value in declared:

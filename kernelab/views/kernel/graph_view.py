@@ -11,7 +11,6 @@ through it.  Pure functions from a graph to markup.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from kernelab.autodiff.inspect.thread_graph import Operation, ThreadGraph
@@ -19,6 +18,7 @@ from kernelab.data_classes import dataclass, field
 from kernelab.errors import NOWHERE, Source, Span, counted
 from kernelab.views.kernel.code_view import Parts, Places
 from kernelab.views.kernel.layered import HEIGHT, Layout, layout
+from kernelab.views.pages import page
 from kernelab.views.pages.markup import (
     Below,
     Beside,
@@ -35,8 +35,6 @@ from kernelab.views.pages.markup import (
 )
 from kernelab.views.pages.picture import svg
 
-SCRIPT = Path(__file__).parent.with_name("static") / "graph.js"
-
 FEW, MANY = 6, 24
 """A call or loop of so few operations is drawn where it stands; lines are folded in a picture of so many."""
 
@@ -51,29 +49,6 @@ COLUMNS = 76
 
 LONGEST, CHARACTER = 26, 7.3
 """The longest text in a box, and how wide a character is."""
-
-STYLE = """<style>
-.klg{--klg-ink:var(--kl-ink,light-dark(#1b1f24,#e6e6e6));--klg-dim:var(--kl-dim,light-dark(#59636e,#a8b0b8));
---klg-edge:var(--kl-edge,light-dark(#b4bac1,#59606a));--klg-paper:var(--kl-paper,light-dark(#fff,#1e1e1e));
---klg-band:var(--kl-band,light-dark(#f3f4f6,#2a2d31));--klg-bar:light-dark(#b04a00,#ffab5e);
---klg-now:light-dark(#0969da,#58a6ff);font:12px ui-monospace,Menlo,Consolas,monospace;color-scheme:light dark}
-.kl .klg{color-scheme:inherit}
-.klg text{fill:var(--klg-ink)}.klg .x{fill:var(--klg-dim)}.klg .b{fill:var(--klg-bar)}
-.klg .q{fill:var(--klg-paper)}.klg .r{fill:var(--kl-on,transparent);stroke:var(--klg-edge)}
-.klg .input .q,.klg .port .q{fill:var(--klg-band)}.klg .port .r{stroke-dasharray:3 3}
-.klg .change .r{stroke:var(--klg-dim);stroke-width:2}.klg .group{cursor:pointer}
-.klg .group .r{stroke:var(--klg-dim);stroke-dasharray:6 3}
-.klg path{fill:none;stroke:var(--klg-edge);stroke-width:1.3}
-.klg .now .r{stroke:var(--klg-now);stroke-width:2.5;stroke-dasharray:none}
-.klg .from .r{stroke:var(--klg-bar);stroke-width:2.5;stroke-dasharray:none}
-.klg path.now{stroke:var(--klg-bar);stroke-width:3}.klg .off{visibility:hidden}
-.klg-room{overflow:auto;max-height:46em;border:1px solid var(--kl-edge);border-radius:3px}
-.klg-bar{display:none;gap:6px;align-items:center;margin:3px 0;font-size:13px;flex-wrap:wrap}
-.klg-on>.klg-bar{display:flex}.klg-bar button{font:inherit;padding:1px 8px;cursor:pointer}
-.klg-bar input{flex:1 1 8em;max-width:22em}.klg-says{font:12.5px/1.5 ui-monospace,Menlo,Consolas,monospace;
-min-height:1.5em;white-space:pre-wrap}.klg-its{display:flex;flex-direction:column}
-.klg-on .klg-its>details[open]{order:-1}.kl .klg-lit{background:var(--kl-lit)}
-.klg-in{margin-left:1em}</style>"""
 
 
 # ---------------------------------------------------------------------------------------------------- folding
@@ -333,11 +308,15 @@ def graph_view(graph: ThreadGraph) -> Node:
 def graph_svg(graph: ThreadGraph) -> str:
     """The outermost level as an SVG file."""
     head, _, rest = Picture.of(graph, {}).svg(folded(graph)).partition(">")
-    return f'{head}>{STYLE}<rect class="q" width="100%" height="100%"/>{rest}'
+    return f'{head}>{_style()}<rect class="q" width="100%" height="100%"/>{rest}'
+
+
+def _style() -> str:
+    return f"<style>{page.styles('graph')}</style>"
 
 
 def _html(picture: Picture, root: Group) -> str:
-    script = SCRIPT.read_text(encoding="utf-8").strip()
+    script = (page.STATIC / "graph.js").read_text(encoding="utf-8").strip()
     steps = escape(json.dumps(_steps(picture, frozenset(root)), separators=(",", ":")))
     buttons = "".join(
         f'<button type="button" data-go="{go}" title="{title}">{sign}</button>'
@@ -352,9 +331,8 @@ def _html(picture: Picture, root: Group) -> str:
     bar = f'<div class="klg-bar">{buttons}<input type="range" min="0" aria-label="step"><span></span></div>'
     says = '<div class="klg-says" aria-live="polite"></div>'
     levels = f'<div class="klg-room">{picture.svg(root)}</div>{_inside(picture, root)}'
-    return (
-        f'{STYLE}<div class="klg-all" data-steps="{steps}">{bar}{says}{levels}</div><script>{script}</script>'
-    )
+    drawn = f'<div class="klg-all" data-steps="{steps}">{bar}{says}{levels}</div>'
+    return f"{_style()}{drawn}<script>{script}</script>"
 
 
 def _inside(picture: Picture, group: Group) -> str:

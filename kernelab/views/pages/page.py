@@ -29,7 +29,7 @@ from kernelab.views.pages.markup import (
     gutters,
 )
 
-STYLE = Path(__file__).parent.with_name("static") / "view.css"
+STATIC = Path(__file__).parent.with_name("static")
 
 NARROWEST = 20
 """How narrow parts beside each other become, in em on average, before they go one under the other."""
@@ -62,9 +62,9 @@ def render(node: Node) -> str:
     return f'<div class="kl {scope}"><style>{style}</style>{body}</div>'
 
 
-def styles() -> str:
-    """The style of all views, for a page that shows many parts."""
-    return STYLE.read_text(encoding="utf-8").strip()
+def styles(of: str = "view") -> str:
+    """The style of all views, for a page that shows many parts, or that of a kind of drawing."""
+    return (STATIC / f"{of}.css").read_text(encoding="utf-8").strip()
 
 
 def part(node: Node) -> str:

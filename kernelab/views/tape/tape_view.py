@@ -27,7 +27,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import names_of_memories
 from kernelab.runtime.memory.memory import Allocation
 from kernelab.views.kernel.code_view import spill
-from kernelab.views.pages import markup
+from kernelab.views.pages import markup, page
 from kernelab.views.pages.markup import Below, Cell, Drawing, Node, Run, Table, Words, cell, words
 from kernelab.views.pages.picture import curves, svg
 from kernelab.views.tape.digest import NOBODY, TapeData
@@ -41,23 +41,6 @@ FIRST_ROWS, LAST_ROWS, LANES = 24, 6, 12
 
 CHARACTER = 7.2
 """How wide a character is, about."""
-
-STYLE = """<style>
-.klp{--klp-ink:var(--kl-ink,#1b1f24);--klp-dim:var(--kl-dim,#59636e);--klp-edge:var(--kl-edge,#d1d5da);
---klp-paper:var(--kl-paper,#fff);--klp-good:var(--kl-good,#1a7f37);--klp-bad:var(--kl-bad,#cf222e);
-font:12px system-ui,sans-serif}
-@media (prefers-color-scheme:dark){.klp:root{--klp-ink:#e6e6e6;--klp-dim:#a8b0b8;--klp-edge:#454b52;
---klp-paper:#1e1e1e;--klp-good:#57ab5a;--klp-bad:#f47067}}
-.klp text{fill:var(--klp-ink)}.klp .d{fill:var(--klp-dim);font-size:11px}
-.klp .c{font-family:ui-monospace,Menlo,Consolas,monospace}.klp .t{font-weight:600}.klp .v{font-size:10px;
-paint-order:stroke;stroke:var(--klp-paper);stroke-width:3px;stroke-linejoin:round}
-.klp .m{text-anchor:middle}.klp .e{text-anchor:end}.klp .p{fill:var(--klp-paper)}
-.klp .l{stroke:var(--klp-edge)}.klp .s{stroke:var(--klp-dim);opacity:.5}
-.klp .r{fill:var(--klp-paper);stroke:var(--klp-ink);stroke-width:1.6}.klp .w{fill:var(--klp-ink)}
-.klp .saved{fill:none;stroke:var(--klp-good);stroke-width:1.6}
-.klp .lost{fill:none;stroke:var(--klp-bad);stroke-width:2.4;stroke-dasharray:5 3}
-.klp .g{fill:var(--klp-good);font-size:10px}.klp .b{fill:var(--klp-bad);font-weight:600}
-.klp .h{paint-order:stroke;stroke:var(--klp-paper);stroke-width:3px}</style>"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +97,9 @@ def timeline(data: TapeData) -> str:
     left_out = f"⋮ {count - len(rows)} more"
     gap = _text(30, HEADER + ROW * (FIRST_ROWS + 0.5) + 4, "d", left_out) if picture.is_cut else ""
     body = "".join([*_lanes(picture), gap, *_overwrites(picture), *_rows(picture)])
-    paper = '<rect class="p" width="100%" height="100%"/>'
+    paper = f'<style>{page.styles("timeline")}</style><rect class="p" width="100%" height="100%"/>'
     alt = f"tape of {count} records on {len(memories)} arrays"
-    return svg(picture.width, picture.height, 'class="klp"', alt, f"{STYLE}{paper}{body}")
+    return svg(picture.width, picture.height, 'class="klp"', alt, paper + body)
 
 
 def _versions(data: TapeData) -> dict[tuple[int, int], int]:
